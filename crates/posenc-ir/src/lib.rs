@@ -1,1 +1,20 @@
-//! posenc-ir
+//! ONNX models as a graph.
+//!
+//! Reading maps a file and copies no tensor. A `Graph` gives typed handles to values, nodes and
+//! scopes; nothing edits it in place: an `Emitter` records a `Patch`, which is applied whole or
+//! not at all. What no patch touched is written back as the bytes that were read.
+//!
+//! This crate names no positional encoding and runs no model but by its own small f64 evaluator.
+
+pub mod dtype;
+pub mod error;
+pub mod id;
+pub mod node;
+pub mod proto;
+pub mod tensor;
+
+pub use dtype::DType;
+pub use error::{Error, ErrorKind, Result};
+pub use id::{NodeId, ScopeId, ValueId};
+pub use node::Node;
+pub use tensor::Tensor;

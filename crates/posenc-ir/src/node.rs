@@ -1,0 +1,155 @@
+//! Nodes and their attributes.
+
+use bytes::Bytes;
+
+use crate::id::{ScopeId, ValueId};
+use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
+
+/// One application of an operator or a model-local function.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub(crate) scope: ScopeId,
+    pub(crate) name: Box<str>,
+    pub(crate) op: Box<str>,
+    pub(crate) domain: Box<str>,
+    pub(crate) inputs: Vec<Option<ValueId>>,
+    pub(crate) outputs: Vec<Option<ValueId>>,
+    pub(crate) attributes: Vec<AttributeProto>,
+    /// Bodies of control flow: index into `attributes`, and the scope.
+    pub(crate) bodies: Vec<(usize, ScopeId)>,
+    /// The encoded message that the node was read from; `None` for new nodes.
+    pub(crate) source: Option<Bytes>,
+}
+
+/// An attribute that is there, but of another type than the operator defines.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("attribute {name} must be {want}")]
+pub struct WrongAttribute {
+    /// The attribute.
+    pub name: String,
+    /// The type that it should have.
+    pub want: &'static str,
+}
+
+impl Node {
+    /// The scope in which the node stands.
+    pub fn scope(&self) -> ScopeId {
+        self.scope
+    }
+
+    /// The node's own name; may be empty and need not be unique.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The operator, without its domain.
+    pub fn op(&self) -> &str {
+        &self.op
+    }
+
+    /// The domain; empty for ai.onnx, whichever way the file spells it.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// Whether this is the operator `op` of ai.onnx.
+    pub fn is(&self, op: &str) -> bool {
+        self.domain.is_empty() && &*self.op == op
+    }
+
+    /// The inputs in order; `None` for one left out.
+    pub fn inputs(&self) -> &[Option<ValueId>] {
+        &self.inputs
+    }
+
+    /// Input `i`; `None` where left out or beyond the end.
+    pub fn input(&self, i: usize) -> Option<ValueId> {
+        self.inputs.get(i).copied().flatten()
+    }
+
+    /// The outputs in order; `None` for one left out.
+    pub fn outputs(&self) -> &[Option<ValueId>] {
+        &self.outputs
+    }
+
+    /// Output `i`; `None` where left out or beyond the end.
+    pub fn output(&self, i: usize) -> Option<ValueId> {
+        self.outputs.get(i).copied().flatten()
+    }
+
+    /// The attributes in the order of the file.
+    pub fn attributes(&self) -> &[AttributeProto] {
+        &self.attributes
+    }
+
+    /// The bodies of a control-flow node: attribute name and scope.
+    pub fn bodies(&self) -> impl Iterator<Item = (&str, ScopeId)> {
+        self.bodies
+            .iter()
+            .map(|(i, scope)| (self.attributes[*i].name(), *scope))
+    }
+
+    /// The attribute of this name.
+    pub fn attribute(&self, name: &str) -> Option<&AttributeProto> {
+        self.attributes.iter().find(|a| a.name() == name)
+    }
+
+    /// An integer attribute; `Ok(None)` where absent.
+    pub fn int(&self, name: &str) -> Result<Option<i64>, WrongAttribute> {
+        self.typed(name, AttributeType::Int, "an integer", |a| a.i)
+    }
+
+    /// A float attribute; `Ok(None)` where absent.
+    pub fn float(&self, name: &str) -> Result<Option<f64>, WrongAttribute> {
+        self.typed(name, AttributeType::Float, "a float", |a| {
+            a.f.map(f64::from)
+        })
+    }
+
+    /// A list of integers; `Ok(None)` where absent.
+    pub fn ints(&self, name: &str) -> Result<Option<&[i64]>, WrongAttribute> {
+        self.typed(name, AttributeType::Ints, "a list of integers", |a| {
+            Some(a.ints.as_slice())
+        })
+    }
+
+    /// A list of floats; `Ok(None)` where absent.
+    pub fn floats(&self, name: &str) -> Result<Option<&[f32]>, WrongAttribute> {
+        self.typed(name, AttributeType::Floats, "a list of floats", |a| {
+            Some(a.floats.as_slice())
+        })
+    }
+
+    /// A string in UTF-8; `Ok(None)` where absent.
+    pub fn string(&self, name: &str) -> Result<Option<&str>, WrongAttribute> {
+        self.typed(name, AttributeType::String, "a string", |a| {
+            a.s.as_ref().and_then(|s| std::str::from_utf8(s).ok())
+        })
+    }
+
+    /// A tensor; `Ok(None)` where absent.
+    pub fn tensor(&self, name: &str) -> Result<Option<&TensorProto>, WrongAttribute> {
+        self.typed(name, AttributeType::Tensor, "a tensor", |a| a.t.as_ref())
+    }
+
+    fn typed<'a, T>(
+        &'a self,
+        name: &str,
+        kind: AttributeType,
+        want: &'static str,
+        get: impl Fn(&'a AttributeProto) -> Option<T>,
+    ) -> Result<Option<T>, WrongAttribute> {
+        let Some(attribute) = self.attribute(name) else {
+            return Ok(None);
+        };
+        // Files of IR version 1 carry no type: the payload speaks for itself.
+        let fits = attribute.r#type.is_none() || attribute.r#type() == kind;
+        match get(attribute).filter(|_| fits) {
+            Some(value) => Ok(Some(value)),
+            None => Err(WrongAttribute {
+                name: name.to_owned(),
+                want,
+            }),
+        }
+    }
+}
