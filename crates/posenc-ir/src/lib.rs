@@ -8,13 +8,19 @@
 
 pub mod dtype;
 pub mod error;
+pub mod graph;
 pub mod id;
 pub mod node;
+mod order;
 pub mod proto;
+pub mod stored;
 pub mod tensor;
+mod wire;
 
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
+pub use graph::{Def, Dim, Graph, Scope, ScopeKind, Type, Use, Value};
 pub use id::{NodeId, ScopeId, ValueId};
 pub use node::Node;
+pub use stored::{External, Payload, Stored};
 pub use tensor::Tensor;

@@ -1,7 +1,5 @@
 //! Nodes and their attributes.
 
-use bytes::Bytes;
-
 use crate::id::{ScopeId, ValueId};
 use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
 
@@ -17,8 +15,8 @@ pub struct Node {
     pub(crate) attributes: Vec<AttributeProto>,
     /// Bodies of control flow: index into `attributes`, and the scope.
     pub(crate) bodies: Vec<(usize, ScopeId)>,
-    /// The encoded message that the node was read from; `None` for new nodes.
-    pub(crate) source: Option<Bytes>,
+    /// Where the encoded message stands in the source; `None` for new nodes.
+    pub(crate) source: Option<std::ops::Range<usize>>,
 }
 
 /// An attribute that is there, but of another type than the operator defines.

@@ -1,0 +1,68 @@
+//! The order of computation.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::id::{NodeId, ScopeId, ValueId};
+
+/// A stable topological order of the nodes of `scope`: always the first one in the list whose
+/// inputs are there. A list in order comes back as it is.
+pub(crate) fn order(graph: &Graph, scope: ScopeId) -> Result<Vec<NodeId>> {
+    let nodes = &graph.scope(scope).nodes;
+    let place: FxHashMap<NodeId, usize> = nodes.iter().enumerate().map(|(i, n)| (*n, i)).collect();
+    let mut waits = vec![0usize; nodes.len()];
+    let mut feeds: Vec<Vec<usize>> = vec![vec![]; nodes.len()];
+    for (i, id) in nodes.iter().enumerate() {
+        for value in reads(graph, *id) {
+            let Some((producer, _)) = graph.producer(value) else {
+                continue;
+            };
+            if let Some(from) = place.get(&producer) {
+                feeds[*from].push(i);
+                waits[i] += 1;
+            }
+        }
+    }
+    let mut ready: BinaryHeap<Reverse<usize>> = waits
+        .iter()
+        .enumerate()
+        .filter(|(_, n)| **n == 0)
+        .map(|(i, _)| Reverse(i))
+        .collect();
+    let mut out = Vec::with_capacity(nodes.len());
+    while let Some(Reverse(i)) = ready.pop() {
+        out.push(nodes[i]);
+        for next in &feeds[i] {
+            waits[*next] -= 1;
+            if waits[*next] == 0 {
+                ready.push(Reverse(*next));
+            }
+        }
+    }
+    match waits.iter().position(|n| *n > 0) {
+        None => Ok(out),
+        Some(i) => {
+            Err(Error::invalid("the node depends on its own output").at(graph.place(nodes[i])))
+        }
+    }
+}
+
+/// What a node reads, the captures of its bodies included.
+pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
+    let mut out = vec![];
+    let mut stack = vec![id];
+    while let Some(id) = stack.pop() {
+        let node = graph.node(id);
+        out.extend(node.inputs().iter().flatten());
+        for (_, body) in &node.bodies {
+            let body = graph.scope(*body);
+            out.extend(body.outputs());
+            stack.extend(body.nodes());
+        }
+    }
+    out
+}

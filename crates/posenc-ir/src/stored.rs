@@ -1,0 +1,210 @@
+//! Tensors as the file stores them: raw, in typed lists, or in another file.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::proto::TensorProto;
+use crate::tensor::Tensor;
+use crate::wire;
+
+/// An initializer: what is known of it without reading its payload.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The element type; `None` when the number is unknown to the format.
+    pub dtype: Option<DType>,
+    /// The dimensions.
+    pub dims: Vec<usize>,
+    /// Where the payload stands.
+    pub payload: Payload,
+}
+
+/// Where the payload of a tensor stands.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// Little-endian bytes.
+    Raw(Bytes),
+    /// An encoded `TensorProto` with typed lists (`float_data` and the like).
+    Typed(Bytes),
+    /// Bytes of another file.
+    External(External),
+    /// A sparse tensor, which is not read.
+    Sparse,
+}
+
+/// A payload in another file.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct External {
+    /// The path, relative to the model's folder.
+    pub location: String,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; `None`: to the end of the file.
+    pub length: Option<u64>,
+}
+
+/// Field numbers of `TensorProto`.
+pub(crate) mod field {
+    pub(crate) const DIMS: u32 = 1;
+    pub(crate) const DATA_TYPE: u32 = 2;
+    pub(crate) const NAME: u32 = 8;
+    pub(crate) const RAW_DATA: u32 = 9;
+    pub(crate) const EXTERNAL_DATA: u32 = 13;
+    pub(crate) const DATA_LOCATION: u32 = 14;
+    /// The typed lists: float, int32, string, int64, double, uint64.
+    pub(crate) const TYPED: [u32; 6] = [4, 5, 6, 7, 10, 11];
+}
+
+impl Stored {
+    /// Reads the header of the `TensorProto` at `within`; returns it with the tensor's name.
+    pub(crate) fn read(source: &Bytes, within: Range<usize>) -> Result<(String, Self)> {
+        let mut head = Vec::new();
+        let mut raw = None;
+        let mut typed = false;
+        for f in wire::fields(source, within.clone()) {
+            let f = f?;
+            match f.number {
+                field::RAW_DATA if f.delimited => raw = Some(f.payload),
+                n if field::TYPED.contains(&n) => typed = true,
+                _ => head.extend_from_slice(&source[f.span]),
+            }
+        }
+        let head =
+            TensorProto::decode(head.as_slice()).map_err(|e| Error::decode(e.to_string()))?;
+        let name = head.name().to_owned();
+        let stored = Self::of(head, |external| match (external, raw, typed) {
+            (Some(external), ..) => Payload::External(external),
+            (None, Some(raw), _) => Payload::Raw(source.slice(raw)),
+            (None, None, true) => Payload::Typed(source.slice(within)),
+            (None, None, false) => Payload::Raw(Bytes::new()),
+        });
+        Ok((name.clone(), stored.map_err(|e| e.at(name))?))
+    }
+
+    /// The tensor of an attribute.
+    pub(crate) fn from_proto(proto: &TensorProto) -> Result<Self> {
+        let head = TensorProto {
+            dims: proto.dims.clone(),
+            data_type: proto.data_type,
+            external_data: proto.external_data.clone(),
+            data_location: proto.data_location,
+            ..Default::default()
+        };
+        Self::of(head, |external| match (external, &proto.raw_data) {
+            (Some(external), _) => Payload::External(external),
+            (None, Some(raw)) => Payload::Raw(raw.clone()),
+            (None, None) => Payload::Typed(proto.encode_to_vec().into()),
+        })
+    }
+
+    fn of(head: TensorProto, payload: impl FnOnce(Option<External>) -> Payload) -> Result<Self> {
+        let dims: Option<Vec<usize>> = head.dims.iter().map(|d| (*d).try_into().ok()).collect();
+        let dims = dims.ok_or_else(|| Error::invalid("a dimension of the tensor is negative"))?;
+        let external = if head.data_location == Some(1) || !head.external_data.is_empty() {
+            Some(External::read(&head)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            dtype: DType::from_code(head.data_type()),
+            dims,
+            payload: payload(external),
+        })
+    }
+
+    /// The number of elements; `None` on overflow.
+    pub fn elements(&self) -> Option<usize> {
+        self.dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))
+    }
+
+    /// The tensor itself where its payload stands in this file and its type is dense and numeric.
+    ///
+    /// # Errors
+    /// When the payload does not have the length that type and dimensions ask for, or is not at
+    /// hand (external, sparse, strings).
+    pub fn tensor(&self) -> Result<Tensor> {
+        let dtype = self
+            .dtype
+            .ok_or_else(|| Error::invalid("the element type of the tensor is not known"))?;
+        let elements = self
+            .elements()
+            .ok_or_else(|| Error::invalid("the tensor's dimensions overflow"))?;
+        let bytes = match &self.payload {
+            Payload::Raw(bytes) => bytes.clone(),
+            Payload::Typed(message) => typed(dtype, elements, message)?,
+            Payload::External(e) => {
+                let why = format!("the tensor's values stand in {}", e.location);
+                return Err(Error::unsupported(why));
+            }
+            Payload::Sparse => return Err(Error::unsupported("the tensor is sparse")),
+        };
+        let got = bytes.len();
+        Tensor::new(dtype, self.dims.clone(), bytes).ok_or_else(|| {
+            let dims = &self.dims;
+            Error::invalid(match dtype.payload(elements) {
+                Some(want) => {
+                    format!("the payload has {got} bytes, but {dtype}{dims:?} takes {want}")
+                }
+                None => format!("a tensor of {dtype} has no dense payload"),
+            })
+        })
+    }
+}
+
+impl External {
+    fn read(head: &TensorProto) -> Result<Self> {
+        let mut this = Self::default();
+        for entry in &head.external_data {
+            let number = || {
+                let wrong = || format!("external {} is no number: {}", entry.key(), entry.value());
+                entry.value().parse().map_err(|_| Error::invalid(wrong()))
+            };
+            match entry.key() {
+                "location" => this.location = entry.value().to_owned(),
+                "offset" => this.offset = number()?,
+                "length" => this.length = Some(number()?),
+                _ => {}
+            }
+        }
+        if this.location.is_empty() {
+            return Err(Error::invalid("the external tensor names no file"));
+        }
+        Ok(this)
+    }
+}
+
+/// The little-endian payload of a typed list.
+fn typed(dtype: DType, elements: usize, message: &Bytes) -> Result<Bytes> {
+    let proto = TensorProto::decode(message.clone()).map_err(|e| Error::decode(e.to_string()))?;
+    let mut out = Vec::with_capacity(dtype.payload(elements).unwrap_or(0).min(message.len() * 8));
+    match dtype {
+        DType::F32 | DType::Complex64 => {
+            out.extend(proto.float_data.iter().flat_map(|v| v.to_le_bytes()));
+        }
+        DType::F64 | DType::Complex128 => {
+            out.extend(proto.double_data.iter().flat_map(|v| v.to_le_bytes()));
+        }
+        DType::I64 => out.extend(proto.int64_data.iter().flat_map(|v| v.to_le_bytes())),
+        DType::U64 => out.extend(proto.uint64_data.iter().flat_map(|v| v.to_le_bytes())),
+        DType::U32 => {
+            out.extend(
+                proto
+                    .uint64_data
+                    .iter()
+                    .flat_map(|v| (*v as u32).to_le_bytes()),
+            );
+        }
+        DType::String => return Err(Error::unsupported("a tensor of strings has no numbers")),
+        // Everything narrower stands in int32_data; elements under 8 bits are packed there too.
+        _ => {
+            let width = dtype.bits().unwrap_or(8).div_ceil(8);
+            for v in &proto.int32_data {
+                out.extend_from_slice(&v.to_le_bytes()[..width]);
+            }
+        }
+    }
+    Ok(out.into())
+}
