@@ -1,1 +1,3 @@
 //! posenc-onnx
+
+pub mod scaling;

@@ -1,0 +1,80 @@
+//! Dynamic NTK scaling: plain RoPE of a base that grows with the length,
+//! `θ' = θ · (s·L'/L_max - (s - 1))^(d/(d-2))` with `L' = max(L, L_max)`.
+//!
+//! `L_max` is the model's `max_position_embeddings`. Hugging Face keeps the
+//! largest length seen so far and forgets it when a shorter input than L_max
+//! comes; here every length stands for itself, as in the first call.
+//!
+//! Source: emozilla, "Dynamically Scaled RoPE" (2023); Peng et al.,
+//! arXiv:2309.00071, section 3.3; Hugging Face `_compute_dynamic_ntk_parameters`.
+
+use super::{Rope, ScalingError, error, ntk, plain, torch};
+
+/// Parameters of dynamic NTK scaling.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dynamic {
+    /// Strength s of the growth, at least 1.
+    pub factor: f64,
+    /// Length `L_max` up to which nothing changes.
+    pub max_position: usize,
+}
+
+impl Dynamic {
+    /// Checked parameters.
+    ///
+    /// # Errors
+    ///
+    /// A factor below 1 or not finite; a length of 0.
+    pub fn new(factor: f64, max_position: usize) -> Result<Self, ScalingError> {
+        error::factor("factor", factor)?;
+        error::length("max_position_embeddings", 1, max_position)?;
+        Ok(Self {
+            factor,
+            max_position,
+        })
+    }
+
+    pub(super) fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
+        Self::new(self.factor, self.max_position)?;
+        ntk::needs_two_pairs("dynamic", rope)
+    }
+
+    /// Exponent `d / (d - 2)` of the growth.
+    pub fn exponent(&self, rope: &Rope) -> f64 {
+        ntk::exponent(rope.rotary_dim)
+    }
+
+    /// Growth `s·L'/L_max - (s - 1)` at that length, 1 up to `L_max`.
+    pub fn growth(&self, length: usize) -> f64 {
+        if length <= self.max_position {
+            return 1.0;
+        }
+        self.factor * length as f64 / self.max_position as f64 - (self.factor - 1.0)
+    }
+
+    /// The base θ' at that length.
+    pub fn base(&self, rope: &Rope, length: usize) -> f64 {
+        if length <= self.max_position {
+            return rope.theta;
+        }
+        rope.theta * self.growth(length).powf(self.exponent(rope))
+    }
+
+    pub(super) fn inv_freq(&self, rope: &Rope, length: usize) -> Vec<f64> {
+        plain::inv_freq(self.base(rope, length), rope.rotary_dim)
+    }
+
+    /// Beyond `L_max` the length is a tensor, so the base is computed in f32.
+    pub(super) fn inv_freq_hf(&self, rope: &Rope, length: usize) -> Vec<f32> {
+        if length <= self.max_position {
+            return plain::inv_freq_hf(rope.theta as f32, rope.rotary_dim);
+        }
+        let stretched = self.factor as f32 * length as f32 / self.max_position as f32;
+        let growth = stretched - (self.factor - 1.0) as f32;
+        let grown = f64::from(growth).powf(self.exponent(rope)) as f32;
+        let base = rope.theta as f32 * grown;
+        torch::exponents(rope.rotary_dim)
+            .map(|x| 1.0 / torch::pow(base, x))
+            .collect()
+    }
+}

@@ -1,0 +1,124 @@
+//! Why parameters make no rotary embedding.
+
+/// A parameter that no rotary embedding can have.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ScalingError {
+    /// A number that must be finite and above zero.
+    #[error("{name} must be a finite number above 0, got {value}")]
+    NotPositive {
+        /// The parameter.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// A factor that would shrink the context.
+    #[error("{name} must be a finite number of at least 1, got {value}")]
+    BelowOne {
+        /// The parameter.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// A number that must be finite and not negative.
+    #[error("{name} must be a finite number of at least 0, got {value}")]
+    Negative {
+        /// The parameter.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// A length of zero.
+    #[error("{name} must be at least {least}, got {value}")]
+    Length {
+        /// The parameter.
+        name: &'static str,
+        /// The smallest length that works.
+        least: usize,
+        /// What it was.
+        value: usize,
+    },
+    /// Two parameters in the wrong order.
+    #[error("{above} must be greater than {below}, got {high} and {low}")]
+    Order {
+        /// The parameter that must be the greater one.
+        above: &'static str,
+        /// The parameter that must be the smaller one.
+        below: &'static str,
+        /// Value of `above`.
+        high: f64,
+        /// Value of `below`.
+        low: f64,
+    },
+    /// A list that has not one entry per pair.
+    #[error("{name} must have one entry per rotated pair ({want}), got {got}")]
+    ListLength {
+        /// The parameter.
+        name: &'static str,
+        /// Pairs of the rotary embedding.
+        want: usize,
+        /// Entries of the list.
+        got: usize,
+    },
+    /// A rotary width that cannot be.
+    #[error(
+        "rotary width must be even, above 0 and at most the head size {head_dim}, got {rotary_dim}"
+    )]
+    RotaryDim {
+        /// The rotary width.
+        rotary_dim: usize,
+        /// The head size.
+        head_dim: usize,
+    },
+    /// A formula that divides by `d - 2`.
+    #[error("{family} scaling needs a rotary width of at least 4, got {rotary_dim}")]
+    OnePair {
+        /// The family.
+        family: &'static str,
+        /// The rotary width.
+        rotary_dim: usize,
+    },
+    /// A share outside 0 to 1.
+    #[error("{name} must lie between 0 and 1, got {value}")]
+    Share {
+        /// The parameter.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+    },
+}
+
+/// Finite and above zero, or an error.
+pub(super) fn positive(name: &'static str, value: f64) -> Result<(), ScalingError> {
+    if value.is_finite() && value > 0.0 {
+        Ok(())
+    } else {
+        Err(ScalingError::NotPositive { name, value })
+    }
+}
+
+/// Finite and not below zero, or an error.
+pub(super) fn not_negative(name: &'static str, value: f64) -> Result<(), ScalingError> {
+    if value.is_finite() && value >= 0.0 {
+        Ok(())
+    } else {
+        Err(ScalingError::Negative { name, value })
+    }
+}
+
+/// Finite and not below one, or an error.
+pub(super) fn factor(name: &'static str, value: f64) -> Result<(), ScalingError> {
+    if value.is_finite() && value >= 1.0 {
+        Ok(())
+    } else {
+        Err(ScalingError::BelowOne { name, value })
+    }
+}
+
+/// A length of at least `least`, or an error.
+pub(super) fn length(name: &'static str, least: usize, value: usize) -> Result<(), ScalingError> {
+    if value >= least {
+        Ok(())
+    } else {
+        Err(ScalingError::Length { name, least, value })
+    }
+}
