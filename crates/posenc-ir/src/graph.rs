@@ -34,6 +34,8 @@ pub struct Graph {
     pub(crate) dropped: FxHashSet<ValueId>,
     pub(crate) names: FxHashSet<Box<str>>,
     pub(crate) revision: u64,
+    /// Values with an index below this come from the source.
+    pub(crate) read_values: usize,
 }
 
 /// An edge of the graph.

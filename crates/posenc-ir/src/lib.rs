@@ -6,21 +6,31 @@
 //!
 //! This crate names no positional encoding and runs no model but by its own small f64 evaluator.
 
+pub mod check;
 pub mod dtype;
+pub mod emitter;
 pub mod error;
+pub mod file;
 pub mod graph;
 pub mod id;
+pub mod model;
 pub mod node;
 mod order;
+pub mod patch;
 pub mod proto;
+mod splice;
 pub mod stored;
 pub mod tensor;
 mod wire;
 
 pub use dtype::DType;
+pub use emitter::{Attr, Emitter};
 pub use error::{Error, ErrorKind, Result};
 pub use graph::{Def, Dim, Graph, Scope, ScopeKind, Type, Use, Value};
 pub use id::{NodeId, ScopeId, ValueId};
+pub use model::Model;
 pub use node::Node;
+pub use patch::{Applied, Patch};
+pub use splice::Encoded;
 pub use stored::{External, Payload, Stored};
 pub use tensor::Tensor;

@@ -58,6 +58,7 @@ pub(super) fn read(
             dropped: FxHashSet::default(),
             names: FxHashSet::default(),
             revision: 0,
+            read_values: 0,
         },
         waiting: vec![],
     };
@@ -75,6 +76,7 @@ pub(super) fn read(
         reader.scope(next)?;
         next += 1;
     }
+    reader.graph.read_values = reader.graph.values.len();
     reader.graph.names = reader
         .graph
         .values

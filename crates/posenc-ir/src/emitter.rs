@@ -1,0 +1,255 @@
+//! Recording new nodes against a graph that stays as it is.
+
+use rustc_hash::FxHashMap;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Use};
+use crate::id::{ScopeId, ValueId};
+use crate::patch::{Init, NewNode, NewValue, Patch};
+use crate::proto::{AttributeProto, attribute_proto::AttributeType};
+use crate::tensor::Tensor;
+
+/// Records nodes, constants and redirected uses for a [`Patch`]; the graph is only read.
+///
+/// New values carry ids beyond the graph's own and can be used at once as inputs of further
+/// nodes. Names are made fresh as `{prefix}/{op}_{n}`.
+#[derive(Debug)]
+pub struct Emitter<'g> {
+    graph: &'g Graph,
+    scope: ScopeId,
+    prefix: String,
+    patch: Patch,
+    next_name: FxHashMap<String, usize>,
+}
+
+impl Graph {
+    /// Starts recording new nodes in `scope`; their names begin with `prefix`.
+    pub fn emitter(&self, scope: ScopeId, prefix: &str) -> Emitter<'_> {
+        Emitter {
+            graph: self,
+            scope,
+            prefix: prefix.to_owned(),
+            patch: Patch::new(self),
+            next_name: FxHashMap::default(),
+        }
+    }
+}
+
+/// An attribute of a new node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attr {
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f32),
+    /// A list of integers.
+    Ints(Vec<i64>),
+    /// A string.
+    Str(String),
+}
+
+impl Attr {
+    fn proto(self, name: &str) -> AttributeProto {
+        let mut a = AttributeProto {
+            name: Some(name.to_owned()),
+            ..Default::default()
+        };
+        match self {
+            Self::Int(i) => {
+                a.i = Some(i);
+                a.set_type(AttributeType::Int);
+            }
+            Self::Float(f) => {
+                a.f = Some(f);
+                a.set_type(AttributeType::Float);
+            }
+            Self::Ints(v) => {
+                a.ints = v;
+                a.set_type(AttributeType::Ints);
+            }
+            Self::Str(s) => {
+                a.s = Some(s.into_bytes().into());
+                a.set_type(AttributeType::String);
+            }
+        }
+        a
+    }
+}
+
+impl<'g> Emitter<'g> {
+    /// The graph that is read.
+    pub fn graph(&self) -> &'g Graph {
+        self.graph
+    }
+
+    /// Where new nodes go from here on.
+    pub fn set_scope(&mut self, scope: ScopeId) {
+        self.scope = scope;
+    }
+
+    /// Adds a node of ai.onnx with one output and returns that.
+    pub fn op(&mut self, op: &str, inputs: &[ValueId]) -> ValueId {
+        self.op_with(op, inputs, &[])
+    }
+
+    /// Adds a node of ai.onnx with attributes and one output and returns that.
+    pub fn op_with(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
+        let inputs: Vec<_> = inputs.iter().copied().map(Some).collect();
+        self.node("", op, &inputs, attrs, 1)[0]
+    }
+
+    /// Adds a node of any domain, with inputs left out and several outputs.
+    pub fn node(
+        &mut self,
+        domain: &str,
+        op: &str,
+        inputs: &[Option<ValueId>],
+        attrs: &[(&str, Attr)],
+        outputs: usize,
+    ) -> Vec<ValueId> {
+        let name = self.fresh(&op.to_lowercase());
+        let outputs: Vec<ValueId> = (0..outputs)
+            .map(|i| {
+                let name = match i {
+                    0 => name.clone(),
+                    i => format!("{name}.{i}"),
+                };
+                self.patch.value(self.scope, name, NewValue::Computed)
+            })
+            .collect();
+        self.patch.nodes.push(NewNode {
+            scope: self.scope,
+            name,
+            domain: domain.to_owned(),
+            op: op.to_owned(),
+            inputs: inputs.to_vec(),
+            outputs: outputs.clone(),
+            attributes: attrs.iter().map(|(n, a)| a.clone().proto(n)).collect(),
+        });
+        outputs
+    }
+
+    /// Adds an initializer; equal ones of one patch and scope are shared.
+    pub fn constant(&mut self, label: &str, tensor: Tensor) -> ValueId {
+        let same = |i: &&Init| i.scope == self.scope && i.tensor == tensor;
+        if let Some(init) = self.patch.initializers.iter().find(same) {
+            return init.value;
+        }
+        let name = self.fresh(label);
+        let value = self.patch.value(self.scope, name, NewValue::Initial);
+        self.patch.initializers.push(Init {
+            scope: self.scope,
+            value,
+            tensor,
+        });
+        value
+    }
+
+    /// A float scalar of type `dtype`, rounded from `value`.
+    pub fn scalar(&mut self, label: &str, dtype: DType, value: f64) -> ValueId {
+        self.constant(label, Tensor::from_f64(dtype, &[], &[value]))
+    }
+
+    /// An int64 list.
+    pub fn ints(&mut self, label: &str, values: &[i64]) -> ValueId {
+        self.constant(label, Tensor::from_i64(&[values.len()], values))
+    }
+
+    /// A `Cast`.
+    pub fn cast(&mut self, x: ValueId, to: DType) -> ValueId {
+        self.op_with("Cast", &[x], &[("to", Attr::Int(to.code().into()))])
+    }
+
+    /// Moves every use of `old` that stands in the graph now, and its place among the outputs,
+    /// to `new`. Nodes of this patch keep reading `old`.
+    ///
+    /// # Errors
+    /// When the two declare different types, or `old` is new itself.
+    pub fn redirect(&mut self, old: ValueId, new: ValueId) -> Result<()> {
+        let uses = self.known(old)?.to_vec();
+        for at in uses {
+            self.redirect_use(old, at, new)?;
+        }
+        if self.graph.value(old).is_output() {
+            self.patch.outputs.push((old, new));
+        }
+        Ok(())
+    }
+
+    /// Moves one use of `old` to `new`.
+    ///
+    /// # Errors
+    /// When `at` does not read `old`, or the two declare different types.
+    pub fn redirect_use(&mut self, old: ValueId, at: Use, new: ValueId) -> Result<()> {
+        if !self.known(old)?.contains(&at) {
+            let place = self.graph.place(at.node);
+            return Err(Error::patch("the node does not read the value that is moved").at(place));
+        }
+        if new.index() < self.graph.value_count()
+            && let (Some(a), Some(b)) = (self.graph.dtype(old), self.graph.dtype(new))
+            && a != b
+        {
+            let why = format!("{} is {a}, its replacement is {b}", self.graph.name(old));
+            return Err(Error::patch(why));
+        }
+        self.patch.redirects.push((at, new));
+        Ok(())
+    }
+
+    /// Gives the constant `old` another payload for the uses in `seen_by`. Where these are all
+    /// of its uses the constant is edited in place; otherwise they get a constant of their own,
+    /// and the others keep the old one.
+    ///
+    /// # Errors
+    /// When `old` is no constant, the element type differs, or a use is none of `old`.
+    pub fn revalue(&mut self, old: ValueId, seen_by: &[Use], tensor: Tensor) -> Result<ValueId> {
+        let uses = self.known(old)?;
+        let value = self.graph.value(old);
+        let Some(stored) = self.graph.stored(old) else {
+            return Err(Error::patch(format!("{} is no constant", value.name())));
+        };
+        if stored.dtype != Some(tensor.dtype()) {
+            let why = format!("{} would change its element type", value.name());
+            return Err(Error::patch(why));
+        }
+        let whole = uses.iter().all(|u| seen_by.contains(u)) && !value.is_output();
+        if whole {
+            self.patch.revalued.insert(old, tensor);
+            return Ok(old);
+        }
+        let scope = std::mem::replace(&mut self.scope, value.scope());
+        let own = self.constant("constant", tensor);
+        self.scope = scope;
+        for at in seen_by {
+            self.redirect_use(old, *at, own)?;
+        }
+        Ok(own)
+    }
+
+    /// The patch as recorded.
+    pub fn finish(self) -> Patch {
+        self.patch
+    }
+
+    fn known(&self, old: ValueId) -> Result<&'g [Use]> {
+        if old.index() < self.graph.value_count() {
+            Ok(self.graph.uses(old))
+        } else {
+            Err(Error::patch(
+                "a value of the patch itself cannot be redirected",
+            ))
+        }
+    }
+
+    fn fresh(&mut self, label: &str) -> String {
+        let n = self.next_name.entry(label.to_owned()).or_default();
+        loop {
+            let name = format!("{}/{label}_{n}", self.prefix);
+            *n += 1;
+            if !self.graph.names.contains(name.as_str()) {
+                return name;
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A model: the graph and what the file says around it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::patch::{Applied, Patch};
+use crate::proto::ModelProto;
+use crate::wire;
+
+/// A model that was read, with the edits committed since.
+///
+/// The source stays mapped or in memory; tensors are slices of it.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(crate) source: Bytes,
+    pub(crate) layout: Vec<Part>,
+    pub(crate) graph: Graph,
+    pub(crate) metadata: Vec<(String, String)>,
+    /// Keys set since reading.
+    pub(crate) set: BTreeMap<String, String>,
+    /// Operator sets imported since reading.
+    pub(crate) imported: BTreeMap<String, i64>,
+    head: Head,
+    path: Option<PathBuf>,
+}
+
+/// What the file says of itself.
+#[derive(Clone, Debug, Default)]
+struct Head {
+    ir_version: i64,
+    producer: String,
+    opsets: BTreeMap<String, i64>,
+}
+
+/// A top-level field of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) span: Range<usize>,
+    pub(crate) payload: Range<usize>,
+    pub(crate) kind: PartKind,
+}
+
+/// What a top-level field holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PartKind {
+    /// The main graph.
+    Graph,
+    /// Function number n.
+    Function(usize),
+    /// Metadata of this key.
+    Metadata(String),
+    /// Import of an operator set.
+    Opset,
+    Other,
+}
+
+/// Field numbers of `ModelProto`.
+pub(crate) mod field {
+    pub(crate) const GRAPH: u32 = 7;
+    pub(crate) const OPSET: u32 = 8;
+    pub(crate) const METADATA: u32 = 14;
+    pub(crate) const TRAINING: u32 = 20;
+    pub(crate) const FUNCTION: u32 = 25;
+}
+
+impl Model {
+    /// Reads a model from its encoded bytes. External data is looked for beside `path`, when given.
+    ///
+    /// # Errors
+    /// When the bytes are no ONNX model, a name is defined twice, or something reads what nothing
+    /// defines.
+    pub fn from_bytes(source: impl Into<Bytes>, path: Option<&Path>) -> Result<Self> {
+        let source = source.into();
+        let mut layout = vec![];
+        let mut head = Vec::new();
+        let mut graph = None;
+        let mut functions = vec![];
+        for f in wire::fields(&source, 0..source.len()) {
+            let f = f?;
+            let mut kind = PartKind::Other;
+            match f.number {
+                field::GRAPH if f.delimited => {
+                    if graph.replace(f.payload.clone()).is_some() {
+                        return Err(Error::decode("it holds two graphs"));
+                    }
+                    kind = PartKind::Graph;
+                }
+                field::FUNCTION if f.delimited => {
+                    kind = PartKind::Function(functions.len());
+                    functions.push(f.payload.clone());
+                }
+                field::TRAINING => {}
+                _ => {
+                    head.extend_from_slice(&source[f.span.clone()]);
+                    if f.number == field::OPSET {
+                        kind = PartKind::Opset;
+                    } else if f.number == field::METADATA && f.delimited {
+                        kind = PartKind::Metadata(key(&source, &f.payload)?);
+                    }
+                }
+            }
+            layout.push(Part {
+                span: f.span,
+                payload: f.payload,
+                kind,
+            });
+        }
+        let head = ModelProto::decode(head.as_slice()).map_err(|e| Error::decode(e.to_string()))?;
+        let graph = graph.ok_or_else(|| Error::decode("it holds no graph"))?;
+        let graph = Graph::read(&source, graph, &functions)?;
+        let metadata = head.metadata_props.iter();
+        Ok(Self {
+            layout,
+            graph,
+            metadata: metadata
+                .map(|e| (e.key().to_owned(), e.value().to_owned()))
+                .collect(),
+            set: BTreeMap::new(),
+            imported: BTreeMap::new(),
+            path: path.map(Path::to_owned),
+            head: Head {
+                ir_version: head.ir_version(),
+                producer: [head.producer_name(), head.producer_version()]
+                    .join(" ")
+                    .trim()
+                    .to_owned(),
+                opsets: head
+                    .opset_import
+                    .iter()
+                    .map(|o| (domain(o.domain()), o.version()))
+                    .collect(),
+            },
+            source,
+        })
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The file that the model was read from.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The bytes that the model was read from.
+    pub fn source(&self) -> &Bytes {
+        &self.source
+    }
+
+    /// The version of the file format.
+    pub fn ir_version(&self) -> i64 {
+        self.head.ir_version
+    }
+
+    /// The exporter's name and version, as the file gives them.
+    pub fn producer(&self) -> &str {
+        &self.head.producer
+    }
+
+    /// The imported operator sets by domain; ai.onnx is the empty one.
+    pub fn opsets(&self) -> BTreeMap<String, i64> {
+        let mut opsets = self.head.opsets.clone();
+        opsets.extend(self.imported.clone());
+        opsets
+    }
+
+    /// The version of ai.onnx; 1 where nothing is imported, as before IR version 3.
+    pub fn opset(&self) -> i64 {
+        self.opsets().get("").copied().unwrap_or(1)
+    }
+
+    /// The metadata entry of this key.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.set.get(key).map(String::as_str).or_else(|| {
+            let found = self.metadata.iter().find(|(k, _)| k == key);
+            found.map(|(_, v)| v.as_str())
+        })
+    }
+
+    /// Every metadata entry, those set since reading included.
+    pub fn metadata_entries(&self) -> BTreeMap<&str, &str> {
+        let read = self.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        let set = self.set.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        read.chain(set).collect()
+    }
+
+    /// Sets a metadata entry; one of the same key is replaced.
+    pub fn set_metadata(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        self.set.insert(key.into(), value.into());
+    }
+
+    /// Imports an operator set of a domain that the model does not import yet.
+    pub fn import(&mut self, domain: &str, version: i64) {
+        if !self.head.opsets.contains_key(domain) {
+            self.imported.insert(domain.to_owned(), version);
+        }
+    }
+
+    /// Applies a patch: all of it or, on an error, nothing.
+    ///
+    /// # Errors
+    /// When the patch was made for another state of the graph, or would close a circle.
+    pub fn commit(&mut self, patch: Patch) -> Result<Applied> {
+        self.graph.commit(patch)
+    }
+}
+
+/// The empty name for ai.onnx, whichever way it is spelled.
+fn domain(name: &str) -> String {
+    if name == "ai.onnx" { "" } else { name }.to_owned()
+}
+
+fn key(source: &Bytes, entry: &Range<usize>) -> Result<String> {
+    for f in wire::fields(source, entry.clone()) {
+        let f = f?;
+        if f.number == 1 && f.delimited {
+            return Ok(String::from_utf8_lossy(&source[f.payload]).into_owned());
+        }
+    }
+    Ok(String::new())
+}

@@ -1,0 +1,493 @@
+//! From an edited graph back to bytes: what no patch touched is the source's, to the byte.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use prost::Message;
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Item, Piece};
+use crate::id::{NodeId, ScopeId, ValueId};
+use crate::model::{Model, Part, PartKind, field as model_field};
+use crate::proto::{
+    AttributeProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+};
+use crate::stored::field as tensor_field;
+use crate::tensor::Tensor;
+use crate::wire;
+
+/// Bytes to write: pieces of the source, and new ones between them.
+#[derive(Clone, Debug, Default)]
+pub struct Encoded {
+    pub(crate) segments: Vec<Segment>,
+    len: usize,
+}
+
+/// A run of bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum Segment {
+    /// Bytes of the source, by their place there.
+    Source(Range<usize>),
+    /// New bytes.
+    Owned(Vec<u8>),
+}
+
+impl Encoded {
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn source(&mut self, range: Range<usize>) {
+        self.len += range.len();
+        match self.segments.last_mut() {
+            Some(Segment::Source(last)) if last.end == range.start => last.end = range.end,
+            _ if range.is_empty() => {}
+            _ => self.segments.push(Segment::Source(range)),
+        }
+    }
+
+    fn owned(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        match self.segments.last_mut() {
+            Some(Segment::Owned(last)) => last.extend_from_slice(bytes),
+            _ => self.segments.push(Segment::Owned(bytes.to_vec())),
+        }
+    }
+
+    fn append(&mut self, other: Self) {
+        for segment in other.segments {
+            match segment {
+                Segment::Source(range) => self.source(range),
+                Segment::Owned(bytes) => self.owned(&bytes),
+            }
+        }
+    }
+
+    /// A length-delimited field around `content`.
+    fn field(&mut self, number: u32, content: Self) {
+        let mut header = vec![];
+        wire::put_header(number, content.len, &mut header);
+        self.owned(&header);
+        self.append(content);
+    }
+}
+
+impl Model {
+    /// The model as it stands now. Nothing is copied from the source yet.
+    ///
+    /// # Errors
+    /// When the source cannot be walked a second time, which reading has ruled out.
+    pub fn encode(&self) -> Result<Encoded> {
+        let mut out = Encoded::default();
+        if self.set.is_empty() && self.imported.is_empty() && self.graph.revision == 0 {
+            out.source(0..self.source.len());
+            return Ok(out);
+        }
+        let splice = Splice {
+            source: &self.source,
+            graph: &self.graph,
+        };
+        let last = |kind: fn(&PartKind) -> bool| self.layout.iter().rposition(|p| kind(&p.kind));
+        let opsets_end = last(|k| *k == PartKind::Opset);
+        let metadata_end = last(|k| matches!(k, PartKind::Metadata(_)));
+        let mut functions = self
+            .graph
+            .scopes()
+            .filter(|s| matches!(self.graph.scope(*s).kind, crate::ScopeKind::Function { .. }));
+        for (i, part) in self.layout.iter().enumerate() {
+            match &part.kind {
+                PartKind::Graph => {
+                    splice.scope_field(model_field::GRAPH, self.graph.main(), part, &mut out)?;
+                }
+                PartKind::Function(_) => {
+                    let scope = functions
+                        .next()
+                        .ok_or_else(|| Error::decode("lost function"))?;
+                    splice.scope_field(model_field::FUNCTION, scope, part, &mut out)?;
+                }
+                // A key that was set anew stands at its old place.
+                PartKind::Metadata(key) if self.set.contains_key(key) => {
+                    put_metadata(key, &self.set[key], &mut out);
+                }
+                _ => out.source(part.span.clone()),
+            }
+            if Some(i) == opsets_end {
+                self.put_imports(&mut out);
+            }
+            if Some(i) == metadata_end {
+                self.put_new_metadata(&mut out);
+            }
+        }
+        if opsets_end.is_none() {
+            self.put_imports(&mut out);
+        }
+        if metadata_end.is_none() {
+            self.put_new_metadata(&mut out);
+        }
+        Ok(out)
+    }
+
+    fn put_imports(&self, out: &mut Encoded) {
+        for (domain, version) in &self.imported {
+            let import = OperatorSetIdProto {
+                domain: Some(domain.clone()),
+                version: Some(*version),
+            };
+            let mut bytes = vec![];
+            wire::put_bytes(model_field::OPSET, &import.encode_to_vec(), &mut bytes);
+            out.owned(&bytes);
+        }
+    }
+
+    fn put_new_metadata(&self, out: &mut Encoded) {
+        for (key, value) in &self.set {
+            if !self.metadata.iter().any(|(k, _)| k == key) {
+                put_metadata(key, value, out);
+            }
+        }
+    }
+}
+
+fn put_metadata(key: &str, value: &str, out: &mut Encoded) {
+    let entry = StringStringEntryProto {
+        key: Some(key.to_owned()),
+        value: Some(value.to_owned()),
+    };
+    let mut bytes = vec![];
+    wire::put_bytes(model_field::METADATA, &entry.encode_to_vec(), &mut bytes);
+    out.owned(&bytes);
+}
+
+struct Splice<'a> {
+    source: &'a Bytes,
+    graph: &'a Graph,
+}
+
+impl Splice<'_> {
+    fn scope_field(
+        &self,
+        number: u32,
+        scope: ScopeId,
+        part: &Part,
+        out: &mut Encoded,
+    ) -> Result<()> {
+        if self.is_untouched(scope) {
+            out.source(part.span.clone());
+        } else {
+            debug_assert_eq!(self.graph.scope(scope).span, part.payload);
+            out.field(number, self.scope(scope)?);
+        }
+        Ok(())
+    }
+
+    /// Whether a scope and all bodies in it are as they were read.
+    fn is_untouched(&self, scope: ScopeId) -> bool {
+        let g = self.graph;
+        let mut stack = vec![scope];
+        while let Some(scope) = stack.pop() {
+            let s = g.scope(scope);
+            let pieces = s.layout.iter().all(|piece| match piece.item {
+                Item::Node(node) => !g.removed.contains(&node),
+                Item::Initializer(v) => !g.dropped.contains(&v) && !g.revalued.contains_key(&v),
+                Item::Info(_) | Item::Other => true,
+            });
+            let nodes = s.nodes.iter().all(|id| {
+                let node = g.node(*id);
+                stack.extend(node.bodies.iter().map(|b| b.1));
+                node.source.is_some() && !self.is_edited(*id)
+            });
+            let initials = s.initializers.iter().all(|v| v.index() < g.read_values);
+            if !(pieces && nodes && initials) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the node itself, its bodies aside, differs from the source.
+    fn is_edited(&self, id: NodeId) -> bool {
+        self.graph.edited.contains(&id) || self.revalued_output(id).is_some()
+    }
+
+    fn revalued_output(&self, id: NodeId) -> Option<&Tensor> {
+        let node = self.graph.node(id);
+        let out = node.output(0).filter(|_| node.is("Constant"))?;
+        self.graph.revalued.get(&out)
+    }
+
+    /// The content of a graph message.
+    fn scope(&self, scope: ScopeId) -> Result<Encoded> {
+        let g = self.graph;
+        let s = g.scope(scope);
+        let is_function = matches!(s.kind, crate::ScopeKind::Function { .. });
+        let node_field = if is_function { 7 } else { 1 };
+        let mut queue = s.nodes.iter().copied();
+        let spans: FxHashMap<NodeId, &Range<usize>> = s
+            .layout
+            .iter()
+            .filter_map(|p| match p.item {
+                Item::Node(id) => Some((id, &p.span)),
+                _ => None,
+            })
+            .collect();
+        let is_node = |p: &Piece| matches!(p.item, Item::Node(_));
+        let is_initial = |p: &Piece| matches!(p.item, Item::Initializer(_));
+        let last_node = s.layout.iter().rposition(is_node);
+        let last_initial = s.layout.iter().rposition(is_initial).or(last_node);
+        let mut out = Encoded::default();
+        for (i, piece) in s.layout.iter().enumerate() {
+            match piece.item {
+                // Each place of a node takes the new nodes that come before it, and one old node.
+                Item::Node(here) if g.removed.contains(&here) => {}
+                Item::Node(_) => {
+                    for id in queue.by_ref() {
+                        self.node(node_field, id, &spans, &mut out)?;
+                        if g.node(id).source.is_some() {
+                            break;
+                        }
+                    }
+                }
+                Item::Initializer(v) if g.dropped.contains(&v) => {}
+                Item::Initializer(v) if g.revalued.contains_key(&v) => {
+                    out.field(5, self.tensor(piece.payload.clone(), &g.revalued[&v])?);
+                }
+                Item::Info(v) if self.is_stale(v) => {}
+                _ => out.source(piece.span.clone()),
+            }
+            if Some(i) == last_node {
+                for id in queue.by_ref() {
+                    self.node(node_field, id, &spans, &mut out)?;
+                }
+            }
+            if Some(i) == last_initial {
+                self.new_initializers(scope, &mut out);
+            }
+        }
+        if last_node.is_none() {
+            for id in queue {
+                self.node(node_field, id, &spans, &mut out)?;
+            }
+        }
+        if last_initial.is_none() {
+            self.new_initializers(scope, &mut out);
+        }
+        Ok(out)
+    }
+
+    /// Whether the declared type of a value went with the value, or with its old payload.
+    fn is_stale(&self, value: ValueId) -> bool {
+        let g = self.graph;
+        let gone = match g.value(value).def {
+            crate::Def::Node(node, _) => g.removed.contains(&node),
+            crate::Def::Initializer => g.dropped.contains(&value),
+            crate::Def::Input(_) => false,
+        };
+        gone || g.value(value).ty.is_none()
+    }
+
+    fn new_initializers(&self, scope: ScopeId, out: &mut Encoded) {
+        let g = self.graph;
+        for id in &g.scope(scope).initializers {
+            if id.index() < g.read_values || g.dropped.contains(id) {
+                continue;
+            }
+            let Some(tensor) = g.constant(*id) else {
+                continue;
+            };
+            let mut bytes = vec![];
+            put_tensor(&tensor, Some(g.name(*id)), &mut bytes);
+            let mut field = vec![];
+            wire::put_bytes(5, &bytes, &mut field);
+            out.owned(&field);
+        }
+    }
+
+    fn node(
+        &self,
+        number: u32,
+        id: NodeId,
+        spans: &FxHashMap<NodeId, &Range<usize>>,
+        out: &mut Encoded,
+    ) -> Result<()> {
+        let node = self.graph.node(id);
+        let touched = || self.is_edited(id) || !node.bodies.iter().all(|b| self.is_untouched(b.1));
+        match (&node.source, spans.get(&id)) {
+            (Some(_), Some(span)) if !touched() => out.source((*span).clone()),
+            (Some(at), _) => out.field(number, self.edited_node(id, at.clone())?),
+            (None, _) => out.field(number, self.new_node(id)),
+        }
+        Ok(())
+    }
+
+    fn new_node(&self, id: NodeId) -> Encoded {
+        let node = self.graph.node(id);
+        let names = |values: &[Option<ValueId>]| {
+            let name = |v: &Option<ValueId>| v.map_or("", |v| self.graph.name(v)).to_owned();
+            values.iter().map(name).collect()
+        };
+        let proto = NodeProto {
+            input: names(&node.inputs),
+            output: names(&node.outputs),
+            name: Some(node.name.to_string()),
+            op_type: Some(node.op.to_string()),
+            domain: (!node.domain.is_empty()).then(|| node.domain.to_string()),
+            attribute: node.attributes.clone(),
+            ..Default::default()
+        };
+        let mut content = Encoded::default();
+        content.owned(&proto.encode_to_vec());
+        content
+    }
+
+    /// The source's message with other input and output names, bodies, or another payload; every
+    /// other field keeps its bytes.
+    fn edited_node(&self, id: NodeId, at: Range<usize>) -> Result<Encoded> {
+        let node = self.graph.node(id);
+        let mut out = Encoded::default();
+        let (mut input, mut output, mut attribute) = (0, 0, 0);
+        for f in wire::fields(self.source, at) {
+            let f = f?;
+            let edge = match f.number {
+                1 => node.inputs.get(input).map(|v| (&mut input, *v)),
+                2 => node.outputs.get(output).map(|v| (&mut output, *v)),
+                _ => None,
+            };
+            if let Some((count, value)) = edge.filter(|_| f.delimited) {
+                *count += 1;
+                let name = value.map_or("", |v| self.graph.name(v)).as_bytes();
+                if self.source[f.payload.clone()] == *name {
+                    out.source(f.span);
+                } else {
+                    let mut bytes = vec![];
+                    wire::put_bytes(f.number, name, &mut bytes);
+                    out.owned(&bytes);
+                }
+            } else if f.number == 5 && f.delimited {
+                let bodies: Vec<ScopeId> = node
+                    .bodies
+                    .iter()
+                    .filter(|(i, _)| *i == attribute)
+                    .map(|(_, scope)| *scope)
+                    .collect();
+                let payload = self.revalued_output(id).filter(|_| attribute == 0);
+                if let Some(tensor) = payload {
+                    out.field(5, self.edited_payload(f.payload, tensor)?);
+                } else if bodies.iter().all(|b| self.is_untouched(*b)) {
+                    out.source(f.span);
+                } else {
+                    out.field(5, self.edited_bodies(f.payload, &bodies)?);
+                }
+                attribute += 1;
+            } else {
+                out.source(f.span);
+            }
+        }
+        Ok(out)
+    }
+
+    /// An attribute whose graphs may have changed.
+    fn edited_bodies(&self, at: Range<usize>, bodies: &[ScopeId]) -> Result<Encoded> {
+        let mut out = Encoded::default();
+        let mut bodies = bodies.iter();
+        for f in wire::fields(self.source, at) {
+            let f = f?;
+            match bodies.next_if_body(&f) {
+                Some(body) if !self.is_untouched(body) => out.field(f.number, self.scope(body)?),
+                _ => out.source(f.span),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The attribute of a `Constant` node with another payload.
+    fn edited_payload(&self, at: Range<usize>, tensor: &Tensor) -> Result<Encoded> {
+        let mut out = Encoded::default();
+        let mut spliced = false;
+        for f in wire::fields(self.source, at.clone()) {
+            let f = f?;
+            if f.number == 5 && f.delimited {
+                out.field(5, self.tensor(f.payload, tensor)?);
+                spliced = true;
+            } else {
+                out.source(f.span);
+            }
+        }
+        if spliced {
+            return Ok(out);
+        }
+        // `value_floats` and the like have no room for dimensions.
+        let mut t = vec![];
+        put_tensor(tensor, None, &mut t);
+        let mut attribute = AttributeProto {
+            name: Some("value".to_owned()),
+            t: Some(TensorProto::decode(t.as_slice()).map_err(|e| Error::decode(e.to_string()))?),
+            ..Default::default()
+        };
+        attribute.set_type(crate::proto::attribute_proto::AttributeType::Tensor);
+        let mut out = Encoded::default();
+        out.owned(&attribute.encode_to_vec());
+        Ok(out)
+    }
+
+    /// A tensor with other dimensions and values; name, comments and unknown fields stay.
+    fn tensor(&self, at: Range<usize>, tensor: &Tensor) -> Result<Encoded> {
+        let mut out = Encoded::default();
+        let mut payload = vec![];
+        put_tensor(tensor, None, &mut payload);
+        let mut payload = Some(payload);
+        for f in wire::fields(self.source, at) {
+            let f = f?;
+            let replaced = matches!(
+                f.number,
+                tensor_field::DIMS
+                    | tensor_field::DATA_TYPE
+                    | tensor_field::RAW_DATA
+                    | tensor_field::EXTERNAL_DATA
+                    | tensor_field::DATA_LOCATION
+            ) || tensor_field::TYPED.contains(&f.number);
+            if !replaced {
+                out.source(f.span);
+            } else if let Some(payload) = payload.take() {
+                out.owned(&payload);
+            }
+        }
+        if let Some(payload) = payload {
+            out.owned(&payload);
+        }
+        Ok(out)
+    }
+}
+
+trait NextBody {
+    /// The scope of field `f` when that is a graph.
+    fn next_if_body(&mut self, f: &wire::Field) -> Option<ScopeId>;
+}
+
+impl<'a, I: Iterator<Item = &'a ScopeId>> NextBody for I {
+    fn next_if_body(&mut self, f: &wire::Field) -> Option<ScopeId> {
+        if f.delimited && matches!(f.number, 6 | 11) {
+            self.next().copied()
+        } else {
+            None
+        }
+    }
+}
+
+/// The fields of a `TensorProto` with a raw payload.
+fn put_tensor(tensor: &Tensor, name: Option<&str>, out: &mut Vec<u8>) {
+    for d in tensor.dims() {
+        wire::put_int(tensor_field::DIMS, *d as u64, out);
+    }
+    wire::put_int(tensor_field::DATA_TYPE, tensor.dtype().code() as u64, out);
+    if let Some(name) = name {
+        wire::put_bytes(tensor_field::NAME, name.as_bytes(), out);
+    }
+    wire::put_bytes(tensor_field::RAW_DATA, tensor.bytes(), out);
+}
