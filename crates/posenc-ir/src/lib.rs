@@ -11,6 +11,7 @@ pub mod dtype;
 pub mod emitter;
 pub mod error;
 pub mod file;
+mod fingerprint;
 pub mod graph;
 pub mod id;
 pub mod model;
