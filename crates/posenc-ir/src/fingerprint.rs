@@ -221,7 +221,8 @@ mod tests {
 
     #[test]
     fn large_payloads_do_not_count_but_their_type_dimensions_and_length_do() {
-        let places: [(&str, fn(TensorProto) -> GraphProto); 4] = [
+        type Put = fn(TensorProto) -> GraphProto;
+        let places: [(&str, Put); 4] = [
             ("initializer", initializer),
             ("constant", constant),
             ("nested initializer", |t| nested(initializer(t))),

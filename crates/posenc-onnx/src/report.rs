@@ -1,0 +1,19 @@
+//! What the tool says of a model, of a rewrite and of a check: the JSON contract as types.
+//!
+//! Fields stand in the order in which they are written. Numbers that the graph cannot tell are
+//! `null` or a range, never a guess; a field that is `null` is written, not left out.
+
+mod attention;
+mod encoding;
+mod inspect;
+mod rewrite;
+mod verify;
+
+pub use attention::{Attention, AttentionKind};
+pub use encoding::{Encoding, Params};
+pub use inspect::{Inspect, Limit, LimitCause, ModelSummary, Refusal};
+pub use rewrite::{Check, Edit, Endpoint, Guarantee, Inferred, Limits, Rewrite};
+pub use verify::{Run, SiteCheck, Verify};
+
+/// The version of the JSON: it goes up when a field changes its meaning or goes away.
+pub const SCHEMA: u32 = 1;

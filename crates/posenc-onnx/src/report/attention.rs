@@ -1,0 +1,45 @@
+//! Attention sites.
+
+use serde::Serialize;
+
+use crate::kind::{Form, Stack};
+use crate::words::words;
+
+words! {
+    /// Where the keys of a site come from.
+    "kind of attention" AttentionKind {
+        /// From the sequence of the queries.
+        SelfAttention = "self",
+        /// From another sequence.
+        Cross = "cross",
+    }
+}
+
+/// One attention site: a softmax over keys, or a fused operator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Attention {
+    /// The scope or node under which the site stands.
+    pub name: String,
+    /// The stack; `None` where the model has one.
+    pub stack: Option<Stack>,
+    /// The place in the order of the stack's sites, from 0; `None` for a site outside of it.
+    pub layer: Option<usize>,
+    /// Self- or cross-attention.
+    pub kind: AttentionKind,
+    /// Query heads.
+    pub heads: Option<usize>,
+    /// Key and value heads.
+    pub kv_heads: Option<usize>,
+    /// Elements of a head of q and k.
+    pub head_dim: Option<usize>,
+    /// Whether a query is kept from seeing later keys.
+    pub causal: Option<bool>,
+    /// Keys that a query sees, itself included, where a mask limits the distance.
+    pub window: Option<usize>,
+    /// Whether a mask of the input hides keys.
+    pub padding_mask: bool,
+    /// Whether keys and values of earlier runs come in.
+    pub past: bool,
+    /// How the site stands in the graph.
+    pub form: Form,
+}

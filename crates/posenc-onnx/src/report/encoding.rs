@@ -1,0 +1,54 @@
+//! Encodings that were found.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::kind::{Form, Kind, Stack};
+
+/// Parameters by name, in the order in which they were put in.
+pub type Params = Map<String, Value>;
+
+/// Sites of one kind, stack and set of hyperparameters.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Encoding {
+    /// The family.
+    pub kind: Kind,
+    /// The stack; `None` where the model has one.
+    pub stack: Option<Stack>,
+    /// The attention sites that see it, by their place in the order of the stack.
+    pub layers: Vec<usize>,
+    /// How many sites or additions carry it.
+    pub sites: usize,
+    /// How it stands in the graph.
+    pub form: Form,
+    /// What the family is parameterized by; see the README for the names.
+    pub params: Params,
+    /// The largest difference between the graph's numbers and the family's formula; `None` where
+    /// there is no formula to compare with.
+    pub fit_error: Option<f64>,
+    /// The longest sequence that it can encode; `None` without an end.
+    pub max_length: Option<usize>,
+    /// Nodes where it stands.
+    pub nodes: Vec<String>,
+    /// What speaks for a position-dependent term that no family fits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
+}
+
+impl Encoding {
+    /// An entry without sites.
+    pub fn new(kind: Kind, stack: Option<Stack>, form: Form, params: Params) -> Self {
+        Self {
+            kind,
+            stack,
+            layers: vec![],
+            sites: 0,
+            form,
+            params,
+            fit_error: None,
+            max_length: None,
+            nodes: vec![],
+            evidence: vec![],
+        }
+    }
+}

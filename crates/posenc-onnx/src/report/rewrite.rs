@@ -1,0 +1,179 @@
+//! `rewrite`.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Limit, SCHEMA};
+use crate::words::words;
+
+/// What a rewrite did, or would do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rewrite {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The model that was read.
+    pub input: Endpoint,
+    /// The model that was written; `None` for a dry run.
+    pub output: Option<Endpoint>,
+    /// The changes, in the order of the sites; none where the model already was what was asked.
+    pub edits: Vec<Edit>,
+    /// What holds between the two models.
+    pub guarantee: Guarantee,
+    /// Values that no flag gave, with where they came from.
+    pub inferred: Vec<Inferred>,
+    /// What bounds the length of a sequence.
+    pub limits: Limits,
+    /// The comparison of the emitted nodes with the formula in f64; `None` where nothing was
+    /// there to check.
+    pub check: Option<Check>,
+    /// What a user should know, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl Rewrite {
+    /// The report of a rewrite that found nothing to change.
+    pub fn new(input: Endpoint) -> Self {
+        Self {
+            schema: SCHEMA,
+            input,
+            output: None,
+            edits: vec![],
+            guarantee: Guarantee::Bits,
+            inferred: vec![],
+            limits: Limits::default(),
+            check: None,
+            warnings: vec![],
+        }
+    }
+}
+
+/// A model file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Endpoint {
+    /// The file.
+    pub path: String,
+    /// [`posenc_ir::Model::fingerprint`].
+    pub fingerprint: String,
+}
+
+/// A change at one site.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Edit {
+    /// The attention site or the node, by its place in the graph.
+    pub site: String,
+    /// What stood there: a kind and its parameters; `null` for nothing.
+    pub from: Value,
+    /// What stands there now.
+    pub to: Value,
+    /// Nodes that came.
+    pub nodes_added: usize,
+    /// Nodes that went.
+    pub nodes_removed: usize,
+    /// Initializers with another payload or shape.
+    pub initializers_changed: usize,
+}
+
+words! {
+    /// What holds between a model and its rewrite. The least of the edits' counts.
+    "guarantee" Guarantee {
+        /// Every output keeps its bits.
+        Bits = "bits",
+        /// The same function, rounded elsewhere.
+        Rounding = "rounding",
+        /// Another function, as asked.
+        NewFunction = "new-function",
+    }
+}
+
+/// A value that no flag gave.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Inferred {
+    /// The parameter, as its flag is spelled without the dashes.
+    pub name: String,
+    /// What it was taken to be.
+    pub value: Value,
+    /// Where it came from, in words.
+    pub source: String,
+}
+
+/// Limits of the two models.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Limits {
+    /// Of the model that was read.
+    pub before: Vec<Limit>,
+    /// Of the model that was written.
+    pub after: Vec<Limit>,
+}
+
+/// The comparison of emitted nodes with the formula in f64.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// How many sites were compared.
+    pub sites: usize,
+    /// The largest absolute difference.
+    pub max_error: f64,
+    /// The bound that it had to keep.
+    pub bound: f64,
+    /// Whether every site kept its bound.
+    pub ok: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::LimitCause;
+
+    #[test]
+    fn the_json_is_that_of_the_contract() {
+        let end = |path: &str| Endpoint {
+            path: path.into(),
+            fingerprint: "ab".into(),
+        };
+        let mut report = Rewrite::new(end("a.onnx"));
+        let empty = concat!(
+            r#"{"schema":1,"input":{"path":"a.onnx","fingerprint":"ab"},"output":null,"#,
+            r#""edits":[],"guarantee":"bits","inferred":[],"limits":{"before":[],"after":[]},"#,
+            r#""check":null}"#,
+        );
+        assert_eq!(serde_json::to_string(&report).unwrap(), empty);
+        report.output = Some(end("b.onnx"));
+        report.guarantee = Guarantee::NewFunction;
+        report.edits.push(Edit {
+            site: "layers.0".into(),
+            from: json!({"kind": "rope"}),
+            to: json!({"kind": "alibi"}),
+            nodes_added: 3,
+            nodes_removed: 9,
+            initializers_changed: 1,
+        });
+        report.inferred.push(Inferred {
+            name: "factor".into(),
+            value: json!(4.0),
+            source: "the default".into(),
+        });
+        report.limits.before.push(Limit {
+            length: 512,
+            cause: LimitCause::CausalBuffer,
+            value: None,
+        });
+        report.check = Some(Check {
+            sites: 2,
+            max_error: 0.5,
+            bound: 1.0,
+            ok: true,
+        });
+        let want = concat!(
+            r#"{"schema":1,"input":{"path":"a.onnx","fingerprint":"ab"},"#,
+            r#""output":{"path":"b.onnx","fingerprint":"ab"},"edits":[{"site":"layers.0","#,
+            r#""from":{"kind":"rope"},"to":{"kind":"alibi"},"nodes_added":3,"nodes_removed":9,"#,
+            r#""initializers_changed":1}],"guarantee":"new-function","#,
+            r#""inferred":[{"name":"factor","value":4.0,"source":"the default"}],"#,
+            r#""limits":{"before":[{"length":512,"cause":"causal-buffer","value":null}],"#,
+            r#""after":[]},"check":{"sites":2,"max_error":0.5,"bound":1.0,"ok":true}}"#,
+        );
+        assert_eq!(serde_json::to_string(&report).unwrap(), want);
+    }
+}

@@ -1,0 +1,145 @@
+//! `verify`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::SCHEMA;
+
+/// What a verification found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verify {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Outputs of whole models, one entry per runtime, setting, length and output.
+    pub runs: Vec<Run>,
+    /// Quantities of single sites against the formula in f64.
+    pub sites: Vec<SiteCheck>,
+    /// Whether every comparison kept its bound.
+    pub ok: bool,
+}
+
+impl Verify {
+    /// A verification: right when every comparison kept its bound and there was at least one.
+    pub fn new(runs: Vec<Run>, sites: Vec<SiteCheck>) -> Self {
+        let some = !runs.is_empty() || !sites.is_empty();
+        let ok = some && runs.iter().all(|r| r.ok) && sites.iter().all(|s| s.ok);
+        Self {
+            schema: SCHEMA,
+            runs,
+            sites,
+            ok,
+        }
+    }
+}
+
+/// One output of one run, compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// The runtime.
+    pub runtime: String,
+    /// Its execution provider.
+    pub provider: String,
+    /// Its graph optimization.
+    pub optimization: String,
+    /// The length of the sequence.
+    pub length: usize,
+    /// The size of the batch.
+    pub batch: usize,
+    /// The output.
+    pub output: String,
+    /// The largest absolute difference; `None` where the run gave none (NaN, wrong shape).
+    pub max_abs: Option<f64>,
+    /// The largest difference relative to the largest magnitude.
+    pub rel: Option<f64>,
+    /// The cosine of the angle between the two outputs.
+    pub cosine: Option<f64>,
+    /// The bound on `max_abs`.
+    pub bound: Option<f64>,
+    /// Whether it was kept.
+    pub ok: bool,
+    /// The first value, in order of computation, that is out of bounds; where looked for.
+    pub first_divergence: Option<String>,
+    /// How many nodes each execution provider ran; empty where the runtime does not tell.
+    pub placement: BTreeMap<String, usize>,
+}
+
+/// One quantity of one site, compared with the formula in f64.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SiteCheck {
+    /// The site.
+    pub site: String,
+    /// What was compared: q, k, scores, bias, table.
+    pub quantity: String,
+    /// The largest absolute difference; `None` where there was none to take (NaN, wrong shape).
+    pub max_error: Option<f64>,
+    /// The bound that it had to keep.
+    pub bound: f64,
+    /// Whether it did.
+    pub ok: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(ok: bool) -> SiteCheck {
+        SiteCheck {
+            site: "layers.0".into(),
+            quantity: "q".into(),
+            max_error: Some(0.5),
+            bound: 1.0,
+            ok,
+        }
+    }
+
+    fn run(ok: bool) -> Run {
+        Run {
+            runtime: "tract".into(),
+            provider: "cpu".into(),
+            optimization: "all".into(),
+            length: 64,
+            batch: 1,
+            output: "logits".into(),
+            max_abs: None,
+            rel: None,
+            cosine: None,
+            bound: Some(1.0),
+            ok,
+            first_divergence: None,
+            placement: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_json_is_that_of_the_contract() {
+        let report = Verify::new(vec![run(true)], vec![site(true)]);
+        let want = concat!(
+            r#"{"schema":1,"runs":[{"runtime":"tract","provider":"cpu","optimization":"all","#,
+            r#""length":64,"batch":1,"output":"logits","max_abs":null,"rel":null,"cosine":null,"#,
+            r#""bound":1.0,"ok":true,"first_divergence":null,"placement":{}}],"#,
+            r#""sites":[{"site":"layers.0","quantity":"q","max_error":0.5,"bound":1.0,"#,
+            r#""ok":true}],"ok":true}"#,
+        );
+        assert_eq!(serde_json::to_string(&report).unwrap(), want);
+    }
+
+    #[test]
+    fn one_failure_or_no_comparison_at_all_is_not_ok() {
+        let cases: [(&str, Vec<Run>, Vec<SiteCheck>, bool); 5] = [
+            ("nothing", vec![], vec![], false),
+            ("a run", vec![run(true)], vec![], true),
+            ("a site", vec![], vec![site(true)], true),
+            (
+                "a bad run",
+                vec![run(true), run(false)],
+                vec![site(true)],
+                false,
+            ),
+            ("a bad site", vec![run(true)], vec![site(false)], false),
+        ];
+        for (name, runs, sites, want) in cases {
+            assert_eq!(Verify::new(runs, sites).ok, want, "{name}");
+        }
+    }
+}

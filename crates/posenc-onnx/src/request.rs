@@ -1,0 +1,238 @@
+//! What a rewrite is asked to do, as the command line can say it.
+//!
+//! A field that is `None` was not said: the rewrite infers it, and reports from where.
+
+mod layers;
+mod list;
+mod size;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use layers::{Layers, LayersError};
+pub use list::{ListError, parse_list};
+pub use size::{ImageSize, ImageSizeError};
+
+use crate::kind::{Form, Kind, Layout, Stack};
+use crate::words::words;
+
+/// A rewrite.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// The kind of encoding afterwards; `None`: the kind found stays.
+    pub to: Option<Kind>,
+    /// The law by which the encoding is stretched.
+    pub scale: Option<ScaleType>,
+    /// Values of the encoding and of its scaling.
+    pub parameters: Parameters,
+    /// A Hugging Face `config.json` that the graph is to follow.
+    pub hf_config: Option<PathBuf>,
+    /// A safetensors file with learned values.
+    pub params: Option<PathBuf>,
+    /// The attention sites, counted within their stack; `None`: all.
+    pub layers: Option<Layers>,
+    /// The stack; `None`: both.
+    pub stack: Option<Stack>,
+    /// How the encoding is to stand in the graph; `None`: the form found stays.
+    pub form: Option<Form>,
+    /// The runtime that the result is for.
+    pub target: Target,
+    /// What becomes of tensors in other files.
+    pub external_data: ExternalData,
+    /// What inputs are, where their names and uses do not tell.
+    pub input_roles: BTreeMap<String, InputRole>,
+    /// What is done only when asked for.
+    pub allowances: Allowances,
+}
+
+/// Values of an encoding and of its scaling.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parameters {
+    /// Context extension s.
+    pub factor: Option<f64>,
+    /// Context length before the scaling.
+    pub original_length: Option<usize>,
+    /// Rows of tables, caches and buffers; never a parameter of a formula.
+    pub max_length: Option<usize>,
+    /// Base θ of the frequencies.
+    pub theta: Option<f64>,
+    /// Elements of a head that rotate.
+    pub rotary_dim: Option<usize>,
+    /// Pairs of RoPE, or the order within a sinusoidal row.
+    pub layout: Option<Layout>,
+    /// YaRN: turns within the original length above which a pair stays.
+    pub beta_fast: Option<f64>,
+    /// YaRN: turns below which a pair is interpolated.
+    pub beta_slow: Option<f64>,
+    /// YaRN: weight of ln s in the numerator of the factor on cos and sin.
+    pub mscale: Option<f64>,
+    /// YaRN: the same in the denominator.
+    pub mscale_all_dim: Option<f64>,
+    /// Factor on cos and sin.
+    pub attention_factor: Option<f64>,
+    /// YaRN: whether the ends of the ramp are whole pairs.
+    pub bounds: crate::scaling::RampBounds,
+    /// Llama 3: turns below which a pair is divided by s.
+    pub low_freq_factor: Option<f64>,
+    /// Llama 3: turns above which a pair stays.
+    pub high_freq_factor: Option<f64>,
+    /// LongRoPE: divisors up to the original length, one per pair.
+    pub short_factor: Option<Vec<f64>>,
+    /// LongRoPE: divisors above it, one per pair.
+    pub long_factor: Option<Vec<f64>>,
+    /// T5: buckets, those of both directions together.
+    pub num_buckets: Option<usize>,
+    /// T5, Shaw, relative bias: the distance from which on all are alike.
+    pub max_distance: Option<usize>,
+    /// Whether keys after the query are told from keys before it; `None`: as the site's mask says.
+    pub bidirectional: Option<bool>,
+    /// ALiBi: one per head.
+    pub slopes: Option<Vec<f64>>,
+    /// Grids: pixels.
+    pub image_size: Option<ImageSize>,
+    /// Resized tables: which points of the two grids coincide.
+    pub corners: Corners,
+    /// Resized tables: whether a smaller table is smoothed first.
+    pub antialias: Antialias,
+    /// Whether the graph computes the encoding for the length at hand.
+    pub length: Length,
+    /// In which type tables are computed before they are stored.
+    pub table_precision: Option<TablePrecision>,
+    /// Seed of tables that are filled at random.
+    pub seed: Option<u64>,
+}
+
+/// What is done only when asked for; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowances {
+    /// Add an input with position ids.
+    pub add_position_ids: bool,
+    /// Scale what is already scaled.
+    pub allow_rescale: bool,
+    /// Write a `config.json` for the result beside it.
+    pub write_config: bool,
+    /// Write nodes in an order of computation, where the input does not.
+    pub sort: bool,
+}
+
+words! {
+    /// A law by which an encoding is stretched.
+    "scaling" ScaleType {
+        /// The plain encoding.
+        None = "none",
+        /// Position interpolation; a table resized linearly.
+        Linear = "linear",
+        /// RoPE of a larger base.
+        Ntk = "ntk",
+        /// RoPE of a base that grows with the length.
+        Dynamic = "dynamic",
+        /// A ramp from unchanged to interpolated, and a factor on cos and sin.
+        Yarn = "yarn",
+        /// One divisor per pair, from one of two lists by length.
+        LongRope = "longrope",
+        /// The ramp of Llama 3.1 over wavelengths.
+        Llama3 = "llama3",
+        /// Frequencies spread over the whole head, the slow ones zero.
+        Proportional = "proportional",
+        /// A table resized by cubic convolution.
+        Cubic = "cubic",
+        /// A table repeated.
+        Tile = "tile",
+        /// A table extended by Su's hierarchical decomposition.
+        Hierarchical = "hierarchical",
+        /// A table cut off.
+        Truncate = "truncate",
+    }
+}
+
+words! {
+    /// The runtime that a rewrite is for.
+    #[derive(Default)]
+    "target" Target {
+        /// Operators that every runtime has.
+        #[default]
+        Portable = "portable",
+        /// ONNX Runtime on the CPU.
+        OrtCpu = "ort-cpu",
+        /// ONNX Runtime on CUDA.
+        OrtCuda = "ort-cuda",
+        /// tract.
+        Tract = "tract",
+    }
+}
+
+words! {
+    /// What becomes of tensors that stand in other files.
+    #[derive(Default)]
+    "treatment of external data" ExternalData {
+        /// Keep in the same folder, else link, else copy.
+        #[default]
+        Auto = "auto",
+        /// Reference the same file.
+        Keep = "keep",
+        /// Share its blocks, or a hard link.
+        Link = "link",
+        /// Copy it.
+        Copy = "copy",
+        /// Embed it.
+        Inline = "inline",
+    }
+}
+
+words! {
+    /// What an input means.
+    "input role" InputRole {
+        /// Position ids.
+        Position = "position",
+        /// A padding mask.
+        Padding = "padding",
+        /// Ids, embeddings, pixels, audio.
+        Content = "content",
+    }
+}
+
+words! {
+    /// In which type tables are computed before they are stored.
+    "precision" TablePrecision {
+        /// As PyTorch computes them.
+        F32 = "f32",
+        /// As the formula says, rounded once.
+        F64 = "f64",
+    }
+}
+
+words! {
+    /// Which points of two grids coincide.
+    #[derive(Default)]
+    "corners" Corners {
+        /// The edges of the outermost cells.
+        #[default]
+        HalfPixel = "half-pixel",
+        /// The centers of the outermost cells.
+        Aligned = "aligned",
+    }
+}
+
+words! {
+    /// Whether a table is smoothed before it is made smaller.
+    #[derive(Default)]
+    "antialiasing" Antialias {
+        /// As it is.
+        #[default]
+        Off = "off",
+        /// Smoothed.
+        On = "on",
+    }
+}
+
+words! {
+    /// When the length of an encoding is known.
+    #[derive(Default)]
+    "length" Length {
+        /// As the graph has it.
+        #[default]
+        AsFound = "as-found",
+        /// When the graph runs.
+        Dynamic = "dynamic",
+    }
+}
