@@ -7,6 +7,7 @@
 //! This crate names no positional encoding and runs no model but by its own small f64 evaluator.
 
 pub mod check;
+pub mod cut;
 pub mod dtype;
 pub mod emitter;
 pub mod error;
@@ -19,11 +20,14 @@ pub mod node;
 mod order;
 pub mod patch;
 pub mod proto;
+#[cfg(test)]
+mod samples;
 mod splice;
 pub mod stored;
 pub mod tensor;
 mod wire;
 
+pub use cut::{Cut, CutInput, CutPort};
 pub use dtype::DType;
 pub use emitter::{Attr, Emitter};
 pub use error::{Error, ErrorKind, Result};

@@ -66,3 +66,21 @@ pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
     }
     out
 }
+
+/// What a node reads from outside of itself, captures of its bodies included, and every scope
+/// inside of it.
+pub(crate) fn outer_reads(graph: &Graph, id: NodeId) -> (Vec<ValueId>, Vec<ScopeId>) {
+    let mut bodies = vec![];
+    let mut stack = vec![id];
+    while let Some(id) = stack.pop() {
+        for (_, body) in &graph.node(id).bodies {
+            bodies.push(*body);
+            stack.extend(graph.scope(*body).nodes());
+        }
+    }
+    let mut values = reads(graph, id);
+    if !bodies.is_empty() {
+        values.retain(|v| !bodies.contains(&graph.value(*v).scope));
+    }
+    (values, bodies)
+}

@@ -44,6 +44,18 @@ impl Encoded {
         self.len == 0
     }
 
+    /// The bytes themselves, of a model that was read from `source`.
+    pub(crate) fn to_vec(&self, source: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len);
+        for segment in &self.segments {
+            out.extend_from_slice(match segment {
+                Segment::Source(range) => &source[range.clone()],
+                Segment::Owned(bytes) => bytes,
+            });
+        }
+        out
+    }
+
     fn source(&mut self, range: Range<usize>) {
         self.len += range.len();
         match self.segments.last_mut() {
@@ -90,10 +102,7 @@ impl Model {
             out.source(0..self.source.len());
             return Ok(out);
         }
-        let splice = Splice {
-            source: &self.source,
-            graph: &self.graph,
-        };
+        let splice = Splice::new(self);
         let last = |kind: fn(&PartKind) -> bool| self.layout.iter().rposition(|p| kind(&p.kind));
         let opsets_end = last(|k| *k == PartKind::Opset);
         let metadata_end = last(|k| matches!(k, PartKind::Metadata(_)));
@@ -134,6 +143,14 @@ impl Model {
         Ok(out)
     }
 
+    /// The bytes of [`Model::encode`] in memory.
+    ///
+    /// # Errors
+    /// As [`Model::encode`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        Ok(self.encode()?.to_vec(&self.source))
+    }
+
     fn put_imports(&self, out: &mut Encoded) {
         for (domain, version) in &self.imported {
             let import = OperatorSetIdProto {
@@ -165,12 +182,28 @@ fn put_metadata(key: &str, value: &str, out: &mut Encoded) {
     out.owned(&bytes);
 }
 
-struct Splice<'a> {
+/// Writes messages of an edited graph.
+pub(crate) struct Splice<'a> {
     source: &'a Bytes,
     graph: &'a Graph,
 }
 
-impl Splice<'_> {
+impl<'a> Splice<'a> {
+    pub(crate) fn new(model: &'a Model) -> Self {
+        Self {
+            source: &model.source,
+            graph: &model.graph,
+        }
+    }
+
+    /// The content of one node's message.
+    pub(crate) fn node_message(&self, id: NodeId) -> Result<Encoded> {
+        match &self.graph.node(id).source {
+            Some(at) => self.edited_node(id, at.clone()),
+            None => Ok(self.new_node(id)),
+        }
+    }
+
     fn scope_field(
         &self,
         number: u32,
@@ -223,7 +256,7 @@ impl Splice<'_> {
     }
 
     /// The content of a graph message.
-    fn scope(&self, scope: ScopeId) -> Result<Encoded> {
+    pub(crate) fn scope(&self, scope: ScopeId) -> Result<Encoded> {
         let g = self.graph;
         let s = g.scope(scope);
         let is_function = matches!(s.kind, crate::ScopeKind::Function { .. });
@@ -318,10 +351,9 @@ impl Splice<'_> {
     ) -> Result<()> {
         let node = self.graph.node(id);
         let touched = || self.is_edited(id) || !node.bodies.iter().all(|b| self.is_untouched(b.1));
-        match (&node.source, spans.get(&id)) {
-            (Some(_), Some(span)) if !touched() => out.source((*span).clone()),
-            (Some(at), _) => out.field(number, self.edited_node(id, at.clone())?),
-            (None, _) => out.field(number, self.new_node(id)),
+        match spans.get(&id) {
+            Some(span) if !touched() => out.source((*span).clone()),
+            _ => out.field(number, self.node_message(id)?),
         }
         Ok(())
     }

@@ -209,7 +209,7 @@ impl Reader<'_> {
             };
             self.graph.scope_mut(id).inputs.push(value);
         }
-        for (node, _, outputs, _) in &pending.nodes {
+        for Unresolved { node, outputs, .. } in &pending.nodes {
             for (i, name) in outputs.iter().enumerate() {
                 let value = match name.is_empty() {
                     true => None,
@@ -224,7 +224,13 @@ impl Reader<'_> {
                 self.graph.scope_mut(id).layout[piece].item = Item::Info(value);
             }
         }
-        for (node, inputs, _, bodies) in pending.nodes {
+        for unresolved in pending.nodes {
+            let Unresolved {
+                node,
+                inputs,
+                bodies,
+                ..
+            } = unresolved;
             for (slot, name) in inputs.into_iter().enumerate() {
                 let value = match name.is_empty() {
                     true => None,
@@ -298,7 +304,12 @@ impl Reader<'_> {
             source: Some(payload.clone()),
         });
         self.graph.scope_mut(scope).nodes.push(id);
-        pending.nodes.push((id, proto.input, proto.output, bodies));
+        pending.nodes.push(Unresolved {
+            node: id,
+            inputs: proto.input,
+            outputs: proto.output,
+            bodies,
+        });
         Ok(id)
     }
 
@@ -430,8 +441,15 @@ struct Pending {
     inputs: Vec<(String, Option<Type>)>,
     outputs: Vec<(String, Option<Type>)>,
     infos: Vec<((String, Option<Type>), usize)>,
-    /// Node, input names, output names, bodies.
-    nodes: Vec<(NodeId, Vec<String>, Vec<String>, Vec<Body>)>,
+    nodes: Vec<Unresolved>,
+}
+
+/// A node that knows its edges by name.
+struct Unresolved {
+    node: NodeId,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    bodies: Vec<Body>,
 }
 
 fn has_body(attribute: &AttributeProto) -> bool {

@@ -1,0 +1,67 @@
+//! Tensors inside of nodes that point to another file: a model in memory has no folder.
+
+use bytes::Bytes;
+
+use super::Room;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::proto::{GraphProto, NodeProto, TensorProto};
+use crate::stored::{External, Payload, Stored};
+
+/// Embeds what the attributes and bodies of `node` keep outside.
+pub(super) fn node(model: &Model, node: &mut NodeProto, room: &mut Room) -> Result<()> {
+    for attribute in &mut node.attribute {
+        for t in attribute.t.iter_mut().chain(&mut attribute.tensors) {
+            tensor(model, t, room)?;
+        }
+        // Decoding has bounded the depth.
+        for g in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+            graph(model, g, room)?;
+        }
+    }
+    Ok(())
+}
+
+fn graph(model: &Model, graph: &mut GraphProto, room: &mut Room) -> Result<()> {
+    for t in &mut graph.initializer {
+        tensor(model, t, room)?;
+    }
+    for n in &mut graph.node {
+        node(model, n, room)?;
+    }
+    Ok(())
+}
+
+fn tensor(model: &Model, tensor: &mut TensorProto, room: &mut Room) -> Result<()> {
+    if tensor.data_location.is_none() && tensor.external_data.is_empty() {
+        return Ok(());
+    }
+    let stored = Stored::from_proto(tensor)?;
+    if let Payload::External(external) = &stored.payload {
+        tensor.raw_data = Some(load(model, tensor.name(), &stored, external, room)?);
+        tensor.external_data.clear();
+        tensor.data_location = None;
+    }
+    Ok(())
+}
+
+/// An external payload, when there is room for it and it has the length of its type.
+pub(super) fn load(
+    model: &Model,
+    name: &str,
+    stored: &Stored,
+    external: &External,
+    room: &mut Room,
+) -> Result<Bytes> {
+    let want = stored.elements().and_then(|n| stored.dtype?.payload(n));
+    room.take(want.unwrap_or(usize::MAX), || name.to_owned())?;
+    let mut bytes = model.load(external)?;
+    if let Some(want) = want.filter(|_| external.length.is_none()) {
+        bytes.truncate(want);
+    }
+    if want != Some(bytes.len()) {
+        let why = format!("{} bytes of {} do not fit", bytes.len(), external.location);
+        return Err(Error::invalid(why).at(name));
+    }
+    Ok(bytes)
+}
