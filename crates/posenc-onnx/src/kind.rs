@@ -1,6 +1,6 @@
 //! Words for what is found and asked for.
 
-use crate::words::words;
+use crate::words::{Word, words};
 
 words! {
     /// A kind of positional encoding.

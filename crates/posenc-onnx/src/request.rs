@@ -4,6 +4,7 @@
 
 mod layers;
 mod list;
+mod rope;
 mod size;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 pub use layers::{Layers, LayersError};
 pub use list::{ListError, parse_list};
+pub use rope::{FACTOR, LLAMA3_FACTOR, RopeScalingError, rope_scaling};
 pub use size::{ImageSize, ImageSizeError};
 
 use crate::kind::{Form, Kind, Layout, Stack};
@@ -147,10 +149,8 @@ words! {
 
 words! {
     /// The runtime that a rewrite is for.
-    #[derive(Default)]
     "target" Target {
         /// Operators that every runtime has.
-        #[default]
         Portable = "portable",
         /// ONNX Runtime on the CPU.
         OrtCpu = "ort-cpu",
@@ -158,15 +158,13 @@ words! {
         OrtCuda = "ort-cuda",
         /// tract.
         Tract = "tract",
-    }
+    } default Portable
 }
 
 words! {
     /// What becomes of tensors that stand in other files.
-    #[derive(Default)]
     "treatment of external data" ExternalData {
         /// Keep in the same folder, else link, else copy.
-        #[default]
         Auto = "auto",
         /// Reference the same file.
         Keep = "keep",
@@ -176,7 +174,7 @@ words! {
         Copy = "copy",
         /// Embed it.
         Inline = "inline",
-    }
+    } default Auto
 }
 
 words! {
@@ -203,36 +201,30 @@ words! {
 
 words! {
     /// Which points of two grids coincide.
-    #[derive(Default)]
     "corners" Corners {
         /// The edges of the outermost cells.
-        #[default]
         HalfPixel = "half-pixel",
         /// The centers of the outermost cells.
         Aligned = "aligned",
-    }
+    } default HalfPixel
 }
 
 words! {
     /// Whether a table is smoothed before it is made smaller.
-    #[derive(Default)]
     "antialiasing" Antialias {
         /// As it is.
-        #[default]
         Off = "off",
         /// Smoothed.
         On = "on",
-    }
+    } default Off
 }
 
 words! {
     /// When the length of an encoding is known.
-    #[derive(Default)]
     "length" Length {
         /// As the graph has it.
-        #[default]
         AsFound = "as-found",
         /// When the graph runs.
         Dynamic = "dynamic",
-    }
+    } default AsFound
 }
