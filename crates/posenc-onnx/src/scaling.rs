@@ -6,9 +6,12 @@
 //! here changes `f`, `m` or both. Each family is one file: formula, source,
 //! parameters, the f64 reference, and the same in the order of operations that
 //! Hugging Face transformers 4.57 uses in f32.
+//!
+//! [`identify`] goes the other way, from numbers to a family.
 
 mod dynamic;
 mod error;
+mod identify;
 mod linear;
 mod llama3;
 mod longrope;
@@ -26,6 +29,9 @@ mod laws;
 
 pub use dynamic::Dynamic;
 pub use error::ScalingError;
+pub use identify::{
+    Identified, IdentifiedScaling, IdentifiedYarn, identify, identify_growth, identify_lists,
+};
 pub use linear::Linear;
 pub use llama3::Llama3;
 pub use longrope::{LongRope, LongRopeAttention};
