@@ -11,6 +11,7 @@ pub mod cut;
 pub mod dtype;
 pub mod emitter;
 pub mod error;
+pub mod eval;
 pub mod file;
 mod fingerprint;
 pub mod graph;

@@ -1,0 +1,101 @@
+//! Changes of element type.
+
+use super::array::Array;
+use super::call::{Call, typed};
+use super::{Miss, Outputs, Why};
+use crate::dtype::DType;
+
+pub(super) fn cast(c: &Call<'_>) -> Outputs {
+    let to = c.type_attribute("to")?.ok_or(Why::Attribute("to"))?;
+    c.map(Some(to), |a| convert(a, to))
+}
+
+/// To the type of input 1, whose content does not matter.
+pub(super) fn cast_like(c: &Call<'_>) -> Outputs {
+    match c.need(1)?.dtype {
+        Some(to) => c.map(Some(to), |a| convert(a, to)),
+        None => c.map(None, |_| None),
+    }
+}
+
+/// Between floats nothing is rounded. Floats become integers by truncation toward zero and
+/// saturate at the range of the type; integers wrap.
+fn convert(array: Array, to: DType) -> Option<Array> {
+    Some(if to == DType::Bool {
+        Array::Bool(match array {
+            Array::Float(a) => a.mapv(|x| x != 0.0).into_shared(),
+            Array::Int(a) => a.mapv(|x| x != 0).into_shared(),
+            Array::Bool(a) => a,
+        })
+    } else if to.is_float() {
+        Array::Float(match array {
+            Array::Float(a) => a,
+            Array::Int(a) => a.mapv(|x| x as f64).into_shared(),
+            Array::Bool(a) => a.mapv(|x| f64::from(u8::from(x))).into_shared(),
+        })
+    } else if to.is_int() {
+        let (low, high) = int_range(to);
+        Array::Int(match array {
+            Array::Float(a) => a.mapv(|x| (x as i64).clamp(low, high)).into_shared(),
+            Array::Int(a) => a.mapv(|x| wrap(x, to)).into_shared(),
+            Array::Bool(a) => a.mapv(i64::from).into_shared(),
+        })
+    } else {
+        return None;
+    })
+}
+
+/// The least and greatest number of an integer type, as far as i64 holds them.
+pub(super) fn int_range(dtype: DType) -> (i64, i64) {
+    match dtype {
+        DType::U8 => (0, u8::MAX.into()),
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::U16 => (0, u16::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::U32 => (0, u32::MAX.into()),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::U4 => (0, 15),
+        DType::I4 => (-8, 7),
+        DType::U2 => (0, 3),
+        DType::I2 => (-2, 1),
+        DType::U64 => (0, i64::MAX),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+fn wrap(x: i64, to: DType) -> i64 {
+    match to {
+        DType::U8 => i64::from(x as u8),
+        DType::I8 => i64::from(x as i8),
+        DType::U16 => i64::from(x as u16),
+        DType::I16 => i64::from(x as i16),
+        DType::U32 => i64::from(x as u32),
+        DType::I32 => i64::from(x as i32),
+        DType::U4 => x & 15,
+        DType::U2 => x & 3,
+        DType::I4 => (x << 60) >> 60,
+        DType::I2 => (x << 62) >> 62,
+        _ => x,
+    }
+}
+
+/// The numbers of an element type.
+pub(super) fn element_type(c: &Call<'_>, name: &'static str, or: DType) -> Result<DType, Miss> {
+    Ok(c.type_attribute(name)?.unwrap_or(or))
+}
+
+/// The type that attribute `dtype` names, else that of input 0; content unknown.
+pub(super) fn random_like(c: &Call<'_>) -> Outputs {
+    let dtype = c.type_attribute("dtype")?.or(c.dtype(0));
+    c.map(dtype, |_| None)
+}
+
+/// A random tensor whose shape is an attribute.
+pub(super) fn random(c: &Call<'_>) -> Outputs {
+    let dtype = element_type(c, "dtype", DType::F32)?;
+    let shape = c.ints("shape")?.ok_or(Why::Attribute("shape"))?;
+    let dims: Result<Vec<usize>, Miss> = shape.iter().map(|d| super::shape::dim(*d)).collect();
+    let mut out = typed(Some(dtype))?;
+    out[0].dims = Some(dims?);
+    Ok(out)
+}

@@ -1,0 +1,146 @@
+//! Operators that join and part tensors along an axis.
+
+use ndarray::{Axis, Slice};
+
+use super::array::{Array, each, flat, from_vec};
+use super::call::{Call, Given, typed};
+use super::shape::{self, around, axis};
+use super::value::Shared;
+use super::{Miss, Outputs, Value, Why};
+
+pub(super) fn concat(c: &Call<'_>) -> Outputs {
+    let first = c.need(0)?;
+    let along = match c.int("axis")? {
+        Some(along) => along,
+        None => return Err(Why::Attribute("axis").into()),
+    };
+    let dtype = c.inputs.iter().flatten().find_map(|v| v.dtype);
+    let Some(dims) = first.dims.as_deref() else {
+        return typed(dtype);
+    };
+    let along = axis(along, dims.len())?;
+    let mut total = Some(0usize);
+    for value in c.inputs.iter().flatten() {
+        let Some(other) = value.dims.as_deref() else {
+            total = None;
+            continue;
+        };
+        if other.len() != dims.len() {
+            return Err(Why::Rank.into());
+        }
+        let fits = |i: usize| i == along || other[i] == dims[i];
+        if !(0..dims.len()).all(fits) {
+            return Err(Why::Shapes.into());
+        }
+        total = match total {
+            Some(n) => Some(shape::sum([n, other[along]])?),
+            None => None,
+        };
+    }
+    let Some(total) = total else {
+        return typed(dtype);
+    };
+    let mut dims = dims.to_vec();
+    dims[along] = total;
+    Ok(vec![
+        c.value(dtype, dims, |dims| join(c.arrays()?, dims, along)),
+    ])
+}
+
+fn join(arrays: Vec<Array>, dims: &[usize], along: usize) -> Option<Array> {
+    match arrays.first()? {
+        Array::Float(_) => {
+            let all: Option<Vec<_>> = arrays.into_iter().map(Array::floats).collect();
+            Some(Array::Float(join_all(&all?, dims, along)?))
+        }
+        Array::Int(_) => {
+            let all: Option<Vec<_>> = arrays.into_iter().map(Array::ints).collect();
+            Some(Array::Int(join_all(&all?, dims, along)?))
+        }
+        Array::Bool(_) => {
+            let all: Option<Vec<_>> = arrays.into_iter().map(Array::bools).collect();
+            Some(Array::Bool(join_all(&all?, dims, along)?))
+        }
+    }
+}
+
+fn join_all<T: Clone>(parts: &[Shared<T>], dims: &[usize], along: usize) -> Option<Shared<T>> {
+    let (outer, length, inner) = around(dims, along).ok()?;
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|p| (flat(p), p.shape()[along] * inner))
+        .collect();
+    let mut out = Vec::with_capacity(outer * length * inner);
+    for o in 0..outer {
+        for (part, chunk) in &parts {
+            out.extend_from_slice(&part[o * chunk..(o + 1) * chunk]);
+        }
+    }
+    from_vec(dims, out)
+}
+
+/// The lengths are an attribute before opset 13 and input 1 since; left out, the parts are equal,
+/// the last one (since opset 18) possibly shorter.
+pub(super) fn split(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let unknown = || vec![Value::shaped(x.dtype, None); c.outputs()];
+    let Some(dims) = x.dims.as_deref() else {
+        return Ok(unknown());
+    };
+    let along = axis(c.int("axis")?.unwrap_or(0), dims.len())?;
+    let total = dims[along];
+    let lengths = match c.list("split", 1)? {
+        Given::Unknown => return Ok(unknown()),
+        Given::Known(lengths) => lengths
+            .into_iter()
+            .map(shape::dim)
+            .collect::<Result<Vec<_>, Miss>>()?,
+        Given::Absent => {
+            let parts = match c.int("num_outputs")? {
+                Some(n) if n as usize != c.outputs() => {
+                    return Err(Why::Attribute("num_outputs").into());
+                }
+                _ => c.outputs(),
+            };
+            equal_parts(total, parts)?
+        }
+    };
+    if shape::sum(lengths.iter().copied())? != total {
+        return Err(Why::Parameter("split").into());
+    }
+    let whole = c.array(0);
+    let mut start = 0;
+    let mut out = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        let mut dims = dims.to_vec();
+        dims[along] = length;
+        out.push(c.value(x.dtype, dims, |_| {
+            Some(cut(whole.clone()?, along, start, start + length))
+        }));
+        start += length;
+    }
+    Ok(out)
+}
+
+fn equal_parts(total: usize, parts: usize) -> Result<Vec<usize>, Miss> {
+    if parts == 0 {
+        return Err(Why::Parameter("split").into());
+    }
+    let each = total.div_ceil(parts);
+    let last = each
+        .checked_mul(parts - 1)
+        .and_then(|rest| total.checked_sub(rest));
+    let mut lengths = vec![each; parts];
+    lengths[parts - 1] = last.ok_or(Why::Parameter("split"))?;
+    Ok(lengths)
+}
+
+/// A contiguous range of one axis; shares the elements.
+pub(super) fn cut(array: Array, along: usize, start: usize, end: usize) -> Array {
+    let range = Slice::new(start as isize, Some(end as isize), 1);
+    each!(array, |a| {
+        let mut a = a;
+        a.slice_axis_inplace(Axis(along), range);
+        a
+    })
+}

@@ -1,0 +1,53 @@
+//! Fused operators of com.microsoft that are no attention: dimensions only.
+
+use super::call::{Call, typed};
+use super::shape::dim;
+use super::{Outputs, Value, Why};
+use crate::dtype::DType;
+
+/// Ids `[b, s]` and tables to embeddings `[b, s, d]`, the mask's lengths `[b]`, and the sum.
+pub(super) fn embed_layer_normalization(c: &Call<'_>) -> Outputs {
+    let ids = c.need(0)?;
+    let words = c.need(2)?;
+    let embedded = match (ids.dims.as_deref(), words.dims.as_deref()) {
+        (Some(&[b, s]), Some(&[_, d])) => Some(vec![b, s, d]),
+        (Some(ids), Some(words)) if ids.len() != 2 || words.len() != 2 => {
+            return Err(Why::Rank.into());
+        }
+        _ => None,
+    };
+    let lengths = ids
+        .dims
+        .as_deref()
+        .and_then(|d| d.first())
+        .map(|b| vec![*b]);
+    Ok(vec![
+        Value::shaped(words.dtype, embedded.clone()),
+        Value::shaped(Some(DType::I32), lengths),
+        Value::shaped(words.dtype, embedded),
+    ])
+}
+
+/// A product with a matrix `[n, k]` packed in blocks.
+pub(super) fn mat_mul_n_bits(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let (k, n) = (c.int("K")?, c.int("N")?);
+    let k = dim(k.ok_or(Why::Attribute("K"))?)?;
+    let n = dim(n.ok_or(Why::Attribute("N"))?)?;
+    let Some(dims) = x.dims.as_deref() else {
+        return typed(x.dtype);
+    };
+    match dims {
+        [outer @ .., inner] if *inner == k => {
+            let dims = [outer, &[n]].concat();
+            Ok(vec![Value::shaped(x.dtype, Some(dims))])
+        }
+        _ => Err(Why::Shapes.into()),
+    }
+}
+
+/// x `[b, s, d]` and weights to gate and bring back: the dimensions of x.
+pub(super) fn bias_gelu(c: &Call<'_>) -> Outputs {
+    c.need(1)?;
+    super::unary::like(c)
+}

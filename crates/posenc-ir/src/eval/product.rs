@@ -1,0 +1,221 @@
+//! Products of matrices.
+
+use ndarray::ArrayView2;
+
+use super::array::{Array, flat, from_vec};
+use super::binary::zip;
+use super::call::{Call, typed};
+use super::shape::{broadcast, offsets, strides};
+use super::value::Shared;
+use super::{Miss, Outputs, Why};
+use crate::dtype::DType;
+
+/// Two stacks of matrices about to be multiplied.
+struct Product {
+    batch: Vec<usize>,
+    /// Batch dimensions of either operand.
+    own: [Vec<usize>; 2],
+    rows: usize,
+    inner: usize,
+    columns: usize,
+    /// The dimensions of the result.
+    dims: Vec<usize>,
+    /// Whether either operand stands transposed.
+    flipped: [bool; 2],
+}
+
+impl Product {
+    /// The rules of numpy: an operand of rank 1 is a row on the left and a column on the right,
+    /// and its added dimension goes from the result.
+    fn new(a: &[usize], b: &[usize], flipped: [bool; 2]) -> Result<Self, Miss> {
+        let split = |dims: &[usize], flip: bool, left: bool| match *dims {
+            [] => Err(Miss::from(Why::Rank)),
+            [n] if left => Ok((Vec::new(), 1, n)),
+            [n] => Ok((Vec::new(), n, 1)),
+            [ref batch @ .., r, c] if flip => Ok((batch.to_vec(), c, r)),
+            [ref batch @ .., r, c] => Ok((batch.to_vec(), r, c)),
+        };
+        let (batch_a, rows, inner) = split(a, flipped[0], true)?;
+        let (batch_b, inner_b, columns) = split(b, flipped[1], false)?;
+        if inner != inner_b {
+            return Err(Why::Shapes.into());
+        }
+        let batch = broadcast(&batch_a, &batch_b)?;
+        let mut dims = batch.clone();
+        if a.len() > 1 {
+            dims.push(rows);
+        }
+        if b.len() > 1 {
+            dims.push(columns);
+        }
+        Ok(Self {
+            batch,
+            own: [batch_a, batch_b],
+            rows,
+            inner,
+            columns,
+            dims,
+            flipped: [flipped[0] && a.len() > 1, flipped[1] && b.len() > 1],
+        })
+    }
+
+    /// Where each matrix of operand `i` begins, in the order of the result.
+    fn starts(&self, i: usize, size: usize) -> Vec<usize> {
+        let own = &self.own[i];
+        let steps = strides(own);
+        let missing = self.batch.len() - own.len();
+        let step = |axis: usize| match axis.checked_sub(missing) {
+            Some(j) if own[j] != 1 => (steps[j] * size) as isize,
+            _ => 0,
+        };
+        let steps: Vec<isize> = (0..self.batch.len()).map(step).collect();
+        offsets(&self.batch, &steps, 0)
+    }
+
+    fn work(&self) -> [usize; 4] {
+        let batch = super::shape::elements(&self.batch).unwrap_or(usize::MAX);
+        [batch, self.rows, self.inner, self.columns]
+    }
+
+    fn floats(&self, a: &Shared<f64>, b: &Shared<f64>) -> Option<Shared<f64>> {
+        let (a, b) = (flat(a), flat(b));
+        let sizes = [self.rows * self.inner, self.inner * self.columns];
+        let mut out = Vec::with_capacity(super::shape::elements(&self.dims)?);
+        for (i, j) in self
+            .starts(0, sizes[0])
+            .into_iter()
+            .zip(self.starts(1, sizes[1]))
+        {
+            let view = |all: &'_ [f64], at: usize, size: usize| all.get(at..at + size).is_some();
+            if !view(&a, i, sizes[0]) || !view(&b, j, sizes[1]) {
+                return None;
+            }
+            let left = matrix(&a[i..i + sizes[0]], self.rows, self.inner, self.flipped[0])?;
+            let right = matrix(
+                &b[j..j + sizes[1]],
+                self.inner,
+                self.columns,
+                self.flipped[1],
+            )?;
+            out.extend(left.dot(&right).iter());
+        }
+        from_vec(&self.dims, out)
+    }
+
+    fn ints(&self, a: &Shared<i64>, b: &Shared<i64>) -> Option<Shared<i64>> {
+        let (a, b) = (flat(a), flat(b));
+        let (m, k, n) = (self.rows, self.inner, self.columns);
+        let mut out = Vec::with_capacity(super::shape::elements(&self.dims)?);
+        for (i, j) in self.starts(0, m * k).into_iter().zip(self.starts(1, k * n)) {
+            let left = matrix(a.get(i..i + m * k)?, m, k, self.flipped[0])?;
+            let right = matrix(b.get(j..j + k * n)?, k, n, self.flipped[1])?;
+            for row in left.rows() {
+                for column in right.columns() {
+                    let terms = row.iter().zip(column).map(|(x, y)| x.wrapping_mul(*y));
+                    out.push(terms.fold(0, i64::wrapping_add));
+                }
+            }
+        }
+        from_vec(&self.dims, out)
+    }
+}
+
+/// A matrix of these dimensions over elements that may stand transposed.
+fn matrix<T>(all: &[T], rows: usize, columns: usize, flipped: bool) -> Option<ArrayView2<'_, T>> {
+    if flipped {
+        let view = ArrayView2::from_shape((columns, rows), all).ok()?;
+        Some(view.reversed_axes())
+    } else {
+        ArrayView2::from_shape((rows, columns), all).ok()
+    }
+}
+
+/// The product of inputs `a` and `b`, each possibly transposed in its last two axes.
+fn multiply(
+    c: &Call<'_>,
+    [a, b]: [usize; 2],
+    flipped: [bool; 2],
+    dtype: Option<DType>,
+    finish: impl FnOnce(Array) -> Option<Array>,
+) -> Outputs {
+    let (left, right) = (c.need(a)?, c.need(b)?);
+    let (Some(x), Some(y)) = (left.dims.as_deref(), right.dims.as_deref()) else {
+        return typed(dtype);
+    };
+    let product = Product::new(x, y, flipped)?;
+    Ok(vec![c.value(dtype, product.dims.clone(), |_| {
+        // Before either operand is converted.
+        if left.data.is_none() || right.data.is_none() || !c.budget.allows_work(&product.work()) {
+            return None;
+        }
+        finish(match (c.array(a)?, c.array(b)?) {
+            (Array::Float(a), Array::Float(b)) => Array::Float(product.floats(&a, &b)?),
+            (Array::Int(a), Array::Int(b)) => Array::Int(product.ints(&a, &b)?),
+            _ => return None,
+        })
+    })])
+}
+
+pub(super) fn mat_mul(c: &Call<'_>) -> Outputs {
+    multiply(c, [0, 1], [false; 2], c.dtype(0).or(c.dtype(1)), Some)
+}
+
+/// The content of integer products with zero points is not computed.
+pub(super) fn mat_mul_integer(c: &Call<'_>) -> Outputs {
+    multiply(c, [0, 1], [false; 2], Some(DType::I32), |_| None)
+}
+
+/// Of quantized operands to floats.
+pub(super) fn mat_mul_to_float(c: &Call<'_>) -> Outputs {
+    multiply(c, [0, 1], [false; 2], Some(DType::F32), |_| None)
+}
+
+pub(super) fn quantized_mat_mul(c: &Call<'_>) -> Outputs {
+    multiply(c, [0, 3], [false; 2], c.dtype(7).or(c.dtype(0)), |_| None)
+}
+
+/// alpha · A B, each operand possibly transposed.
+pub(super) fn fused_mat_mul(c: &Call<'_>) -> Outputs {
+    let dtype = c.dtype(0).or(c.dtype(1));
+    if c.flag("transBatchA")? || c.flag("transBatchB")? {
+        return typed(dtype);
+    }
+    let alpha = c.float("alpha")?.unwrap_or(1.0);
+    let flipped = [c.flag("transA")?, c.flag("transB")?];
+    multiply(c, [0, 1], flipped, dtype, |a| scaled(a, alpha))
+}
+
+fn scaled(array: Array, factor: f64) -> Option<Array> {
+    match array {
+        Array::Float(a) if factor != 1.0 => {
+            Some(Array::Float(a.mapv(|v| v * factor).into_shared()))
+        }
+        Array::Int(_) if factor != 1.0 => None,
+        array => Some(array),
+    }
+}
+
+/// alpha · A B + beta · C for matrices A and B.
+pub(super) fn gemm(c: &Call<'_>) -> Outputs {
+    for i in 0..2 {
+        if c.dims(i).is_some_and(|dims| dims.len() != 2) {
+            return Err(Why::Rank.into());
+        }
+    }
+    let (alpha, beta) = (c.float("alpha")?, c.float("beta")?);
+    let (alpha, beta) = (alpha.unwrap_or(1.0), beta.unwrap_or(1.0));
+    let flipped = [c.flag("transA")?, c.flag("transB")?];
+    let dtype = c.dtype(0).or(c.dtype(1));
+    multiply(c, [0, 1], flipped, dtype, |a| {
+        let product = scaled(a, alpha)?;
+        if c.at(2).is_none() {
+            return Some(product);
+        }
+        let dims = product.dims().to_vec();
+        Some(match (product, scaled(c.array(2)?, beta)?) {
+            (Array::Float(a), Array::Float(b)) => Array::Float(zip(&a, &b, &dims, |a, b| a + b)?),
+            (Array::Int(a), Array::Int(b)) => Array::Int(zip(&a, &b, &dims, i64::wrapping_add)?),
+            _ => return None,
+        })
+    })
+}

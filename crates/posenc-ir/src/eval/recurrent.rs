@@ -1,0 +1,40 @@
+//! Recurrent layers: dimensions only.
+
+use super::call::Call;
+use super::shape;
+use super::{Outputs, Value, Why};
+
+/// Y `[steps, directions, batch, hidden]`, Y_h and (of LSTM) Y_c `[directions, batch, hidden]`;
+/// with `layout` 1 the batch stands first.
+pub(super) fn recurrent(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let hidden = match (c.int("hidden_size")?, c.dims(2)) {
+        (Some(n), _) => Some(shape::dim(n)?),
+        (None, Some([_, _, n])) => Some(*n),
+        (None, _) => None,
+    };
+    let directions = match c.string("direction")? {
+        Some("bidirectional") => 2,
+        _ => 1,
+    };
+    let batch_first = c.flag("layout")?;
+    let (Some(dims), Some(hidden)) = (x.dims.as_deref(), hidden) else {
+        return Ok(vec![Value::shaped(x.dtype, None); 3]);
+    };
+    let &[first, second, _] = dims else {
+        return Err(Why::Rank.into());
+    };
+    let (all, last) = if batch_first {
+        (
+            vec![first, second, directions, hidden],
+            vec![first, directions, hidden],
+        )
+    } else {
+        (
+            vec![first, directions, second, hidden],
+            vec![directions, second, hidden],
+        )
+    };
+    let last = Value::shaped(x.dtype, Some(last));
+    Ok(vec![Value::shaped(x.dtype, Some(all)), last.clone(), last])
+}

@@ -1,0 +1,195 @@
+//! The fused rotation of pairs of features, `y = x · cos + rotated(x) · sin`.
+
+use super::array::{Array, flat, from_vec};
+use super::call::{Call, typed};
+use super::gather::place;
+use super::shape;
+use super::value::Shared;
+use super::{Miss, Outputs, Why};
+
+/// How x lies in memory: `[batch, heads, sequence, size]` or `[batch, sequence, heads · size]`.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    batch: usize,
+    heads: usize,
+    sequence: usize,
+    size: usize,
+    /// Elements of one head that rotate; the rest passes through.
+    rotary: usize,
+    /// Steps from head to head and from position to position.
+    steps: [usize; 2],
+    adjacent: bool,
+}
+
+impl Layout {
+    /// `rotary` 0 stands for all.
+    fn new(dims: &[usize], heads: usize, rotary: usize, adjacent: bool) -> Result<Self, Miss> {
+        let (batch, heads, sequence, size, headed) = match *dims {
+            [b, h, s, d] => (b, h, s, d, true),
+            [b, s, d] if heads > 0 && d % heads == 0 => (b, heads, s, d / heads, false),
+            [_, _, _] => return Err(Why::Attribute("num_heads").into()),
+            _ => return Err(Why::Rank.into()),
+        };
+        let rotary = if rotary == 0 { size } else { rotary };
+        if rotary > size || rotary % 2 != 0 {
+            return Err(Why::Attribute("rotary_embedding_dim").into());
+        }
+        let row = shape::product(&[heads, size])?;
+        Ok(Self {
+            batch,
+            heads,
+            sequence,
+            size,
+            rotary,
+            steps: if headed {
+                [shape::product(&[sequence, size])?, size]
+            } else {
+                [size, row]
+            },
+            adjacent,
+        })
+    }
+
+    /// `angle` tells the row of the tables for a batch entry and a position.
+    fn rotate(
+        &self,
+        x: &Shared<f64>,
+        cos: &[f64],
+        sin: &[f64],
+        row: impl Fn(usize, usize) -> Option<usize>,
+    ) -> Option<Shared<f64>> {
+        let half = self.rotary / 2;
+        let all = flat(x);
+        let mut out = all.clone().into_owned();
+        let per_batch = self.heads * self.sequence * self.size;
+        for b in 0..self.batch {
+            for s in 0..self.sequence {
+                let at = row(b, s)? * half;
+                let (cos, sin) = (cos.get(at..at + half)?, sin.get(at..at + half)?);
+                for h in 0..self.heads {
+                    let base = b * per_batch + h * self.steps[0] + s * self.steps[1];
+                    for i in 0..half {
+                        let (p, q) = if self.adjacent {
+                            (base + 2 * i, base + 2 * i + 1)
+                        } else {
+                            (base + i, base + half + i)
+                        };
+                        out[p] = all[p] * cos[i] - all[q] * sin[i];
+                        out[q] = all[p] * sin[i] + all[q] * cos[i];
+                    }
+                }
+            }
+        }
+        from_vec(x.shape(), out)
+    }
+}
+
+/// The tables as rows of half the rotary size.
+fn tables(c: &Call<'_>, [cos, sin]: [usize; 2]) -> Option<[Vec<f64>; 2]> {
+    let read = |i: usize| Some(flat(&c.array(i)?.floats()?).into_owned());
+    Some([read(cos)?, read(sin)?])
+}
+
+/// Inputs of ai.onnx: x, cos, sin, positions. Without positions the tables have a row for each
+/// batch entry (or one for all) and position.
+pub(super) fn rotary(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let (cos, _) = (c.need(1)?, c.need(2)?);
+    let heads = shape::dim(c.int("num_heads")?.unwrap_or(0))?;
+    let rotary = shape::dim(c.int("rotary_embedding_dim")?.unwrap_or(0))?;
+    let adjacent = c.flag("interleaved")?;
+    let Some(dims) = x.dims.as_deref() else {
+        return typed(x.dtype);
+    };
+    let layout = Layout::new(dims, heads, rotary, adjacent)?;
+    if let Some(cos) = cos.dims.as_deref()
+        && cos.last() != Some(&(layout.rotary / 2))
+    {
+        return Err(Why::Shapes.into());
+    }
+    c.map(x.dtype, |a| {
+        let x = a.floats()?;
+        let table = cos.dims.as_deref()?;
+        let [cos, sin] = tables(c, [1, 2])?;
+        let rotated = match c.at(3) {
+            Some(positions) => {
+                let positions = Positions::read(positions.ints(c.budget)?, &layout)?;
+                layout.rotate(&x, &cos, &sin, |b, s| positions.row(b, s, table[0]))
+            }
+            None => {
+                let &[batches, length, _] = table else {
+                    return None;
+                };
+                if length != layout.sequence || batches != 1 && batches != layout.batch {
+                    return None;
+                }
+                let row = |b: usize, s: usize| Some(if batches == 1 { s } else { b * length + s });
+                layout.rotate(&x, &cos, &sin, row)
+            }
+        };
+        Some(Array::Float(rotated?))
+    })
+}
+
+/// Inputs of com.microsoft: x, positions, cos, sin. One position alone is the first of all.
+pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let (positions, cos, _) = (c.need(1)?, c.need(2)?, c.need(3)?);
+    let heads = shape::dim(c.int("num_heads")?.unwrap_or(0))?;
+    let rotary = shape::dim(c.int("rotary_embedding_dim")?.unwrap_or(0))?;
+    let adjacent = c.flag("interleaved")?;
+    let packed = c.flag("is_packed_batching")?;
+    c.map(x.dtype, |a| {
+        if packed {
+            return None;
+        }
+        let x = a.floats()?;
+        let &[rows, half] = cos.dims.as_deref()? else {
+            return None;
+        };
+        // Without a head count the tables tell the size of a head.
+        let heads = match x.shape() {
+            [_, _, hidden] if heads == 0 && half > 0 => hidden / (2 * half),
+            _ => heads,
+        };
+        let layout = Layout::new(x.shape(), heads, rotary, adjacent).ok()?;
+        if layout.rotary != 2 * half {
+            return None;
+        }
+        let [cos, sin] = tables(c, [2, 3])?;
+        let positions = Positions::read(positions.ints(c.budget)?, &layout)?;
+        let rotated = layout.rotate(&x, &cos, &sin, |b, s| positions.row(b, s, rows));
+        Some(Array::Float(rotated?))
+    })
+}
+
+/// Position ids: one per batch entry and position, one per position, or the first of all.
+enum Positions {
+    Each(Vec<i64>, usize),
+    Shared(Vec<i64>),
+    From(i64),
+}
+
+impl Positions {
+    fn read(ids: Vec<i64>, layout: &Layout) -> Option<Self> {
+        if ids.len() == layout.batch.checked_mul(layout.sequence)? {
+            Some(Self::Each(ids, layout.sequence))
+        } else if ids.len() == 1 {
+            Some(Self::From(ids[0]))
+        } else if ids.len() == layout.sequence {
+            Some(Self::Shared(ids))
+        } else {
+            None
+        }
+    }
+
+    /// The row of a table for a batch entry and a position; `None` outside.
+    fn row(&self, batch: usize, at: usize, rows: usize) -> Option<usize> {
+        let id = match self {
+            Self::Each(ids, length) => *ids.get(batch * length + at)?,
+            Self::Shared(ids) => *ids.get(at)?,
+            Self::From(first) => first.checked_add(at as i64)?,
+        };
+        place(id, rows).filter(|_| id >= 0)
+    }
+}

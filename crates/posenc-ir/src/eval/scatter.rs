@@ -1,0 +1,129 @@
+//! Operators that write elements at computed places.
+
+use super::array::{Array, flat, from_vec};
+use super::call::Call;
+use super::gather::{element_places, same_rank, tuple_places};
+use super::shape;
+use super::value::Shared;
+use super::{Miss, Outputs, Why};
+
+/// How a written element meets the one that is there.
+#[derive(Clone, Copy)]
+enum Meeting {
+    Replace,
+    Add,
+    Mul,
+    Min,
+    Max,
+}
+
+impl Meeting {
+    fn of(c: &Call<'_>) -> Result<Self, Miss> {
+        Ok(match c.string("reduction")? {
+            None | Some("none") => Self::Replace,
+            Some("add") => Self::Add,
+            Some("mul") => Self::Mul,
+            Some("min") => Self::Min,
+            Some("max") => Self::Max,
+            Some(_) => return Err(Why::Attribute("reduction").into()),
+        })
+    }
+
+    fn float(self, old: f64, new: f64) -> f64 {
+        match self {
+            Self::Replace => new,
+            Self::Add => old + new,
+            Self::Mul => old * new,
+            Self::Min => old.min(new),
+            Self::Max => old.max(new),
+        }
+    }
+
+    fn int(self, old: i64, new: i64) -> i64 {
+        match self {
+            Self::Replace => new,
+            Self::Add => old.wrapping_add(new),
+            Self::Mul => old.wrapping_mul(new),
+            Self::Min => old.min(new),
+            Self::Max => old.max(new),
+        }
+    }
+
+    fn bool(self, old: bool, new: bool) -> bool {
+        match self {
+            Self::Replace => new,
+            Self::Add | Self::Max => old | new,
+            Self::Mul | Self::Min => old & new,
+        }
+    }
+}
+
+/// Writes runs of `inner` elements, each run beginning at one of `starts`.
+fn write<T: Copy>(
+    data: &Shared<T>,
+    updates: &Shared<T>,
+    starts: &[usize],
+    inner: usize,
+    meet: impl Fn(T, T) -> T,
+) -> Option<Shared<T>> {
+    let mut out = flat(data).into_owned();
+    let updates = flat(updates);
+    if updates.len() != starts.len().checked_mul(inner)? {
+        return None;
+    }
+    for (n, &start) in starts.iter().enumerate() {
+        let target = out.get_mut(start..start.checked_add(inner)?)?;
+        for (old, new) in target.iter_mut().zip(&updates[n * inner..]) {
+            *old = meet(*old, *new);
+        }
+    }
+    from_vec(data.shape(), out)
+}
+
+fn write_any(c: &Call<'_>, starts: &[usize], inner: usize, meeting: Meeting) -> Option<Array> {
+    Some(match (c.array(0)?, c.array(2)?) {
+        (Array::Float(a), Array::Float(b)) => {
+            Array::Float(write(&a, &b, starts, inner, |x, y| meeting.float(x, y))?)
+        }
+        (Array::Int(a), Array::Int(b)) => {
+            Array::Int(write(&a, &b, starts, inner, |x, y| meeting.int(x, y))?)
+        }
+        (Array::Bool(a), Array::Bool(b)) => {
+            Array::Bool(write(&a, &b, starts, inner, |x, y| meeting.bool(x, y))?)
+        }
+        _ => return None,
+    })
+}
+
+pub(super) fn scatter_elements(c: &Call<'_>) -> Outputs {
+    let (x, indices) = (c.need(0)?, c.need(1)?);
+    c.need(2)?;
+    let meeting = Meeting::of(c)?;
+    let along = c.int("axis")?.unwrap_or(0);
+    let along = match (&x.dims, &indices.dims) {
+        (Some(dims), Some(index_dims)) => Some(same_rank(dims, index_dims, along)?),
+        _ => None,
+    };
+    c.map(x.dtype, |_| {
+        let (dims, index_dims) = (x.dims.as_ref()?, indices.dims.as_ref()?);
+        let starts = element_places(dims, index_dims, along?, &indices.ints(c.budget)?)?;
+        write_any(c, &starts, 1, meeting)
+    })
+}
+
+pub(super) fn scatter_nd(c: &Call<'_>) -> Outputs {
+    let (x, indices) = (c.need(0)?, c.need(1)?);
+    c.need(2)?;
+    let meeting = Meeting::of(c)?;
+    if let (Some(dims), Some(index_dims)) = (&x.dims, &indices.dims)
+        && index_dims.last().is_none_or(|tuple| *tuple > dims.len())
+    {
+        return Err(Why::Rank.into());
+    }
+    c.map(x.dtype, |_| {
+        let (dims, index_dims) = (x.dims.as_ref()?, indices.dims.as_ref()?);
+        let inner = shape::elements(&dims[*index_dims.last()?..])?;
+        let starts = tuple_places(dims, 0, index_dims, &indices.ints(c.budget)?)?;
+        write_any(c, &starts, inner, meeting)
+    })
+}

@@ -1,0 +1,210 @@
+//! Convolutions, pooling and resizing: dimensions only.
+
+use super::call::{Call, Given, typed};
+use super::shape::{axis, dim, product};
+use super::window::Window;
+use super::{Miss, Outputs, Value, Why};
+use crate::dtype::DType;
+
+/// Where a convolution has its operands, and the element type of its result.
+struct Form {
+    weight: usize,
+    dtype: Option<DType>,
+    /// Whether the channels stand last, in the input and the result.
+    channels_last: bool,
+}
+
+fn convolve(c: &Call<'_>, form: &Form) -> Outputs {
+    c.need(0)?;
+    c.need(form.weight)?;
+    let (Some(x), Some(w)) = (c.dims(0), c.dims(form.weight)) else {
+        return typed(form.dtype);
+    };
+    if x.len() < 3 || w.len() != x.len() {
+        return Err(Why::Rank.into());
+    }
+    let rank = x.len() - 2;
+    let (space, channels) = if form.channels_last {
+        (&x[1..=rank], x[rank + 1])
+    } else {
+        (&x[2..], x[1])
+    };
+    let (kernel, depth) = if form.channels_last {
+        (&w[1..=rank], w[rank + 1])
+    } else {
+        (&w[2..], w[1])
+    };
+    let groups = dim(c.int("group")?.unwrap_or(1))?;
+    if depth.checked_mul(groups) != Some(channels) {
+        return Err(Why::Shapes.into());
+    }
+    let window = Window::read(c, rank, Some(kernel))?;
+    let fits = space.iter().enumerate().map(|(i, n)| window.fits(i, *n));
+    let mut dims = fits.collect::<Result<Vec<usize>, Miss>>()?;
+    dims.insert(0, x[0]);
+    dims.insert(if form.channels_last { rank + 1 } else { 1 }, w[0]);
+    Ok(vec![Value::shaped(form.dtype, Some(dims))])
+}
+
+pub(super) fn conv(c: &Call<'_>) -> Outputs {
+    let form = Form {
+        weight: 1,
+        dtype: c.dtype(0),
+        channels_last: false,
+    };
+    convolve(c, &form)
+}
+
+pub(super) fn conv_integer(c: &Call<'_>) -> Outputs {
+    let form = Form {
+        weight: 1,
+        dtype: Some(DType::I32),
+        channels_last: false,
+    };
+    convolve(c, &form)
+}
+
+pub(super) fn quantized_conv(c: &Call<'_>) -> Outputs {
+    let form = Form {
+        weight: 3,
+        dtype: c.dtype(7).or(c.dtype(0)),
+        channels_last: c.flag("channels_last")?,
+    };
+    convolve(c, &form)
+}
+
+pub(super) fn channels_last_conv(c: &Call<'_>) -> Outputs {
+    let form = Form {
+        weight: 1,
+        dtype: c.dtype(0),
+        channels_last: true,
+    };
+    convolve(c, &form)
+}
+
+pub(super) fn conv_transpose(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    c.need(1)?;
+    let (Some(dims), Some(w)) = (c.dims(0), c.dims(1)) else {
+        return typed(x.dtype);
+    };
+    if dims.len() < 3 || w.len() != dims.len() {
+        return Err(Why::Rank.into());
+    }
+    if dims[1] != w[0] {
+        return Err(Why::Shapes.into());
+    }
+    let rank = dims.len() - 2;
+    let window = Window::read(c, rank, Some(&w[2..]))?;
+    let groups = dim(c.int("group")?.unwrap_or(1))?;
+    let extra = c.ints("output_padding")?;
+    let mut result = vec![dims[0], product(&[w[1], groups])?];
+    match c.ints("output_shape")? {
+        Some(shape) => {
+            let from = shape.len().saturating_sub(rank);
+            for d in &shape[from..] {
+                result.push(dim(*d)?);
+            }
+        }
+        None => {
+            for (i, n) in dims[2..].iter().enumerate() {
+                let extra = extra.and_then(|all| all.get(i)).copied().unwrap_or(0);
+                result.push(window.unfits(i, *n, extra)?);
+            }
+        }
+    }
+    Ok(vec![Value::shaped(x.dtype, Some(result))])
+}
+
+/// Pooling windows; the places of the maxima are output 1.
+pub(super) fn pool(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let Some(dims) = x.dims.as_deref() else {
+        return Ok(vec![
+            Value::shaped(x.dtype, None),
+            Value::shaped(Some(DType::I64), None),
+        ]);
+    };
+    if dims.len() < 3 {
+        return Err(Why::Rank.into());
+    }
+    let window = Window::read(c, dims.len() - 2, None)?;
+    let fits = dims[2..].iter().enumerate();
+    let fits = fits.map(|(i, n)| window.fits(i, *n));
+    let result: Result<Vec<usize>, Miss> = dims[..2].iter().map(|d| Ok(*d)).chain(fits).collect();
+    let result = result?;
+    Ok(vec![
+        Value::shaped(x.dtype, Some(result.clone())),
+        Value::shaped(Some(DType::I64), Some(result)),
+    ])
+}
+
+/// Scales are input 1 before opset 11, and inputs 2 (factors) or 3 (sizes) since.
+pub(super) fn resize(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let Some(old) = x.dims.as_deref() else {
+        return typed(x.dtype);
+    };
+    let axes: Vec<usize> = match c.ints("axes")? {
+        Some(axes) => axes
+            .iter()
+            .map(|a| axis(*a, old.len()))
+            .collect::<Result<_, Miss>>()?,
+        None => (0..old.len()).collect(),
+    };
+    let mut dims = old.to_vec();
+    let early = c.opset < 11 || c.node.is("Upsample");
+    // An empty list counts as left out.
+    let sizes = match (early, c.input_list(3)) {
+        (true, _) | (_, Given::Absent) => None,
+        (_, Given::Unknown) => return typed(x.dtype),
+        (_, Given::Known(sizes)) => Some(sizes).filter(|s| !s.is_empty() || axes.is_empty()),
+    };
+    if let Some(sizes) = sizes {
+        if sizes.len() != axes.len() {
+            return Err(Why::Parameter("sizes").into());
+        }
+        let policy = c.string("keep_aspect_ratio_policy")?;
+        let ratios = axes
+            .iter()
+            .zip(&sizes)
+            .map(|(a, s)| *s as f64 / old[*a] as f64);
+        let ratio = match policy {
+            None | Some("stretch") => None,
+            Some("not_larger") => Some(ratios.fold(f64::INFINITY, f64::min)),
+            Some("not_smaller") => Some(ratios.fold(0.0, f64::max)),
+            Some(_) => return Err(Why::Attribute("keep_aspect_ratio_policy").into()),
+        };
+        for (a, size) in axes.iter().zip(&sizes) {
+            dims[*a] = match ratio {
+                None => dim(*size)?,
+                Some(ratio) => dim((ratio * old[*a] as f64 + 0.5).floor() as i64)?,
+            };
+        }
+        return Ok(vec![Value::shaped(x.dtype, Some(dims))]);
+    }
+    let scales: Vec<f64> = match c.at(if early { 1 } else { 2 }) {
+        Some(scales) => match scales.array(c.budget) {
+            Some(all) => match all.floats() {
+                Some(all) => all.iter().copied().collect(),
+                None => return Err(Why::Parameter("scales").into()),
+            },
+            None => return typed(x.dtype),
+        },
+        None => match c.node.floats("scales") {
+            Ok(Some(all)) => all.iter().map(|v| f64::from(*v)).collect(),
+            _ => return Err(Why::Parameter("scales").into()),
+        },
+    };
+    if scales.len() != axes.len() {
+        return Err(Why::Parameter("scales").into());
+    }
+    for (a, scale) in axes.iter().zip(scales) {
+        let length = (old[*a] as f64 * scale).floor();
+        if length.is_nan() || length < 0.0 {
+            return Err(Why::Dimension.into());
+        }
+        dims[*a] = dim(length as usize)?;
+    }
+    Ok(vec![Value::shaped(x.dtype, Some(dims))])
+}

@@ -1,0 +1,191 @@
+//! Operators of which only dimensions are told.
+
+use super::*;
+
+fn dims(all: &[&[usize]]) -> Vec<Option<Vec<usize>>> {
+    all.iter().map(|d| Some(d.to_vec())).collect()
+}
+
+#[test]
+fn convolutions_and_pools_slide_over_space() {
+    let conv = || op("Conv");
+    let cases: [(Op, &[Dims], Dims); 8] = [
+        (conv(), &[&[1, 3, 32, 32], &[8, 3, 3, 3]], &[1, 8, 30, 30]),
+        (
+            conv().ints("strides", &[2, 2]).ints("pads", &[1, 1, 1, 1]),
+            &[&[1, 3, 32, 32], &[8, 3, 3, 3]],
+            &[1, 8, 16, 16],
+        ),
+        (
+            conv().int("group", 4),
+            &[&[2, 4, 9], &[4, 1, 3]],
+            &[2, 4, 7],
+        ),
+        (
+            conv().text("auto_pad", "SAME_UPPER"),
+            &[&[2, 4, 9], &[6, 4, 4]],
+            &[2, 6, 9],
+        ),
+        (
+            contrib("NhwcConv"),
+            &[&[1, 32, 30, 3], &[8, 3, 5, 3]],
+            &[1, 30, 26, 8],
+        ),
+        (
+            op("ConvTranspose").ints("strides", &[2]),
+            &[&[1, 3, 5], &[3, 4, 3]],
+            &[1, 4, 11],
+        ),
+        (
+            op("MaxPool").ints("kernel_shape", &[2]),
+            &[&[1, 3, 5]],
+            &[1, 3, 4],
+        ),
+        (op("GlobalAveragePool"), &[&[1, 3, 5, 6]], &[1, 3, 1, 1]),
+    ];
+    for (op, inputs, want) in cases {
+        assert_eq!(op.dims(inputs), dims(&[want]), "{}", op.node.op);
+    }
+    let refused = [
+        (
+            conv(),
+            vec![content(&[1, 3, 9]), content(&[8, 4, 3])],
+            Why::Shapes,
+        ),
+        (
+            conv(),
+            vec![content(&[1, 3, 2]), content(&[8, 3, 3])],
+            Why::Dimension,
+        ),
+        (conv(), vec![content(&[3, 2]), content(&[8, 3])], Why::Rank),
+        (
+            conv().ints("strides", &[0]),
+            vec![content(&[1, 3, 9]), content(&[8, 3, 3])],
+            Why::Attribute("kernel_shape"),
+        ),
+        (
+            op("MaxPool"),
+            vec![content(&[1, 3, 9])],
+            Why::Attribute("kernel_shape"),
+        ),
+    ];
+    for (op, inputs, why) in refused {
+        assert_eq!(op.why(&inputs), Some(why), "{}", op.node.op);
+    }
+}
+
+#[test]
+fn resizing_follows_scales_or_sizes() {
+    let x = content(&[1, 2, 4, 5]);
+    let run = |o: Op, inputs: &[Value]| o.run(inputs).map(|v| v.dims).map_err(|m| m.why);
+    let scales = floats(&[4], &[1.0, 1.0, 2.0, 1.5]);
+    let later = [x.clone(), left_out(), scales.clone()];
+    assert_eq!(run(op("Resize"), &later), Ok(Some(vec![1, 2, 8, 7])));
+    let early = [x.clone(), scales];
+    assert_eq!(
+        run(op("Resize").opset(10), &early),
+        Ok(Some(vec![1, 2, 8, 7]))
+    );
+    let sizes = [
+        x.clone(),
+        left_out(),
+        floats(&[0], &[]),
+        list(&[1, 2, 7, 9]),
+    ];
+    assert_eq!(run(op("Resize"), &sizes), Ok(Some(vec![1, 2, 7, 9])));
+    let few = [x.clone(), left_out(), floats(&[1], &[2.0])];
+    assert_eq!(run(op("Resize"), &few), Err(Why::Parameter("scales")));
+    let bad = [x, left_out(), floats(&[4], &[1.0, 1.0, f64::NAN, 1.0])];
+    assert_eq!(run(op("Resize"), &bad), Err(Why::Dimension));
+}
+
+#[test]
+fn fused_attention_tells_outputs_and_caches() {
+    let cases: [(Op, &[Dims], &[Dims]); 4] = [
+        (
+            op("Attention").outputs(1),
+            &[&[2, 4, 3, 8], &[2, 2, 5, 8], &[2, 2, 5, 6]],
+            &[&[2, 4, 3, 6]],
+        ),
+        (
+            op("Attention")
+                .int("q_num_heads", 4)
+                .int("kv_num_heads", 2)
+                .outputs(4),
+            &[
+                &[2, 3, 32],
+                &[2, 5, 16],
+                &[2, 5, 16],
+                &[3, 9],
+                &[2, 2, 4, 8],
+                &[2, 2, 4, 8],
+            ],
+            &[&[2, 3, 32], &[2, 2, 9, 8], &[2, 2, 9, 8], &[2, 4, 3, 9]],
+        ),
+        (
+            contrib("Attention").int("num_heads", 2).outputs(2),
+            &[&[2, 3, 8], &[8, 24]],
+            &[&[2, 3, 8], &[2, 2, 2, 3, 4]],
+        ),
+        (
+            contrib("MultiHeadAttention").int("num_heads", 2).outputs(3),
+            &[&[2, 3, 8], &[2, 5, 8], &[2, 5, 6]],
+            &[&[2, 3, 6], &[2, 2, 5, 4], &[2, 2, 5, 3]],
+        ),
+    ];
+    for (op, inputs, want) in cases {
+        assert_eq!(op.dims(inputs), dims(want), "{}", op.node.op);
+    }
+    let grouped = contrib("GroupQueryAttention")
+        .int("num_heads", 4)
+        .int("kv_num_heads", 2);
+    let past = content(&[2, 2, 5, 8]);
+    let inputs = [
+        content(&[2, 1, 64]),
+        left_out(),
+        left_out(),
+        past.clone(),
+        past,
+        Value::opaque(DType::I32, [2]),
+        list(&[6]),
+    ];
+    let out = grouped.outputs(3).all(&inputs).unwrap();
+    let got: Vec<_> = out.into_iter().map(|v| v.dims).collect();
+    assert_eq!(got, dims(&[&[2, 1, 32], &[2, 2, 6, 8], &[2, 2, 6, 8]]));
+
+    let heads = contrib("MultiHeadAttention").int("num_heads", 3);
+    assert_eq!(heads.why(&[content(&[2, 3, 8])]), Some(Why::Shapes));
+    let none = contrib("MultiHeadAttention");
+    assert_eq!(
+        none.why(&[content(&[2, 3, 8])]),
+        Some(Why::Attribute("num_heads"))
+    );
+    let flat = op("Attention");
+    let three = [
+        content(&[2, 3, 8]),
+        content(&[2, 3, 8]),
+        content(&[2, 3, 8]),
+    ];
+    assert_eq!(flat.why(&three), Some(Why::Rank));
+}
+
+#[test]
+fn fused_layers_tell_their_dimensions() {
+    let embed = contrib("EmbedLayerNormalization").outputs(3);
+    let inputs: [&[usize]; 5] = [&[2, 3], &[2, 3], &[99, 8], &[64, 8], &[2, 8]];
+    assert_eq!(embed.dims(&inputs), dims(&[&[2, 3, 8], &[2], &[2, 3, 8]]));
+    let bits = contrib("MatMulNBits").int("K", 8).int("N", 5);
+    assert_eq!(bits.dims(&[&[2, 3, 8], &[5, 1, 16]]), dims(&[&[2, 3, 5]]));
+    assert_eq!(bits.why(&[content(&[2, 3, 9])]), Some(Why::Shapes));
+    let table = content(&[32, 4]);
+    let bias = contrib("RelativePositionBias");
+    let out = bias
+        .run(&[table, ints(&[], &[3]), ints(&[1], &[5])])
+        .unwrap();
+    assert_eq!(out.dims, Some(vec![1, 4, 3, 5]));
+    let lstm = op("LSTM").int("hidden_size", 4).outputs(3);
+    let want = dims(&[&[5, 1, 2, 4], &[1, 2, 4], &[1, 2, 4]]);
+    assert_eq!(lstm.dims(&[&[5, 2, 3], &[1, 16, 3], &[1, 16, 4]]), want);
+    let quantized = op("DynamicQuantizeLinear").outputs(3);
+    assert_eq!(quantized.dims(&[&[3, 4]]), dims(&[&[3, 4], &[], &[]]));
+}
