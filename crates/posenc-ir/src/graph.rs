@@ -1,6 +1,6 @@
 //! The graph: values, nodes and scopes under typed handles.
 
-mod read;
+pub(crate) mod read;
 
 use std::fmt;
 use std::ops::Range;
@@ -12,6 +12,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
+use crate::proto::TypeProto;
 use crate::stored::Stored;
 use crate::tensor::Tensor;
 
@@ -32,6 +33,8 @@ pub struct Graph {
     pub(crate) revalued: FxHashMap<ValueId, Tensor>,
     /// Initializers that nothing needs any more.
     pub(crate) dropped: FxHashSet<ValueId>,
+    /// The types of values that are no dense tensors.
+    pub(crate) other_types: FxHashMap<ValueId, TypeProto>,
     pub(crate) names: FxHashSet<Box<str>>,
     pub(crate) revision: u64,
     /// Values with an index below this come from the source.

@@ -26,6 +26,7 @@ mod samples;
 mod splice;
 pub mod stored;
 pub mod tensor;
+pub mod text;
 mod wire;
 
 pub use cut::{Cut, CutInput, CutPort};
@@ -40,3 +41,4 @@ pub use patch::{Applied, Patch};
 pub use splice::Encoded;
 pub use stored::{External, Payload, Stored};
 pub use tensor::Tensor;
+pub use text::Weights;

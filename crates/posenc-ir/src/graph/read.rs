@@ -57,6 +57,7 @@ pub(super) fn read(
             revalued: FxHashMap::default(),
             dropped: FxHashSet::default(),
             names: FxHashSet::default(),
+            other_types: FxHashMap::default(),
             revision: 0,
             read_values: 0,
         },
@@ -201,11 +202,15 @@ impl Reader<'_> {
                 // Older files list initializers among the inputs too.
                 Some(v) if self.graph.value(v).def == Def::Initializer => {
                     self.graph.value_mut(v).def = Def::Input(i);
-                    self.graph.value_mut(v).ty = ty;
+                    self.set_type(v, ty);
                     v
                 }
                 Some(_) => return Err(self.twice(id, &name)),
-                None => self.define(id, name, Def::Input(i), ty)?,
+                None => {
+                    let v = self.define(id, name, Def::Input(i))?;
+                    self.set_type(v, ty);
+                    v
+                }
             };
             self.graph.scope_mut(id).inputs.push(value);
         }
@@ -213,14 +218,14 @@ impl Reader<'_> {
             for (i, name) in outputs.iter().enumerate() {
                 let value = match name.is_empty() {
                     true => None,
-                    false => Some(self.define(id, name.clone(), Def::Node(*node, i), None)?),
+                    false => Some(self.define(id, name.clone(), Def::Node(*node, i))?),
                 };
                 self.graph.node_mut(*node).outputs.push(value);
             }
         }
         for ((name, ty), piece) in pending.infos {
             if let Some(value) = self.graph.scope(id).by_name.get(name.as_str()).copied() {
-                self.graph.value_mut(value).ty = ty;
+                self.set_type(value, ty);
                 self.graph.scope_mut(id).layout[piece].item = Item::Info(value);
             }
         }
@@ -262,7 +267,7 @@ impl Reader<'_> {
             let v = self.graph.value_mut(value);
             v.is_output = true;
             if v.scope == id && v.ty.is_none() {
-                v.ty = ty;
+                self.set_type(value, ty);
             }
             self.graph.scope_mut(id).outputs.push(value);
         }
@@ -292,6 +297,7 @@ impl Reader<'_> {
             scope,
             name: proto.name.take().unwrap_or_default().into(),
             op: proto.op_type.take().unwrap_or_default().into(),
+            overload: proto.overload.take().unwrap_or_default().into(),
             domain: if domain == "ai.onnx" {
                 "".into()
             } else {
@@ -376,19 +382,21 @@ impl Reader<'_> {
         if name.is_empty() {
             return Err(Error::invalid("an initializer has no name"));
         }
-        let value = self.define(scope, name, Def::Initializer, None)?;
+        let value = self.define(scope, name, Def::Initializer)?;
         self.graph.value_mut(value).stored = Some(Box::new(stored));
         self.graph.scope_mut(scope).initializers.push(value);
         Ok(value)
     }
 
-    fn define(
-        &mut self,
-        scope: ScopeId,
-        name: String,
-        def: Def,
-        ty: Option<Type>,
-    ) -> Result<ValueId> {
+    fn set_type(&mut self, value: ValueId, proto: Option<TypeProto>) {
+        let ty = proto.as_ref().map(type_of);
+        if let (Some(Type::Other), Some(proto)) = (&ty, proto) {
+            self.graph.other_types.insert(value, proto);
+        }
+        self.graph.value_mut(value).ty = ty;
+    }
+
+    fn define(&mut self, scope: ScopeId, name: String, def: Def) -> Result<ValueId> {
         let name: Box<str> = name.into();
         let id = ValueId::from_index(self.graph.values.len());
         if self
@@ -404,7 +412,7 @@ impl Reader<'_> {
             name,
             scope,
             def,
-            ty,
+            ty: None,
             stored: None,
             uses: vec![],
             is_output: false,
@@ -420,10 +428,10 @@ impl Reader<'_> {
             .to_string())
     }
 
-    fn info(&self, payload: &Range<usize>) -> Result<(String, Option<Type>)> {
+    fn info(&self, payload: &Range<usize>) -> Result<(String, Option<TypeProto>)> {
         let proto = ValueInfoProto::decode(self.source.slice(payload.clone()))
             .map_err(|e| Error::decode(e.to_string()))?;
-        Ok((proto.name.unwrap_or_default(), proto.r#type.map(type_of)))
+        Ok((proto.name.unwrap_or_default(), proto.r#type))
     }
 
     fn text(&self, payload: &Range<usize>) -> Result<String> {
@@ -438,9 +446,9 @@ type Body = (usize, String, Range<usize>);
 /// What a scope says before its names are resolved.
 #[derive(Default)]
 struct Pending {
-    inputs: Vec<(String, Option<Type>)>,
-    outputs: Vec<(String, Option<Type>)>,
-    infos: Vec<((String, Option<Type>), usize)>,
+    inputs: Vec<(String, Option<TypeProto>)>,
+    outputs: Vec<(String, Option<TypeProto>)>,
+    infos: Vec<((String, Option<TypeProto>), usize)>,
     nodes: Vec<Unresolved>,
 }
 
@@ -492,18 +500,21 @@ pub(crate) fn payload_of(attribute: &AttributeProto) -> Result<Option<Stored>> {
     }))
 }
 
-fn type_of(proto: TypeProto) -> Type {
+pub(crate) fn type_of(proto: &TypeProto) -> Type {
     use tensor_shape_proto::dimension::Value as D;
-    let Some(type_proto::Value::TensorType(tensor)) = proto.value else {
+    let Some(type_proto::Value::TensorType(tensor)) = &proto.value else {
         return Type::Other;
     };
-    let dim = |d: tensor_shape_proto::Dimension| match d.value {
-        Some(D::DimValue(n)) => usize::try_from(n).map_or(Dim::Unknown, Dim::Known),
-        Some(D::DimParam(s)) if !s.is_empty() => Dim::Symbol(s.into()),
+    let dim = |d: &tensor_shape_proto::Dimension| match &d.value {
+        Some(D::DimValue(n)) => usize::try_from(*n).map_or(Dim::Unknown, Dim::Known),
+        Some(D::DimParam(s)) if !s.is_empty() => Dim::Symbol(s.as_str().into()),
         _ => Dim::Unknown,
     };
     Type::Tensor {
         dtype: DType::from_code(tensor.elem_type()),
-        shape: tensor.shape.map(|s| s.dim.into_iter().map(dim).collect()),
+        shape: tensor
+            .shape
+            .as_ref()
+            .map(|s| s.dim.iter().map(dim).collect()),
     }
 }

@@ -1,0 +1,183 @@
+//! Whole models: the head, the graph, the functions.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter, Write};
+
+use prost::Message;
+
+use super::graph::{Detail, Printer};
+use super::{ModelText, Probe, Weights, name, quote};
+use crate::graph::ScopeKind;
+use crate::id::ScopeId;
+use crate::model::{Model, PartKind, field};
+use crate::proto::{FunctionProto, ModelProto, OperatorSetIdProto};
+use crate::wire;
+
+impl Display for ModelText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // A first pass, which reads no weight, finds what the head has to say.
+        let mut probe = Probe::default();
+        head(self.model, &mut probe)?;
+        let mut notes = graphs(self.model, Weights::None, &mut probe)?;
+        if probe.replaced {
+            let note = "control characters, and bytes that are no text, are shown as signs";
+            notes.insert(note.to_owned());
+        }
+        for note in notes {
+            writeln!(f, "# {note}")?;
+        }
+        head(self.model, f)?;
+        graphs(self.model, self.weights, f)?;
+        Ok(())
+    }
+}
+
+fn graphs(
+    model: &Model,
+    weights: Weights,
+    out: &mut dyn Write,
+) -> Result<BTreeSet<String>, fmt::Error> {
+    let graph = model.graph();
+    let mut printer = Printer {
+        graph,
+        weights,
+        detail: Detail::All,
+        out,
+        notes: BTreeSet::new(),
+    };
+    printer.scope(graph.main(), 0)?;
+    printer.out.write_str("\n")?;
+    for scope in graph.scopes() {
+        if let ScopeKind::Function { .. } = graph.scope(scope).kind() {
+            function(model, scope, &mut printer)?;
+        }
+    }
+    Ok(printer.notes)
+}
+
+fn head(model: &Model, out: &mut dyn Write) -> fmt::Result {
+    let head = head_message(model);
+    let mut entries = vec![format!("ir_version: {}", model.ir_version())];
+    let mut imports = head.opset_import.clone();
+    imports.extend(
+        model
+            .imported
+            .iter()
+            .map(|(domain, version)| OperatorSetIdProto {
+                domain: Some(domain.clone()),
+                version: Some(*version),
+            }),
+    );
+    entries.push(format!("opset_import: [{}]", opsets(&imports)));
+    for (key, value) in [
+        ("producer_name", &head.producer_name),
+        ("producer_version", &head.producer_version),
+        ("domain", &head.domain),
+    ] {
+        entries.extend(value.as_ref().map(|v| format!("{key}: {}", quote(v))));
+    }
+    let version = head.model_version;
+    entries.extend(version.map(|v| format!("model_version: {v}")));
+    let doc = head.doc_string.as_ref();
+    entries.extend(doc.map(|v| format!("doc_string: {}", quote(v))));
+    let metadata: Vec<String> = metadata(model)
+        .iter()
+        .map(|(key, value)| format!("{}: {}", quote(key), quote(value)))
+        .collect();
+    if !metadata.is_empty() {
+        entries.push(format!("metadata_props: [{}]", metadata.join(", ")));
+    }
+    writeln!(out, "<\n  {}\n>", entries.join(",\n  "))
+}
+
+/// Entries in the order in which they are written to a file.
+fn metadata(model: &Model) -> Vec<(String, String)> {
+    let read = model.metadata.iter();
+    let mut out: Vec<(String, String)> = read
+        .map(|(key, value)| (key.clone(), model.set.get(key).unwrap_or(value).clone()))
+        .collect();
+    let set = model.set.iter();
+    let added = set.filter(|(key, _)| !model.metadata.iter().any(|(k, _)| k == *key));
+    out.extend(added.map(|(key, value)| (key.clone(), value.clone())));
+    out
+}
+
+/// What stands around the graph.
+fn head_message(model: &Model) -> ModelProto {
+    let mut bytes = vec![];
+    for part in &model.layout {
+        let number = wire::fields(&model.source, part.span.clone())
+            .next()
+            .and_then(|f| f.ok())
+            .map(|f| f.number);
+        let large = matches!(part.kind, PartKind::Graph | PartKind::Function(_));
+        if !large && number != Some(field::TRAINING) {
+            bytes.extend_from_slice(&model.source[part.span.clone()]);
+        }
+    }
+    // Reading has decoded the same fields.
+    ModelProto::decode(bytes.as_slice()).unwrap_or_default()
+}
+
+fn opsets(imports: &[OperatorSetIdProto]) -> String {
+    let import = |o: &OperatorSetIdProto| format!("{} : {}", quote(o.domain()), o.version());
+    imports.iter().map(import).collect::<Vec<_>>().join(", ")
+}
+
+fn function(model: &Model, scope: ScopeId, printer: &mut Printer<'_>) -> fmt::Result {
+    let graph = model.graph();
+    let s = graph.scope(scope);
+    let head = function_head(model, scope);
+    let mut entries = vec![
+        format!("domain: {}", quote(head.domain())),
+        format!("opset_import: [{}]", opsets(&head.opset_import)),
+    ];
+    if !head.overload().is_empty() {
+        entries.push(format!("overload: {}", quote(head.overload())));
+    }
+    let doc = head.doc_string.as_ref();
+    entries.extend(doc.map(|v| format!("doc_string: {}", quote(v))));
+    write!(printer.out, "<\n  {}\n>\n", entries.join(",\n  "))?;
+    let title = name(s.name());
+    printer.out.write_str(&title)?;
+    if !head.attribute.is_empty() || !head.attribute_proto.is_empty() {
+        printer.out.write_str(" <")?;
+        for (i, attribute) in head.attribute.iter().enumerate() {
+            printer.out.write_str(if i > 0 { ", " } else { "" })?;
+            let attribute = printer.identifier(attribute, "attribute");
+            printer.out.write_str(&attribute)?;
+        }
+        for (i, attribute) in head.attribute_proto.iter().enumerate() {
+            let first = i == 0 && head.attribute.is_empty();
+            printer.out.write_str(if first { "" } else { ", " })?;
+            printer.attribute(attribute, &[], 0)?;
+        }
+        printer.out.write_str(">")?;
+    }
+    let list = |values: &[crate::ValueId]| {
+        let names = values.iter().map(|v| name(graph.name(*v)));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    write!(
+        printer.out,
+        " ({}) => ({})",
+        list(s.inputs()),
+        list(s.outputs())
+    )?;
+    printer.values(scope, 0)?;
+    printer.body(scope, 0)?;
+    printer.out.write_str("\n")
+}
+
+/// A function's fields but for its nodes.
+fn function_head(model: &Model, scope: ScopeId) -> FunctionProto {
+    let span = model.graph().scope(scope).span.clone();
+    let mut bytes = vec![];
+    for field in wire::fields(&model.source, span).flatten() {
+        if field.number != 7 {
+            bytes.extend_from_slice(&model.source[field.span]);
+        }
+    }
+    // Reading has walked the same fields.
+    FunctionProto::decode(bytes.as_slice()).unwrap_or_default()
+}

@@ -1,0 +1,167 @@
+//! Tensors: their type, and their values, hash or place.
+
+use std::fmt::{self, Write};
+
+use bytes::Bytes;
+use half::{bf16, f16};
+use prost::Message;
+use sha2::{Digest, Sha256};
+
+use super::graph::Printer;
+use super::{SMALL, Weights, double, float, quote};
+use crate::dtype::DType;
+use crate::proto::TensorProto;
+use crate::stored::{Payload, Stored};
+
+impl Printer<'_> {
+    /// `float[2,3]`; nothing in brackets for a scalar.
+    pub(super) fn tensor_type(&mut self, stored: &Stored) -> fmt::Result {
+        let Some(dtype) = stored.dtype else {
+            self.note("tensors of an unknown element type are written as uint8".to_owned());
+            return write!(self.out, "uint8{}", dims(&stored.dims));
+        };
+        write!(self.out, "{dtype}{}", dims(&stored.dims))
+    }
+
+    /// Whether the values are written, and not only where they are or what they hash to.
+    pub(super) fn is_written(&self, stored: &Stored) -> bool {
+        let small = stored.elements().is_some_and(|n| n <= SMALL);
+        match &stored.payload {
+            Payload::External(_) | Payload::Sparse => false,
+            _ if !small && self.weights != Weights::Full => false,
+            Payload::Typed(_) if stored.dtype == Some(DType::String) => true,
+            Payload::Raw(bytes) if stored.dtype == Some(DType::String) => bytes.is_empty(),
+            _ => stored.tensor().is_ok(),
+        }
+    }
+
+    /// `{1.0, 2.0}` or `["sha256": "…"]`; returns what the numbers mean where they are bits.
+    pub(super) fn tensor_payload(&mut self, stored: &Stored) -> Result<Option<String>, fmt::Error> {
+        if self.is_written(stored) {
+            return self.elements(stored);
+        }
+        let entries = match &stored.payload {
+            Payload::External(e) => {
+                let length = e.length.map(|n| ("length", n.to_string()));
+                let offset = ("offset", e.offset.to_string());
+                let mut entries = vec![("location", e.location.clone()), offset];
+                entries.extend(length);
+                entries
+            }
+            Payload::Sparse => vec![("sparse", String::new())],
+            Payload::Raw(bytes) | Payload::Typed(bytes) => match self.weights {
+                Weights::None => vec![("length", bytes.len().to_string())],
+                Weights::Hash | Weights::Full => vec![("sha256", hash(stored, bytes))],
+            },
+        };
+        let entries = entries
+            .iter()
+            .map(|(key, value)| format!("{}: {}", quote(key), quote(value)));
+        let entries = entries.collect::<Vec<_>>().join(", ");
+        write!(self.out, "[{entries}]")?;
+        Ok(None)
+    }
+
+    fn elements(&mut self, stored: &Stored) -> Result<Option<String>, fmt::Error> {
+        let dtype = stored.dtype.unwrap_or(DType::U8);
+        self.out.write_str("{")?;
+        let mut comment = None;
+        if dtype == DType::String {
+            for (i, text) in strings(stored).iter().enumerate() {
+                self.out.write_str(if i > 0 { ", " } else { "" })?;
+                self.out.write_str(&quote(&String::from_utf8_lossy(text)))?;
+            }
+        } else {
+            let bytes = payload(stored).unwrap_or_default();
+            // Elements under 8 bits stay packed, as the format keeps them in integers too.
+            let width = match dtype {
+                DType::Complex64 => 4,
+                DType::Complex128 => 8,
+                _ => dtype.bits().unwrap_or(8).div_ceil(8),
+            };
+            for (i, element) in bytes.chunks(width).enumerate() {
+                self.out.write_str(if i > 0 { ", " } else { "" })?;
+                self.out.write_str(&number(dtype, element))?;
+            }
+            let small = stored.elements().is_some_and(|n| n <= SMALL);
+            if small && matches!(dtype, DType::F16 | DType::BF16) {
+                let values = bytes.chunks(2).map(|b| meaning(dtype, b));
+                comment = Some(values.collect::<Vec<_>>().join(", "));
+            }
+        }
+        self.out.write_str("}")?;
+        Ok(comment.filter(|c| !c.is_empty()))
+    }
+}
+
+fn dims(dims: &[usize]) -> String {
+    if dims.is_empty() {
+        return String::new();
+    }
+    let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
+    format!("[{}]", dims.join(","))
+}
+
+/// The little-endian payload, decoded where it stands in a typed list.
+fn payload(stored: &Stored) -> Option<Bytes> {
+    match &stored.payload {
+        Payload::Raw(bytes) => Some(bytes.clone()),
+        _ => stored.tensor().ok().map(|t| t.bytes().clone()),
+    }
+}
+
+fn strings(stored: &Stored) -> Vec<Bytes> {
+    match &stored.payload {
+        Payload::Typed(message) => {
+            TensorProto::decode(message.clone()).map_or(vec![], |t| t.string_data)
+        }
+        _ => vec![],
+    }
+}
+
+/// One element as the parser takes it: floats under 32 bits by their bits.
+fn number(dtype: DType, b: &[u8]) -> String {
+    fn word<const N: usize>(b: &[u8]) -> [u8; N] {
+        b.try_into().unwrap_or([0; N])
+    }
+    match dtype {
+        DType::F32 | DType::Complex64 => float(f32::from_le_bytes(word(b))),
+        DType::F64 | DType::Complex128 => double(f64::from_le_bytes(word(b))),
+        DType::I64 => i64::from_le_bytes(word(b)).to_string(),
+        DType::U64 => u64::from_le_bytes(word(b)).to_string(),
+        DType::I32 => i32::from_le_bytes(word(b)).to_string(),
+        DType::U32 => u32::from_le_bytes(word(b)).to_string(),
+        DType::I16 => i16::from_le_bytes(word(b)).to_string(),
+        DType::U16 | DType::F16 | DType::BF16 => u16::from_le_bytes(word(b)).to_string(),
+        DType::I8 => i8::from_le_bytes(word(b)).to_string(),
+        _ => u8::from_le_bytes(word(b)).to_string(),
+    }
+}
+
+fn meaning(dtype: DType, b: &[u8]) -> String {
+    let bits = b.try_into().map_or(0, u16::from_le_bytes);
+    float(match dtype {
+        DType::F16 => f16::from_bits(bits).to_f32(),
+        _ => bf16::from_bits(bits).to_f32(),
+    })
+}
+
+/// The first twelve digits of the sha256 of the little-endian payload; typed lists hash like the
+/// raw form of the same values.
+pub(super) fn hash(stored: &Stored, stands: &Bytes) -> String {
+    let mut sha = Sha256::new();
+    if stored.dtype == Some(DType::String) {
+        for text in strings(stored) {
+            sha.update(&text);
+            sha.update([0]);
+        }
+    } else {
+        sha.update(payload(stored).as_ref().unwrap_or(stands));
+    }
+    let mut out = String::new();
+    for byte in &sha.finalize()[..6] {
+        // Writing into a string does not fail.
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
