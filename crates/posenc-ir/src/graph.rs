@@ -35,6 +35,8 @@ pub struct Graph {
     pub(crate) dropped: FxHashSet<ValueId>,
     /// The types of values that are no dense tensors.
     pub(crate) other_types: FxHashMap<ValueId, TypeProto>,
+    /// Nodes that name one of several functions of the same domain and name.
+    pub(crate) overloads: FxHashMap<NodeId, Box<str>>,
     pub(crate) names: FxHashSet<Box<str>>,
     pub(crate) revision: u64,
     /// Values with an index below this come from the source.
@@ -169,6 +171,11 @@ impl Graph {
     /// A node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
+    }
+
+    /// Which of the functions of one domain and name a node calls; mostly empty.
+    pub fn overload(&self, id: NodeId) -> &str {
+        self.overloads.get(&id).map_or("", |o| o)
     }
 
     /// Whether a commit has swept the node.

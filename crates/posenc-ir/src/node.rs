@@ -10,7 +10,6 @@ pub struct Node {
     pub(crate) name: Box<str>,
     pub(crate) op: Box<str>,
     pub(crate) domain: Box<str>,
-    pub(crate) overload: Box<str>,
     pub(crate) inputs: Vec<Option<ValueId>>,
     pub(crate) outputs: Vec<Option<ValueId>>,
     pub(crate) attributes: Vec<AttributeProto>,
@@ -49,11 +48,6 @@ impl Node {
     /// The domain; empty for ai.onnx, whichever way the file spells it.
     pub fn domain(&self) -> &str {
         &self.domain
-    }
-
-    /// Which of the functions of one domain and name is called; mostly empty.
-    pub fn overload(&self) -> &str {
-        &self.overload
     }
 
     /// Whether this is the operator `op` of ai.onnx.

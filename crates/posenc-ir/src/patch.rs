@@ -169,7 +169,6 @@ impl Graph {
                 name: new.name.into(),
                 op: new.op.into(),
                 domain: new.domain.into(),
-                overload: "".into(),
                 inputs: new.inputs,
                 outputs: new.outputs.into_iter().map(Some).collect(),
                 attributes: new.attributes,

@@ -58,6 +58,7 @@ pub(super) fn read(
             dropped: FxHashSet::default(),
             names: FxHashSet::default(),
             other_types: FxHashMap::default(),
+            overloads: FxHashMap::default(),
             revision: 0,
             read_values: 0,
         },
@@ -293,11 +294,13 @@ impl Reader<'_> {
         }
         let id = NodeId::from_index(self.graph.nodes.len());
         let domain = proto.domain.take().unwrap_or_default();
+        if let Some(overload) = proto.overload.take().filter(|o| !o.is_empty()) {
+            self.graph.overloads.insert(id, overload.into());
+        }
         self.graph.nodes.push(Node {
             scope,
             name: proto.name.take().unwrap_or_default().into(),
             op: proto.op_type.take().unwrap_or_default().into(),
-            overload: proto.overload.take().unwrap_or_default().into(),
             domain: if domain == "ai.onnx" {
                 "".into()
             } else {

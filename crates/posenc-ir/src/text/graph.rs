@@ -227,8 +227,8 @@ impl Printer<'_> {
         }
         let op = self.identifier(node.op(), "operator");
         self.out.write_str(&op)?;
-        if !node.overload().is_empty() {
-            let overload = self.identifier(node.overload(), "overload");
+        if !self.graph.overload(id).is_empty() {
+            let overload = self.identifier(self.graph.overload(id), "overload");
             write!(self.out, ":{overload}")?;
         }
         Ok(())
