@@ -1,5 +1,6 @@
 //! posenc-onnx
 
+pub mod hf_config;
 pub mod kind;
 pub mod report;
 pub mod request;

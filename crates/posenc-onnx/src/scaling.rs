@@ -23,7 +23,7 @@ mod torch;
 mod yarn;
 
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 #[cfg(test)]
 mod laws;
 

@@ -1,0 +1,81 @@
+//! Why a config cannot be followed.
+
+use crate::scaling::ScalingError;
+
+/// A config that says nothing that can be done.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum HfConfigError {
+    /// Text that is not JSON.
+    #[error("the config is not JSON: {0}")]
+    Json(String),
+    /// JSON of another shape.
+    #[error("the config must be a JSON object")]
+    NotAnObject,
+    /// A value of the wrong type.
+    #[error("{key} must be {want}, got {got}")]
+    WrongType {
+        /// Path of the key.
+        key: String,
+        /// What was expected.
+        want: &'static str,
+        /// The value as JSON.
+        got: String,
+    },
+    /// A value that is needed and not there.
+    #[error("{key} is missing, which {needed_for} needs")]
+    Missing {
+        /// Path of the key.
+        key: String,
+        /// Who needs it.
+        needed_for: String,
+    },
+    /// A key that the scaling type does not have.
+    #[error("{key} is not a key of {kind} scaling, which knows {known}")]
+    UnknownKey {
+        /// Path of the key.
+        key: String,
+        /// The scaling type.
+        kind: String,
+        /// The keys it has.
+        known: String,
+    },
+    /// A scaling type that is not known.
+    #[error("{key} must be one of {known}, got {got}")]
+    UnknownType {
+        /// Path of the key.
+        key: String,
+        /// What it was.
+        got: String,
+        /// The types there are.
+        known: String,
+    },
+    /// Two keys that say different things.
+    #[error("{first} and {second} contradict each other, keep one")]
+    Conflict {
+        /// Path of one key.
+        first: String,
+        /// Path of the other.
+        second: String,
+    },
+    /// A form that is understood and cannot be made.
+    #[error("{key} asks for {what}, which is not supported")]
+    NotSupported {
+        /// Path of the key.
+        key: String,
+        /// The form, in words.
+        what: &'static str,
+    },
+    /// A layer for which a list has no entry.
+    #[error("{key} has {entries} entries and none for layer {layer}")]
+    Layer {
+        /// Path of the list.
+        key: String,
+        /// Its length.
+        entries: usize,
+        /// The layer, counted from 0.
+        layer: usize,
+    },
+    /// Parameters that no rotary embedding can have.
+    #[error("the config's rotary embedding cannot be: {0}")]
+    Scaling(#[from] ScalingError),
+}
