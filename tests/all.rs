@@ -1,1 +1,2 @@
 //! all
+mod runtime;

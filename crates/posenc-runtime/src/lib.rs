@@ -1,1 +1,34 @@
-//! posenc-runtime
+//! Runs ONNX models and cut-out subgraphs with tract or ONNX Runtime, behind one trait.
+//!
+//! | feature | runtime | how it gets here |
+//! |---|---|---|
+//! | `tract` | [`TractBackend`] | compiled in |
+//! | `ort` | [`OrtBackend`] | a library found at run time, see [`discover`] |
+//!
+//! Both give a [`Backend`], which loads a model into a [`Session`]. A runtime is a second opinion:
+//! a model that it may compute wrongly is refused, never run in a doubtful mode.
+//!
+//! This crate names no positional encoding, reads no environment variable and prints nothing.
+
+pub mod backend;
+#[cfg(any(feature = "tract", feature = "ort"))]
+mod convert;
+pub mod discover;
+pub mod error;
+pub mod feeds;
+#[cfg(feature = "ort")]
+pub mod ort;
+pub mod runtimes;
+#[cfg(feature = "tract")]
+pub mod tract;
+
+pub use backend::{
+    Backend, Dim, Fallback, ModelSource, Optimization, Options, Placement, Port, Provider, Session,
+};
+pub use discover::{Candidate, Places};
+pub use error::{Result, RuntimeError};
+#[cfg(feature = "ort")]
+pub use ort::OrtBackend;
+pub use runtimes::{ProviderState, RuntimeInfo, runtimes};
+#[cfg(feature = "tract")]
+pub use tract::TractBackend;

@@ -1,0 +1,153 @@
+//! ONNX Runtime, loaded from a library file at run time.
+
+mod library;
+mod placement;
+mod session;
+mod value;
+
+use ::ort::ep::CUDA;
+use ::ort::session::Session as OrtSession;
+use ::ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
+
+use crate::backend::{
+    Backend, Fallback, ModelSource, Optimization, Options, Placement, Provider, Session,
+};
+use crate::discover::Places;
+use crate::error::{Result, RuntimeError, one_line};
+use library::Library;
+use placement::Recorder;
+
+/// The name of the runtime.
+const NAME: &str = "onnxruntime";
+
+/// ONNX Runtime 1.24 or newer.
+///
+/// A process holds one library: whichever is opened first stays, and opening one that stands
+/// elsewhere fails.
+#[derive(Clone, Copy, Debug)]
+pub struct OrtBackend {
+    library: &'static Library,
+}
+
+impl OrtBackend {
+    /// Loads the first library at `places` that is one.
+    ///
+    /// # Errors
+    /// `Unavailable` with every library that was tried, and why it is not used.
+    pub fn open(places: &Places) -> Result<Self> {
+        library::open(places).map(|library| Self { library })
+    }
+
+    /// The library's file; a bare name where the system's loader knew it.
+    pub fn path(&self) -> &std::path::Path {
+        &self.library.path
+    }
+
+    /// Whether a session can run on this provider.
+    ///
+    /// # Errors
+    /// `Unavailable` with what the runtime says to the attempt.
+    pub fn probe(&self, provider: &Provider) -> Result<()> {
+        let builder = self.builder()?;
+        self.register(builder, provider).map(|_| ())
+    }
+
+    /// The names of the providers that the devices of this machine belong to.
+    pub fn device_providers(&self) -> Vec<String> {
+        let mut names: Vec<String> = (self.library.environment.devices())
+            .filter_map(|device| device.ep().ok().map(str::to_owned))
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn builder(&self) -> Result<SessionBuilder> {
+        OrtSession::builder(&self.library.environment)
+            // Left to itself, the runtime may pick a device that nobody asked for.
+            .and_then(|b| Ok(b.with_auto_device(AutoDevicePolicy::PreferCPU)?))
+            .map_err(refused)
+    }
+
+    fn register(&self, builder: SessionBuilder, provider: &Provider) -> Result<SessionBuilder> {
+        let registered = match provider {
+            Provider::Cpu => return Ok(builder),
+            Provider::Cuda { device } => {
+                let device = i32::try_from(*device).map_err(|_| {
+                    RuntimeError::unavailable(provider.to_string(), "there is no such device")
+                })?;
+                // Without the error, sessions would run on the processor and say nothing.
+                let cuda = CUDA::default().with_device_id(device).build();
+                builder.with_execution_providers([cuda.error_on_failure()])
+            }
+            Provider::Other(name) => {
+                let known = self.device_providers();
+                if !known.contains(name) {
+                    let why = format!("this library offers {}", known.join(", "));
+                    return Err(RuntimeError::unavailable(name.clone(), why));
+                }
+                let environment = &self.library.environment;
+                let devices = environment.devices();
+                builder.with_devices(devices.filter(|d| d.ep().is_ok_and(|ep| ep == name)), None)
+            }
+        };
+        registered.map_err(|e| {
+            let library = self.library.path.display();
+            let why = format!("{library} says: {}", one_line(e.message()));
+            RuntimeError::unavailable(provider.to_string(), why)
+        })
+    }
+}
+
+impl Backend for OrtBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> String {
+        self.library.version.clone()
+    }
+
+    fn load(&self, model: ModelSource<'_>, options: &Options) -> Result<Box<dyn Session>> {
+        let level = match options.optimization {
+            Optimization::Off => GraphOptimizationLevel::Disable,
+            Optimization::On => GraphOptimizationLevel::All,
+        };
+        let builder = self.builder()?.with_optimization_level(level);
+        let mut builder = self.register(builder.map_err(refused)?, &options.provider)?;
+        // The processor is no fallback where it is what was asked for.
+        if options.fallback == Fallback::Refused && options.provider != Provider::Cpu {
+            builder = builder.with_disable_cpu_fallback().map_err(refused)?;
+        }
+        let recorder = match options.placement {
+            Placement::Ignored => None,
+            Placement::Recorded => Some(Recorder::new()?),
+        };
+        if let Some(recorder) = &recorder {
+            builder = builder.with_profiling(recorder.prefix()).map_err(refused)?;
+        }
+        let session = match model {
+            ModelSource::File(path) => builder.commit_from_file(path),
+            ModelSource::Bytes { model, folder } => {
+                if let Some(folder) = folder {
+                    let folder = folder.to_str().ok_or_else(|| {
+                        RuntimeError::unsupported(NAME, "the folder's name is no valid Unicode")
+                    })?;
+                    let key = "session.model_external_initializers_file_folder_path";
+                    builder = builder.with_config_entry(key, folder).map_err(refused)?;
+                }
+                builder.commit_from_memory(model)
+            }
+        };
+        let session = session::OrtRun::new(session.map_err(refused)?, recorder);
+        Ok(Box::new(session))
+    }
+}
+
+fn refused<R>(error: ::ort::Error<R>) -> RuntimeError {
+    RuntimeError::unsupported(NAME, error.message())
+}
+
+fn failed<R>(error: ::ort::Error<R>) -> RuntimeError {
+    RuntimeError::failed(NAME, error.message())
+}

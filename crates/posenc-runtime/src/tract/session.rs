@@ -1,0 +1,146 @@
+//! A model loaded by tract.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use posenc_ir::{DType, Tensor};
+use tract_onnx::pb::ModelProto;
+use tract_onnx::prelude::{
+    DatumType, InferenceFact, InferenceModel, InferenceModelExt, IntoRunnable, IntoTValue,
+    OutletId, TValue, TVec, TractResult, TypedRunnableModel,
+};
+
+use super::guard::guarded;
+use super::{NAME, chain, value};
+use crate::backend::{Port, Session};
+use crate::error::{Result, RuntimeError};
+use crate::feeds;
+
+/// How many plans a session keeps.
+const PLANS: usize = 8;
+
+/// What a plan is made for: the shapes of the feeds in the order of the inputs, and the outputs.
+type Key = (Vec<Vec<usize>>, Vec<usize>);
+
+pub(super) struct TractRun {
+    inputs: Vec<Port>,
+    outputs: Vec<String>,
+    model: InferenceModel,
+    outlets: Vec<OutletId>,
+    plans: Vec<(Key, Arc<TypedRunnableModel>)>,
+}
+
+impl fmt::Debug for TractRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TractRun")
+            .field("inputs", &self.inputs)
+            .field("outputs", &self.outputs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TractRun {
+    pub(super) fn new(proto: &ModelProto, model: InferenceModel) -> Result<Self> {
+        let graph = proto.graph.as_ref();
+        let outlets = model.output_outlets();
+        let outlets = outlets.map_err(|e| RuntimeError::unsupported(NAME, chain(&e)))?;
+        Ok(Self {
+            inputs: graph.map(value::ports).unwrap_or_default(),
+            outputs: graph
+                .map(|graph| graph.output.iter().map(|o| o.name.clone()).collect())
+                .unwrap_or_default(),
+            outlets: outlets.to_vec(),
+            model,
+            plans: Vec::new(),
+        })
+    }
+
+    /// The plan for these shapes and outputs, made where there is none yet.
+    fn plan(&mut self, key: Key, types: &[DatumType]) -> Result<Arc<TypedRunnableModel>> {
+        if let Some(at) = self.plans.iter().position(|(known, _)| *known == key) {
+            return Ok(self.plans[at].1.clone());
+        }
+        let plan = guarded(|| {
+            self.prepare(&key, types)
+                .map_err(|e| RuntimeError::unsupported(NAME, chain(&e)))
+        })?;
+        if self.plans.len() == PLANS {
+            self.plans.remove(0);
+        }
+        self.plans.push((key, plan.clone()));
+        Ok(plan)
+    }
+
+    fn prepare(&self, key: &Key, types: &[DatumType]) -> TractResult<Arc<TypedRunnableModel>> {
+        let mut model = self.model.clone();
+        for (i, (dtype, shape)) in types.iter().zip(&key.0).enumerate() {
+            model.set_input_fact(i, InferenceFact::dt_shape(*dtype, shape))?;
+        }
+        let outlets: Vec<OutletId> = key.1.iter().map(|i| self.outlets[*i]).collect();
+        model.select_output_outlets(&outlets)?;
+        // Nothing falls back to the model as it stands: that one can be wrong without a word.
+        model.into_optimized()?.into_runnable()
+    }
+
+    /// The places of the asked outputs.
+    fn asked(&self, names: &[&str]) -> Result<Vec<usize>> {
+        if names.is_empty() {
+            return Ok((0..self.outputs.len()).collect());
+        }
+        let at = |name: &&str| self.outputs.iter().position(|known| known == name);
+        names
+            .iter()
+            .map(|name| at(name).ok_or_else(|| RuntimeError::output(*name, &self.outputs)))
+            .collect()
+    }
+}
+
+impl Session for TractRun {
+    fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+
+    fn outputs(&self) -> &[String] {
+        &self.outputs
+    }
+
+    fn run(&mut self, feeds: &[(&str, Tensor)], outputs: &[&str]) -> Result<Vec<(String, Tensor)>> {
+        let sorted = feeds::check(&self.inputs, feeds)?;
+        let asked = self.asked(outputs)?;
+        let mut values: TVec<TValue> = TVec::new();
+        let mut types = Vec::new();
+        let mut shapes = Vec::new();
+        for (port, tensor) in self.inputs.iter().zip(sorted) {
+            values.push(value::feed(&port.name, tensor)?.into_tvalue());
+            types.push(known_type(&port.name, tensor.dtype())?);
+            shapes.push(tensor.dims().to_vec());
+        }
+        let plan = self.plan((shapes, asked.clone()), &types)?;
+        let results = guarded(|| {
+            plan.run(values)
+                .map_err(|e| RuntimeError::failed(NAME, chain(&e)))
+        })?;
+        if results.len() != asked.len() {
+            return Err(RuntimeError::failed(NAME, "it gave too few outputs"));
+        }
+        asked
+            .iter()
+            .zip(results)
+            .map(|(i, result)| {
+                let name = self.outputs[*i].clone();
+                let tensor = value::output(&name, &result)?;
+                Ok((name, tensor))
+            })
+            .collect()
+    }
+
+    fn placement(&mut self) -> BTreeMap<String, usize> {
+        BTreeMap::new()
+    }
+}
+
+fn known_type(name: &str, dtype: DType) -> Result<DatumType> {
+    let refused = || RuntimeError::feed(name, format!("{NAME} is not fed with {dtype}"));
+    value::datum_type(dtype).ok_or_else(refused)
+}

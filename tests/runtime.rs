@@ -1,0 +1,459 @@
+//! One suite for every runtime: the same cases, each compared with numbers worked out by hand.
+
+mod cases;
+mod models;
+
+use std::path::{Path, PathBuf};
+
+use posenc_ir::{DType, Tensor};
+use posenc_runtime::{
+    Backend, Dim, Fallback, ModelSource, Optimization, Options, OrtBackend, Placement, Places,
+    Provider, RuntimeError, TractBackend, runtimes,
+};
+
+use cases::{Case, Want, cases, transposed};
+use models::Graph;
+
+/// What a runtime is known not to do: (runtime, case, words of its refusal). An entry whose case
+/// starts to pass, or to fail in other words, fails the suite; a wrong number is never accepted.
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("tract", "bfloat16", "bfloat16"),
+    (
+        "tract",
+        "cumulative sum of a cast mask",
+        "TDim is not a number",
+    ),
+    ("tract", "GatherND from the end", "it panicked"),
+    (
+        "tract",
+        "com.microsoft Attention",
+        "com.microsoft.Attention",
+    ),
+    (
+        "tract",
+        "Attention with a bool mask",
+        "Mask must be floating point",
+    ),
+    (
+        "onnxruntime",
+        "RotaryEmbedding with one cache for a batch of two",
+        "expected to have the same shape",
+    ),
+];
+
+/// The workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests stand in the workspace")
+}
+
+fn places() -> Places {
+    Places {
+        project: vec![root().to_path_buf()],
+        ..Places::default()
+    }
+}
+
+/// ONNX Runtime. A machine without it fails the tests: a skipped test must not read as a passed one.
+pub(crate) fn onnxruntime() -> OrtBackend {
+    OrtBackend::open(&places()).unwrap_or_else(|error| {
+        panic!("{error}; for the tests, run `cargo xtask test` once, which installs it")
+    })
+}
+
+fn bytes(model: &[u8]) -> ModelSource<'_> {
+    ModelSource::Bytes {
+        model,
+        folder: None,
+    }
+}
+
+/// Whether a tensor is what is wanted; NaN never is.
+fn compare(got: &Tensor, want: &Want, bound: f64) -> Result<(), String> {
+    if (got.dtype(), got.dims()) != (want.dtype, &want.dims[..]) {
+        return Err(format!("{} {:?}", got.dtype(), got.dims()));
+    }
+    let values = got.to_f64s().ok_or("no numbers")?;
+    let fits = |(g, w): (&f64, &f64)| g == w || (g - w).abs() <= bound;
+    let same = values.len() == want.values.len() && values.iter().zip(&want.values).all(fits);
+    if same {
+        Ok(())
+    } else {
+        Err(format!("{values:?}"))
+    }
+}
+
+/// Runs a case; the error says what the runtime refused.
+fn outcome(backend: &dyn Backend, options: &Options, case: &Case) -> Result<(), RuntimeError> {
+    let mut session = backend.load(bytes(&case.model), options)?;
+    for (i, run) in case.runs.iter().enumerate() {
+        let got = session.run(&run.feeds, &[])?;
+        assert_eq!(got.len(), run.want.len(), "{}: outputs", case.name);
+        for ((name, tensor), want) in got.iter().zip(&run.want) {
+            assert_eq!(name, want.name, "{}", case.name);
+            if let Err(found) = compare(tensor, want, case.bound) {
+                let (name, wanted) = (case.name, &want.values);
+                panic!(
+                    "{}: {name}, run {i}: {found}, not {wanted:?}",
+                    backend.name()
+                );
+            }
+            controls(case, tensor, want);
+        }
+    }
+    Ok(())
+}
+
+/// What is right is told from what is almost right.
+fn controls(case: &Case, got: &Tensor, want: &Want) {
+    for i in 0..want.values.len() {
+        for change in [1e-3, -1e-3, f64::NAN] {
+            let mut values = want.values.clone();
+            values[i] += change;
+            let wrong = Want {
+                dims: want.dims.clone(),
+                values,
+                ..*want
+            };
+            let found = compare(got, &wrong, case.bound);
+            assert!(
+                found.is_err(),
+                "{}: {change} at {i} went unnoticed",
+                case.name
+            );
+        }
+    }
+    let mut dims = want.dims.clone();
+    dims.insert(0, 1);
+    let wrong = Want {
+        dims,
+        values: want.values.clone(),
+        ..*want
+    };
+    assert!(
+        compare(got, &wrong, case.bound).is_err(),
+        "{}: shape",
+        case.name
+    );
+}
+
+fn suite(backend: &dyn Backend, options: &Options) {
+    let mut surprises = Vec::new();
+    for case in cases() {
+        let known = KNOWN
+            .iter()
+            .find(|row| (row.0, row.1) == (backend.name(), case.name));
+        match (outcome(backend, options, &case), known) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(_)) => surprises.push(format!("{}: passes now", case.name)),
+            (Err(error), Some(row)) if error.to_string().contains(row.2) => {}
+            (Err(error), _) => surprises.push(format!("{}: {error}", case.name)),
+        }
+    }
+    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+}
+
+#[test]
+fn tract_passes_the_suite() {
+    suite(&TractBackend::new(), &Options::default());
+}
+
+#[test]
+fn onnxruntime_passes_the_suite_optimized() {
+    suite(&onnxruntime(), &Options::default());
+}
+
+#[test]
+fn onnxruntime_passes_the_suite_as_the_nodes_stand() {
+    let options = Options {
+        optimization: Optimization::Off,
+        ..Options::default()
+    };
+    suite(&onnxruntime(), &options);
+}
+
+#[test]
+fn known_failures_name_runtimes_and_cases_that_exist() {
+    let names: Vec<&str> = cases().iter().map(|case| case.name).collect();
+    for (runtime, case, _) in KNOWN {
+        assert!(["tract", "onnxruntime"].contains(runtime), "{runtime}");
+        assert!(names.contains(case), "{case}");
+    }
+}
+
+/// Both runtimes.
+fn both() -> [Box<dyn Backend>; 2] {
+    [Box::new(TractBackend::new()), Box::new(onnxruntime())]
+}
+
+#[test]
+fn outputs_come_in_the_asked_order() {
+    let model = transposed();
+    let x = Tensor::from_f32(&[1, 2], &[1.0, 2.0]);
+    let transposed = Tensor::from_f32(&[2, 1], &[1.0, 2.0]);
+    let negated = Tensor::from_f32(&[1, 2], &[-1.0, -2.0]);
+    for backend in both() {
+        let mut session = backend.load(bytes(&model), &Options::default()).unwrap();
+        assert_eq!(session.outputs(), ["t", "n"]);
+        let feeds = [("x", x.clone())];
+        let t = ("t".to_owned(), transposed.clone());
+        let n = ("n".to_owned(), negated.clone());
+        for (asked, want) in [
+            (vec![], vec![t.clone(), n.clone()]),
+            (vec!["n"], vec![n.clone()]),
+            (vec!["n", "t"], vec![n, t]),
+        ] {
+            let got = session.run(&feeds, &asked).unwrap();
+            assert_eq!(got, want, "{} {asked:?}", backend.name());
+        }
+        match session.run(&feeds, &["t", "x"]) {
+            Err(RuntimeError::Output { name, known }) => {
+                assert_eq!((name.as_str(), known.as_str()), ("x", "t, n"));
+            }
+            other => panic!("{}: {other:?}", backend.name()),
+        }
+    }
+}
+
+#[test]
+fn inputs_are_what_has_to_be_fed() {
+    let model = Graph::new()
+        .input("x", DType::F16, &["batch", "", "3"])
+        .input("w", DType::F16, &["3"])
+        .init("w", &Tensor::from_f64(DType::F16, &[3], &[1.0, 2.0, 3.0]))
+        .node("Mul", &["x", "w"], &["y"], vec![])
+        .output("y", DType::F16, &["batch", "", "3"])
+        .model(17);
+    for backend in both() {
+        let session = backend.load(bytes(&model), &Options::default()).unwrap();
+        let [x] = session.inputs() else {
+            panic!("{}: {:?}", backend.name(), session.inputs());
+        };
+        let dims = [Dim::Symbol("batch".into()), Dim::Unknown, Dim::Fixed(3)];
+        assert_eq!((x.name.as_str(), x.dtype), ("x", Some(DType::F16)));
+        assert_eq!(x.dims.as_deref(), Some(&dims[..]), "{}", backend.name());
+    }
+}
+
+#[test]
+fn a_wrong_feed_is_named() {
+    let model = transposed();
+    let x = Tensor::from_f32(&[1, 2], &[1.0, 2.0]);
+    let cases = [
+        ("missing", vec![], "x"),
+        ("unknown", vec![("x", x.clone()), ("z", x.clone())], "z"),
+        ("type", vec![("x", Tensor::from_i64(&[1, 2], &[1, 2]))], "x"),
+        (
+            "rank",
+            vec![("x", Tensor::from_f32(&[2], &[1.0, 2.0]))],
+            "x",
+        ),
+    ];
+    for backend in both() {
+        let mut session = backend.load(bytes(&model), &Options::default()).unwrap();
+        for (case, feeds, want) in &cases {
+            match session.run(feeds, &[]) {
+                Err(RuntimeError::Feed { name, .. }) => assert_eq!(name, *want, "{case}"),
+                other => panic!("{}: {case}: {other:?}", backend.name()),
+            }
+        }
+        assert!(session.run(&[("x", x.clone())], &[]).is_ok());
+    }
+}
+
+#[test]
+fn external_data_is_read_from_a_file_and_from_memory() {
+    let model = Graph::new()
+        .input("x", DType::F32, &["n"])
+        .external("w", DType::F32, &[2], "weights.bin")
+        .node("Mul", &["x", "w"], &["y"], vec![])
+        .output("y", DType::F32, &["n"])
+        .model(17);
+    let folder = tempfile::tempdir().unwrap();
+    let weights = Tensor::from_f32(&[2], &[10.0, 100.0]);
+    std::fs::write(folder.path().join("weights.bin"), weights.bytes()).unwrap();
+    let file = folder.path().join("model.onnx");
+    std::fs::write(&file, &model).unwrap();
+    let feeds = [("x", Tensor::from_f32(&[2], &[1.5, 2.5]))];
+    let want = [("y".to_owned(), Tensor::from_f32(&[2], &[15.0, 250.0]))];
+    let beside = ModelSource::Bytes {
+        model: &model,
+        folder: Some(folder.path()),
+    };
+    let options = Options::default();
+    for backend in both() {
+        for source in [ModelSource::File(&file), beside] {
+            let mut session = backend.load(source, &options).unwrap();
+            let got = session.run(&feeds, &[]).unwrap();
+            assert_eq!(got, want, "{} {source:?}", backend.name());
+        }
+        let nowhere = ModelSource::Bytes {
+            model: &model,
+            folder: Some(Path::new("/nonexistent")),
+        };
+        let error = backend.load(nowhere, &options).unwrap_err();
+        let refused = matches!(error, RuntimeError::Unsupported { .. });
+        assert!(refused, "{}: {error}", backend.name());
+    }
+}
+
+#[test]
+fn what_is_no_model_is_refused_in_one_line() {
+    let unknown = Graph::new()
+        .input("x", DType::F32, &["n"])
+        .node("NoSuchOperator", &["x"], &["y"], vec![])
+        .output("y", DType::F32, &["n"])
+        .model(17);
+    let dangling = Graph::new()
+        .input("x", DType::F32, &["n"])
+        .node("Add", &["x", "nothing"], &["y"], vec![])
+        .output("y", DType::F32, &["n"])
+        .model(17);
+    let mut cut = transposed();
+    cut.truncate(cut.len() / 2);
+    let cases: [(&str, &[u8]); 5] = [
+        ("nothing", b""),
+        ("noise", b"\xff\xff\xff\xff\xff this is no model"),
+        ("cut off", &cut),
+        ("unknown operator", &unknown),
+        ("dangling input", &dangling),
+    ];
+    for backend in both() {
+        for (case, model) in cases {
+            let error = backend.load(bytes(model), &Options::default()).unwrap_err();
+            let text = error.to_string();
+            let refused = matches!(error, RuntimeError::Unsupported { .. });
+            assert!(
+                refused && !text.contains('\n'),
+                "{}: {case}: {text}",
+                backend.name()
+            );
+        }
+        let missing = ModelSource::File(Path::new("/nonexistent/model.onnx"));
+        assert!(backend.load(missing, &Options::default()).is_err());
+    }
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_an_error_and_leave_the_session_usable() {
+    let model = Graph::new()
+        .input("a", DType::F32, &["n"])
+        .input("b", DType::F32, &["m"])
+        .node("Add", &["a", "b"], &["y"], vec![])
+        .output("y", DType::F32, &[""])
+        .model(17);
+    let ones = |n: usize| Tensor::from_f32(&[n], &vec![1.0; n]);
+    for backend in both() {
+        let mut session = backend.load(bytes(&model), &Options::default()).unwrap();
+        let error = session.run(&[("a", ones(2)), ("b", ones(3))], &[]);
+        let error = error.unwrap_err();
+        let right = matches!(
+            error,
+            RuntimeError::Unsupported { .. } | RuntimeError::Failed { .. }
+        );
+        assert!(right, "{}: {error}", backend.name());
+        let good = session.run(&[("a", ones(2)), ("b", ones(2))], &[]).unwrap();
+        assert_eq!(good[0].1, Tensor::from_f32(&[2], &[2.0, 2.0]));
+    }
+}
+
+#[test]
+fn providers_that_are_not_there_are_unavailable() {
+    let model = transposed();
+    let load = |backend: &dyn Backend, provider: Provider| {
+        let options = Options {
+            provider,
+            ..Options::default()
+        };
+        backend.load(bytes(&model), &options)
+    };
+    for backend in both() {
+        // The tests' library is the one without CUDA.
+        for provider in [
+            Provider::Cuda { device: 0 },
+            Provider::Other("Abacus".into()),
+        ] {
+            let error = load(&*backend, provider.clone()).unwrap_err();
+            let right = matches!(error, RuntimeError::Unavailable { .. });
+            assert!(right, "{} {provider}: {error}", backend.name());
+        }
+        assert!(load(&*backend, Provider::Cpu).is_ok());
+    }
+    let offered = load(
+        &onnxruntime(),
+        Provider::Other("CPUExecutionProvider".into()),
+    );
+    assert!(offered.is_ok(), "{offered:?}");
+}
+
+#[test]
+fn tract_refuses_to_run_as_the_nodes_stand() {
+    let options = Options {
+        optimization: Optimization::Off,
+        ..Options::default()
+    };
+    let error = TractBackend::new().load(bytes(&transposed()), &options);
+    let error = error.unwrap_err();
+    assert!(matches!(error, RuntimeError::Unsupported { .. }), "{error}");
+}
+
+#[test]
+fn placement_counts_nodes_where_it_is_recorded() {
+    let model = transposed();
+    let backend = onnxruntime();
+    let feeds = [("x", Tensor::from_f32(&[1, 2], &[1.0, 2.0]))];
+    for (placement, want) in [(Placement::Recorded, 2), (Placement::Ignored, 0)] {
+        let options = Options {
+            placement,
+            optimization: Optimization::Off,
+            fallback: Fallback::Refused,
+            ..Options::default()
+        };
+        let mut session = backend.load(bytes(&model), &options).unwrap();
+        for _ in 0..2 {
+            session.run(&feeds, &[]).unwrap();
+        }
+        let counts = session.placement();
+        assert_eq!(counts.values().sum::<usize>(), want, "{counts:?}");
+        assert_eq!(counts.contains_key("CPUExecutionProvider"), want > 0);
+        assert_eq!(session.placement(), counts);
+    }
+}
+
+#[test]
+fn a_library_that_is_named_and_broken_is_not_replaced_by_another() {
+    let used = onnxruntime();
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("libonnxruntime.so");
+    std::fs::write(&text, "no library").unwrap();
+    let at = |path: PathBuf| Places {
+        explicit: Some(path),
+        ..places()
+    };
+    for path in [
+        text,
+        folder.path().join("missing.so"),
+        "/nonexistent".into(),
+    ] {
+        let error = OrtBackend::open(&at(path.clone())).unwrap_err().to_string();
+        for part in [path.to_str().unwrap(), "pip install onnxruntime"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    let same = OrtBackend::open(&at(used.path().to_path_buf())).unwrap();
+    assert_eq!(same.path(), used.path());
+}
+
+#[test]
+fn the_listing_tells_what_works_and_why_the_rest_does_not() {
+    let used = onnxruntime();
+    let found = runtimes(&places());
+    let names: Vec<&str> = found.iter().map(|r| r.name).collect();
+    assert_eq!(names, ["tract", "onnxruntime"]);
+    assert_eq!(found[1].path.as_deref(), Some(used.path()));
+    assert_eq!(found[1].version.as_deref(), Some("1.31.1"));
+    let state = |name: &str| found[1].providers.iter().find(|p| p.name == name).unwrap();
+    assert_eq!(state("cpu").missing, None);
+    assert!(state("cuda").missing.is_some());
+}

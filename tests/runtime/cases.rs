@@ -1,0 +1,614 @@
+//! The cases that every runtime passes through, with results worked out by hand in f64.
+
+use posenc_ir::{DType, Tensor};
+
+use super::models::{Attr, Graph};
+
+/// A model, what it is fed with, and what comes out.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) model: Vec<u8>,
+    /// One entry a run of the same session.
+    pub(crate) runs: Vec<Run>,
+    /// The largest error.
+    pub(crate) bound: f64,
+}
+
+/// What one run is fed with, and what comes out.
+pub(crate) struct Run {
+    pub(crate) feeds: Vec<(&'static str, Tensor)>,
+    pub(crate) want: Vec<Want>,
+}
+
+/// One output.
+pub(crate) struct Want {
+    pub(crate) name: &'static str,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<usize>,
+    pub(crate) values: Vec<f64>,
+}
+
+fn want(name: &'static str, dtype: DType, dims: &[usize], values: &[f64]) -> Want {
+    Want {
+        name,
+        dtype,
+        dims: dims.to_vec(),
+        values: values.to_vec(),
+    }
+}
+
+fn once(feeds: Vec<(&'static str, Tensor)>, want: Want) -> Vec<Run> {
+    vec![Run {
+        feeds,
+        want: vec![want],
+    }]
+}
+
+fn f32s(dims: &[usize], values: &[f64]) -> Tensor {
+    Tensor::from_f64(DType::F32, dims, values)
+}
+
+/// Every case.
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        matmul_and_bias(),
+        types("float16", DType::F16),
+        types("float64", DType::F64),
+        bfloat16(),
+        types("int64", DType::I64),
+        types("int32", DType::I32),
+        bools(),
+        positions_at_two_lengths(),
+        empty_past(),
+        scalars(),
+        masked_softmax(),
+        branch_that_captures(),
+        rotation(),
+        cumulative_positions(),
+        cumulative_sum_of_a_cast_mask(),
+        gather_nd_from_the_end(),
+        contrib_rotary(),
+        contrib_attention(),
+        contrib_multi_head_attention(),
+        onnx_rotary(),
+        onnx_rotary_with_one_cache_for_the_batch(),
+        onnx_attention_with_float_mask(),
+        onnx_attention_with_bool_mask(),
+    ]
+}
+
+/// [1 2; 3 4] · [5 6; 7 8] + [0.5 −0.5]
+fn matmul_and_bias() -> Case {
+    let model = Graph::new()
+        .input("x", DType::F32, &["rows", "2"])
+        .init("w", &f32s(&[2, 2], &[5.0, 6.0, 7.0, 8.0]))
+        .init("b", &f32s(&[2], &[0.5, -0.5]))
+        .node("MatMul", &["x", "w"], &["xw"], vec![])
+        .node("Add", &["xw", "b"], &["y"], vec![])
+        .output("y", DType::F32, &["rows", "2"]);
+    Case {
+        name: "matrix product and bias",
+        model: model.model(17),
+        runs: once(
+            vec![("x", f32s(&[2, 2], &[1.0, 2.0, 3.0, 4.0]))],
+            want("y", DType::F32, &[2, 2], &[19.5, 21.5, 43.5, 49.5]),
+        ),
+        bound: 0.0,
+    }
+}
+
+/// x − 3, exact in every type.
+fn types(name: &'static str, dtype: DType) -> Case {
+    let model = Graph::new()
+        .input("x", dtype, &["n"])
+        .init("c", &Tensor::from_f64(dtype, &[1], &[3.0]))
+        .node("Sub", &["x", "c"], &["y"], vec![])
+        .output("y", dtype, &["n"]);
+    Case {
+        name,
+        model: model.model(17),
+        runs: once(
+            vec![("x", Tensor::from_f64(dtype, &[3], &[96.0, -5.0, 3.0]))],
+            want("y", dtype, &[3], &[93.0, -8.0, 0.0]),
+        ),
+        bound: 0.0,
+    }
+}
+
+/// In and out again: few operators are there for this type on a processor.
+fn bfloat16() -> Case {
+    let model = Graph::new()
+        .input("x", DType::BF16, &["n"])
+        .node("Cast", &["x"], &["wide"], vec![("to", Attr::Int(1))])
+        .node("Neg", &["wide"], &["negative"], vec![])
+        .node("Cast", &["negative"], &["y"], vec![("to", Attr::Int(16))])
+        .output("y", DType::BF16, &["n"]);
+    Case {
+        name: "bfloat16",
+        model: model.model(17),
+        runs: once(
+            vec![("x", Tensor::from_f64(DType::BF16, &[2], &[96.0, -5.5]))],
+            want("y", DType::BF16, &[2], &[-96.0, 5.5]),
+        ),
+        bound: 0.0,
+    }
+}
+
+fn bools() -> Case {
+    let model = Graph::new()
+        .input("a", DType::I64, &["n"])
+        .input("b", DType::Bool, &["n"])
+        .init("zero", &Tensor::from_i64(&[], &[0]))
+        .node("Greater", &["a", "zero"], &["positive"], vec![])
+        .node("And", &["positive", "b"], &["y"], vec![])
+        .output("y", DType::Bool, &["n"]);
+    Case {
+        name: "bool in and out",
+        model: model.model(17),
+        runs: once(
+            vec![
+                ("a", Tensor::from_i64(&[3], &[1, 2, -1])),
+                ("b", Tensor::from_bool(&[3], &[true, false, true])),
+            ],
+            want("y", DType::Bool, &[3], &[1.0, 0.0, 0.0]),
+        ),
+        bound: 0.0,
+    }
+}
+
+/// 0 … length − 1, from the shape of the ids: the same session at two lengths, and back.
+fn positions_at_two_lengths() -> Case {
+    let model = Graph::new()
+        .input("ids", DType::I64, &["batch", "sequence"])
+        .init("one", &Tensor::from_i64(&[], &[1]))
+        .init("zero", &Tensor::from_i64(&[], &[0]))
+        .node("Shape", &["ids"], &["shape"], vec![])
+        .node("Gather", &["shape", "one"], &["length"], vec![])
+        .node("Range", &["zero", "length", "one"], &["y"], vec![])
+        .output("y", DType::I64, &["sequence"]);
+    let run = |length: usize| {
+        let positions: Vec<f64> = (0..length).map(|p| p as f64).collect();
+        Run {
+            feeds: vec![("ids", Tensor::from_i64(&[2, length], &vec![7; 2 * length]))],
+            want: vec![want("y", DType::I64, &[length], &positions)],
+        }
+    };
+    Case {
+        name: "positions at two lengths",
+        model: model.model(17),
+        runs: vec![run(3), run(5), run(3), run(1)],
+        bound: 0.0,
+    }
+}
+
+/// A cache that holds nothing yet.
+fn empty_past() -> Case {
+    let model = Graph::new()
+        .input("past", DType::F32, &["1", "p", "2"])
+        .input("x", DType::F32, &["1", "s", "2"])
+        .node(
+            "Concat",
+            &["past", "x"],
+            &["y"],
+            vec![("axis", Attr::Int(1))],
+        )
+        .output("y", DType::F32, &["1", "t", "2"]);
+    Case {
+        name: "empty past",
+        model: model.model(17),
+        runs: once(
+            vec![
+                ("past", f32s(&[1, 0, 2], &[])),
+                ("x", f32s(&[1, 1, 2], &[1.0, 2.0])),
+            ],
+            want("y", DType::F32, &[1, 1, 2], &[1.0, 2.0]),
+        ),
+        bound: 0.0,
+    }
+}
+
+fn scalars() -> Case {
+    let model = Graph::new()
+        .input("x", DType::F32, &[])
+        .node("Mul", &["x", "x"], &["y"], vec![])
+        .output("y", DType::F32, &[]);
+    Case {
+        name: "scalars",
+        model: model.model(17),
+        runs: once(
+            vec![("x", f32s(&[], &[-1.5]))],
+            want("y", DType::F32, &[], &[2.25]),
+        ),
+        bound: 0.0,
+    }
+}
+
+/// softmax([0, ln 3] + [0, 0]) = [1/4, 3/4]; softmax([5, 7] + [0, −∞]) = [1, 0]
+fn masked_softmax() -> Case {
+    let model = Graph::new()
+        .input("scores", DType::F32, &["q", "k"])
+        .input("mask", DType::Bool, &["q", "k"])
+        .init("zero", &f32s(&[], &[0.0]))
+        .init("minus", &f32s(&[], &[f64::NEG_INFINITY]))
+        .node("Where", &["mask", "zero", "minus"], &["bias"], vec![])
+        .node("Add", &["scores", "bias"], &["masked"], vec![])
+        .node(
+            "Softmax",
+            &["masked"],
+            &["y"],
+            vec![("axis", Attr::Int(-1))],
+        )
+        .output("y", DType::F32, &["q", "k"]);
+    Case {
+        name: "masked softmax",
+        model: model.model(17),
+        runs: once(
+            vec![
+                ("scores", f32s(&[2, 2], &[0.0, 3f64.ln(), 5.0, 7.0])),
+                (
+                    "mask",
+                    Tensor::from_bool(&[2, 2], &[true, true, true, false]),
+                ),
+            ],
+            want("y", DType::F32, &[2, 2], &[0.25, 0.75, 1.0, 0.0]),
+        ),
+        bound: 2e-7,
+    }
+}
+
+/// If the sequence is longer than 2, 2x, else −x: the branches read a value from outside.
+fn branch_that_captures() -> Case {
+    let branch = |op: &str, inputs: &[&str]| {
+        let graph = Graph::new().node(op, inputs, &["r"], vec![]);
+        graph.output("r", DType::F32, &["n"]).0
+    };
+    let then = branch("Add", &["x", "x"]);
+    let other = branch("Neg", &["x"]);
+    let model = Graph::new()
+        .input("x", DType::F32, &["n"])
+        .init("two", &Tensor::from_i64(&[], &[2]))
+        .init("zero", &Tensor::from_i64(&[], &[0]))
+        .node("Shape", &["x"], &["shape"], vec![])
+        .node("Gather", &["shape", "zero"], &["n"], vec![])
+        .node("Greater", &["n", "two"], &["long"], vec![])
+        .node(
+            "If",
+            &["long"],
+            &["y"],
+            vec![
+                ("then_branch", Attr::Graph(Box::new(then))),
+                ("else_branch", Attr::Graph(Box::new(other))),
+            ],
+        )
+        .output("y", DType::F32, &["n"]);
+    let run = |x: &[f64], y: &[f64]| Run {
+        feeds: vec![("x", f32s(&[x.len()], x))],
+        want: vec![want("y", DType::F32, &[y.len()], y)],
+    };
+    Case {
+        name: "branch that captures",
+        model: model.model(17),
+        runs: vec![
+            run(&[1.0, 2.0, 3.0], &[2.0, 4.0, 6.0]),
+            run(&[1.0, 2.0], &[-1.0, -2.0]),
+        ],
+        bound: 0.0,
+    }
+}
+
+/// The pair (x₀, x₁) turned by the angle `position`: cos and sin computed in the graph.
+fn rotation() -> Case {
+    let model = Graph::new()
+        .input("x", DType::F32, &["s", "2"])
+        .input("position", DType::I64, &["s", "1"])
+        .node(
+            "Cast",
+            &["position"],
+            &["angle"],
+            vec![("to", Attr::Int(1))],
+        )
+        .node("Cos", &["angle"], &["cos"], vec![])
+        .node("Sin", &["angle"], &["sin"], vec![])
+        .node("Split", &["x"], &["x0", "x1"], vec![("axis", Attr::Int(1))])
+        .node("Neg", &["x1"], &["minus"], vec![])
+        .node(
+            "Concat",
+            &["minus", "x0"],
+            &["turned"],
+            vec![("axis", Attr::Int(1))],
+        )
+        .node("Mul", &["x", "cos"], &["a"], vec![])
+        .node("Mul", &["turned", "sin"], &["b"], vec![])
+        .node("Add", &["a", "b"], &["y"], vec![])
+        .output("y", DType::F32, &["s", "2"]);
+    let (x, positions) = ([[1.0, 2.0], [3.0, -1.0], [0.5, 0.25]], [0.0, 1.0, 100.0]);
+    let y: Vec<f64> = (x.iter().zip(positions))
+        .flat_map(|([x0, x1], p): (_, f64)| {
+            [x0 * p.cos() - x1 * p.sin(), x0 * p.sin() + x1 * p.cos()]
+        })
+        .collect();
+    Case {
+        name: "rotation",
+        model: model.model(17),
+        runs: once(
+            vec![
+                ("x", f32s(&[3, 2], x.as_flattened())),
+                (
+                    "position",
+                    Tensor::from_f64(DType::I64, &[3, 1], &positions),
+                ),
+            ],
+            want("y", DType::F32, &[3, 2], &y),
+        ),
+        bound: 1e-6,
+    }
+}
+
+/// Positions that skip padding: the sum of the mask so far, 0 where the mask is 0, and 1 more for
+/// the reserved row.
+fn cumulative_positions() -> Case {
+    let model = Graph::new()
+        .input("ids", DType::I64, &["b", "s"])
+        .init("pad", &Tensor::from_i64(&[], &[1]))
+        .init("axis", &Tensor::from_i64(&[], &[1]))
+        .init("one", &Tensor::from_i64(&[], &[1]))
+        .node("Equal", &["ids", "pad"], &["is_pad"], vec![])
+        .node("Not", &["is_pad"], &["is_token"], vec![])
+        .node("Cast", &["is_token"], &["mask"], vec![("to", Attr::Int(6))])
+        .node("CumSum", &["mask", "axis"], &["sum"], vec![])
+        .node("Mul", &["sum", "mask"], &["position"], vec![])
+        .node("Cast", &["position"], &["wide"], vec![("to", Attr::Int(7))])
+        .node("Add", &["wide", "one"], &["y"], vec![])
+        .output("y", DType::I64, &["b", "s"]);
+    Case {
+        name: "cumulative positions",
+        model: model.model(17),
+        runs: once(
+            vec![("ids", Tensor::from_i64(&[2, 3], &[5, 6, 1, 1, 7, 8]))],
+            want("y", DType::I64, &[2, 3], &[2.0, 3.0, 1.0, 1.0, 2.0, 3.0]),
+        ),
+        bound: 0.0,
+    }
+}
+
+/// The sum of a bool mask so far.
+fn cumulative_sum_of_a_cast_mask() -> Case {
+    let model = Graph::new()
+        .input("mask", DType::Bool, &["b", "s"])
+        .init("axis", &Tensor::from_i64(&[], &[-1]))
+        .node("Cast", &["mask"], &["ones"], vec![("to", Attr::Int(7))])
+        .node("CumSum", &["ones", "axis"], &["y"], vec![])
+        .output("y", DType::I64, &["b", "s"]);
+    Case {
+        name: "cumulative sum of a cast mask",
+        model: model.model(17),
+        runs: once(
+            vec![("mask", Tensor::from_bool(&[1, 3], &[true, false, true]))],
+            want("y", DType::I64, &[1, 3], &[1.0, 1.0, 2.0]),
+        ),
+        bound: 0.0,
+    }
+}
+
+/// Index −1 counts from the end.
+fn gather_nd_from_the_end() -> Case {
+    let model = Graph::new()
+        .input("x", DType::F32, &["2", "3"])
+        .input("at", DType::I64, &["n", "2"])
+        .node("GatherND", &["x", "at"], &["y"], vec![])
+        .output("y", DType::F32, &["n"]);
+    Case {
+        name: "GatherND from the end",
+        model: model.model(17),
+        runs: once(
+            vec![
+                ("x", f32s(&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])),
+                ("at", Tensor::from_i64(&[2, 2], &[0, -1, -1, 0])),
+            ],
+            want("y", DType::F32, &[2], &[2.0, 3.0]),
+        ),
+        bound: 0.0,
+    }
+}
+
+/// cos and sin of the positions 0 and 1 for one pair, as tables of these dimensions.
+fn tables(dims: &[usize]) -> (Tensor, Tensor) {
+    let (cos, sin) = ([1.0, 1f64.cos()], [0.0, 1f64.sin()]);
+    (f32s(dims, &cos), f32s(dims, &sin))
+}
+
+/// [1 2] at position 0 and [3 −1] at position 1, for one head of size 2, and what they turn into.
+fn turned() -> ([f64; 4], [f64; 4]) {
+    let (c, s) = (1f64.cos(), 1f64.sin());
+    ([1.0, 2.0, 3.0, -1.0], [1.0, 2.0, 3.0 * c + s, 3.0 * s - c])
+}
+
+fn contrib_rotary() -> Case {
+    let (cos, sin) = tables(&[2, 1]);
+    let model = Graph::new()
+        .input("x", DType::F32, &["b", "h", "s", "2"])
+        .input("position", DType::I64, &["b", "s"])
+        .init("cos", &cos)
+        .init("sin", &sin)
+        .contrib(
+            "RotaryEmbedding",
+            &["x", "position", "cos", "sin"],
+            &["y"],
+            vec![],
+        )
+        .output("y", DType::F32, &["b", "h", "s", "2"]);
+    let (x, y) = turned();
+    Case {
+        name: "com.microsoft RotaryEmbedding",
+        model: model.model(17),
+        runs: once(
+            vec![
+                ("x", f32s(&[1, 1, 2, 2], &x)),
+                ("position", Tensor::from_i64(&[1, 2], &[0, 1])),
+            ],
+            want("y", DType::F32, &[1, 1, 2, 2], &y),
+        ),
+        bound: 1e-6,
+    }
+}
+
+/// x = [0; 1], q = k = v = x, d = 1: scores [0 0; 0 1], so y = [1/2, e/(1 + e)].
+fn contrib_attention() -> Case {
+    let model = Graph::new()
+        .input("x", DType::F32, &["b", "s", "1"])
+        .init("w", &f32s(&[1, 3], &[1.0, 1.0, 1.0]))
+        .init("bias", &f32s(&[3], &[0.0, 0.0, 0.0]))
+        .contrib(
+            "Attention",
+            &["x", "w", "bias"],
+            &["y"],
+            vec![("num_heads", Attr::Int(1))],
+        )
+        .output("y", DType::F32, &["b", "s", "1"]);
+    let e = 1f64.exp();
+    Case {
+        name: "com.microsoft Attention",
+        model: model.model(17),
+        runs: once(
+            vec![("x", f32s(&[1, 2, 1], &[0.0, 1.0]))],
+            want("y", DType::F32, &[1, 2, 1], &[0.5, e / (1.0 + e)]),
+        ),
+        bound: 1e-6,
+    }
+}
+
+/// The same attention on separate q, k and v.
+fn contrib_multi_head_attention() -> Case {
+    let dims = ["b", "s", "1"];
+    let model = Graph::new()
+        .input("q", DType::F32, &dims)
+        .input("k", DType::F32, &dims)
+        .input("v", DType::F32, &dims)
+        .contrib(
+            "MultiHeadAttention",
+            &["q", "k", "v"],
+            &["y"],
+            vec![("num_heads", Attr::Int(1))],
+        )
+        .output("y", DType::F32, &dims);
+    let e = 1f64.exp();
+    let x = f32s(&[1, 2, 1], &[0.0, 1.0]);
+    Case {
+        name: "com.microsoft MultiHeadAttention",
+        model: model.model(17),
+        runs: once(
+            vec![("q", x.clone()), ("k", x.clone()), ("v", x)],
+            want("y", DType::F32, &[1, 2, 1], &[0.5, e / (1.0 + e)]),
+        ),
+        bound: 1e-6,
+    }
+}
+
+fn onnx_rotary() -> Case {
+    let (cos, sin) = tables(&[2, 1]);
+    let model = Graph::new()
+        .input("x", DType::F32, &["b", "h", "s", "2"])
+        .input("position", DType::I64, &["b", "s"])
+        .init("cos", &cos)
+        .init("sin", &sin)
+        .node(
+            "RotaryEmbedding",
+            &["x", "cos", "sin", "position"],
+            &["y"],
+            vec![],
+        )
+        .output("y", DType::F32, &["b", "h", "s", "2"]);
+    let (x, y) = turned();
+    Case {
+        name: "RotaryEmbedding with positions",
+        model: model.model(23),
+        runs: once(
+            vec![
+                ("x", f32s(&[1, 1, 2, 2], &x)),
+                ("position", Tensor::from_i64(&[1, 2], &[0, 1])),
+            ],
+            want("y", DType::F32, &[1, 1, 2, 2], &y),
+        ),
+        bound: 1e-6,
+    }
+}
+
+/// Exporters write caches `[1, s, d/2]` for a batch of any size.
+fn onnx_rotary_with_one_cache_for_the_batch() -> Case {
+    let (cos, sin) = tables(&[1, 2, 1]);
+    let model = Graph::new()
+        .input("x", DType::F32, &["b", "h", "s", "2"])
+        .init("cos", &cos)
+        .init("sin", &sin)
+        .node("RotaryEmbedding", &["x", "cos", "sin"], &["y"], vec![])
+        .output("y", DType::F32, &["b", "h", "s", "2"]);
+    let (x, y) = turned();
+    Case {
+        name: "RotaryEmbedding with one cache for a batch of two",
+        model: model.model(23),
+        runs: once(
+            vec![("x", f32s(&[2, 1, 2, 2], &[x, x].concat()))],
+            want("y", DType::F32, &[2, 1, 2, 2], &[y, y].concat()),
+        ),
+        bound: 1e-6,
+    }
+}
+
+fn onnx_attention(name: &'static str, dtype: DType, mask: Tensor) -> Case {
+    let dims = ["b", "h", "s", "1"];
+    let model = Graph::new()
+        .input("q", DType::F32, &dims)
+        .input("k", DType::F32, &dims)
+        .input("v", DType::F32, &dims)
+        .input("mask", dtype, &["s", "s"])
+        .node(
+            "Attention",
+            &["q", "k", "v", "mask"],
+            &["y"],
+            vec![("scale", Attr::Float(1.0))],
+        )
+        .output("y", DType::F32, &dims);
+    let x = f32s(&[1, 1, 2, 1], &[0.25, 1.0]);
+    // Row 0 sees key 0 alone; row 1 has the scores 1/4 and 1.
+    let (a, b) = (0.25f64.exp(), 1f64.exp());
+    Case {
+        name,
+        model: model.model(23),
+        runs: once(
+            vec![("q", x.clone()), ("k", x.clone()), ("v", x), ("mask", mask)],
+            want(
+                "y",
+                DType::F32,
+                &[1, 1, 2, 1],
+                &[0.25, (0.25 * a + b) / (a + b)],
+            ),
+        ),
+        bound: 1e-6,
+    }
+}
+
+fn onnx_attention_with_float_mask() -> Case {
+    let mask = f32s(&[2, 2], &[0.0, -1e4, 0.0, 0.0]);
+    onnx_attention("Attention with a float mask", DType::F32, mask)
+}
+
+fn onnx_attention_with_bool_mask() -> Case {
+    let mask = Tensor::from_bool(&[2, 2], &[true, false, true, true]);
+    onnx_attention("Attention with a bool mask", DType::Bool, mask)
+}
+
+/// Two outputs: t = xᵀ and n = −x.
+pub(crate) fn transposed() -> Vec<u8> {
+    Graph::new()
+        .input("x", DType::F32, &["a", "b"])
+        .node(
+            "Transpose",
+            &["x"],
+            &["t"],
+            vec![("perm", Attr::Ints(&[1, 0]))],
+        )
+        .node("Neg", &["x"], &["n"], vec![])
+        .output("t", DType::F32, &["b", "a"])
+        .output("n", DType::F32, &["a", "b"])
+        .model(17)
+}
