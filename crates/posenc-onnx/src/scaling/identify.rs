@@ -87,12 +87,8 @@ pub fn identify(
             fits.extend(llama3::usual(&samples, &candidates));
             fits
         },
-        &|| {
-            let wide = candidates.widened(&samples);
-            let mut fits = yarn::usual(&samples, &wide);
-            fits.extend(llama3::usual(&samples, &wide));
-            fits
-        },
+        // Llama 3 always leaves two pairs plain or divides two by one factor.
+        &|| yarn::usual(&samples, &candidates.widened(&samples)),
         &|| {
             let mut fits = yarn::unusual(&samples, &candidates);
             fits.extend(llama3::unusual(&samples, &candidates));
