@@ -1,10 +1,10 @@
 //! Recording new nodes against a graph that stays as it is.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Use};
+use crate::graph::{Def, Graph, Use};
 use crate::id::{ScopeId, ValueId};
 use crate::patch::{Init, NewNode, NewValue, Patch};
 use crate::proto::{AttributeProto, attribute_proto::AttributeType};
@@ -167,10 +167,11 @@ impl<'g> Emitter<'g> {
     /// # Errors
     /// When the two declare different types, or `old` is new itself.
     pub fn redirect(&mut self, old: ValueId, new: ValueId) -> Result<()> {
-        let uses = self.known(old)?.to_vec();
-        for at in uses {
-            self.redirect_use(old, at, new)?;
-        }
+        let uses = self.known(old)?;
+        self.check_types(old, new)?;
+        self.patch
+            .redirects
+            .extend(uses.iter().map(|at| (*at, new)));
         if self.graph.value(old).is_output() {
             self.patch.outputs.push((old, new));
         }
@@ -186,6 +187,12 @@ impl<'g> Emitter<'g> {
             let place = self.graph.place(at.node);
             return Err(Error::patch("the node does not read the value that is moved").at(place));
         }
+        self.check_types(old, new)?;
+        self.patch.redirects.push((at, new));
+        Ok(())
+    }
+
+    fn check_types(&self, old: ValueId, new: ValueId) -> Result<()> {
         if new.index() < self.graph.value_count()
             && let (Some(a), Some(b)) = (self.graph.dtype(old), self.graph.dtype(new))
             && a != b
@@ -193,7 +200,6 @@ impl<'g> Emitter<'g> {
             let why = format!("{} is {a}, its replacement is {b}", self.graph.name(old));
             return Err(Error::patch(why));
         }
-        self.patch.redirects.push((at, new));
         Ok(())
     }
 
@@ -213,7 +219,10 @@ impl<'g> Emitter<'g> {
             let why = format!("{} would change its element type", value.name());
             return Err(Error::patch(why));
         }
-        let whole = uses.iter().all(|u| seen_by.contains(u)) && !value.is_output();
+        // Inputs that have a default keep the type that they declare.
+        let fixed = matches!(value.def(), Def::Input(_)) && stored.dims != tensor.dims();
+        let seen: FxHashSet<&Use> = seen_by.iter().collect();
+        let whole = uses.iter().all(|u| seen.contains(u)) && !value.is_output() && !fixed;
         if whole {
             self.patch.revalued.insert(old, tensor);
             return Ok(old);

@@ -158,9 +158,14 @@ impl Graph {
         ScopeId::from_index(0)
     }
 
-    /// Every scope: the main graph first, then bodies and functions.
-    pub fn scopes(&self) -> impl Iterator<Item = ScopeId> + use<> {
-        (0..self.scopes.len()).map(ScopeId::from_index)
+    /// Every scope: the main graph first, then functions and bodies. Bodies of nodes that were
+    /// swept are left out.
+    pub fn scopes(&self) -> impl Iterator<Item = ScopeId> {
+        let here = |id: &ScopeId| match &self.scope(*id).kind {
+            ScopeKind::Body(node, _) => !self.removed.contains(node),
+            ScopeKind::Main | ScopeKind::Function { .. } => true,
+        };
+        (0..self.scopes.len()).map(ScopeId::from_index).filter(here)
     }
 
     /// A scope.

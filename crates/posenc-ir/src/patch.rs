@@ -117,11 +117,58 @@ impl Graph {
             let why = "the patch was made for another state of the graph";
             return Err(Error::patch(why));
         }
+        self.check_reads(&patch)?;
         // The graph is small beside the weights, which a clone shares.
         let mut next = self.clone();
         let applied = next.apply(patch)?;
         *self = next;
         Ok(applied)
+    }
+
+    /// What the patch reads must be in the graph or the patch, where the reader can see it.
+    fn check_reads(&self, patch: &Patch) -> Result<()> {
+        let check = |value: ValueId, reader: ScopeId, place: &str| {
+            let fault = |why: &str| Err(Error::patch(why.to_owned()).at(place));
+            let scope = match value.index().checked_sub(self.values.len()) {
+                Some(i) => match patch.values.get(i) {
+                    Some(draft) => draft.scope,
+                    None => return fault("the node reads a value of another patch"),
+                },
+                None if self.is_gone(value) => {
+                    return fault("the node reads a value that is in the graph no more");
+                }
+                None => self.value(value).scope,
+            };
+            let mut at = Some(reader);
+            while let Some(id) = at.filter(|id| *id != scope) {
+                at = self.scope(id).parent;
+            }
+            match at {
+                Some(_) => Ok(()),
+                None => fault("the node reads a value of a body that it does not stand in"),
+            }
+        };
+        for node in &patch.nodes {
+            for value in node.inputs.iter().flatten() {
+                check(*value, node.scope, &node.name)?;
+            }
+        }
+        for (at, new) in &patch.redirects {
+            check(*new, self.node(at.node).scope, &self.place(at.node))?;
+        }
+        for (old, new) in &patch.outputs {
+            check(*new, self.value(*old).scope, self.name(*old))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a commit has swept the value.
+    fn is_gone(&self, value: ValueId) -> bool {
+        match self.value(value).def {
+            Def::Node(node, _) => self.removed.contains(&node),
+            Def::Initializer => self.dropped.contains(&value),
+            Def::Input(_) => false,
+        }
     }
 
     fn apply(&mut self, patch: Patch) -> Result<Applied> {
@@ -179,16 +226,22 @@ impl Graph {
             applied.added.push(id);
         }
         let mut orphans = vec![];
-        for (at, new) in patch.redirects {
+        // The last word on a use counts.
+        let redirects: BTreeMap<Use, ValueId> = patch.redirects.into_iter().collect();
+        for (at, new) in &redirects {
             let slot = &mut self.node_mut(at.node).inputs[at.slot];
-            let old = slot.replace(new);
-            if let Some(old) = old {
-                self.value_mut(old).uses.retain(|u| *u != at);
-                orphans.push(old);
-            }
-            self.value_mut(new).uses.push(at);
+            orphans.extend(slot.replace(*new));
             self.edited.insert(at.node);
             touched.push(self.node(at.node).scope);
+        }
+        orphans.sort_unstable();
+        orphans.dedup();
+        for old in &orphans {
+            let uses = &mut self.value_mut(*old).uses;
+            uses.retain(|u| !redirects.contains_key(u));
+        }
+        for (at, new) in redirects {
+            self.value_mut(new).uses.push(at);
         }
         for (old, new) in patch.outputs {
             self.move_output(old, new)?;
@@ -197,13 +250,24 @@ impl Graph {
         }
         for (value, tensor) in patch.revalued {
             if let Some(stored) = &mut self.value_mut(value).stored {
+                let resized = stored.dims != tensor.dims();
                 stored.dims = tensor.dims().to_vec();
                 stored.payload = Payload::Raw(tensor.bytes().clone());
+                if resized {
+                    self.value_mut(value).ty = None;
+                }
             }
             self.revalued.insert(value, tensor);
             applied.revalued.push(value);
         }
         applied.removed = self.sweep(orphans);
+        touched.extend(applied.removed.iter().map(|n| self.node(*n).scope));
+        if !self.dropped.is_empty() {
+            let dropped = &self.dropped;
+            for scope in &mut self.scopes {
+                scope.initializers.retain(|v| !dropped.contains(v));
+            }
+        }
         touched.sort_unstable();
         touched.dedup();
         for scope in touched {
@@ -216,7 +280,11 @@ impl Graph {
     /// Gives `new` the name and the place of the output `old`.
     fn move_output(&mut self, old: ValueId, new: ValueId) -> Result<()> {
         let scope = self.value(old).scope;
-        if !matches!(self.value(new).def, Def::Node(..)) || self.value(new).is_output {
+        let own = matches!(self.value(new).def, Def::Node(..))
+            && matches!(self.value(old).def, Def::Node(..))
+            && self.value(new).scope == scope
+            && !self.value(new).is_output;
+        if !own {
             let why = format!("output {} needs a value of its own", self.name(old));
             return Err(Error::patch(why));
         }
@@ -226,10 +294,10 @@ impl Graph {
         let names = &mut self.scope_mut(scope).by_name;
         names.insert(a, new);
         names.insert(b, old);
-        for slot in &mut self.scope_mut(scope).outputs {
-            if *slot == old {
-                *slot = new;
-            }
+        // A body may give out a value of the graph around it as it is.
+        let outputs = self.scopes.iter_mut().flat_map(|s| &mut s.outputs);
+        for slot in outputs.filter(|slot| **slot == old) {
+            *slot = new;
         }
         self.value_mut(old).is_output = false;
         self.value_mut(new).is_output = true;
@@ -248,9 +316,15 @@ impl Graph {
     /// Removes what only the values in `orphans` kept alive.
     fn sweep(&mut self, mut orphans: Vec<ValueId>) -> Vec<NodeId> {
         let mut removed = vec![];
+        // How many uses are left of the values that lost some.
+        let mut left: BTreeMap<ValueId, usize> = BTreeMap::new();
         while let Some(value) = orphans.pop() {
             let v = self.value(value);
-            if !v.uses.is_empty() || v.is_output {
+            let dead = |value: &ValueId| {
+                let v = self.value(*value);
+                left.get(value).map_or(v.uses.is_empty(), |n| *n == 0) && !v.is_output
+            };
+            if !dead(&value) {
                 continue;
             }
             match v.def {
@@ -259,33 +333,45 @@ impl Graph {
                     self.dropped.insert(value);
                 }
                 Def::Node(node, _) => {
-                    let outputs = self.node(node).outputs.iter().flatten();
-                    let dead = outputs
-                        .map(|o| self.value(*o))
-                        .all(|o| o.uses.is_empty() && !o.is_output);
-                    if dead && self.removed.insert(node) {
-                        self.remove(node, &mut orphans);
+                    if self.node(node).outputs.iter().flatten().all(dead)
+                        && !self.removed.contains(&node)
+                    {
+                        self.remove(node, &mut left, &mut orphans);
                         removed.push(node);
                     }
                 }
             }
         }
+        for value in left.into_keys() {
+            let uses = std::mem::take(&mut self.value_mut(value).uses);
+            let kept = uses.into_iter().filter(|u| !self.removed.contains(&u.node));
+            self.value_mut(value).uses = kept.collect();
+        }
         removed
     }
 
     /// Takes a node's reads back, those of its bodies included.
-    fn remove(&mut self, node: NodeId, orphans: &mut Vec<ValueId>) {
+    fn remove(
+        &mut self,
+        node: NodeId,
+        left: &mut BTreeMap<ValueId, usize>,
+        orphans: &mut Vec<ValueId>,
+    ) {
         let mut stack = vec![node];
         while let Some(id) = stack.pop() {
             self.removed.insert(id);
-            let inputs: Vec<ValueId> = self.node(id).inputs.iter().flatten().copied().collect();
-            for value in inputs {
-                self.value_mut(value).uses.retain(|u| u.node != id);
-                orphans.push(value);
+            let node = &self.nodes[id.index()];
+            for value in node.inputs.iter().flatten() {
+                let uses = left
+                    .entry(*value)
+                    .or_insert_with(|| self.values[value.index()].uses.len());
+                *uses = uses.saturating_sub(1);
+                if *uses == 0 {
+                    orphans.push(*value);
+                }
             }
-            let bodies: Vec<ScopeId> = self.node(id).bodies.iter().map(|b| b.1).collect();
-            for body in bodies {
-                stack.extend(self.scope(body).nodes.clone());
+            for (_, body) in &node.bodies {
+                stack.extend(self.scopes[body.index()].nodes.iter().copied());
             }
         }
     }
@@ -340,3 +426,6 @@ impl Graph {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use prost::Message;
 
 use crate::dtype::DType;
 use crate::graph::Graph;
-use crate::id::ValueId;
+use crate::id::{NodeId, ValueId};
 use crate::model::Model;
 use crate::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
@@ -125,6 +125,11 @@ pub(crate) fn model(graph: GraphProto) -> Model {
 pub(crate) fn find(graph: &Graph, name: &str) -> ValueId {
     let found = graph.values().find(|v| graph.name(*v) == name);
     found.unwrap_or_else(|| panic!("no value {name}"))
+}
+
+/// The node with this output in any scope.
+pub(crate) fn producer(graph: &Graph, output: &str) -> NodeId {
+    graph.producer(find(graph, output)).unwrap().0
 }
 
 /// Operators of the main graph in order, with what they read and write.

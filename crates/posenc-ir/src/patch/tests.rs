@@ -1,0 +1,417 @@
+use super::*;
+use crate::DType;
+use crate::model::Model;
+use crate::proto::GraphProto;
+use crate::samples::{find, floats, lines, model, node, producer, untyped, value, with_bodies};
+
+/// y = (x · w + w) and dead code beside it; `if c { a } else { b }` captures.
+fn plain() -> GraphProto {
+    GraphProto {
+        name: Some("plain".to_owned()),
+        input: vec![value("x", DType::F32, &[1])],
+        initializer: vec![floats("w", &[2.0])],
+        node: vec![
+            node("Mul", &["x", "w"], &["a"]),
+            node("Abs", &["x"], &["dead"]),
+            node("Add", &["a", "w"], &["y"]),
+        ],
+        output: vec![untyped("y")],
+        ..Default::default()
+    }
+}
+
+fn branching() -> GraphProto {
+    let branch = |op: &str, from: &str, out: &str| GraphProto {
+        name: Some(format!("{out}_body")),
+        node: vec![node(op, &[from], &[out])],
+        output: vec![untyped(out)],
+        ..Default::default()
+    };
+    let branches = vec![
+        ("then_branch", branch("Neg", "a", "t")),
+        ("else_branch", branch("Exp", "b", "e")),
+    ];
+    GraphProto {
+        input: vec![value("x", DType::F32, &[1]), value("c", DType::Bool, &[])],
+        initializer: vec![floats("w", &[2.0])],
+        node: vec![
+            node("Mul", &["x", "w"], &["a"]),
+            node("Sin", &["x"], &["b"]),
+            with_bodies(node("If", &["c"], &["y"]), branches),
+            node("Identity", &["y"], &["z"]),
+        ],
+        output: vec![untyped("z")],
+        ..Default::default()
+    }
+}
+
+/// Commits what `edit` records; the result must check and read back from its bytes the same.
+fn commit(model: &mut Model, edit: impl FnOnce(&Graph, &mut crate::Emitter<'_>)) -> Applied {
+    let graph = model.graph();
+    let mut out = graph.emitter(graph.main(), "e");
+    edit(graph, &mut out);
+    let patch = out.finish();
+    let applied = model.commit(patch).unwrap();
+    model.check().unwrap();
+    let again = Model::from_bytes(model.to_bytes().unwrap(), None).unwrap();
+    again.check().unwrap();
+    assert_eq!(again.graph().text(), model.graph().text());
+    applied
+}
+
+fn names(model: &Model, nodes: &[NodeId]) -> Vec<String> {
+    let graph = model.graph();
+    let ops = nodes.iter().map(|n| graph.node(*n).op().to_owned());
+    ops.collect()
+}
+
+#[test]
+fn new_nodes_stand_before_their_first_reader() {
+    let mut m = model(plain());
+    let applied = commit(&mut m, |g, out| {
+        let a = find(g, "a");
+        let one = out.scalar("one", DType::F32, 1.0);
+        let up = out.op("Add", &[a, one]);
+        let down = out.op("Sub", &[up, one]);
+        out.redirect(a, down).unwrap();
+    });
+    assert_eq!(
+        lines(&m),
+        [
+            "a = Mul(x, w)",
+            "dead = Abs(x)",
+            "e/add_0 = Add(a, e/one_0)",
+            "e/sub_0 = Sub(e/add_0, e/one_0)",
+            "y = Add(e/sub_0, w)",
+        ]
+    );
+    assert_eq!(names(&m, &applied.added), ["Add", "Sub"]);
+    assert!(applied.removed.is_empty() && applied.revalued.is_empty());
+    assert_eq!(applied.constants.len(), 1);
+}
+
+#[test]
+fn a_redirected_output_keeps_its_name_and_type() {
+    let mut graph = plain();
+    graph.output = vec![value("y", DType::F32, &[1])];
+    let mut m = model(graph);
+    for _ in 0..2 {
+        commit(&mut m, |g, out| {
+            let y = g.scope(g.main()).outputs()[0];
+            let negated = out.op("Neg", &[y]);
+            out.redirect(y, negated).unwrap();
+        });
+    }
+    let want = [
+        "a = Mul(x, w)",
+        "dead = Abs(x)",
+        "e/neg_0 = Add(a, w)",
+        "e/neg_1 = Neg(e/neg_0)",
+        "y = Neg(e/neg_1)",
+    ];
+    assert_eq!(lines(&m), want);
+    let g = m.graph();
+    let y = g.scope(g.main()).outputs()[0];
+    assert_eq!((g.name(y), g.dtype(y)), ("y", Some(DType::F32)));
+    assert_eq!(g.find(g.main(), "y"), Some(y));
+}
+
+#[test]
+fn what_only_the_old_value_needed_is_swept_and_what_was_dead_stays() {
+    let mut m = model(plain());
+    let applied = commit(&mut m, |g, out| {
+        out.redirect(find(g, "a"), find(g, "x")).unwrap();
+    });
+    assert_eq!(names(&m, &applied.removed), ["Mul"]);
+    assert_eq!(lines(&m), ["dead = Abs(x)", "y = Add(x, w)"]);
+    let g = m.graph();
+    assert_eq!(g.scope(g.main()).initializers().len(), 1);
+    assert_eq!(g.uses(find(g, "w")).len(), 1);
+    // The last reader of w goes, and w with it.
+    let applied = commit(&mut m, |g, out| {
+        let y = find(g, "y");
+        let square = out.op("Mul", &[find(g, "x"), find(g, "x")]);
+        out.redirect(y, square).unwrap();
+    });
+    assert_eq!(names(&m, &applied.removed), ["Add"]);
+    assert!(m.graph().scope(m.graph().main()).initializers().is_empty());
+    let bytes = m.to_bytes().unwrap();
+    let again = Model::from_bytes(bytes, None).unwrap();
+    assert_eq!(lines(&again), ["dead = Abs(x)", "y = Mul(x, x)"]);
+    assert_eq!(again.graph().find(again.graph().main(), "w"), None);
+}
+
+#[test]
+fn what_a_body_captures_is_used() {
+    let mut m = model(branching());
+    let g = m.graph();
+    assert_eq!(g.uses(find(g, "a")).len(), 1);
+    // b loses no reader, a keeps the one in the body.
+    let applied = commit(&mut m, |g, out| {
+        let y = find(g, "y");
+        let twice = out.op("Add", &[y, y]);
+        out.redirect(y, twice).unwrap();
+    });
+    assert!(applied.removed.is_empty());
+    // The body's reader moves, and what it read goes from the graph around it.
+    let applied = commit(&mut m, |g, out| {
+        out.redirect(find(g, "a"), find(g, "x")).unwrap();
+    });
+    assert_eq!(names(&m, &applied.removed), ["Mul"]);
+    let g = m.graph();
+    assert!(!lines(&m).iter().any(|l| l.starts_with("a =")));
+    assert!(g.nodes().all(|(_, n)| n.op() != "Mul"));
+}
+
+#[test]
+fn a_node_is_swept_with_its_bodies_and_their_captures() {
+    let mut m = model(branching());
+    let applied = commit(&mut m, |g, out| {
+        out.redirect(find(g, "y"), find(g, "x")).unwrap();
+    });
+    let mut removed = names(&m, &applied.removed);
+    removed.sort();
+    assert_eq!(removed, ["If", "Mul", "Sin"]);
+    assert_eq!(lines(&m), ["z = Identity(x)"]);
+    assert_eq!(m.graph().scopes().count(), 1);
+    assert_eq!(m.graph().nodes().count(), 1);
+}
+
+#[test]
+fn a_value_that_a_body_gives_out_as_it_is_can_be_redirected() {
+    let mut graph = branching();
+    let body = graph.node[2].attribute[1].g.as_mut().unwrap();
+    body.node.clear();
+    body.output = vec![untyped("b")];
+    let mut m = model(graph);
+    commit(&mut m, |g, out| {
+        let b = find(g, "b");
+        let negated = out.op("Neg", &[b]);
+        out.redirect(b, negated).unwrap();
+    });
+    let g = m.graph();
+    let body = g.node(producer(g, "y")).bodies().nth(1).unwrap().1;
+    let out = g.scope(body).outputs()[0];
+    assert_eq!(g.node(g.producer(out).unwrap().0).op(), "Neg");
+}
+
+#[test]
+fn a_shared_constant_keeps_its_payload_for_the_uses_that_were_not_named() {
+    let other = Tensor::from_f32(&[1], &[9.0]);
+    let mut m = model(plain());
+    commit(&mut m, |g, out| {
+        let (w, y) = (find(g, "w"), producer(g, "y"));
+        let seen: Vec<Use> = g.uses(w).iter().copied().filter(|u| u.node == y).collect();
+        assert_ne!(out.revalue(w, &seen, other.clone()).unwrap(), w);
+    });
+    let g = m.graph();
+    assert_eq!(lines(&m)[2], "y = Add(a, e/constant_0)");
+    assert_eq!(
+        g.constant(find(g, "w")),
+        Some(Tensor::from_f32(&[1], &[2.0]))
+    );
+    assert_eq!(g.constant(find(g, "e/constant_0")), Some(other.clone()));
+    // Named by all of its readers it is edited in place.
+    let mut m = model(plain());
+    let applied = commit(&mut m, |g, out| {
+        let w = find(g, "w");
+        assert_eq!(out.revalue(w, g.uses(w), other.clone()).unwrap(), w);
+    });
+    assert_eq!(applied.revalued.len(), 1);
+    assert!(applied.constants.is_empty());
+    assert_eq!(m.graph().constant(find(m.graph(), "w")), Some(other));
+}
+
+#[test]
+fn a_resized_constant_that_is_an_input_too_gets_a_copy() {
+    let mut graph = plain();
+    graph.input.push(value("w", DType::F32, &[1]));
+    for (dims, in_place) in [(1, true), (2, false)] {
+        let mut m = model(graph.clone());
+        commit(&mut m, |g, out| {
+            let w = find(g, "w");
+            let tensor = Tensor::from_f32(&[dims], &vec![3.0; dims]);
+            let got = out.revalue(w, g.uses(w), tensor).unwrap();
+            assert_eq!(got == w, in_place, "{dims}");
+        });
+        let inputs = m.graph().scope(m.graph().main()).inputs().len();
+        assert_eq!(inputs, 2, "{dims}");
+    }
+}
+
+#[test]
+fn names_are_fresh_and_the_same_every_time() {
+    let mut graph = plain();
+    graph.node[1].output[0] = "e/neg_0".to_owned();
+    graph.node[2].name = Some("e/neg_1".to_owned());
+    let run = || {
+        let mut m = model(graph.clone());
+        commit(&mut m, |g, out| {
+            let a = find(g, "a");
+            let (p, q) = (out.op("Neg", &[a]), out.op("Neg", &[a]));
+            let both = out.op("Add", &[p, q]);
+            out.redirect(a, both).unwrap();
+        });
+        m
+    };
+    let m = run();
+    assert!(m.graph().find(m.graph().main(), "e/neg_2").is_some());
+    assert!(m.graph().find(m.graph().main(), "e/neg_3").is_some());
+    assert_eq!(m.to_bytes().unwrap(), run().to_bytes().unwrap());
+}
+
+#[test]
+fn the_last_word_on_a_use_counts() {
+    let mut m = model(plain());
+    commit(&mut m, |g, out| {
+        let (a, x, w) = (find(g, "a"), find(g, "x"), find(g, "w"));
+        out.redirect(a, x).unwrap();
+        out.redirect(a, w).unwrap();
+        out.redirect(a, a).unwrap();
+    });
+    assert_eq!(lines(&m)[2], "y = Add(a, w)");
+    let g = m.graph();
+    assert_eq!(g.uses(find(g, "a")).len(), 1);
+    assert_eq!(g.uses(find(g, "x")).len(), 2);
+}
+
+#[test]
+fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
+    type Edit = fn(&Graph, &mut crate::Emitter<'_>);
+    let circle: Edit = |g, out| {
+        let (a, y) = (find(g, "a"), find(g, "z"));
+        let back = out.op("Add", &[a, y]);
+        out.redirect(find(g, "b"), back).unwrap();
+    };
+    let circle_by_capture: Edit = |g, out| {
+        out.redirect(find(g, "a"), find(g, "y")).unwrap();
+    };
+    let out_of_body: Edit = |g, out| {
+        let t = find(g, "t");
+        let used = out.op("Neg", &[t]);
+        out.redirect(find(g, "y"), used).unwrap();
+    };
+    let other_body: Edit = |g, out| {
+        out.redirect(find(g, "b"), find(g, "t")).unwrap();
+    };
+    let output_is_input: Edit = |g, out| {
+        out.redirect(find(g, "z"), find(g, "x")).unwrap();
+    };
+    let foreign: Edit = |g, out| {
+        let nowhere = ValueId::from_index(g.value_count() + 7);
+        out.redirect(find(g, "y"), nowhere).unwrap();
+    };
+    let cases = [
+        ("circle", circle, "depends on its own output"),
+        (
+            "circle by capture",
+            circle_by_capture,
+            "depends on its own output",
+        ),
+        (
+            "a value out of a body",
+            out_of_body,
+            "body that it does not stand in",
+        ),
+        (
+            "a value of the other body",
+            other_body,
+            "body that it does not stand in",
+        ),
+        (
+            "an output that is an input",
+            output_is_input,
+            "needs a value of its own",
+        ),
+        (
+            "a value of another patch",
+            foreign,
+            "a value of another patch",
+        ),
+    ];
+    for (name, edit, want) in cases {
+        let mut m = model(branching());
+        let (text, bytes) = (m.graph().text(), m.to_bytes().unwrap());
+        let g = m.graph();
+        let mut out = g.emitter(g.main(), "e");
+        edit(g, &mut out);
+        let patch = out.finish();
+        let why = m.commit(patch).unwrap_err().to_string();
+        assert!(why.contains(want), "{name}: {why}");
+        assert_eq!(m.graph().text(), text, "{name}");
+        assert_eq!(m.to_bytes().unwrap(), bytes, "{name}");
+        m.check().unwrap();
+        // And it can still be edited.
+        commit(&mut m, |g, out| {
+            let b = find(g, "b");
+            let fine = out.op("Neg", &[b]);
+            out.redirect(b, fine).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_patch_of_another_state_is_refused() {
+    let mut m = model(plain());
+    let g = m.graph();
+    let patch = |g: &Graph| {
+        let mut out = g.emitter(g.main(), "e");
+        let a = find(g, "a");
+        let negated = out.op("Neg", &[a]);
+        out.redirect(a, negated).unwrap();
+        out.finish()
+    };
+    let (first, second) = (patch(g), patch(g));
+    m.commit(first).unwrap();
+    let text = m.graph().text();
+    let why = m.commit(second).unwrap_err().to_string();
+    assert_eq!(why, "the patch was made for another state of the graph");
+    assert_eq!(m.graph().text(), text);
+    let third = patch(m.graph());
+    m.commit(third).unwrap();
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_there_and_then() {
+    let m = model(plain());
+    let g = m.graph();
+    let (a, w, x) = (find(g, "a"), find(g, "w"), find(g, "x"));
+    let mut out = g.emitter(g.main(), "e");
+    let own = out.op("Neg", &[a]);
+    let use_of_a = g.uses(a)[0];
+    let ints = Tensor::from_i64(&[1], &[1]);
+    let tensor = Tensor::from_f32(&[1], &[1.0]);
+    assert!(out.redirect(own, a).is_err(), "a value of the patch");
+    assert!(out.redirect_use(x, use_of_a, w).is_err(), "not a use of x");
+    assert!(out.revalue(x, &[], tensor.clone()).is_err(), "no constant");
+    assert!(
+        out.revalue(w, g.uses(w), ints).is_err(),
+        "another element type"
+    );
+    assert!(
+        out.revalue(w, &[use_of_a], tensor).is_err(),
+        "not a use of w"
+    );
+    assert!(out.redirect_use(a, use_of_a, w).is_ok());
+}
+
+#[test]
+fn thousands_of_uses_move_at_once() {
+    let n = 20_000;
+    let mut graph = plain();
+    for i in 0..n {
+        graph.node.push(node("Neg", &["a"], &[&format!("n{i}")]));
+    }
+    let mut m = model(graph);
+    let started = std::time::Instant::now();
+    commit(&mut m, |g, out| {
+        let a = find(g, "a");
+        let negated = out.op("Neg", &[a]);
+        out.redirect(a, negated).unwrap();
+    });
+    let g = m.graph();
+    assert_eq!(g.uses(find(g, "a")).len(), 1);
+    assert_eq!(g.uses(find(g, "e/neg_0")).len(), n + 1);
+    // Quadratic work takes minutes here.
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
