@@ -454,7 +454,14 @@ impl<'a> Splice<'a> {
         if spliced {
             return Ok(out);
         }
-        // `value_floats` and the like have no room for dimensions.
+        // `value_floats` and the like have no room for dimensions; what else stands there stays.
+        let mut out = Encoded::default();
+        for f in wire::fields(self.source, at) {
+            let f = f?;
+            if !ATTRIBUTE_PAYLOAD.contains(&f.number) {
+                out.source(f.span);
+            }
+        }
         let mut t = vec![];
         put_tensor(tensor, None, &mut t);
         let mut attribute = AttributeProto {
@@ -463,7 +470,6 @@ impl<'a> Splice<'a> {
             ..Default::default()
         };
         attribute.set_type(crate::proto::attribute_proto::AttributeType::Tensor);
-        let mut out = Encoded::default();
         out.owned(&attribute.encode_to_vec());
         Ok(out)
     }
@@ -497,6 +503,9 @@ impl<'a> Splice<'a> {
     }
 }
 
+/// The fields of an `AttributeProto` that give it a name, a type and a value.
+const ATTRIBUTE_PAYLOAD: [u32; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 20, 22, 23];
+
 trait NextBody {
     /// The scope of field `f` when that is a graph.
     fn next_if_body(&mut self, f: &wire::Field) -> Option<ScopeId>;
@@ -523,3 +532,6 @@ fn put_tensor(tensor: &Tensor, name: Option<&str>, out: &mut Vec<u8>) {
     }
     wire::put_bytes(tensor_field::RAW_DATA, tensor.bytes(), out);
 }
+
+#[cfg(test)]
+mod tests;
