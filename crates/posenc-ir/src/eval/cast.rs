@@ -7,20 +7,20 @@ use crate::dtype::DType;
 
 pub(super) fn cast(c: &Call<'_>) -> Outputs {
     let to = c.type_attribute("to")?.ok_or(Why::Attribute("to"))?;
-    c.map(Some(to), |a| convert(a, to))
+    c.map(Some(to), |a| convert(a, c.dtype(0), to))
 }
 
 /// To the type of input 1, whose content does not matter.
 pub(super) fn cast_like(c: &Call<'_>) -> Outputs {
     match c.need(1)?.dtype {
-        Some(to) => c.map(Some(to), |a| convert(a, to)),
+        Some(to) => c.map(Some(to), |a| convert(a, c.dtype(0), to)),
         None => c.map(None, |_| None),
     }
 }
 
 /// Between floats nothing is rounded. Floats become integers by truncation toward zero and
 /// saturate at the range of the type; integers wrap.
-fn convert(array: Array, to: DType) -> Option<Array> {
+fn convert(array: Array, from: Option<DType>, to: DType) -> Option<Array> {
     Some(if to == DType::Bool {
         Array::Bool(match array {
             Array::Float(a) => a.mapv(|x| x != 0.0).into_shared(),
@@ -36,13 +36,25 @@ fn convert(array: Array, to: DType) -> Option<Array> {
     } else if to.is_int() {
         let (low, high) = int_range(to);
         Array::Int(match array {
-            Array::Float(a) => a.mapv(|x| (x as i64).clamp(low, high)).into_shared(),
+            Array::Float(a) => {
+                let whole = |x: f64| settled(x, from) as i64;
+                a.mapv(|x| whole(x).clamp(low, high)).into_shared()
+            }
             Array::Int(a) => a.mapv(|x| wrap(x, to)).into_shared(),
             Array::Bool(a) => a.mapv(i64::from).into_shared(),
         })
     } else {
         return None;
     })
+}
+
+/// The number that the graph's own type may hold, for operators with steps: what is a whole number
+/// but for the last digits of f64 is one there (`log(64) / log(2)`).
+pub(super) fn settled(x: f64, dtype: Option<DType>) -> f64 {
+    match dtype {
+        Some(DType::F64) => x,
+        _ => f64::from(x as f32),
+    }
 }
 
 /// The least and greatest number of an integer type, as far as i64 holds them.

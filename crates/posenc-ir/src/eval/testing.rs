@@ -5,6 +5,7 @@ mod elements;
 mod making;
 mod products;
 mod reading;
+mod running;
 mod shapes;
 
 use ndarray::{ArrayD, IxDyn};
@@ -21,6 +22,7 @@ type Dims = &'static [usize];
 const BUDGET: Budget = Budget { elements: 1 << 16 };
 
 /// A node of one output under test, to be completed and run.
+#[derive(Clone)]
 struct Op {
     node: Node,
     opset: i64,

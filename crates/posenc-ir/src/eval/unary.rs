@@ -2,6 +2,7 @@
 
 use super::array::Array;
 use super::call::Call;
+use super::cast::settled;
 use super::value::Shared;
 use super::{Outputs, Value};
 use crate::dtype::DType;
@@ -56,15 +57,30 @@ floats! {
     asinh = f64::asinh;
     acosh = f64::acosh;
     atanh = f64::atanh;
-    floor = f64::floor;
-    ceil = f64::ceil;
-    round = f64::round_ties_even;
     erf = error_function;
     sigmoid = logistic;
     softplus = |x| x.max(0.0) + (-x.abs()).exp().ln_1p();
     softsign = |x| x / (1.0 + x.abs());
     hard_swish = |x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0);
     mish = |x| x * (x.max(0.0) + (-x.abs()).exp().ln_1p()).tanh();
+}
+
+/// A function with steps.
+fn stepped(c: &Call<'_>, f: impl Fn(f64) -> f64) -> Outputs {
+    let dtype = c.dtype(0);
+    float(c, |x| f(settled(x, dtype)))
+}
+
+pub(super) fn floor(c: &Call<'_>) -> Outputs {
+    stepped(c, f64::floor)
+}
+
+pub(super) fn ceil(c: &Call<'_>) -> Outputs {
+    stepped(c, f64::ceil)
+}
+
+pub(super) fn round(c: &Call<'_>) -> Outputs {
+    stepped(c, f64::round_ties_even)
 }
 
 pub(super) fn abs(c: &Call<'_>) -> Outputs {

@@ -215,3 +215,21 @@ fn a_choice_needs_the_data_of_both_sides() {
     let out = op("Where").run(&[condition, a, content(&[])]).unwrap();
     assert_eq!((out.dims, out.data.is_none()), (Some(vec![2, 3]), true));
 }
+
+#[test]
+fn steps_do_not_fall_over_the_last_digits_of_f64() {
+    let almost = floats(&[2], &[4.0 - 1e-15, -4.0 + 1e-15]);
+    let to_int = op("Cast").int("to", DType::I64.code().into());
+    for op in [op("Floor"), op("Ceil"), to_int.clone()] {
+        let name = &op.node.op;
+        assert_eq!(
+            op.numbers(std::slice::from_ref(&almost)).1,
+            [4.0, -4.0],
+            "{name}"
+        );
+    }
+    let double = almost.with_dtype(DType::F64);
+    assert_eq!(to_int.numbers(&[double]).1, [3.0, -3.0]);
+    let apart = floats(&[1], &[3.999]);
+    assert_eq!(to_int.numbers(&[apart]).1, [3.0]);
+}

@@ -1,0 +1,98 @@
+//! Running a part of a model again with other values.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::memory::{Memory, Overlay, State};
+use super::run::Run;
+use super::trace::Trace;
+use super::{Budget, Miss, Value, Why};
+use crate::id::{NodeId, ValueId};
+use crate::model::Model;
+
+/// Runs again what lies between `seeds` and `targets`; everything else is read from `base`, a
+/// trace of the same model. One value per target, in order.
+///
+/// Nothing is kept from getting elements: seed content where content is to flow. Where every seed
+/// has the dimensions that it has in `base`, dimensions are taken from there and not traced back
+/// to their origin.
+///
+/// # Errors
+/// When the elements of a target do not follow from the seeds and the base.
+pub fn probe(
+    model: &Model,
+    base: &Trace,
+    seeds: &FxHashMap<ValueId, Value>,
+    targets: &[ValueId],
+    budget: &Budget,
+) -> Result<Vec<Value>, Miss> {
+    let memory = Overlay {
+        base,
+        changed: seeds.clone(),
+    };
+    let mut run = Run::new(model, seeds, &|_| false, budget, memory);
+    for node in between(model, base, seeds, targets) {
+        let reads = reads(model, node);
+        let touched = reads.iter().any(|v| run.memory.changed.contains_key(v));
+        if touched {
+            run.node(node);
+        }
+    }
+    let mut known = FxHashMap::default();
+    let mut found = Vec::with_capacity(targets.len());
+    for &target in targets {
+        if run.memory.state(target) == State::Deferred {
+            run.force(target, &mut known);
+        }
+        let value = known.get(&target).unwrap_or_else(|| run.memory.get(target));
+        if value.data.is_none() {
+            return Err(Why::NotReached.into());
+        }
+        found.push(value.clone());
+    }
+    Ok(found)
+}
+
+/// What a node reads, the captures of its bodies included.
+fn reads(model: &Model, id: NodeId) -> Vec<ValueId> {
+    crate::order::reads(model.graph(), id)
+}
+
+/// The nodes on the way back from the targets to the seeds, in the order of the base run.
+fn between(
+    model: &Model,
+    base: &Trace,
+    seeds: &FxHashMap<ValueId, Value>,
+    targets: &[ValueId],
+) -> Vec<NodeId> {
+    let graph = model.graph();
+    // What ran before the first reader of a seed cannot depend on one.
+    let mut ids: Vec<ValueId> = seeds.keys().copied().collect();
+    ids.sort_unstable();
+    let readers = ids.iter().flat_map(|v| graph.uses(*v));
+    let turns = readers.map(|u| base.turn(u.node)).filter(|t| *t > 0);
+    let Some(first) = turns.min() else {
+        return Vec::new();
+    };
+    let same = |v: &ValueId| seeds.get(v).is_some_and(|s| s.dims == base.get(*v).dims);
+    let fixed = ids.iter().all(same);
+    let mut seen: FxHashSet<NodeId> = FxHashSet::default();
+    let mut stack: Vec<ValueId> = targets.to_vec();
+    let mut found = Vec::new();
+    while let Some(value) = stack.pop() {
+        if seeds.contains_key(&value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        let measures = node.is("Shape") || node.is("Size");
+        if base.turn(id) < first || fixed && measures || !seen.insert(id) {
+            continue;
+        }
+        found.push(id);
+        stack.extend(reads(model, id));
+    }
+    found.sort_unstable_by_key(|id| base.turn(*id));
+    found
+}

@@ -1,0 +1,326 @@
+//! Running the nodes of scopes.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+
+use super::memory::{Memory, State};
+use super::{Budget, Data, Value, apply, sequence};
+use crate::graph::{Dim, Graph, Type};
+use crate::id::{NodeId, ScopeId, ValueId};
+use crate::model::Model;
+use crate::node::Node;
+use crate::stored::{External, Payload};
+use crate::tensor::Tensor;
+
+/// What follows from constants alone is computed at once up to so many elements; more wait until
+/// they are asked for, so that weights are not touched.
+const EAGER: usize = 1 << 14;
+
+/// All tensors of a run together may take so many times the elements that one may.
+const TOTAL: usize = 16;
+
+/// A run over a model.
+pub(super) struct Run<'a, M> {
+    pub(super) model: &'a Model,
+    pub(super) graph: &'a Graph,
+    pub(super) memory: M,
+    seeds: &'a FxHashMap<ValueId, Value>,
+    opaque: &'a dyn Fn(ValueId) -> bool,
+    opsets: BTreeMap<String, i64>,
+    standard: i64,
+    budget: Budget,
+    /// Bytes that may still be computed.
+    left: usize,
+    /// External files that were mapped; `None` where that failed.
+    files: FxHashMap<String, Option<Bytes>>,
+}
+
+impl<'a, M: Memory> Run<'a, M> {
+    pub(super) fn new(
+        model: &'a Model,
+        seeds: &'a FxHashMap<ValueId, Value>,
+        opaque: &'a dyn Fn(ValueId) -> bool,
+        budget: &Budget,
+        memory: M,
+    ) -> Self {
+        Self {
+            model,
+            graph: model.graph(),
+            memory,
+            seeds,
+            opaque,
+            opsets: model.opsets(),
+            standard: model.opset(),
+            budget: *budget,
+            left: budget.elements.saturating_mul(8 * TOTAL),
+            files: FxHashMap::default(),
+        }
+    }
+
+    /// Runs a scope: its inputs (unless they are known already), initializers and nodes.
+    pub(super) fn scope(&mut self, id: ScopeId) {
+        let graph = self.graph;
+        let scope = graph.scope(id);
+        for &input in scope.inputs() {
+            if self.memory.get(input).dtype.is_none() {
+                let declared = self.declared(input);
+                self.put(input, declared, State::Live);
+            }
+        }
+        for &value in scope.inputs().iter().chain(scope.initializers()) {
+            if graph.stored(value).is_some() {
+                let constant = self.constant(value);
+                self.put(value, constant, State::Frozen);
+            }
+        }
+        for node in self.order(id) {
+            self.node(node);
+        }
+    }
+
+    /// The nodes of a scope in an order of computation; none where there is no order.
+    pub(super) fn order(&self, id: ScopeId) -> Vec<NodeId> {
+        self.graph.order(id).unwrap_or_default()
+    }
+
+    /// Records a value, unless a seed says otherwise.
+    pub(super) fn put(&mut self, id: ValueId, mut value: Value, state: State) {
+        if let Some(seed) = self.seeds.get(&id) {
+            return self.memory.set(id, seed.clone(), State::Live);
+        }
+        if value.data.is_some() && (self.opaque)(id) {
+            value.data = None;
+        }
+        self.left = self.left.saturating_sub(bytes(&value));
+        self.memory.set(id, value, state);
+    }
+
+    /// Runs one node: its outputs are recorded.
+    pub(super) fn node(&mut self, id: NodeId) {
+        let graph = self.graph;
+        let node = graph.node(id);
+        if node.bodies().next().is_some() {
+            super::control::run(self, id);
+        } else {
+            self.plain(node);
+        }
+        self.memory.done(id);
+    }
+
+    fn plain(&mut self, node: &Node) {
+        if let [Some(out)] = node.outputs()
+            && self.graph.stored(*out).is_some()
+        {
+            let constant = self.constant(*out);
+            return self.put(*out, constant, State::Frozen);
+        }
+        let given = || node.inputs().iter().flatten();
+        let frozen = given().all(|v| self.memory.state(*v) != State::Live);
+        let waits = given().any(|v| self.memory.state(*v) == State::Deferred);
+        let kept = if waits && !frozen {
+            self.wake(node)
+        } else {
+            FxHashMap::default()
+        };
+        let budget = self.now(if frozen { EAGER } else { usize::MAX });
+        let outputs = self.evaluate(node, &budget, &kept);
+        for (out, mut value) in node.outputs().iter().zip(outputs) {
+            let Some(out) = *out else {
+                continue;
+            };
+            if value.dtype.is_none() || value.dims.is_none() {
+                let declared = self.declared(out);
+                value.dtype = value.dtype.or(declared.dtype);
+                value.dims = value.dims.or(declared.dims);
+            }
+            let state = match (frozen, &value.data) {
+                (false, _) => State::Live,
+                (true, Some(_)) => State::Frozen,
+                (true, None) => State::Deferred,
+            };
+            self.put(out, value, state);
+        }
+    }
+
+    /// The budget of the next node.
+    fn now(&self, most: usize) -> Budget {
+        Budget {
+            elements: self.budget.elements.min(self.left / 8).min(most),
+        }
+    }
+
+    /// The outputs of a plain node; `known` comes before the memory.
+    fn evaluate(
+        &self,
+        node: &Node,
+        budget: &Budget,
+        known: &FxHashMap<ValueId, Value>,
+    ) -> Vec<Value> {
+        let get = |v: ValueId| known.get(&v).unwrap_or_else(|| self.memory.get(v));
+        let inputs: Vec<Option<&Value>> = node.inputs().iter().map(|v| v.map(get)).collect();
+        let opset = match node.domain() {
+            "" => self.standard,
+            domain => self.opsets.get(domain).copied().unwrap_or(1),
+        };
+        let result = if node.is("SequenceAt") || node.is("SequenceLength") {
+            let maker = node.input(0).and_then(|v| self.graph.producer(v));
+            match maker.map(|(id, _)| self.graph.node(id)) {
+                Some(maker) => {
+                    let parts: Vec<Option<&Value>> =
+                        maker.inputs().iter().map(|v| v.map(get)).collect();
+                    sequence::read(node, &inputs, maker, &parts, budget)
+                }
+                None => Ok(Vec::new()),
+            }
+        } else {
+            apply(node, opset, &inputs, budget)
+        };
+        let mut outputs = result.unwrap_or_default();
+        outputs.resize_with(node.outputs().len(), Value::unknown);
+        outputs
+    }
+
+    /// Computes the deferred inputs of a node, where that is worth it. What is read by content
+    /// stays in memory; what is read by positions and the like is given back and forgotten after.
+    fn wake(&mut self, node: &Node) -> FxHashMap<ValueId, Value> {
+        let mut known = FxHashMap::default();
+        let given: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
+        let (waiting, live): (Vec<_>, Vec<_>) = given
+            .into_iter()
+            .partition(|v| self.memory.state(*v) == State::Deferred);
+        let content = live.iter().any(|v| self.memory.get(*v).data.is_none());
+        if content && takes_weights(node) {
+            return known;
+        }
+        for value in waiting {
+            self.force(value, &mut known);
+            if content && let Some(found) = known.get(&value) {
+                let found = found.clone();
+                self.put(value, found, State::Frozen);
+            }
+        }
+        known
+    }
+
+    /// Computes a deferred value and what it needs of its like.
+    pub(super) fn force(&self, value: ValueId, known: &mut FxHashMap<ValueId, Value>) {
+        let budget = self.now(usize::MAX);
+        let mut stack = vec![value];
+        while let Some(&top) = stack.last() {
+            let maker = self.graph.producer(top).map(|(id, _)| self.graph.node(id));
+            let Some(node) = maker.filter(|_| !known.contains_key(&top)) else {
+                stack.pop();
+                continue;
+            };
+            let open = stack.len();
+            let waits =
+                |v: &ValueId| self.memory.state(*v) == State::Deferred && !known.contains_key(v);
+            stack.extend(node.inputs().iter().flatten().copied().filter(waits));
+            if stack.len() > open {
+                continue;
+            }
+            stack.pop();
+            // A control-flow node is not run again.
+            let outputs = if node.bodies().next().is_some() {
+                Vec::new()
+            } else {
+                self.evaluate(node, &budget, known)
+            };
+            let outputs = outputs.into_iter().map(Some).chain(std::iter::repeat(None));
+            for (out, found) in node.outputs().iter().zip(outputs) {
+                if let Some(out) = out {
+                    let found = found.unwrap_or_else(|| self.memory.get(*out).clone());
+                    known.insert(*out, found);
+                }
+            }
+        }
+    }
+
+    /// What the declared type of a value tells.
+    pub(super) fn declared(&self, id: ValueId) -> Value {
+        let Some(Type::Tensor { dtype, shape }) = self.graph.value(id).ty() else {
+            return Value::unknown();
+        };
+        let dims = shape.as_ref().and_then(|shape| {
+            let dims = shape.iter().map(|d| match d {
+                Dim::Known(n) => Some(*n),
+                Dim::Symbol(_) | Dim::Unknown => None,
+            });
+            dims.collect()
+        });
+        Value::shaped(*dtype, dims)
+    }
+
+    /// The constant behind a value.
+    fn constant(&mut self, id: ValueId) -> Value {
+        if let Some(tensor) = self.graph.constant(id) {
+            return Value::from_tensor(&tensor);
+        }
+        let Some(stored) = self.graph.stored(id) else {
+            return Value::unknown();
+        };
+        let outside = match &stored.payload {
+            Payload::External(external) => self.external(external),
+            _ => None,
+        };
+        let tensor = outside
+            .zip(stored.dtype)
+            .and_then(|(bytes, dtype)| Tensor::new(dtype, stored.dims.clone(), bytes));
+        match tensor {
+            Some(tensor) => Value::from_tensor(&tensor),
+            None => Value::shaped(stored.dtype, Some(stored.dims.clone())),
+        }
+    }
+
+    /// A payload in another file, which is mapped once.
+    fn external(&mut self, external: &External) -> Option<Bytes> {
+        let whole = self.files.entry(external.location.clone());
+        let whole = whole.or_insert_with(|| {
+            let file = External {
+                location: external.location.clone(),
+                ..External::default()
+            };
+            self.model.load(&file).ok()
+        });
+        let whole = whole.as_ref()?;
+        let start = usize::try_from(external.offset).ok()?;
+        let end = match external.length {
+            Some(length) => start.checked_add(usize::try_from(length).ok()?)?,
+            None => whole.len(),
+        };
+        (start <= end && end <= whole.len()).then(|| whole.slice(start..end))
+    }
+}
+
+/// Operators that meet content with large constants of no interest to anyone but a runtime.
+fn takes_weights(node: &Node) -> bool {
+    !node.domain().is_empty()
+        || matches!(
+            node.op(),
+            "MatMul"
+                | "Gemm"
+                | "Einsum"
+                | "Gather"
+                | "Conv"
+                | "ConvTranspose"
+                | "MatMulInteger"
+                | "ConvInteger"
+                | "QLinearMatMul"
+                | "QLinearConv"
+                | "LSTM"
+                | "GRU"
+                | "RNN"
+        )
+}
+
+/// What a value takes in memory beyond the file.
+fn bytes(value: &Value) -> usize {
+    match &value.data {
+        Some(Data::Float(a)) => a.len().saturating_mul(8),
+        Some(Data::Int(a)) => a.len().saturating_mul(8),
+        Some(Data::Bool(a)) => a.len(),
+        Some(Data::Stored(_)) | None => 0,
+    }
+}
