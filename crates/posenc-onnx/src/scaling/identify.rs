@@ -68,7 +68,6 @@ pub fn identify(
         return fit.map_or_else(custom, |fit| fit.found);
     }
 
-    let candidates = Candidates::of(&samples);
     if let Some(fit) = geometric::fit(&samples) {
         // A factor on cos and sin is a scaling that these numbers do not name.
         return match samples.is_unit_factor() {
@@ -76,6 +75,11 @@ pub fn identify(
             false => Identified::custom(inv_freq, fit.found.theta),
         };
     }
+    // Three numbers are too few for a ramp: two are spent on θ and s.
+    if samples.pairs() < 4 {
+        return Identified::custom(inv_freq, None);
+    }
+    let candidates = Candidates::of(&samples);
     let baseline = geometric::cost_of_exceptions(&samples, &candidates);
     // Every ramp starts with 1.
     let accepted = |fit: &family::Fit| samples.worth(fit.cost, 1) && fit.cost < baseline;
@@ -90,6 +94,10 @@ pub fn identify(
         // Llama 3 always leaves two pairs plain or divides two by one factor.
         &|| yarn::usual(&samples, &candidates.widened(&samples)),
         &|| {
+            // A free ramp fits too much that is known to a few digits only.
+            if samples.bits < 15.0 {
+                return Vec::new();
+            }
             let mut fits = yarn::unusual(&samples, &candidates);
             fits.extend(llama3::unusual(&samples, &candidates));
             fits

@@ -59,12 +59,13 @@ pub(super) fn length_bits(low: usize, high: usize, most: f64) -> f64 {
         return f64::min(4.5, most);
     }
     let odd = chosen >> chosen.trailing_zeros();
-    // That a length is whole says little where its uncertainty is near 1.
-    if odd <= 32 {
-        f64::min((odd as f64).log2() + 5.5, most)
-    } else {
-        most
-    }
+    let bits = match chosen as f64 {
+        _ if odd <= 32 => (odd as f64).log2() + 5.5,
+        length if to_digits(length, 2) == length => 10.0,
+        // That a length is whole says little where its uncertainty is near 1.
+        _ => most,
+    };
+    f64::min(bits, most)
 }
 
 /// The whole numbers around `at` that pass, both ends included, if those that

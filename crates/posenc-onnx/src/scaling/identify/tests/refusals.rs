@@ -59,10 +59,11 @@ fn a_random_list_that_starts_at_one_has_no_name() {
 #[test]
 fn one_frequency_off_by_a_percent_has_no_name() {
     for (rope, scaling) in grid() {
-        // Every fourth length is enough here.
+        // Two lengths and two bases are enough here.
         if scaling
             .original_length()
-            .is_some_and(|n| ![512, 8192].contains(&n))
+            .is_some_and(|n| ![1024, 8192].contains(&n))
+            || ![1e4, 5e5].contains(&rope.theta)
         {
             continue;
         }
