@@ -1,0 +1,169 @@
+//! What every value depends on.
+
+use posenc_ir::{Graph, NodeId, ValueId};
+
+use crate::ports::{Ports, Role};
+
+/// What a value depends on: any of content, position, padding and length; none of them for what
+/// is constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Class(u8);
+
+impl Class {
+    /// Nothing: the value is the same in every run.
+    pub const CONSTANT: Self = Self(0);
+    /// Ids, embeddings, pixels, audio, earlier keys and values.
+    pub const CONTENT: Self = Self(1);
+    /// Position inputs; ranges and running sums.
+    pub const POSITION: Self = Self(2);
+    /// The attention mask; ids compared with a constant.
+    pub const PADDING: Self = Self(4);
+    /// Lengths of axes.
+    pub const LENGTH: Self = Self(8);
+
+    /// Whether every part of `other` is among the parts of this.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the value depends on nothing.
+    pub fn is_constant(self) -> bool {
+        self == Self::CONSTANT
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// The class of every value of a graph.
+#[derive(Clone, Debug)]
+pub struct Classes(Vec<Class>);
+
+impl Classes {
+    /// Runs every scope forward once.
+    pub fn of(graph: &Graph, ports: &Ports) -> Self {
+        let mut classes = Self(vec![Class::CONSTANT; graph.value_count()]);
+        for port in ports.iter() {
+            classes.0[port.value.index()] = match port.role {
+                Role::Tokens | Role::Past | Role::Content => Class::CONTENT,
+                Role::Positions => Class::POSITION,
+                Role::Padding => Class::PADDING,
+                Role::TokenTypes | Role::CacheFlag => Class::CONTENT,
+            };
+        }
+        classes.scope(graph, graph.main());
+        classes
+    }
+
+    /// The class of a value.
+    pub fn of_value(&self, value: ValueId) -> Class {
+        self.0[value.index()]
+    }
+
+    fn scope(&mut self, graph: &Graph, main: posenc_ir::ScopeId) {
+        // A stack of scopes under way: where each stands in its list of nodes.
+        let order = |s| graph.order(s).unwrap_or_default();
+        let mut stack = vec![(order(main), 0usize, None::<NodeId>)];
+        while let Some((nodes, at, holder)) = stack.last_mut() {
+            let Some(id) = nodes.get(*at).copied() else {
+                if let Some(holder) = holder.take() {
+                    self.control_flow(graph, holder);
+                }
+                stack.pop();
+                continue;
+            };
+            *at += 1;
+            let node = graph.node(id);
+            let bodies: Vec<_> = node.bodies().map(|b| b.1).collect();
+            if bodies.is_empty() {
+                let class = self.node(graph, id);
+                for out in node.outputs().iter().flatten() {
+                    self.0[out.index()] = class;
+                }
+                continue;
+            }
+            // Loop-carried values and scanned slices: as content as what enters the loop.
+            let entering = self.inputs(graph, id);
+            for (i, body) in bodies.iter().enumerate() {
+                for input in graph.scope(*body).inputs() {
+                    self.0[input.index()] = entering;
+                }
+                let last = i == 0;
+                stack.push((order(*body), 0, last.then_some(id)));
+            }
+        }
+    }
+
+    /// Outputs of a control-flow node, once its bodies are done.
+    fn control_flow(&mut self, graph: &Graph, id: NodeId) {
+        let node = graph.node(id);
+        let entering = self.inputs(graph, id);
+        let bodies: Vec<_> = node.bodies().map(|b| b.1).collect();
+        for (i, out) in node.outputs().iter().enumerate() {
+            let Some(out) = out else { continue };
+            let mut class = entering;
+            for body in &bodies {
+                let outputs = graph.scope(*body).outputs();
+                let same = (node.is("If") && outputs.len() > i).then(|| outputs[i]);
+                let all = same.map_or(outputs, |_| &outputs[i..=i]);
+                for v in all {
+                    class = class.and(self.of_value(*v));
+                }
+            }
+            self.0[out.index()] = class;
+        }
+    }
+
+    fn inputs(&self, graph: &Graph, id: NodeId) -> Class {
+        let inputs = graph.node(id).inputs().iter().flatten();
+        inputs.fold(Class::CONSTANT, |c, v| c.and(self.of_value(*v)))
+    }
+
+    fn node(&self, graph: &Graph, id: NodeId) -> Class {
+        let node = graph.node(id);
+        let inputs = self.inputs(graph, id);
+        if !node.domain().is_empty() {
+            return inputs;
+        }
+        match node.op() {
+            "Shape" | "Size" => Class::LENGTH,
+            // Counting up is position where the count follows a length; from constants alone it
+            // may be anything.
+            "Range" if inputs.is_constant() => Class::CONSTANT,
+            "Range" => inputs.and(Class::POSITION),
+            "CumSum" | "Trilu" | "EyeLike" | "NonZero" if !inputs.is_constant() => {
+                inputs.and(Class::POSITION)
+            }
+            // Ids compared with a constant tell padding, not content.
+            "Equal" | "Not" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual"
+                if inputs.has(Class::CONTENT) && self.compares_ids(graph, id) =>
+            {
+                inputs.without(Class::CONTENT).and(Class::PADDING)
+            }
+            _ => inputs,
+        }
+    }
+
+    /// Whether a comparison reads integer ids as they are fed.
+    fn compares_ids(&self, graph: &Graph, id: NodeId) -> bool {
+        let node = graph.node(id);
+        node.inputs().iter().flatten().all(|v| {
+            let mut v = *v;
+            while let Some((p, _)) = graph.producer(v) {
+                let p = graph.node(p);
+                match p.input(0) {
+                    Some(x) if p.is("Cast") || p.is("Identity") => v = x,
+                    _ => break,
+                }
+            }
+            let fed = graph.producer(v).is_none();
+            !self.of_value(v).has(Class::CONTENT)
+                || (fed && graph.dtype(v).is_some_and(|d| d.is_int()))
+        })
+    }
+}

@@ -1,0 +1,256 @@
+//! Axis roles: which axis of a value is the sequence and which the features of a head, carried
+//! from a node's output back to its inputs.
+//!
+//! Roles, not axis numbers: a model may be sequence-first, fold heads into the batch, or hold
+//! keys transposed.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, NodeId, ValueId};
+
+/// Where the sequence and the features of one head stand in a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The axis along which tokens stand.
+    pub sequence: usize,
+    /// The axis of the features; `None` where it is merged with another or thinned out.
+    pub feature: Option<usize>,
+    /// Which feature of the head the first one is.
+    pub offset: i64,
+}
+
+/// Operators that compute each element from the elements at its place, after broadcasting.
+pub(crate) fn is_elementwise(op: &str) -> bool {
+    matches!(
+        op,
+        "Add"
+            | "Sub"
+            | "Mul"
+            | "Div"
+            | "Pow"
+            | "Neg"
+            | "Abs"
+            | "Sqrt"
+            | "Reciprocal"
+            | "Exp"
+            | "Tanh"
+            | "Sigmoid"
+            | "Relu"
+            | "Erf"
+            | "Cast"
+            | "CastLike"
+            | "Identity"
+            | "Dropout"
+            | "Where"
+            | "Clip"
+            | "Min"
+            | "Max"
+            | "Round"
+    )
+}
+
+/// Operators that move elements without computing.
+fn is_layout(op: &str) -> bool {
+    matches!(
+        op,
+        "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Expand" | "Tile"
+    )
+}
+
+/// The lane of input `slot` of a node whose output `output` runs in `lane`; `None` where the
+/// sequence cannot be followed through the node.
+pub(crate) fn back(
+    graph: &Graph,
+    trace: &Trace,
+    id: NodeId,
+    output: usize,
+    slot: usize,
+    lane: Lane,
+) -> Option<Lane> {
+    let node = graph.node(id);
+    let dims = |v: ValueId| trace.get(v).dims.as_deref();
+    let from = dims(node.input(slot)?)?;
+    let to = dims(node.output(output)?)?;
+    let op = node.op();
+    if !node.domain().is_empty() {
+        // Normalizations keep every axis; their first inputs carry the tokens.
+        let same = from.len() == to.len() && slot < 2;
+        return same.then_some(lane);
+    }
+    if is_elementwise(op) {
+        let axis = |a: usize| (a + from.len()).checked_sub(to.len());
+        return Some(Lane {
+            sequence: axis(lane.sequence)?,
+            feature: lane.feature.and_then(axis),
+            ..lane
+        });
+    }
+    match op {
+        "Transpose" => {
+            let perm = node.ints("perm").ok()?;
+            let axis = |a: usize| match perm {
+                Some(perm) => usize::try_from(*perm.get(a)?).ok(),
+                None => (from.len() - 1).checked_sub(a),
+            };
+            Some(Lane {
+                sequence: axis(lane.sequence)?,
+                feature: lane.feature.and_then(axis),
+                ..lane
+            })
+        }
+        _ if is_layout(op) => {
+            if slot != 0 {
+                return None;
+            }
+            let axis = |a: usize| match op {
+                "Expand" | "Tile" => (a + from.len())
+                    .checked_sub(to.len())
+                    .filter(|i| from[*i] == to[a]),
+                _ => regrouped(from, to, a),
+            };
+            Some(Lane {
+                sequence: axis(lane.sequence)?,
+                feature: lane.feature.and_then(axis),
+                ..lane
+            })
+        }
+        "Concat" => {
+            let axis = wrap(node.int("axis").ok()??, to.len())?;
+            let mut lane = lane;
+            if lane.feature == Some(axis) {
+                let before = node.inputs()[..slot].iter().flatten();
+                let widths: Option<Vec<usize>> =
+                    before.map(|v| dims(*v)?.get(axis).copied()).collect();
+                lane.offset += i64::try_from(widths?.iter().sum::<usize>()).ok()?;
+            }
+            Some(lane)
+        }
+        "Split" => {
+            let axis = wrap(node.int("axis").ok()?.unwrap_or(0), to.len())?;
+            let mut lane = lane;
+            if lane.feature == Some(axis) {
+                let before = node.outputs()[..output].iter().flatten();
+                let widths: Option<Vec<usize>> =
+                    before.map(|v| dims(*v)?.get(axis).copied()).collect();
+                lane.offset -= i64::try_from(widths?.iter().sum::<usize>()).ok()?;
+            }
+            (slot == 0).then_some(lane)
+        }
+        "Slice" => {
+            let mut lane = lane;
+            if slot != 0 {
+                return None;
+            }
+            if let Some(axis) = lane.feature.filter(|a| from[*a] != to[*a]) {
+                match slice_start(graph, trace, id, axis, from) {
+                    Some(start) => lane.offset -= start,
+                    None => lane.feature = None,
+                }
+            }
+            Some(lane)
+        }
+        "Gather" => {
+            if slot != 0 {
+                return None;
+            }
+            let axis = wrap(node.int("axis").ok()?.unwrap_or(0), from.len())?;
+            let picked = dims(node.input(1)?)?.len();
+            let back = |a: usize| match a {
+                _ if a < axis => Some(a),
+                _ if a >= axis + picked => Some(a + 1 - picked),
+                _ => None,
+            };
+            Some(Lane {
+                sequence: back(lane.sequence)?,
+                feature: lane.feature.and_then(back),
+                ..lane
+            })
+        }
+        "LayerNormalization" | "RMSNormalization" | "SimplifiedLayerNormalization" => {
+            (slot == 0).then_some(lane)
+        }
+        "RotaryEmbedding" => (slot == 0 && from.len() == to.len()).then_some(lane),
+        // Means and sums over the features keep the tokens where they are.
+        _ if op.starts_with("Reduce") && slot == 0 && from.len() == to.len() => Some(Lane {
+            feature: None,
+            ..lane
+        }),
+        _ => None,
+    }
+}
+
+/// The axis of `from` that stands unchanged at `to[axis]` after regrouping.
+fn regrouped(from: &[usize], to: &[usize], axis: usize) -> Option<usize> {
+    let before: usize = to[..axis].iter().product();
+    let mut product = 1;
+    for (i, n) in from.iter().enumerate() {
+        if product == before && *n == to[axis] {
+            return Some(i);
+        }
+        product *= n;
+    }
+    None
+}
+
+/// Where a `Slice` of step 1 starts on `axis`; `None` for other steps.
+fn slice_start(
+    graph: &Graph,
+    trace: &Trace,
+    id: NodeId,
+    axis: usize,
+    from: &[usize],
+) -> Option<i64> {
+    let node = graph.node(id);
+    let list = |slot: usize, name: &str| -> Option<Vec<i64>> {
+        match node.input(slot) {
+            Some(v) => Some(trace.get(v).to_i64()?.iter().copied().collect()),
+            None => node.ints(name).ok()?.map(<[i64]>::to_vec),
+        }
+    };
+    let starts = list(1, "starts")?;
+    let all: Vec<i64> = (0..i64::try_from(starts.len()).ok()?).collect();
+    let axes = list(3, "axes").unwrap_or(all);
+    let steps = list(4, "steps").unwrap_or_else(|| vec![1; starts.len()]);
+    for (i, a) in axes.iter().enumerate() {
+        if wrap(*a, from.len())? != axis {
+            continue;
+        }
+        if *steps.get(i)? != 1 {
+            return None;
+        }
+        let len = i64::try_from(from[axis]).ok()?;
+        let start = *starts.get(i)?;
+        return Some(if start < 0 {
+            (start + len).max(0)
+        } else {
+            start.min(len)
+        });
+    }
+    Some(0)
+}
+
+/// A negative axis counts from the end.
+pub(crate) fn wrap(axis: i64, rank: usize) -> Option<usize> {
+    let rank = i64::try_from(rank).ok()?;
+    let axis = if axis < 0 { axis + rank } else { axis };
+    (0..rank).contains(&axis).then_some(axis as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regrouping_finds_an_axis_only_where_it_stands_alone() {
+        let cases: [(&[usize], &[usize], usize, Option<usize>); 6] = [
+            (&[2, 7, 64], &[2, 7, 4, 16], 1, Some(1)),
+            (&[2, 7, 64], &[2, 7, 4, 16], 3, None),
+            (&[2, 4, 7, 16], &[8, 7, 16], 1, Some(2)),
+            (&[2, 4, 7, 16], &[8, 7, 16], 0, None),
+            (&[14, 64], &[2, 7, 64], 1, None),
+            (&[1, 7, 3], &[7, 3], 0, Some(1)),
+        ];
+        for (from, to, axis, want) in cases {
+            assert_eq!(regrouped(from, to, axis), want, "{from:?} {to:?} {axis}");
+        }
+    }
+}

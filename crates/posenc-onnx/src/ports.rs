@@ -1,0 +1,336 @@
+//! What a model's inputs are for, and how long they are in a trial run.
+//!
+//! Input names are an interface, so they count as evidence; how an input is used decides against
+//! them. No other name does.
+
+use std::collections::BTreeMap;
+
+use posenc_ir::eval::Value;
+use posenc_ir::{DType, Def, Dim, Graph, Tensor, ValueId};
+use rustc_hash::FxHashMap;
+
+/// What an input is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Token ids.
+    Tokens,
+    /// Position ids.
+    Positions,
+    /// Attention mask: 1 or true where a token counts; additive when of a float type.
+    Padding,
+    /// Segment ids.
+    TokenTypes,
+    /// Keys or values of earlier steps.
+    Past,
+    /// Whether to use the cache, in merged decoders.
+    CacheFlag,
+    /// Anything else: embeddings, pixels, audio.
+    Content,
+}
+
+/// An input of the main graph that a caller feeds.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// The input.
+    pub value: ValueId,
+    /// What it is for.
+    pub role: Role,
+    /// Element type.
+    pub dtype: DType,
+    /// Declared dimensions.
+    pub dims: Vec<Dim>,
+}
+
+/// The lengths of a trial run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Sequences.
+    pub batch: usize,
+    /// New tokens of each.
+    pub sequence: usize,
+    /// Tokens that are in the cache already; 0 for models without one.
+    pub past: usize,
+}
+
+/// The inputs of a model with their roles.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    ports: Vec<Port>,
+    /// Symbols of the declared shapes that stand for the batch, the new and the earlier tokens.
+    symbols: BTreeMap<Box<str>, Axis>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Axis {
+    Batch,
+    Sequence,
+    Past,
+    Total,
+    Encoder,
+}
+
+impl Ports {
+    /// Reads the inputs of the main graph; `overrides` gives roles by input name.
+    pub fn of(graph: &Graph, overrides: &BTreeMap<String, Role>) -> Self {
+        let mut ports = vec![];
+        for value in graph.scope(graph.main()).inputs() {
+            let v = graph.value(*value);
+            if !matches!(v.def(), Def::Input(_)) || graph.stored(*value).is_some() {
+                continue;
+            }
+            let dtype = graph.dtype(*value).unwrap_or(DType::F32);
+            let dims = v.shape().unwrap_or_default().to_vec();
+            let role = overrides
+                .get(v.name())
+                .copied()
+                .unwrap_or_else(|| role(graph, *value, dtype, dims.len()));
+            ports.push(Port {
+                value: *value,
+                role,
+                dtype,
+                dims,
+            });
+        }
+        let symbols = symbols(&ports);
+        Self { ports, symbols }
+    }
+
+    /// The inputs in the order of the graph.
+    pub fn iter(&self) -> impl Iterator<Item = &Port> {
+        self.ports.iter()
+    }
+
+    /// The first input of a role.
+    pub fn first(&self, role: Role) -> Option<&Port> {
+        self.ports.iter().find(|p| p.role == role)
+    }
+
+    /// Whether the model takes keys and values of earlier steps.
+    pub fn has_past(&self) -> bool {
+        self.first(Role::Past).is_some()
+    }
+
+    /// The sequence length that the declared shapes fix, if they do.
+    pub fn fixed_sequence(&self) -> Option<usize> {
+        let port = self.first(Role::Tokens).or(self.first(Role::Positions))?;
+        match port.dims.last() {
+            Some(Dim::Known(n)) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The batch size that the declared shapes fix, if they do.
+    pub fn fixed_batch(&self) -> Option<usize> {
+        let port = self
+            .first(Role::Tokens)
+            .or_else(|| self.ports.first())
+            .filter(|p| p.dims.len() > 1)?;
+        match port.dims.first() {
+            Some(Dim::Known(n)) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The lengths nearest to `wanted` that the declared shapes allow.
+    pub fn fit(&self, wanted: Lengths) -> Lengths {
+        Lengths {
+            batch: self.fixed_batch().unwrap_or(wanted.batch),
+            sequence: self.fixed_sequence().unwrap_or(wanted.sequence),
+            past: if self.has_past() { wanted.past } else { 0 },
+        }
+    }
+
+    /// The dimensions of an input at these lengths.
+    pub fn dims(&self, port: &Port, at: Lengths) -> Vec<usize> {
+        let rank = port.dims.len();
+        let axis = |i: usize, d: &Dim| match d {
+            Dim::Known(n) => *n,
+            Dim::Symbol(s) => self
+                .symbol(s, at)
+                .unwrap_or_else(|| guess(port, i, rank, at)),
+            Dim::Unknown => guess(port, i, rank, at),
+        };
+        port.dims
+            .iter()
+            .enumerate()
+            .map(|(i, d)| axis(i, d))
+            .collect()
+    }
+
+    fn symbol(&self, symbol: &str, at: Lengths) -> Option<usize> {
+        if let Some(axis) = self.symbols.get(symbol) {
+            return Some(match axis {
+                Axis::Batch => at.batch,
+                Axis::Sequence => at.sequence,
+                Axis::Past => at.past,
+                Axis::Total => at.past + at.sequence,
+                Axis::Encoder => at.sequence + 1,
+            });
+        }
+        // Sums of symbols and numbers: `past_sequence_length + 1`.
+        let parts: Vec<&str> = symbol.split('+').map(str::trim).collect();
+        if parts.len() < 2 {
+            return symbol.parse().ok();
+        }
+        parts.iter().map(|p| self.symbol(p, at)).sum()
+    }
+
+    /// Values to start a partial evaluation with: positions and masks are known (every token
+    /// counts), content is not; token ids are some id that no comparison in the graph names.
+    pub fn seeds(&self, graph: &Graph, at: Lengths) -> FxHashMap<ValueId, Value> {
+        let token = ordinary_token(graph, &self.ports);
+        let mut seeds = FxHashMap::default();
+        for port in &self.ports {
+            let dims = self.dims(port, at);
+            let value = match port.role {
+                Role::Tokens => known(port.dtype, &dims, |_| token),
+                Role::Positions => {
+                    let last = dims.last().copied().unwrap_or(1).max(1);
+                    known(port.dtype, &dims, |i| (at.past + i % last) as f64)
+                }
+                Role::Padding if port.dtype.is_float() && dims.len() > 2 => {
+                    known(port.dtype, &dims, |_| 0.0)
+                }
+                Role::Padding => known(port.dtype, &dims, |_| 1.0),
+                Role::TokenTypes => known(port.dtype, &dims, |_| 0.0),
+                Role::CacheFlag => known(port.dtype, &dims, |_| 1.0),
+                Role::Past | Role::Content => Value::opaque(port.dtype, dims),
+            };
+            seeds.insert(port.value, value);
+        }
+        seeds
+    }
+}
+
+fn known(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Value {
+    let n = dims.iter().product();
+    let values: Vec<f64> = (0..n).map(at).collect();
+    Value::from_tensor(&Tensor::from_f64(dtype, dims, &values))
+}
+
+/// An id that the graph compares with nothing (padding, separators).
+fn ordinary_token(graph: &Graph, ports: &[Port]) -> f64 {
+    let mut taken = vec![];
+    for port in ports.iter().filter(|p| p.role == Role::Tokens) {
+        for at in graph.uses(port.value) {
+            for other in graph.node(at.node).inputs().iter().flatten() {
+                let few = graph.stored(*other).filter(|s| s.elements() == Some(1));
+                let value = few.and_then(|_| graph.constant(*other)?.get_i64(0));
+                taken.extend(value);
+            }
+        }
+    }
+    let free = (3i64..).find(|id| !taken.contains(id));
+    free.unwrap_or(3) as f64
+}
+
+fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
+    let name = graph.name(value).to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|w| name.contains(w));
+    if dtype == DType::Bool && rank <= 1 {
+        return if says(&["mask"]) {
+            Role::Padding
+        } else {
+            Role::CacheFlag
+        };
+    }
+    if says(&["mask", "padding"]) && rank >= 1 {
+        return Role::Padding;
+    }
+    if dtype.is_float() {
+        let cached = rank >= 3 && (says(&["past", "cache"]) || joined(graph, value));
+        return if cached { Role::Past } else { Role::Content };
+    }
+    if says(&["position", "pos_id"]) {
+        Role::Positions
+    } else if says(&["token_type", "segment"]) {
+        Role::TokenTypes
+    } else if rank == 0 || says(&["seqlen", "seq_len", "length"]) {
+        Role::Content
+    } else if indexes_floats(graph, value) || says(&["ids", "tokens"]) {
+        Role::Tokens
+    } else {
+        Role::Content
+    }
+}
+
+/// Whether the value picks rows of a float constant.
+fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
+    graph.uses(value).iter().any(|u| {
+        let node = graph.node(u.node);
+        let table = node.input(0).and_then(|t| graph.dtype(t));
+        node.is("Gather") && u.slot == 1 && table.is_some_and(DType::is_float)
+    })
+}
+
+/// Whether the value's only work is to be the first part of a concatenation, as caches are.
+fn joined(graph: &Graph, value: ValueId) -> bool {
+    let uses = graph.uses(value);
+    let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot == 0;
+    uses.iter().any(first)
+        && uses
+            .iter()
+            .all(|u| first(u) || graph.node(u.node).is("Shape"))
+}
+
+fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
+    let mut symbols = BTreeMap::new();
+    let mut learn = |dim: Option<&Dim>, axis: Axis| {
+        if let Some(Dim::Symbol(s)) = dim
+            && !s.contains('+')
+        {
+            symbols.entry(s.clone()).or_insert(axis);
+        }
+    };
+    let mut ordered: Vec<&Port> = ports.iter().collect();
+    ordered.sort_by_key(|p| p.role); // tokens speak first, then positions, then masks
+    for port in ordered {
+        let rank = port.dims.len();
+        match port.role {
+            Role::Tokens | Role::Positions | Role::TokenTypes => {
+                learn(port.dims.last(), Axis::Sequence);
+                if rank >= 2 {
+                    learn(port.dims.get(rank - 2), Axis::Batch);
+                }
+            }
+            Role::Padding => {
+                if rank >= 2 {
+                    learn(port.dims.first(), Axis::Batch);
+                }
+                learn(port.dims.last(), Axis::Total);
+            }
+            Role::Past => {
+                learn(port.dims.first(), Axis::Batch);
+                for dim in port.dims.iter().skip(1) {
+                    learn(Some(dim), Axis::Past);
+                }
+            }
+            Role::Content if rank >= 2 => {
+                learn(port.dims.first(), Axis::Batch);
+                let tokens = ports.iter().any(|p| p.role == Role::Tokens);
+                let axis = if tokens {
+                    Axis::Encoder
+                } else {
+                    Axis::Sequence
+                };
+                learn(port.dims.get(1), axis);
+            }
+            Role::Content | Role::CacheFlag => {}
+        }
+    }
+    symbols
+}
+
+/// The length of an axis that the shapes leave open.
+fn guess(port: &Port, axis: usize, rank: usize, at: Lengths) -> usize {
+    match port.role {
+        Role::CacheFlag => 1,
+        Role::Past if axis == 0 => at.batch,
+        Role::Past => at.past,
+        Role::Padding if axis + 1 == rank => at.past + at.sequence,
+        _ if axis == 0 && rank > 1 => at.batch,
+        // Images: square, and large enough for a few patches.
+        Role::Content if rank == 4 => 64,
+        _ => at.sequence,
+    }
+}
