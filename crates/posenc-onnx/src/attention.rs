@@ -1,0 +1,392 @@
+//! Finding attention: from each softmax over keys back to queries and keys, and on to values.
+//!
+//! A softmax is a site only where its input is a product of two operands that both carry content
+//! and its output weighs a third: routers, pooling and classifier heads are not.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
+
+use crate::dataflow::{Class, Classes};
+use crate::kind::Form;
+use crate::lane::{Lane, is_elementwise, wrap};
+use crate::ports::{Ports, Role};
+
+/// One attention: its operands and what is known of its shape.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The softmax, or the fused operator.
+    pub node: NodeId,
+    /// Where it stands.
+    pub scope: ScopeId,
+    /// A name for people.
+    pub name: String,
+    /// Place among the sites, in order of computation.
+    pub layer: usize,
+    /// Queries as they enter the product.
+    pub query: Operand,
+    /// Keys as they enter the product.
+    pub key: Operand,
+    /// The product of queries and keys; `None` for a fused operator.
+    pub product: Option<ValueId>,
+    /// What the softmax is taken of.
+    pub scores: Option<ValueId>,
+    /// Number of query heads.
+    pub heads: Option<usize>,
+    /// Number of key heads.
+    pub kv_heads: Option<usize>,
+    /// Features of a head.
+    pub head_dim: Option<usize>,
+    /// Masks and kind.
+    pub mask: Mask,
+    /// Whether keys come from another sequence.
+    pub cross: bool,
+    /// Whether earlier keys join.
+    pub past: bool,
+    /// Spelled out in plain operators, or one of a fused domain.
+    pub form: Form,
+}
+
+/// Queries or keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// The value.
+    pub value: ValueId,
+    /// Where its tokens and features stand.
+    pub lane: Lane,
+}
+
+/// Which keys a query may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Mask {
+    /// Later keys are hidden; `None` where the mask could not be read.
+    pub causal: Option<bool>,
+    /// Keys this far back and farther are hidden.
+    pub window: Option<usize>,
+    /// The attention mask plays a part.
+    pub padding: bool,
+}
+
+/// Every attention of the graph, in order of computation.
+pub fn sites(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> Vec<Site> {
+    let graph = model.graph();
+    let mut sites = vec![];
+    let mut scopes = vec![(graph.main(), 0usize)];
+    let mut orders = vec![graph.order(graph.main()).unwrap_or_default()];
+    while let (Some((_, at)), Some(order)) = (scopes.last_mut(), orders.last()) {
+        let Some(id) = order.get(*at).copied() else {
+            scopes.pop();
+            orders.pop();
+            continue;
+        };
+        *at += 1;
+        let node = graph.node(id);
+        let found = match (node.domain(), node.op()) {
+            ("", "Softmax") => spelled_out(graph, classes, trace, id),
+            ("", "Attention") => fused(graph, trace, id),
+            _ => None,
+        };
+        if let Some(mut site) = found {
+            site.layer = sites.len();
+            describe(model, classes, trace, ports, &mut site);
+            sites.push(site);
+        }
+        // Branches of one `If` that do the same work count once: the first that holds a site.
+        if let Some((_, body)) = node.bodies().next() {
+            scopes.push((body, 0));
+            orders.push(graph.order(body).unwrap_or_default());
+        }
+    }
+    sites
+}
+
+/// A softmax with a product of content before it and one behind it.
+fn spelled_out(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Site> {
+    let node = graph.node(id);
+    let scores = node.input(0)?;
+    let rank = trace.get(scores).dims.as_ref()?.len();
+    let axis = wrap(node.int("axis").ok()?.unwrap_or(-1), rank)?;
+    let (product, axis) = product(graph, classes, trace, scores, axis)?;
+    weighs_content(graph, classes, node.output(0)?)?;
+    let (query, key) = operands(graph, trace, product, axis)?;
+    let value = graph.node(product).output(0)?;
+    let dims = trace.get(query.value).dims.as_ref()?;
+    Some(Site {
+        node: id,
+        scope: node.scope(),
+        name: String::new(),
+        layer: 0,
+        query,
+        key,
+        product: Some(value),
+        scores: Some(scores),
+        heads: None,
+        kv_heads: None,
+        head_dim: query.lane.feature.map(|a| dims[a]),
+        mask: Mask::default(),
+        cross: false,
+        past: false,
+        form: Form::Ops,
+    })
+}
+
+/// The standard operator of ai.onnx 23 and later.
+fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
+    let node = graph.node(id);
+    let operand = |slot: usize| -> Option<Operand> {
+        let value = node.input(slot)?;
+        let rank = trace.get(value).dims.as_ref()?.len();
+        let lane = Lane {
+            sequence: rank.checked_sub(2)?,
+            feature: (rank == 4).then_some(3),
+            offset: 0,
+        };
+        Some(Operand { value, lane })
+    };
+    let (query, key) = (operand(0)?, operand(1)?);
+    let dims = |o: &Operand| trace.get(o.value).dims.clone();
+    let count = |o: &Operand, attribute: &str| match dims(o)?.len() {
+        4 => Some(dims(o)?[1]),
+        _ => usize::try_from(node.int(attribute).ok()??).ok(),
+    };
+    let heads = count(&query, "q_num_heads");
+    let width = *dims(&query)?.last()?;
+    Some(Site {
+        node: id,
+        scope: node.scope(),
+        name: String::new(),
+        layer: 0,
+        query,
+        key,
+        product: None,
+        scores: None,
+        heads,
+        kv_heads: count(&key, "kv_num_heads"),
+        head_dim: match query.lane.feature {
+            Some(_) => Some(width),
+            None => heads.and_then(|h| width.checked_div(h)),
+        },
+        mask: Mask::default(),
+        cross: false,
+        past: node.input(4).is_some(),
+        form: Form::Onnx,
+    })
+}
+
+/// Walks back from the scores through scales and masks to the product of two content operands;
+/// also tells which axis of it the softmax runs along.
+fn product(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    scores: ValueId,
+    axis: usize,
+) -> Option<(NodeId, usize)> {
+    let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    let mut stack = vec![(scores, axis)];
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some((value, axis)) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        let Some((id, output)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        let inputs: Vec<(usize, ValueId)> = (0..node.inputs().len())
+            .filter_map(|i| Some((i, node.input(i)?)))
+            .filter(|(_, v)| content(*v))
+            .collect();
+        if is_product(node.domain(), node.op()) {
+            if inputs.len() >= 2 {
+                return Some((id, axis));
+            }
+            continue;
+        }
+        let lane = Lane {
+            sequence: axis,
+            feature: None,
+            offset: 0,
+        };
+        let through = node.domain().is_empty()
+            && (is_elementwise(node.op())
+                || matches!(
+                    node.op(),
+                    "Reshape"
+                        | "Transpose"
+                        | "Squeeze"
+                        | "Unsqueeze"
+                        | "Expand"
+                        | "Slice"
+                        | "Concat"
+                        | "Pad"
+                ));
+        // The first operand is the scores themselves in the forms that exporters write.
+        for (slot, v) in inputs.into_iter().rev().filter(|_| through) {
+            if let Some(lane) = crate::lane::back(graph, trace, id, output, slot, lane) {
+                stack.push((v, lane.sequence));
+            }
+        }
+    }
+    None
+}
+
+fn is_product(domain: &str, op: &str) -> bool {
+    match domain {
+        "" => matches!(op, "MatMul" | "Gemm" | "Einsum"),
+        "com.microsoft" => op == "FusedMatMul",
+        _ => false,
+    }
+}
+
+/// Which operand of the product is the queries', given the axis along which the softmax runs.
+fn operands(
+    graph: &Graph,
+    trace: &Trace,
+    product: NodeId,
+    axis: usize,
+) -> Option<(Operand, Operand)> {
+    let node = graph.node(product);
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    let rank = |v: ValueId| trace.get(v).dims.as_ref().map(Vec::len);
+    let out = rank(node.output(0)?)?;
+    if node.is("Einsum") {
+        return einsum_operands(node.string("equation").ok()??, a, b, axis);
+    }
+    let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
+    let lane = |value: ValueId, transposed: bool, row: bool| -> Option<Operand> {
+        let (last, before) = (rank(value)?.checked_sub(1)?, rank(value)?.checked_sub(2)?);
+        // Rows of the first operand and columns of the second are tokens.
+        let tokens_first = row != transposed;
+        Some(Operand {
+            value,
+            lane: Lane {
+                sequence: if tokens_first { before } else { last },
+                feature: Some(if tokens_first { last } else { before }),
+                offset: 0,
+            },
+        })
+    };
+    let first = lane(a, flag("transA"), true)?;
+    let second = lane(b, flag("transB"), false)?;
+    match out.checked_sub(axis)? {
+        1 => Some((first, second)),
+        2 => Some((second, first)),
+        _ => None,
+    }
+}
+
+fn einsum_operands(
+    equation: &str,
+    a: ValueId,
+    b: ValueId,
+    axis: usize,
+) -> Option<(Operand, Operand)> {
+    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let (inputs, output) = equation.split_once("->")?;
+    let (left, right) = inputs.split_once(',')?;
+    let keys = output.chars().nth(axis)?;
+    let contracted = |c: &char| !output.contains(*c);
+    let side = |term: &str, value: ValueId, own: char| -> Option<Operand> {
+        let feature = term.chars().position(|c| contracted(&c))?;
+        Some(Operand {
+            value,
+            lane: Lane {
+                sequence: term.chars().position(|c| c == own)?,
+                feature: Some(feature),
+                offset: 0,
+            },
+        })
+    };
+    let (query, q_term, key, k_term) = match (left.contains(keys), right.contains(keys)) {
+        (false, true) => (a, left, b, right),
+        (true, false) => (b, right, a, left),
+        _ => return None,
+    };
+    // The letter that the queries keep and the keys do not have.
+    let own = q_term
+        .chars()
+        .find(|c| output.contains(*c) && !k_term.contains(*c))?;
+    Some((side(q_term, query, own)?, side(k_term, key, keys)?))
+}
+
+/// Whether the weights are multiplied with content.
+fn weighs_content(graph: &Graph, classes: &Classes, weights: ValueId) -> Option<()> {
+    let mut stack = vec![weights];
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            if is_product(node.domain(), node.op()) {
+                let other = node.inputs().iter().flatten().filter(|v| **v != value);
+                if other
+                    .clone()
+                    .any(|v| classes.of_value(*v).has(Class::CONTENT))
+                {
+                    return Some(());
+                }
+            } else if node.domain().is_empty()
+                && (is_elementwise(node.op())
+                    || matches!(
+                        node.op(),
+                        "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" | "Slice"
+                    ))
+            {
+                stack.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    None
+}
+
+/// Heads, cache, kind and masks.
+fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site: &mut Site) {
+    let graph = model.graph();
+    site.name = name(graph, site.node);
+    let dims = |v: ValueId| trace.get(v).dims.clone();
+    let length = |o: &Operand| dims(o.value).map(|d| d[o.lane.sequence]);
+    let keys = crate::keys::trace_back(graph, classes, trace, ports, site);
+    site.past |= keys.past;
+    let (queries, new) = (length(&site.query), keys.length.or(length(&site.key)));
+    site.cross = matches!((queries, new), (Some(q), Some(k)) if q != k);
+    let batch = batch(trace, ports);
+    if site.heads.is_none()
+        && let (Some(d), Some(batch)) = (dims(site.query.value), batch)
+    {
+        site.heads = per_token(&d, &site.query.lane).map(|n| n / batch.max(1));
+    }
+    if site.kv_heads.is_none()
+        && let Some(batch) = batch
+    {
+        site.kv_heads = keys.heads.map(|n| n / batch.max(1)).filter(|n| *n > 0);
+    }
+    site.mask = crate::mask::read(model, classes, trace, site);
+}
+
+fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
+    let port = ports.first(Role::Tokens).or_else(|| ports.iter().next())?;
+    let dims = trace.get(port.value).dims.as_ref()?;
+    Some(if dims.len() > 1 { dims[0] } else { 1 })
+}
+
+/// Elements that share a token and a feature: batch times heads.
+pub(crate) fn per_token(dims: &[usize], lane: &Lane) -> Option<usize> {
+    let all: usize = dims.iter().product();
+    let lane = dims[lane.sequence] * dims[lane.feature?];
+    all.checked_div(lane)
+}
+
+/// The path that a node's name spells, or its label.
+fn name(graph: &Graph, id: NodeId) -> String {
+    let node = graph.node(id);
+    let own = match (node.name(), node.output(0)) {
+        ("", Some(out)) => graph.name(out).to_owned(),
+        (name, _) => name.to_owned(),
+    };
+    match own.rsplit_once('/') {
+        Some((path, _)) if !path.is_empty() => path.to_owned(),
+        _ => own,
+    }
+}

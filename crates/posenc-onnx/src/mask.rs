@@ -1,0 +1,125 @@
+//! Reading masks: what the softmax sees when queries and keys are zero and every token counts.
+
+use posenc_ir::eval::{Budget, Trace, Value, probe};
+use posenc_ir::{Graph, Model, NodeId, ValueId};
+use rustc_hash::FxHashMap;
+
+use crate::attention::{Mask, Site};
+use crate::dataflow::{Class, Classes};
+
+/// Scores this far below the best of a row are hidden.
+const HIDDEN: f64 = 1e3;
+
+/// The mask of a site.
+pub(crate) fn read(model: &Model, classes: &Classes, trace: &Trace, site: &Site) -> Mask {
+    let graph = model.graph();
+    let mut mask = Mask {
+        padding: padding(graph, classes, site),
+        ..Mask::default()
+    };
+    let bias = match (site.product, site.scores) {
+        (Some(product), Some(scores)) => bias(model, trace, product, scores),
+        _ => fused_bias(graph, trace, site.node),
+    };
+    if let Some((queries, keys, hidden)) = bias {
+        let past = keys.saturating_sub(queries);
+        let later = |i: usize, j: usize| j > i + past;
+        let all =
+            |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
+        let causal = queries > 1
+            && all(&|i, j| !later(i, j) || hidden[i * keys + j])
+            && (0..queries).all(|i| !hidden[i * keys + i + past.min(keys - 1)]);
+        mask.causal = Some(causal);
+        mask.window = (1..keys).find(|w| {
+            let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
+            let fits =
+                |i: usize, j: usize| later(i, j) && causal || hidden[i * keys + j] != inside(i, j);
+            all(&fits)
+        });
+    }
+    if let Ok(Some(causal)) = graph.node(site.node).int("is_causal")
+        && causal != 0
+    {
+        mask.causal = Some(true);
+    }
+    mask
+}
+
+/// Queries, keys and which pairs are hidden, by setting the product to zero.
+fn bias(
+    model: &Model,
+    trace: &Trace,
+    product: ValueId,
+    scores: ValueId,
+) -> Option<(usize, usize, Vec<bool>)> {
+    let dims = trace.get(product).dims.clone()?;
+    let budget = Budget { elements: 1 << 22 };
+    if !budget.allows(&dims) {
+        return None;
+    }
+    let zeros = ndarray::ArrayD::<f64>::zeros(dims);
+    let seeds = FxHashMap::from_iter([(product, Value::float(zeros))]);
+    let got = probe(model, trace, &seeds, &[scores], &budget).ok()?;
+    hidden(got.first()?)
+}
+
+/// The same for the mask input of the standard operator.
+fn fused_bias(graph: &Graph, trace: &Trace, id: NodeId) -> Option<(usize, usize, Vec<bool>)> {
+    let mask = trace.get(graph.node(id).input(3)?);
+    match mask.dtype {
+        Some(posenc_ir::DType::Bool) => {
+            let (q, k, seen) = last_plane(mask)?;
+            Some((q, k, seen.iter().map(|v| *v == 0.0).collect()))
+        }
+        _ => hidden(mask),
+    }
+}
+
+fn hidden(scores: &Value) -> Option<(usize, usize, Vec<bool>)> {
+    let (q, k, plane) = last_plane(scores)?;
+    let mut out = Vec::with_capacity(plane.len());
+    for row in plane.chunks(k) {
+        let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        out.extend(row.iter().map(|v| v.is_nan() || best - v > HIDDEN));
+    }
+    Some((q, k, out))
+}
+
+/// The first plane of the last two axes.
+fn last_plane(value: &Value) -> Option<(usize, usize, Vec<f64>)> {
+    let data = value.to_f64()?;
+    let shape = data.shape().to_vec();
+    let [.., q, k] = shape[..] else { return None };
+    let plane: Vec<f64> = data.iter().take(q * k).copied().collect();
+    (q > 0 && k > 0 && plane.len() == q * k).then_some((q, k, plane))
+}
+
+/// Whether the attention mask reaches the scores between the product and the softmax.
+fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
+    let is_padding = |v: ValueId| {
+        let class = classes.of_value(v);
+        class.has(Class::PADDING) && !class.has(Class::CONTENT)
+    };
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        return graph.node(site.node).input(3).is_some_and(is_padding);
+    };
+    let mut stack = vec![scores];
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if value == product || !seen.insert(value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        for input in graph.node(id).inputs().iter().flatten() {
+            if is_padding(*input) {
+                return true;
+            }
+            if classes.of_value(*input).has(Class::CONTENT) {
+                stack.push(*input);
+            }
+        }
+    }
+    false
+}
