@@ -1,0 +1,3 @@
+//! The encodings, one file each.
+
+pub mod rope;

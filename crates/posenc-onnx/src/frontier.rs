@@ -1,0 +1,232 @@
+//! Frontiers: where something that varies along the sequence, without content causing it, meets
+//! content between a projection and the product of queries and keys.
+
+use std::collections::BTreeSet;
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, NodeId, Use, ValueId};
+use rustc_hash::FxHashMap;
+
+use crate::attention::Operand;
+use crate::dataflow::{Class, Classes};
+use crate::lane::{Lane, back};
+
+/// The content values between a projection and the product, with their lanes.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    lanes: FxHashMap<ValueId, Lane>,
+    /// The nodes that compute them, operand last.
+    nodes: BTreeSet<NodeId>,
+    end: ValueId,
+}
+
+/// A region of a stretch that positions act in: from one content value to another.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// The content that enters: the nearest value that everything in the region depends on.
+    pub input: ValueId,
+    /// Its lane.
+    pub input_lane: Lane,
+    /// The nearest value that everything in the region flows into.
+    pub output: ValueId,
+    /// Its lane.
+    pub output_lane: Lane,
+    /// Where position enters: uses of values that carry no content.
+    pub entries: Vec<Use>,
+}
+
+impl Stretch {
+    /// Follows an operand of the product back to its projections.
+    pub fn of(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> Self {
+        let mut stretch = Self {
+            lanes: FxHashMap::default(),
+            nodes: BTreeSet::new(),
+            end: operand.value,
+        };
+        let mut stack = vec![(operand.value, operand.lane)];
+        while let Some((value, lane)) = stack.pop() {
+            match stretch.lanes.get(&value) {
+                // A lane that knows its features is worth a second visit.
+                Some(old) if old.feature.is_some() || lane.feature.is_none() => continue,
+                _ => {}
+            }
+            stretch.lanes.insert(value, lane);
+            let Some((id, output)) = graph.producer(value) else {
+                continue;
+            };
+            let node = graph.node(id);
+            if is_projection(node.domain(), node.op()) {
+                continue;
+            }
+            stretch.nodes.insert(id);
+            for slot in 0..node.inputs().len() {
+                let Some(input) = node.input(slot) else {
+                    continue;
+                };
+                if classes.of_value(input).has(Class::CONTENT)
+                    && let Some(lane) = back(graph, trace, id, output, slot, lane)
+                {
+                    stack.push((input, lane));
+                }
+            }
+        }
+        stretch
+    }
+
+    /// The uses at which position enters the stretch.
+    fn entries(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<Use> {
+        let mut entries = vec![];
+        for id in &self.nodes {
+            let node = graph.node(*id);
+            if node.op() == "RotaryEmbedding" {
+                entries.extend((1..node.inputs().len()).filter_map(|slot| {
+                    node.input(slot)?;
+                    Some(Use { node: *id, slot })
+                }));
+                continue;
+            }
+            let Some(lane) = node.output(0).and_then(|v| self.lanes.get(&v)) else {
+                continue;
+            };
+            for (slot, input) in node.inputs().iter().enumerate() {
+                if let Some(input) = input
+                    && !classes.of_value(*input).has(Class::CONTENT)
+                    && crate::lane::is_elementwise(node.op())
+                    && back(graph, trace, *id, 0, slot, *lane)
+                        .is_some_and(|lane| varies(trace, *input, lane.sequence))
+                {
+                    entries.push(Use { node: *id, slot });
+                }
+            }
+        }
+        entries.sort_unstable();
+        entries
+    }
+
+    /// The region in which position acts on this stretch; `None` where it does not.
+    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Option<Region> {
+        let entries = self.entries(graph, classes, trace);
+        let nodes: BTreeSet<NodeId> = entries.iter().map(|u| u.node).collect();
+        if nodes.is_empty() {
+            return None;
+        }
+        let place = self.places(graph);
+        let content_inputs = |id: NodeId| {
+            let inputs = graph.node(id).inputs().iter().flatten();
+            inputs.copied().filter(|v| self.lanes.contains_key(v))
+        };
+        let before = |v: ValueId| -> Vec<ValueId> {
+            match graph.producer(v) {
+                Some((id, _)) if self.nodes.contains(&id) => content_inputs(id).collect(),
+                _ => vec![],
+            }
+        };
+        let after = |v: ValueId| -> Vec<ValueId> {
+            let readers = graph
+                .uses(v)
+                .iter()
+                .filter(|u| self.nodes.contains(&u.node));
+            readers
+                .flat_map(|u| graph.node(u.node).outputs().iter().flatten())
+                .copied()
+                .filter(|v| self.lanes.contains_key(v))
+                .collect()
+        };
+        let entering: Vec<ValueId> = nodes.iter().flat_map(|n| content_inputs(*n)).collect();
+        let leaving: Vec<ValueId> = nodes
+            .iter()
+            .flat_map(|n| graph.node(*n).outputs().iter().flatten().copied())
+            .filter(|v| self.lanes.contains_key(v))
+            .collect();
+        let input = meet(entering, before, |v| usize::MAX - place(v), None)?;
+        let output = meet(leaving, after, &place, Some(self.end))?;
+        Some(Region {
+            input,
+            input_lane: *self.lanes.get(&input)?,
+            output,
+            output_lane: *self.lanes.get(&output)?,
+            entries,
+        })
+    }
+
+    /// The order of computation of the stretch's values.
+    fn places(&self, graph: &Graph) -> impl Fn(ValueId) -> usize + use<> {
+        let mut depth: FxHashMap<ValueId, usize> = FxHashMap::default();
+        let mut stack: Vec<(ValueId, bool)> = vec![(self.end, false)];
+        let mut next = 0;
+        while let Some((value, done)) = stack.pop() {
+            if done {
+                depth.entry(value).or_insert_with(|| {
+                    next += 1;
+                    next
+                });
+                continue;
+            }
+            if depth.contains_key(&value) {
+                continue;
+            }
+            stack.push((value, true));
+            if let Some((id, _)) = graph.producer(value)
+                && self.nodes.contains(&id)
+            {
+                let inputs = graph.node(id).inputs().iter().flatten();
+                stack.extend(
+                    inputs
+                        .filter(|v| self.lanes.contains_key(v) && !depth.contains_key(v))
+                        .map(|v| (*v, false)),
+                );
+            }
+        }
+        move |v| depth.get(&v).copied().unwrap_or(0)
+    }
+}
+
+/// Steps from the value first in `key` to its neighbors until one value is left: the nearest that
+/// all paths run through. `None` where the paths never meet.
+fn meet(
+    mut values: Vec<ValueId>,
+    neighbors: impl Fn(ValueId) -> Vec<ValueId>,
+    key: impl Fn(ValueId) -> usize,
+    end: Option<ValueId>,
+) -> Option<ValueId> {
+    loop {
+        values.sort_unstable_by_key(|v| key(*v));
+        values.dedup();
+        match values.as_slice() {
+            [] => return None,
+            [one] => return Some(*one),
+            [first, ..] => {
+                let next = neighbors(*first);
+                if next.is_empty() && Some(*first) != end {
+                    return None;
+                }
+                values.swap_remove(0);
+                values.extend(next);
+            }
+        }
+    }
+}
+
+/// Operators that mix features by weights: nothing positional is looked for beyond them.
+fn is_projection(domain: &str, op: &str) -> bool {
+    matches!(
+        (domain, op),
+        (
+            "",
+            "MatMul" | "Gemm" | "Einsum" | "Conv" | "Gather" | "Softmax" | "Attention"
+        ) | ("com.microsoft", _)
+    ) && op != "RotaryEmbedding"
+        && !(domain.is_empty() && op == "Gather")
+}
+
+/// Whether the data is known and differs along an axis.
+fn varies(trace: &Trace, value: ValueId, axis: usize) -> bool {
+    let Some(data) = trace.get(value).to_f64() else {
+        return false;
+    };
+    if axis >= data.ndim() || data.shape()[axis] < 2 {
+        return false;
+    }
+    let first = data.index_axis(ndarray::Axis(axis), 0);
+    data.axis_iter(ndarray::Axis(axis)).any(|row| row != first)
+}
