@@ -1,0 +1,91 @@
+//! Detection: attention first, then what enters between projections and scores, then numbers.
+
+mod rotary;
+
+use std::collections::BTreeMap;
+
+use posenc_ir::eval::{Budget, Trace, trace};
+use posenc_ir::{Model, NodeId};
+
+use crate::attention::{Site, sites};
+use crate::dataflow::{Class, Classes};
+use crate::ports::{Lengths, Ports, Role};
+use crate::report::Limit;
+
+pub use rotary::{Half, RotarySite};
+
+/// What is asked of detection.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Roles of inputs, by name, where names and uses do not tell.
+    pub roles: BTreeMap<String, Role>,
+}
+
+/// What was found in a model.
+#[derive(Clone, Debug)]
+pub struct Detection {
+    /// The inputs.
+    pub ports: Ports,
+    /// The lengths of the trial run.
+    pub lengths: Lengths,
+    /// What each value depends on.
+    pub classes: Classes,
+    /// The trial run: everything but content has numbers.
+    pub trace: Trace,
+    /// Attention, in order of computation.
+    pub attention: Vec<Site>,
+    /// Rotations of queries and keys, by site.
+    pub rotary: Vec<RotarySite>,
+    /// Position that acts on queries or keys but is no rotation, with the reason.
+    pub unknown: Vec<Refused>,
+    /// Everything that limits the length.
+    pub limits: Vec<Limit>,
+    /// What a user should know.
+    pub warnings: Vec<String>,
+}
+
+/// A candidate that was looked at and refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The attention site.
+    pub site: usize,
+    /// Where.
+    pub node: NodeId,
+    /// Why.
+    pub why: String,
+}
+
+/// Tokens of the trial run: enough to see an angle grow, few enough to be quick.
+const TRIAL: Lengths = Lengths {
+    batch: 2,
+    sequence: 14,
+    past: 5,
+};
+
+/// Elements that a value of the trial run may have.
+const BUDGET: Budget = Budget { elements: 1 << 22 };
+
+/// Finds attention and what encodes position in it.
+pub fn detect(model: &Model, options: &Options) -> Detection {
+    let graph = model.graph();
+    let ports = Ports::of(graph, &options.roles);
+    let classes = Classes::of(graph, &ports);
+    let lengths = ports.fit(TRIAL);
+    let seeds = ports.seeds(graph, lengths);
+    let opaque = |v| classes.of_value(v).has(Class::CONTENT);
+    let trace = trace(model, &seeds, &opaque, &BUDGET);
+    let attention = sites(model, &classes, &trace, &ports);
+    let mut found = Detection {
+        limits: crate::limits::limits(model, &classes, &trace, &ports),
+        ports,
+        lengths,
+        classes,
+        trace,
+        attention,
+        rotary: vec![],
+        unknown: vec![],
+        warnings: vec![],
+    };
+    rotary::find(model, &mut found);
+    found
+}

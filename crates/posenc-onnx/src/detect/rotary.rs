@@ -1,0 +1,146 @@
+//! Rotations of queries and keys.
+
+use posenc_ir::{Model, NodeId};
+use rustc_hash::FxHashMap;
+
+use super::{Detection, Refused};
+use crate::attention::{Operand, Site};
+use crate::encodings::rope::{Rotation, read};
+use crate::frontier::{Region, Stretch};
+use crate::kind::Form;
+
+/// The rotation of one operand of a site.
+#[derive(Clone, Debug)]
+pub struct Half {
+    /// Where it stands.
+    pub region: Region,
+    /// What it computes.
+    pub rotation: Rotation,
+}
+
+/// A site whose queries and keys turn alike.
+#[derive(Clone, Debug)]
+pub struct RotarySite {
+    /// The attention site.
+    pub site: usize,
+    /// The rotation of the queries.
+    pub query: Half,
+    /// The rotation of the keys.
+    pub key: Half,
+    /// How it stands in the graph.
+    pub form: Form,
+    /// A node of it, for people.
+    pub node: NodeId,
+}
+
+/// Frequencies and factors of queries and keys may differ by this share.
+const ALIKE: f64 = 1e-3;
+
+pub(super) fn find(model: &Model, found: &mut Detection) {
+    for site in found.attention.clone() {
+        let query = half(model, found, &site, &site.query);
+        let key = half(model, found, &site, &site.key);
+        let mut refuse = |node, why: String| {
+            found.unknown.push(Refused {
+                site: site.layer,
+                node,
+                why,
+            });
+        };
+        match (query, key) {
+            (Read::Nothing, Read::Nothing) => {}
+            (Read::Turns(query), Read::Turns(key)) => {
+                let node = query.region.entries[0].node;
+                match unlike(&query.rotation, &key.rotation) {
+                    Some(why) => refuse(node, why),
+                    None => found.rotary.push(RotarySite {
+                        site: site.layer,
+                        form: form(model, &query.region),
+                        query: *query,
+                        key: *key,
+                        node,
+                    }),
+                }
+            }
+            (query, key) => {
+                for (side, other) in [(&query, &key), (&key, &query)] {
+                    match side {
+                        Read::Refused(node, why) => refuse(*node, why.clone()),
+                        Read::Turns(half) if matches!(other, Read::Nothing) => {
+                            let why = "only one of queries and keys turns".to_owned();
+                            refuse(half.region.entries[0].node, why);
+                        }
+                        Read::Turns(_) | Read::Nothing => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+enum Read {
+    Nothing,
+    Turns(Box<Half>),
+    Refused(NodeId, String),
+}
+
+fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Read {
+    let graph = model.graph();
+    let stretch = Stretch::of(graph, &found.classes, &found.trace, operand);
+    let Some(region) = stretch.region(graph, &found.classes, &found.trace) else {
+        return Read::Nothing;
+    };
+    let node = region.entries[0].node;
+    let width = match region.output_lane.feature {
+        Some(axis) => found
+            .trace
+            .get(region.output)
+            .dims
+            .as_ref()
+            .map(|d| d[axis]),
+        None => None,
+    };
+    let Some(head_dim) = site.head_dim.or(width) else {
+        return Read::Refused(node, "the width of a head is not known".to_owned());
+    };
+    match read(
+        model,
+        &found.trace,
+        &FxHashMap::default(),
+        &region,
+        head_dim,
+    ) {
+        Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
+        Err(why) => Read::Refused(node, why.to_string()),
+    }
+}
+
+/// How queries and keys turn differently, if they do.
+fn unlike(query: &Rotation, key: &Rotation) -> Option<String> {
+    let (q, k) = (&query.rope, &key.rope);
+    if q.pairs != k.pairs {
+        return Some("queries and keys pair other features".to_owned());
+    }
+    let near = |a: f64, b: f64| (a - b).abs() <= ALIKE * a.abs().max(b.abs()).max(1e-12);
+    if !q
+        .inv_freq
+        .iter()
+        .zip(&k.inv_freq)
+        .all(|(a, b)| near(*a, *b))
+    {
+        return Some("queries and keys turn at other frequencies".to_owned());
+    }
+    if !near(q.attention_factor, k.attention_factor) {
+        return Some("queries and keys carry other factors".to_owned());
+    }
+    None
+}
+
+fn form(model: &Model, region: &Region) -> Form {
+    let node = model.graph().node(region.entries[0].node);
+    match (node.domain(), node.op()) {
+        ("", "RotaryEmbedding") => Form::Onnx,
+        (_, "RotaryEmbedding") => Form::Contrib,
+        _ => Form::Ops,
+    }
+}

@@ -1,0 +1,174 @@
+//! From what was detected to the report of `inspect`.
+
+use posenc_ir::{DType, Model};
+use serde_json::{Map, Value, json};
+
+use crate::attention::Site;
+use crate::detect::{Detection, Options, RotarySite, detect};
+use crate::kind::{Form, Kind, Stack};
+use crate::report::{
+    Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
+};
+use crate::scaling::{Identified, identify};
+
+/// Names every encoding and attention site of a model.
+pub fn inspect(model: &Model, options: &Options) -> Inspect {
+    report(model, &detect(model, options))
+}
+
+/// The report of a detection.
+pub fn report(model: &Model, found: &Detection) -> Inspect {
+    let mut report = Inspect::new(ModelSummary::of(model));
+    report.encodings = inspect_encodings(model, found);
+    report.encodings.extend(unknown(model, found));
+    report.attention = found.attention.iter().map(attention).collect();
+    report.limits = found.limits.clone();
+    report.warnings = found.warnings.clone();
+    let refusal = |r: &crate::detect::Refused| Refusal {
+        at: model.graph().place(r.node),
+        why: r.why.clone(),
+    };
+    report.refused = Some(found.unknown.iter().map(refusal).collect());
+    report
+}
+
+/// The scaling that the numbers of a site tell.
+pub fn identified(found: &Detection, site: &RotarySite) -> Identified {
+    let rope = &site.query.rotation.rope;
+    identify(
+        &rope.inv_freq,
+        rope.attention_factor,
+        rope.rotary_dim,
+        rope.head_dim,
+        tolerance(found, site),
+    )
+}
+
+/// How exactly the graph holds its frequencies, as a share of each.
+fn tolerance(found: &Detection, site: &RotarySite) -> f64 {
+    match found.trace.get(site.query.region.output).dtype {
+        Some(DType::F16) => 2e-3,
+        Some(DType::BF16) => 1e-2,
+        _ => 2e-6,
+    }
+}
+
+/// RoPE: an entry for each set of parameters.
+pub(crate) fn inspect_encodings(model: &Model, found: &Detection) -> Vec<Encoding> {
+    let mut entries: Vec<Encoding> = vec![];
+    for site in &found.rotary {
+        let params = params(found, site);
+        let same = |e: &&mut Encoding| e.params == params && e.form == site.form;
+        let entry = match entries.iter_mut().find(same) {
+            Some(entry) => entry,
+            None => {
+                let stack = None::<Stack>;
+                entries.push(Encoding::new(Kind::Rope, stack, site.form, params));
+                entries.last_mut().expect("just pushed")
+            }
+        };
+        let fit = site
+            .query
+            .rotation
+            .fit_error
+            .max(site.key.rotation.fit_error);
+        entry.fit_error = Some(entry.fit_error.unwrap_or(0.0).max(fit));
+        entry.layers.push(site.site);
+        entry.sites += 1;
+        entry.nodes.push(model.graph().place(site.node));
+        entry.max_length = rows(&found.limits);
+    }
+    entries
+}
+
+/// The shortest table of cos and sin.
+fn rows(limits: &[Limit]) -> Option<usize> {
+    let table = |l: &&Limit| matches!(l.cause, LimitCause::Table | LimitCause::Cache);
+    limits.iter().filter(table).map(|l| l.length).min()
+}
+
+fn params(found: &Detection, site: &RotarySite) -> Map<String, Value> {
+    let rope = &site.query.rotation.rope;
+    let identified = identified(found, site);
+    let mut params = Map::new();
+    params.insert(
+        "theta".into(),
+        json!(identified.theta.map(|t| rounded(t, 7))),
+    );
+    params.insert("head_dim".into(), json!(rope.head_dim));
+    params.insert("rotary_dim".into(), json!(rope.rotary_dim));
+    params.insert("layout".into(), json!(rope.layout));
+    if rope.layout.is_none() {
+        params.insert("pairs".into(), json!(rope.pairs));
+    }
+    let factor = rounded(rope.attention_factor, 7);
+    params.insert("attention_factor".into(), json!(factor));
+    let first = rope.pairs.iter().map(|p| p.0.min(p.1)).min().unwrap_or(0);
+    if first > 0 {
+        params.insert("first_feature".into(), json!(first));
+    }
+    let scaling = identified
+        .scaling
+        .and_then(|s| serde_json::to_value(s).ok());
+    params.insert("scaling".into(), tidy(scaling.unwrap_or(Value::Null)));
+    params
+}
+
+/// Numbers to seven digits, so that equal encodings read equal.
+fn tidy(value: Value) -> Value {
+    match value {
+        Value::Number(n) if n.is_f64() => json!(rounded(n.as_f64().unwrap_or(0.0), 7)),
+        Value::Array(list) => list.into_iter().map(tidy).collect(),
+        Value::Object(map) => map.into_iter().map(|(k, v)| (k, tidy(v))).collect(),
+        other => other,
+    }
+}
+
+fn rounded(x: f64, digits: usize) -> f64 {
+    format!("{x:.*e}", digits - 1).parse().unwrap_or(x)
+}
+
+/// Position that acts on queries or keys, but in no way that is known.
+fn unknown(model: &Model, found: &Detection) -> Vec<Encoding> {
+    let mut entries: Vec<Encoding> = vec![];
+    for refused in &found.unknown {
+        let entry = match entries
+            .iter_mut()
+            .find(|e| e.evidence.contains(&refused.why))
+        {
+            Some(entry) => entry,
+            None => {
+                let mut entry = Encoding::new(Kind::Unknown, None, Form::Ops, Map::new());
+                entry.evidence.push(refused.why.clone());
+                entries.push(entry);
+                entries.last_mut().expect("just pushed")
+            }
+        };
+        if !entry.layers.contains(&refused.site) {
+            entry.layers.push(refused.site);
+            entry.sites += 1;
+        }
+        entry.nodes.push(model.graph().place(refused.node));
+    }
+    entries
+}
+
+fn attention(site: &Site) -> Attention {
+    Attention {
+        name: site.name.clone(),
+        stack: None,
+        layer: Some(site.layer),
+        kind: match site.cross {
+            true => AttentionKind::Cross,
+            false => AttentionKind::SelfAttention,
+        },
+        heads: site.heads,
+        kv_heads: site.kv_heads,
+        head_dim: site.head_dim,
+        causal: site.mask.causal,
+        window: site.mask.window,
+        padding_mask: site.mask.padding,
+        past: site.past,
+        form: site.form,
+    }
+}

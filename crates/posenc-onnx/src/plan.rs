@@ -1,0 +1,340 @@
+//! What a rewrite will do, before anything changes: which site gets which frequencies, and where
+//! every value came from.
+
+use std::path::PathBuf;
+
+use posenc_ir::Model;
+use serde_json::json;
+
+use crate::detect::{Detection, RotarySite};
+use crate::hf_config::HfConfig;
+use crate::inspect::identified;
+use crate::kind::Kind;
+use crate::report::{Inferred, LimitCause};
+use crate::request::{Request, ScaleType, rope_scaling};
+use crate::rewrite::{Refusal, RewriteError};
+use crate::scaling::{Rope, Scaling};
+
+/// The frequencies that a site is to have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// The unscaled embedding.
+    pub rope: Rope,
+    /// The law over it.
+    pub scaling: Scaling,
+    /// Factor on the whole score: DeepSeek's correction, else 1.
+    pub softmax_factor: f64,
+}
+
+/// A rescale of rotary sites.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Places in `Detection::rotary`, with what each is to become.
+    pub targets: Vec<(usize, Target)>,
+    /// The length to make room for, where it is known.
+    pub max_length: Option<usize>,
+    /// Values that no flag gave.
+    pub inferred: Vec<Inferred>,
+}
+
+/// Decides what a request means for the sites that were found.
+///
+/// # Errors
+/// When the request does not fit the model, or a value that is needed is nowhere to be found.
+pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan, RewriteError> {
+    if found.attention.is_empty() {
+        return Err(Refusal::NoSite("the model has no attention to work on".into()).into());
+    }
+    if let Some(kind) = request.to.filter(|k| *k != Kind::Rope) {
+        let why = format!("this version rescales rope and does not put in {kind} yet");
+        return Err(Refusal::Unsupported(why).into());
+    }
+    if let Some(refused) = found.unknown.first() {
+        let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
+        return Err(Refusal::Unsupported(why).into());
+    }
+    if found.rotary.is_empty() {
+        let why = "no attention of the model is rotary, and putting rope in is not there yet";
+        return Err(Refusal::Unsupported(why.into()).into());
+    }
+    let mut planner = Planner {
+        model,
+        found,
+        request,
+        inferred: vec![],
+        max_length: request.parameters.max_length,
+    };
+    let targets = match &request.hf_config {
+        Some(path) => planner.follow(path)?,
+        None => planner.scale()?,
+    };
+    planner.refuse_twice(&targets)?;
+    Ok(Plan {
+        targets,
+        max_length: planner.max_length,
+        inferred: planner.inferred,
+    })
+}
+
+struct Planner<'a> {
+    model: &'a Model,
+    found: &'a Detection,
+    request: &'a Request,
+    inferred: Vec<Inferred>,
+    max_length: Option<usize>,
+}
+
+impl Planner<'_> {
+    /// "Make this graph what this config says."
+    fn follow(&mut self, path: &PathBuf) -> Result<Vec<(usize, Target)>, RewriteError> {
+        let config = read_config(path)?;
+        let usage =
+            |e: crate::hf_config::HfConfigError| Refusal::Usage(format!("{}: {e}", path.display()));
+        let mut targets = vec![];
+        for (i, site) in chosen(self.found, self.request) {
+            let place = || self.model.graph().place(site.node);
+            let Some(asked) = config.rope_for(site.site).map_err(usage)? else {
+                let why = format!(
+                    "{}: the config asks for no rope in layer {}, and taking it out is not there yet",
+                    place(),
+                    site.site
+                );
+                return Err(Refusal::Unsupported(why).into());
+            };
+            let now = &site.query.rotation.rope;
+            let rope = asked
+                .rope(now.rotary_dim, now.head_dim)
+                .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?;
+            let whole = matches!(asked.scaling, Scaling::Proportional(_));
+            if rope.rotary_dim != now.rotary_dim && !whole {
+                let why = format!(
+                    "{}: the graph turns {} features and the config asks for {}",
+                    place(),
+                    now.rotary_dim,
+                    rope.rotary_dim
+                );
+                return Err(Refusal::Unsupported(why).into());
+            }
+            for value in &asked.inferred {
+                if !self.inferred.contains(value) {
+                    self.inferred.push(value.clone());
+                }
+            }
+            if self.request.parameters.max_length.is_none() {
+                let scaled = extended(&asked.scaling, asked.scaling.original_length());
+                let length = [asked.max_position, scaled].into_iter().flatten().max();
+                self.max_length = self.max_length.max(length);
+            }
+            targets.push((
+                i,
+                Target {
+                    rope,
+                    scaling: asked.scaling,
+                    softmax_factor: asked.softmax_factor,
+                },
+            ));
+        }
+        Ok(targets)
+    }
+
+    /// What the flags say.
+    fn scale(&mut self) -> Result<Vec<(usize, Target)>, RewriteError> {
+        let mut parameters = self.request.parameters.clone();
+        let keep = self.request.scale.is_none() && parameters.theta.is_none();
+        if keep {
+            return Ok(vec![]);
+        }
+        let scale = self.request.scale.unwrap_or(ScaleType::None);
+        if parameters.original_length.is_none()
+            && let Some((length, source)) = self.original_length()?
+        {
+            parameters.original_length = Some(length);
+            self.infer("original-length", json!(length), source);
+        }
+        let mut targets = vec![];
+        for (i, site) in chosen(self.found, self.request) {
+            let now = &site.query.rotation.rope;
+            let theta = match parameters.theta {
+                Some(theta) => theta,
+                None => {
+                    let theta = identified(self.found, site).theta.ok_or_else(|| {
+                        let why = "the graph's frequencies fix no base; give --theta";
+                        Refusal::Usage(format!("{}: {why}", self.model.graph().place(site.node)))
+                    })?;
+                    self.infer("theta", json!(theta), "the graph's frequencies".into());
+                    theta
+                }
+            };
+            let wanted = parameters.rotary_dim.unwrap_or(now.rotary_dim);
+            let proportional = scale == ScaleType::Proportional;
+            if wanted != now.rotary_dim && !proportional {
+                let why = "another rotated width needs rope to be put in anew";
+                let place = self.model.graph().place(site.node);
+                return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+            }
+            if parameters.layout.is_some() && parameters.layout != now.layout {
+                let why = "another layout needs rope to be put in anew";
+                let place = self.model.graph().place(site.node);
+                return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+            }
+            let rope = Rope::new(theta, wanted, now.head_dim)
+                .map_err(|e| Refusal::Usage(e.to_string()))?;
+            let (scaling, inferred) = rope_scaling(scale, &parameters, &rope)
+                .map_err(|e| Refusal::Usage(e.to_string()))?;
+            for value in inferred {
+                self.infer(&value.name, value.value, value.source);
+            }
+            if self.request.parameters.max_length.is_none() {
+                let scaled = extended(&scaling, parameters.original_length);
+                self.max_length = self.max_length.max(scaled);
+            }
+            targets.push((
+                i,
+                Target {
+                    rope,
+                    scaling,
+                    softmax_factor: 1.0,
+                },
+            ));
+        }
+        Ok(targets)
+    }
+
+    fn infer(&mut self, name: &str, value: serde_json::Value, source: String) {
+        let inferred = Inferred {
+            name: name.to_owned(),
+            value,
+            source,
+        };
+        if !self.inferred.contains(&inferred) {
+            self.inferred.push(inferred);
+        }
+    }
+
+    /// The length that the model was trained for, with its source.
+    fn original_length(&self) -> Result<Option<(usize, String)>, RewriteError> {
+        if let Some(path) = config_beside(self.model) {
+            let config = read_config(&path)?;
+            let site = self.found.rotary.first().map_or(0, |s| s.site);
+            let asked = config.rope_for(site).ok().flatten();
+            let scaled = asked.and_then(|a| a.scaling.original_length());
+            let length = match scaled {
+                Some(length) => Some(length),
+                None => config
+                    .max_position()
+                    .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?,
+            };
+            if let Some(length) = length {
+                return Ok(Some((length, "config.json beside the model".into())));
+            }
+        }
+        if let Some(length) = crate::rewrite::record(self.model).and_then(|r| r.original_length) {
+            return Ok(Some((length, "the model's posenc.rope metadata".into())));
+        }
+        let holds = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
+        let shortest = self
+            .found
+            .limits
+            .iter()
+            .filter(holds)
+            .min_by_key(|l| l.length);
+        Ok(shortest.map(|l| {
+            let name = l.value.as_deref().unwrap_or("a fixed shape");
+            (l.length, format!("the graph's {} {name}", l.cause))
+        }))
+    }
+
+    /// Scaling what is scaled already is a mistake unless it is meant.
+    fn refuse_twice(&self, targets: &[(usize, Target)]) -> Result<(), RewriteError> {
+        if self.request.allowances.allow_rescale {
+            return Ok(());
+        }
+        for (i, target) in targets {
+            let site = &self.found.rotary[*i];
+            if is_already(site, target) {
+                continue;
+            }
+            let scaled = identified(self.found, site).scaling;
+            let recorded = crate::rewrite::record(self.model).is_some_and(|r| r.is_scaled);
+            if let Some(scaling) = scaled {
+                let why = format!(
+                    "{}: the graph is scaled already ({}); give --allow-rescale to replace that",
+                    self.model.graph().place(site.node),
+                    scaling.name()
+                );
+                return Err(Refusal::Usage(why).into());
+            }
+            if recorded {
+                let why = "the model's posenc.rope metadata says that it is scaled already; give \
+                           --allow-rescale to replace that";
+                return Err(Refusal::Usage(why.into()).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rotary sites that a request speaks of, with their places in the list.
+fn chosen<'a>(
+    found: &'a Detection,
+    request: &'a Request,
+) -> impl Iterator<Item = (usize, &'a RotarySite)> {
+    let asked = |site: &RotarySite| match &request.layers {
+        Some(layers) => layers.contains(site.site),
+        None => true,
+    };
+    found
+        .rotary
+        .iter()
+        .enumerate()
+        .filter(move |(_, s)| asked(s))
+}
+
+/// Whether a site computes the target's numbers already, at every length.
+pub(crate) fn is_already(site: &RotarySite, target: &Target) -> bool {
+    if target.scaling.depends_on_length() || target.softmax_factor != 1.0 {
+        return false;
+    }
+    let want = target.scaling.frequencies_hf(&target.rope, 1);
+    let now = &site.query.rotation.rope;
+    let near = |a: f64, b: f64| (a - b).abs() <= 2e-7 * b.abs();
+    now.inv_freq.len() == want.inv_freq.len()
+        && near(now.attention_factor, want.attention_factor)
+        && now
+            .inv_freq
+            .iter()
+            .zip(&want.inv_freq)
+            .all(|(a, b)| near(*a, f64::from(*b)))
+}
+
+/// The length that a scaling reaches.
+fn extended(scaling: &Scaling, original: Option<usize>) -> Option<usize> {
+    let factor = match scaling {
+        Scaling::None => 1.0,
+        Scaling::Linear(s) => s.factor,
+        Scaling::Ntk(s) => s.factor,
+        Scaling::Dynamic(s) => s.factor,
+        Scaling::Yarn(s) => s.factor,
+        Scaling::Llama3(s) => s.factor,
+        Scaling::Proportional(s) => s.factor,
+        Scaling::LongRope(s) => match s.attention {
+            crate::scaling::LongRopeAttention::Extension(factor) => factor,
+            _ => 1.0,
+        },
+    };
+    let length = original? as f64 * factor.max(1.0);
+    (length.is_finite() && length < 1e12).then_some(length.round() as usize)
+}
+
+/// `config.json` in the model's folder.
+fn config_beside(model: &Model) -> Option<PathBuf> {
+    let path = model.path()?.parent()?.join("config.json");
+    path.is_file().then_some(path)
+}
+
+fn read_config(path: &PathBuf) -> Result<HfConfig, RewriteError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?;
+    let config = HfConfig::parse(&text);
+    Ok(config.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
+}

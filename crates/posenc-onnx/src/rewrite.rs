@@ -1,0 +1,233 @@
+//! Rewriting: plan, patch, commit, and look again.
+
+mod emit;
+mod record;
+mod rescale;
+
+use posenc_ir::Model;
+use serde_json::{Value, json};
+
+use crate::detect::{Detection, Options, detect};
+use crate::inspect::inspect_encodings;
+use crate::plan::{Plan, Target, plan};
+use crate::ports::Role;
+use crate::report::{Edit, Endpoint, Guarantee, Rewrite};
+use crate::request::{InputRole, Request};
+
+pub use record::{Record, record};
+
+/// Why a model was not rewritten.
+#[derive(Debug, thiserror::Error)]
+pub enum RewriteError {
+    /// The request does not fit the model, or cannot be done.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The model is broken.
+    #[error(transparent)]
+    Model(#[from] posenc_ir::Error),
+}
+
+/// A request that is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is nothing to work on.
+    #[error("{0}")]
+    NoSite(String),
+    /// A value is missing or contradicts the model.
+    #[error("{0}")]
+    Usage(String),
+    /// The form is not supported; the site is named.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// What a rewrite did to the model in memory.
+#[derive(Clone, Debug)]
+pub struct Rewritten {
+    /// The report, without output and check.
+    pub report: Rewrite,
+    /// What each rotary site of `found` is to compute now; sites left alone are absent.
+    pub targets: Vec<(usize, Target)>,
+    /// The rewritten graph, detected anew.
+    pub found: Detection,
+    /// The length that was made room for, where it is known.
+    pub max_length: Option<usize>,
+}
+
+/// Rewrites a model in memory as asked. On an error the model is as it was.
+///
+/// # Errors
+/// When the request does not fit the model, a needed value is nowhere to be found, or the form is
+/// not supported.
+pub fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, RewriteError> {
+    let roles = request.input_roles.iter().map(|(name, role)| {
+        let role = match role {
+            InputRole::Position => Role::Positions,
+            InputRole::Padding => Role::Padding,
+            InputRole::Content => Role::Content,
+        };
+        (name.clone(), role)
+    });
+    let options = Options {
+        roles: roles.collect(),
+    };
+    let before = detect(model, &options);
+    let mut report = Rewrite::new(Endpoint {
+        path: path_of(model),
+        fingerprint: model.fingerprint(),
+    });
+    report.limits.before = before.limits.clone();
+    report.limits.after = before.limits.clone();
+    let plan = plan(model, &before, request)?;
+    report.inferred = plan.inferred.clone();
+    let mut next = model.clone();
+    let groups = rescale::rescale(&mut next, &before, &plan, request)?;
+    if groups.is_empty() {
+        return Ok(Rewritten {
+            report,
+            targets: plan.targets,
+            found: before,
+            max_length: plan.max_length,
+        });
+    }
+    record::write(&mut next, &report.input.fingerprint, &before, &plan);
+    let after = detect(&next, &options);
+    agrees(&next, &before, &after, &plan)?;
+    let (from, to) = (
+        inspect_encodings(model, &before),
+        inspect_encodings(&next, &after),
+    );
+    report.edits = groups
+        .into_iter()
+        .map(|group| edit(&before, &plan, &group, &from, &to))
+        .collect();
+    report.guarantee = Guarantee::NewFunction;
+    report.limits.after = after.limits.clone();
+    report.warnings = warnings(&after, &plan);
+    *model = next;
+    Ok(Rewritten {
+        report,
+        targets: plan.targets,
+        found: after,
+        max_length: plan.max_length,
+    })
+}
+
+fn path_of(model: &Model) -> String {
+    model
+        .path()
+        .map_or_else(String::new, |p| p.display().to_string())
+}
+
+/// The rewritten graph, read anew, must compute what was planned.
+fn agrees(
+    model: &Model,
+    before: &Detection,
+    after: &Detection,
+    plan: &Plan,
+) -> Result<(), RewriteError> {
+    let length = before.lengths.past + before.lengths.sequence;
+    for (i, target) in &plan.targets {
+        let site = &before.rotary[*i];
+        let place = model.graph().place(site.node);
+        let now = after.rotary.iter().find(|s| s.site == site.site);
+        let Some(now) = now else {
+            let why = format!("{place}: the rewritten rotation cannot be read back");
+            return Err(Refusal::Unsupported(why).into());
+        };
+        let want = target.scaling.frequencies(&target.rope, length);
+        for half in [&now.query, &now.key] {
+            let got = &half.rotation.rope;
+            let far = off(
+                &got.inv_freq,
+                &want.inv_freq,
+                got.attention_factor,
+                want.attention_factor,
+            );
+            let allowed = match after.trace.get(half.region.output).dtype {
+                Some(posenc_ir::DType::F16) => 4e-3,
+                Some(posenc_ir::DType::BF16) => 2e-2,
+                _ => 1e-5,
+            };
+            let near = far <= allowed; // NaN is not
+            if !near {
+                let why = format!(
+                    "{place}: the rewritten rotation differs from its formula by {far:.1e}"
+                );
+                return Err(Refusal::Unsupported(why).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The largest relative difference; frequencies at rest must be at rest.
+fn off(got: &[f64], want: &[f64], m: f64, want_m: f64) -> f64 {
+    let turning: Vec<f64> = want.iter().copied().filter(|f| *f != 0.0).collect();
+    if got.len() != turning.len() {
+        return f64::INFINITY;
+    }
+    let share = |a: f64, b: f64| (a - b).abs() / b.abs();
+    let worst = got.iter().zip(&turning).map(|(a, b)| share(*a, *b));
+    worst.fold(share(m, want_m), f64::max)
+}
+
+fn edit(
+    before: &Detection,
+    plan: &Plan,
+    group: &rescale::Group,
+    from: &[crate::report::Encoding],
+    to: &[crate::report::Encoding],
+) -> Edit {
+    let sites: Vec<usize> = group.sites.iter().map(|i| before.rotary[*i].site).collect();
+    let first = &before.attention[sites[0]];
+    let describe = |all: &[crate::report::Encoding]| -> Value {
+        let entry = all.iter().find(|e| e.layers.contains(&sites[0]));
+        entry.map_or(Value::Null, |e| json!({"kind": e.kind, "params": e.params}))
+    };
+    let mut after = describe(to);
+    // What the numbers of one length cannot show is known here.
+    if let Some((_, target)) = plan.targets.iter().find(|(i, _)| group.sites.contains(i))
+        && let Some(params) = after.get_mut("params")
+    {
+        params["theta"] = json!(target.rope.theta);
+        params["scaling"] = record::scaling(&target.scaling);
+    }
+    Edit {
+        site: match sites.len() {
+            1 => first.name.clone(),
+            n => format!("{} and {} more", first.name, n - 1),
+        },
+        from: describe(from),
+        to: after,
+        nodes_added: group.nodes_added,
+        nodes_removed: group.nodes_removed,
+        initializers_changed: group.constants_changed,
+    }
+}
+
+/// What a user should know of the result.
+fn warnings(after: &Detection, plan: &Plan) -> Vec<String> {
+    let mut warnings = vec![];
+    let switches = plan
+        .targets
+        .iter()
+        .any(|(_, t)| t.scaling.depends_on_length());
+    if switches && after.ports.has_past() {
+        let warning = "the frequencies depend on the length, so keys that were cached at a shorter \
+                       length do not match: empty the cache when the length crosses the original \
+                       one";
+        warnings.push(warning.to_owned());
+    }
+    if let Some(wanted) = plan.max_length {
+        for limit in after.limits.iter().filter(|l| l.length < wanted) {
+            let name = limit.value.as_deref().unwrap_or("a shape");
+            warnings.push(format!(
+                "{name} ({}) still ends at {}, below the new length {wanted}",
+                limit.cause, limit.length
+            ));
+        }
+    }
+    warnings
+}
