@@ -32,6 +32,11 @@ pub(super) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
             let Some(depth) = ratios.solve(&shape) else {
                 continue;
             };
+            // One pair that is off makes no ramp, unless cos and sin say so.
+            let touched = shape.iter().filter(|&&c| c > 0.0).count();
+            if touched < 2 && !has_usual_factor(samples, &depth) {
+                continue;
+            }
             let Some((first, last)) = lengths(&ratios, &shape) else {
                 continue;
             };
@@ -71,10 +76,9 @@ fn fit(ratios: &Ratios<'_>, depth: &Depth, found: IdentifiedYarn, more: f64, rar
     let samples = ratios.samples;
     // The usual factor on cos and sin is evidence of its own; none at all is
     // rare, though DeepSeek's configs give it.
-    let usual = samples.is_factor(magnitude(depth.factor, 1.0));
     let bonus = match samples.is_unit_factor() {
         true => -8.0 - rarity,
-        false if usual => samples.bits,
+        false if has_usual_factor(samples, depth) => samples.bits,
         false => -1.0 - rarity,
     };
     let found = Identified {
@@ -86,6 +90,11 @@ fn fit(ratios: &Ratios<'_>, depth: &Depth, found: IdentifiedYarn, more: f64, rar
         found,
         cost: ratios.bits(depth) + more - bonus,
     }
+}
+
+/// Whether cos and sin carry `0.1 ln s + 1`, and that is not 1.
+fn has_usual_factor(samples: &Samples, depth: &Depth) -> bool {
+    samples.is_factor(magnitude(depth.factor, 1.0)) && !samples.is_unit_factor()
 }
 
 /// The ramp's share of interpolation at every pair.

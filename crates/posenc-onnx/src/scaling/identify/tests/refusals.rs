@@ -135,3 +135,20 @@ fn what_no_rotary_embedding_has_is_custom() {
     let one = identify(&[1.0], 1.0, 2, 2, F32);
     assert_eq!((one.theta, one.scaling), (None, None));
 }
+
+#[test]
+fn a_slow_pair_that_is_off_is_no_ramp_of_round_parameters() {
+    // As far off as YaRN's factors 2, 50 and 100 would put it on some ramp.
+    let cases = [(256, 0.99), (10, 0.98 / 1.5), (16, 1.0 - 0.5 * 0.98)];
+    for (dim, ratio) in cases {
+        let rope = Rope::new(1e4, dim, dim).unwrap();
+        let mut list = Scaling::None.frequencies(&rope, 1).inv_freq;
+        list[dim / 2 - 1] *= ratio;
+        let found = identify(&list, 1.0, dim, dim, F32);
+        let name = found
+            .scaling
+            .as_ref()
+            .map_or("none", IdentifiedScaling::name);
+        assert_ne!(name, "yarn", "{dim} {ratio}: {found:?}");
+    }
+}
