@@ -1,11 +1,21 @@
 //! The structural check of what the passes rely on.
 //!
 //! Reading already refuses names that are defined twice or nowhere; this adds that nodes do not
-//! depend on themselves, that payloads have the length of their type and dimensions, and that
-//! what a graph needs is said at all.
+//! depend on themselves, that functions do not call themselves, that payloads have the length of
+//! their type and dimensions and stand where a model may have them, and that what a graph needs is
+//! said at all.
 
+mod external;
+mod function;
+
+use std::collections::BTreeSet;
+
+use prost::Message;
+
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
+use crate::proto::TensorProto;
 use crate::stored::{Payload, Stored};
 
 impl Model {
@@ -18,14 +28,29 @@ impl Model {
         for scope in graph.scopes() {
             graph.order(scope)?;
         }
+        let mut named = BTreeSet::new();
+        for output in graph.scope(graph.main()).outputs() {
+            if !named.insert(*output) {
+                return Err(Error::invalid("the output is listed twice").at(graph.name(*output)));
+            }
+        }
+        function::check(graph)?;
         for (id, node) in graph.nodes() {
             if node.op().is_empty() {
                 return Err(Error::invalid("the node names no operator").at(graph.place(id)));
             }
         }
+        let mut files = external::Files::default();
         for value in graph.values() {
+            if graph.is_gone(value) {
+                continue;
+            }
             if let Some(stored) = graph.stored(value) {
-                check_payload(stored).map_err(|e| e.at(graph.name(value)))?;
+                let checked = match &stored.payload {
+                    Payload::External(external) => files.check(self, stored, external),
+                    _ => check_payload(stored),
+                };
+                checked.map_err(|e| e.at(graph.name(value)))?;
             }
         }
         Ok(())
@@ -50,11 +75,23 @@ fn check_payload(stored: &Stored) -> Result<()> {
             }
             Ok(())
         }
-        Payload::Typed(bytes)
-            if bytes.len() < 1 << 20 && stored.dtype != Some(crate::DType::String) =>
-        {
-            stored.tensor().map(drop)
+        Payload::Typed(bytes) if stored.dtype == Some(DType::String) => {
+            let tensor = TensorProto::decode(bytes.clone());
+            let got = tensor.map_err(|e| Error::decode(e.to_string()))?;
+            let got = got.string_data.len();
+            match stored.elements() == Some(got) {
+                true => Ok(()),
+                false => {
+                    let dims = &stored.dims;
+                    let why = format!("its {got} strings do not fit string{dims:?}");
+                    Err(Error::invalid(why))
+                }
+            }
         }
+        Payload::Typed(bytes) if bytes.len() < 1 << 20 => stored.tensor().map(drop),
         Payload::Typed(_) | Payload::External(_) | Payload::Sparse => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

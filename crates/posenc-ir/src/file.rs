@@ -43,9 +43,49 @@ impl Model {
         let location = Path::new(&external.location);
         let inside = location
             .components()
-            .all(|c| matches!(c, Normal(_) | CurDir));
+            .all(|c| matches!(c, Normal(_) | CurDir))
+            // Separators and ends of names elsewhere.
+            && !external.location.contains(['\\', '\0']);
         let folder = self.path()?.parent()?;
         inside.then(|| folder.join(location))
+    }
+
+    /// The regular file that an external payload stands in, links resolved. They may lead to the
+    /// folder of the model as it is named, or to that of the file which the model's own link leads
+    /// to: caches keep both files there.
+    ///
+    /// # Errors
+    /// When the file is absent, no regular file, or not one that the model may name.
+    pub(crate) fn external_file(&self, external: &External) -> Result<PathBuf> {
+        let outside = || {
+            let location = external.location.replace(char::is_control, "?");
+            Error::invalid(format!(
+                "external data {location} leads out of the model's folder"
+            ))
+        };
+        let path = self.external_path(external).ok_or_else(outside)?;
+        let resolve = |p: &Path| p.canonicalize().map_err(|e| Error::io(p, e));
+        let file = resolve(&path)?;
+        let model = self.path().unwrap_or(Path::new(""));
+        let folder = match model.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let mut folders = vec![resolve(folder)?];
+        // A model that is gone meanwhile has no link to follow.
+        folders.extend(
+            resolve(model)
+                .ok()
+                .and_then(|m| Some(m.parent()?.to_owned())),
+        );
+        if !folders.iter().any(|folder| file.starts_with(folder)) {
+            return Err(outside());
+        }
+        match std::fs::metadata(&file) {
+            Ok(meta) if meta.is_file() => Ok(file),
+            Ok(_) => Err(Error::invalid("not a regular file").at(path.display().to_string())),
+            Err(e) => Err(Error::io(path, e)),
+        }
     }
 
     /// The external payload, mapped.
@@ -53,12 +93,7 @@ impl Model {
     /// # Errors
     /// When the file is absent, too short, or not one that the model may name.
     pub fn load(&self, external: &External) -> Result<Bytes> {
-        let path = self.external_path(external).ok_or_else(|| {
-            let location = &external.location;
-            Error::invalid(format!(
-                "external data {location} leads out of the model's folder"
-            ))
-        })?;
+        let path = self.external_file(external)?;
         let bytes = map(&path)?;
         let start = usize::try_from(external.offset).unwrap_or(usize::MAX);
         let len = external
@@ -147,11 +182,13 @@ fn copy_range(from: &File, at: usize, to: &File, len: usize) -> Option<usize> {
 /// Maps a regular file.
 fn map(path: &Path) -> Result<Bytes> {
     let failed = |e| Error::io(path, e);
-    let file = File::open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
+    // Asked for before the file is opened: to open a pipe is to wait for its writer.
+    let meta = std::fs::metadata(path).map_err(failed)?;
     if !meta.is_file() {
         return Err(Error::invalid("not a regular file").at(path.display().to_string()));
     }
+    let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
     if meta.len() == 0 {
         return Ok(Bytes::new());
     }

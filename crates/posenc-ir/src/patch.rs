@@ -163,7 +163,7 @@ impl Graph {
     }
 
     /// Whether a commit has swept the value.
-    fn is_gone(&self, value: ValueId) -> bool {
+    pub(crate) fn is_gone(&self, value: ValueId) -> bool {
         match self.value(value).def {
             Def::Node(node, _) => self.removed.contains(&node),
             Def::Initializer => self.dropped.contains(&value),

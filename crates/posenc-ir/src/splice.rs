@@ -317,12 +317,7 @@ impl<'a> Splice<'a> {
     /// Whether the declared type of a value went with the value, or with its old payload.
     fn is_stale(&self, value: ValueId) -> bool {
         let g = self.graph;
-        let gone = match g.value(value).def {
-            crate::Def::Node(node, _) => g.removed.contains(&node),
-            crate::Def::Initializer => g.dropped.contains(&value),
-            crate::Def::Input(_) => false,
-        };
-        gone || g.value(value).ty.is_none()
+        g.is_gone(value) || g.value(value).ty.is_none()
     }
 
     fn new_initializers(&self, scope: ScopeId, out: &mut Encoded) {

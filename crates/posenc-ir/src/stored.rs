@@ -1,5 +1,6 @@
 //! Tensors as the file stores them: raw, in typed lists, or in another file.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -157,7 +158,12 @@ impl Stored {
 impl External {
     fn read(head: &TensorProto) -> Result<Self> {
         let mut this = Self::default();
+        let mut keys = BTreeSet::new();
         for entry in &head.external_data {
+            if !keys.insert(entry.key()) {
+                let key = entry.key();
+                return Err(Error::invalid(format!("external {key} is given twice")));
+            }
             let number = || {
                 let wrong = || format!("external {} is no number: {}", entry.key(), entry.value());
                 entry.value().parse().map_err(|_| Error::invalid(wrong()))
