@@ -136,6 +136,10 @@ impl Classes {
             // may be anything.
             "Range" if inputs.is_constant() => Class::CONSTANT,
             "Range" => inputs.and(Class::POSITION),
+            // A constant that is cut to a length has a row for each position.
+            "Slice" if inputs == Class::LENGTH && self.cuts_constant(graph, id) => {
+                inputs.and(Class::POSITION)
+            }
             "CumSum" | "Trilu" | "EyeLike" | "NonZero" if !inputs.is_constant() => {
                 inputs.and(Class::POSITION)
             }
@@ -147,6 +151,11 @@ impl Classes {
             }
             _ => inputs,
         }
+    }
+
+    fn cuts_constant(&self, graph: &Graph, id: NodeId) -> bool {
+        let data = graph.node(id).input(0);
+        data.is_some_and(|v| self.of_value(v).is_constant())
     }
 
     /// Whether a comparison reads integer ids as they are fed.

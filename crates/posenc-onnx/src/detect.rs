@@ -1,6 +1,7 @@
 //! Detection: attention first, then what enters between projections and scores, then numbers.
 
 mod rotary;
+mod switch;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use crate::ports::{Lengths, Ports, Role};
 use crate::report::Limit;
 
 pub use rotary::{Half, RotarySite};
+pub use switch::Switch;
 
 /// What is asked of detection.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,13 @@ use posenc_ir::{DType, Model};
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
-use crate::detect::{Detection, Options, RotarySite, detect};
+use crate::detect::{Detection, Options, RotarySite, Switch, detect};
+use crate::encodings::rope::Rope;
 use crate::kind::{Form, Kind, Stack};
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
-use crate::scaling::{Identified, identify};
+use crate::scaling::{Identified, identify, identify_growth, identify_lists};
 
 /// Names every encoding and attention site of a model.
 pub fn inspect(model: &Model, options: &Options) -> Inspect {
@@ -35,13 +36,39 @@ pub fn report(model: &Model, found: &Detection) -> Inspect {
 /// The scaling that the numbers of a site tell.
 pub fn identified(found: &Detection, site: &RotarySite) -> Identified {
     let rope = &site.query.rotation.rope;
-    identify(
+    let tolerance = tolerance(found, site);
+    let near = identify(
         &rope.inv_freq,
         rope.attention_factor,
         rope.rotary_dim,
         rope.head_dim,
-        tolerance(found, site),
-    )
+        tolerance,
+    );
+    match &site.switch {
+        None => near,
+        Some(switch) => switched(rope, switch, near, tolerance.max(1e-5)),
+    }
+}
+
+/// The scaling of a rotation that changes with the length: a base that grows, or two lists.
+fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> Identified {
+    let original = switch.original_length;
+    let mut samples = vec![
+        (original.div_ceil(2), rope.inv_freq.clone()),
+        (original, rope.inv_freq.clone()),
+    ];
+    let beyond = switch.beyond.iter();
+    samples.extend(beyond.map(|(length, rope)| (*length, rope.inv_freq.clone())));
+    if let Some(growth) = identify_growth(&samples, rope.rotary_dim, tolerance) {
+        return growth;
+    }
+    let theta = near.theta.filter(|_| near.scaling.is_none());
+    match switch.beyond.last() {
+        Some((_, long)) => {
+            identify_lists(&rope.inv_freq, &long.inv_freq, original, theta, tolerance)
+        }
+        None => near,
+    }
 }
 
 /// How exactly the graph holds its frequencies, as a share of each.

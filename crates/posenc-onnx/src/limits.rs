@@ -20,8 +20,7 @@ pub(crate) fn limits(model: &Model, classes: &Classes, trace: &Trace, ports: &Po
     }
     for (_, node) in graph.nodes() {
         let picked = match (node.domain(), node.op()) {
-            ("", "Gather") => rows_by_position(classes, trace, node, 1, None),
-            ("", "GatherElements") => rows_by_position(classes, trace, node, 1, None),
+            ("", "Gather" | "GatherElements") => rows_by_position(classes, trace, node),
             ("", "Slice") => cut_to_length(classes, trace, node),
             (_, "RotaryEmbedding") => rotary_cache(trace, node),
             _ => None,
@@ -42,27 +41,25 @@ pub(crate) fn limits(model: &Model, classes: &Classes, trace: &Trace, ports: &Po
 }
 
 /// A constant whose rows are picked by an index that follows position.
-fn rows_by_position(
-    classes: &Classes,
-    trace: &Trace,
-    node: &Node,
-    index: usize,
-    axis: Option<usize>,
-) -> Option<(ValueId, usize)> {
-    let (table, index) = (node.input(0)?, node.input(index)?);
+fn rows_by_position(classes: &Classes, trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
+    let (table, index) = (node.input(0)?, node.input(1)?);
     let class = classes.of_value(index);
     let follows = class.has(Class::POSITION) && !class.has(Class::CONTENT);
     // A shape vector is picked from by constants, never by position.
     let dims = trace.get(table).dims.as_ref()?;
-    let axis = match axis {
-        Some(axis) => axis,
-        None => wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?,
-    };
-    let known = !classes.of_value(table).has(Class::CONTENT)
-        && !classes.of_value(table).has(Class::POSITION)
-        && !classes.of_value(table).has(Class::PADDING);
+    let axis = wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?;
+    let class = classes.of_value(table);
+    let stored = !class.has(Class::CONTENT) && !class.has(Class::PADDING);
     let rows = dims[axis];
-    (follows && known && rows > 1 && many(trace, index)).then_some((table, rows))
+    // A table that is made for the positions at hand has no row to spare.
+    let grows = class.has(Class::POSITION) || class.has(Class::LENGTH);
+    let spare = largest(trace, index).is_some_and(|last| last + 1.0 < rows as f64);
+    let ends = stored && rows > 1 && (!grows || spare);
+    (follows && ends && many(trace, index)).then_some((table, rows))
+}
+
+fn largest(trace: &Trace, index: ValueId) -> Option<f64> {
+    trace.get(index).to_f64()?.iter().copied().reduce(f64::max)
 }
 
 fn many(trace: &Trace, index: ValueId) -> bool {
@@ -86,11 +83,10 @@ fn cut_to_length(classes: &Classes, trace: &Trace, node: &Node) -> Option<(Value
 
 /// cos and sin of a rotary operator that picks rows itself.
 fn rotary_cache(trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
-    let (positions, cache) = match node.domain() {
-        "" => (node.input(3)?, node.input(1)?),
-        _ => (node.input(1)?, node.input(2)?),
+    let cache = match node.domain() {
+        "" => node.input(3).and(node.input(1))?,
+        _ => node.input(1).and(node.input(2))?,
     };
-    let _ = positions;
     let dims = trace.get(cache).dims.as_ref()?;
     (dims.len() == 2).then(|| (cache, dims[0]))
 }
@@ -101,16 +97,27 @@ fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usiz
         return LimitCause::Cache;
     }
     let dims = trace.get(table).dims.clone().unwrap_or_default();
-    let planes = dims.iter().filter(|d| **d == length).count();
+    let square = dims.ends_with(&[length, length]);
     match graph.dtype(table).or(trace.get(table).dtype) {
         Some(dtype) if dtype.is_int() => match trace.get(table).to_i64() {
             Some(data) if data.iter().all(|v| *v == 0) => LimitCause::TokenTypeBuffer,
             _ => LimitCause::PositionBuffer,
         },
         Some(DType::Bool) => LimitCause::CausalBuffer,
-        _ if planes > 1 => LimitCause::CausalBuffer,
+        _ if square && two_valued(trace, table) => LimitCause::CausalBuffer,
         _ => LimitCause::Table,
     }
+}
+
+/// Whether a constant holds no more than two different numbers, as masks do.
+fn two_valued(trace: &Trace, table: ValueId) -> bool {
+    let Some(data) = trace.get(table).to_f64() else {
+        return false;
+    };
+    let first = data.iter().next().copied();
+    let mut others = data.iter().copied().filter(|v| Some(*v) != first);
+    let second = others.next();
+    others.all(|v| Some(v) == second)
 }
 
 /// The name of the stored tensor behind a constant.

@@ -136,16 +136,26 @@ fn agrees(
             let why = format!("{place}: the rewritten rotation cannot be read back");
             return Err(Refusal::Unsupported(why).into());
         };
-        let want = target.scaling.frequencies(&target.rope, length);
-        for half in [&now.query, &now.key] {
-            let got = &half.rotation.rope;
+        let mut read = vec![
+            (length, &now.query.rotation.rope),
+            (length, &now.key.rotation.rope),
+        ];
+        if let Some(switch) = &now.switch {
+            read.extend(switch.beyond.iter().map(|(length, rope)| (*length, rope)));
+        }
+        if target.scaling.depends_on_length() != now.switch.is_some() {
+            let why = "the choice by length cannot be read back";
+            return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+        }
+        for (length, got) in read {
+            let want = target.scaling.frequencies(&target.rope, length);
             let far = off(
                 &got.inv_freq,
                 &want.inv_freq,
                 got.attention_factor,
                 want.attention_factor,
             );
-            let allowed = match after.trace.get(half.region.output).dtype {
+            let allowed = match after.trace.get(now.query.region.output).dtype {
                 Some(posenc_ir::DType::F16) => 4e-3,
                 Some(posenc_ir::DType::BF16) => 2e-2,
                 _ => 1e-5,

@@ -3,7 +3,7 @@
 use posenc_ir::{Model, NodeId};
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Refused};
+use super::{Detection, Refused, Switch};
 use crate::attention::{Operand, Site};
 use crate::encodings::rope::{Rotation, read};
 use crate::frontier::{Region, Stretch};
@@ -27,6 +27,8 @@ pub struct RotarySite {
     pub query: Half,
     /// The rotation of the keys.
     pub key: Half,
+    /// What it becomes beyond some length, where the graph chooses.
+    pub switch: Option<Switch>,
     /// How it stands in the graph.
     pub form: Form,
     /// A node of it, for people.
@@ -55,6 +57,7 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                     Some(why) => refuse(node, why),
                     None => found.rotary.push(RotarySite {
                         site: site.layer,
+                        switch: super::switch::find(model, found, &query),
                         form: form(model, &query.region),
                         query: *query,
                         key: *key,

@@ -56,3 +56,15 @@ pub(super) fn grown(
         out.op("Reciprocal", &[timescale])
     }
 }
+
+/// The positions of a table's rows as f32 `[rows, 1]`: from `first` up to the largest.
+pub(super) fn rows(out: &mut Emitter<'_>, largest: ValueId, first: i64) -> ValueId {
+    let largest = out.cast(largest, DType::I64);
+    let first = out.constant("first", Tensor::from_i64(&[], &[first]));
+    let step = out.constant("step", Tensor::from_i64(&[], &[1]));
+    let end = out.op("Add", &[largest, step]);
+    let rows = out.op("Range", &[first, end, step]);
+    let rows = out.cast(rows, DType::F32);
+    let column = out.ints("column", &[-1, 1]);
+    out.op("Reshape", &[rows, column])
+}

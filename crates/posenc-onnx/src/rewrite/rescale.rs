@@ -7,10 +7,10 @@ use rustc_hash::FxHashSet;
 
 use super::{Refusal, RewriteError, emit};
 use crate::detect::Detection;
-use crate::encodings::rope::source::{Computed, Source, Table, Wave, source};
+use crate::encodings::rope::source::{Column, Computed, Source, Table, Wave, source};
 use crate::plan::{Plan, Target, is_already};
 use crate::request::{Request, TablePrecision};
-use crate::scaling::Scaling;
+use crate::scaling::{Dynamic, Scaling};
 
 /// Sites that take their numbers from the same constants, and what changed for them.
 #[derive(Clone, Debug, Default)]
@@ -450,17 +450,68 @@ impl Writer<'_> {
             .ok_or_else(|| self.refuse("the positions cannot be told, by which to choose"))?;
         out.set_scope(self.scope_of(&uses));
         let largest = emit::largest(out, positions);
-        let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
-        let near = out.constant("short", tensor(short)?);
-        let far = match scaling {
-            Scaling::LongRope(_) => out.constant("long", tensor(long)?),
-            _ => return Err(self.refuse("dynamic scaling of tables is not supported")),
+        let chosen = match scaling {
+            // Its base is the plain one up to the original length.
+            Scaling::Dynamic(dynamic) => self.grown_table(out, t, largest, dynamic)?,
+            _ => {
+                let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
+                let near = out.constant("short", tensor(short)?);
+                let far = out.constant("long", tensor(long)?);
+                out.op("Where", &[is_longer, far, near])
+            }
         };
-        let chosen = out.op("Where", &[is_longer, far, near]);
         for at in uses {
             out.redirect_use(t.root, at, chosen)?;
         }
         Ok(())
+    }
+
+    /// A table that is computed while the graph runs, with a row for every position up to the
+    /// largest.
+    fn grown_table(
+        &self,
+        out: &mut Emitter<'_>,
+        t: &Table,
+        largest: ValueId,
+        dynamic: &Dynamic,
+    ) -> Result<ValueId, RewriteError> {
+        if t.dims[..t.axis].iter().any(|d| *d != 1) {
+            return Err(self.refuse("positions are not the outer axis of its table"));
+        }
+        let dtype = self.dtype(t.root);
+        let rope = &self.job.target.rope;
+        let d = rope.rotary_dim as f64;
+        let wide = [1, t.columns.len()];
+        let row = |of: &dyn Fn(&Column) -> f64| -> Vec<f64> { t.columns.iter().map(of).collect() };
+        let exponents = row(&|c| 2.0 * c.pair as f64 / d);
+        let exponents = Tensor::from_f64(DType::F32, &wide, &exponents);
+        let f = emit::grown(out, largest, dynamic, rope, exponents, false);
+        let rows = emit::rows(out, largest, t.first);
+        let angles = out.op("Mul", &[rows, f]);
+        let is = |wave: Wave| t.columns.iter().all(|c| c.wave == wave);
+        let mut table = if is(Wave::Cos) {
+            out.op("Cos", &[angles])
+        } else if is(Wave::Sin) {
+            out.op("Sin", &[angles])
+        } else {
+            let is_cos: Vec<bool> = t.columns.iter().map(|c| c.wave == Wave::Cos).collect();
+            let is_cos = out.constant("is_cos", Tensor::from_bool(&wide, &is_cos));
+            let (cos, sin) = (out.op("Cos", &[angles]), out.op("Sin", &[angles]));
+            out.op("Where", &[is_cos, cos, sin])
+        };
+        if t.columns.iter().any(|c| c.sign != 1.0) {
+            let sign = Tensor::from_f64(DType::F32, &wide, &row(&|c| c.sign));
+            let sign = out.constant("sign", sign);
+            table = out.op("Mul", &[table, sign]);
+        }
+        let mut shape: Vec<i64> = t.dims.iter().map(|d| *d as i64).collect();
+        shape[t.axis] = -1;
+        let shape = out.ints("shape", &shape);
+        table = out.op("Reshape", &[table, shape]);
+        Ok(match dtype {
+            DType::F32 => table,
+            other => out.cast(table, other),
+        })
     }
 
     /// m·cos or m·sin of an angle, rounded as the precision asked for says.

@@ -95,6 +95,12 @@ pub fn source(model: &Model, found: &Detection, half: &Half) -> Result<Source, S
     }
 }
 
+/// The positions that a rotation turns by: integers, where the graph has them so, that count up
+/// from where the trial run starts.
+pub fn positions(model: &Model, found: &Detection, half: &Half) -> Option<ValueId> {
+    Cone::of(model.graph(), &found.classes, half).positions(model.graph(), found)
+}
+
 /// What the values that enter a rotation are computed from.
 struct Cone {
     /// Every value that carries no content, in order of discovery from the rotation backwards.
@@ -152,9 +158,9 @@ impl Cone {
         out
     }
 
-    /// The positions: integers, where the graph has them so, that count up from where the trial
-    /// run starts; the nearest to the rotation.
-    fn positions(&self, found: &Detection) -> Option<ValueId> {
+    /// The positions: integers, where the graph has them so, that count up to the last token of
+    /// the trial run and follow from no others that do.
+    fn positions(&self, graph: &Graph, found: &Detection) -> Option<ValueId> {
         let counts = |v: &ValueId| -> bool {
             let Some(data) = found.trace.get(*v).to_f64() else {
                 return false;
@@ -167,8 +173,12 @@ impl Cone {
         let positional = |v: &&ValueId| found.classes.of_value(**v).has(Class::POSITION);
         let all: Vec<ValueId> = self.values.iter().filter(positional).copied().collect();
         let is_int = |v: &ValueId| found.trace.get(*v).dtype.is_some_and(|t| t.is_int());
-        let ints = all.iter().copied().find(|v| is_int(v) && counts(v));
-        ints.or_else(|| all.into_iter().find(counts))
+        let counting: Vec<ValueId> = all.into_iter().filter(counts).collect();
+        let ints: Vec<ValueId> = counting.iter().copied().filter(is_int).collect();
+        let all = if ints.is_empty() { counting } else { ints };
+        // What is counted from others follows them; what follows nothing can replace a table.
+        let set: FxHashSet<ValueId> = all.iter().copied().collect();
+        all.iter().copied().find(|v| !derives(graph, *v, &set))
     }
 }
 
@@ -210,7 +220,7 @@ fn computed(model: &Model, found: &Detection, half: &Half, cone: Cone) -> Result
                     dims,
                     pair,
                     reciprocal,
-                    positions: cone.positions(found),
+                    positions: cone.positions(graph, found),
                     waves: cone.waves,
                     cone: cone.nodes,
                 }));
@@ -270,7 +280,7 @@ fn tables(model: &Model, found: &Detection, half: &Half, cone: &Cone) -> Result<
             change.insert(*root, Value::float(array));
             matrices(model, &found.trace, &change, &half.region).ok()
         };
-        if let Some(table) = table(found, half, cone, *root, dims, probe) {
+        if let Some(table) = table(graph, found, half, cone, *root, dims, probe) {
             tables.push(table);
         }
     }
@@ -295,28 +305,34 @@ fn outermost(graph: &Graph, found: &Detection, cone: &Cone, pairs: usize) -> Vec
     let all = cone.constants(graph, found, pairs.max(2));
     let set: FxHashSet<ValueId> = all.iter().copied().collect();
     // A value that is computed from another candidate is not where the numbers stand.
-    let derived = |v: &ValueId| {
-        let mut stack = vec![*v];
-        let mut seen = FxHashSet::default();
-        while let Some(at) = stack.pop() {
-            let Some((id, _)) = graph.producer(at) else {
-                continue;
-            };
-            for input in graph.node(id).inputs().iter().flatten() {
-                if set.contains(input) {
-                    return true;
-                }
-                if seen.insert(*input) {
-                    stack.push(*input);
-                }
+    all.iter()
+        .copied()
+        .filter(|v| !derives(graph, *v, &set))
+        .collect()
+}
+
+/// Whether a value is computed from another one of a set.
+fn derives(graph: &Graph, value: ValueId, set: &FxHashSet<ValueId>) -> bool {
+    let mut stack = vec![value];
+    let mut seen = FxHashSet::default();
+    while let Some(at) = stack.pop() {
+        let Some((id, _)) = graph.producer(at) else {
+            continue;
+        };
+        for input in graph.node(id).inputs().iter().flatten() {
+            if *input != value && set.contains(input) {
+                return true;
+            }
+            if seen.insert(*input) {
+                stack.push(*input);
             }
         }
-        false
-    };
-    all.iter().copied().filter(|v| !derived(v)).collect()
+    }
+    false
 }
 
 fn table(
+    graph: &Graph,
     found: &Detection,
     half: &Half,
     cone: &Cone,
@@ -402,7 +418,7 @@ fn table(
         axis,
         first: start - row,
         columns: columns.into_iter().collect::<Option<Vec<_>>>()?,
-        positions: cone.positions(found),
+        positions: cone.positions(graph, found),
         cone: cone.nodes.clone(),
     })
 }

@@ -1,0 +1,140 @@
+//! Frequencies that depend on the length: the rotation is read again farther out.
+
+use ndarray::ArrayD;
+use posenc_ir::eval::Value;
+use posenc_ir::{Model, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::{Detection, Half};
+use crate::dataflow::Class;
+use crate::encodings::rope::source::positions;
+use crate::encodings::rope::{Rope, read};
+
+/// What a rotation becomes beyond some length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switch {
+    /// The last length at which the frequencies are those of a short input.
+    pub original_length: usize,
+    /// The rotation at a few lengths beyond, in rising order.
+    pub beyond: Vec<(usize, Rope)>,
+}
+
+/// Positions are tried up to this one; no model counts farther.
+const FARTHEST: usize = 1 << 24;
+
+/// Looks for a length at which the frequencies of a rotation change.
+///
+/// Only rotations whose numbers depend on a choice or a largest position are looked at: the
+/// others cannot change.
+pub(super) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
+    let at = positions(model, found, half)?;
+    if !chooses(model, found, half) {
+        return None;
+    }
+    let far = Far {
+        model,
+        found,
+        half,
+        positions: at,
+    };
+    let near = far.read(far.shortest())?;
+    let changed = |rope: &Rope| !alike(rope, &near);
+    let mut known = far.shortest();
+    let mut length = known.next_power_of_two().max(32);
+    while length <= FARTHEST {
+        if far.read(length).as_ref().is_some_and(changed) {
+            break;
+        }
+        known = length;
+        length *= 2;
+    }
+    let (mut within, mut beyond) = (known, length);
+    if beyond > FARTHEST {
+        return None;
+    }
+    while beyond - within > 1 {
+        let middle = within + (beyond - within) / 2;
+        match far.read(middle) {
+            Some(rope) if changed(&rope) => beyond = middle,
+            Some(_) => within = middle,
+            None => return None,
+        }
+    }
+    let lengths = [within + 1, 2 * within, 4 * within];
+    let beyond = lengths.into_iter().filter(|n| *n > within);
+    Some(Switch {
+        original_length: within,
+        beyond: beyond
+            .map(|n| Some((n, far.read(n)?)))
+            .collect::<Option<_>>()?,
+    })
+}
+
+struct Far<'a> {
+    model: &'a Model,
+    found: &'a Detection,
+    half: &'a Half,
+    positions: ValueId,
+}
+
+impl Far<'_> {
+    /// The length of the trial run.
+    fn shortest(&self) -> usize {
+        self.found.lengths.past + self.found.lengths.sequence
+    }
+
+    /// The rotation when the last token stands at `length − 1`.
+    fn read(&self, length: usize) -> Option<Rope> {
+        let shift = length.checked_sub(self.shortest())?;
+        let value = self.found.trace.get(self.positions);
+        let moved: ArrayD<f64> = value.to_f64()?.mapv(|p| p + shift as f64);
+        let moved = match value.dtype.is_some_and(|t| t.is_int()) {
+            true => Value::int(moved.mapv(|p| p as i64)),
+            false => Value::float(moved),
+        };
+        let change = FxHashMap::from_iter([(self.positions, moved)]);
+        let head_dim = self.half.rotation.rope.head_dim;
+        let region = &self.half.region;
+        let rotation = read(self.model, &self.found.trace, &change, region, head_dim).ok()?;
+        Some(rotation.rope)
+    }
+}
+
+/// Whether a choice, a maximum or a power of positions stands before the rotation.
+fn chooses(model: &Model, found: &Detection, half: &Half) -> bool {
+    let graph = model.graph();
+    let entries = half.region.entries.iter();
+    let mut stack: Vec<ValueId> = entries
+        .filter_map(|u| graph.node(u.node).input(u.slot))
+        .collect();
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        let class = found.classes.of_value(value);
+        if !seen.insert(value) || class.has(Class::CONTENT) || !class.has(Class::POSITION) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        if matches!(
+            node.op(),
+            "ReduceMax" | "Max" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual"
+        ) {
+            return true;
+        }
+        stack.extend(node.inputs().iter().flatten());
+    }
+    false
+}
+
+/// Whether two rotations turn alike, as far as half precision tells.
+fn alike(a: &Rope, b: &Rope) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * a.abs().max(b.abs());
+    a.pairs == b.pairs
+        && near(a.attention_factor, b.attention_factor)
+        && a.inv_freq
+            .iter()
+            .zip(&b.inv_freq)
+            .all(|(a, b)| near(*a, *b))
+}
