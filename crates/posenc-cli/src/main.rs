@@ -1,2 +1,149 @@
-//! cli
-fn main() {}
+//! The command line of posenc-onnx: gathers flags, paths and environment, prints, exits.
+
+mod columns;
+mod completions;
+mod exit;
+mod inspect;
+mod model;
+mod number;
+mod places;
+mod print;
+mod progress;
+mod rewrite;
+mod rope;
+mod runtime;
+mod table;
+mod terminal;
+mod value;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use exit::Exit;
+use terminal::{Terminal, Verbosity};
+
+/// Find, rescale, swap and prove the positional encodings of ONNX transformer models.
+#[derive(Debug, Parser)]
+#[command(name = "posenc-onnx", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// When to use colors
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+
+    /// Say nothing but errors and data
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+
+    /// Say also what was tried
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Inspect(inspect::Args),
+    Rewrite(Box<rewrite::Args>),
+    Print(print::Args),
+    Table(Box<table::Args>),
+    Runtime(runtime::Args),
+    Completions(completions::Args),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  posenc-onnx inspect model.onnx
+  posenc-onnx rewrite model.onnx --scale yarn --factor 4 -o long.onnx
+  posenc-onnx rewrite model.onnx --to alibi -o alibi.onnx
+  posenc-onnx table --scale yarn --rotary-dim 64 --original-length 4096 --format plot
+
+Exit codes:
+  0  done                                3  the model cannot be read or is invalid
+  1  a check found a difference, or      4  a form that is not supported
+     there is nothing to work on         5  the runtime or provider asked for is not there
+  2  the command line is wrong";
+
+fn main() -> ExitCode {
+    let command = Cli::command().color(early_color());
+    let cli = match command
+        .try_get_matches()
+        .and_then(|m| Cli::from_arg_matches(&m))
+    {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout, which may be gone.
+            let _ = error.print();
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            };
+            return exit.into();
+        }
+    };
+    let verbosity = match (cli.quiet, cli.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, 0) => Verbosity::Normal,
+        (false, _) => Verbosity::Verbose,
+    };
+    let terminal = Terminal::new(cli.color, verbosity);
+    let done = match &cli.command {
+        Command::Inspect(args) => inspect::run(args, &terminal),
+        Command::Rewrite(args) => rewrite::run(args, &terminal),
+        Command::Print(args) => print::run(args, &terminal),
+        Command::Table(args) => table::run(args, &terminal),
+        Command::Runtime(args) => runtime::run(args, &terminal),
+        Command::Completions(args) => completions::run(args, &terminal, &mut Cli::command()),
+    };
+    match done {
+        Ok(exit) => exit.into(),
+        Err(error) if Exit::is_closed_pipe(&error) => Exit::Done.into(),
+        Err(error) => {
+            terminal.fail(format!("{error:#}"));
+            Exit::of(&error).into()
+        }
+    }
+}
+
+/// The colors of help and of usage errors, which are printed before the flags are known.
+fn early_color() -> ColorChoice {
+    let mut args = std::env::args_os().skip(1);
+    let mut choice = None;
+    while let Some(arg) = args.next() {
+        let Some(arg) = arg.to_str() else { continue };
+        choice = match arg.strip_prefix("--color") {
+            Some("") => args.next().and_then(|when| when.to_str()?.parse().ok()),
+            Some(when) => when.strip_prefix('=').and_then(|when| when.parse().ok()),
+            None if arg == "--" => break,
+            None => continue,
+        };
+    }
+    choice.unwrap_or(ColorChoice::Auto)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_says_what_it_does_and_stands_under_a_heading() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for arg in command.get_arguments() {
+                let name = format!("{} {}", command.get_name(), arg.get_id());
+                assert!(arg.get_help().is_some(), "{name} has no help");
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.ends_with('.'), "{name}: {help}");
+            }
+        }
+    }
+}

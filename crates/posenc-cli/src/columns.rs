@@ -1,0 +1,163 @@
+//! Text in aligned columns.
+
+use crate::terminal::{Palette, one_line};
+
+/// Rows under headings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    headings: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// The content of a cell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    text: String,
+    style: Option<fn(Palette, &str) -> String>,
+}
+
+impl Cell {
+    /// Whether something is right.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for `verify`"))]
+    pub(crate) fn verdict(ok: bool) -> Self {
+        let good: fn(Palette, &str) -> String = |palette, text| palette.good(text);
+        let bad: fn(Palette, &str) -> String = |palette, text| palette.bad(text);
+        let (text, style) = if ok { ("ok", good) } else { ("FAIL", bad) };
+        Self {
+            text: text.to_owned(),
+            style: Some(style),
+        }
+    }
+}
+
+impl From<String> for Cell {
+    /// Names come from models: what would move the cursor is shown, not done.
+    fn from(text: String) -> Self {
+        Self {
+            text: one_line(&text),
+            style: None,
+        }
+    }
+}
+
+/// To which side the cells of a column go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+impl Columns {
+    /// No rows yet.
+    pub(crate) fn new(headings: &[(&'static str, Align)]) -> Self {
+        Self {
+            headings: headings.to_vec(),
+            rows: vec![],
+        }
+    }
+
+    /// Adds a row; cells without a heading are dropped, missing ones are empty.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) {
+        let mut row: Vec<Cell> = cells.into_iter().map(Into::into).collect();
+        row.resize(self.headings.len(), Cell::default());
+        self.rows.push(row);
+    }
+
+    /// The rows as text, indented; columns without any content are left out.
+    pub(crate) fn text(&self, indent: usize, palette: Palette) -> String {
+        let widths: Vec<usize> = (0..self.headings.len()).map(|i| self.width(i)).collect();
+        let heading = |h: &(&str, Align)| Cell {
+            text: h.0.to_uppercase(),
+            style: Some(|palette, text| palette.dim(text)),
+        };
+        let heading: Vec<Cell> = self.headings.iter().map(heading).collect();
+        let lines = std::iter::once(&heading).chain(&self.rows);
+        lines
+            .map(|row| self.line(row, &widths, indent, palette))
+            .collect()
+    }
+
+    /// The width of a column; 0 where it has no content.
+    fn width(&self, column: usize) -> usize {
+        let widest = self
+            .rows
+            .iter()
+            .map(|row| row[column].text.chars().count())
+            .max();
+        match widest {
+            None | Some(0) => 0,
+            Some(n) => n.max(self.headings[column].0.chars().count()),
+        }
+    }
+
+    fn line(&self, cells: &[Cell], widths: &[usize], indent: usize, palette: Palette) -> String {
+        let mut line = String::new();
+        let mut gap = indent;
+        for ((cell, (_, align)), width) in cells.iter().zip(&self.headings).zip(widths) {
+            if *width == 0 {
+                continue;
+            }
+            let space = width.saturating_sub(cell.text.chars().count());
+            if *align == Align::Right {
+                gap += space;
+            }
+            if !cell.text.is_empty() {
+                line.extend(std::iter::repeat_n(' ', gap));
+                line += &cell
+                    .style
+                    .map_or_else(|| cell.text.clone(), |s| s(palette, &cell.text));
+                gap = 0;
+            }
+            if *align == Align::Left {
+                gap += space;
+            }
+            gap += 2;
+        }
+        line.push('\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: &[[&str; 3]]) -> String {
+        let mut columns = Columns::new(&[
+            ("name", Align::Left),
+            ("n", Align::Right),
+            ("what", Align::Left),
+        ]);
+        for row in rows {
+            columns.row(row.map(str::to_owned));
+        }
+        columns.text(2, Palette::Plain)
+    }
+
+    #[test]
+    fn numbers_go_right_words_left_and_no_line_ends_in_space() {
+        let text = table(&[["rope", "7", "θ 10000"], ["t5-bias", "128", ""]]);
+        let want = "  NAME       N  WHAT\n  rope       7  θ 10000\n  t5-bias  128\n";
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn colors_and_names_do_not_move_the_columns() {
+        let mut columns = Columns::new(&[("", Align::Left), ("name", Align::Left)]);
+        for ok in [true, false] {
+            columns.row([Cell::verdict(ok), "a\x1b[2J\nb".to_owned().into()]);
+        }
+        let plain = "        NAME\n  ok    a�[2J b\n  FAIL  a�[2J b\n";
+        assert_eq!(columns.text(2, Palette::Plain), plain);
+        let colored = columns.text(2, Palette::Colored);
+        assert!(
+            colored.contains("\x1b[32mok\x1b[0m    a�[2J b\n"),
+            "{colored}"
+        );
+    }
+
+    #[test]
+    fn a_column_without_content_is_left_out() {
+        assert_eq!(table(&[["rope", "", "x"]]), "  NAME  WHAT\n  rope  x\n");
+    }
+}

@@ -1,0 +1,201 @@
+//! Exit codes, and errors that carry one.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use posenc_ir::ErrorKind;
+use posenc_onnx::hf_config::HfConfigError;
+use posenc_onnx::request::RopeScalingError;
+use posenc_onnx::rewrite::{Refusal, RewriteError};
+use posenc_onnx::scaling::ScalingError;
+use posenc_runtime::RuntimeError;
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// What was asked is done.
+    Done = 0,
+    /// A check found a difference, or there was nothing to work on.
+    Difference = 1,
+    /// The command line is wrong or lacks a value.
+    Usage = 2,
+    /// The model cannot be read or is invalid.
+    Model = 3,
+    /// A form that is not supported.
+    Unsupported = 4,
+    /// The asked runtime or execution provider is not there.
+    Unavailable = 5,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error of the binary itself: a sentence, and how the process ends.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    sentence: String,
+}
+
+impl Failure {
+    /// The command line is wrong.
+    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// What is asked for is not supported.
+    pub(crate) fn unsupported(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Unsupported,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// The same end as of `cause`, with a sentence that names the file.
+    pub(crate) fn of_file(file: &str, cause: &anyhow::Error) -> Self {
+        let sentence = format!("{cause:#}");
+        Self {
+            exit: Exit::of(cause),
+            sentence: if sentence.starts_with(file) {
+                sentence
+            } else {
+                format!("{file}: {sentence}")
+            },
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Exit {
+    /// How the process ends after this error.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        error
+            .chain()
+            .find_map(Self::of_cause)
+            .unwrap_or(Self::Model)
+    }
+
+    fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        if let Some(failure) = cause.downcast_ref::<Failure>() {
+            return Some(failure.exit);
+        }
+        if let Some(error) = cause.downcast_ref::<posenc_ir::Error>() {
+            return Some(Self::of_model(error));
+        }
+        if let Some(error) = cause.downcast_ref::<RewriteError>() {
+            return Some(match error {
+                RewriteError::Refused(Refusal::NoSite(_)) => Self::Difference,
+                RewriteError::Refused(Refusal::Usage(_)) => Self::Usage,
+                RewriteError::Refused(_) => Self::Unsupported,
+                RewriteError::Model(error) => Self::of_model(error),
+            });
+        }
+        if let Some(error) = cause.downcast_ref::<RuntimeError>() {
+            return Some(match error {
+                RuntimeError::Unavailable { .. } => Self::Unavailable,
+                RuntimeError::Feed { .. } | RuntimeError::Output { .. } => Self::Usage,
+                _ => Self::Unsupported,
+            });
+        }
+        if let Some(error) = cause.downcast_ref::<HfConfigError>() {
+            return Some(match error {
+                HfConfigError::NotSupported { .. } => Self::Unsupported,
+                _ => Self::Usage,
+            });
+        }
+        let usage = cause.is::<RopeScalingError>() || cause.is::<ScalingError>();
+        usage.then_some(Self::Usage)
+    }
+
+    fn of_model(error: &posenc_ir::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unsupported(_) => Self::Unsupported,
+            _ => Self::Model,
+        }
+    }
+
+    /// Whether whoever read the output has gone away, which is no error.
+    pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+        let io = |cause: &(dyn std::error::Error + 'static)| {
+            cause
+                .downcast_ref::<io::Error>()
+                .map(|e| e.kind() == io::ErrorKind::BrokenPipe)
+        };
+        error.chain().find_map(io).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_error_has_its_exit_code() {
+        let scaling = ScalingError::BelowOne {
+            name: "factor",
+            value: 0.5,
+        };
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        let refused = |r: Refusal| anyhow::Error::from(RewriteError::from(r));
+        let cases: [(anyhow::Error, Exit); 11] = [
+            (refused(Refusal::NoSite("no".into())), Exit::Difference),
+            (refused(Refusal::Usage("no".into())), Exit::Usage),
+            (
+                refused(Refusal::Unsupported("no".into())),
+                Exit::Unsupported,
+            ),
+            (Failure::usage("no").into(), Exit::Usage),
+            (posenc_ir::Error::decode("no").into(), Exit::Model),
+            (posenc_ir::Error::invalid("no").into(), Exit::Model),
+            (posenc_ir::Error::io("m.onnx", missing).into(), Exit::Model),
+            (
+                posenc_ir::Error::unsupported("no").into(),
+                Exit::Unsupported,
+            ),
+            (scaling.clone().into(), Exit::Usage),
+            (RopeScalingError::from(scaling).into(), Exit::Usage),
+            (
+                RuntimeError::unavailable("cuda", "no").into(),
+                Exit::Unavailable,
+            ),
+        ];
+        for (error, want) in cases {
+            assert_eq!(Exit::of(&error), want, "{error}");
+            let wrapped: anyhow::Error = Failure::of_file("m.onnx", &error).into();
+            assert_eq!(Exit::of(&wrapped), want, "{error} with its file");
+        }
+    }
+
+    #[test]
+    fn the_file_is_named_once() {
+        let named = posenc_ir::Error::invalid("no").at("m.onnx").into();
+        assert_eq!(Failure::of_file("m.onnx", &named).to_string(), "m.onnx: no");
+        let inner = posenc_ir::Error::invalid("no").at("g/Add_1").into();
+        assert_eq!(
+            Failure::of_file("m.onnx", &inner).to_string(),
+            "m.onnx: g/Add_1: no"
+        );
+    }
+
+    #[test]
+    fn only_a_closed_pipe_is_one() {
+        let of = |kind| Exit::is_closed_pipe(&io::Error::from(kind).into());
+        assert!(of(io::ErrorKind::BrokenPipe));
+        assert!(!of(io::ErrorKind::NotFound));
+        assert!(!Exit::is_closed_pipe(&Failure::usage("no").into()));
+    }
+}

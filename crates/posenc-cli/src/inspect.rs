@@ -1,0 +1,78 @@
+//! `inspect`: what a model encodes positions with.
+
+mod text;
+
+pub(crate) use text::limits;
+
+use std::path::{Path, PathBuf};
+
+use posenc_onnx::detect::Options;
+use posenc_onnx::hf_config::HfConfig;
+use posenc_onnx::inspect::inspect;
+use posenc_onnx::report::Inspect;
+
+use crate::exit::Exit;
+use crate::model;
+use crate::progress::Progress;
+use crate::terminal::Terminal;
+
+/// Show the positional encodings, attention sites and length limits of a model
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Model to read
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+
+    /// Write JSON to stdout
+    #[arg(long)]
+    json: bool,
+
+    /// Hash the whole file too, which reads every byte of it
+    #[arg(long)]
+    hash: bool,
+
+    /// Hugging Face config that tells what the graph cannot
+    #[arg(long, value_name = "FILE")]
+    hf_config: Option<PathBuf>,
+
+    /// List the candidates that were refused, and why
+    #[arg(long)]
+    explain: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  posenc-onnx inspect model.onnx
+  posenc-onnx inspect model.onnx --explain
+  posenc-onnx inspect model.onnx --json | jq '.encodings[].params'";
+
+/// Prints what was found.
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
+    let model = model::open_checked(&args.model)?;
+    progress.now(format!("inspecting {}", args.model.display()));
+    let mut report = inspect(&model, &Options::default());
+    if args.hash {
+        report.model.sha256 = Some(model.sha256());
+    }
+    if let Some(path) = &args.hf_config {
+        model::named(path, consult(&mut report, path))?;
+    }
+    if !args.explain {
+        report.refused = None;
+    }
+    drop(progress);
+    if args.json {
+        terminal.print_json(&report)?;
+    } else {
+        terminal.print(text::text(&report, terminal.out))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Fills in what only the config can tell.
+fn consult(report: &mut Inspect, path: &Path) -> anyhow::Result<()> {
+    let config = HfConfig::parse(&model::text_of(path)?)?;
+    Ok(report.consult(&config)?)
+}

@@ -1,0 +1,354 @@
+//! A report for people.
+
+use posenc_onnx::kind::{Form, Kind, Stack};
+use posenc_onnx::report::{Attention, AttentionKind, Encoding, Inspect, Limit, ModelSummary};
+
+use crate::columns::{Align, Columns};
+use crate::number::{counted, grouped, ranges, rough};
+use crate::terminal::{Palette, one_line};
+use crate::words::words;
+
+const LEFT: Align = Align::Left;
+const RIGHT: Align = Align::Right;
+
+/// The whole report.
+pub(super) fn text(report: &Inspect, palette: Palette) -> String {
+    let mut text = model(&report.model, palette);
+    section("Encodings", &mut text, palette);
+    text += &encodings(&report.encodings, palette);
+    section("Attention", &mut text, palette);
+    text += &attention(&report.attention, palette);
+    section("Limits", &mut text, palette);
+    text += &limits(&report.limits, palette);
+    if !report.warnings.is_empty() {
+        section("Warnings", &mut text, palette);
+        for warning in &report.warnings {
+            text += &format!("  {}\n", palette.alert(one_line(warning)));
+        }
+    }
+    if let Some(refused) = &report.refused {
+        section("Refused", &mut text, palette);
+        let mut columns = Columns::new(&[("at", LEFT), ("why", LEFT)]);
+        for refusal in refused {
+            columns.row([refusal.at.clone(), refusal.why.clone()]);
+        }
+        text += &or_none(columns, refused.len(), palette);
+    }
+    text
+}
+
+fn section(title: &str, text: &mut String, palette: Palette) {
+    *text += &format!("\n{}\n", palette.bold(title));
+}
+
+/// The columns, or that there is nothing.
+fn or_none(columns: Columns, rows: usize, palette: Palette) -> String {
+    if rows == 0 {
+        format!("  {}\n", palette.dim("none found"))
+    } else {
+        columns.text(2, palette)
+    }
+}
+
+fn model(model: &ModelSummary, palette: Palette) -> String {
+    let opset = |(domain, version): (&String, &i64)| match domain.as_str() {
+        "" => format!("opset {version}"),
+        domain => format!("{domain} {version}"),
+    };
+    let mut facts: Vec<String> = model.opsets.iter().map(opset).collect();
+    facts.push(format!("IR {}", model.ir_version));
+    if !model.producer.is_empty() {
+        facts.push(one_line(&model.producer));
+    }
+    facts.push(counted(model.nodes, "node"));
+    facts.push(format!("{} parameters", grouped(model.parameters)));
+    if model.external_data {
+        facts.push("external data".to_owned());
+    }
+    let mut text = format!(
+        "{}\n  {}\n",
+        palette.bold(one_line(&model.path)),
+        facts.join(" · ")
+    );
+    text += &format!(
+        "  {}\n",
+        palette.dim(format!("fingerprint {}", model.fingerprint))
+    );
+    if let Some(sha256) = &model.sha256 {
+        text += &format!("  {}\n", palette.dim(format!("sha256      {sha256}")));
+    }
+    text
+}
+
+fn encodings(encodings: &[Encoding], palette: Palette) -> String {
+    let mut columns = Columns::new(&[
+        ("kind", LEFT),
+        ("stack", LEFT),
+        ("layers", LEFT),
+        ("sites", RIGHT),
+        ("form", LEFT),
+        ("max", RIGHT),
+        ("fit", RIGHT),
+        ("parameters", LEFT),
+    ]);
+    for e in encodings {
+        let mut about = vec![words(e.kind, &e.params)];
+        about.extend(e.evidence.iter().cloned());
+        about.retain(|a| !a.is_empty());
+        columns.row([
+            e.kind.to_string(),
+            stack(e.stack),
+            ranges(&e.layers),
+            e.sites.to_string(),
+            e.form.to_string(),
+            e.max_length.map_or_else(String::new, |n| n.to_string()),
+            e.fit_error.map_or_else(String::new, rough),
+            about.join("; "),
+        ]);
+    }
+    let mut text = or_none(columns, encodings.len(), palette);
+    if encodings.iter().any(|e| e.kind == Kind::Unknown) {
+        text += &format!(
+            "  {}\n",
+            palette.alert("unknown: depends on positions, but no family fits")
+        );
+    }
+    text
+}
+
+/// What sites must share to stand in one row.
+#[derive(PartialEq)]
+struct Shape {
+    stack: Option<Stack>,
+    kind: AttentionKind,
+    heads: [Option<usize>; 3],
+    masks: String,
+    form: Form,
+}
+
+impl Shape {
+    fn of(site: &Attention) -> Self {
+        Self {
+            stack: site.stack,
+            kind: site.kind,
+            heads: [site.heads, site.kv_heads, site.head_dim],
+            masks: masks(site),
+            form: site.form,
+        }
+    }
+}
+
+fn attention(sites: &[Attention], palette: Palette) -> String {
+    let mut groups: Vec<(Shape, Vec<&Attention>)> = vec![];
+    for site in sites {
+        let shape = Shape::of(site);
+        match groups.iter_mut().find(|g| g.0 == shape) {
+            Some(group) => group.1.push(site),
+            None => groups.push((shape, vec![site])),
+        }
+    }
+    let mut columns = Columns::new(&[
+        ("stack", LEFT),
+        ("layers", LEFT),
+        ("sites", RIGHT),
+        ("kind", LEFT),
+        ("heads", RIGHT),
+        ("kv heads", RIGHT),
+        ("head", RIGHT),
+        ("sees", LEFT),
+        ("form", LEFT),
+    ]);
+    let told = |n: Option<usize>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    for (shape, sites) in &groups {
+        let layers: Vec<usize> = sites.iter().filter_map(|s| s.layer).collect();
+        let [heads, kv_heads, head_dim] = shape.heads;
+        columns.row([
+            stack(shape.stack),
+            ranges(&layers),
+            sites.len().to_string(),
+            shape.kind.to_string(),
+            told(heads),
+            told(kv_heads),
+            told(head_dim),
+            shape.masks.clone(),
+            shape.form.to_string(),
+        ]);
+    }
+    or_none(columns, groups.len(), palette)
+}
+
+/// Which keys a query sees.
+fn masks(site: &Attention) -> String {
+    let mut masks = vec![];
+    masks.push(match site.causal {
+        Some(true) => "causal".to_owned(),
+        Some(false) => "all".to_owned(),
+        None => "causal or all".to_owned(),
+    });
+    masks.extend(site.window.map(|w| format!("window {w}")));
+    if site.padding_mask {
+        masks.push("padding mask".to_owned());
+    }
+    if site.past {
+        masks.push("past".to_owned());
+    }
+    masks.join(", ")
+}
+
+fn stack(stack: Option<Stack>) -> String {
+    stack.map_or_else(String::new, |s| s.to_string())
+}
+
+/// Limits, shortest first: that is the one that counts.
+pub(crate) fn limits(limits: &[Limit], palette: Palette) -> String {
+    let mut sorted: Vec<&Limit> = limits.iter().collect();
+    sorted.sort_by_key(|l| l.length);
+    let mut columns = Columns::new(&[("length", RIGHT), ("cause", LEFT), ("value", LEFT)]);
+    for limit in &sorted {
+        columns.row([
+            limit.length.to_string(),
+            limit.cause.to_string(),
+            limit.value.clone().unwrap_or_default(),
+        ]);
+    }
+    or_none(columns, sorted.len(), palette)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use posenc_onnx::report::{LimitCause, Params, Refusal};
+    use serde_json::json;
+
+    use super::*;
+
+    fn summary() -> ModelSummary {
+        ModelSummary {
+            path: "llama.onnx".into(),
+            fingerprint: "0c93".repeat(16),
+            sha256: None,
+            ir_version: 8,
+            opsets: BTreeMap::from([(String::new(), 17), ("com.microsoft".into(), 1)]),
+            producer: "pytorch 2.15".into(),
+            nodes: 1412,
+            parameters: 1_235_814_400,
+            external_data: true,
+        }
+    }
+
+    fn site(layer: usize) -> Attention {
+        Attention {
+            name: format!("layers.{layer}"),
+            stack: None,
+            layer: Some(layer),
+            kind: AttentionKind::SelfAttention,
+            heads: Some(32),
+            kv_heads: Some(8),
+            head_dim: Some(64),
+            causal: Some(true),
+            window: None,
+            padding_mask: true,
+            past: true,
+            form: Form::Ops,
+        }
+    }
+
+    fn rope(layers: impl Iterator<Item = usize>, theta: f64) -> Encoding {
+        let mut params = Params::new();
+        params.insert("theta".into(), json!(theta));
+        params.insert("head_dim".into(), json!(64));
+        params.insert("rotary_dim".into(), json!(64));
+        params.insert("layout".into(), json!("half"));
+        params.insert("scaling".into(), json!(null));
+        let mut rope = Encoding::new(Kind::Rope, None, Form::Ops, params);
+        rope.layers = layers.collect();
+        rope.sites = rope.layers.len();
+        rope.fit_error = Some(1.25e-7);
+        rope
+    }
+
+    #[test]
+    fn a_decoder_with_two_thetas_and_windows() {
+        let mut report = Inspect::new(summary());
+        report.encodings = vec![
+            rope((0..24).filter(|l| l % 6 != 5), 1e4),
+            rope((0..24).filter(|l| l % 6 == 5), 1e6),
+        ];
+        report.attention = (0..24).map(site).collect();
+        for local in report
+            .attention
+            .iter_mut()
+            .filter(|a| a.layer.unwrap() % 6 != 5)
+        {
+            local.window = Some(512);
+        }
+        report.limits = vec![
+            Limit {
+                length: 131_072,
+                cause: LimitCause::Cache,
+                value: Some("model.rotary_emb.cos_cached".into()),
+            },
+            Limit {
+                length: 2048,
+                cause: LimitCause::StaticShape,
+                value: None,
+            },
+        ];
+        insta::assert_snapshot!(text(&report, Palette::Plain));
+    }
+
+    #[test]
+    fn an_encoder_and_decoder_with_an_unknown_term() {
+        let mut report = Inspect::new(ModelSummary {
+            sha256: Some("ab".repeat(32)),
+            external_data: false,
+            ..summary()
+        });
+        let mut params = Params::new();
+        params.insert("num_buckets".into(), json!(32));
+        params.insert("max_distance".into(), json!(128));
+        params.insert("bidirectional".into(), json!(true));
+        let mut t5 = Encoding::new(Kind::T5Bias, Some(Stack::Encoder), Form::Ops, params);
+        t5.layers = vec![0, 1];
+        t5.sites = 2;
+        let mut unknown = Encoding::new(
+            Kind::Unknown,
+            Some(Stack::Decoder),
+            Form::Ops,
+            Params::new(),
+        );
+        unknown.layers = vec![1];
+        unknown.sites = 1;
+        unknown.evidence = vec!["the bias varies along the keys but with no distance".into()];
+        report.encodings = vec![t5, unknown];
+        report.attention = (0..2)
+            .map(|layer| Attention {
+                stack: Some(Stack::Encoder),
+                causal: Some(false),
+                past: false,
+                ..site(layer)
+            })
+            .collect();
+        report.attention.push(Attention {
+            stack: Some(Stack::Decoder),
+            kind: AttentionKind::Cross,
+            causal: None,
+            kv_heads: None,
+            ..site(0)
+        });
+        report.warnings = vec!["two outputs are not read".into()];
+        report.refused = Some(vec![Refusal {
+            at: "decoder/Mul_7".into(),
+            why: "the operands come from two sources".into(),
+        }]);
+        insta::assert_snapshot!(text(&report, Palette::Plain));
+    }
+
+    #[test]
+    fn a_model_without_attention() {
+        let mut report = Inspect::new(summary());
+        report.refused = Some(vec![]);
+        insta::assert_snapshot!(text(&report, Palette::Plain));
+    }
+}

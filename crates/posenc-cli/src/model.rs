@@ -1,0 +1,32 @@
+//! Opening models.
+
+use std::path::Path;
+
+use posenc_ir::Model;
+
+use crate::exit::Failure;
+
+/// Reads a model; an error names the file.
+pub(crate) fn open(path: &Path) -> anyhow::Result<Model> {
+    named(path, Model::open(path))
+}
+
+/// Reads a model and checks what the passes rely on; an error names the file.
+pub(crate) fn open_checked(path: &Path) -> anyhow::Result<Model> {
+    let model = open(path)?;
+    named(path, model.check())?;
+    Ok(model)
+}
+
+/// The result, with the file named in its error.
+pub(crate) fn named<T, E>(path: &Path, result: Result<T, E>) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    result.map_err(|e| Failure::of_file(&path.display().to_string(), &e.into()).into())
+}
+
+/// The text of a file that a flag names; where it cannot be read, the command line is wrong.
+pub(crate) fn text_of(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Failure::usage(e.to_string()).into())
+}

@@ -1,0 +1,116 @@
+//! Numbers for people.
+
+/// Five significant digits: as a plain decimal where that is short, else with an exponent.
+pub(crate) fn compact(number: f64) -> String {
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    if !number.is_finite() {
+        return infinite(number);
+    }
+    let rounded: f64 = format!("{number:.4e}").parse().unwrap_or(number);
+    if (1e-3..1e7).contains(&rounded.abs()) {
+        rounded.to_string()
+    } else {
+        format!("{rounded:e}")
+    }
+}
+
+/// Two significant digits, for errors.
+pub(crate) fn rough(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return compact(number);
+    }
+    let rounded: f64 = format!("{number:.1e}").parse().unwrap_or(number);
+    if (1e-2..1e3).contains(&rounded.abs()) {
+        rounded.to_string()
+    } else {
+        format!("{rounded:e}")
+    }
+}
+
+/// So many digits after the point.
+pub(crate) fn fixed(number: f64, digits: usize) -> String {
+    if number.is_finite() {
+        format!("{number:.digits$}")
+    } else {
+        infinite(number)
+    }
+}
+
+fn infinite(number: f64) -> String {
+    match number {
+        n if n.is_nan() => "–".to_owned(),
+        n if n > 0.0 => "∞".to_owned(),
+        _ => "-∞".to_owned(),
+    }
+}
+
+/// With commas between the thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Whole numbers as ranges: `0-5, 7`.
+pub(crate) fn ranges(numbers: &[usize]) -> String {
+    posenc_onnx::request::Layers::of(numbers.iter().copied()).to_string()
+}
+
+/// `1 node`, `2 nodes`.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_short_as_they_can_be_read() {
+        let cases = [
+            (0.0, "0"),
+            (10_000.0, "10000"),
+            (5e5, "500000"),
+            (1.5e8, "1.5e8"),
+            (1.0 / 3.0, "0.33333"),
+            (1.138629, "1.1386"),
+            (1.234567e-5, "1.2346e-5"),
+            (-0.25, "-0.25"),
+            (f64::INFINITY, "∞"),
+            (f64::NEG_INFINITY, "-∞"),
+            (f64::NAN, "–"),
+        ];
+        for (number, want) in cases {
+            assert_eq!(compact(number), want);
+        }
+        assert_eq!(rough(1.2345e-7), "1.2e-7");
+        assert_eq!(rough(0.0672), "0.067");
+        assert_eq!(rough(0.0), "0");
+        assert_eq!(fixed(2.0 / 3.0, 2), "0.67");
+        assert_eq!(fixed(f64::NAN, 2), "–");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (number, want) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), want);
+        }
+        assert_eq!(counted(1, "node"), "1 node");
+        assert_eq!(counted(0, "node"), "0 nodes");
+        assert_eq!(ranges(&[0, 1, 2, 7]), "0-2,7");
+    }
+}

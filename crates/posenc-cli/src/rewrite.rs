@@ -1,0 +1,85 @@
+//! `rewrite`: another encoding, another scaling, another form.
+
+mod diff;
+mod external;
+mod flags;
+mod output;
+mod text;
+
+use std::path::PathBuf;
+
+use posenc_ir::Model;
+use posenc_ir::text::Weights;
+use posenc_onnx::report::{Endpoint, Rewrite};
+use posenc_onnx::request::Request;
+
+use crate::exit::{Exit, Failure};
+use crate::model;
+use crate::progress::Progress;
+use crate::terminal::Terminal;
+
+pub(crate) use flags::Args;
+
+/// Rewrites a model and says what was done.
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let input = &args.model;
+    let options = &args.output;
+    if let Some(output) = &options.output {
+        output::check(input, output, options.in_place)?;
+    }
+    let request = args.request();
+    let progress = Progress::start(terminal, format!("reading {}", input.display()));
+    let mut model = model::open_checked(input)?;
+    let before = options.diff.then(|| model.text(Weights::Hash).to_string());
+    progress.now(format!("rewriting {}", input.display()));
+    let mut report = model::named(input, rewrite(&mut model, &request))?;
+    let output = match &options.output {
+        Some(output) => output.clone(),
+        None if options.in_place => input.clone(),
+        None => output::beside(input, &report, &request),
+    };
+    let held = report.check.as_ref().is_none_or(|check| check.ok);
+    if held && !options.dry_run {
+        output::check(input, &output, options.in_place)?;
+        // A link stays one: what it leads to is replaced.
+        let output = output.canonicalize().unwrap_or_else(|_| output.clone());
+        progress.now(format!("writing {}", output.display()));
+        write(&model, &output, &request)?;
+        report.output = Some(Endpoint {
+            fingerprint: model::open(&output)?.fingerprint(),
+            path: output.display().to_string(),
+        });
+    }
+    drop(progress);
+    if options.json {
+        terminal.print_json(&report)?;
+    } else if let Some(before) = before {
+        let names = [input, &output].map(|path| path.display().to_string());
+        let after = model.text(Weights::Hash).to_string();
+        let names = [names[0].as_str(), names[1].as_str()];
+        terminal.print(diff::diff(&before, &after, names, terminal.out))?;
+        for warning in &report.warnings {
+            terminal.warn(warning);
+        }
+    } else {
+        terminal.print(text::text(&report, terminal.out))?;
+    }
+    Ok(if held { Exit::Done } else { Exit::Difference })
+}
+
+/// Changes the model as asked.
+fn rewrite(model: &mut Model, request: &Request) -> anyhow::Result<Rewrite> {
+    let done = posenc_onnx::rewrite::rewrite(model, request)?;
+    model.check()?;
+    Ok(done.report)
+}
+
+/// Writes the model, its external data first, so that it appears only when it is complete.
+fn write(model: &Model, output: &PathBuf, request: &Request) -> anyhow::Result<()> {
+    let placed = external::place(model, output, request.external_data)?;
+    let written = model.write(output).map_err(|e| {
+        placed.undo();
+        Failure::usage(e.to_string())
+    });
+    Ok(written?)
+}

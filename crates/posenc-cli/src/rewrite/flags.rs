@@ -1,0 +1,399 @@
+//! The flags of `rewrite`, and the request that they make.
+
+use std::path::PathBuf;
+
+use clap::ArgAction;
+use posenc_onnx::kind::{Form, Kind, Layout, Stack};
+use posenc_onnx::request::{
+    Allowances, Antialias, Corners, ExternalData, ImageSize, InputRole, Layers, Length, Parameters,
+    Request, TablePrecision, Target,
+};
+
+use crate::rope::{self, RopeArgs, ScalingArgs};
+use crate::value::{self, List};
+
+/// Swap, rescale or remove the positional encoding of a model
+///
+/// The input is never changed and the output appears only when it is complete. Every emitted node
+/// is compared with the encoding's formula in f64 before anything is written.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Model to read
+    #[arg(value_name = "MODEL")]
+    pub(super) model: PathBuf,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    #[command(flatten)]
+    scaling: ScalingArgs,
+
+    #[command(flatten)]
+    rope: RopeArgs,
+
+    #[command(flatten)]
+    tables: TableArgs,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+
+    #[command(flatten)]
+    pub(super) checks: CheckArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  Extend a RoPE model fourfold, and see what would change first:
+    posenc-onnx rewrite model.onnx --scale yarn --factor 4 --diff --dry-run
+    posenc-onnx rewrite model.onnx --scale yarn --factor 4 -o long.onnx --verify
+  Make a graph what a Hugging Face config says:
+    posenc-onnx rewrite model.onnx --hf-config config.json
+  Replace the encoding, with learned values from a file:
+    posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors
+  Double the rows of a position table:
+    posenc-onnx rewrite bert.onnx --scale linear --max-length 1024
+  Fuse RoPE for ONNX Runtime on a GPU:
+    posenc-onnx rewrite model.onnx --form contrib --target ort-cuda";
+
+/// What the model is to become, and where.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Target")]
+struct TargetArgs {
+    /// Encoding afterwards [default: the one found]
+    #[arg(long, value_name = "KIND", value_parser = value::one_of(Kind::targets()), hide_possible_values = true, long_help = KINDS)]
+    to: Option<Kind>,
+
+    /// Hugging Face config that the graph is to follow
+    #[arg(long, value_name = "FILE")]
+    hf_config: Option<PathBuf>,
+
+    /// Learned values, as safetensors
+    #[arg(long, value_name = "FILE")]
+    params: Option<PathBuf>,
+
+    /// Attention sites to work on, counted within their stack, as 0-5,7 [default: all]
+    #[arg(long, value_name = "LIST")]
+    layers: Option<Layers>,
+
+    /// Stack to work on [default: both]
+    #[arg(long, value_name = "STACK", value_parser = value::word::<Stack>())]
+    stack: Option<Stack>,
+
+    /// How the encoding is to stand in the graph [default: keep]
+    #[arg(long, value_name = "FORM", value_parser = form())]
+    form: Option<FormWish>,
+
+    /// Runtime that the result is for
+    #[arg(long, value_name = "TARGET", value_parser = value::word::<Target>(), default_value = "portable")]
+    target: Target,
+
+    /// What an input means, where its name and uses do not tell
+    #[arg(long, value_name = "NAME=ROLE", value_parser = value::named::<InputRole>)]
+    input_role: Vec<(String, InputRole)>,
+}
+
+const KINDS: &str = "\
+Encoding afterwards [default: the one found]
+
+none, sinusoidal, learned, rope, alibi, t5-bias, relative-bias, shaw, transformer-xl, conv";
+
+/// A form, or the one found.
+#[derive(Clone, Copy, Debug)]
+struct FormWish(Option<Form>);
+
+fn form() -> impl clap::builder::TypedValueParser<Value = FormWish> {
+    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+    use posenc_onnx::words::Word;
+    let forms = Form::ALL
+        .iter()
+        .map(|f| PossibleValue::new(f.name()).help(f.about()));
+    let keep = PossibleValue::new("keep").help("As it is found");
+    PossibleValuesParser::new(forms.chain([keep])).map(|word| FormWish(word.parse().ok()))
+}
+
+/// The parameters of tables and biases.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Table and bias parameters")]
+struct TableArgs {
+    /// Pairs of RoPE, or the order within a sinusoidal row
+    #[arg(long, value_name = "LAYOUT", value_parser = value::word::<Layout>())]
+    layout: Option<Layout>,
+
+    /// t5-bias: buckets, those of both directions together [default: 32]
+    #[arg(long, value_name = "N", value_parser = value::count)]
+    num_buckets: Option<usize>,
+
+    /// t5-bias, relative-bias, shaw: distance from which on all are alike
+    #[arg(long, value_name = "N", value_parser = value::count)]
+    max_distance: Option<usize>,
+
+    /// Tell keys after the query from keys before it [default: as the mask of the site says]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    bidirectional: Option<bool>,
+
+    /// alibi: slopes, one per head
+    #[arg(long, value_name = "LIST|FILE")]
+    slopes: Option<List>,
+
+    /// Resized tables: let the centers of the outermost cells coincide
+    #[arg(long, action = ArgAction::SetTrue)]
+    align_corners: bool,
+
+    /// Grids: pixels of the images to come
+    #[arg(long, value_name = "HxW")]
+    image_size: Option<ImageSize>,
+
+    /// Resized tables: smooth before making smaller
+    #[arg(long, action = ArgAction::SetTrue)]
+    antialias: bool,
+
+    /// Compute the encoding for the length at hand when the graph runs
+    #[arg(long, action = ArgAction::SetTrue)]
+    dynamic: bool,
+
+    /// Type in which tables are computed before they are stored
+    #[arg(long, value_name = "TYPE", value_parser = value::word::<TablePrecision>())]
+    table_precision: Option<TablePrecision>,
+
+    /// Seed of tables that are filled at random
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// What is written, and where.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct OutputArgs {
+    /// File to write [default: <stem>.<kind>[-<scale>].onnx beside the input]
+    #[arg(short, long, value_name = "OUT")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Allow the output to replace the input
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(super) in_place: bool,
+
+    /// What becomes of tensors in other files
+    #[arg(long, value_name = "MODE", value_parser = value::word::<ExternalData>(), default_value = "auto")]
+    external_data: ExternalData,
+
+    /// Write nothing
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(super) dry_run: bool,
+
+    /// Print the change of the graph as a diff of its text
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "json")]
+    pub(super) diff: bool,
+
+    /// Add an input with position ids
+    #[arg(long, action = ArgAction::SetTrue)]
+    add_position_ids: bool,
+
+    /// Write a Hugging Face config for the result beside it
+    #[arg(long, action = ArgAction::SetTrue)]
+    write_config: bool,
+
+    /// Write nodes in an order of computation, where the input does not
+    #[arg(long, action = ArgAction::SetTrue)]
+    sort: bool,
+
+    /// Write JSON to stdout
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(super) json: bool,
+}
+
+/// What is checked.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Checks")]
+pub(super) struct CheckArgs {
+    /// Run the result and compare it with the formula, site by site
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(super) verify: bool,
+
+    /// Scale what is already scaled, or undo a scaling
+    #[arg(long, action = ArgAction::SetTrue)]
+    allow_rescale: bool,
+}
+
+impl Args {
+    /// What the flags ask for.
+    pub(super) fn request(&self) -> Request {
+        let Self { target, tables, .. } = self;
+        let parameters = Parameters {
+            num_buckets: tables.num_buckets,
+            max_distance: tables.max_distance,
+            bidirectional: tables.bidirectional,
+            slopes: tables.slopes.as_ref().map(|l| l.0.clone()),
+            image_size: tables.image_size,
+            corners: if tables.align_corners {
+                Corners::Aligned
+            } else {
+                Corners::HalfPixel
+            },
+            antialias: if tables.antialias {
+                Antialias::On
+            } else {
+                Antialias::Off
+            },
+            length: if tables.dynamic {
+                Length::Dynamic
+            } else {
+                Length::AsFound
+            },
+            table_precision: tables.table_precision,
+            seed: tables.seed,
+            ..rope::parameters(&self.scaling, &self.rope, tables.layout)
+        };
+        Request {
+            to: target.to,
+            scale: self.scaling.scale,
+            parameters,
+            hf_config: target.hf_config.clone(),
+            params: target.params.clone(),
+            layers: target.layers.clone(),
+            stack: target.stack,
+            form: target.form.and_then(|wish| wish.0),
+            target: target.target,
+            external_data: self.output.external_data,
+            input_roles: target.input_role.iter().cloned().collect(),
+            allowances: Allowances {
+                add_position_ids: self.output.add_position_ids,
+                allow_rescale: self.checks.allow_rescale,
+                write_config: self.output.write_config,
+                sort: self.output.sort,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use posenc_onnx::request::ScaleType;
+    use posenc_onnx::scaling::RampBounds;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn request(line: &str) -> Result<Request, clap::Error> {
+        let words = ["rewrite", "m.onnx"]
+            .into_iter()
+            .chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|l| l.args.request())
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_asked() {
+        assert_eq!(request("").unwrap(), Request::default());
+        assert_eq!(request("--form keep").unwrap(), Request::default());
+    }
+
+    #[test]
+    fn every_flag_of_the_contract_arrives() {
+        let got = request(
+            "--to t5-bias --scale yarn --hf-config c.json --params p.safetensors --layers 0-5,7 \
+             --stack encoder --form onnx --target ort-cuda --external-data link --factor 4 \
+             --original-length 64 --max-length 256 --theta 1e4 --rotary-dim 8 --layout half \
+             --beta-fast 31 --beta-slow 2 --mscale 0.5 --mscale-all-dim 0.25 \
+             --attention-factor 1.5 --no-truncate --low-freq-factor 1 --high-freq-factor 4 \
+             --short-factor 1,2 --long-factor 3,4 --num-buckets 16 --max-distance 64 \
+             --bidirectional --slopes 0.5,0.25 --align-corners --image-size 384x512 --antialias \
+             --dynamic --table-precision f32 --add-position-ids --allow-rescale --write-config \
+             --sort --seed 7 --input-role pos=position --input-role mask=padding",
+        );
+        let want = Request {
+            to: Some(Kind::T5Bias),
+            scale: Some(ScaleType::Yarn),
+            hf_config: Some("c.json".into()),
+            params: Some("p.safetensors".into()),
+            layers: Some(Layers::of([0, 1, 2, 3, 4, 5, 7])),
+            stack: Some(Stack::Encoder),
+            form: Some(Form::Onnx),
+            target: Target::OrtCuda,
+            external_data: ExternalData::Link,
+            parameters: Parameters {
+                factor: Some(4.0),
+                original_length: Some(64),
+                max_length: Some(256),
+                theta: Some(1e4),
+                rotary_dim: Some(8),
+                layout: Some(Layout::Half),
+                beta_fast: Some(31.0),
+                beta_slow: Some(2.0),
+                mscale: Some(0.5),
+                mscale_all_dim: Some(0.25),
+                attention_factor: Some(1.5),
+                bounds: RampBounds::Exact,
+                low_freq_factor: Some(1.0),
+                high_freq_factor: Some(4.0),
+                short_factor: Some(vec![1.0, 2.0]),
+                long_factor: Some(vec![3.0, 4.0]),
+                num_buckets: Some(16),
+                max_distance: Some(64),
+                bidirectional: Some(true),
+                slopes: Some(vec![0.5, 0.25]),
+                image_size: Some(ImageSize {
+                    height: 384,
+                    width: 512,
+                }),
+                corners: Corners::Aligned,
+                antialias: Antialias::On,
+                length: Length::Dynamic,
+                table_precision: Some(TablePrecision::F32),
+                seed: Some(7),
+            },
+            allowances: Allowances {
+                add_position_ids: true,
+                allow_rescale: true,
+                write_config: true,
+                sort: true,
+            },
+            input_roles: [
+                ("pos".to_owned(), InputRole::Position),
+                ("mask".to_owned(), InputRole::Padding),
+            ]
+            .into(),
+        };
+        assert_eq!(got.unwrap(), want);
+    }
+
+    #[test]
+    fn bidirectional_takes_a_value_only_behind_an_equals_sign() {
+        let of = |line| request(line).unwrap().parameters.bidirectional;
+        assert_eq!(of("--bidirectional=false"), Some(false));
+        assert_eq!(of("--bidirectional --dynamic"), Some(true));
+        assert!(request("--bidirectional=maybe").is_err());
+        assert!(request("--bidirectional false").is_err());
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for line in [
+            "--to yarn",
+            "--to unknown",
+            "--to disentangled",
+            "--scale rope",
+            "--form fused",
+            "--layers 5-3",
+            "--layers all",
+            "--factor -1",
+            "--factor x",
+            "--max-length 0",
+            "--image-size 384",
+            "--input-role pos",
+            "--input-role pos=mask",
+            "--slopes a,b",
+            "--table-precision f16",
+            "--diff --json",
+            "extra.onnx",
+        ] {
+            let error = request(line).unwrap_err();
+            assert!(error.use_stderr(), "{line}");
+        }
+    }
+}

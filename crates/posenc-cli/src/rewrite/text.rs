@@ -1,0 +1,239 @@
+//! The report of a rewrite, for people.
+
+use posenc_onnx::report::{Check, Edit, Rewrite};
+use posenc_onnx::words::Word;
+use serde_json::Value;
+
+use crate::columns::{Align, Columns};
+use crate::inspect::limits;
+use crate::number::{counted, rough};
+use crate::terminal::{Palette, one_line};
+use crate::words;
+
+const LEFT: Align = Align::Left;
+const RIGHT: Align = Align::Right;
+
+/// The whole report.
+pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
+    let mut text = format!("{}\n", palette.bold(&report.input.path));
+    if !report.inferred.is_empty() {
+        section("Inferred", &mut text, palette);
+        let mut columns = Columns::new(&[("value", LEFT), ("is", LEFT), ("from", LEFT)]);
+        for inferred in &report.inferred {
+            let value = words::plain(&inferred.value);
+            columns.row([inferred.name.clone(), value, inferred.source.clone()]);
+        }
+        text += &columns.text(2, palette);
+    }
+    section("Edits", &mut text, palette);
+    text += &edits(&report.edits, palette);
+    if report.limits.before == report.limits.after {
+        section("Limits, unchanged", &mut text, palette);
+        text += &limits(&report.limits.before, palette);
+    } else {
+        section("Limits before", &mut text, palette);
+        text += &limits(&report.limits.before, palette);
+        section("Limits after", &mut text, palette);
+        text += &limits(&report.limits.after, palette);
+    }
+    for warning in &report.warnings {
+        let warning = one_line(warning);
+        text += &format!("\n{} {warning}\n", palette.alert("warning:"));
+    }
+    text += "\n";
+    text += &format!(
+        "{}: {}\n",
+        report.guarantee,
+        lower(report.guarantee.about())
+    );
+    if let Some(check) = &report.check {
+        text += &format!("{}\n", self::check(check, palette));
+    }
+    text += &match &report.output {
+        Some(output) => format!("wrote {}\n", palette.bold(&output.path)),
+        None => "nothing was written\n".to_owned(),
+    };
+    text
+}
+
+fn section(title: &str, text: &mut String, palette: Palette) {
+    *text += &format!("\n{}\n", palette.bold(title));
+}
+
+fn lower(sentence: &str) -> String {
+    let mut chars = sentence.chars();
+    let first = chars.next().map(|c| c.to_lowercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
+/// Edits that do the same, in one row.
+fn edits(edits: &[Edit], palette: Palette) -> String {
+    if edits.is_empty() {
+        let already = "none: the model already is what was asked";
+        return format!("  {}\n", palette.dim(already));
+    }
+    let mut groups: Vec<(&Edit, usize)> = vec![];
+    for edit in edits {
+        match groups
+            .iter_mut()
+            .find(|(e, _)| e.from == edit.from && e.to == edit.to)
+        {
+            Some(group) => group.1 += 1,
+            None => groups.push((edit, 1)),
+        }
+    }
+    let mut columns = Columns::new(&[("sites", RIGHT), ("from", LEFT), ("to", LEFT)]);
+    for (edit, sites) in groups {
+        columns.row([sites.to_string(), end(&edit.from), end(&edit.to)]);
+    }
+    let sum = |of: fn(&Edit) -> usize| edits.iter().map(of).sum::<usize>();
+    let nodes = format!(
+        "{} added, {} removed, {} changed",
+        counted(sum(|e| e.nodes_added), "node"),
+        sum(|e| e.nodes_removed),
+        counted(sum(|e| e.initializers_changed), "initializer"),
+    );
+    format!("{}  {}\n", columns.text(2, palette), palette.dim(nodes))
+}
+
+/// A kind and its parameters.
+fn end(value: &Value) -> String {
+    let Value::Object(params) = value else {
+        return match value {
+            Value::Null => "none".to_owned(),
+            other => words::plain(other),
+        };
+    };
+    let mut params = params.clone();
+    let kind = params.shift_remove("kind");
+    let Some(name) = kind.as_ref().and_then(Value::as_str) else {
+        return words::entries(&params, &[]).join(", ");
+    };
+    // The parameters stand beside the kind, or under a name of their own.
+    let params = match params.get("params") {
+        Some(Value::Object(inner)) => inner.clone(),
+        _ => params,
+    };
+    let about = match name.parse() {
+        Ok(kind) => words::words(kind, &params),
+        Err(_) => words::entries(&params, &[]).join(", "),
+    };
+    if about.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name} ({about})")
+    }
+}
+
+/// The comparison with the formula, in one line.
+fn check(check: &Check, palette: Palette) -> String {
+    let Check {
+        sites,
+        max_error,
+        bound,
+        ok,
+    } = check;
+    let verdict = if *ok {
+        palette.good("checked")
+    } else {
+        palette.bad("check failed")
+    };
+    let (error, bound) = (rough(*max_error), rough(*bound));
+    let sites = counted(*sites, "site");
+    format!("{verdict} against the formula in f64: {sites}, largest error {error} (bound {bound})")
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_onnx::report::{Endpoint, Guarantee, Inferred, Limit, LimitCause};
+    use serde_json::json;
+
+    use super::*;
+
+    fn report() -> Rewrite {
+        Rewrite::new(Endpoint {
+            path: "llama.onnx".into(),
+            fingerprint: "ab".into(),
+        })
+    }
+
+    #[test]
+    fn a_rescale_shows_what_was_inferred_changed_and_checked() {
+        let mut report = report();
+        report.output = Some(Endpoint {
+            path: "llama.rope-yarn.onnx".into(),
+            fingerprint: "cd".into(),
+        });
+        report.guarantee = Guarantee::NewFunction;
+        report.inferred = vec![
+            Inferred {
+                name: "original-length".into(),
+                value: json!(64),
+                source: "max_position_embeddings of config.json".into(),
+            },
+            Inferred {
+                name: "factor".into(),
+                value: json!(4.0),
+                source: "the default".into(),
+            },
+        ];
+        let edit = |site: &str| Edit {
+            site: site.into(),
+            from: json!({"kind": "rope", "theta": 1e4}),
+            to: json!({"kind": "rope", "theta": 1e4, "scaling": {"type": "yarn", "factor": 4.0}}),
+            nodes_added: 2,
+            nodes_removed: 0,
+            initializers_changed: 1,
+        };
+        report.edits = vec![edit("layers.0"), edit("layers.1")];
+        let limit = |length| Limit {
+            length,
+            cause: LimitCause::Cache,
+            value: Some("cos_cached".into()),
+        };
+        report.limits.before = vec![limit(64)];
+        report.limits.after = vec![limit(256)];
+        report.check = Some(Check {
+            sites: 2,
+            max_error: 1.25e-7,
+            bound: 3e-6,
+            ok: true,
+        });
+        insta::assert_snapshot!(text(&report, Palette::Plain));
+    }
+
+    #[test]
+    fn a_model_that_already_is_what_was_asked() {
+        insta::assert_snapshot!(text(&report(), Palette::Plain));
+    }
+
+    #[test]
+    fn a_failed_check_is_told() {
+        let failed = Check {
+            sites: 1,
+            max_error: 0.5,
+            bound: 1e-6,
+            ok: false,
+        };
+        let want =
+            "check failed against the formula in f64: 1 site, largest error 0.5 (bound 1e-6)";
+        assert_eq!(check(&failed, Palette::Plain), want);
+    }
+
+    #[test]
+    fn ends_are_told_in_words() {
+        let cases = [
+            (json!(null), "none"),
+            (json!("alibi"), "alibi"),
+            (json!({"kind": "alibi"}), "alibi"),
+            (
+                json!({"kind": "rope", "params": {"theta": 1e4}}),
+                "rope (θ 10000)",
+            ),
+            (json!({"form": "ops"}), "form ops"),
+        ];
+        for (value, want) in cases {
+            assert_eq!(end(&value), want);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `runtime`: which runtimes and execution providers there are.
+
+use clap::ArgAction;
+use posenc_runtime::discover::candidates;
+use posenc_runtime::{RuntimeInfo, runtimes};
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::places;
+use crate::terminal::{Palette, Terminal};
+
+/// Show which runtimes and execution providers are found, where, and in which version
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Write JSON to stdout
+    #[arg(long, action = ArgAction::SetTrue)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  posenc-onnx runtime
+  ORT_DYLIB_PATH=/opt/onnxruntime/lib posenc-onnx runtime
+
+ONNX Runtime is looked for at ORT_DYLIB_PATH, in a folder .onnxruntime of this or an outer folder,
+in the active Python environment, and at the system's loader. To get it:
+  pip install --target .onnxruntime onnxruntime";
+
+/// Prints what is found.
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let places = places::gather();
+    let found = runtimes(&places);
+    let tried = candidates(&places);
+    if args.json {
+        let tried: Vec<Value> = tried
+            .iter()
+            .map(|c| json!(c.path.display().to_string()))
+            .collect();
+        terminal.print_json(&json(&found, &tried))?;
+    } else {
+        terminal.print(text(&found, terminal.out))?;
+        for candidate in tried {
+            terminal.detail(format!("candidate: {}", candidate.path.display()));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn json(found: &[RuntimeInfo], tried: &[Value]) -> Value {
+    let runtime = |info: &RuntimeInfo| {
+        let provider =
+            |p: &posenc_runtime::ProviderState| json!({"name": p.name, "missing": p.missing});
+        json!({
+            "name": info.name,
+            "version": info.version,
+            "path": info.path.as_ref().map(|p| p.display().to_string()),
+            "missing": info.missing,
+            "providers": info.providers.iter().map(provider).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "schema": posenc_onnx::report::SCHEMA,
+        "runtimes": found.iter().map(runtime).collect::<Vec<_>>(),
+        "candidates": tried,
+    })
+}
+
+fn text(found: &[RuntimeInfo], palette: Palette) -> String {
+    let mut text = String::new();
+    if found.is_empty() {
+        text += "this build knows no runtime\n";
+    }
+    for info in found {
+        let version = info.version.as_deref().unwrap_or("not found");
+        let place = match (&info.path, &info.missing) {
+            (Some(path), _) => path.display().to_string(),
+            (None, None) => "built in".to_owned(),
+            (None, Some(missing)) => missing.clone(),
+        };
+        let head = palette.bold(format!("{} {version}", info.name));
+        text += &format!("{head}  {}\n", palette.dim(place));
+        for provider in &info.providers {
+            text += &match &provider.missing {
+                None => format!("  {}  {}\n", provider.name, palette.good("works")),
+                Some(why) => format!("  {}  {}\n", provider.name, palette.dim(why)),
+            };
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_runtime::ProviderState;
+
+    use super::*;
+
+    fn found() -> Vec<RuntimeInfo> {
+        let provider = |name: &str, missing: Option<&str>| ProviderState {
+            name: name.into(),
+            missing: missing.map(Into::into),
+        };
+        let ort = RuntimeInfo {
+            name: "onnxruntime",
+            version: Some("1.31.0".into()),
+            path: Some("/opt/ort/libonnxruntime.so".into()),
+            missing: None,
+            providers: vec![
+                provider("cpu", None),
+                provider("cuda", Some("no device was found")),
+            ],
+        };
+        let tract = RuntimeInfo {
+            name: "tract",
+            version: Some("0.23.9".into()),
+            path: None,
+            missing: None,
+            providers: vec![provider("cpu", None)],
+        };
+        vec![tract, ort]
+    }
+
+    #[test]
+    fn runtimes_and_providers_are_listed_with_what_is_missing() {
+        let want = "\
+tract 0.23.9  built in
+  cpu  works
+onnxruntime 1.31.0  /opt/ort/libonnxruntime.so
+  cpu  works
+  cuda  no device was found
+";
+        assert_eq!(text(&found(), Palette::Plain), want);
+        let gone = RuntimeInfo {
+            name: "onnxruntime",
+            version: None,
+            path: None,
+            missing: Some("no library was found".into()),
+            providers: vec![],
+        };
+        let want = "onnxruntime not found  no library was found\n";
+        assert_eq!(text(&[gone], Palette::Plain), want);
+        assert_eq!(text(&[], Palette::Plain), "this build knows no runtime\n");
+    }
+
+    #[test]
+    fn json_has_every_field() {
+        let json = json(&found(), &[]);
+        assert_eq!(json["runtimes"][0]["path"], Value::Null);
+        assert_eq!(
+            json["runtimes"][1]["providers"][1]["missing"],
+            "no device was found"
+        );
+        assert_eq!(json["candidates"], json!([]));
+    }
+}

@@ -1,0 +1,288 @@
+//! `table`: frequencies, multipliers and wavelengths of a scaling.
+
+mod csv;
+mod plot;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use posenc_onnx::hf_config::HfConfig;
+use posenc_onnx::report::Inferred;
+use posenc_onnx::request::{Parameters, ScaleType, rope_scaling};
+use posenc_onnx::scaling::table::{Row, rows};
+use posenc_onnx::scaling::{Rope, Scaling};
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure};
+use crate::model;
+use crate::rope::{RopeArgs, ScalingArgs, parameters};
+use crate::terminal::Terminal;
+use crate::value;
+use crate::words::plain;
+
+/// Show the frequencies of a RoPE scaling: one row per rotated pair
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, next_help_heading = "Table")]
+pub(crate) struct Args {
+    /// How the table is written
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// Width of the whole head [default: the rotary width]
+    #[arg(long, value_name = "N", value_parser = value::count)]
+    head_dim: Option<usize>,
+
+    /// Length at which the table is taken: the largest position plus one [default: original
+    /// length × factor]
+    #[arg(long, value_name = "N", value_parser = value::count)]
+    length: Option<usize>,
+
+    /// Hugging Face config to take the RoPE and its scaling from
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scale", "factor", "theta"])]
+    hf_config: Option<PathBuf>,
+
+    /// Layer of the config, from 0
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "hf_config")]
+    layer: usize,
+
+    #[command(flatten)]
+    scaling: ScalingArgs,
+
+    #[command(flatten)]
+    rope: RopeArgs,
+}
+
+/// How the table is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Aligned columns
+    Table,
+    /// Comma-separated values with a heading
+    Csv,
+    /// One object with the scaling and its rows
+    Json,
+    /// Bars: how much of its frequency each pair keeps
+    Plot,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  posenc-onnx table --scale yarn --theta 1e4 --rotary-dim 64 --factor 4 --original-length 4096
+  posenc-onnx table --scale llama3 --theta 5e5 --rotary-dim 128 --original-length 8192 --format plot
+  posenc-onnx table --hf-config config.json
+  posenc-onnx table --theta 1e4 --rotary-dim 64 --format csv > plain.csv";
+
+/// The base of most models.
+const THETA: f64 = 10_000.0;
+
+/// The length where nothing says another.
+const LENGTH: usize = 4096;
+
+fn default(name: &str, value: impl Into<Value>) -> Inferred {
+    Inferred {
+        name: name.to_owned(),
+        value: value.into(),
+        source: "the default".to_owned(),
+    }
+}
+
+fn no_width() -> Failure {
+    Failure::usage("the table needs the width that rotates; give --rotary-dim")
+}
+
+/// Prints the table.
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let table = Table::of(args)?;
+    for inferred in &table.inferred {
+        let Inferred {
+            name,
+            value,
+            source,
+        } = inferred;
+        terminal.note(format!("{name} {}: {source}", plain(value)));
+    }
+    match args.format {
+        Format::Table => terminal.print(text::text(&table, terminal.out))?,
+        Format::Csv => terminal.print(csv::csv(&table))?,
+        Format::Json => terminal.print_json(&table.json())?,
+        Format::Plot => terminal.print(plot::plot(&table, terminal.width(), terminal.out))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// A scaling at a length.
+#[derive(Debug)]
+struct Table {
+    rope: Rope,
+    scaling: Scaling,
+    length: usize,
+    inferred: Vec<Inferred>,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    fn of(args: &Args) -> anyhow::Result<Self> {
+        let given = parameters(&args.scaling, &args.rope, None);
+        match &args.hf_config {
+            Some(path) => model::named(path, Self::of_config(args, path, &given)),
+            None => Self::of_flags(args, &given),
+        }
+    }
+
+    fn of_flags(args: &Args, given: &Parameters) -> anyhow::Result<Self> {
+        let mut inferred = vec![];
+        let theta = given.theta.unwrap_or_else(|| {
+            inferred.push(default("theta", THETA));
+            THETA
+        });
+        let rotary_dim = given.rotary_dim.or(args.head_dim).ok_or_else(no_width)?;
+        let rope = Rope::new(theta, rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
+        let scale = args.scaling.scale.unwrap_or(ScaleType::None);
+        let (scaling, more) = rope_scaling(scale, given, &rope)?;
+        let factor = given.factor.or_else(|| more.first()?.value.as_f64());
+        inferred.extend(more);
+        let stretched = given.original_length.map(|length| {
+            let length = length as f64 * factor.unwrap_or(1.0);
+            length.round() as usize
+        });
+        let length = args.length.or(given.max_length).or(stretched);
+        Ok(Self::new(rope, scaling, length, given, inferred))
+    }
+
+    fn of_config(args: &Args, path: &Path, given: &Parameters) -> anyhow::Result<Self> {
+        let text = model::text_of(path)?;
+        let layer = args.layer;
+        let request = HfConfig::parse(&text)?.rope_for(layer)?.ok_or_else(|| {
+            Failure::usage(format!(
+                "layer {layer} has no rotary embedding; give another --layer"
+            ))
+        })?;
+        let rotary_dim = request
+            .rotary_dim
+            .or(given.rotary_dim)
+            .ok_or_else(no_width)?;
+        let rope = request.rope(rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
+        let length = args.length.or(given.max_length).or(request.max_position);
+        Ok(Self::new(
+            rope,
+            request.scaling,
+            length,
+            given,
+            request.inferred,
+        ))
+    }
+
+    fn new(
+        rope: Rope,
+        scaling: Scaling,
+        length: Option<usize>,
+        given: &Parameters,
+        mut inferred: Vec<Inferred>,
+    ) -> Self {
+        let length = length.unwrap_or_else(|| {
+            inferred.push(default("length", LENGTH));
+            LENGTH
+        });
+        Self {
+            rows: rows(&scaling, &rope, length, given.original_length),
+            rope,
+            scaling,
+            length,
+            inferred,
+        }
+    }
+
+    fn attention_factor(&self) -> f64 {
+        self.scaling.attention_factor(self.length)
+    }
+
+    fn json(&self) -> Value {
+        // Infinite wavelengths become null: JSON has no infinity.
+        let row = |row: &Row| {
+            json!({
+                "pair": row.pair,
+                "plain_inv_freq": row.plain,
+                "inv_freq": row.inv_freq,
+                "ratio": row.ratio,
+                "wavelength": row.wavelength,
+                "turns": row.turns,
+                "turns_at_length": row.turns_at_length,
+            })
+        };
+        json!({
+            "schema": posenc_onnx::report::SCHEMA,
+            "scaling": self.scaling.name(),
+            "theta": self.rope.theta,
+            "rotary_dim": self.rope.rotary_dim,
+            "head_dim": self.rope.head_dim,
+            "length": self.length,
+            "attention_factor": self.attention_factor(),
+            "inferred": self.inferred,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    pub(super) fn table(line: &str) -> anyhow::Result<Table> {
+        let words = std::iter::once("table").chain(line.split_whitespace());
+        Table::of(&Line::try_parse_from(words)?.args)
+    }
+
+    #[test]
+    fn the_length_follows_from_what_is_given() {
+        let yarn = "--scale yarn --rotary-dim 16 --original-length 64";
+        let cases = [
+            (yarn.to_owned(), 256),
+            (format!("{yarn} --factor 2"), 128),
+            (format!("{yarn} --max-length 512"), 512),
+            (format!("{yarn} --max-length 512 --length 32"), 32),
+            ("--rotary-dim 16".to_owned(), 4096),
+        ];
+        for (line, want) in cases {
+            assert_eq!(table(&line).unwrap().length, want, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_table_is_a_wrong_command_line() {
+        let cases = [
+            ("--scale linear", "--rotary-dim"),
+            ("--scale yarn --rotary-dim 16", "--original-length"),
+            ("--scale linear --rotary-dim 15", "even"),
+            ("--scale linear --rotary-dim 16 --head-dim 8", "at most"),
+            ("--scale linear --rotary-dim 16 --factor 0.5", "factor"),
+            ("--scale tile --rotary-dim 16", "tile"),
+            (
+                "--scale longrope --rotary-dim 16 --original-length 64 --short-factor 1 --long-factor 1",
+                "one entry per rotated pair",
+            ),
+        ];
+        for (line, want) in cases {
+            let error = table(line).unwrap_err();
+            assert!(error.to_string().contains(want), "{line}: {error}");
+            assert_eq!(Exit::of(&error), Exit::Usage, "{line}");
+        }
+    }
+
+    #[test]
+    fn json_has_no_infinite_numbers() {
+        let table = table("--scale proportional --rotary-dim 8 --head-dim 16 --factor 1").unwrap();
+        let json = table.json();
+        let rows = json["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 8);
+        assert!(rows[0]["wavelength"].is_f64());
+        assert!(rows[7]["wavelength"].is_null());
+    }
+}

@@ -1,0 +1,18 @@
+//! End-to-end runs of the binary.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+#[path = "cli/completions.rs"]
+mod completions;
+#[path = "cli/exit.rs"]
+mod exit;
+#[path = "cli/help.rs"]
+mod help;
+#[path = "cli/print.rs"]
+mod print;
+#[path = "cli/rewrite.rs"]
+mod rewrite;
+#[path = "cli/run.rs"]
+mod run;
+#[path = "cli/table.rs"]
+mod table;
