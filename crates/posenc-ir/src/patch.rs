@@ -173,6 +173,7 @@ impl Graph {
 
     fn apply(&mut self, patch: Patch) -> Result<Applied> {
         let mut applied = Applied::default();
+        let before = self.nodes.len();
         for draft in patch.values {
             let id = ValueId::from_index(self.values.len());
             let name: Box<str> = draft.name.into();
@@ -222,6 +223,8 @@ impl Graph {
                 bodies: vec![],
                 source: None,
             });
+            // At the end until it is placed: a body that is swept takes its new nodes along.
+            self.scope_mut(new.scope).nodes.push(id);
             touched.push(new.scope);
             applied.added.push(id);
         }
@@ -243,7 +246,8 @@ impl Graph {
         for (at, new) in redirects {
             self.value_mut(new).uses.push(at);
         }
-        for (old, new) in patch.outputs {
+        let outputs: BTreeMap<ValueId, ValueId> = patch.outputs.into_iter().collect();
+        for (old, new) in outputs.into_iter().filter(|(old, new)| old != new) {
             self.move_output(old, new)?;
             orphans.push(old);
             touched.push(self.value(new).scope);
@@ -262,6 +266,10 @@ impl Graph {
         }
         applied.removed = self.sweep(orphans);
         touched.extend(applied.removed.iter().map(|n| self.node(*n).scope));
+        // A new node may be read by nothing but what was swept.
+        applied.added.retain(|n| !self.removed.contains(n));
+        applied.constants.retain(|v| !self.dropped.contains(v));
+        applied.removed.retain(|n| n.index() < before);
         if !self.dropped.is_empty() {
             let dropped = &self.dropped;
             for scope in &mut self.scopes {
@@ -270,8 +278,16 @@ impl Graph {
         }
         touched.sort_unstable();
         touched.dedup();
+        // What a body captures orders the nodes of the graphs around it.
+        let mut i = 0;
+        while let Some(scope) = touched.get(i).copied() {
+            i += 1;
+            touched.extend(self.scope(scope).parent.filter(|p| !touched.contains(p)));
+        }
+        touched.sort_unstable();
+        touched.dedup();
         for scope in touched {
-            self.place_new(scope, &applied.added)?;
+            self.place_new(scope, &applied.added, before)?;
         }
         self.revision += 1;
         Ok(applied)
@@ -377,11 +393,11 @@ impl Graph {
     }
 
     /// Puts the new nodes of a scope just before their first reader, and drops the removed ones.
-    fn place_new(&mut self, scope: ScopeId, added: &[NodeId]) -> Result<()> {
+    fn place_new(&mut self, scope: ScopeId, added: &[NodeId], known: usize) -> Result<()> {
         let old: Vec<NodeId> = self.scope(scope).nodes.clone();
         let old: Vec<NodeId> = old
             .into_iter()
-            .filter(|n| !self.removed.contains(n))
+            .filter(|n| n.index() < known && !self.removed.contains(n))
             .collect();
         let place: FxHashMap<NodeId, usize> =
             old.iter().enumerate().map(|(i, n)| (*n, i)).collect();
@@ -427,5 +443,7 @@ impl Graph {
     }
 }
 
+#[cfg(test)]
+mod laws;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,14 @@ fn plain() -> GraphProto {
     }
 }
 
+/// As `branching`, with another reader of what the first branch captures.
+fn shared_capture() -> GraphProto {
+    let mut graph = branching();
+    graph.node.push(node("Neg", &["a"], &["also"]));
+    graph.output.push(untyped("also"));
+    graph
+}
+
 fn branching() -> GraphProto {
     let branch = |op: &str, from: &str, out: &str| GraphProto {
         name: Some(format!("{out}_body")),
@@ -276,6 +284,56 @@ fn the_last_word_on_a_use_counts() {
 }
 
 #[test]
+fn the_last_word_on_an_output_counts() {
+    let mut m = model(plain());
+    commit(&mut m, |g, out| {
+        let y = find(g, "y");
+        let (first, second) = (out.op("Neg", &[y]), out.op("Exp", &[y]));
+        out.redirect(y, first).unwrap();
+        out.redirect(y, second).unwrap();
+    });
+    assert!(lines(&m).contains(&"y = Exp(e/exp_0)".to_owned()));
+    let text = m.graph().text();
+    commit(&mut m, |g, out| {
+        let y = find(g, "y");
+        out.redirect(y, y).unwrap();
+    });
+    assert_eq!(m.graph().text(), text);
+}
+
+#[test]
+fn a_new_node_that_only_swept_ones_read_goes_with_them() {
+    let mut m = model(plain());
+    let applied = commit(&mut m, |g, out| {
+        let (a, x) = (find(g, "a"), find(g, "x"));
+        let one = out.scalar("one", DType::F32, 1.0);
+        let up = out.op("Add", &[x, one]);
+        out.redirect_use(x, g.uses(x)[0], up).unwrap();
+        out.redirect(a, x).unwrap();
+    });
+    assert!(applied.added.is_empty() && applied.constants.is_empty());
+    assert_eq!(names(&m, &applied.removed), ["Mul"]);
+    assert_eq!(lines(&m), ["dead = Abs(x)", "y = Add(x, w)"]);
+}
+
+#[test]
+fn a_new_node_in_a_body_goes_with_the_body() {
+    let mut m = model(branching());
+    let applied = commit(&mut m, |g, out| {
+        let (t, y, x) = (find(g, "t"), find(g, "y"), find(g, "x"));
+        out.redirect(y, x).unwrap();
+        out.set_scope(g.value(t).scope());
+        let twice = out.op("Add", &[x, x]);
+        let a = find(g, "a");
+        out.redirect(a, twice).unwrap();
+    });
+    assert!(applied.added.is_empty());
+    let g = m.graph();
+    assert_eq!(g.uses(find(g, "x")).len(), 1);
+    assert_eq!(lines(&m), ["z = Identity(x)"]);
+}
+
+#[test]
 fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
     type Edit = fn(&Graph, &mut crate::Emitter<'_>);
     let circle: Edit = |g, out| {
@@ -285,6 +343,13 @@ fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
     };
     let circle_by_capture: Edit = |g, out| {
         out.redirect(find(g, "a"), find(g, "y")).unwrap();
+    };
+    // The body alone is edited; the circle is in the graph around it.
+    let circle_around_a_body: Edit = |g, out| {
+        let t = find(g, "t");
+        let holds = |u: &&Use| g.producer(t) == Some((u.node, 0));
+        let at = *g.uses(find(g, "a")).iter().find(holds).unwrap();
+        out.redirect_use(find(g, "a"), at, find(g, "z")).unwrap();
     };
     let out_of_body: Edit = |g, out| {
         let t = find(g, "t");
@@ -303,6 +368,11 @@ fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
     };
     let cases = [
         ("circle", circle, "depends on its own output"),
+        (
+            "circle around a body",
+            circle_around_a_body,
+            "depends on its own output",
+        ),
         (
             "circle by capture",
             circle_by_capture,
@@ -330,7 +400,7 @@ fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
         ),
     ];
     for (name, edit, want) in cases {
-        let mut m = model(branching());
+        let mut m = model(shared_capture());
         let (text, bytes) = (m.graph().text(), m.to_bytes().unwrap());
         let g = m.graph();
         let mut out = g.emitter(g.main(), "e");

@@ -78,7 +78,8 @@ impl Patch {
         if !self.outputs.is_empty() {
             out.push_str("@@ outputs\n");
         }
-        for (old, new) in &self.outputs {
+        let outputs: BTreeMap<ValueId, ValueId> = self.outputs.iter().copied().collect();
+        for (old, new) in outputs.iter().filter(|(old, new)| old != new) {
             let name = label(*old);
             let from = graph.producer(*old);
             let from = from.map_or("an input or constant".to_owned(), |(n, _)| graph.place(n));
