@@ -28,7 +28,7 @@ pub(crate) struct Want {
     pub(crate) values: Vec<f64>,
 }
 
-fn want(name: &'static str, dtype: DType, dims: &[usize], values: &[f64]) -> Want {
+pub(crate) fn want(name: &'static str, dtype: DType, dims: &[usize], values: &[f64]) -> Want {
     Want {
         name,
         dtype,
@@ -37,20 +37,20 @@ fn want(name: &'static str, dtype: DType, dims: &[usize], values: &[f64]) -> Wan
     }
 }
 
-fn once(feeds: Vec<(&'static str, Tensor)>, want: Want) -> Vec<Run> {
+pub(crate) fn once(feeds: Vec<(&'static str, Tensor)>, want: Want) -> Vec<Run> {
     vec![Run {
         feeds,
         want: vec![want],
     }]
 }
 
-fn f32s(dims: &[usize], values: &[f64]) -> Tensor {
+pub(crate) fn f32s(dims: &[usize], values: &[f64]) -> Tensor {
     Tensor::from_f64(DType::F32, dims, values)
 }
 
 /// Every case.
 pub(crate) fn cases() -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         matmul_and_bias(),
         types("float16", DType::F16),
         types("float64", DType::F64),
@@ -67,14 +67,9 @@ pub(crate) fn cases() -> Vec<Case> {
         cumulative_positions(),
         cumulative_sum_of_a_cast_mask(),
         gather_nd_from_the_end(),
-        contrib_rotary(),
-        contrib_attention(),
-        contrib_multi_head_attention(),
-        onnx_rotary(),
-        onnx_rotary_with_one_cache_for_the_batch(),
-        onnx_attention_with_float_mask(),
-        onnx_attention_with_bool_mask(),
-    ]
+    ];
+    cases.extend(super::fused::cases());
+    cases
 }
 
 /// [1 2; 3 4] · [5 6; 7 8] + [0.5 −0.5]
@@ -409,192 +404,6 @@ fn gather_nd_from_the_end() -> Case {
         ),
         bound: 0.0,
     }
-}
-
-/// cos and sin of the positions 0 and 1 for one pair, as tables of these dimensions.
-fn tables(dims: &[usize]) -> (Tensor, Tensor) {
-    let (cos, sin) = ([1.0, 1f64.cos()], [0.0, 1f64.sin()]);
-    (f32s(dims, &cos), f32s(dims, &sin))
-}
-
-/// [1 2] at position 0 and [3 −1] at position 1, for one head of size 2, and what they turn into.
-fn turned() -> ([f64; 4], [f64; 4]) {
-    let (c, s) = (1f64.cos(), 1f64.sin());
-    ([1.0, 2.0, 3.0, -1.0], [1.0, 2.0, 3.0 * c + s, 3.0 * s - c])
-}
-
-fn contrib_rotary() -> Case {
-    let (cos, sin) = tables(&[2, 1]);
-    let model = Graph::new()
-        .input("x", DType::F32, &["b", "h", "s", "2"])
-        .input("position", DType::I64, &["b", "s"])
-        .init("cos", &cos)
-        .init("sin", &sin)
-        .contrib(
-            "RotaryEmbedding",
-            &["x", "position", "cos", "sin"],
-            &["y"],
-            vec![],
-        )
-        .output("y", DType::F32, &["b", "h", "s", "2"]);
-    let (x, y) = turned();
-    Case {
-        name: "com.microsoft RotaryEmbedding",
-        model: model.model(17),
-        runs: once(
-            vec![
-                ("x", f32s(&[1, 1, 2, 2], &x)),
-                ("position", Tensor::from_i64(&[1, 2], &[0, 1])),
-            ],
-            want("y", DType::F32, &[1, 1, 2, 2], &y),
-        ),
-        bound: 1e-6,
-    }
-}
-
-/// x = [0; 1], q = k = v = x, d = 1: scores [0 0; 0 1], so y = [1/2, e/(1 + e)].
-fn contrib_attention() -> Case {
-    let model = Graph::new()
-        .input("x", DType::F32, &["b", "s", "1"])
-        .init("w", &f32s(&[1, 3], &[1.0, 1.0, 1.0]))
-        .init("bias", &f32s(&[3], &[0.0, 0.0, 0.0]))
-        .contrib(
-            "Attention",
-            &["x", "w", "bias"],
-            &["y"],
-            vec![("num_heads", Attr::Int(1))],
-        )
-        .output("y", DType::F32, &["b", "s", "1"]);
-    let e = 1f64.exp();
-    Case {
-        name: "com.microsoft Attention",
-        model: model.model(17),
-        runs: once(
-            vec![("x", f32s(&[1, 2, 1], &[0.0, 1.0]))],
-            want("y", DType::F32, &[1, 2, 1], &[0.5, e / (1.0 + e)]),
-        ),
-        bound: 1e-6,
-    }
-}
-
-/// The same attention on separate q, k and v.
-fn contrib_multi_head_attention() -> Case {
-    let dims = ["b", "s", "1"];
-    let model = Graph::new()
-        .input("q", DType::F32, &dims)
-        .input("k", DType::F32, &dims)
-        .input("v", DType::F32, &dims)
-        .contrib(
-            "MultiHeadAttention",
-            &["q", "k", "v"],
-            &["y"],
-            vec![("num_heads", Attr::Int(1))],
-        )
-        .output("y", DType::F32, &dims);
-    let e = 1f64.exp();
-    let x = f32s(&[1, 2, 1], &[0.0, 1.0]);
-    Case {
-        name: "com.microsoft MultiHeadAttention",
-        model: model.model(17),
-        runs: once(
-            vec![("q", x.clone()), ("k", x.clone()), ("v", x)],
-            want("y", DType::F32, &[1, 2, 1], &[0.5, e / (1.0 + e)]),
-        ),
-        bound: 1e-6,
-    }
-}
-
-fn onnx_rotary() -> Case {
-    let (cos, sin) = tables(&[2, 1]);
-    let model = Graph::new()
-        .input("x", DType::F32, &["b", "h", "s", "2"])
-        .input("position", DType::I64, &["b", "s"])
-        .init("cos", &cos)
-        .init("sin", &sin)
-        .node(
-            "RotaryEmbedding",
-            &["x", "cos", "sin", "position"],
-            &["y"],
-            vec![],
-        )
-        .output("y", DType::F32, &["b", "h", "s", "2"]);
-    let (x, y) = turned();
-    Case {
-        name: "RotaryEmbedding with positions",
-        model: model.model(23),
-        runs: once(
-            vec![
-                ("x", f32s(&[1, 1, 2, 2], &x)),
-                ("position", Tensor::from_i64(&[1, 2], &[0, 1])),
-            ],
-            want("y", DType::F32, &[1, 1, 2, 2], &y),
-        ),
-        bound: 1e-6,
-    }
-}
-
-/// Exporters write caches `[1, s, d/2]` for a batch of any size.
-fn onnx_rotary_with_one_cache_for_the_batch() -> Case {
-    let (cos, sin) = tables(&[1, 2, 1]);
-    let model = Graph::new()
-        .input("x", DType::F32, &["b", "h", "s", "2"])
-        .init("cos", &cos)
-        .init("sin", &sin)
-        .node("RotaryEmbedding", &["x", "cos", "sin"], &["y"], vec![])
-        .output("y", DType::F32, &["b", "h", "s", "2"]);
-    let (x, y) = turned();
-    Case {
-        name: "RotaryEmbedding with one cache for a batch of two",
-        model: model.model(23),
-        runs: once(
-            vec![("x", f32s(&[2, 1, 2, 2], &[x, x].concat()))],
-            want("y", DType::F32, &[2, 1, 2, 2], &[y, y].concat()),
-        ),
-        bound: 1e-6,
-    }
-}
-
-fn onnx_attention(name: &'static str, dtype: DType, mask: Tensor) -> Case {
-    let dims = ["b", "h", "s", "1"];
-    let model = Graph::new()
-        .input("q", DType::F32, &dims)
-        .input("k", DType::F32, &dims)
-        .input("v", DType::F32, &dims)
-        .input("mask", dtype, &["s", "s"])
-        .node(
-            "Attention",
-            &["q", "k", "v", "mask"],
-            &["y"],
-            vec![("scale", Attr::Float(1.0))],
-        )
-        .output("y", DType::F32, &dims);
-    let x = f32s(&[1, 1, 2, 1], &[0.25, 1.0]);
-    // Row 0 sees key 0 alone; row 1 has the scores 1/4 and 1.
-    let (a, b) = (0.25f64.exp(), 1f64.exp());
-    Case {
-        name,
-        model: model.model(23),
-        runs: once(
-            vec![("q", x.clone()), ("k", x.clone()), ("v", x), ("mask", mask)],
-            want(
-                "y",
-                DType::F32,
-                &[1, 1, 2, 1],
-                &[0.25, (0.25 * a + b) / (a + b)],
-            ),
-        ),
-        bound: 1e-6,
-    }
-}
-
-fn onnx_attention_with_float_mask() -> Case {
-    let mask = f32s(&[2, 2], &[0.0, -1e4, 0.0, 0.0]);
-    onnx_attention("Attention with a float mask", DType::F32, mask)
-}
-
-fn onnx_attention_with_bool_mask() -> Case {
-    let mask = Tensor::from_bool(&[2, 2], &[true, false, true, true]);
-    onnx_attention("Attention with a bool mask", DType::Bool, mask)
 }
 
 /// Two outputs: t = xᵀ and n = −x.

@@ -77,7 +77,7 @@ impl Backend for TractBackend {
             let why = format!("nothing computes {name}");
             return Err(RuntimeError::unsupported(NAME, why));
         }
-        let session = session::TractRun::new(&proto, parsed.model)?;
+        let session = session::TractRun::new(&proto, parsed)?;
         Ok(Box::new(session))
     }
 }

@@ -5,14 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use posenc_ir::{DType, Tensor};
+use tract_onnx::model::ParseResult;
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::{
     DatumType, InferenceFact, InferenceModel, InferenceModelExt, IntoRunnable, IntoTValue,
     OutletId, TValue, TVec, TractResult, TypedRunnableModel,
 };
+use tract_onnx::tract_hir::infer::GenericFactoid;
 
 use super::guard::guarded;
-use super::{NAME, chain, value};
+use super::{NAME, chain, refuse, value};
 use crate::backend::{Port, Session};
 use crate::error::{Result, RuntimeError};
 use crate::feeds;
@@ -28,6 +30,8 @@ pub(super) struct TractRun {
     outputs: Vec<String>,
     model: InferenceModel,
     outlets: Vec<OutletId>,
+    /// What has to have rank 2; see [`refuse::position_inputs`].
+    positions: Vec<OutletId>,
     plans: Vec<(Key, Arc<TypedRunnableModel>)>,
 }
 
@@ -41,8 +45,14 @@ impl fmt::Debug for TractRun {
 }
 
 impl TractRun {
-    pub(super) fn new(proto: &ModelProto, model: InferenceModel) -> Result<Self> {
+    pub(super) fn new(proto: &ModelProto, parsed: ParseResult) -> Result<Self> {
         let graph = proto.graph.as_ref();
+        let positions = refuse::position_inputs(proto);
+        let positions = positions
+            .iter()
+            .filter_map(|name| parsed.outlets_by_name.get(name));
+        let positions = positions.copied().collect();
+        let model = parsed.model;
         let outlets = model.output_outlets();
         let outlets = outlets.map_err(|e| RuntimeError::unsupported(NAME, chain(&e)))?;
         Ok(Self {
@@ -51,6 +61,7 @@ impl TractRun {
                 .map(|graph| graph.output.iter().map(|o| o.name.clone()).collect())
                 .unwrap_or_default(),
             outlets: outlets.to_vec(),
+            positions,
             model,
             plans: Vec::new(),
         })
@@ -61,10 +72,17 @@ impl TractRun {
         if let Some(at) = self.plans.iter().position(|(known, _)| *known == key) {
             return Ok(self.plans[at].1.clone());
         }
-        let plan = guarded(|| {
-            self.prepare(&key, types)
-                .map_err(|e| RuntimeError::unsupported(NAME, chain(&e)))
-        })?;
+        let model = guarded(|| self.concrete(&key, types).map_err(|e| refused(&e)))?;
+        for positions in &self.positions {
+            let fact = model.outlet_fact(*positions).map_err(|e| refused(&e))?;
+            if fact.shape.rank() != GenericFactoid::Only(2) {
+                let why = "com.microsoft.RotaryEmbedding takes one position a token alone";
+                return Err(RuntimeError::unsupported(NAME, why));
+            }
+        }
+        // Nothing falls back to the model as it stands: that one can be wrong without a word.
+        let optimized = || model.into_optimized()?.into_runnable();
+        let plan = guarded(|| optimized().map_err(|e| refused(&e)))?;
         if self.plans.len() == PLANS {
             self.plans.remove(0);
         }
@@ -72,15 +90,18 @@ impl TractRun {
         Ok(plan)
     }
 
-    fn prepare(&self, key: &Key, types: &[DatumType]) -> TractResult<Arc<TypedRunnableModel>> {
+    /// The model with these shapes and outputs alone.
+    fn concrete(&self, key: &Key, types: &[DatumType]) -> TractResult<InferenceModel> {
         let mut model = self.model.clone();
         for (i, (dtype, shape)) in types.iter().zip(&key.0).enumerate() {
             model.set_input_fact(i, InferenceFact::dt_shape(*dtype, shape))?;
         }
         let outlets: Vec<OutletId> = key.1.iter().map(|i| self.outlets[*i]).collect();
         model.select_output_outlets(&outlets)?;
-        // Nothing falls back to the model as it stands: that one can be wrong without a word.
-        model.into_optimized()?.into_runnable()
+        if !self.positions.is_empty() {
+            model.analyse(false)?;
+        }
+        Ok(model)
     }
 
     /// The places of the asked outputs.
@@ -138,6 +159,10 @@ impl Session for TractRun {
     fn placement(&mut self) -> BTreeMap<String, usize> {
         BTreeMap::new()
     }
+}
+
+fn refused(error: &tract_onnx::prelude::TractError) -> RuntimeError {
+    RuntimeError::unsupported(NAME, chain(error))
 }
 
 fn known_type(name: &str, dtype: DType) -> Result<DatumType> {
