@@ -251,7 +251,10 @@ impl Planner<'_> {
         }
         for (i, target) in targets {
             let site = &self.found.rotary[*i];
-            if is_already(site, target) {
+            // A graph with one of the target's two lists is half way there, not scaled twice.
+            let half_way = target.scaling.depends_on_length()
+                && computes(&site.query.rotation.rope, target, 1);
+            if half_way || is_already(self.model, site, target) {
                 continue;
             }
             let scaled = identified(self.found, site).scaling;
@@ -291,20 +294,42 @@ fn chosen<'a>(
 }
 
 /// Whether a site computes the target's numbers already, at every length.
-pub(crate) fn is_already(site: &RotarySite, target: &Target) -> bool {
-    if target.scaling.depends_on_length() || target.softmax_factor != 1.0 {
-        return false;
-    }
-    let want = target.scaling.frequencies_hf(&target.rope, 1);
+pub(crate) fn is_already(model: &Model, site: &RotarySite, target: &Target) -> bool {
     let now = &site.query.rotation.rope;
-    let near = |a: f64, b: f64| (a - b).abs() <= 2e-7 * b.abs();
-    now.inv_freq.len() == want.inv_freq.len()
+    let at = |rope, length| computes(rope, target, length);
+    let switched = match (&site.switch, target.scaling.depends_on_length()) {
+        (None, false) => true,
+        (Some(switch), true) => {
+            target.scaling.original_length() == Some(switch.original_length)
+                && switch.beyond.iter().all(|(length, rope)| at(rope, *length))
+        }
+        _ => false,
+    };
+    switched && at(now, 1) && target.softmax_factor == softmax_factor(model, site.site)
+}
+
+/// Whether a rotation has the target's numbers at a length, as far as f32 tells.
+fn computes(now: &crate::encodings::rope::Rope, target: &Target, length: usize) -> bool {
+    let want = target.scaling.frequencies_hf(&target.rope, length);
+    // A base that grows is raised to powers in the graph; lists are stored.
+    let tolerance = match target.scaling {
+        Scaling::Dynamic(_) => 1e-5,
+        _ => 2e-7,
+    };
+    let near = |a: f64, b: f64| (a - b).abs() <= tolerance * b.abs();
+    let turning = want.inv_freq.iter().filter(|f| **f != 0.0);
+    now.inv_freq.len() == turning.clone().count()
         && near(now.attention_factor, want.attention_factor)
         && now
             .inv_freq
             .iter()
-            .zip(&want.inv_freq)
+            .zip(turning)
             .all(|(a, b)| near(*a, f64::from(*b)))
+}
+
+/// The correction of the softmax scale that an earlier rewrite put in.
+pub(crate) fn softmax_factor(model: &Model, layer: usize) -> f64 {
+    crate::rewrite::record(model).map_or(1.0, |r| r.softmax_factor(layer))
 }
 
 /// The length that a scaling reaches.

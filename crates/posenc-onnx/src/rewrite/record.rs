@@ -21,6 +21,20 @@ pub struct Record {
     pub entry: Value,
 }
 
+impl Record {
+    /// The correction of the softmax scale that a layer has; 1 where there is none.
+    pub fn softmax_factor(&self, layer: usize) -> f64 {
+        let sites = self.entry["sites"].as_array();
+        let mut sites = sites.into_iter().flatten();
+        let site = sites.find(|s| {
+            let layers = s["layers"].as_array();
+            layers.is_some_and(|l| l.contains(&json!(layer)))
+        });
+        site.and_then(|s| s["softmax_factor"].as_f64())
+            .unwrap_or(1.0)
+    }
+}
+
 /// The record of a model, when there is one that can be read.
 pub fn record(model: &Model) -> Option<Record> {
     let entry: Value = serde_json::from_str(model.metadata(KEY)?).ok()?;

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use super::{Refusal, RewriteError, emit};
 use crate::detect::Detection;
 use crate::encodings::rope::source::{Column, Computed, Source, Table, Wave, source};
-use crate::plan::{Plan, Target, is_already};
+use crate::plan::{Plan, Target, is_already, softmax_factor};
 use crate::request::{Request, TablePrecision};
 use crate::scaling::{Dynamic, Scaling};
 
@@ -75,6 +75,8 @@ struct Job {
     factor: f64,
     /// Products of queries and keys, for the correction of the softmax scale.
     products: Vec<ValueId>,
+    /// The correction that is to come on top of the one that is there.
+    softmax_factor: f64,
 }
 
 /// One job for each set of constants; sites that share them must want the same.
@@ -84,7 +86,7 @@ fn jobs(model: &Model, found: &Detection, plan: &Plan) -> Result<Vec<Job>, Rewri
     let mut known: BTreeMap<Vec<ValueId>, usize> = BTreeMap::new();
     for (i, target) in &plan.targets {
         let site = &found.rotary[*i];
-        if is_already(site, target) {
+        if is_already(model, site, target) {
             continue;
         }
         for half in [&site.query, &site.key] {
@@ -113,6 +115,8 @@ fn jobs(model: &Model, found: &Detection, plan: &Plan) -> Result<Vec<Job>, Rewri
                                 source,
                                 factor: half.rotation.rope.attention_factor,
                                 products: vec![],
+                                softmax_factor: target.softmax_factor
+                                    / softmax_factor(model, site.site),
                             });
                             jobs.len() - 1
                         }
@@ -532,7 +536,7 @@ impl Writer<'_> {
 
     /// DeepSeek's correction: a factor on the whole score, before any mask.
     fn softmax(&self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
-        let factor = self.job.target.softmax_factor;
+        let factor = self.job.softmax_factor;
         if factor == 1.0 {
             return Ok(());
         }
