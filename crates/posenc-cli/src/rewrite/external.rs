@@ -55,6 +55,17 @@ fn place_each(
     }
     let home = folder(model.path().unwrap_or(Path::new("")));
     let away = folder(output);
+    let lands_on_output = |e: &&External| {
+        Path::new(&e.location).file_name() == output.file_name()
+            && folder(&away.join(&e.location)).canonicalize().ok() == away.canonicalize().ok()
+    };
+    if locations.iter().any(lands_on_output) {
+        let sentence = format!(
+            "{}: is where the model's external data belongs; give another -o",
+            output.display()
+        );
+        return Err(Failure::usage(sentence).into());
+    }
     if home.canonicalize().ok() == away.canonicalize().ok() {
         return Ok(());
     }
@@ -157,5 +168,137 @@ fn is_same(a: &Path, b: &Path) -> io::Result<bool> {
         if left[..n] != right[..n] {
             return Ok(false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::proto::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+    use prost::Message;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::exit::Exit;
+
+    fn home() -> (TempDir, Model) {
+        home_with("data/w.bin")
+    }
+
+    /// A folder with a model whose weights stand in a file of it, and an empty folder `away`.
+    fn home_with(location: &str) -> (TempDir, Model) {
+        let folder = tempfile::tempdir().unwrap();
+        for inner in ["data", "away"] {
+            fs::create_dir(folder.path().join(inner)).unwrap();
+        }
+        fs::write(folder.path().join(location), [7; 64]).unwrap();
+        let entry = |key: &str, value: &str| StringStringEntryProto {
+            key: Some(key.into()),
+            value: Some(value.into()),
+        };
+        let weight = |name: &str, offset: &str| TensorProto {
+            name: Some(name.into()),
+            dims: vec![8],
+            data_type: Some(1),
+            data_location: Some(1),
+            external_data: vec![
+                entry("location", location),
+                entry("offset", offset),
+                entry("length", "32"),
+            ],
+            ..Default::default()
+        };
+        let proto = ModelProto {
+            ir_version: Some(8),
+            graph: Some(GraphProto {
+                initializer: vec![weight("v", "0"), weight("w", "32")],
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let path = folder.path().join("m.onnx");
+        fs::write(&path, proto.encode_to_vec()).unwrap();
+        let model = Model::open(&path).unwrap();
+        (folder, model)
+    }
+
+    #[test]
+    fn data_follows_the_model_to_another_folder_once() {
+        for mode in [ExternalData::Auto, ExternalData::Link, ExternalData::Copy] {
+            let (folder, model) = home();
+            let output = folder.path().join("away/out.onnx");
+            let placed = place(&model, &output, mode).unwrap();
+            let data = folder.path().join("away/data/w.bin");
+            assert_eq!(fs::read(&data).unwrap(), [7; 64], "{mode}");
+            assert_eq!(placed.0.len(), 1, "{mode}");
+            // What is there already is what is wanted.
+            assert_eq!(place(&model, &output, mode).unwrap().0.len(), 0, "{mode}");
+            placed.undo();
+            assert!(!data.exists(), "{mode}");
+        }
+    }
+
+    #[test]
+    fn data_in_the_same_folder_stays_where_it_is() {
+        let (folder, model) = home();
+        let output = folder.path().join("out.onnx");
+        let modes = [ExternalData::Auto, ExternalData::Keep, ExternalData::Copy];
+        for mode in modes {
+            assert_eq!(place(&model, &output, mode).unwrap().0.len(), 0, "{mode}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_placed_is_refused_and_nothing_is_overwritten() {
+        let (folder, model) = home();
+        let output = folder.path().join("away/out.onnx");
+        let refused = |mode, want| {
+            let error = place(&model, &output, mode).unwrap_err();
+            assert_eq!(Exit::of(&error), want, "{error}");
+            error.to_string()
+        };
+        assert!(refused(ExternalData::Keep, Exit::Usage).contains("link or copy"));
+        assert!(refused(ExternalData::Inline, Exit::Unsupported).contains("inline"));
+        fs::create_dir(folder.path().join("away/data")).unwrap();
+        let other = folder.path().join("away/data/w.bin");
+        fs::write(&other, [9; 64]).unwrap();
+        assert!(refused(ExternalData::Auto, Exit::Usage).contains("with other data"));
+        assert_eq!(fs::read(&other).unwrap(), [9; 64]);
+    }
+
+    #[test]
+    fn the_output_may_not_stand_where_the_data_does() {
+        for (location, output, refused) in [
+            ("w.bin", "w.bin", true),
+            ("./w.bin", "away/w.bin", true),
+            ("data/w.bin", "w.bin", false),
+        ] {
+            let (folder, model) = home_with(location);
+            let error = place(&model, &folder.path().join(output), ExternalData::Auto).err();
+            assert_eq!(error.is_some(), refused, "{location} and {output}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_out_of_the_folder_is_not_followed() {
+        let (folder, model) = home();
+        let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        fs::write(elsewhere.path(), [7; 64]).unwrap();
+        let data = folder.path().join("data/w.bin");
+        fs::remove_file(&data).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), &data).unwrap();
+        let output = folder.path().join("away/out.onnx");
+        let error = place(&model, &output, ExternalData::Auto).unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::Model, "{error}");
+        assert!(!folder.path().join("away/data/w.bin").exists());
+    }
+
+    #[test]
+    fn absent_data_is_an_error_of_the_model() {
+        let (folder, model) = home();
+        fs::remove_file(folder.path().join("data/w.bin")).unwrap();
+        let output = folder.path().join("away/out.onnx");
+        let error = place(&model, &output, ExternalData::Copy).unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::Model, "{error}");
     }
 }

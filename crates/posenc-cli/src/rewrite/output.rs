@@ -41,7 +41,8 @@ pub(super) fn beside(input: &Path, report: &Rewrite, request: &Request) -> PathB
     let word = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let kind = word(to.and_then(|to| to.get("kind")));
     let kind = request.to.map(|kind| kind.to_string()).or(kind);
-    let scale = word(to.and_then(|to| to.get("scaling")?.get("type")));
+    let params = to.map(|to| to.get("params").unwrap_or(to));
+    let scale = word(params.and_then(|params| params.get("scaling")?.get("type")));
     let scale = request.scale.map(|scale| scale.to_string()).or(scale);
     let kind = kind.unwrap_or_else(|| Kind::Rope.to_string());
     input.with_file_name(name(input, &kind, scale.as_deref()))
@@ -89,7 +90,8 @@ mod tests {
 
     #[test]
     fn an_output_left_out_is_named_after_what_was_done() {
-        let yarn = json!({"kind": "rope", "scaling": {"type": "yarn", "factor": 4.0}});
+        let law = json!({"type": "yarn", "factor": 4.0});
+        let yarn = json!({"kind": "rope", "params": {"theta": 1e4, "scaling": law}});
         let alibi = json!({"kind": "alibi"});
         let (rope, none) = (Some(Kind::Rope), Some(ScaleType::None));
         let cases = [

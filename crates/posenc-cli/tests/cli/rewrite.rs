@@ -54,3 +54,105 @@ fn wrong_values_are_exit_2_with_the_nearest_word() {
         assert!(ran.err.contains(want), "{words:?}: {}", ran.err);
     }
 }
+
+/// A decoder with rotary positions that was trained on 64 positions, in a folder without config.
+fn llama(folder: &Folder) -> String {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    let model = std::fs::read(format!("{fixtures}/llama/torchscript/model.onnx")).unwrap();
+    folder.file("m.onnx", model)
+}
+
+const YARN: [&str; 6] = [
+    "--scale",
+    "yarn",
+    "--factor",
+    "4",
+    "--original-length",
+    "64",
+];
+
+#[test]
+fn a_rescaled_model_stands_beside_the_input_and_says_what_it_is() {
+    let folder = Folder::new();
+    let model = llama(&folder);
+    let before = std::fs::read(&model).unwrap();
+    let ran = run(["rewrite", &model].into_iter().chain(YARN));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert_eq!(folder.names(), ["m.onnx", "m.rope-yarn.onnx"]);
+    assert_eq!(std::fs::read(&model).unwrap(), before, "the input changed");
+    let output = folder.path().join("m.rope-yarn.onnx").display().to_string();
+    let found = json(&["inspect", &output, "--json"]);
+    let rope = &found["encodings"][0];
+    assert_eq!(rope["kind"], "rope");
+    assert_eq!(rope["params"]["scaling"]["type"], "yarn");
+    assert_eq!(rope["params"]["scaling"]["factor"], 4.0);
+    let plain = json(&["inspect", &model, "--json"]);
+    assert!(plain["encodings"][0]["params"]["scaling"].is_null());
+}
+
+#[test]
+fn the_report_names_both_files_by_their_fingerprints() {
+    let folder = Folder::new();
+    let model = llama(&folder);
+    let output = folder.path().join("out.onnx").display().to_string();
+    let words = ["rewrite", &model, "-o", &output, "--json"];
+    let words: Vec<&str> = words.into_iter().chain(YARN).collect();
+    let report = json(&words);
+    for (end, path) in [("input", &model), ("output", &output)] {
+        let fingerprint = &json(&["inspect", path, "--json"])["model"]["fingerprint"];
+        assert_eq!(report[end]["path"], path.as_str());
+        assert_eq!(&report[end]["fingerprint"], fingerprint);
+    }
+    assert_ne!(
+        report["input"]["fingerprint"],
+        report["output"]["fingerprint"]
+    );
+    assert_eq!(report["guarantee"], "new-function");
+    assert!(!report["edits"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_a_diff_shows_the_graph() {
+    let folder = Folder::new();
+    let model = llama(&folder);
+    let ran = run(["rewrite", &model, "--dry-run", "--diff"]
+        .into_iter()
+        .chain(YARN));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(
+        ran.out.starts_with(&format!("--- {model}\n+++ ")),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.out
+            .lines()
+            .any(|line| line.starts_with('+') && !line.starts_with("+++"))
+    );
+    assert_eq!(folder.names(), ["m.onnx"]);
+}
+
+#[test]
+fn in_place_replaces_what_a_link_leads_to() {
+    let folder = Folder::new();
+    let model = llama(&folder);
+    let before = std::fs::read(&model).unwrap();
+    let link = folder.path().join("link.onnx");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&model, &link).unwrap();
+    #[cfg(not(unix))]
+    std::fs::copy(&model, &link).unwrap();
+    let link = link.display().to_string();
+    let ran = run(["rewrite", &link, "--in-place"].into_iter().chain(YARN));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(folder.names(), ["link.onnx", "m.onnx"]);
+    assert_ne!(std::fs::read(&link).unwrap(), before);
+    #[cfg(unix)]
+    assert_ne!(std::fs::read(&model).unwrap(), before);
+}
+
+fn json(words: &[&str]) -> serde_json::Value {
+    let ran = run(words.iter().copied());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}");
+    serde_json::from_str(&ran.out).unwrap()
+}
