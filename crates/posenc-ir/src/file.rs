@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+use crate::encoded::{Encoded, Segment};
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::splice::{Encoded, Segment};
 use crate::stored::External;
 
 /// Bytes handed to the kernel or the page cache at a time.

@@ -1,6 +1,7 @@
 //! The graph: values, nodes and scopes under typed handles.
 
-pub(crate) mod read;
+pub(crate) mod message;
+mod read;
 
 use std::fmt;
 use std::ops::Range;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use rustc_hash::FxHashMap;
 
+use crate::encoded::Encoded;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Item, Piece};
 use crate::id::{NodeId, ScopeId, ValueId};
@@ -16,80 +17,6 @@ use crate::proto::{
 use crate::stored::field as tensor_field;
 use crate::tensor::Tensor;
 use crate::wire;
-
-/// Bytes to write: pieces of the source, and new ones between them.
-#[derive(Clone, Debug, Default)]
-pub struct Encoded {
-    pub(crate) segments: Vec<Segment>,
-    len: usize,
-}
-
-/// A run of bytes.
-#[derive(Clone, Debug)]
-pub(crate) enum Segment {
-    /// Bytes of the source, by their place there.
-    Source(Range<usize>),
-    /// New bytes.
-    Owned(Vec<u8>),
-}
-
-impl Encoded {
-    /// The number of bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The bytes themselves, of a model that was read from `source`.
-    pub(crate) fn to_vec(&self, source: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.len);
-        for segment in &self.segments {
-            out.extend_from_slice(match segment {
-                Segment::Source(range) => &source[range.clone()],
-                Segment::Owned(bytes) => bytes,
-            });
-        }
-        out
-    }
-
-    fn source(&mut self, range: Range<usize>) {
-        self.len += range.len();
-        match self.segments.last_mut() {
-            Some(Segment::Source(last)) if last.end == range.start => last.end = range.end,
-            _ if range.is_empty() => {}
-            _ => self.segments.push(Segment::Source(range)),
-        }
-    }
-
-    fn owned(&mut self, bytes: &[u8]) {
-        self.len += bytes.len();
-        match self.segments.last_mut() {
-            Some(Segment::Owned(last)) => last.extend_from_slice(bytes),
-            _ => self.segments.push(Segment::Owned(bytes.to_vec())),
-        }
-    }
-
-    fn append(&mut self, other: Self) {
-        for segment in other.segments {
-            match segment {
-                Segment::Source(range) => self.source(range),
-                Segment::Owned(bytes) => self.owned(&bytes),
-            }
-        }
-    }
-
-    /// A length-delimited field around `content`.
-    fn field(&mut self, number: u32, content: Self) {
-        let mut header = vec![];
-        wire::put_header(number, content.len, &mut header);
-        self.owned(&header);
-        self.append(content);
-    }
-}
 
 impl Model {
     /// The model as it stands now. Nothing is copied from the source yet.

@@ -6,15 +6,13 @@ use bytes::Bytes;
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Def, Dim, Graph, Item, Piece, Scope, ScopeKind, Type, Use, Value};
+use super::message::{payload_of, type_of};
+use super::{Def, Graph, Item, Piece, Scope, ScopeKind, Type, Use, Value};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
-use crate::proto::{
-    AttributeProto, NodeProto, SparseTensorProto, TypeProto, ValueInfoProto, tensor_shape_proto,
-    type_proto,
-};
+use crate::proto::{AttributeProto, NodeProto, SparseTensorProto, TypeProto, ValueInfoProto};
 use crate::stored::{Payload, Stored};
 use crate::wire;
 
@@ -465,59 +463,4 @@ struct Unresolved {
 
 fn has_body(attribute: &AttributeProto) -> bool {
     attribute.g.is_some() || !attribute.graphs.is_empty()
-}
-
-/// The payload of a `Constant` node's attribute; `None` for sparse tensors and strings.
-pub(crate) fn payload_of(attribute: &AttributeProto) -> Result<Option<Stored>> {
-    let raw = |dtype, dims: Vec<usize>, bytes: Vec<u8>| Stored {
-        dtype: Some(dtype),
-        dims,
-        payload: Payload::Raw(bytes.into()),
-    };
-    Ok(Some(match attribute.name() {
-        "value" => match &attribute.t {
-            Some(t) => Stored::from_proto(t)?,
-            None => return Ok(None),
-        },
-        "value_float" => raw(DType::F32, vec![], attribute.f().to_le_bytes().to_vec()),
-        "value_int" => raw(DType::I64, vec![], attribute.i().to_le_bytes().to_vec()),
-        "value_floats" => raw(
-            DType::F32,
-            vec![attribute.floats.len()],
-            attribute
-                .floats
-                .iter()
-                .flat_map(|v| v.to_le_bytes())
-                .collect(),
-        ),
-        "value_ints" => raw(
-            DType::I64,
-            vec![attribute.ints.len()],
-            attribute
-                .ints
-                .iter()
-                .flat_map(|v| v.to_le_bytes())
-                .collect(),
-        ),
-        _ => return Ok(None),
-    }))
-}
-
-pub(crate) fn type_of(proto: &TypeProto) -> Type {
-    use tensor_shape_proto::dimension::Value as D;
-    let Some(type_proto::Value::TensorType(tensor)) = &proto.value else {
-        return Type::Other;
-    };
-    let dim = |d: &tensor_shape_proto::Dimension| match &d.value {
-        Some(D::DimValue(n)) => usize::try_from(*n).map_or(Dim::Unknown, Dim::Known),
-        Some(D::DimParam(s)) if !s.is_empty() => Dim::Symbol(s.as_str().into()),
-        _ => Dim::Unknown,
-    };
-    Type::Tensor {
-        dtype: DType::from_code(tensor.elem_type()),
-        shape: tensor
-            .shape
-            .as_ref()
-            .map(|s| s.dim.iter().map(dim).collect()),
-    }
 }

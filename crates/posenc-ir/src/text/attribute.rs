@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::graph::Printer;
 use super::{float, quote, type_text};
-use crate::graph::read::payload_of;
+use crate::graph::message::payload_of;
 use crate::id::{NodeId, ScopeId};
 use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
 use crate::stored::{Payload, Stored};
