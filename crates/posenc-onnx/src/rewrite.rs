@@ -1,8 +1,10 @@
 //! Rewriting: plan, patch, commit, and look again.
 
 mod emit;
+mod jobs;
 mod record;
 mod rescale;
+mod tables;
 
 use posenc_ir::Model;
 use serde_json::{Value, json};

@@ -1,0 +1,148 @@
+//! Sites by the constants that they take their numbers from.
+
+use std::collections::BTreeMap;
+
+use posenc_ir::{Model, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::{Refusal, RewriteError};
+use crate::detect::Detection;
+use crate::encodings::rope::source::{Source, source};
+use crate::plan::{Plan, Target, is_already, softmax_factor};
+
+/// Everything that takes its numbers from the same constants.
+pub(super) struct Job {
+    pub(super) target: Target,
+    pub(super) sites: Vec<usize>,
+    pub(super) source: Source,
+    /// The factor on cos and sin as it stands.
+    pub(super) factor: f64,
+    /// Products of queries and keys, for the correction of the softmax scale.
+    pub(super) products: Vec<ValueId>,
+    /// The correction that is to come on top of the one that is there.
+    pub(super) softmax_factor: f64,
+}
+
+/// One job for each set of constants; sites that share them must want the same.
+pub(super) fn jobs(
+    model: &Model,
+    found: &Detection,
+    plan: &Plan,
+) -> Result<Vec<Job>, RewriteError> {
+    let mut jobs: Vec<Job> = vec![];
+    // What enters a rotation decides where its numbers stand.
+    let mut known: BTreeMap<Vec<ValueId>, usize> = BTreeMap::new();
+    for (i, target) in &plan.targets {
+        let site = &found.rotary[*i];
+        if is_already(model, site, target) {
+            continue;
+        }
+        for half in [&site.query, &site.key] {
+            let graph = model.graph();
+            let entries = half.region.entries.iter();
+            let mut values: Vec<ValueId> = entries
+                .filter_map(|u| graph.node(u.node).input(u.slot))
+                .collect();
+            values.sort_unstable();
+            values.dedup();
+            let place = || graph.place(site.node);
+            let at = match known.get(&values) {
+                Some(at) => *at,
+                None => {
+                    let source = source(model, found, half)
+                        .map_err(|why| Refusal::Unsupported(format!("{}: {why}", place())))?;
+                    let at = match jobs.iter().position(|j| shares(&j.source, &source)) {
+                        Some(at) => {
+                            join(&mut jobs[at].source, source);
+                            at
+                        }
+                        None => {
+                            jobs.push(Job {
+                                target: target.clone(),
+                                sites: vec![],
+                                source,
+                                factor: half.rotation.rope.attention_factor,
+                                products: vec![],
+                                softmax_factor: target.softmax_factor
+                                    / softmax_factor(model, site.site),
+                            });
+                            jobs.len() - 1
+                        }
+                    };
+                    known.insert(values, at);
+                    at
+                }
+            };
+            let job = &mut jobs[at];
+            if job.target != *target {
+                let why = "it shares its frequencies with a site that is to have others";
+                return Err(Refusal::Unsupported(format!("{}: {why}", place())).into());
+            }
+            if job.sites.last() != Some(i) {
+                job.sites.push(*i);
+                job.products.extend(found.attention[site.site].product);
+            }
+        }
+    }
+    refuse_bystanders(model, found, plan, &jobs)?;
+    Ok(jobs)
+}
+
+fn roots(source: &Source) -> Vec<ValueId> {
+    match source {
+        Source::Computed(c) => vec![c.root],
+        Source::Tables(tables) => tables.iter().map(|t| t.root).collect(),
+    }
+}
+
+fn shares(a: &Source, b: &Source) -> bool {
+    let b = roots(b);
+    roots(a).iter().any(|v| b.contains(v))
+}
+
+/// Adds the paths of another source with the same constants.
+fn join(into: &mut Source, other: Source) {
+    match (into, other) {
+        (Source::Computed(a), Source::Computed(b)) => {
+            a.cone.extend(b.cone);
+            a.waves.extend(b.waves);
+            a.waves.sort_unstable();
+            a.waves.dedup();
+        }
+        (Source::Tables(a), Source::Tables(b)) => {
+            for table in b {
+                match a.iter_mut().find(|t| t.root == table.root) {
+                    Some(same) => same.cone.extend(table.cone),
+                    None => a.push(table),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A site that is not part of the plan must not change with its neighbors.
+fn refuse_bystanders(
+    model: &Model,
+    found: &Detection,
+    plan: &Plan,
+    jobs: &[Job],
+) -> Result<(), RewriteError> {
+    let planned: FxHashSet<usize> = plan.targets.iter().map(|(i, _)| *i).collect();
+    for (i, site) in found.rotary.iter().enumerate() {
+        if planned.contains(&i) {
+            continue;
+        }
+        for half in [&site.query, &site.key] {
+            let Ok(source) = source(model, found, half) else {
+                continue;
+            };
+            if jobs.iter().any(|j| shares(&j.source, &source)) {
+                let why = "it shares its frequencies with a site that is to change";
+                let place = model.graph().place(site.node);
+                return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+            }
+        }
+    }
+    Ok(())
+}
