@@ -33,6 +33,14 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let before = options.diff.then(|| model.text(Weights::Hash).to_string());
     progress.now(format!("rewriting {}", input.display()));
     let mut report = model::named(input, rewrite(&mut model, &request))?;
+    let verify = args.checks.verify.then_some("--verify");
+    if let Some(flag) = request.unserved().or(verify) {
+        let sentence = format!(
+            "{}: this version does not do {flag} yet; leave it out",
+            input.display()
+        );
+        return Err(Failure::unsupported(sentence).into());
+    }
     let output = match &options.output {
         Some(output) => output.clone(),
         None if options.in_place => input.clone(),

@@ -6,6 +6,7 @@ mod layers;
 mod list;
 mod rope;
 mod size;
+mod unserved;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

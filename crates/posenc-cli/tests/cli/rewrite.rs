@@ -133,6 +133,24 @@ fn a_dry_run_writes_nothing_and_a_diff_shows_the_graph() {
 }
 
 #[test]
+fn a_flag_that_nothing_heeds_is_exit_4_and_named() {
+    let folder = Folder::new();
+    let model = llama(&folder);
+    for flag in [
+        "--form=contrib",
+        "--sort",
+        "--table-precision=f32",
+        "--verify",
+    ] {
+        let ran = run(["rewrite", &model, flag].into_iter().chain(YARN));
+        ran.failed(4, flag);
+        let name = flag.split('=').next().unwrap();
+        assert!(ran.err.contains(name), "{}", ran.err);
+    }
+    assert_eq!(folder.names(), ["m.onnx"]);
+}
+
+#[test]
 fn in_place_replaces_what_a_link_leads_to() {
     let folder = Folder::new();
     let model = llama(&folder);
