@@ -21,4 +21,5 @@ pub mod report;
 pub mod request;
 pub mod rewrite;
 pub mod scaling;
+pub mod verify;
 pub mod words;

@@ -16,6 +16,8 @@ use crate::ports::Role;
 use crate::report::{Edit, Endpoint, Guarantee, Rewrite};
 use crate::request::{InputRole, Request};
 
+#[cfg(test)]
+pub(crate) use record::scaling as recorded_scaling;
 pub use record::{Record, record};
 
 /// Why a model was not rewritten.

@@ -54,9 +54,11 @@ pub struct Run {
     pub rel: Option<f64>,
     /// The cosine of the angle between the two outputs.
     pub cosine: Option<f64>,
-    /// The bound on `max_abs`.
+    /// The bound of the element that uses most of its own; `None` where there was nothing to
+    /// compare with.
     pub bound: Option<f64>,
-    /// Whether it was kept.
+    /// Whether every element kept its bound, or is a number where there was nothing to compare
+    /// with.
     pub ok: bool,
     /// The first value, in order of computation, that is out of bounds; where looked for.
     pub first_divergence: Option<String>,
@@ -69,13 +71,14 @@ pub struct Run {
 pub struct SiteCheck {
     /// The site.
     pub site: String,
-    /// What was compared: q, k, scores, bias, table.
+    /// What was compared: cos, sin, q, k, scores, bias, table.
     pub quantity: String,
-    /// The largest absolute difference; `None` where there was none to take (NaN, wrong shape).
+    /// The absolute difference at the element that uses most of its bound; `None` where there was
+    /// none to take (NaN, wrong shape).
     pub max_error: Option<f64>,
-    /// The bound that it had to keep.
+    /// The bound of that element.
     pub bound: f64,
-    /// Whether it did.
+    /// Whether every element kept its own.
     pub ok: bool,
 }
 

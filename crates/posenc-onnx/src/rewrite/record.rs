@@ -90,7 +90,7 @@ pub(super) fn write(model: &mut Model, source: &str, before: &Detection, plan: &
 }
 
 /// A scaling with all its parameters.
-pub(super) fn scaling(scaling: &Scaling) -> Value {
+pub(crate) fn scaling(scaling: &Scaling) -> Value {
     let mut value = match scaling {
         Scaling::None => return Value::Null,
         Scaling::Linear(s) => json!({"factor": s.factor}),

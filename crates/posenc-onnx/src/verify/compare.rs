@@ -1,0 +1,166 @@
+//! Comparing two outputs.
+
+use posenc_ir::{DType, Tensor};
+
+/// How far two outputs may stand apart: every element by `atol + rtol · |want|`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Allowed whatever the element is.
+    pub atol: f64,
+    /// Allowed as a share of the element.
+    pub rtol: f64,
+}
+
+impl Tolerance {
+    /// What two correct runs of a whole model in this type stay within.
+    pub fn of(dtype: DType) -> Self {
+        let (atol, rtol) = match dtype {
+            DType::F64 => (1e-8, 1e-8),
+            DType::F16 => (2e-2, 2e-2),
+            DType::BF16 => (1e-1, 1e-1),
+            _ if dtype.is_float() => (1e-4, 1e-3),
+            _ => (0.0, 0.0),
+        };
+        Self { atol, rtol }
+    }
+}
+
+/// How two outputs differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// The largest absolute difference; `None` where there is none to take: another shape, NaN,
+    /// an infinity against a number, or nothing to compare.
+    pub max_abs: Option<f64>,
+    /// `max_abs` over the largest finite magnitude that was wanted.
+    pub rel: Option<f64>,
+    /// The cosine of the angle between the two, over finite elements.
+    pub cosine: Option<f64>,
+    /// The bound of the element that uses most of its own.
+    pub bound: f64,
+    /// Whether every element kept its bound.
+    pub ok: bool,
+}
+
+impl Difference {
+    const NONE: Self = Self {
+        max_abs: None,
+        rel: None,
+        cosine: None,
+        bound: 0.0,
+        ok: false,
+    };
+}
+
+/// Compares two outputs. An element is right when it is equal to what is wanted, infinities
+/// included, or within tolerance. NaN is never right, and neither is another shape or an output
+/// without elements.
+pub fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Difference {
+    if got.dims() != want.dims() {
+        return Difference::NONE;
+    }
+    match (got.to_f64s(), want.to_f64s()) {
+        (Some(got), Some(want)) => compare_values(&got, &want, tolerance),
+        _ => Difference::NONE,
+    }
+}
+
+/// The same for elements in the same order.
+pub fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) -> Difference {
+    if got.len() != want.len() || got.is_empty() {
+        return Difference::NONE;
+    }
+    let mut found = Difference {
+        max_abs: Some(0.0),
+        bound: tolerance.atol,
+        ok: true,
+        ..Difference::NONE
+    };
+    let (mut scale, mut worst) = (0f64, 0f64);
+    let (mut dot, mut left, mut right) = (0.0, 0.0, 0.0);
+    for (g, w) in got.iter().zip(want) {
+        if g == w && g.is_infinite() {
+            continue;
+        }
+        let error = (g - w).abs();
+        let bound = tolerance.atol + tolerance.rtol * w.abs();
+        if !error.is_finite() {
+            found.max_abs = None;
+            found.ok = false;
+            continue;
+        }
+        found.max_abs = found.max_abs.map(|m| m.max(error));
+        let share = if g == w { 0.0 } else { error / bound };
+        if share > worst {
+            worst = share;
+            found.bound = bound;
+        }
+        scale = scale.max(w.abs());
+        dot += g * w;
+        left += g * g;
+        right += w * w;
+    }
+    found.ok &= worst <= 1.0;
+    found.rel = found.max_abs.map(|m| match m == 0.0 {
+        true => 0.0,
+        false => m / scale.max(f64::MIN_POSITIVE),
+    });
+    let norm = (left * right).sqrt();
+    found.cosine = (norm > 0.0).then(|| dot / norm);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIGHT: Tolerance = Tolerance {
+        atol: 1e-6,
+        rtol: 1e-4,
+    };
+
+    #[test]
+    fn elements_are_right_when_equal_or_within_tolerance() {
+        let inf = f64::INFINITY;
+        let cases: [(&str, &[f64], &[f64], bool); 12] = [
+            ("equal", &[1.0, -2.0], &[1.0, -2.0], true),
+            ("close", &[1.0, -2.0001], &[1.0, -2.0], true),
+            ("infinities alike", &[inf, 1.0], &[inf, 1.0], true),
+            ("all infinite", &[inf], &[inf], true),
+            ("far", &[1.0, -2.01], &[1.0, -2.0], false),
+            ("small and wrong", &[1e9, 1e-3], &[1e9, 2e-3], false),
+            ("order", &[-2.0, 1.0], &[1.0, -2.0], false),
+            ("sign", &[-1.0, 2.0], &[1.0, -2.0], false),
+            ("other infinity", &[-inf, 1.0], &[inf, 1.0], false),
+            ("infinity for a number", &[inf, 1.0], &[3.0, 1.0], false),
+            ("nan", &[f64::NAN, 1.0], &[1.0, 1.0], false),
+            ("nan on both sides", &[f64::NAN], &[f64::NAN], false),
+        ];
+        for (name, got, want, ok) in cases {
+            assert_eq!(compare_values(got, want, TIGHT).ok, ok, "{name}");
+        }
+    }
+
+    #[test]
+    fn other_shapes_and_empty_outputs_are_never_right() {
+        let t = |dims: &[usize]| Tensor::from_f32(dims, &vec![1.0; dims.iter().product()]);
+        for (got, want) in [
+            (vec![2, 3], vec![3, 2]),
+            (vec![2], vec![3]),
+            (vec![0], vec![0]),
+        ] {
+            let found = compare(&t(&got), &t(&want), TIGHT);
+            assert_eq!(found, Difference::NONE, "{got:?}");
+        }
+        assert!(compare(&t(&[2]), &t(&[2]), TIGHT).ok);
+    }
+
+    #[test]
+    fn the_measures_are_those_of_their_definitions() {
+        let found = compare_values(&[3.0, 4.5], &[3.0, 4.0], TIGHT);
+        assert_eq!((found.max_abs, found.rel), (Some(0.5), Some(0.125)));
+        let cosine = (9.0 + 18.0) / (5.0 * (9f64 + 20.25).sqrt());
+        assert!((found.cosine.unwrap() - cosine).abs() < 1e-15);
+        assert_eq!(compare_values(&[1.0], &[-1.0], TIGHT).cosine, Some(-1.0));
+        assert_eq!(compare_values(&[0.0], &[0.0], TIGHT).cosine, None);
+    }
+}

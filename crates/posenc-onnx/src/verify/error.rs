@@ -1,0 +1,113 @@
+//! Why a verification gave no answer.
+
+use posenc_runtime::RuntimeError;
+
+/// Why a verification gave no answer, as one sentence. A difference between numbers is an answer
+/// and stands in the report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The runtime gave no result for a site or a run.
+    #[error("{site}: {source}")]
+    Runtime {
+        /// The site, or the run.
+        site: String,
+        /// What the runtime says.
+        source: RuntimeError,
+    },
+    /// What is asked for, or the form of a site, is not supported.
+    #[error("{site}: {why}")]
+    Unsupported {
+        /// The site, or the run.
+        site: String,
+        /// Why.
+        why: String,
+    },
+    /// The model is invalid or cannot be read.
+    #[error(transparent)]
+    Model(#[from] posenc_ir::Error),
+}
+
+/// The three reasons that a script tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The runtime or its execution provider is not on this machine.
+    Unavailable,
+    /// A form or a request that is not supported.
+    Unsupported,
+    /// The model cannot be read or is invalid.
+    Model,
+}
+
+impl VerifyError {
+    /// What a runtime says about a site or a run.
+    pub(crate) fn runtime(site: impl Into<String>, source: RuntimeError) -> Self {
+        Self::Runtime {
+            site: site.into(),
+            source,
+        }
+    }
+
+    /// What cannot be done at a site or in a run.
+    pub(crate) fn unsupported(site: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Unsupported {
+            site: site.into(),
+            why: why.into(),
+        }
+    }
+
+    /// Which of the three reasons it is.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Runtime {
+                source: RuntimeError::Unavailable { .. },
+                ..
+            } => Reason::Unavailable,
+            Self::Runtime { .. } | Self::Unsupported { .. } => Reason::Unsupported,
+            Self::Model(error) => match error.kind() {
+                posenc_ir::ErrorKind::Unsupported(_) => Reason::Unsupported,
+                _ => Reason::Model,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_one_of_three_reasons() {
+        let cases = [
+            (
+                VerifyError::runtime("a", RuntimeError::unavailable("cuda", "no driver")),
+                Reason::Unavailable,
+                "a: cuda is not available: no driver",
+            ),
+            (
+                VerifyError::runtime("a", RuntimeError::failed("tract", "no")),
+                Reason::Unsupported,
+                "a: tract failed: no",
+            ),
+            (
+                VerifyError::unsupported("a", "no"),
+                Reason::Unsupported,
+                "a: no",
+            ),
+            (
+                posenc_ir::Error::invalid("no graph").into(),
+                Reason::Model,
+                "no graph",
+            ),
+            (
+                posenc_ir::Error::unsupported("sparse").into(),
+                Reason::Unsupported,
+                "sparse",
+            ),
+        ];
+        for (error, reason, words) in cases {
+            assert_eq!(error.reason(), reason, "{words}");
+            assert_eq!(error.to_string(), words);
+        }
+    }
+}

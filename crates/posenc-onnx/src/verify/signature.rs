@@ -1,0 +1,146 @@
+//! What a rotation computes, independent of names: equal rotations are run once.
+
+use bytes::Bytes;
+use posenc_ir::eval::Trace;
+use posenc_ir::{DType, Graph, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::frontier::Region;
+use crate::lane::Lane;
+
+/// Constants up to this many bytes are compared by their payload, larger ones by identity.
+const PAYLOAD: usize = 1 << 23;
+
+/// Gives equal values equal numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Signatures {
+    ids: FxHashMap<Key, usize>,
+    constants: FxHashMap<ValueId, usize>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// The content that enters.
+    Content,
+    /// A constant by its payload.
+    Constant(DType, Vec<usize>, Bytes),
+    /// Content that enters by its shape alone.
+    Shape(Option<DType>, Vec<usize>),
+    /// A value that equals nothing but itself.
+    Itself(ValueId),
+    /// An output of an operator: domain, operator, attributes, place, inputs.
+    Node(String, String, usize, Vec<Option<usize>>),
+    /// A whole region.
+    Region(usize, Place, Place, Option<DType>, Vec<usize>),
+}
+
+/// The lane as something to compare.
+type Place = (usize, Option<usize>, i64);
+
+impl Signatures {
+    /// The number of a region: equal for regions of equal operators and constants over content of
+    /// equal type and dimensions. Content that is
+    /// `outside` of it counts by type and dimensions.
+    pub(crate) fn region(
+        &mut self,
+        graph: &Graph,
+        region: &Region,
+        trace: &Trace,
+        outside: impl Fn(ValueId) -> bool,
+    ) -> usize {
+        let shape = |v: ValueId| {
+            let known = trace.get(v);
+            (known.dtype, known.dims.clone().unwrap_or_default())
+        };
+        let output = self.value(graph, region, |v| outside(v).then(|| shape(v)));
+        let (dtype, dims) = shape(region.input);
+        let place = |lane: &Lane| (lane.sequence, lane.feature, lane.offset);
+        self.id(Key::Region(
+            output,
+            place(&region.input_lane),
+            place(&region.output_lane),
+            dtype,
+            dims,
+        ))
+    }
+
+    fn id(&mut self, key: Key) -> usize {
+        let next = self.ids.len();
+        *self.ids.entry(key).or_insert(next)
+    }
+
+    /// The number of the region's output, from what it is computed of, without recursion.
+    fn value(
+        &mut self,
+        graph: &Graph,
+        region: &Region,
+        outside: impl Fn(ValueId) -> Option<(Option<DType>, Vec<usize>)>,
+    ) -> usize {
+        let mut of: FxHashMap<ValueId, usize> = FxHashMap::default();
+        let mut open = FxHashSet::default();
+        of.insert(region.input, self.id(Key::Content));
+        let mut stack = vec![region.output];
+        while let Some(value) = stack.last().copied() {
+            if of.contains_key(&value) {
+                stack.pop();
+                continue;
+            }
+            if let Some((dtype, dims)) = outside(value) {
+                let id = self.id(Key::Shape(dtype, dims));
+                of.insert(value, id);
+                continue;
+            }
+            let producer = match graph.producer(value) {
+                Some((id, place)) if graph.stored(value).is_none() => Some((id, place)),
+                _ => None,
+            };
+            let id = match producer {
+                None => self.leaf(graph, value),
+                Some((id, _)) if graph.node(id).bodies().next().is_some() => {
+                    self.id(Key::Itself(value))
+                }
+                Some((id, place)) => {
+                    let node = graph.node(id);
+                    let inputs = node.inputs();
+                    let missing = |v: &&ValueId| !of.contains_key(*v);
+                    let waiting: Vec<ValueId> =
+                        inputs.iter().flatten().filter(missing).copied().collect();
+                    if !waiting.is_empty() && open.insert(value) {
+                        stack.extend(waiting);
+                        continue;
+                    }
+                    let inputs = inputs
+                        .iter()
+                        .map(|v| v.and_then(|v| of.get(&v).copied()))
+                        .collect();
+                    let operator = format!("{}:{}", node.domain(), node.op());
+                    let attributes = format!("{:?}", node.attributes());
+                    self.id(Key::Node(operator, attributes, place, inputs))
+                }
+            };
+            of.insert(value, id);
+            stack.pop();
+        }
+        of[&region.output]
+    }
+
+    fn leaf(&mut self, graph: &Graph, value: ValueId) -> usize {
+        if let Some(id) = self.constants.get(&value) {
+            return *id;
+        }
+        let small = graph
+            .stored(value)
+            .filter(|s| {
+                let bytes = s.elements().and_then(|n| s.dtype?.payload(n));
+                bytes.is_some_and(|n| n <= PAYLOAD)
+            })
+            .and_then(|_| graph.constant(value));
+        let key = match small {
+            Some(t) => Key::Constant(t.dtype(), t.dims().to_vec(), t.bytes().clone()),
+            None => Key::Itself(value),
+        };
+        let id = self.id(key);
+        self.constants.insert(value, id);
+        id
+    }
+}

@@ -1,0 +1,125 @@
+//! A backend for tests: the evaluator in f64, which needs no runtime and can be made to lie.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use posenc_ir::eval::{Budget, Value, trace};
+use posenc_ir::{Model, Tensor};
+use posenc_runtime::{Backend, ModelSource, Options, Port, RuntimeError, Session};
+use rustc_hash::FxHashMap;
+
+/// Changes an output: its elements and dimensions.
+pub(crate) type Lie = fn(&mut Vec<f64>, &mut Vec<usize>);
+
+/// The evaluator as a runtime.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evaluator {
+    /// What is done to every output.
+    pub(crate) lie: Option<Lie>,
+    /// Models that were loaded so far.
+    pub(crate) loads: Rc<Cell<usize>>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    model: Model,
+    ports: Vec<Port>,
+    outputs: Vec<String>,
+    lie: Option<Lie>,
+}
+
+impl Backend for Evaluator {
+    fn name(&self) -> &'static str {
+        "evaluator"
+    }
+
+    fn version(&self) -> String {
+        "0".to_owned()
+    }
+
+    fn load(
+        &self,
+        source: ModelSource<'_>,
+        _options: &Options,
+    ) -> Result<Box<dyn Session>, RuntimeError> {
+        self.loads.set(self.loads.get() + 1);
+        let model = match source {
+            ModelSource::Bytes { model, .. } => Model::from_bytes(model.to_vec(), None),
+            ModelSource::File(path) => Model::open(path),
+        };
+        let model = model.map_err(|e| RuntimeError::failed("evaluator", e.to_string()))?;
+        let graph = model.graph();
+        let main = graph.scope(graph.main());
+        let fed = main.inputs().iter().filter(|v| graph.stored(**v).is_none());
+        let port = |v: &posenc_ir::ValueId| Port {
+            name: graph.name(*v).to_owned(),
+            dtype: graph.dtype(*v),
+            dims: None,
+        };
+        Ok(Box::new(Loaded {
+            ports: fed.map(port).collect(),
+            outputs: main
+                .outputs()
+                .iter()
+                .map(|v| graph.name(*v).to_owned())
+                .collect(),
+            lie: self.lie,
+            model,
+        }))
+    }
+}
+
+impl Session for Loaded {
+    fn inputs(&self) -> &[Port] {
+        &self.ports
+    }
+
+    fn outputs(&self) -> &[String] {
+        &self.outputs
+    }
+
+    fn run(
+        &mut self,
+        feeds: &[(&str, Tensor)],
+        outputs: &[&str],
+    ) -> Result<Vec<(String, Tensor)>, RuntimeError> {
+        posenc_runtime::feeds::check(&self.ports, feeds)?;
+        let graph = self.model.graph();
+        let mut seeds = FxHashMap::default();
+        for (name, tensor) in feeds {
+            let value = graph.find(graph.main(), name).unwrap();
+            seeds.insert(value, Value::from_tensor(tensor));
+        }
+        let budget = Budget { elements: 1 << 24 };
+        let trace = trace(&self.model, &seeds, &|_| false, &budget);
+        let mut results = vec![];
+        for name in &self.outputs {
+            if !outputs.is_empty() && !outputs.contains(&name.as_str()) {
+                continue;
+            }
+            let value = trace.get(graph.find(graph.main(), name).unwrap());
+            let unknown = || RuntimeError::failed("evaluator", format!("{name} is unknown"));
+            let data = value.to_f64().ok_or_else(unknown)?;
+            let mut dims = data.shape().to_vec();
+            let mut data: Vec<f64> = data.iter().copied().collect();
+            if let Some(lie) = self.lie {
+                lie(&mut data, &mut dims);
+            }
+            let dtype = value.dtype.ok_or_else(unknown)?;
+            results.push((name.clone(), Tensor::from_f64(dtype, &dims, &data)));
+        }
+        Ok(results)
+    }
+
+    fn placement(&mut self) -> BTreeMap<String, usize> {
+        BTreeMap::new()
+    }
+}
+
+/// An export of the fixtures.
+pub(crate) fn fixture(name: &str) -> Model {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    Model::open(root.join(name).join("model.onnx")).unwrap()
+}
