@@ -13,7 +13,7 @@ use crate::detect::{Detection, Options, detect};
 use crate::inspect::inspect_encodings;
 use crate::plan::{Plan, Target, plan};
 use crate::ports::Role;
-use crate::report::{Edit, Endpoint, Guarantee, Rewrite};
+use crate::report::{Edit, Encoding, Endpoint, Guarantee, Rewrite};
 use crate::request::{InputRole, Request};
 
 #[cfg(test)]
@@ -103,8 +103,8 @@ pub fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, Rewrit
         inspect_encodings(&next, &after),
     );
     report.edits = groups
-        .into_iter()
-        .map(|group| edit(&before, &plan, &group, &from, &to))
+        .iter()
+        .flat_map(|group| edits(&before, &plan, group, &from, &to))
         .collect();
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = after.limits.clone();
@@ -187,38 +187,40 @@ fn off(got: &[f64], want: &[f64], m: f64, want_m: f64) -> f64 {
     worst.fold(share(m, want_m), f64::max)
 }
 
-fn edit(
+/// An edit for each site of a group; what they share is counted with the first.
+fn edits(
     before: &Detection,
     plan: &Plan,
     group: &rescale::Group,
-    from: &[crate::report::Encoding],
-    to: &[crate::report::Encoding],
-) -> Edit {
-    let sites: Vec<usize> = group.sites.iter().map(|i| before.rotary[*i].site).collect();
-    let first = &before.attention[sites[0]];
-    let describe = |all: &[crate::report::Encoding]| -> Value {
-        let entry = all.iter().find(|e| e.layers.contains(&sites[0]));
+    from: &[Encoding],
+    to: &[Encoding],
+) -> Vec<Edit> {
+    let describe = |all: &[Encoding], layer: usize| -> Value {
+        let entry = all.iter().find(|e| e.layers.contains(&layer));
         entry.map_or(Value::Null, |e| json!({"kind": e.kind, "params": e.params}))
     };
-    let mut after = describe(to);
-    // What the numbers of one length cannot show is known here.
-    if let Some((_, target)) = plan.targets.iter().find(|(i, _)| group.sites.contains(i))
-        && let Some(params) = after.get_mut("params")
-    {
-        params["theta"] = json!(target.rope.theta);
-        params["scaling"] = record::scaling(&target.scaling);
+    let mut edits = vec![];
+    for (n, i) in group.sites.iter().enumerate() {
+        let layer = before.rotary[*i].site;
+        let mut after = describe(to, layer);
+        // What the numbers of one length cannot show is known here.
+        if let Some((_, target)) = plan.targets.iter().find(|(at, _)| at == i)
+            && let Some(params) = after.get_mut("params")
+        {
+            params["theta"] = json!(target.rope.theta);
+            params["scaling"] = record::scaling(&target.scaling);
+        }
+        let count = |shared: usize| if n == 0 { shared } else { 0 };
+        edits.push(Edit {
+            site: before.attention[layer].name.clone(),
+            from: describe(from, layer),
+            to: after,
+            nodes_added: count(group.nodes_added),
+            nodes_removed: count(group.nodes_removed),
+            initializers_changed: count(group.constants_changed),
+        });
     }
-    Edit {
-        site: match sites.len() {
-            1 => first.name.clone(),
-            n => format!("{} and {} more", first.name, n - 1),
-        },
-        from: describe(from),
-        to: after,
-        nodes_added: group.nodes_added,
-        nodes_removed: group.nodes_removed,
-        initializers_changed: group.constants_changed,
-    }
+    edits
 }
 
 /// What a user should know of the result.
