@@ -226,6 +226,13 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ("Trilu", make::trilu),
 ];
 
+/// Every operator with its domain.
+#[cfg(test)]
+pub(super) fn operators() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let standard = STANDARD.iter().map(|row| ("", row.0));
+    standard.chain(CONTRIB.iter().map(|row| ("com.microsoft", row.0)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 mod content;
 mod elements;
+mod hostile;
 mod making;
 mod products;
 mod reading;
