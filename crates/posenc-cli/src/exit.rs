@@ -9,6 +9,7 @@ use posenc_onnx::hf_config::HfConfigError;
 use posenc_onnx::request::RopeScalingError;
 use posenc_onnx::rewrite::{Refusal, RewriteError};
 use posenc_onnx::scaling::ScalingError;
+use posenc_onnx::verify::{Reason, VerifyError};
 use posenc_runtime::RuntimeError;
 
 /// How the process ends.
@@ -109,6 +110,13 @@ impl Exit {
                 RuntimeError::Unavailable { .. } => Self::Unavailable,
                 RuntimeError::Feed { .. } | RuntimeError::Output { .. } => Self::Usage,
                 _ => Self::Unsupported,
+            });
+        }
+        if let Some(error) = cause.downcast_ref::<VerifyError>() {
+            return Some(match error.reason() {
+                Reason::Unavailable => Self::Unavailable,
+                Reason::Unsupported => Self::Unsupported,
+                Reason::Model => Self::Model,
             });
         }
         if let Some(error) = cause.downcast_ref::<HfConfigError>() {

@@ -1,5 +1,6 @@
 //! `rewrite`: another encoding, another scaling, another form.
 
+mod check;
 mod diff;
 mod external;
 mod flags;
@@ -75,11 +76,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     Ok(if held { Exit::Done } else { Exit::Difference })
 }
 
-/// Changes the model as asked.
+/// Changes the model as asked, and proves it.
 fn rewrite(model: &mut Model, request: &Request) -> anyhow::Result<Rewrite> {
     let done = posenc_onnx::rewrite::rewrite(model, request)?;
     model.check()?;
-    Ok(done.report)
+    let mut report = done.report;
+    check::fill(model, &done.found, &mut report)?;
+    Ok(report)
 }
 
 /// Writes the model, its external data first, so that it appears only when it is complete.
