@@ -89,5 +89,12 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         warnings: vec![],
     };
     rotary::find(model, &mut found);
+    let bare = found.attention.len() - found.rotary.len();
+    if bare > found.unknown.len() {
+        let of = found.attention.len();
+        found.warnings.push(format!(
+            "{bare} of {of} attention sites are not rotary; other encodings are not looked for yet"
+        ));
+    }
     found
 }
