@@ -89,11 +89,18 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         warnings: vec![],
     };
     rotary::find(model, &mut found);
-    let bare = found.attention.len() - found.rotary.len();
-    if bare > found.unknown.len() {
-        let of = found.attention.len();
+    let is_named = |site: &&Site| {
+        let rotary = found.rotary.iter().any(|r| r.site == site.layer);
+        rotary || found.unknown.iter().any(|u| u.site == site.layer)
+    };
+    let (named, of) = (
+        found.attention.iter().filter(is_named).count(),
+        found.attention.len(),
+    );
+    if named < of {
         found.warnings.push(format!(
-            "{bare} of {of} attention sites are not rotary; other encodings are not looked for yet"
+            "{} of {of} attention sites are not rotary; other encodings are not looked for yet",
+            of - named
         ));
     }
     found
