@@ -3,6 +3,9 @@
 //! A softmax is a site only where its input is a product of two operands that both carry content
 //! and its output weighs a third: routers, pooling and classifier heads are not.
 
+mod fused;
+mod walk;
+
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
 
@@ -68,43 +71,70 @@ pub struct Mask {
 
 /// Every attention of the graph, in order of computation.
 pub fn sites(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> Vec<Site> {
-    let graph = model.graph();
-    let mut sites = vec![];
-    let mut scopes = vec![(graph.main(), 0usize)];
-    let mut orders = vec![graph.order(graph.main()).unwrap_or_default()];
-    while let (Some((_, at)), Some(order)) = (scopes.last_mut(), orders.last()) {
-        let Some(id) = order.get(*at).copied() else {
-            scopes.pop();
-            orders.pop();
-            continue;
-        };
-        *at += 1;
+    let find = |id: NodeId| -> Option<Site> {
+        let graph = model.graph();
         let node = graph.node(id);
-        let found = match (node.domain(), node.op()) {
-            ("", "Softmax") => spelled_out(graph, classes, trace, id),
-            ("", "Attention") => fused(graph, trace, id),
-            _ => None,
-        };
-        if let Some(mut site) = found {
-            site.layer = sites.len();
-            describe(model, classes, trace, ports, &mut site);
-            sites.push(site);
-        }
-        // Branches of one `If` that do the same work count once: the first that holds a site.
-        if let Some((_, body)) = node.bodies().next() {
-            scopes.push((body, 0));
-            orders.push(graph.order(body).unwrap_or_default());
-        }
+        let mut site = match (node.domain(), node.op()) {
+            ("", "Softmax") => spelled_out(model, classes, trace, id),
+            ("", "Div") => written_out(graph, classes, trace, id),
+            _ => fused::fused(graph, trace, id),
+        }?;
+        describe(model, classes, trace, ports, &mut site);
+        Some(site)
+    };
+    let mut sites = walk::scope(model.graph(), trace, model.graph().main(), &find);
+    for (layer, site) in sites.iter_mut().enumerate() {
+        site.layer = layer;
     }
     sites
 }
 
 /// A softmax with a product of content before it and one behind it.
-fn spelled_out(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Site> {
+fn spelled_out(model: &Model, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Site> {
+    let graph = model.graph();
     let node = graph.node(id);
     let scores = node.input(0)?;
     let rank = trace.get(scores).dims.as_ref()?.len();
-    let axis = wrap(node.int("axis").ok()?.unwrap_or(-1), rank)?;
+    // Before opset 13 all axes from the one named were taken together.
+    let old = model.opset() < 13;
+    let default = if old { 1 } else { -1 };
+    let axis = wrap(node.int("axis").ok()?.unwrap_or(default), rank)?;
+    if old && axis + 1 != rank {
+        return None;
+    }
+    weighted(graph, classes, trace, id, scores, axis)
+}
+
+/// A softmax in parts: `Exp` over the sum of it, as exporters of other frameworks write it.
+fn written_out(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Site> {
+    let node = graph.node(id);
+    let (above, below) = (node.input(0)?, node.input(1)?);
+    let exp = graph.node(graph.producer(above)?.0);
+    let (sum, _) = graph.producer(below)?;
+    let sum = graph.node(sum);
+    if !exp.is("Exp") || !sum.is("ReduceSum") || sum.input(0) != Some(above) {
+        return None;
+    }
+    let scores = exp.input(0)?;
+    let rank = trace.get(scores).dims.as_ref()?.len();
+    let axes: Vec<i64> = match sum.input(1) {
+        Some(v) => trace.get(v).to_i64()?.iter().copied().collect(),
+        None => sum.ints("axes").ok()??.to_vec(),
+    };
+    let [axis] = axes[..] else { return None };
+    weighted(graph, classes, trace, id, scores, wrap(axis, rank)?)
+}
+
+/// The site whose weights `id` computes from `scores` along `axis`.
+fn weighted(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    id: NodeId,
+    scores: ValueId,
+    axis: usize,
+) -> Option<Site> {
+    let node = graph.node(id);
     let (product, axis) = product(graph, classes, trace, scores, axis)?;
     weighs_content(graph, classes, node.output(0)?)?;
     let (query, key) = operands(graph, trace, product, axis)?;
@@ -121,54 +151,11 @@ fn spelled_out(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> O
         scores: Some(scores),
         heads: None,
         kv_heads: None,
-        head_dim: query.lane.feature.map(|a| dims[a]),
+        head_dim: query.lane.width(dims),
         mask: Mask::default(),
         cross: false,
         past: false,
         form: Form::Ops,
-    })
-}
-
-/// The standard operator of ai.onnx 23 and later.
-fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
-    let node = graph.node(id);
-    let operand = |slot: usize| -> Option<Operand> {
-        let value = node.input(slot)?;
-        let rank = trace.get(value).dims.as_ref()?.len();
-        let lane = Lane {
-            sequence: rank.checked_sub(2)?,
-            feature: (rank == 4).then_some(3),
-            offset: 0,
-        };
-        Some(Operand { value, lane })
-    };
-    let (query, key) = (operand(0)?, operand(1)?);
-    let dims = |o: &Operand| trace.get(o.value).dims.clone();
-    let count = |o: &Operand, attribute: &str| match dims(o)?.len() {
-        4 => Some(dims(o)?[1]),
-        _ => usize::try_from(node.int(attribute).ok()??).ok(),
-    };
-    let heads = count(&query, "q_num_heads");
-    let width = *dims(&query)?.last()?;
-    Some(Site {
-        node: id,
-        scope: node.scope(),
-        name: String::new(),
-        layer: 0,
-        query,
-        key,
-        product: None,
-        scores: None,
-        heads,
-        kv_heads: count(&key, "kv_num_heads"),
-        head_dim: match query.lane.feature {
-            Some(_) => Some(width),
-            None => heads.and_then(|h| width.checked_div(h)),
-        },
-        mask: Mask::default(),
-        cross: false,
-        past: node.input(4).is_some(),
-        form: Form::Onnx,
     })
 }
 
@@ -202,11 +189,7 @@ fn product(
             }
             continue;
         }
-        let lane = Lane {
-            sequence: axis,
-            feature: None,
-            offset: 0,
-        };
+        let lane = Lane::of_sequence(axis);
         let through = node.domain().is_empty()
             && (is_elementwise(node.op())
                 || matches!(
@@ -262,6 +245,7 @@ fn operands(
             lane: Lane {
                 sequence: if tokens_first { before } else { last },
                 feature: Some(if tokens_first { last } else { before }),
+                group: None,
                 offset: 0,
             },
         })
@@ -293,6 +277,7 @@ fn einsum_operands(
             lane: Lane {
                 sequence: term.chars().position(|c| c == own)?,
                 feature: Some(feature),
+                group: None,
                 offset: 0,
             },
         })
@@ -374,8 +359,7 @@ fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
 /// Elements that share a token and a feature: batch times heads.
 pub(crate) fn per_token(dims: &[usize], lane: &Lane) -> Option<usize> {
     let all: usize = dims.iter().product();
-    let lane = dims[lane.sequence] * dims[lane.feature?];
-    all.checked_div(lane)
+    all.checked_div(dims[lane.sequence] * lane.width(dims)?)
 }
 
 /// The path that a node's name spells, or its label.

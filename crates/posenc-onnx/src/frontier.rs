@@ -33,6 +33,38 @@ pub struct Region {
     pub output_lane: Lane,
     /// Where position enters: uses of values that carry no content.
     pub entries: Vec<Use>,
+    /// Where a fused operator turns its operand itself: what it reads.
+    pub inside: Option<Inside>,
+}
+
+/// The rotation within a fused operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inside {
+    /// Rows of cos by position, `[pos, pair]`.
+    pub cos: ValueId,
+    /// Rows of sin.
+    pub sin: ValueId,
+    /// Pairs are neighbors rather than halves apart.
+    pub interleaved: bool,
+    /// Features of a head.
+    pub width: usize,
+    /// The row of the first token of the trial run.
+    pub first: usize,
+    /// Tokens of the trial run.
+    pub length: usize,
+    /// Where the operator reads how far each sequence goes: the last position of each.
+    pub positions: Option<ValueId>,
+}
+
+/// What acts on a stretch.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// No position.
+    Nothing,
+    /// Position, between one value and another.
+    Region(Box<Region>),
+    /// Position that enters at this node and elsewhere, with no one value before or behind it.
+    Scattered(NodeId),
 }
 
 impl Stretch {
@@ -56,6 +88,12 @@ impl Stretch {
             };
             let node = graph.node(id);
             if is_projection(node.domain(), node.op()) {
+                if let Some((slot, lane)) = turning(graph, classes, trace, id, lane)
+                    && let Some(input) = node.input(slot)
+                {
+                    stretch.nodes.insert(id);
+                    stack.push((input, lane));
+                }
                 continue;
             }
             stretch.nodes.insert(id);
@@ -89,12 +127,16 @@ impl Stretch {
                 continue;
             };
             for (slot, input) in node.inputs().iter().enumerate() {
-                if let Some(input) = input
-                    && !classes.of_value(*input).has(Class::CONTENT)
-                    && crate::lane::is_elementwise(node.op())
-                    && back(graph, trace, *id, 0, slot, *lane)
-                        .is_some_and(|lane| varies(trace, *input, lane.sequence))
-                {
+                let Some(input) = input else { continue };
+                if classes.of_value(*input).has(Class::CONTENT) {
+                    continue;
+                }
+                // A product is part of the stretch only where it turns the features of a head.
+                let along = match crate::lane::is_elementwise(node.op()) {
+                    true => back(graph, trace, *id, 0, slot, *lane).map(|l| l.sequence),
+                    false => crate::product::along(graph, trace, *id, slot, lane),
+                };
+                if along.is_some_and(|axis| varies(trace, *input, axis)) {
                     entries.push(Use { node: *id, slot });
                 }
             }
@@ -103,13 +145,21 @@ impl Stretch {
         entries
     }
 
-    /// The region in which position acts on this stretch; `None` where it does not.
-    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Option<Region> {
+    /// The region in which position acts on this stretch.
+    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Found {
         let entries = self.entries(graph, classes, trace);
-        let nodes: BTreeSet<NodeId> = entries.iter().map(|u| u.node).collect();
-        if nodes.is_empty() {
-            return None;
+        let Some(first) = entries.first().map(|u| u.node) else {
+            return Found::Nothing;
+        };
+        match self.around(graph, entries) {
+            Some(region) => Found::Region(Box::new(region)),
+            None => Found::Scattered(first),
         }
+    }
+
+    /// The region around these entries; `None` where they have no one source and no one end.
+    fn around(&self, graph: &Graph, entries: Vec<Use>) -> Option<Region> {
+        let nodes: BTreeSet<NodeId> = entries.iter().map(|u| u.node).collect();
         let place = self.places(graph);
         let content_inputs = |id: NodeId| {
             let inputs = graph.node(id).inputs().iter().flatten();
@@ -146,6 +196,7 @@ impl Stretch {
             output,
             output_lane: *self.lanes.get(&output)?,
             entries,
+            inside: None,
         })
     }
 
@@ -217,6 +268,35 @@ fn is_projection(domain: &str, op: &str) -> bool {
         ) | ("com.microsoft", _)
     ) && op != "RotaryEmbedding"
         && !(domain.is_empty() && op == "Gather")
+}
+
+/// A product that acts within each head: with a matrix that only trades places and signs, or with
+/// one for each position. Which input is the content, and its lane.
+fn turning(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    id: NodeId,
+    lane: Lane,
+) -> Option<(usize, Lane)> {
+    let node = graph.node(id);
+    let content = |slot: usize| {
+        let value = node.input(slot);
+        value.is_some_and(|v| classes.of_value(v).has(Class::CONTENT))
+    };
+    let (slot, other) = match (content(0), content(1)) {
+        (true, false) => (0, 1),
+        (false, true) => (1, 0),
+        _ => return None,
+    };
+    let before = crate::product::before(graph, trace, id, slot, &lane)?;
+    let along = crate::product::along(graph, trace, id, other, &lane);
+    let matrix = node.input(other)?;
+    let turns = match along {
+        Some(axis) => varies(trace, matrix, axis),
+        None => crate::product::trades_places(graph, matrix),
+    };
+    turns.then_some((slot, before))
 }
 
 /// Whether the data is known and differs along an axis.

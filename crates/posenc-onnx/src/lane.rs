@@ -14,8 +14,28 @@ pub struct Lane {
     pub sequence: usize,
     /// The axis of the features; `None` where it is merged with another or thinned out.
     pub feature: Option<usize>,
+    /// Features of each head, where several heads stand one after another on the feature axis.
+    pub group: Option<usize>,
     /// Which feature of the head the first one is.
     pub offset: i64,
+}
+
+impl Lane {
+    /// A sequence whose features are not known.
+    pub(crate) fn of_sequence(sequence: usize) -> Self {
+        Self {
+            sequence,
+            feature: None,
+            group: None,
+            offset: 0,
+        }
+    }
+
+    /// Features of one head in a value of these dimensions.
+    pub fn width(&self, dims: &[usize]) -> Option<usize> {
+        let all = *dims.get(self.feature?)?;
+        Some(self.group.unwrap_or(all))
+    }
 }
 
 /// Operators that compute each element from the elements at its place, after broadcasting.
@@ -101,52 +121,65 @@ pub(crate) fn back(
             if slot != 0 {
                 return None;
             }
-            let axis = |a: usize| match op {
-                "Expand" | "Tile" => (a + from.len())
-                    .checked_sub(to.len())
-                    .filter(|i| from[*i] == to[a]),
-                _ => regrouped(from, to, a),
+            let aligned = |a: usize| {
+                let axis = (a + from.len()).checked_sub(to.len());
+                axis.filter(|i| from[*i] == to[a])
+            };
+            if matches!(op, "Expand" | "Tile") {
+                return Some(Lane {
+                    sequence: aligned(lane.sequence)?,
+                    feature: lane.feature.and_then(aligned),
+                    ..lane
+                });
+            }
+            let (feature, group) = match lane.feature {
+                Some(axis) => regrouped_features(from, to, axis, lane.group),
+                None => (None, None),
             };
             Some(Lane {
-                sequence: axis(lane.sequence)?,
-                feature: lane.feature.and_then(axis),
+                sequence: regrouped(from, to, lane.sequence)?,
+                feature,
+                group,
                 ..lane
             })
         }
         "Concat" => {
             let axis = wrap(node.int("axis").ok()??, to.len())?;
-            let mut lane = lane;
-            if lane.feature == Some(axis) {
-                let before = node.inputs()[..slot].iter().flatten();
-                let widths: Option<Vec<usize>> =
-                    before.map(|v| dims(*v)?.get(axis).copied()).collect();
-                lane.offset += i64::try_from(widths?.iter().sum::<usize>()).ok()?;
+            if lane.feature != Some(axis) {
+                return Some(lane);
             }
-            Some(lane)
+            let before = node.inputs()[..slot].iter().flatten();
+            let widths: Option<Vec<usize>> = before.map(|v| dims(*v)?.get(axis).copied()).collect();
+            lane.shifted(widths?.iter().sum(), 1)
         }
         "Split" => {
-            let axis = wrap(node.int("axis").ok()?.unwrap_or(0), to.len())?;
-            let mut lane = lane;
-            if lane.feature == Some(axis) {
-                let before = node.outputs()[..output].iter().flatten();
-                let widths: Option<Vec<usize>> =
-                    before.map(|v| dims(*v)?.get(axis).copied()).collect();
-                lane.offset -= i64::try_from(widths?.iter().sum::<usize>()).ok()?;
-            }
-            (slot == 0).then_some(lane)
-        }
-        "Slice" => {
-            let mut lane = lane;
             if slot != 0 {
                 return None;
             }
-            if let Some(axis) = lane.feature.filter(|a| from[*a] != to[*a]) {
-                match slice_start(graph, trace, id, axis, from) {
-                    Some(start) => lane.offset -= start,
-                    None => lane.feature = None,
-                }
+            let axis = wrap(node.int("axis").ok()?.unwrap_or(0), to.len())?;
+            if lane.feature != Some(axis) {
+                return Some(lane);
             }
-            Some(lane)
+            let before = node.outputs()[..output].iter().flatten();
+            let widths: Option<Vec<usize>> = before.map(|v| dims(*v)?.get(axis).copied()).collect();
+            lane.shifted(widths?.iter().sum(), -1)
+        }
+        "Slice" => {
+            if slot != 0 {
+                return None;
+            }
+            let Some(axis) = lane.feature.filter(|a| from[*a] != to[*a]) else {
+                return Some(lane);
+            };
+            let start = slice_start(graph, trace, id, axis, from);
+            match start.and_then(|s| usize::try_from(s).ok()) {
+                Some(start) => lane.shifted(start, -1),
+                None => Some(Lane {
+                    feature: None,
+                    group: None,
+                    ..lane
+                }),
+            }
         }
         "Gather" => {
             if slot != 0 {
@@ -172,10 +205,59 @@ pub(crate) fn back(
         // Means and sums over the features keep the tokens where they are.
         _ if op.starts_with("Reduce") && slot == 0 && from.len() == to.len() => Some(Lane {
             feature: None,
+            group: None,
             ..lane
         }),
         _ => None,
     }
+}
+
+impl Lane {
+    /// The lane of a part that begins `by` features farther on, or back where `sign` is −1.
+    fn shifted(self, by: usize, sign: i64) -> Option<Self> {
+        match self.group {
+            // Whole heads left out shift no feature.
+            Some(group) if by.is_multiple_of(group) => Some(self),
+            Some(_) => Some(Self {
+                feature: None,
+                group: None,
+                ..self
+            }),
+            None => Some(Self {
+                offset: self.offset + sign * i64::try_from(by).ok()?,
+                ..self
+            }),
+        }
+    }
+}
+
+/// Where features that stand on `axis` of `to`, in heads of `group` each, stand in `from`, and in
+/// heads of which width; nowhere, where they are spread over several axes.
+fn regrouped_features(
+    from: &[usize],
+    to: &[usize],
+    axis: usize,
+    group: Option<usize>,
+) -> (Option<usize>, Option<usize>) {
+    if let Some(same) = regrouped(from, to, axis) {
+        return (Some(same), group);
+    }
+    let width = group.unwrap_or(to[axis]);
+    let behind: usize = to[axis + 1..].iter().product();
+    let mut product = 1;
+    for (i, n) in from.iter().enumerate().rev() {
+        if product == behind && *n == width {
+            return (Some(i), None);
+        }
+        if product == behind && *n > width && width > 1 && n.is_multiple_of(width) {
+            return (Some(i), Some(width));
+        }
+        product *= n;
+        if product > behind {
+            break;
+        }
+    }
+    (None, None)
 }
 
 /// The axis of `from` that stands unchanged at `to[axis]` after regrouping.

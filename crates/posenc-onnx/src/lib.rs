@@ -17,6 +17,7 @@ mod limits;
 mod mask;
 pub mod plan;
 pub mod ports;
+mod product;
 pub mod report;
 pub mod request;
 pub mod rewrite;

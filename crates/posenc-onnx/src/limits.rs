@@ -23,6 +23,12 @@ pub(crate) fn limits(model: &Model, classes: &Classes, trace: &Trace, ports: &Po
             ("", "Gather" | "GatherElements") => rows_by_position(classes, trace, node),
             ("", "Slice") => cut_to_length(classes, trace, node),
             (_, "RotaryEmbedding") => rotary_cache(trace, node),
+            ("com.microsoft", "GroupQueryAttention") => {
+                chosen_cache(graph, trace, node.input(7).and(node.input(8)))
+            }
+            ("com.microsoft", "SparseAttention") => {
+                chosen_cache(graph, trace, node.input(9).and(node.input(10)))
+            }
             _ => None,
         };
         if let Some((table, length)) = picked {
@@ -91,9 +97,27 @@ fn rotary_cache(trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
     (dims.len() == 2).then(|| (cache, dims[0]))
 }
 
+/// The rows of a cache; of several that a branch chooses from, those of the longest.
+fn chosen_cache(graph: &Graph, trace: &Trace, cache: Option<ValueId>) -> Option<(ValueId, usize)> {
+    let cache = cache?;
+    let rows = |v: ValueId| match trace.get(v).dims.as_deref() {
+        Some([rows, _]) => Some(*rows),
+        _ => None,
+    };
+    let mut most = rows(cache);
+    if let Some((id, output)) = graph.producer(cache) {
+        for (_, body) in graph.node(id).bodies() {
+            let made = graph.scope(body).outputs().get(output).copied();
+            let stored = made.and_then(|v| graph.constant(v)?.dims().first().copied());
+            most = most.max(stored);
+        }
+    }
+    Some((cache, most?))
+}
+
 fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usize) -> LimitCause {
     use posenc_ir::DType;
-    if node.op() == "RotaryEmbedding" {
+    if !node.domain().is_empty() || node.op() == "RotaryEmbedding" {
         return LimitCause::Cache;
     }
     let dims = trace.get(table).dims.clone().unwrap_or_default();

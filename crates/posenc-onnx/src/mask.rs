@@ -21,7 +21,10 @@ pub(crate) fn read(model: &Model, classes: &Classes, trace: &Trace, site: &Site)
         (Some(product), Some(scores)) => bias(model, trace, product, scores),
         _ => fused_bias(graph, trace, site.node),
     };
-    if let Some((queries, keys, hidden)) = bias {
+    // What a fused operator hides by itself.
+    mask.causal = site.mask.causal;
+    mask.window = site.mask.window;
+    if let Some((queries, keys, hidden)) = bias.filter(|_| mask.causal != Some(true)) {
         let past = keys.saturating_sub(queries);
         let later = |i: usize, j: usize| j > i + past;
         let all =
@@ -63,9 +66,23 @@ fn bias(
     hidden(got.first()?)
 }
 
-/// The same for the mask input of the standard operator.
+/// Inputs of a fused operator that hide or add to scores.
+fn mask_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
+    let node = graph.node(id);
+    match (node.domain(), node.op()) {
+        ("", "Attention") => &[3],
+        (_, "MultiHeadAttention") => &[5, 4],
+        (_, "Attention") => &[5, 3],
+        (_, "GroupQueryAttention") => &[10, 5],
+        (_, "SparseAttention") => &[8],
+        _ => &[],
+    }
+}
+
+/// The same for the mask input of a fused operator.
 fn fused_bias(graph: &Graph, trace: &Trace, id: NodeId) -> Option<(usize, usize, Vec<bool>)> {
-    let mask = trace.get(graph.node(id).input(3)?);
+    let slot = mask_slots(graph, id).first()?;
+    let mask = trace.get(graph.node(id).input(*slot)?);
     match mask.dtype {
         Some(posenc_ir::DType::Bool) => {
             let (q, k, seen) = last_plane(mask)?;
@@ -101,7 +118,9 @@ fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
         class.has(Class::PADDING) && !class.has(Class::CONTENT)
     };
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
-        return graph.node(site.node).input(3).is_some_and(is_padding);
+        let node = graph.node(site.node);
+        let mut slots = mask_slots(graph, site.node).iter();
+        return slots.any(|slot| node.input(*slot).is_some_and(is_padding));
     };
     let mut stack = vec![scores];
     let mut seen = rustc_hash::FxHashSet::default();

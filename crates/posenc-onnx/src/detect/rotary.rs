@@ -1,12 +1,12 @@
 //! Rotations of queries and keys.
 
-use posenc_ir::{Model, NodeId};
+use posenc_ir::{Model, NodeId, Use};
 use rustc_hash::FxHashMap;
 
 use super::{Detection, Refused, Switch};
 use crate::attention::{Operand, Site};
 use crate::encodings::rope::{Rotation, read};
-use crate::frontier::{Region, Stretch};
+use crate::frontier::{Found, Inside, Region, Stretch};
 use crate::kind::Form;
 
 /// The rotation of one operand of a site.
@@ -89,20 +89,23 @@ enum Read {
 
 fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Read {
     let graph = model.graph();
-    let stretch = Stretch::of(graph, &found.classes, &found.trace, operand);
-    let Some(region) = stretch.region(graph, &found.classes, &found.trace) else {
-        return Read::Nothing;
+    let region = match inside(model, found, site, operand) {
+        Some(region) => region,
+        None => {
+            let stretch = Stretch::of(graph, &found.classes, &found.trace, operand);
+            match stretch.region(graph, &found.classes, &found.trace) {
+                Found::Nothing => return Read::Nothing,
+                Found::Region(region) => *region,
+                Found::Scattered(node) => {
+                    let why = "position enters at several places that share no operand";
+                    return Read::Refused(node, why.to_owned());
+                }
+            }
+        }
     };
     let node = region.entries[0].node;
-    let width = match region.output_lane.feature {
-        Some(axis) => found
-            .trace
-            .get(region.output)
-            .dims
-            .as_ref()
-            .map(|d| d[axis]),
-        None => None,
-    };
+    let dims = found.trace.get(region.output).dims.as_deref();
+    let width = dims.and_then(|dims| region.output_lane.width(dims));
     let Some(head_dim) = site.head_dim.or(width) else {
         return Read::Refused(node, "the width of a head is not known".to_owned());
     };
@@ -116,6 +119,50 @@ fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Rea
         Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
         Err(why) => Read::Refused(node, why.to_string()),
     }
+}
+
+/// The rotation that a fused operator does itself, if it is to do one.
+fn inside(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Option<Region> {
+    let node = model.graph().node(site.node);
+    let (cos, positions, ids) = match (node.domain(), node.op()) {
+        ("com.microsoft", "GroupQueryAttention") => (7, Some(5), Some(9)),
+        ("com.microsoft", "SparseAttention") => (9, None, None),
+        _ => return None,
+    };
+    let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
+    if !flag("do_rotary") {
+        return None;
+    }
+    let whole = |v| found.trace.get(v).to_i64()?.iter().next().copied();
+    let dims = found.trace.get(operand.value).dims.as_deref()?;
+    let length = *dims.get(operand.lane.sequence)?;
+    let ids = ids.and_then(|slot| node.input(slot));
+    let last = positions.and_then(|slot| node.input(slot));
+    let first = match (ids.and_then(whole), last.and_then(whole)) {
+        (Some(first), _) => usize::try_from(first).ok(),
+        (None, Some(last)) => usize::try_from(last + 1).ok()?.checked_sub(length),
+        (None, None) => None,
+    };
+    let entry = |slot| Use {
+        node: site.node,
+        slot,
+    };
+    Some(Region {
+        input: operand.value,
+        input_lane: operand.lane,
+        output: operand.value,
+        output_lane: operand.lane,
+        entries: vec![entry(cos), entry(cos + 1)],
+        inside: Some(Inside {
+            cos: node.input(cos)?,
+            sin: node.input(cos + 1)?,
+            interleaved: flag("rotary_interleaved"),
+            width: site.head_dim?,
+            first: first.unwrap_or(found.lengths.past),
+            length,
+            positions: ids.or(last),
+        }),
+    })
 }
 
 /// How queries and keys turn differently, if they do.
@@ -143,7 +190,7 @@ fn form(model: &Model, region: &Region) -> Form {
     let node = model.graph().node(region.entries[0].node);
     match (node.domain(), node.op()) {
         ("", "RotaryEmbedding") => Form::Onnx,
-        (_, "RotaryEmbedding") => Form::Contrib,
+        ("com.microsoft", _) => Form::Contrib,
         _ => Form::Ops,
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Detection, Half};
 use crate::dataflow::Class;
-use crate::encodings::rope::source::positions;
+use crate::encodings::rope::source::{lengths, positions};
 use crate::encodings::rope::{Rope, read};
 
 /// What a rotation becomes beyond some length.
@@ -27,8 +27,13 @@ const FARTHEST: usize = 1 << 24;
 /// Only rotations whose numbers depend on a choice or a largest position are looked at: the
 /// others cannot change.
 pub(super) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
-    let at = positions(model, found, half)?;
-    if !chooses(model, found, half) {
+    let mut at = lengths(model, found, half);
+    if chooses(model, found, half) {
+        // A fused operator reads rows by its positions, and chooses by length alone.
+        let told = positions(model, found, half).filter(|_| half.region.inside.is_none());
+        at.extend(told);
+    }
+    if at.is_empty() {
         return None;
     }
     let far = Far {
@@ -74,7 +79,8 @@ struct Far<'a> {
     model: &'a Model,
     found: &'a Detection,
     half: &'a Half,
-    positions: ValueId,
+    /// The values that grow with the length.
+    positions: Vec<ValueId>,
 }
 
 impl Far<'_> {
@@ -86,13 +92,16 @@ impl Far<'_> {
     /// The rotation when the last token stands at `length − 1`.
     fn read(&self, length: usize) -> Option<Rope> {
         let shift = length.checked_sub(self.shortest())?;
-        let value = self.found.trace.get(self.positions);
-        let moved: ArrayD<f64> = value.to_f64()?.mapv(|p| p + shift as f64);
-        let moved = match value.dtype.is_some_and(|t| t.is_int()) {
-            true => Value::int(moved.mapv(|p| p as i64)),
-            false => Value::float(moved),
-        };
-        let change = FxHashMap::from_iter([(self.positions, moved)]);
+        let mut change = FxHashMap::default();
+        for at in &self.positions {
+            let value = self.found.trace.get(*at);
+            let moved: ArrayD<f64> = value.to_f64()?.mapv(|p| p + shift as f64);
+            let moved = match value.dtype.is_some_and(|t| t.is_int()) {
+                true => Value::int(moved.mapv(|p| p as i64)),
+                false => Value::float(moved),
+            };
+            change.insert(*at, moved);
+        }
         let head_dim = self.half.rotation.rope.head_dim;
         let region = &self.half.region;
         let rotation = read(self.model, &self.found.trace, &change, region, head_dim).ok()?;

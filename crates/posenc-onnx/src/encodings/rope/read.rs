@@ -1,10 +1,11 @@
 //! Reading a rotation out of a region by probing it with unit vectors.
 
-use ndarray::{Array3, ArrayD, Axis, Dimension, IxDyn};
-use posenc_ir::eval::{Budget, Trace, Value, probe};
+use ndarray::Array3;
+use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
+use super::matrices::matrices;
 use super::{Rope, layout};
 use crate::frontier::Region;
 
@@ -151,101 +152,6 @@ pub fn read(
         cos,
         sin,
     })
-}
-
-/// The matrix of the region at every position: `[pos, out, in]`.
-pub(crate) fn matrices(
-    model: &Model,
-    base: &Trace,
-    change: &FxHashMap<ValueId, Value>,
-    region: &Region,
-) -> Result<Array3<f64>, Unread> {
-    let dims = base.get(region.input).dims.clone();
-    let dims = dims.ok_or(Unread::NotEvaluated)?;
-    let sequence = region.input_lane.sequence;
-    let feature = region.input_lane.feature.ok_or(Unread::NoFeatures)?;
-    let (length, width) = (dims[sequence], dims[feature]);
-    let others: usize = dims.iter().product::<usize>() / (length * width).max(1);
-    if length == 0 || width == 0 || others == 0 {
-        return Err(Unread::NotEvaluated);
-    }
-    // Where an index of the input stands: slot among heads and batches, token, feature.
-    let place = |index: &[usize], sequence: usize, feature: usize, dims: &[usize]| {
-        let mut slot = 0;
-        for (axis, i) in index.iter().enumerate() {
-            if axis != sequence && axis != feature {
-                slot = slot * dims[axis] + i;
-            }
-        }
-        (slot, index[sequence], index[feature])
-    };
-    let run = |x: ArrayD<f64>| -> Result<ArrayD<f64>, Unread> {
-        let budget = Budget { elements: 1 << 22 };
-        let mut seeds = change.clone();
-        seeds.insert(region.input, Value::float(x));
-        let got = probe(model, base, &seeds, &[region.output], &budget);
-        let y = got.ok().and_then(|v| v.into_iter().next()?.to_f64());
-        y.ok_or(Unread::NotEvaluated)
-    };
-    let (out_sequence, out_feature) = (
-        region.output_lane.sequence,
-        region.output_lane.feature.ok_or(Unread::NoFeatures)?,
-    );
-    let mut maps = Array3::<f64>::zeros((length, width, width));
-    let mut shape = None;
-    for first in (0..width).step_by(others) {
-        let x = ArrayD::from_shape_fn(IxDyn(&dims), |index| {
-            let (slot, _, j) = place(index.slice(), sequence, feature, &dims);
-            f64::from(u8::from(first + slot == j))
-        });
-        let y = run(x)?;
-        let out = y.shape().to_vec();
-        if out.len() <= out_sequence.max(out_feature)
-            || out[out_sequence] != length
-            || out[out_feature] != width
-            || y.len() != length * width * others
-        {
-            return Err(Unread::NoFeatures);
-        }
-        for (index, v) in y.indexed_iter() {
-            let index = index.slice().to_vec();
-            let (slot, p, i) = place(&index, out_sequence, out_feature, &out);
-            if first + slot < width {
-                maps[[p, i, first + slot]] = *v;
-            }
-        }
-        shape = Some(out);
-    }
-    let out = shape.ok_or(Unread::NotEvaluated)?;
-    // Different content for every head and token must obey the same matrices.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 40) as f64 / (1u64 << 24) as f64 - 0.5
-    };
-    let x = ArrayD::from_shape_simple_fn(IxDyn(&dims), &mut random);
-    let mut by_place = Array3::<f64>::zeros((others, length, width));
-    for (index, v) in x.indexed_iter() {
-        let index = index.slice().to_vec();
-        let (slot, p, j) = place(&index, sequence, feature, &dims);
-        by_place[[slot, p, j]] = *v;
-    }
-    let y = run(x)?;
-    for (index, v) in y.indexed_iter() {
-        let index = index.slice().to_vec();
-        let (slot, p, i) = place(&index, out_sequence, out_feature, &out);
-        let want = maps
-            .index_axis(Axis(0), p)
-            .row(i)
-            .dot(&by_place.index_axis(Axis(0), slot).row(p));
-        let alike = (v - want).abs() < 1e-9 * (1.0 + want.abs()); // NaN is not
-        if !alike {
-            return Err(Unread::NotLinear);
-        }
-    }
-    Ok(maps)
 }
 
 /// For each feature the one that it mixes with at some position.

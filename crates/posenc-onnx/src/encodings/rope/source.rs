@@ -11,7 +11,8 @@ use posenc_ir::eval::Value;
 use posenc_ir::{Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::read::{Rotation, matrices, read};
+use super::matrices::matrices;
+use super::read::{Rotation, read};
 use crate::dataflow::{Class, Classes};
 use crate::detect::{Detection, Half};
 
@@ -101,12 +102,68 @@ pub fn positions(model: &Model, found: &Detection, half: &Half) -> Option<ValueI
     Cone::of(model.graph(), &found.classes, half).positions(model.graph(), found)
 }
 
+/// Lengths that decide between frequencies: scalars that hold the trial run's length and that a
+/// comparison or a branch before the rotation reads.
+pub(crate) fn lengths(model: &Model, found: &Detection, half: &Half) -> Vec<ValueId> {
+    let graph = model.graph();
+    let total = (found.lengths.past + found.lengths.sequence) as i64;
+    let holds = |v: ValueId| {
+        let class = found.classes.of_value(v);
+        let value = found.trace.get(v);
+        let data = value.to_i64().filter(|d| d.len() == 1);
+        class.has(Class::LENGTH)
+            && !class.has(Class::POSITION)
+            && data.is_some_and(|d| d.iter().all(|n| *n == total))
+    };
+    let cone = Cone::of(graph, &found.classes, half);
+    let mut nodes: Vec<NodeId> = cone.nodes.iter().copied().collect();
+    nodes.sort_unstable();
+    let decides = |id: &NodeId| {
+        let op = graph.node(*id).op();
+        op == "If" || op.starts_with("Greater") || op.starts_with("Less") || op == "Max"
+    };
+    let mut found = vec![];
+    for id in nodes.into_iter().filter(decides) {
+        let mut stack: Vec<ValueId> = graph.node(id).inputs().iter().flatten().copied().collect();
+        let mut seen = FxHashSet::default();
+        while let Some(value) = stack.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            if holds(value) {
+                found.push(value);
+            } else if let Some((id, _)) = graph.producer(value) {
+                stack.extend(graph.node(id).inputs().iter().flatten());
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// What the values that enter a rotation are computed from.
 struct Cone {
     /// Every value that carries no content, in order of discovery from the rotation backwards.
     values: Vec<ValueId>,
     nodes: FxHashSet<NodeId>,
     waves: Vec<ValueId>,
+    /// The positions, where a fused operator is told them.
+    told: Option<ValueId>,
+}
+
+/// Whether a branch chooses this value among constants.
+fn is_choice(graph: &Graph, found: &Detection, value: ValueId) -> bool {
+    let Some((id, output)) = graph.producer(value) else {
+        return false;
+    };
+    let node = graph.node(id);
+    let constant = |v: &ValueId| found.classes.of_value(*v).is_constant();
+    node.is("If")
+        && node.bodies().all(|(_, body)| {
+            let made = graph.scope(body).outputs().get(output);
+            made.is_some_and(constant)
+        })
 }
 
 impl Cone {
@@ -115,6 +172,7 @@ impl Cone {
             values: vec![],
             nodes: half.region.entries.iter().map(|u| u.node).collect(),
             waves: vec![],
+            told: half.region.inside.and_then(|i| i.positions),
         };
         let entry = |u: &Use| graph.node(u.node).input(u.slot);
         let mut queue: std::collections::VecDeque<ValueId> =
@@ -146,7 +204,7 @@ impl Cone {
     fn constants(&self, graph: &Graph, found: &Detection, elements: usize) -> Vec<ValueId> {
         let is_candidate = |v: &ValueId| {
             let value = found.trace.get(*v);
-            found.classes.of_value(*v).is_constant()
+            (found.classes.of_value(*v).is_constant() || is_choice(graph, found, *v))
                 && value.dtype.is_some_and(|t| t.is_float())
                 && value
                     .dims
@@ -161,6 +219,9 @@ impl Cone {
     /// The positions: integers, where the graph has them so, that count up to the last token of
     /// the trial run and follow from no others that do.
     fn positions(&self, graph: &Graph, found: &Detection) -> Option<ValueId> {
+        if self.told.is_some() {
+            return self.told;
+        }
         let counts = |v: &ValueId| -> bool {
             let Some(data) = found.trace.get(*v).to_f64() else {
                 return false;

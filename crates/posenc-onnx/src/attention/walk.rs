@@ -1,0 +1,96 @@
+//! Sites in order of computation, through the bodies of control flow.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Node, NodeId, ScopeId};
+
+use super::Site;
+
+/// A body that runs more often than this counts once: no model has so many layers.
+const MOST_TURNS: usize = 1024;
+
+/// What `find` sees in a scope and in the bodies below it.
+///
+/// Of the branches of an `If` those count that hold the most sites. A body that runs a constant
+/// number of times counts as often.
+pub(super) fn scope(
+    graph: &Graph,
+    trace: &Trace,
+    id: ScopeId,
+    find: &dyn Fn(NodeId) -> Option<Site>,
+) -> Vec<Site> {
+    /// A scope under way.
+    struct Frame {
+        nodes: Vec<NodeId>,
+        at: usize,
+        sites: Vec<Site>,
+        /// The node whose body this is.
+        holder: Option<NodeId>,
+    }
+    let frame = |id: ScopeId, holder: Option<NodeId>| Frame {
+        nodes: graph.order(id).unwrap_or_default(),
+        at: 0,
+        sites: vec![],
+        holder,
+    };
+    let mut stack = vec![frame(id, None)];
+    // What the bodies of the nodes under way have given so far.
+    let mut bodies: Vec<(NodeId, Vec<Vec<Site>>)> = vec![];
+    loop {
+        let Some(top) = stack.last_mut() else {
+            return vec![];
+        };
+        let Some(node) = top.nodes.get(top.at).copied() else {
+            let sites = std::mem::take(&mut top.sites);
+            let Some(holder) = top.holder else {
+                return sites;
+            };
+            stack.pop();
+            let Some((_, done)) = bodies.last_mut() else {
+                return sites;
+            };
+            done.push(sites);
+            if done.len() == graph.node(holder).bodies().count()
+                && let (Some((_, done)), Some(top)) = (bodies.pop(), stack.last_mut())
+            {
+                top.sites.extend(together(graph.node(holder), trace, done));
+            }
+            continue;
+        };
+        top.at += 1;
+        let inner: Vec<ScopeId> = graph.node(node).bodies().map(|b| b.1).collect();
+        if inner.is_empty() {
+            top.sites.extend(find(node));
+            continue;
+        }
+        bodies.push((node, vec![]));
+        // The last pushed is walked first.
+        stack.extend(inner.into_iter().rev().map(|id| frame(id, Some(node))));
+    }
+}
+
+/// The sites of a node with bodies.
+fn together(node: &Node, trace: &Trace, bodies: Vec<Vec<Site>>) -> Vec<Site> {
+    // The first of those that hold the most.
+    let most = bodies.into_iter().rev().max_by_key(Vec::len);
+    let sites = most.unwrap_or_default();
+    let turns = match node.op() {
+        "Scan" => scanned(node, trace),
+        "Loop" => node
+            .input(0)
+            .and_then(|v| trace.get(v).scalar_i64())
+            .and_then(|n| usize::try_from(n).ok()),
+        _ => None,
+    };
+    let turns = turns.filter(|n| (1..=MOST_TURNS).contains(n)).unwrap_or(1);
+    (0..turns).flat_map(|_| sites.iter().cloned()).collect()
+}
+
+/// The length of what a `Scan` runs along.
+fn scanned(node: &Node, trace: &Trace) -> Option<usize> {
+    let count = usize::try_from(node.int("num_scan_inputs").ok()??).ok()?;
+    let first = node.inputs().len().checked_sub(count)?;
+    let dims = trace.get(node.input(first)?).dims.as_ref()?;
+    let axes = node.ints("scan_input_axes").ok()?;
+    let axis = axes.and_then(|a| a.first().copied()).unwrap_or(0);
+    dims.get(crate::lane::wrap(axis, dims.len())?).copied()
+}

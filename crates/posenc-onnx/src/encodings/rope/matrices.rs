@@ -1,0 +1,213 @@
+//! The matrix that a region applies to the features of a head at each position.
+
+use ndarray::{Array3, ArrayD, Axis, Dimension, IxDyn};
+use posenc_ir::eval::{Budget, Trace, Value, probe};
+use posenc_ir::{Model, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::read::Unread;
+use crate::frontier::{Inside, Region};
+use crate::lane::Lane;
+
+/// The matrix of the region at every position: `[pos, out, in]`.
+pub(crate) fn matrices(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+) -> Result<Array3<f64>, Unread> {
+    if let Some(inside) = &region.inside {
+        return turned(model, base, change, inside);
+    }
+    let probing = Probing::of(model, base, change, region)?;
+    match probing.spread() {
+        // Heads that trade places on the way are told apart by giving all the same content.
+        Err(Unread::NotLinear) => probing.uniform(),
+        done => done,
+    }
+}
+
+/// What a fused operator does to its operand, from the rows of cos and sin that it reads.
+fn turned(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    inside: &Inside,
+) -> Result<Array3<f64>, Unread> {
+    let budget = Budget { elements: 1 << 22 };
+    let got = probe(model, base, change, &[inside.cos, inside.sin], &budget);
+    let got = got.map_err(|_| Unread::NotEvaluated)?;
+    let table = |i: usize| got[i].to_f64().ok_or(Unread::NotEvaluated);
+    let (cos, sin) = (table(0)?, table(1)?);
+    let &[rows, n] = cos.shape() else {
+        return Err(Unread::NotEvaluated);
+    };
+    let length = inside.length.min(rows.saturating_sub(inside.first));
+    if cos.shape() != sin.shape() || length < 2 || 2 * n > inside.width {
+        return Err(Unread::NotEvaluated);
+    }
+    let width = inside.width;
+    let mut maps = Array3::from_shape_fn((length, width, width), |(_, i, j)| {
+        f64::from(u8::from(i == j))
+    });
+    for p in 0..length {
+        for i in 0..n {
+            let (a, b) = match inside.interleaved {
+                true => (2 * i, 2 * i + 1),
+                false => (i, i + n),
+            };
+            let at = [inside.first + p, i];
+            maps[[p, a, a]] = cos[at];
+            maps[[p, b, b]] = cos[at];
+            maps[[p, b, a]] = sin[at];
+            maps[[p, a, b]] = -sin[at];
+        }
+    }
+    Ok(maps)
+}
+
+/// A region under probes.
+struct Probing<'a> {
+    model: &'a Model,
+    base: &'a Trace,
+    change: &'a FxHashMap<ValueId, Value>,
+    region: &'a Region,
+    dims: Vec<usize>,
+    length: usize,
+    width: usize,
+    /// Heads times sequences.
+    others: usize,
+}
+
+/// Where an element stands: its slot among heads and sequences, its token, its feature.
+fn place(index: &[usize], lane: &Lane, dims: &[usize]) -> Option<(usize, usize, usize)> {
+    let features = lane.feature?;
+    let mut slot = 0;
+    for (axis, i) in index.iter().enumerate() {
+        if axis != lane.sequence && axis != features {
+            slot = slot * dims[axis] + i;
+        } else if let (true, Some(group)) = (axis == features, lane.group) {
+            slot = slot * (dims[axis] / group) + i / group;
+        }
+    }
+    let feature = match lane.group {
+        Some(group) => index[features] % group,
+        None => index[features],
+    };
+    Some((slot, index[lane.sequence], feature))
+}
+
+impl<'a> Probing<'a> {
+    fn of(
+        model: &'a Model,
+        base: &'a Trace,
+        change: &'a FxHashMap<ValueId, Value>,
+        region: &'a Region,
+    ) -> Result<Self, Unread> {
+        let dims = base.get(region.input).dims.clone();
+        let dims = dims.ok_or(Unread::NotEvaluated)?.to_vec();
+        let lane = &region.input_lane;
+        let width = lane.width(&dims).ok_or(Unread::NoFeatures)?;
+        let length = dims[lane.sequence];
+        let others = dims.iter().product::<usize>() / (length * width).max(1);
+        if length == 0 || width == 0 || others == 0 || lane.feature == Some(lane.sequence) {
+            return Err(Unread::NotEvaluated);
+        }
+        Ok(Self {
+            model,
+            base,
+            change,
+            region,
+            dims,
+            length,
+            width,
+            others,
+        })
+    }
+
+    /// What comes out, `[slot, pos, feature]`, for content by slot, token and feature.
+    fn run(&self, content: impl Fn(usize, usize, usize) -> f64) -> Result<Array3<f64>, Unread> {
+        let region = self.region;
+        let lane = &region.input_lane;
+        let x = ArrayD::from_shape_fn(IxDyn(&self.dims), |index| {
+            let (slot, p, j) = place(index.slice(), lane, &self.dims).unwrap_or_default();
+            content(slot, p, j)
+        });
+        let budget = Budget { elements: 1 << 22 };
+        let mut seeds = self.change.clone();
+        seeds.insert(region.input, Value::float(x));
+        let got = probe(self.model, self.base, &seeds, &[region.output], &budget);
+        let y = got.ok().and_then(|v| v.into_iter().next()?.to_f64());
+        let y = y.ok_or(Unread::NotEvaluated)?;
+        let (lane, dims) = (&region.output_lane, y.shape().to_vec());
+        if lane.sequence.max(lane.feature.unwrap_or(0)) >= dims.len()
+            || dims[lane.sequence] != self.length
+            || lane.width(&dims) != Some(self.width)
+            || y.len() != self.length * self.width * self.others
+        {
+            return Err(Unread::NoFeatures);
+        }
+        let mut out = Array3::zeros((self.others, self.length, self.width));
+        for (index, v) in y.indexed_iter() {
+            let at = place(index.slice(), lane, &dims).ok_or(Unread::NoFeatures)?;
+            out[at] = *v;
+        }
+        Ok(out)
+    }
+
+    /// Reads several unit vectors at a time, one in each head and sequence.
+    fn spread(&self) -> Result<Array3<f64>, Unread> {
+        let mut maps = Array3::zeros((self.length, self.width, self.width));
+        for first in (0..self.width).step_by(self.others) {
+            let y = self.run(|slot, _, j| f64::from(u8::from(first + slot == j)))?;
+            for ((slot, p, i), v) in y.indexed_iter() {
+                if first + slot < self.width {
+                    maps[[p, i, first + slot]] = *v;
+                }
+            }
+        }
+        // Different content for every head and token must obey the same matrices.
+        self.obeys(&maps, |slot| slot)?;
+        Ok(maps)
+    }
+
+    /// Reads one unit vector at a time, the same in every head and sequence.
+    fn uniform(&self) -> Result<Array3<f64>, Unread> {
+        let mut maps = Array3::zeros((self.length, self.width, self.width));
+        for unit in 0..self.width {
+            let y = self.run(|_, _, j| f64::from(u8::from(unit == j)))?;
+            for ((slot, p, i), v) in y.indexed_iter() {
+                if slot == 0 {
+                    maps[[p, i, unit]] = *v;
+                } else if (maps[[p, i, unit]] - v).abs() > 1e-9 * (1.0 + v.abs()) {
+                    return Err(Unread::NotLinear);
+                }
+            }
+        }
+        self.obeys(&maps, |_| 0)?;
+        Ok(maps)
+    }
+
+    /// Whether random content, alike in slots that `like` maps to one, comes out as the matrices
+    /// say.
+    fn obeys(&self, maps: &Array3<f64>, like: impl Fn(usize) -> usize) -> Result<(), Unread> {
+        let content = |slot: usize, p: usize, j: usize| {
+            let place = (like(slot) * self.length + p) * self.width + j;
+            let mixed = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5
+        };
+        let y = self.run(content)?;
+        for ((slot, p, i), v) in y.indexed_iter() {
+            let map = maps.index_axis(Axis(0), p);
+            let want: f64 = (0..self.width)
+                .map(|j| map[[i, j]] * content(slot, p, j))
+                .sum();
+            let alike = (v - want).abs() < 1e-9 * (1.0 + want.abs()); // NaN is not
+            if !alike {
+                return Err(Unread::NotLinear);
+            }
+        }
+        Ok(())
+    }
+}
