@@ -18,7 +18,6 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// Whether something is right.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for `verify`"))]
     pub(crate) fn verdict(ok: bool) -> Self {
         let good: fn(Palette, &str) -> String = |palette, text| palette.good(text);
         let bad: fn(Palette, &str) -> String = |palette, text| palette.bad(text);

@@ -105,18 +105,18 @@ impl Exit {
                 RewriteError::Model(error) => Self::of_model(error),
             });
         }
-        if let Some(error) = cause.downcast_ref::<RuntimeError>() {
-            return Some(match error {
-                RuntimeError::Unavailable { .. } => Self::Unavailable,
-                RuntimeError::Feed { .. } | RuntimeError::Output { .. } => Self::Usage,
-                _ => Self::Unsupported,
-            });
-        }
         if let Some(error) = cause.downcast_ref::<VerifyError>() {
             return Some(match error.reason() {
                 Reason::Unavailable => Self::Unavailable,
                 Reason::Unsupported => Self::Unsupported,
                 Reason::Model => Self::Model,
+            });
+        }
+        if let Some(error) = cause.downcast_ref::<RuntimeError>() {
+            return Some(match error {
+                RuntimeError::Unavailable { .. } => Self::Unavailable,
+                RuntimeError::Feed { .. } | RuntimeError::Output { .. } => Self::Usage,
+                _ => Self::Unsupported,
             });
         }
         if let Some(error) = cause.downcast_ref::<HfConfigError>() {

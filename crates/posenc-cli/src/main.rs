@@ -1,5 +1,6 @@
 //! The command line of posenc-onnx: gathers flags, paths and environment, prints, exits.
 
+mod backend;
 mod columns;
 mod completions;
 mod exit;
@@ -15,6 +16,7 @@ mod runtime;
 mod table;
 mod terminal;
 mod value;
+mod verify;
 mod words;
 
 use std::process::ExitCode;
@@ -48,6 +50,7 @@ struct Cli {
 enum Command {
     Inspect(inspect::Args),
     Rewrite(Box<rewrite::Args>),
+    Verify(Box<verify::Args>),
     Print(print::Args),
     Table(Box<table::Args>),
     Runtime(runtime::Args),
@@ -59,6 +62,7 @@ Examples:
   posenc-onnx inspect model.onnx
   posenc-onnx rewrite model.onnx --scale yarn --factor 4 -o long.onnx
   posenc-onnx rewrite model.onnx --to alibi -o alibi.onnx
+  posenc-onnx verify long.onnx
   posenc-onnx table --scale yarn --rotary-dim 64 --original-length 4096 --format plot
 
 Exit codes:
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Inspect(args) => inspect::run(args, &terminal),
         Command::Rewrite(args) => rewrite::run(args, &terminal),
+        Command::Verify(args) => verify::run(args, &terminal),
         Command::Print(args) => print::run(args, &terminal),
         Command::Table(args) => table::run(args, &terminal),
         Command::Runtime(args) => runtime::run(args, &terminal),

@@ -19,6 +19,7 @@ use crate::model;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 
+use check::Proof;
 pub(crate) use flags::Args;
 
 /// Rewrites a model and says what was done.
@@ -33,13 +34,15 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let mut model = model::open_checked(input)?;
     let before = options.diff.then(|| model.text(Weights::Hash).to_string());
     progress.now(format!("rewriting {}", input.display()));
-    let mut report = model::named(input, rewrite(&mut model, &request))?;
-    let verify = args.checks.verify.then_some("--verify");
-    if let Some(flag) = request.unserved().or(verify) {
-        let sentence = format!(
-            "{}: this version does not do {flag} yet; leave it out",
-            input.display()
-        );
+    let proof = if args.checks.verify {
+        Proof::Required
+    } else {
+        Proof::Wanted
+    };
+    let mut report = model::named(input, rewrite(&mut model, &request, proof))?;
+    if let Some(flag) = request.unserved() {
+        let input = input.display();
+        let sentence = format!("{input}: this version does not do {flag} yet; leave it out");
         return Err(Failure::unsupported(sentence).into());
     }
     let output = match &options.output {
@@ -77,11 +80,11 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 }
 
 /// Changes the model as asked, and proves it.
-fn rewrite(model: &mut Model, request: &Request) -> anyhow::Result<Rewrite> {
+fn rewrite(model: &mut Model, request: &Request, proof: Proof) -> anyhow::Result<Rewrite> {
     let done = posenc_onnx::rewrite::rewrite(model, request)?;
     model.check()?;
     let mut report = done.report;
-    check::fill(model, &done.found, &mut report)?;
+    check::fill(model, &done.found, proof, &mut report)?;
     Ok(report)
 }
 

@@ -45,7 +45,6 @@ impl FromStr for List {
 
 /// Whole numbers separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "for `verify`"))]
 pub(crate) struct Lengths(pub(crate) Vec<usize>);
 
 impl FromStr for Lengths {

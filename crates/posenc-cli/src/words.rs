@@ -77,6 +77,8 @@ fn scaling(law: &Params) -> String {
         "original_length",
         "original_length_range",
         "exact",
+        // Stands beside the law, as the factor on cos and sin.
+        "attention_factor",
     ];
     let more = entries(law, &told);
     if !more.is_empty() {

@@ -16,3 +16,5 @@ mod rewrite;
 mod run;
 #[path = "cli/table.rs"]
 mod table;
+#[path = "cli/verify.rs"]
+mod verify;

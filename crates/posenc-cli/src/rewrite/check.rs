@@ -3,23 +3,37 @@
 use posenc_ir::Model;
 use posenc_onnx::detect::Detection;
 use posenc_onnx::report::{Check, Rewrite};
-use posenc_onnx::verify::{Expected, VerifyError, check_rope, expectations, summary};
-use posenc_runtime::Backend;
+use posenc_onnx::verify::{Expected, check_rope, expectations, summary};
+
+use crate::backend::Choice;
+
+/// Whether a rewrite may stand without its proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// A warning says why there is none.
+    Wanted,
+    /// It may not.
+    Required,
+}
 
 /// Fills in the check of a report. The embedded runtime does it; what that cannot run goes to
-/// ONNX Runtime, and where none can, a warning says so.
+/// ONNX Runtime.
+///
+/// # Errors
+/// When the model's own record cannot be followed, or a required proof cannot be had.
 pub(super) fn fill(
     model: &Model,
     found: &Detection,
+    proof: Proof,
     report: &mut Rewrite,
-) -> Result<(), VerifyError> {
+) -> anyhow::Result<()> {
     if found.rotary.is_empty() {
         return Ok(());
     }
     let expected = expectations(model, found)?;
-    let mut reasons: Vec<String> = vec![];
-    for open in [embedded, loaded] {
-        match open().and_then(|backend| run(model, found, &expected, &*backend)) {
+    let mut reasons = vec![];
+    for choice in Choice::defaults() {
+        match run(model, found, &expected, &choice) {
             Ok(check) => {
                 report.check = Some(check);
                 return Ok(());
@@ -27,43 +41,24 @@ pub(super) fn fill(
             Err(why) => reasons.push(why),
         }
     }
-    report.warnings.push(format!(
-        "the result was not run, only evaluated: {}",
-        reasons.join("; ")
-    ));
-    Ok(())
+    match (proof, reasons.pop()) {
+        (Proof::Required, Some(last)) => Err(last),
+        (_, last) => {
+            let reasons: Vec<String> = reasons.iter().chain(&last).map(|e| e.to_string()).collect();
+            let why = reasons.join("; ");
+            let warning = format!("the result was not run, only evaluated: {why}");
+            report.warnings.push(warning);
+            Ok(())
+        }
+    }
 }
 
 fn run(
     model: &Model,
     found: &Detection,
     expected: &[Expected],
-    backend: &dyn Backend,
-) -> Result<Check, String> {
-    check_rope(model, found, expected, backend)
-        .map(|checks| summary(&checks))
-        .map_err(|e| format!("{} {}: {e}", backend.name(), backend.version()))
-}
-
-#[cfg(feature = "tract")]
-fn embedded() -> Result<Box<dyn Backend>, String> {
-    Ok(Box::new(posenc_runtime::TractBackend::new()))
-}
-
-#[cfg(not(feature = "tract"))]
-fn embedded() -> Result<Box<dyn Backend>, String> {
-    Err("tract is not built in".to_owned())
-}
-
-#[cfg(feature = "ort")]
-fn loaded() -> Result<Box<dyn Backend>, String> {
-    match posenc_runtime::OrtBackend::open(&crate::places::gather()) {
-        Ok(backend) => Ok(Box::new(backend)),
-        Err(why) => Err(why.to_string()),
-    }
-}
-
-#[cfg(not(feature = "ort"))]
-fn loaded() -> Result<Box<dyn Backend>, String> {
-    Err("ONNX Runtime is not built in".to_owned())
+    choice: &Choice,
+) -> anyhow::Result<Check> {
+    let runtime = choice.open()?;
+    Ok(summary(&check_rope(model, found, expected, &*runtime)?))
 }

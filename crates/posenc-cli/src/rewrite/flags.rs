@@ -206,7 +206,7 @@ pub(super) struct OutputArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checks")]
 pub(super) struct CheckArgs {
-    /// Run the result and compare it with the formula, site by site
+    /// Insist on the comparison with the formula: where no runtime can make it, write nothing
     #[arg(long, action = ArgAction::SetTrue)]
     pub(super) verify: bool,
 

@@ -4,7 +4,16 @@ use crate::run::run;
 
 #[test]
 fn help_teaches() {
-    let commands = ["", "inspect", "print", "table", "runtime", "completions"];
+    let commands = [
+        "",
+        "inspect",
+        "rewrite",
+        "verify",
+        "print",
+        "table",
+        "runtime",
+        "completions",
+    ];
     for command in commands {
         let words = [command, "--help"];
         let ran = run(words.into_iter().filter(|w| !w.is_empty()));

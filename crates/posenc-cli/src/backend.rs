@@ -1,0 +1,107 @@
+//! Opening runtimes by the names that `--provider` takes.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use posenc_runtime::{Backend, Provider, RuntimeError};
+
+/// What a model is run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The embedded runtime.
+    Tract,
+    /// ONNX Runtime, on a provider.
+    Ort(Provider),
+}
+
+impl FromStr for Choice {
+    type Err = Infallible;
+
+    /// Every other word is a name of ONNX Runtime's.
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let device = |n: &str| n.parse().ok();
+        Ok(match word {
+            "tract" => Self::Tract,
+            "cpu" => Self::Ort(Provider::Cpu),
+            "cuda" => Self::Ort(Provider::Cuda { device: 0 }),
+            other => match other.strip_prefix("cuda:").and_then(device) {
+                Some(device) => Self::Ort(Provider::Cuda { device }),
+                None => Self::Ort(Provider::Other(other.to_owned())),
+            },
+        })
+    }
+}
+
+impl Choice {
+    /// What to try where nothing was chosen: what is compiled in, then what is installed.
+    pub(crate) fn defaults() -> [Self; 2] {
+        [Self::Tract, Self::Ort(Provider::Cpu)]
+    }
+
+    /// Whether sites can be run on it yet.
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(self, Self::Tract | Self::Ort(Provider::Cpu))
+    }
+
+    /// Opens the runtime.
+    ///
+    /// # Errors
+    /// `Unavailable` where the runtime or its provider is not there.
+    pub(crate) fn open(&self) -> Result<Box<dyn Backend>, RuntimeError> {
+        match self {
+            Self::Tract => tract(),
+            Self::Ort(provider) => ort(provider),
+        }
+    }
+}
+
+#[cfg(feature = "tract")]
+fn tract() -> Result<Box<dyn Backend>, RuntimeError> {
+    Ok(Box::new(posenc_runtime::TractBackend::new()))
+}
+
+#[cfg(feature = "ort")]
+fn ort(provider: &Provider) -> Result<Box<dyn Backend>, RuntimeError> {
+    let ort = posenc_runtime::OrtBackend::open(&crate::places::gather())?;
+    ort.probe(provider)?;
+    Ok(Box::new(ort))
+}
+
+#[cfg(not(feature = "tract"))]
+fn tract() -> Result<Box<dyn Backend>, RuntimeError> {
+    Err(RuntimeError::unavailable(
+        "tract",
+        "this build is without it",
+    ))
+}
+
+#[cfg(not(feature = "ort"))]
+fn ort(_: &Provider) -> Result<Box<dyn Backend>, RuntimeError> {
+    Err(RuntimeError::unavailable(
+        "ONNX Runtime",
+        "this build is without it",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_chosen_by_name() {
+        let ort = Choice::Ort;
+        for (word, want) in [
+            ("tract", Choice::Tract),
+            ("cpu", ort(Provider::Cpu)),
+            ("cuda", ort(Provider::Cuda { device: 0 })),
+            ("cuda:1", ort(Provider::Cuda { device: 1 })),
+            ("cuda:x", ort(Provider::Other("cuda:x".into()))),
+            (
+                "DmlExecutionProvider",
+                ort(Provider::Other("DmlExecutionProvider".into())),
+            ),
+        ] {
+            assert_eq!(word.parse(), Ok(want), "{word}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The report of a verification, for people.
+
+use posenc_onnx::report::{Run, SiteCheck, Verify};
+
+use crate::columns::{Align, Cell, Columns};
+use crate::number::{counted, fixed, rough};
+use crate::terminal::Palette;
+
+const LEFT: Align = Align::Left;
+const RIGHT: Align = Align::Right;
+
+/// The whole report.
+pub(super) fn text(report: &Verify, palette: Palette) -> String {
+    let mut text = String::new();
+    if !report.sites.is_empty() {
+        text += &format!(
+            "{}\n{}\n",
+            palette.bold("Sites"),
+            sites(&report.sites, palette)
+        );
+    }
+    if !report.runs.is_empty() {
+        text += &format!(
+            "{}\n{}\n",
+            palette.bold("Runs"),
+            runs(&report.runs, palette)
+        );
+    }
+    text + &verdict(report, palette) + "\n"
+}
+
+/// What came out, in one line.
+pub(super) fn verdict(report: &Verify, palette: Palette) -> String {
+    let compared = report.runs.len() + report.sites.len();
+    let bad = report.runs.iter().filter(|r| !r.ok).count()
+        + report.sites.iter().filter(|s| !s.ok).count();
+    match (report.ok, compared) {
+        (_, 0) => palette.bad("nothing could be compared"),
+        (true, n) => palette.good(format!("{} within bounds", counted(n, "comparison"))),
+        (false, n) => palette.bad(format!(
+            "{bad} of {} out of bounds",
+            counted(n, "comparison")
+        )),
+    }
+}
+
+fn sites(sites: &[SiteCheck], palette: Palette) -> String {
+    let mut columns = Columns::new(&[
+        ("site", LEFT),
+        ("quantity", LEFT),
+        ("error", RIGHT),
+        ("bound", RIGHT),
+        ("", LEFT),
+    ]);
+    for site in sites {
+        columns.row([
+            site.site.clone().into(),
+            site.quantity.clone().into(),
+            error(site.max_error).into(),
+            rough(site.bound).into(),
+            Cell::verdict(site.ok),
+        ]);
+    }
+    columns.text(2, palette)
+}
+
+fn runs(runs: &[Run], palette: Palette) -> String {
+    let mut columns = Columns::new(&[
+        ("runtime", LEFT),
+        ("provider", LEFT),
+        ("optimization", LEFT),
+        ("length", RIGHT),
+        ("batch", RIGHT),
+        ("output", LEFT),
+        ("error", RIGHT),
+        ("bound", RIGHT),
+        ("cosine", RIGHT),
+        ("", LEFT),
+        ("first divergence", LEFT),
+    ]);
+    for run in runs {
+        columns.row([
+            run.runtime.clone().into(),
+            run.provider.clone().into(),
+            run.optimization.clone().into(),
+            run.length.to_string().into(),
+            run.batch.to_string().into(),
+            run.output.clone().into(),
+            error(run.max_abs).into(),
+            run.bound.map_or_else(String::new, rough).into(),
+            run.cosine.map_or_else(String::new, |c| fixed(c, 6)).into(),
+            Cell::verdict(run.ok),
+            run.first_divergence.clone().unwrap_or_default().into(),
+        ]);
+    }
+    columns.text(2, palette)
+}
+
+/// A difference; a run that gave none says so.
+pub(super) fn error(error: Option<f64>) -> String {
+    error.map_or_else(|| "no number".to_owned(), rough)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    pub(in crate::verify) fn report(ok: bool) -> Verify {
+        let site = SiteCheck {
+            site: "layers.0".into(),
+            quantity: "q".into(),
+            max_error: Some(1.25e-7),
+            bound: 1e-6,
+            ok: true,
+        };
+        let run = Run {
+            runtime: "onnxruntime".into(),
+            provider: "cpu".into(),
+            optimization: "off".into(),
+            length: 65,
+            batch: 2,
+            output: "logits <a&b>".into(),
+            max_abs: ok.then_some(2e-5),
+            rel: ok.then_some(1e-5),
+            cosine: ok.then_some(1.0),
+            bound: Some(2e-4),
+            ok,
+            first_divergence: (!ok).then(|| "layers.1/Add_3".into()),
+            placement: BTreeMap::new(),
+        };
+        Verify::new(vec![run], vec![site])
+    }
+
+    #[test]
+    fn what_is_within_bounds_and_what_is_not() {
+        let both = [true, false]
+            .map(|ok| text(&report(ok), Palette::Plain))
+            .concat();
+        insta::assert_snapshot!(both);
+    }
+
+    #[test]
+    fn no_comparison_at_all_is_told() {
+        let nothing = Verify::new(vec![], vec![]);
+        assert_eq!(
+            text(&nothing, Palette::Plain),
+            "nothing could be compared\n"
+        );
+    }
+}

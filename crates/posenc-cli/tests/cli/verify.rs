@@ -1,0 +1,34 @@
+//! `verify`.
+
+use crate::run::{Folder, addition, bytes, run};
+
+#[test]
+fn a_provider_that_is_not_there_is_exit_5() {
+    let folder = Folder::new();
+    let model = folder.file("m.onnx", bytes(&addition()));
+    let ran = run(["verify", &model, "--provider", "NoSuchExecutionProvider"]);
+    ran.failed(5, "an unknown provider");
+}
+
+#[test]
+fn a_flag_that_nothing_heeds_is_exit_4_and_named() {
+    for flag in ["--bisect", "--no-fallback", "--atol=1e-4", "--lengths=1,64"] {
+        let ran = run(["verify", "m.onnx", flag]);
+        ran.failed(4, flag);
+        let name = flag.split('=').next().unwrap();
+        assert!(ran.err.contains(name), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_model_or_all_must_be_named() {
+    let cases: [&[&str]; 3] = [
+        &["verify"],
+        &["verify", "--all", "m.onnx"],
+        &["verify", "m.onnx", "--lengths", "0"],
+    ];
+    for words in cases {
+        let ran = run(words.iter().copied());
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{words:?}");
+    }
+}
