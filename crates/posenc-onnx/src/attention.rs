@@ -332,7 +332,7 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
     site.name = name(graph, site.node);
     let dims = |v: ValueId| trace.get(v).dims.clone();
     let length = |o: &Operand| dims(o.value).map(|d| d[o.lane.sequence]);
-    let keys = crate::keys::trace_back(graph, classes, trace, ports, site);
+    let keys = crate::keys::trace_back(graph, classes, trace, site);
     site.past |= keys.past;
     let (queries, new) = (length(&site.query), keys.length.or(length(&site.key)));
     site.cross = matches!((queries, new), (Some(q), Some(k)) if q != k);
@@ -342,10 +342,11 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
     {
         site.heads = per_token(&d, &site.query.lane).map(|n| n / batch.max(1));
     }
-    if site.kv_heads.is_none()
-        && let Some(batch) = batch
+    // A fused operator may be given keys that were repeated for every query head.
+    if let Some(batch) = batch
+        && let Some(heads) = keys.heads.map(|n| n / batch.max(1)).filter(|n| *n > 0)
     {
-        site.kv_heads = keys.heads.map(|n| n / batch.max(1)).filter(|n| *n > 0);
+        site.kv_heads = Some(site.kv_heads.map_or(heads, |n| n.min(heads)));
     }
     site.mask = crate::mask::read(model, classes, trace, site);
 }

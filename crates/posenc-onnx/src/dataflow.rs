@@ -14,6 +14,8 @@ impl Class {
     pub const CONSTANT: Self = Self(0);
     /// Ids, embeddings, pixels, audio, earlier keys and values.
     pub const CONTENT: Self = Self(1);
+    /// Content of this run, which keys and values of earlier steps are not.
+    pub const FRESH: Self = Self(16);
     /// Position inputs; ranges and running sums.
     pub const POSITION: Self = Self(2);
     /// The attention mask; ids compared with a constant.
@@ -31,7 +33,7 @@ impl Class {
         self == Self::CONSTANT
     }
 
-    fn and(self, other: Self) -> Self {
+    const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -50,10 +52,12 @@ impl Classes {
         let mut classes = Self(vec![Class::CONSTANT; graph.value_count()]);
         for port in ports.iter() {
             classes.0[port.value.index()] = match port.role {
-                Role::Tokens | Role::Past | Role::Content => Class::CONTENT,
+                Role::Past => Class::CONTENT,
+                Role::Tokens | Role::Content | Role::TokenTypes | Role::CacheFlag => {
+                    Class::CONTENT.and(Class::FRESH)
+                }
                 Role::Positions => Class::POSITION,
                 Role::Padding => Class::PADDING,
-                Role::TokenTypes | Role::CacheFlag => Class::CONTENT,
             };
         }
         classes.scope(graph, graph.main());
@@ -147,7 +151,9 @@ impl Classes {
             "Equal" | "Not" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual"
                 if inputs.has(Class::CONTENT) && self.compares_ids(graph, id) =>
             {
-                inputs.without(Class::CONTENT).and(Class::PADDING)
+                inputs
+                    .without(Class::CONTENT.and(Class::FRESH))
+                    .and(Class::PADDING)
             }
             _ => inputs,
         }

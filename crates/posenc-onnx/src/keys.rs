@@ -7,7 +7,6 @@ use rustc_hash::FxHashSet;
 use crate::attention::{Site, per_token};
 use crate::dataflow::{Class, Classes};
 use crate::lane::{Lane, back};
-use crate::ports::{Ports, Role};
 
 /// What lies behind the keys.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,18 +20,7 @@ pub(crate) struct Keys {
 }
 
 /// Follows the keys back to the projection that makes them.
-pub(crate) fn trace_back(
-    graph: &Graph,
-    classes: &Classes,
-    trace: &Trace,
-    ports: &Ports,
-    site: &Site,
-) -> Keys {
-    let cached: FxHashSet<ValueId> = ports
-        .iter()
-        .filter(|p| p.role == Role::Past)
-        .map(|p| p.value)
-        .collect();
+pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Keys {
     let width = site.head_dim;
     let mut keys = Keys::default();
     let mut stack: Vec<(ValueId, Lane)> = vec![(site.key.value, site.key.lane)];
@@ -41,7 +29,7 @@ pub(crate) fn trace_back(
         if !seen.insert(value) {
             continue;
         }
-        if cached.contains(&value) {
+        if !classes.of_value(value).has(Class::FRESH) {
             keys.past = true;
             continue;
         }
@@ -49,18 +37,11 @@ pub(crate) fn trace_back(
         let Some(dims) = dims.filter(|d| !d.contains(&0)) else {
             continue;
         };
-        let count = match (per_token(dims, &lane), width) {
-            (Some(n), _) => Some(n),
-            // Heads and features stand in one axis: all but the tokens, per feature.
-            (None, Some(width)) if dims.len() <= 3 => {
-                let rest: usize = dims.iter().product();
-                rest.checked_div(dims[lane.sequence])
-                    .filter(|n| n % width == 0)
-                    .map(|n| n / width)
-            }
-            _ => None,
-        };
-        keys.heads = [keys.heads, count].into_iter().flatten().min();
+        // A part of the features may be shared by all heads: whole heads count.
+        if lane.width(dims) == width {
+            let count = per_token(dims, &lane);
+            keys.heads = [keys.heads, count].into_iter().flatten().min();
+        }
         keys.length = [keys.length, Some(dims[lane.sequence])]
             .into_iter()
             .flatten()

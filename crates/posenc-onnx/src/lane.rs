@@ -98,9 +98,15 @@ pub(crate) fn back(
     }
     if is_elementwise(op) {
         let axis = |a: usize| (a + from.len()).checked_sub(to.len());
+        // What is broadcast along the features has none.
+        let feature = lane.feature.and_then(axis).filter(|a| {
+            let along = a + to.len() - from.len();
+            from[*a] == to[along]
+        });
         return Some(Lane {
             sequence: axis(lane.sequence)?,
-            feature: lane.feature.and_then(axis),
+            group: lane.group.filter(|_| feature.is_some()),
+            feature,
             ..lane
         });
     }

@@ -18,7 +18,11 @@ pub(crate) fn read(model: &Model, classes: &Classes, trace: &Trace, site: &Site)
         ..Mask::default()
     };
     let bias = match (site.product, site.scores) {
-        (Some(product), Some(scores)) => bias(model, trace, product, scores),
+        (Some(product), Some(scores)) => {
+            let dims = trace.get(site.key.value).dims.as_deref();
+            let keys = dims.map(|d| d[site.key.lane.sequence]);
+            bias(model, trace, product, scores, keys)
+        }
         _ => fused_bias(graph, trace, site.node),
     };
     // What a fused operator hides by itself.
@@ -54,6 +58,7 @@ fn bias(
     trace: &Trace,
     product: ValueId,
     scores: ValueId,
+    keys: Option<usize>,
 ) -> Option<(usize, usize, Vec<bool>)> {
     let dims = trace.get(product).dims.clone()?;
     let budget = Budget { elements: 1 << 22 };
@@ -63,7 +68,11 @@ fn bias(
     let zeros = ndarray::ArrayD::<f64>::zeros(dims);
     let seeds = FxHashMap::from_iter([(product, Value::float(zeros))]);
     let got = probe(model, trace, &seeds, &[scores], &budget).ok()?;
-    hidden(got.first()?)
+    let (queries, columns, hidden) = hidden(got.first()?)?;
+    // A sink adds a column that is no key.
+    let keys = keys.filter(|n| *n < columns).unwrap_or(columns);
+    let rows = hidden.chunks(columns).flat_map(|row| &row[..keys]);
+    Some((queries, keys, rows.copied().collect()))
 }
 
 /// Inputs of a fused operator that hide or add to scores.
