@@ -147,7 +147,9 @@ fn agrees(
         if let Some(switch) = &now.switch {
             read.extend(switch.beyond.iter().map(|(length, rope)| (*length, rope)));
         }
-        if target.scaling.depends_on_length() != now.switch.is_some() {
+        // A graph for a single length has nothing to choose.
+        let chooses = target.scaling.depends_on_length() && before.ports.fixed_sequence().is_none();
+        if chooses && now.switch.is_none() {
             let why = "the choice by length cannot be read back";
             return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
         }

@@ -16,7 +16,6 @@ impl Request {
             corners,
             antialias,
             length,
-            table_precision,
             seed,
             ..
         } = &self.parameters;
@@ -38,7 +37,6 @@ impl Request {
             ("--align-corners", *corners == Corners::Aligned),
             ("--antialias", *antialias == Antialias::On),
             ("--dynamic", *length == Length::Dynamic),
-            ("--table-precision", table_precision.is_some()),
             ("--seed", seed.is_some()),
             ("--add-position-ids", add_position_ids),
             ("--write-config", write_config),

@@ -74,6 +74,8 @@ pub(super) fn jobs(
                 }
             };
             let job = &mut jobs[at];
+            // Halves with the same numbers still bring them in at nodes of their own.
+            job.source.enter(half.region.entries.iter().map(|u| u.node));
             if job.target != *target {
                 let why = "it shares its frequencies with a site that is to have others";
                 return Err(Refusal::Unsupported(format!("{}: {why}", place())).into());

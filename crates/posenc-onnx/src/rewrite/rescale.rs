@@ -108,6 +108,16 @@ impl Writer<'_> {
         }
     }
 
+    /// The length whose frequencies serve every run: any for most scalings, the one there is
+    /// where the graph was exported for a single one. `None` where the graph has to choose.
+    pub(super) fn only_length(&self, positions: Option<ValueId>) -> Option<usize> {
+        if !self.job.target.scaling.depends_on_length() {
+            return Some(self.short_and_long().0);
+        }
+        let fixed = self.found.ports.fixed_sequence();
+        fixed.filter(|_| positions.is_none() && !self.found.ports.has_past())
+    }
+
     /// Lengths on either side of the switch.
     pub(super) fn short_and_long(&self) -> (usize, usize) {
         let original = self.job.target.scaling.original_length().unwrap_or(1);
@@ -151,8 +161,8 @@ impl Writer<'_> {
         };
         let scaling = &self.job.target.scaling;
         let (short, long) = self.short_and_long();
-        if !scaling.depends_on_length() {
-            return self.replace(out, c.root, &uses, tensor(dtype, short)?);
+        if let Some(length) = self.only_length(c.positions) {
+            return self.replace(out, c.root, &uses, tensor(dtype, length)?);
         }
         let positions = c
             .positions
@@ -211,9 +221,10 @@ impl Writer<'_> {
 
     /// The factor on cos and sin: in the scalar that carries it already, or as a new one.
     fn factor(&self, out: &mut Emitter<'_>, c: &Computed) -> Result<(), RewriteError> {
+        let only = self.only_length(c.positions);
         let (short, long) = self.short_and_long();
-        let (near, far) = (self.numbers(short).1, self.numbers(long).1);
-        let switches = self.job.target.scaling.depends_on_length() && near != far;
+        let (near, far) = (self.numbers(only.unwrap_or(short)).1, self.numbers(long).1);
+        let switches = only.is_none() && near != far;
         if !switches && near == self.job.factor {
             return Ok(());
         }

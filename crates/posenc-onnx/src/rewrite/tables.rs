@@ -45,8 +45,8 @@ impl Writer<'_> {
         };
         let (short, long) = self.short_and_long();
         let scaling = &self.job.target.scaling;
-        if !scaling.depends_on_length() {
-            return self.replace(out, t.root, &uses, tensor(short)?);
+        if let Some(length) = self.only_length(t.positions) {
+            return self.replace(out, t.root, &uses, tensor(length)?);
         }
         let positions = t
             .positions

@@ -83,6 +83,20 @@ pub enum Wave {
     Sin,
 }
 
+impl Source {
+    /// Counts nodes among those between the constants and the rotation.
+    pub(crate) fn enter(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) {
+        match self {
+            Self::Computed(computed) => computed.cone.extend(nodes),
+            Self::Tables(tables) => {
+                for table in tables {
+                    table.cone.extend(nodes.clone());
+                }
+            }
+        }
+    }
+}
+
 /// Finds where the numbers of a rotation stand.
 ///
 /// # Errors
