@@ -17,6 +17,9 @@ pub struct Verify {
     pub sites: Vec<SiteCheck>,
     /// Whether every comparison kept its bound.
     pub ok: bool,
+    /// What a user should know, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl Verify {
@@ -29,6 +32,7 @@ impl Verify {
             runs,
             sites,
             ok,
+            warnings: vec![],
         }
     }
 }

@@ -1,0 +1,112 @@
+//! One whole model in one runtime.
+
+use posenc_ir::{Model, Tensor};
+use posenc_runtime::{
+    Backend, Fallback, ModelSource, Optimization, Options, Placement, Provider, RuntimeError,
+    Session,
+};
+
+use super::VerifyError;
+
+/// What a whole model runs on.
+#[derive(Clone, Debug)]
+pub struct Target<'a> {
+    /// The runtime.
+    pub backend: &'a dyn Backend,
+    /// Its execution provider.
+    pub provider: Provider,
+    /// Whether nodes may run elsewhere.
+    pub fallback: Fallback,
+}
+
+impl Target<'_> {
+    /// The words for people.
+    pub(crate) fn name(&self, optimization: Optimization) -> String {
+        let words = words(optimization);
+        format!(
+            "{} on {}, optimization {words}",
+            self.backend.name(),
+            self.provider
+        )
+    }
+
+    /// Loads a model; `None` where the runtime knows no such optimization.
+    pub(crate) fn load(
+        &self,
+        model: &Source,
+        optimization: Optimization,
+    ) -> Result<Option<Box<dyn Session>>, VerifyError> {
+        let options = Options {
+            provider: self.provider.clone(),
+            optimization,
+            fallback: self.fallback,
+            placement: Placement::Recorded,
+        };
+        match self.backend.load(model.source(), &options) {
+            Ok(session) => Ok(Some(session)),
+            Err(RuntimeError::Unsupported { .. }) if optimization == Optimization::Off => Ok(None),
+            Err(error) => Err(VerifyError::runtime(self.name(optimization), error)),
+        }
+    }
+}
+
+/// `on` or `off`.
+pub(crate) fn words(optimization: Optimization) -> &'static str {
+    match optimization {
+        Optimization::On => "on",
+        Optimization::Off => "off",
+    }
+}
+
+/// A model as a runtime takes it: its bytes as they stand now.
+#[derive(Debug)]
+pub(crate) struct Source {
+    bytes: bytes::Bytes,
+    path: Option<std::path::PathBuf>,
+    is_file: bool,
+}
+
+impl Source {
+    pub(crate) fn of(model: &Model) -> Result<Self, VerifyError> {
+        let bytes = model.to_bytes()?;
+        // What is as it was read may be taken from its file, without a second copy in memory.
+        let is_file = model.path().is_some() && bytes == **model.source();
+        Ok(Self {
+            bytes: match is_file {
+                true => bytes::Bytes::new(),
+                false => bytes.into(),
+            },
+            path: model.path().map(std::path::Path::to_owned),
+            is_file,
+        })
+    }
+
+    fn source(&self) -> ModelSource<'_> {
+        match &self.path {
+            Some(path) if self.is_file => ModelSource::File(path),
+            path => ModelSource::Bytes {
+                model: &self.bytes,
+                folder: path.as_deref().and_then(std::path::Path::parent),
+            },
+        }
+    }
+}
+
+/// Outputs by name, in the model's order.
+pub(crate) type Outputs = Vec<(String, Tensor)>;
+
+/// Runs a session with those of the feeds that it takes.
+pub(crate) fn run(
+    session: &mut dyn Session,
+    feeds: &[(String, Tensor)],
+    site: &str,
+) -> Result<Outputs, VerifyError> {
+    let taken: Vec<&str> = session.inputs().iter().map(|p| p.name.as_str()).collect();
+    let feeds: Vec<(&str, Tensor)> = feeds
+        .iter()
+        .filter(|(name, _)| taken.contains(&name.as_str()))
+        .map(|(name, tensor)| (name.as_str(), tensor.clone()))
+        .collect();
+    let got = session.run(&feeds, &[]);
+    got.map_err(|e| VerifyError::runtime(site, e))
+}
