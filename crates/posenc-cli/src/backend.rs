@@ -38,9 +38,12 @@ impl Choice {
         [Self::Tract, Self::Ort(Provider::Cpu)]
     }
 
-    /// Whether sites can be run on it yet.
-    pub(crate) fn is_served(&self) -> bool {
-        matches!(self, Self::Tract | Self::Ort(Provider::Cpu))
+    /// The provider within the runtime.
+    pub(crate) fn provider(&self) -> Provider {
+        match self {
+            Self::Tract => Provider::Cpu,
+            Self::Ort(provider) => provider.clone(),
+        }
     }
 
     /// Opens the runtime.

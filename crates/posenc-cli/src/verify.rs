@@ -6,9 +6,8 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
-use posenc_onnx::detect::{Options, detect};
-use posenc_onnx::report::{SiteCheck, Verify};
-use posenc_onnx::verify::{check_rope, expectations};
+use posenc_onnx::verify::{Bisect, VerifyOptions, verify};
+use posenc_runtime::{Backend, Fallback, Provider};
 
 use crate::backend::Choice;
 use crate::exit::{Exit, Failure};
@@ -17,10 +16,12 @@ use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::value::{self, Lengths};
 
-/// Run the encodings of a model and compare them with their formulas in f64
+/// Run a model and its encodings, and compare what comes out
 ///
-/// Every attention site is cut out and run on its own, at positions up to the full length. A
-/// rewritten model carries what it is to compute; in others the frequencies that are read count.
+/// Every attention site is cut out and run on its own, at positions up to the full length, against
+/// the formula in f64. A rewritten model carries what it is to compute; in others the frequencies
+/// that are read count. The whole model is run at several lengths and compared with OTHER, or
+/// between runtimes; with a cache, prefill is compared with decode.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -77,32 +78,29 @@ const EXAMPLES: &str = "\
 Examples:
   posenc-onnx verify model.onnx
   posenc-onnx verify long.onnx --provider tract --provider cpu
+  posenc-onnx verify a.onnx b.onnx --lengths 1,64,128 --bisect
   posenc-onnx verify long.onnx --report long.html
 
 Exit code 1: a difference. Exit code 5: the provider asked for is not there.";
 
 /// Compares and says what came out.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
-    // A provider that is not there is told from one that nothing runs on yet.
-    for choice in args.provider.iter().filter(|c| !c.is_served()) {
-        choice.open()?;
-    }
     if let Some(flag) = args.unserved() {
         let sentence = format!("this version does not do {flag} yet; leave it out");
         return Err(Failure::unsupported(sentence).into());
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
-    let mut sites = vec![];
-    let chosen: &[Choice] = match args.provider.as_slice() {
-        [] => &Choice::defaults()[..1],
-        chosen => chosen,
+    let runtimes = Runtimes::open(&args.provider)?;
+    let model = model::named(path, model::open_checked(path))?;
+    let other = match &args.other {
+        Some(other) => Some(model::named(other, model::open_checked(other))?),
+        None => None,
     };
-    for choice in chosen {
-        sites.extend(model::named(path, checks(path, choice))?);
-    }
+    let options = args.options(&runtimes);
+    let verified = verify(&model, other.as_ref(), &options, &runtimes.backends);
+    let report = model::named(path, verified.map_err(anyhow::Error::from))?;
     drop(progress);
-    let report = Verify::new(vec![], sites);
     if let Some(page) = &args.report {
         let written = std::fs::write(page, html::html(&report, &path.display().to_string()));
         model::named(page, written.map_err(|e| Failure::usage(e.to_string())))?;
@@ -119,29 +117,63 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     })
 }
 
-/// Every rotation against its formula, on one provider.
-fn checks(path: &Path, choice: &Choice) -> anyhow::Result<Vec<SiteCheck>> {
-    let runtime = choice.open()?;
-    let model = model::open_checked(path)?;
-    let found = detect(&model, &Options::default());
-    let expected = expectations(&model, &found)?;
-    Ok(check_rope(&model, &found, &expected, &*runtime)?)
+/// The runtimes that a verification uses, each opened once.
+struct Runtimes {
+    backends: Vec<Box<dyn Backend>>,
+    /// What was asked for: a runtime by its place in the list, and its provider.
+    providers: Vec<(usize, Provider)>,
+}
+
+impl Runtimes {
+    /// Opens what was asked for; where nothing was, every runtime that is there.
+    fn open(choices: &[Choice]) -> anyhow::Result<Self> {
+        let mut runtimes = Self {
+            backends: vec![],
+            providers: vec![],
+        };
+        if choices.is_empty() {
+            let opened = Choice::defaults().into_iter().filter_map(|c| c.open().ok());
+            runtimes.backends.extend(opened);
+            return Ok(runtimes);
+        }
+        for choice in choices {
+            let opened = choice.open()?;
+            let mut known = runtimes.backends.iter();
+            let place = match known.position(|b| b.name() == opened.name()) {
+                Some(place) => place,
+                None => {
+                    runtimes.backends.push(opened);
+                    runtimes.backends.len() - 1
+                }
+            };
+            runtimes.providers.push((place, choice.provider()));
+        }
+        Ok(runtimes)
+    }
 }
 
 impl Args {
+    fn options(&self, runtimes: &Runtimes) -> VerifyOptions {
+        VerifyOptions {
+            providers: runtimes.providers.clone(),
+            fallback: match self.no_fallback {
+                true => Fallback::Refused,
+                false => Fallback::Allowed,
+            },
+            lengths: self.lengths.clone().map_or_else(Vec::new, |l| l.0),
+            atol: self.atol,
+            rtol: self.rtol,
+            bisect: match self.bisect {
+                true => Bisect::FirstFailure,
+                false => Bisect::No,
+            },
+            ..VerifyOptions::default()
+        }
+    }
+
     /// The first flag that was given and that nothing heeds yet.
     fn unserved(&self) -> Option<&'static str> {
-        let flags = [
-            ("OTHER", self.other.is_some()),
-            ("--all", self.all),
-            ("--no-fallback", self.no_fallback),
-            ("--lengths", self.lengths.is_some()),
-            ("--inputs", self.inputs.is_some()),
-            ("--atol", self.atol.is_some()),
-            ("--rtol", self.rtol.is_some()),
-            ("--bisect", self.bisect),
-            ("--provider", !self.provider.iter().all(Choice::is_served)),
-        ];
+        let flags = [("--all", self.all), ("--inputs", self.inputs.is_some())];
         let said = flags.into_iter().find(|(_, said)| *said);
         said.map(|(flag, _)| flag)
     }
