@@ -12,12 +12,9 @@ fn a_provider_that_is_not_there_is_exit_5() {
 
 #[test]
 fn a_flag_that_nothing_heeds_is_exit_4_and_named() {
-    for flag in ["--inputs=a.npz"] {
-        let ran = run(["verify", "m.onnx", flag]);
-        ran.failed(4, flag);
-        let name = flag.split('=').next().unwrap();
-        assert!(ran.err.contains(name), "{}", ran.err);
-    }
+    let ran = run(["verify", "m.onnx", "--inputs=a.npz"]);
+    ran.failed(4, "--inputs");
+    assert!(ran.err.contains("--inputs"), "{}", ran.err);
 }
 
 #[test]
