@@ -1,2 +1,8 @@
-//! all
+//! The suites, in one binary.
+
+mod inspect;
+mod minimal_diff;
+mod rescale;
+mod roundtrip;
 mod runtime;
+mod snapshots;

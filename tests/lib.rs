@@ -1,1 +1,6 @@
-//! tests
+//! What the suites stand on: fixtures and their truth, models as encoded fields, runs of the binary.
+
+pub mod binary;
+pub mod edit;
+pub mod fixture;
+pub mod wire;

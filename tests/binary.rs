@@ -1,0 +1,64 @@
+//! Runs of the command line.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::fixture::root;
+
+/// What a run printed, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// The exit code.
+    pub code: i32,
+    /// Data.
+    pub stdout: String,
+    /// Words.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The printed JSON of a run that went well.
+    ///
+    /// # Panics
+    /// When it did not, or printed something else.
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
+    }
+}
+
+/// The binary of the same build as the tests.
+///
+/// # Panics
+/// When it has not been built.
+pub fn path() -> PathBuf {
+    let test = std::env::current_exe().expect("a test runs from a file");
+    let folder = test.parent().and_then(Path::parent);
+    let folder = folder.expect("a test stands in target/<profile>/deps");
+    let binary = folder.join(format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX));
+    assert!(
+        binary.is_file(),
+        "{} is missing: the whole workspace has to be built, as `cargo xtask test` does",
+        binary.display()
+    );
+    binary
+}
+
+/// Runs the binary in the workspace, so that it finds the ONNX Runtime of the tests there.
+pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    let done = Command::new(path())
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("the binary starts");
+    Ran {
+        code: done.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&done.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&done.stderr).into_owned(),
+    }
+}

@@ -1,0 +1,212 @@
+//! The models under `fixtures/`, what is known of them, and the larger collections beside the
+//! workspace where they are there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use posenc_ir::{DType, Tensor};
+use serde_json::Value;
+
+/// The workspace.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ stands in the workspace")
+}
+
+/// Real exports and their truth beside the workspace; `None` on machines without them.
+pub fn shared() -> Option<PathBuf> {
+    let folder = root().parent()?.join("shared");
+    folder.join("zoo").is_dir().then_some(folder)
+}
+
+/// One export: a folder `fixtures/<family>/<exporter>`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fixture {
+    /// The model, with its variant where it has one.
+    pub family: String,
+    /// What wrote the file.
+    pub exporter: String,
+}
+
+impl Fixture {
+    /// The fixture of that name.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn named(name: &str) -> Self {
+        let found = all().into_iter().find(|f| f.name() == name);
+        found.unwrap_or_else(|| panic!("no fixture {name}"))
+    }
+
+    /// `<family>/<exporter>`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.family, self.exporter)
+    }
+
+    /// The file of that name in the fixture's folder.
+    pub fn path(&self, file: &str) -> PathBuf {
+        let family = root().join("fixtures").join(&self.family);
+        family.join(&self.exporter).join(file)
+    }
+
+    /// The model.
+    pub fn model(&self) -> PathBuf {
+        self.path("model.onnx")
+    }
+
+    /// What `inspect` must find.
+    pub fn truth(&self) -> Value {
+        json(&self.path("truth.json"))
+    }
+
+    /// The Hugging Face configuration.
+    pub fn config(&self) -> Value {
+        json(&self.path("config.json"))
+    }
+
+    /// PyTorch's runs of the model as it is, by name.
+    pub fn runs(&self) -> BTreeMap<String, Run> {
+        runs(&self.path("reference.safetensors"))
+    }
+
+    /// The scaling of the family's weights that `fixtures/<family>/oracle_<name>` holds.
+    pub fn oracle(&self, name: &str) -> Oracle {
+        let family = root().join("fixtures").join(&self.family);
+        let changed = json(&family.join(format!("oracle_{name}.json")));
+        let mut config = self.config();
+        for (key, value) in changed["config"].as_object().into_iter().flatten() {
+            config[key] = value.clone();
+        }
+        Oracle {
+            config,
+            runs: runs(&family.join(format!("oracle_{name}.safetensors"))),
+        }
+    }
+}
+
+/// What a run of a model was given and gave.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The graph's inputs by name.
+    pub inputs: BTreeMap<String, Tensor>,
+    /// PyTorch's outputs by name.
+    pub outputs: BTreeMap<String, Tensor>,
+}
+
+/// A model's weights under another rotary configuration.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    /// The whole configuration.
+    pub config: Value,
+    /// PyTorch's runs, by length: `short`, `edge`, `edge1`, `long`.
+    pub runs: BTreeMap<String, Run>,
+}
+
+/// Every fixture, in order of its name.
+pub fn all() -> Vec<Fixture> {
+    let mut found = vec![];
+    for family in folders(&root().join("fixtures")) {
+        for exporter in folders(&family) {
+            if exporter.join("model.onnx").is_file() {
+                found.push(Fixture {
+                    family: last(&family),
+                    exporter: last(&exporter),
+                });
+            }
+        }
+    }
+    assert!(found.len() > 20, "fixtures are missing: {found:?}");
+    found.sort();
+    found
+}
+
+/// Every `model.onnx` under a folder, in order.
+pub fn models_under(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        let model = folder.join("model.onnx");
+        if model.is_file() {
+            found.push(model);
+        }
+        open.extend(folders(&folder));
+    }
+    found.sort();
+    found
+}
+
+/// A JSON file.
+///
+/// # Panics
+/// When it cannot be read.
+pub fn json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The runs in a file of tensors named `<run>/input/<name>` and `<run>/output/<name>`.
+fn runs(path: &Path) -> BTreeMap<String, Run> {
+    let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let (header, data) = header(&bytes).expect("fixtures hold safetensors");
+    let mut runs: BTreeMap<String, Run> = BTreeMap::new();
+    for (key, entry) in header.as_object().into_iter().flatten() {
+        let parts: Vec<&str> = key.splitn(3, '/').collect();
+        let [run, part, name] = parts[..] else {
+            continue; // the frequencies of an oracle
+        };
+        let run = runs.entry(run.to_owned()).or_default();
+        let tensors = match part {
+            "input" => &mut run.inputs,
+            _ => &mut run.outputs,
+        };
+        let tensor = tensor(entry, data).unwrap_or_else(|| panic!("{}: {key}", path.display()));
+        tensors.insert(name.to_owned(), tensor);
+    }
+    runs
+}
+
+/// The header of a safetensors file, and the bytes that its offsets count in.
+fn header(bytes: &[u8]) -> Option<(Value, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let (header, data) = rest.split_at_checked(length)?;
+    Some((serde_json::from_slice(header).ok()?, data))
+}
+
+fn tensor(entry: &Value, data: &[u8]) -> Option<Tensor> {
+    let dtype = match entry["dtype"].as_str()? {
+        "I64" => DType::I64,
+        "F32" => DType::F32,
+        "F16" => DType::F16,
+        _ => return None,
+    };
+    let numbers = |key: &str| -> Option<Vec<usize>> {
+        let list = entry[key].as_array()?.iter();
+        list.map(|n| usize::try_from(n.as_u64()?).ok()).collect()
+    };
+    let [start, end] = numbers("data_offsets")?[..] else {
+        return None;
+    };
+    Tensor::new(
+        dtype,
+        numbers("shape")?,
+        data.get(start..end)?.to_vec().into(),
+    )
+}
+
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let paths = entries.flatten().map(|e| e.path());
+    let mut found: Vec<PathBuf> = paths.filter(|p| p.is_dir()).collect();
+    found.sort();
+    found
+}
+
+fn last(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}

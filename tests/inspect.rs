@@ -1,0 +1,139 @@
+//! What `inspect` says of every fixture against its truth.
+
+use posenc_tests::binary;
+use posenc_tests::fixture::{self, Fixture};
+use serde_json::Value;
+
+/// The kinds that are recognized; a truth of another kind must not be taken for one of these.
+const RECOGNIZED: &[&str] = &["rope"];
+
+fn inspect(fixture: &Fixture) -> Value {
+    let model = fixture.model().display().to_string();
+    binary::run(["inspect", &model, "--json"]).json()
+}
+
+fn entries(report: &Value) -> Vec<&Value> {
+    let entries = report["encodings"].as_array().expect("a list of encodings");
+    let known = |e: &&Value| RECOGNIZED.iter().any(|kind| e["kind"] == *kind);
+    entries.iter().filter(known).collect()
+}
+
+/// Whether a found value is the wanted one: numbers to a thousandth, objects key by key.
+fn agrees(got: &Value, want: &Value) -> bool {
+    match (got, want) {
+        (Value::Number(got), Value::Number(want)) => {
+            let [got, want] = [got, want].map(|n| n.as_f64().unwrap_or(f64::NAN));
+            (got - want).abs() <= 1e-3 * want.abs()
+        }
+        (Value::Object(found), Value::Object(want)) => want.iter().all(|(key, want)| {
+            found.get(key).is_some_and(|v| agrees(v, want))
+                || in_range(found.get(&format!("{key}_range")), want)
+        }),
+        (Value::Array(got), Value::Array(want)) => {
+            got.len() == want.len() && got.iter().zip(want).all(|(g, w)| agrees(g, w))
+        }
+        _ => got == want,
+    }
+}
+
+/// Whether a range that was reported in place of a number holds it.
+fn in_range(range: Option<&Value>, want: &Value) -> bool {
+    let bound = |i: usize| range?.get(i)?.as_f64();
+    match (bound(0), bound(1), want.as_f64()) {
+        (Some(low), Some(high), Some(want)) => low <= want && want <= high,
+        _ => false,
+    }
+}
+
+/// What of a truth a report misses.
+fn missing(truth: &Value, report: &Value) -> Vec<String> {
+    let mut missing = vec![];
+    let (want, got) = (entries(truth), entries(report));
+    if want.len() != got.len() {
+        missing.push(format!(
+            "{} entries, not {}: {got:?}",
+            got.len(),
+            want.len()
+        ));
+    }
+    for want in want {
+        if !got.iter().any(|got| agrees(got, want)) {
+            missing.push(format!("no {want} in {got:?}"));
+        }
+    }
+    let sites = report["attention"].as_array().expect("a list of sites");
+    let attention = &truth["attention"];
+    if attention["sites"] != sites.len() {
+        missing.push(format!("{} attention sites", sites.len()));
+    }
+    for key in ["heads", "kv_heads", "head_dim", "causal", "past"] {
+        if let Some(site) = sites.iter().find(|s| s[key] != attention[key]) {
+            missing.push(format!("{key} of {site}"));
+        }
+    }
+    missing
+}
+
+#[test]
+fn every_fixture_is_what_its_configuration_says() {
+    let mut bad = vec![];
+    for fixture in fixture::all() {
+        let missing = missing(&fixture.truth(), &inspect(&fixture));
+        if !missing.is_empty() {
+            bad.push(format!("{}: {missing:#?}", fixture.name()));
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn a_truth_that_is_off_by_a_little_is_told_from_the_report() {
+    let fixture = Fixture::named("llama-yarn/torchscript");
+    let (report, truth) = (inspect(&fixture), fixture.truth());
+    assert_eq!(missing(&truth, &report), [""; 0]);
+    for (pointer, wrong) in [
+        ("/encodings/0/params/theta", Value::from(10100.0)),
+        ("/encodings/0/params/rotary_dim", Value::from(8)),
+        ("/encodings/0/params/layout", Value::from("interleaved")),
+        ("/encodings/0/params/attention_factor", Value::from(1.0)),
+        ("/encodings/0/params/scaling", Value::Null),
+        ("/encodings/0/params/scaling/factor", Value::from(4.1)),
+        ("/encodings/0/params/scaling/type", Value::from("linear")),
+        (
+            "/encodings/0/params/scaling/original_length",
+            Value::from(512),
+        ),
+        ("/encodings/0/layers", Value::from(vec![0])),
+        ("/encodings/0/sites", Value::from(1)),
+        ("/encodings", Value::Array(vec![])),
+        ("/attention/sites", Value::from(3)),
+        ("/attention/kv_heads", Value::from(4)),
+        ("/attention/causal", Value::from(false)),
+        ("/attention/past", Value::from(true)),
+    ] {
+        let mut truth = truth.clone();
+        *truth.pointer_mut(pointer).expect("the truth has it") = wrong;
+        assert_ne!(missing(&truth, &report), [""; 0], "{pointer}");
+    }
+}
+
+#[test]
+fn models_without_rope_are_not_rescaled() {
+    let mut seen = 0;
+    for fixture in fixture::all() {
+        if !entries(&fixture.truth()).is_empty() {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out.onnx");
+        let [model, out_text] = [&fixture.model(), &out].map(|p| p.display().to_string());
+        let flags = "--to rope --scale yarn --factor 4 --original-length 64 -o";
+        let arguments = ["rewrite", &model].into_iter().chain(flags.split(' '));
+        let ran = binary::run(arguments.chain([&out_text[..]]));
+        assert_eq!(ran.code, 4, "{}: {}", fixture.name(), ran.stderr);
+        assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{}", ran.stderr);
+        assert!(!out.exists(), "{}", fixture.name());
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen} models");
+}

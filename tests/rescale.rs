@@ -1,0 +1,302 @@
+//! Scaled models against PyTorch: the numbers of Hugging Face's eager models of the same weights
+//! under that `rope_scaling`, on both runtimes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use posenc_ir::{DType, Tensor};
+use posenc_runtime::{Backend, ModelSource, Options, Session, TractBackend};
+use posenc_tests::binary;
+use posenc_tests::fixture::{self, Fixture, Run};
+use tempfile::TempDir;
+
+use crate::runtime::onnxruntime;
+
+/// How far logits may be off, relative to the largest one.
+const TOLERANCE: f64 = 5e-5;
+/// The same for a model that computes in half precision.
+const HALF_TOLERANCE: f64 = 2e-2;
+
+/// The oracles of each family.
+const ORACLES: &[(&str, &[&str])] = &[
+    (
+        "llama",
+        &[
+            "base",
+            "linear",
+            "dynamic",
+            "yarn",
+            "yarn_attn",
+            "yarn_beta",
+            "longrope",
+            "llama3",
+            "theta1e6",
+        ],
+    ),
+    (
+        "gpt_neox",
+        &["linear", "dynamic", "yarn", "longrope", "llama3"],
+    ),
+    ("phi3", &["dynamic", "yarn", "longrope"]),
+];
+
+/// A model on disk for as long as this lives.
+struct Scaled {
+    folder: TempDir,
+}
+
+impl Scaled {
+    fn model(&self) -> PathBuf {
+        self.folder.path().join("out.onnx")
+    }
+}
+
+/// What `rewrite --hf-config` makes of a fixture.
+fn scaled(fixture: &Fixture, config: &serde_json::Value) -> Scaled {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.json");
+    fs::write(&file, config.to_string()).unwrap();
+    let out = folder.path().join("out.onnx");
+    let [model, config, out] = [&fixture.model(), &file, &out].map(|p| p.display().to_string());
+    let flags = ["--to", "rope", "--hf-config", &config, "-o", &out, "--json"];
+    let ran = binary::run(["rewrite", &model].into_iter().chain(flags));
+    let report = ran.json();
+    assert_ne!(report["check"]["ok"], false, "{}: {report}", fixture.name());
+    Scaled { folder }
+}
+
+fn load(backend: &dyn Backend, model: &Path) -> Box<dyn Session> {
+    let loaded = backend.load(ModelSource::File(model), &Options::default());
+    loaded.unwrap_or_else(|e| panic!("{}: {e}", model.display()))
+}
+
+/// The first output of a run; cache inputs are fed empty, position ids count from 0.
+fn logits(session: &mut dyn Session, inputs: &BTreeMap<String, Tensor>) -> Result<Tensor, String> {
+    let ids = &inputs["input_ids"];
+    let [batch, length] = ids.dims()[..] else {
+        panic!("ids have two axes");
+    };
+    let mut feeds = vec![];
+    for port in session.inputs() {
+        let tensor = match inputs.get(&port.name) {
+            Some(tensor) => tensor.clone(),
+            None if port.name == "position_ids" => counting(batch, length),
+            None => {
+                let dims = port.dims.as_ref().expect("caches have a shape");
+                let [heads, width] = [1, 3].map(|i| dims[i].size().expect("of fixed heads"));
+                Tensor::from_f32(&[batch, heads, 0, width], &[])
+            }
+        };
+        feeds.push((port.name.clone(), tensor));
+    }
+    let feeds: Vec<(&str, Tensor)> = feeds.iter().map(|(n, t)| (&n[..], t.clone())).collect();
+    let mut outputs = session.run(&feeds, &[]).map_err(|e| e.to_string())?;
+    Ok(outputs.swap_remove(0).1)
+}
+
+fn counting(batch: usize, length: usize) -> Tensor {
+    let row = 0..i64::try_from(length).expect("a length fits");
+    let values: Vec<i64> = (0..batch).flat_map(|_| row.clone()).collect();
+    Tensor::from_i64(&[batch, length], &values)
+}
+
+/// The largest difference relative to the largest wanted number; an error where the shapes differ
+/// or a number is none.
+fn distance(got: &Tensor, want: &Tensor) -> Result<f64, String> {
+    if got.dims() != want.dims() {
+        return Err(format!("shape {:?}, not {:?}", got.dims(), want.dims()));
+    }
+    let [got, want] = [got, want].map(|t| t.to_f64s().expect("logits are numbers"));
+    let scale = want.iter().fold(1f64, |m, v| m.max(v.abs()));
+    let mut largest = 0f64;
+    for (got, want) in got.iter().zip(want) {
+        if !got.is_finite() {
+            return Err(format!("{got}"));
+        }
+        largest = largest.max((got - want).abs());
+    }
+    Ok(largest / scale)
+}
+
+/// The first sequence of a batch.
+fn first(tensor: &Tensor) -> Tensor {
+    let one = tensor.bytes().len() / tensor.dims()[0];
+    let dims = [&[1], &tensor.dims()[1..]].concat();
+    Tensor::new(tensor.dtype(), dims, tensor.bytes().slice(..one)).expect("a part of a tensor")
+}
+
+/// What a run is fed and must give. The caches of rotary operators in opset-23 exports have batch
+/// 1, which ONNX Runtime takes at its word.
+fn case(fixture: &Fixture, run: &Run) -> (BTreeMap<String, Tensor>, Tensor) {
+    let (inputs, want) = (run.inputs.clone(), &run.outputs["logits"]);
+    if fixture.exporter == "dynamo23" {
+        let inputs = inputs.iter().map(|(n, t)| (n.clone(), first(t)));
+        (inputs.collect(), first(want))
+    } else {
+        (inputs, want.clone())
+    }
+}
+
+fn tolerance(fixture: &Fixture) -> f64 {
+    match &fixture.exporter[..] {
+        "fp16" => HALF_TOLERANCE,
+        _ => TOLERANCE,
+    }
+}
+
+/// The fixtures whose length is free and that an oracle of their family was made for.
+fn oracles() -> impl Iterator<Item = (Fixture, &'static str)> {
+    let free = fixture::all().into_iter();
+    free.filter(|f| f.exporter != "dynamo-static")
+        .flat_map(|f| {
+            let names = ORACLES.iter().find(|(family, _)| *family == f.family);
+            let names = names.map_or(&[][..], |(_, names)| names);
+            names.iter().map(move |name| (f.clone(), *name))
+        })
+}
+
+/// The runs of an oracle that a backend gets wrong.
+fn wrong(backend: &dyn Backend, fixture: &Fixture, name: &str, model: &Path) -> Vec<String> {
+    let mut session = load(backend, model);
+    let mut wrong = vec![];
+    for (length, run) in fixture.oracle(name).runs {
+        let (inputs, want) = case(fixture, &run);
+        let found = logits(&mut *session, &inputs).and_then(|got| distance(&got, &want));
+        if !found.as_ref().is_ok_and(|d| *d <= tolerance(fixture)) {
+            let (fixture, backend) = (fixture.name(), backend.name());
+            wrong.push(format!("{fixture} {name} {length} on {backend}: {found:?}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_scaling_of_every_export_is_what_pytorch_computes() {
+    let backend = onnxruntime();
+    let mut bad = vec![];
+    for (fixture, name) in oracles() {
+        let scaled = scaled(&fixture, &fixture.oracle(name).config);
+        bad.extend(wrong(&backend, &fixture, name, &scaled.model()));
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn tract_computes_the_same_scalings() {
+    let backend = TractBackend::default();
+    let mut bad = vec![];
+    for (fixture, name) in oracles() {
+        if ["llama/dynamo", "llama/torchscript"].contains(&&fixture.name()[..]) {
+            let scaled = scaled(&fixture, &fixture.oracle(name).config);
+            bad.extend(wrong(&backend, &fixture, name, &scaled.model()));
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn the_numbers_of_one_scaling_are_not_those_of_another() {
+    let backend = onnxruntime();
+    let fixture = Fixture::named("llama/torchscript");
+    let (_, names) = ORACLES[0];
+    for name in names {
+        let scaled = scaled(&fixture, &fixture.oracle(name).config);
+        let mut session = load(&backend, &scaled.model());
+        for other in names.iter().filter(|other| *other != name) {
+            let (inputs, want) = case(&fixture, &fixture.oracle(other).runs["long"]);
+            let got = logits(&mut *session, &inputs).unwrap();
+            let far = distance(&got, &want).unwrap();
+            assert!(far > 100.0 * TOLERANCE, "{name} passes as {other}: {far}");
+        }
+    }
+}
+
+#[test]
+fn untouched_fixtures_compute_what_pytorch_computes() {
+    let backend = onnxruntime();
+    let mut seen = 0;
+    for fixture in fixture::all() {
+        let mut session = load(&backend, &fixture.model());
+        for (name, run) in fixture.runs() {
+            let pixels = run.inputs.contains_key("pixel_values");
+            if pixels || run.outputs.contains_key("last_hidden_state") {
+                continue; // read by the tests of their encodings
+            }
+            let (inputs, want) = case(&fixture, &run);
+            let got = logits(&mut *session, &inputs).unwrap();
+            let far = distance(&got, &want).unwrap();
+            assert!(
+                far <= tolerance(&fixture),
+                "{} {name}: {far}",
+                fixture.name()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen} runs");
+}
+
+#[test]
+fn a_step_on_the_cache_equals_the_whole_sequence_after_yarn() {
+    let backend = onnxruntime();
+    for name in ["llama/optimum", "gpt_neox/optimum"] {
+        let fixture = Fixture::named(name);
+        let oracle = fixture.oracle("yarn");
+        let scaled = scaled(&fixture, &oracle.config);
+        let mut session = load(&backend, &scaled.model());
+        let run = &oracle.runs["long"];
+        let ids = run.inputs["input_ids"].to_i64s().unwrap();
+        let length = ids.len();
+        let feed = |ids: &[i64], total: usize| {
+            let token = Tensor::from_i64(&[1, ids.len()], ids);
+            let mask = Tensor::from_i64(&[1, total], &vec![1; total]);
+            let first = i64::try_from(total - ids.len()).unwrap();
+            let places: Vec<i64> = (first..).take(ids.len()).collect();
+            let places = Tensor::from_i64(&[1, ids.len()], &places);
+            BTreeMap::from([
+                ("input_ids".to_owned(), token),
+                ("attention_mask".to_owned(), mask),
+                ("position_ids".to_owned(), places),
+            ])
+        };
+        let mut inputs = feed(&ids[..length - 1], length - 1);
+        for port in session.inputs().to_vec() {
+            if !inputs.contains_key(&port.name) {
+                let dims = port.dims.unwrap();
+                let [heads, width] = [1, 3].map(|i| dims[i].size().unwrap());
+                inputs.insert(port.name, Tensor::from_f32(&[1, heads, 0, width], &[]));
+            }
+        }
+        let list = |inputs: &BTreeMap<String, Tensor>| -> Vec<(String, Tensor)> {
+            inputs.iter().map(|(n, t)| (n.clone(), t.clone())).collect()
+        };
+        let before = run_all(&mut *session, &list(&inputs));
+        let mut step = feed(&ids[length - 1..], length);
+        for (name, tensor) in before {
+            if let Some(rest) = name.strip_prefix("present") {
+                step.insert(format!("past_key_values{rest}"), tensor);
+            }
+        }
+        let got = run_all(&mut *session, &list(&step)).swap_remove(0).1;
+        let want = &run.outputs["logits"];
+        let row = want.bytes().len() / length;
+        let last = want.bytes().slice(want.bytes().len() - row..);
+        let want = Tensor::new(DType::F32, vec![1, 1, want.dims()[2]], last).unwrap();
+        let far = distance(&got, &want).unwrap();
+        assert!(far <= TOLERANCE, "{name}: {far}");
+        // The same token one position early is another token.
+        let early = Tensor::from_i64(&[1, 1], &[i64::try_from(length).unwrap() - 2]);
+        step.insert("position_ids".into(), early);
+        let moved = run_all(&mut *session, &list(&step)).swap_remove(0).1;
+        assert!(
+            distance(&moved, &want).unwrap() > 10.0 * TOLERANCE,
+            "{name}"
+        );
+    }
+}
+
+fn run_all(session: &mut dyn Session, feeds: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
+    let feeds: Vec<(&str, Tensor)> = feeds.iter().map(|(n, t)| (&n[..], t.clone())).collect();
+    session.run(&feeds, &[]).unwrap()
+}
