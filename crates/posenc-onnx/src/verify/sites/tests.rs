@@ -213,21 +213,24 @@ fn rewritten_models_compute_what_their_metadata_says_and_nothing_else() {
         factor: Some(4.0),
         ..Parameters::default()
     };
-    let longrope = || Parameters {
-        short_factor: Some(vec![1.0; 8]),
-        long_factor: Some((0..8).map(|i| 1.0 + f64::from(i)).collect()),
+    let longrope = |pairs: u32| Parameters {
+        short_factor: Some(vec![1.0; pairs as usize]),
+        long_factor: Some((0..pairs).map(|i| 1.0 + f64::from(i)).collect()),
         ..four()
     };
-    for name in [
-        "llama/torchscript",
-        "llama/optimum",
-        "llama-posids/torchscript",
+    for (name, pairs) in [
+        ("llama/torchscript", 8),
+        ("llama/optimum", 8),
+        ("llama-posids/torchscript", 8),
+        ("gptj/dynamo", 4),
+        ("gptj/optimum", 4),
+        ("gpt_neox/torchscript", 2),
     ] {
         for (scale, parameters) in [
             (ScaleType::Linear, four()),
             (ScaleType::Yarn, four()),
             (ScaleType::Dynamic, four()),
-            (ScaleType::LongRope, longrope()),
+            (ScaleType::LongRope, longrope(pairs)),
         ] {
             let mut model = scaled(name, scale, parameters);
             let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
@@ -237,7 +240,7 @@ fn rewritten_models_compute_what_their_metadata_says_and_nothing_else() {
             let mut entry: Value = serde_json::from_str(entry).unwrap();
             let scaling = &mut entry["sites"][0]["scaling"];
             match scale {
-                ScaleType::LongRope => scaling["long_factor"][5] = json!(6.1),
+                ScaleType::LongRope => scaling["long_factor"][1] = json!(2.02),
                 _ => scaling["factor"] = json!(4.04),
             }
             model.set_metadata("posenc.rope", entry.to_string());
