@@ -486,7 +486,7 @@ fn table(
             });
         }
     }
-    let start = found.lengths.past as i64 + half_start(half, found);
+    let start = half.rotation.start.round() as i64;
     Some(Table {
         root,
         dims: dims.to_vec(),
@@ -496,10 +496,4 @@ fn table(
         positions: cone.positions(graph, found),
         cone: cone.nodes.clone(),
     })
-}
-
-/// The position that the first token of the trial run has, beyond what the cache holds.
-fn half_start(half: &Half, found: &Detection) -> i64 {
-    let start = half.rotation.start.round() as i64;
-    start - found.lengths.past as i64
 }
