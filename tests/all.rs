@@ -2,6 +2,7 @@
 
 mod inspect;
 mod minimal_diff;
+mod readme;
 mod rescale;
 mod roundtrip;
 mod runtime;
