@@ -17,6 +17,7 @@ pub mod file;
 mod fingerprint;
 pub mod graph;
 pub mod id;
+mod inline;
 pub mod model;
 pub mod node;
 mod order;

@@ -13,8 +13,17 @@ use crate::report::{
 use crate::scaling::{Identified, identify, identify_growth, identify_lists};
 
 /// Names every encoding and attention site of a model.
+///
+/// Local functions are looked into by unfolding their calls.
 pub fn inspect(model: &Model, options: &Options) -> Inspect {
-    report(model, &detect(model, options))
+    match model.inlined() {
+        Ok(Some(flat)) => {
+            let mut report = report(&flat, &detect(&flat, options));
+            report.model = ModelSummary::of(model);
+            report
+        }
+        _ => report(model, &detect(model, options)),
+    }
 }
 
 /// The report of a detection.

@@ -65,6 +65,27 @@ pub struct Rewritten {
 /// When the request does not fit the model, a needed value is nowhere to be found, or the form is
 /// not supported.
 pub fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, RewriteError> {
+    let input = Endpoint {
+        path: path_of(model),
+        fingerprint: model.fingerprint(),
+    };
+    // A function that several layers call serves them all: each gets a copy of its own.
+    match model.inlined()? {
+        None => rewrite_flat(model, input, request),
+        Some(mut flat) => {
+            let done = rewrite_flat(&mut flat, input, request)?;
+            *model = flat;
+            Ok(done)
+        }
+    }
+}
+
+/// The same for a model without calls of functions.
+fn rewrite_flat(
+    model: &mut Model,
+    input: Endpoint,
+    request: &Request,
+) -> Result<Rewritten, RewriteError> {
     let roles = request.input_roles.iter().map(|(name, role)| {
         let role = match role {
             InputRole::Position => Role::Positions,
@@ -77,10 +98,7 @@ pub fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, Rewrit
         roles: roles.collect(),
     };
     let before = detect(model, &options);
-    let mut report = Rewrite::new(Endpoint {
-        path: path_of(model),
-        fingerprint: model.fingerprint(),
-    });
+    let mut report = Rewrite::new(input);
     report.limits.before = before.limits.clone();
     report.limits.after = before.limits.clone();
     let plan = plan(model, &before, request)?;

@@ -91,6 +91,8 @@ fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Rea
     let graph = model.graph();
     let region = match inside(model, found, site, operand) {
         Some(region) => region,
+        // An operator that projects by itself shows no queries and keys.
+        None if operand.lane.feature.is_none() => return Read::Nothing,
         None => {
             let stretch = Stretch::of(graph, &found.classes, &found.trace, operand);
             match stretch.region(graph, &found.classes, &found.trace) {
