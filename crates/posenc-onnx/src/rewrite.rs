@@ -74,7 +74,9 @@ pub fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, Rewrit
         None => rewrite_flat(model, input, request),
         Some(mut flat) => {
             let done = rewrite_flat(&mut flat, input, request)?;
-            *model = flat;
+            if !done.report.edits.is_empty() {
+                *model = flat;
+            }
             Ok(done)
         }
     }
