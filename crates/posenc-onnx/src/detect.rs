@@ -2,6 +2,8 @@
 
 mod rotary;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

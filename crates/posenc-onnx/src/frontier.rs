@@ -56,6 +56,41 @@ pub struct Inside {
     pub positions: Option<ValueId>,
 }
 
+impl Region {
+    /// Where the content enters with its features on several axes: moves on to the value that has
+    /// them on one, of this width.
+    pub(crate) fn gather_features(&mut self, graph: &Graph, trace: &Trace, width: usize) {
+        let (mut value, mut lane) = (self.input, self.input_lane);
+        for _ in 0..STEPS {
+            let dims = trace.get(value).dims.as_deref().unwrap_or_default();
+            let known = lane.feature.is_some();
+            let axis = (0..dims.len()).rfind(|a| *a != lane.sequence && dims[*a] == width);
+            if known || axis.is_some() {
+                lane.feature = lane.feature.or(axis);
+                (self.input, self.input_lane) = (value, lane);
+                return;
+            }
+            let Some((id, output)) = graph.producer(value) else {
+                return;
+            };
+            let node = graph.node(id);
+            let moves = [
+                "Reshape",
+                "Transpose",
+                "Unsqueeze",
+                "Squeeze",
+                "Cast",
+                "Identity",
+            ];
+            let next = node.input(0).filter(|_| moves.iter().any(|op| node.is(op)));
+            let Some((next, before)) = next.zip(back(graph, trace, id, output, 0, lane)) else {
+                return;
+            };
+            (value, lane) = (next, before);
+        }
+    }
+}
+
 /// What acts on a stretch.
 #[derive(Clone, Debug)]
 pub enum Found {
@@ -190,6 +225,9 @@ impl Stretch {
             .collect();
         let input = meet(entering, before, |v| usize::MAX - place(v), None)?;
         let output = meet(leaving, after, &place, Some(self.end))?;
+        // Where pairs stand on an axis of their own, the features are whole farther out.
+        let whole = |v: &ValueId| self.lanes.get(v).is_some_and(|l| l.feature.is_some());
+        let output = farther(output, after, whole).unwrap_or(output);
         Some(Region {
             input,
             input_lane: *self.lanes.get(&input)?,
@@ -256,6 +294,27 @@ fn meet(
             }
         }
     }
+}
+
+/// Changes of shape around a rotation are few.
+const STEPS: usize = 8;
+
+/// The first value for which `whole` holds on the one way on from `value`.
+fn farther(
+    mut value: ValueId,
+    neighbors: impl Fn(ValueId) -> Vec<ValueId>,
+    whole: impl Fn(&ValueId) -> bool,
+) -> Option<ValueId> {
+    for _ in 0..STEPS {
+        if whole(&value) {
+            return Some(value);
+        }
+        let [next] = neighbors(value)[..] else {
+            return None;
+        };
+        value = next;
+    }
+    None
 }
 
 /// Operators that mix features by weights: nothing positional is looked for beyond them.

@@ -328,8 +328,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn features_are_followed_into_merged_heads_and_out_again() {
+        type Found = (Option<usize>, Option<usize>);
+        type Case = (
+            &'static [usize],
+            &'static [usize],
+            usize,
+            Option<usize>,
+            Found,
+        );
+        let cases: [Case; 7] = [
+            (&[2, 7, 24], &[2, 7, 3, 8], 3, None, (Some(2), Some(8))),
+            (&[2, 7, 3, 8], &[2, 7, 24], 2, Some(8), (Some(3), None)),
+            (&[2, 7, 72], &[2, 7, 3, 3, 8], 4, None, (Some(2), Some(8))),
+            (&[14, 24], &[2, 7, 24], 2, Some(8), (Some(1), Some(8))),
+            (&[2, 7, 3, 8], &[6, 7, 8], 2, None, (Some(3), None)),
+            // Heads within features, and features on two axes, are no such thing.
+            (&[2, 7, 24], &[2, 7, 8, 3], 2, None, (None, None)),
+            (&[2, 7, 3, 4, 2], &[2, 7, 3, 8], 3, None, (None, None)),
+        ];
+        for (from, to, axis, group, want) in cases {
+            let got = regrouped_features(from, to, axis, group);
+            assert_eq!(got, want, "{from:?} {to:?} {axis}");
+        }
+    }
+
+    #[test]
     fn regrouping_finds_an_axis_only_where_it_stands_alone() {
-        let cases: [(&[usize], &[usize], usize, Option<usize>); 6] = [
+        type Case = (&'static [usize], &'static [usize], usize, Option<usize>);
+        let cases: [Case; 6] = [
             (&[2, 7, 64], &[2, 7, 4, 16], 1, Some(1)),
             (&[2, 7, 64], &[2, 7, 4, 16], 3, None),
             (&[2, 4, 7, 16], &[8, 7, 16], 1, Some(2)),

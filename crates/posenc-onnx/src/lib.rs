@@ -22,5 +22,7 @@ pub mod report;
 pub mod request;
 pub mod rewrite;
 pub mod scaling;
+#[cfg(test)]
+mod sketch;
 pub mod verify;
 pub mod words;

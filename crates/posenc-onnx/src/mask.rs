@@ -21,7 +21,20 @@ pub(crate) fn read(model: &Model, classes: &Classes, trace: &Trace, site: &Site)
         (Some(product), Some(scores)) => {
             let dims = trace.get(site.key.value).dims.as_deref();
             let keys = dims.map(|d| d[site.key.lane.sequence]);
-            bias(model, trace, product, scores, keys)
+            let keys_first = graph
+                .producer(product)
+                .is_some_and(|(id, _)| graph.node(id).input(0) == Some(site.key.value));
+            // Scores of `[keys, queries]` read the other way round.
+            bias(model, trace, product, scores, keys.filter(|_| !keys_first)).map(|found| {
+                match keys_first
+                    && !graph
+                        .producer(product)
+                        .is_some_and(|(id, _)| graph.node(id).is("Einsum"))
+                {
+                    true => transposed(found),
+                    false => found,
+                }
+            })
         }
         _ => fused_bias(graph, trace, site.node),
     };
@@ -73,6 +86,15 @@ fn bias(
     let keys = keys.filter(|n| *n < columns).unwrap_or(columns);
     let rows = hidden.chunks(columns).flat_map(|row| &row[..keys]);
     Some((queries, keys, rows.copied().collect()))
+}
+
+/// Rows as columns.
+fn transposed((rows, columns, plane): (usize, usize, Vec<bool>)) -> (usize, usize, Vec<bool>) {
+    let turned = (0..columns).flat_map(|j| {
+        let plane = &plane;
+        (0..rows).map(move |i| plane[i * columns + j])
+    });
+    (columns, rows, turned.collect())
 }
 
 /// Inputs of a fused operator that hide or add to scores.

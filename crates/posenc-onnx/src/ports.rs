@@ -237,11 +237,15 @@ fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
     if says(&["mask", "padding"]) && rank >= 1 {
         return Role::Padding;
     }
+    let position = says(&["position", "pos_id", "input_pos", "pos_ids"]) || name == "pos";
+    if dtype.is_float() && position && rank <= 2 {
+        return Role::Positions;
+    }
     if dtype.is_float() {
         let cached = rank >= 3 && (says(&["past", "cache"]) || joined(graph, value));
         return if cached { Role::Past } else { Role::Content };
     }
-    if says(&["position", "pos_id"]) {
+    if position || turns_waves(graph, value) {
         Role::Positions
     } else if says(&["token_type", "segment"]) {
         Role::TokenTypes
@@ -261,6 +265,32 @@ fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
         let table = node.input(0).and_then(|t| graph.dtype(t));
         node.is("Gather") && u.slot == 1 && table.is_some_and(DType::is_float)
     })
+}
+
+/// Whether the value is what angles are computed from: it reaches a sine or cosine through casts,
+/// changes of shape, and products, and picks no rows on the way.
+fn turns_waves(graph: &Graph, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            if !node.domain().is_empty() || !seen.insert(at.node) {
+                continue;
+            }
+            match node.op() {
+                "Sin" | "Cos" => return true,
+                "Cast" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose" | "Expand" | "Mul"
+                | "Div" | "Add" | "Sub" | "MatMul" | "Einsum" | "Concat" | "Identity" | "Tile"
+                    if at.slot == 0 || !matches!(node.op(), "Reshape" | "Expand" | "Tile") =>
+                {
+                    stack.extend(node.outputs().iter().flatten());
+                }
+                _ => {}
+            }
+        }
+    }
+    false
 }
 
 /// Whether the value's only work is to be the first part of a concatenation, as caches are.

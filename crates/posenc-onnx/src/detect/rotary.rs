@@ -89,7 +89,7 @@ enum Read {
 
 fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Read {
     let graph = model.graph();
-    let region = match inside(model, found, site, operand) {
+    let mut region = match inside(model, found, site, operand) {
         Some(region) => region,
         // An operator that projects by itself shows no queries and keys.
         None if operand.lane.feature.is_none() => return Read::Nothing,
@@ -111,6 +111,7 @@ fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Rea
     let Some(head_dim) = site.head_dim.or(width) else {
         return Read::Refused(node, "the width of a head is not known".to_owned());
     };
+    region.gather_features(graph, &found.trace, width.unwrap_or(head_dim));
     match read(
         model,
         &found.trace,

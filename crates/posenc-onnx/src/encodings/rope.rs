@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn layouts_are_told_apart_and_others_refused() {
-        let cases: [(&[(usize, usize)], usize, Option<Layout>); 7] = [
+        type Case = (&'static [(usize, usize)], usize, Option<Layout>);
+        let cases: [Case; 7] = [
             (&[(0, 2), (1, 3)], 4, Some(Layout::Half)),
             (&[(4, 6), (5, 7)], 8, Some(Layout::Half)),
             (&[(0, 1), (2, 3)], 4, Some(Layout::Interleaved)),

@@ -82,7 +82,9 @@ pub(super) fn jobs(
             }
             if job.sites.last() != Some(i) {
                 job.sites.push(*i);
-                job.products.extend(found.attention[site.site].product);
+                // The body of a loop stands for several sites with one product.
+                let product = found.attention[site.site].product;
+                job.products.extend(product);
             }
         }
     }

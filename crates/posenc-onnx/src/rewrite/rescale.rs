@@ -252,7 +252,8 @@ impl Writer<'_> {
         let mut made: Option<(DType, ValueId)> = None;
         for (wave, uses) in bare {
             let dtype = self.dtype(wave);
-            out.set_scope(self.scope_of(&uses));
+            // Beside the wave itself: readers may stand in bodies.
+            out.set_scope(self.graph.value(wave).scope());
             let m = match made.filter(|(of, _)| *of == dtype) {
                 Some((_, m)) => m,
                 None => self.added_factor(out, c, dtype, near, switches.then_some(far))?,

@@ -1,0 +1,249 @@
+//! Small transformer graphs for tests.
+
+use posenc_ir::proto::attribute_proto::AttributeType;
+use posenc_ir::proto::tensor_proto::DataType;
+use posenc_ir::proto::tensor_shape_proto::{Dimension, dimension};
+use posenc_ir::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+};
+use posenc_ir::{DType, Model};
+use prost::Message;
+
+/// A graph under way. Values are names; `x` and what it is multiplied with have 3 heads of 8.
+#[derive(Default)]
+pub(crate) struct Sketch {
+    graph: GraphProto,
+    made: usize,
+}
+
+/// Heads of queries.
+pub(crate) const HEADS: usize = 3;
+/// Features of a head.
+pub(crate) const SIZE: usize = 8;
+/// Width of the residual stream.
+pub(crate) const HIDDEN: usize = HEADS * SIZE;
+
+/// An attribute.
+pub(crate) enum A<'a> {
+    Int(i64),
+    Ints(&'a [i64]),
+    Text(&'a str),
+}
+
+impl Sketch {
+    fn fresh(&mut self) -> String {
+        self.made += 1;
+        format!("v{}", self.made)
+    }
+
+    /// An input of the graph; `""` is a dimension of its own.
+    pub(crate) fn input(&mut self, name: &str, dtype: DType, dims: &[&str]) -> String {
+        let dim = |d: &&str| Dimension {
+            value: Some(match d.parse() {
+                Ok(n) => dimension::Value::DimValue(n),
+                Err(_) => dimension::Value::DimParam((*d).to_owned()),
+            }),
+            ..Dimension::default()
+        };
+        self.graph.input.push(ValueInfoProto {
+            name: Some(name.to_owned()),
+            r#type: Some(TypeProto {
+                value: Some(type_proto::Value::TensorType(type_proto::Tensor {
+                    elem_type: Some(dtype.code()),
+                    shape: Some(TensorShapeProto {
+                        dim: dims.iter().map(dim).collect(),
+                    }),
+                })),
+                ..TypeProto::default()
+            }),
+            ..ValueInfoProto::default()
+        });
+        name.to_owned()
+    }
+
+    pub(crate) fn op(&mut self, op: &str, inputs: &[&str]) -> String {
+        self.with(op, inputs, &[])
+    }
+
+    pub(crate) fn with(&mut self, op: &str, inputs: &[&str], attrs: &[(&str, A)]) -> String {
+        let mut made = self.many(op, inputs, attrs, 1);
+        made.remove(0)
+    }
+
+    /// A node of `count` outputs; `domain.Op` is one of com.microsoft.
+    pub(crate) fn many(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attrs: &[(&str, A)],
+        count: usize,
+    ) -> Vec<String> {
+        let output: Vec<String> = (0..count).map(|_| self.fresh()).collect();
+        let attribute = |(name, a): &(&str, A)| {
+            let mut proto = AttributeProto {
+                name: Some((*name).to_owned()),
+                ..AttributeProto::default()
+            };
+            match a {
+                A::Int(i) => {
+                    proto.set_type(AttributeType::Int);
+                    proto.i = Some(*i);
+                }
+                A::Ints(list) => {
+                    proto.set_type(AttributeType::Ints);
+                    proto.ints = list.to_vec();
+                }
+                A::Text(s) => {
+                    proto.set_type(AttributeType::String);
+                    proto.s = Some(s.as_bytes().to_vec().into());
+                }
+            }
+            proto
+        };
+        let (domain, op) = match op.split_once('.') {
+            Some((_, op)) => ("com.microsoft", op),
+            None => ("", op),
+        };
+        self.graph.node.push(NodeProto {
+            op_type: Some(op.to_owned()),
+            domain: Some(domain.to_owned()),
+            input: inputs.iter().map(|s| (*s).to_owned()).collect(),
+            output: output.clone(),
+            attribute: attrs.iter().map(attribute).collect(),
+            ..NodeProto::default()
+        });
+        output
+    }
+
+    fn constant(&mut self, tensor: TensorProto) -> String {
+        let name = self.fresh();
+        self.graph.initializer.push(TensorProto {
+            name: Some(name.clone()),
+            ..tensor
+        });
+        name
+    }
+
+    pub(crate) fn floats(&mut self, dims: &[usize], data: impl IntoIterator<Item = f64>) -> String {
+        self.typed(DType::F32, dims, data)
+    }
+
+    pub(crate) fn typed(
+        &mut self,
+        dtype: DType,
+        dims: &[usize],
+        data: impl IntoIterator<Item = f64>,
+    ) -> String {
+        let data: Vec<f64> = data.into_iter().collect();
+        assert_eq!(data.len(), dims.iter().product::<usize>());
+        let tensor = posenc_ir::Tensor::from_f64(dtype, dims, &data);
+        self.constant(TensorProto {
+            dims: dims.iter().map(|d| *d as i64).collect(),
+            data_type: Some(dtype.code()),
+            raw_data: Some(tensor.bytes().clone()),
+            ..TensorProto::default()
+        })
+    }
+
+    /// A vector of integers.
+    pub(crate) fn ints(&mut self, data: &[i64]) -> String {
+        self.constant(TensorProto {
+            dims: vec![data.len() as i64],
+            data_type: Some(DataType::Int64 as i32),
+            int64_data: data.to_vec(),
+            ..TensorProto::default()
+        })
+    }
+
+    /// An integer.
+    pub(crate) fn int(&mut self, n: i64) -> String {
+        self.constant(TensorProto {
+            data_type: Some(DataType::Int64 as i32),
+            int64_data: vec![n],
+            ..TensorProto::default()
+        })
+    }
+
+    /// A number.
+    pub(crate) fn float(&mut self, x: f64) -> String {
+        self.floats(&[], [x])
+    }
+
+    /// Weights like drawn at random.
+    pub(crate) fn weights(&mut self, dims: &[usize]) -> String {
+        let seed = self.made as f64;
+        let n: usize = dims.iter().product();
+        self.floats(dims, (0..n).map(|i| (1.7 * i as f64 + seed).sin() * 0.3))
+    }
+
+    pub(crate) fn transpose(&mut self, x: &str, perm: &[i64]) -> String {
+        self.with("Transpose", &[x], &[("perm", A::Ints(perm))])
+    }
+
+    pub(crate) fn reshape(&mut self, x: &str, dims: &[i64]) -> String {
+        let dims = self.ints(dims);
+        self.op("Reshape", &[x, &dims])
+    }
+
+    pub(crate) fn unsqueeze(&mut self, x: &str, axes: &[i64]) -> String {
+        let axes = self.ints(axes);
+        self.op("Unsqueeze", &[x, &axes])
+    }
+
+    pub(crate) fn cast(&mut self, x: &str, to: DType) -> String {
+        self.with("Cast", &[x], &[("to", A::Int(i64::from(to.code())))])
+    }
+
+    pub(crate) fn concat(&mut self, parts: &[&str], axis: i64) -> String {
+        self.with("Concat", parts, &[("axis", A::Int(axis))])
+    }
+
+    /// `x[start:end:step]` along an axis.
+    pub(crate) fn slice(&mut self, x: &str, axis: i64, range: [i64; 3]) -> String {
+        let [start, end, axis, step] =
+            [range[0], range[1], axis, range[2]].map(|n| self.ints(&[n]));
+        self.op("Slice", &[x, &start, &end, &axis, &step])
+    }
+
+    pub(crate) fn gather(&mut self, x: &str, index: &str, axis: i64) -> String {
+        self.with("Gather", &[x, index], &[("axis", A::Int(axis))])
+    }
+
+    /// Ids `[batch, sequence]` as the residual stream `[batch, sequence, hidden]`.
+    pub(crate) fn embedded(&mut self) -> String {
+        let ids = self.input("input_ids", DType::I64, &["batch", "sequence"]);
+        let table = self.weights(&[30, HIDDEN]);
+        self.op("Gather", &[&table, &ids])
+    }
+
+    /// 0, 1, … along the sequence.
+    pub(crate) fn range(&mut self) -> String {
+        let shape = self.op("Shape", &["input_ids"]);
+        let one = self.int(1);
+        let length = self.gather(&shape, &one, 0);
+        let zero = self.int(0);
+        self.op("Range", &[&zero, &length, &one])
+    }
+
+    /// The model with these outputs.
+    pub(crate) fn model(mut self, opset: i64, outputs: &[&str]) -> Model {
+        let output = |name: &&str| ValueInfoProto {
+            name: Some((*name).to_owned()),
+            ..ValueInfoProto::default()
+        };
+        self.graph.output = outputs.iter().map(output).collect();
+        self.graph.name = Some("sketch".to_owned());
+        let import = |domain: &str, version: i64| OperatorSetIdProto {
+            domain: Some(domain.to_owned()),
+            version: Some(version),
+        };
+        let proto = ModelProto {
+            ir_version: Some(10),
+            opset_import: vec![import("", opset), import("com.microsoft", 1)],
+            graph: Some(self.graph),
+            ..ModelProto::default()
+        };
+        Model::from_bytes(proto.encode_to_vec(), None).unwrap()
+    }
+}
