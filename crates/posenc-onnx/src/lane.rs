@@ -31,6 +31,25 @@ impl Lane {
         }
     }
 
+    /// Where an element stands: its slot among heads and sequences in row-major order, its token
+    /// and its feature; `None` where the features are not known.
+    pub(crate) fn place(&self, index: &[usize], dims: &[usize]) -> Option<(usize, usize, usize)> {
+        let features = self.feature?;
+        let mut slot = 0;
+        for (axis, i) in index.iter().enumerate() {
+            if axis != self.sequence && axis != features {
+                slot = slot * dims[axis] + i;
+            } else if let (true, Some(group)) = (axis == features, self.group) {
+                slot = slot * (dims[axis] / group) + i / group;
+            }
+        }
+        let feature = match self.group {
+            Some(group) => index[features] % group,
+            None => index[features],
+        };
+        Some((slot, index[self.sequence], feature))
+    }
+
     /// Features of one head in a value of these dimensions.
     pub fn width(&self, dims: &[usize]) -> Option<usize> {
         let all = *dims.get(self.feature?)?;

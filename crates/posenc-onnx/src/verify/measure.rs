@@ -78,7 +78,8 @@ pub(crate) struct Frame<'a> {
 impl Frame<'_> {
     /// The content to feed; `None` where the features of a head cannot be followed.
     pub(crate) fn content(&self, kind: Content) -> Option<Tensor> {
-        let feature = self.region.input_lane.feature?;
+        let lane = self.region.input_lane;
+        lane.feature?;
         let mut random = Random::new(0x0051_7e5c_4ec5);
         let firsts: Option<Vec<usize>> = match kind {
             Content::Units => self.pairs().map(|p| p.iter().map(|p| p.0).collect()),
@@ -87,7 +88,10 @@ impl Frame<'_> {
         let values = ArrayD::from_shape_fn(IxDyn(self.dims), |index| match kind {
             Content::Random => random.uniform(-1.0, 1.0),
             Content::Units => match &firsts {
-                Some(firsts) => f64::from(u8::from(firsts.contains(&index[feature]))),
+                Some(firsts) => {
+                    let place = lane.place(index.slice(), self.dims);
+                    f64::from(u8::from(place.is_some_and(|p| firsts.contains(&p.2))))
+                }
                 None => 0.0,
             },
         });
@@ -98,7 +102,7 @@ impl Frame<'_> {
     /// The expected pairs as places in what enters; `None` where it does not hold them.
     fn pairs(&self) -> Option<Vec<(usize, usize)>> {
         let offset = usize::try_from(self.region.output_lane.offset).ok()?;
-        let width = self.dims[self.region.input_lane.feature?];
+        let width = self.region.input_lane.width(self.dims)?;
         let place = |i: usize| i.checked_sub(offset).filter(|i| *i < width);
         let pairs = self.expected.pairs.iter();
         pairs.map(|(a, b)| Some((place(*a)?, place(*b)?))).collect()
@@ -213,18 +217,11 @@ fn by_place(tensor: &Tensor, lane: &Lane) -> Option<Array3<f64>> {
         return None;
     }
     let values = ArrayD::from_shape_vec(IxDyn(dims), tensor.to_f64s()?).ok()?;
-    let (length, width) = (dims[lane.sequence], dims[feature]);
+    let (length, width) = (dims[lane.sequence], lane.width(dims)?);
     let slots = tensor.len() / (length * width);
     let mut out = Array3::zeros((slots, length, width));
     for (index, v) in values.indexed_iter() {
-        let index = index.slice();
-        let mut slot = 0;
-        for (axis, i) in index.iter().enumerate() {
-            if axis != lane.sequence && axis != feature {
-                slot = slot * dims[axis] + i;
-            }
-        }
-        out[[slot, index[lane.sequence], index[feature]]] = *v;
+        out[lane.place(index.slice(), dims)?] = *v;
     }
     Some(out)
 }

@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 
 use super::read::Unread;
 use crate::frontier::{Inside, Region};
-use crate::lane::Lane;
 
 /// The matrix of the region at every position: `[pos, out, in]`.
 pub(crate) fn matrices(
@@ -79,24 +78,6 @@ struct Probing<'a> {
     others: usize,
 }
 
-/// Where an element stands: its slot among heads and sequences, its token, its feature.
-fn place(index: &[usize], lane: &Lane, dims: &[usize]) -> Option<(usize, usize, usize)> {
-    let features = lane.feature?;
-    let mut slot = 0;
-    for (axis, i) in index.iter().enumerate() {
-        if axis != lane.sequence && axis != features {
-            slot = slot * dims[axis] + i;
-        } else if let (true, Some(group)) = (axis == features, lane.group) {
-            slot = slot * (dims[axis] / group) + i / group;
-        }
-    }
-    let feature = match lane.group {
-        Some(group) => index[features] % group,
-        None => index[features],
-    };
-    Some((slot, index[lane.sequence], feature))
-}
-
 impl<'a> Probing<'a> {
     fn of(
         model: &'a Model,
@@ -130,7 +111,7 @@ impl<'a> Probing<'a> {
         let region = self.region;
         let lane = &region.input_lane;
         let x = ArrayD::from_shape_fn(IxDyn(&self.dims), |index| {
-            let (slot, p, j) = place(index.slice(), lane, &self.dims).unwrap_or_default();
+            let (slot, p, j) = lane.place(index.slice(), &self.dims).unwrap_or_default();
             content(slot, p, j)
         });
         let budget = Budget { elements: 1 << 22 };
@@ -149,7 +130,7 @@ impl<'a> Probing<'a> {
         }
         let mut out = Array3::zeros((self.others, self.length, self.width));
         for (index, v) in y.indexed_iter() {
-            let at = place(index.slice(), lane, &dims).ok_or(Unread::NoFeatures)?;
+            let at = lane.place(index.slice(), &dims).ok_or(Unread::NoFeatures)?;
             out[at] = *v;
         }
         Ok(out)

@@ -125,9 +125,7 @@ pub(crate) fn lengths(model: &Model, found: &Detection, half: &Half) -> Vec<Valu
         let class = found.classes.of_value(v);
         let value = found.trace.get(v);
         let data = value.to_i64().filter(|d| d.len() == 1);
-        class.has(Class::LENGTH)
-            && !class.has(Class::POSITION)
-            && data.is_some_and(|d| d.iter().all(|n| *n == total))
+        class.has(Class::LENGTH) && data.is_some_and(|d| d.iter().all(|n| *n == total))
     };
     let cone = Cone::of(graph, &found.classes, half);
     let mut nodes: Vec<NodeId> = cone.nodes.iter().copied().collect();
@@ -136,24 +134,26 @@ pub(crate) fn lengths(model: &Model, found: &Detection, half: &Half) -> Vec<Valu
         let op = graph.node(*id).op();
         op == "If" || op.starts_with("Greater") || op.starts_with("Less") || op == "Max"
     };
-    let mut found = vec![];
+    let mut lengths = vec![];
     for id in nodes.into_iter().filter(decides) {
         let mut stack: Vec<ValueId> = graph.node(id).inputs().iter().flatten().copied().collect();
         let mut seen = FxHashSet::default();
         while let Some(value) = stack.pop() {
-            if !seen.insert(value) {
+            // What counts positions follows them, not the length.
+            let class = found.classes.of_value(value);
+            if !seen.insert(value) || class.has(Class::POSITION) || class.has(Class::CONTENT) {
                 continue;
             }
             if holds(value) {
-                found.push(value);
+                lengths.push(value);
             } else if let Some((id, _)) = graph.producer(value) {
                 stack.extend(graph.node(id).inputs().iter().flatten());
             }
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    found
+    lengths.sort_unstable();
+    lengths.dedup();
+    lengths
 }
 
 /// What the values that enter a rotation are computed from.
