@@ -79,7 +79,8 @@ fn excess(edit: &Edit, thetas: usize) -> Vec<String> {
             .iter()
             .find(|n| n.outputs == [rewired.to.clone()]);
         let follows = factor.is_some_and(|n| n.inputs.contains(&rewired.from));
-        if !follows && !(rewired.op == "Mul" && scalar(&rewired.to)) {
+        let replaced = rewired.op == "Mul" && scalar(&rewired.to);
+        if !follows && !replaced {
             found.push(format!("{rewired:?} is no factor"));
         }
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use posenc_ir::{DType, Tensor};
-use posenc_runtime::{Backend, ModelSource, Options, Session, TractBackend};
+use posenc_runtime::{Backend, ModelSource, Options, Port, Session, TractBackend};
 use posenc_tests::binary;
 use posenc_tests::fixture::{self, Fixture, Run};
 use tempfile::TempDir;
@@ -82,17 +82,20 @@ fn logits(session: &mut dyn Session, inputs: &BTreeMap<String, Tensor>) -> Resul
         let tensor = match inputs.get(&port.name) {
             Some(tensor) => tensor.clone(),
             None if port.name == "position_ids" => counting(batch, length),
-            None => {
-                let dims = port.dims.as_ref().expect("caches have a shape");
-                let [heads, width] = [1, 3].map(|i| dims[i].size().expect("of fixed heads"));
-                Tensor::from_f32(&[batch, heads, 0, width], &[])
-            }
+            None => empty_cache(port, batch),
         };
         feeds.push((port.name.clone(), tensor));
     }
     let feeds: Vec<(&str, Tensor)> = feeds.iter().map(|(n, t)| (&n[..], t.clone())).collect();
     let mut outputs = session.run(&feeds, &[]).map_err(|e| e.to_string())?;
     Ok(outputs.swap_remove(0).1)
+}
+
+/// A cache that nothing is in yet.
+fn empty_cache(port: &Port, batch: usize) -> Tensor {
+    let dims = port.dims.as_ref().expect("caches have a shape");
+    let [heads, width] = [1, 3].map(|i| dims[i].size().expect("of fixed heads"));
+    Tensor::from_f32(&[batch, heads, 0, width], &[])
 }
 
 fn counting(batch: usize, length: usize) -> Tensor {
@@ -261,12 +264,9 @@ fn a_step_on_the_cache_equals_the_whole_sequence_after_yarn() {
             ])
         };
         let mut inputs = feed(&ids[..length - 1], length - 1);
-        for port in session.inputs().to_vec() {
-            if !inputs.contains_key(&port.name) {
-                let dims = port.dims.unwrap();
-                let [heads, width] = [1, 3].map(|i| dims[i].size().unwrap());
-                inputs.insert(port.name, Tensor::from_f32(&[1, heads, 0, width], &[]));
-            }
+        for port in session.inputs() {
+            let cache = || empty_cache(port, 1);
+            inputs.entry(port.name.clone()).or_insert_with(cache);
         }
         let list = |inputs: &BTreeMap<String, Tensor>| -> Vec<(String, Tensor)> {
             inputs.iter().map(|(n, t)| (n.clone(), t.clone())).collect()
