@@ -365,7 +365,26 @@ fn counts(graph: &Graph, classes: &Classes, trace: &Trace, value: ValueId) -> Op
         })
     };
     let axis = (0..data.ndim()).find(|a| data.shape()[*a] > 1 && steps(*a))?;
-    (first.fract() == 0.0).then_some((axis, first as i64))
+    (first.fract() == 0.0 && !counts_rows(graph, classes, value)).then_some((axis, first as i64))
+}
+
+/// Whether a value counts from one position to another, as the rows of a table that is computed
+/// while the graph runs do, rather than telling the position of each token.
+fn counts_rows(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
+    let positional = |v: &ValueId| classes.of_value(*v).has(Class::POSITION);
+    let mut stack = vec![value];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        let Some((id, _)) = graph.producer(value).filter(|_| seen.insert(value)) else {
+            continue;
+        };
+        let before: Vec<ValueId> = reads(graph, id).into_iter().filter(positional).collect();
+        if graph.node(id).is("Range") && !before.is_empty() {
+            return true;
+        }
+        stack.extend(before);
+    }
+    false
 }
 
 fn shape(graph: &Graph, trace: &Trace, value: ValueId) -> Option<(DType, Vec<usize>)> {

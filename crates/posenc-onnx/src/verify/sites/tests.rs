@@ -224,7 +224,7 @@ fn rewritten_models_compute_what_their_metadata_says_and_nothing_else() {
         ("llama-posids/torchscript", 8),
         ("gptj/dynamo", 4),
         ("gptj/optimum", 4),
-        ("gpt_neox/torchscript", 2),
+        ("gpt_neox/torchscript", 4),
     ] {
         for (scale, parameters) in [
             (ScaleType::Linear, four()),
