@@ -22,12 +22,12 @@ pub(crate) fn limits(model: &Model, classes: &Classes, trace: &Trace, ports: &Po
         let picked = match (node.domain(), node.op()) {
             ("", "Gather" | "GatherElements") => rows_by_position(classes, trace, node),
             ("", "Slice") => cut_to_length(classes, trace, node),
-            (_, "RotaryEmbedding") => rotary_cache(trace, node),
+            (_, "RotaryEmbedding") => rotary_cache(classes, trace, node),
             ("com.microsoft", "GroupQueryAttention") => {
-                chosen_cache(graph, trace, node.input(7).and(node.input(8)))
+                chosen_cache(graph, classes, trace, node.input(7))
             }
             ("com.microsoft", "SparseAttention") => {
-                chosen_cache(graph, trace, node.input(9).and(node.input(10)))
+                chosen_cache(graph, classes, trace, node.input(9))
             }
             _ => None,
         };
@@ -88,18 +88,28 @@ fn cut_to_length(classes: &Classes, trace: &Trace, node: &Node) -> Option<(Value
 }
 
 /// cos and sin of a rotary operator that picks rows itself.
-fn rotary_cache(trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
+fn rotary_cache(classes: &Classes, trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
     let cache = match node.domain() {
         "" => node.input(3).and(node.input(1))?,
         _ => node.input(1).and(node.input(2))?,
     };
     let dims = trace.get(cache).dims.as_ref()?;
-    (dims.len() == 2).then(|| (cache, dims[0]))
+    (dims.len() == 2 && !is_made(classes, cache)).then(|| (cache, dims[0]))
+}
+
+/// Whether rows are made for the positions at hand, and so end nowhere.
+fn is_made(classes: &Classes, cache: ValueId) -> bool {
+    classes.of_value(cache).has(Class::POSITION)
 }
 
 /// The rows of a cache; of several that a branch chooses from, those of the longest.
-fn chosen_cache(graph: &Graph, trace: &Trace, cache: Option<ValueId>) -> Option<(ValueId, usize)> {
-    let cache = cache?;
+fn chosen_cache(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    cache: Option<ValueId>,
+) -> Option<(ValueId, usize)> {
+    let cache = cache.filter(|v| !is_made(classes, *v))?;
     let rows = |v: ValueId| match trace.get(v).dims.as_deref() {
         Some([rows, _]) => Some(*rows),
         _ => None,
