@@ -165,8 +165,12 @@ struct TableArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {
-    /// File to write [default: <stem>.<kind>[-<scale>].onnx beside the input]
-    #[arg(short, long, value_name = "OUT")]
+    #[arg(
+        short,
+        long,
+        value_name = "OUT",
+        help = "File to write [default: <stem>.<kind>[-<scale>].onnx beside the input]"
+    )]
     pub(super) output: Option<PathBuf>,
 
     /// Allow the output to replace the input
