@@ -12,6 +12,40 @@ use crate::id::{NodeId, ScopeId, ValueId};
 /// A stable topological order of the nodes of `scope`: always the first one in the list whose
 /// inputs are there. A list in order comes back as it is.
 pub(crate) fn order(graph: &Graph, scope: ScopeId) -> Result<Vec<NodeId>> {
+    match is_in_order(graph, scope) {
+        true => Ok(graph.scope(scope).nodes.clone()),
+        false => sorted(graph, scope),
+    }
+}
+
+/// Whether every node of a scope stands behind those that it reads.
+pub(crate) fn is_in_order(graph: &Graph, scope: ScopeId) -> bool {
+    let nodes = &graph.scope(scope).nodes;
+    // Handles of one scope are neighbors but for those that edits added.
+    let indices = || nodes.iter().map(|id| id.index());
+    let (Some(first), Some(last)) = (indices().min(), indices().max()) else {
+        return true;
+    };
+    let mut done = vec![false; last - first + 1];
+    nodes.iter().all(|id| {
+        let ready = |v: ValueId| match graph.producer(v) {
+            Some((n, _)) => {
+                let at = n.index().checked_sub(first).and_then(|i| done.get(i));
+                graph.node(n).scope != scope || at.is_none_or(|done| *done)
+            }
+            None => true,
+        };
+        let node = graph.node(*id);
+        let is_ready = match node.bodies.is_empty() {
+            true => node.inputs.iter().flatten().all(|v| ready(*v)),
+            false => reads(graph, *id).into_iter().all(ready),
+        };
+        done[id.index() - first] = true;
+        is_ready
+    })
+}
+
+fn sorted(graph: &Graph, scope: ScopeId) -> Result<Vec<NodeId>> {
     let nodes = &graph.scope(scope).nodes;
     let place: FxHashMap<NodeId, usize> = nodes.iter().enumerate().map(|(i, n)| (*n, i)).collect();
     let mut waits = vec![0usize; nodes.len()];

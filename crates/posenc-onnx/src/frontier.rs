@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::attention::Operand;
 use crate::dataflow::{Class, Classes};
 use crate::lane::{Lane, back};
+use crate::region::Region;
 
 /// The content values between a projection and the product, with their lanes.
 #[derive(Clone, Debug)]
@@ -18,77 +19,6 @@ pub struct Stretch {
     /// The nodes that compute them, operand last.
     nodes: BTreeSet<NodeId>,
     end: ValueId,
-}
-
-/// A region of a stretch that positions act in: from one content value to another.
-#[derive(Clone, Debug)]
-pub struct Region {
-    /// The content that enters: the nearest value that everything in the region depends on.
-    pub input: ValueId,
-    /// Its lane.
-    pub input_lane: Lane,
-    /// The nearest value that everything in the region flows into.
-    pub output: ValueId,
-    /// Its lane.
-    pub output_lane: Lane,
-    /// Where position enters: uses of values that carry no content.
-    pub entries: Vec<Use>,
-    /// Where a fused operator turns its operand itself: what it reads.
-    pub inside: Option<Inside>,
-}
-
-/// The rotation within a fused operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inside {
-    /// Rows of cos by position, `[pos, pair]`.
-    pub cos: ValueId,
-    /// Rows of sin.
-    pub sin: ValueId,
-    /// Pairs are neighbors rather than halves apart.
-    pub interleaved: bool,
-    /// Features of a head.
-    pub width: usize,
-    /// The row of the first token of the trial run.
-    pub first: usize,
-    /// Tokens of the trial run.
-    pub length: usize,
-    /// Where the operator reads how far each sequence goes: the last position of each.
-    pub positions: Option<ValueId>,
-}
-
-impl Region {
-    /// Where the content enters with its features on several axes: moves on to the value that has
-    /// them on one, of this width.
-    pub(crate) fn gather_features(&mut self, graph: &Graph, trace: &Trace, width: usize) {
-        let (mut value, mut lane) = (self.input, self.input_lane);
-        for _ in 0..STEPS {
-            let dims = trace.get(value).dims.as_deref().unwrap_or_default();
-            let known = lane.feature.is_some();
-            let axis = (0..dims.len()).rfind(|a| *a != lane.sequence && dims[*a] == width);
-            if known || axis.is_some() {
-                lane.feature = lane.feature.or(axis);
-                (self.input, self.input_lane) = (value, lane);
-                return;
-            }
-            let Some((id, output)) = graph.producer(value) else {
-                return;
-            };
-            let node = graph.node(id);
-            let moves = [
-                "Reshape",
-                "Transpose",
-                "Unsqueeze",
-                "Squeeze",
-                "Cast",
-                "Identity",
-            ];
-            let next = node.input(0).filter(|_| moves.iter().any(|op| node.is(op)));
-            let Some((next, before)) = next.zip(back(graph, trace, id, output, 0, lane)) else {
-                return;
-            };
-            (value, lane) = (next, before);
-        }
-    }
 }
 
 /// What acts on a stretch.

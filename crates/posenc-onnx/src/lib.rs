@@ -18,10 +18,12 @@ mod mask;
 pub mod plan;
 pub mod ports;
 mod product;
+pub mod region;
 pub mod report;
 pub mod request;
 pub mod rewrite;
 pub mod scaling;
+mod signature;
 #[cfg(test)]
 mod sketch;
 pub mod verify;

@@ -21,7 +21,6 @@ mod measure;
 mod recorded;
 pub mod run;
 mod sample;
-mod signature;
 pub mod sites;
 mod sweep;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::memory::{Memory, State};
 use super::{Budget, Data, Value, apply, sequence};
@@ -11,7 +11,6 @@ use crate::graph::{Dim, Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 use crate::node::Node;
-use crate::order::reads;
 use crate::stored::{External, Payload};
 use crate::tensor::Tensor;
 
@@ -76,34 +75,10 @@ impl<'a, M: Memory> Run<'a, M> {
                 self.put(value, constant, State::Frozen);
             }
         }
-        for node in self.order(id) {
+        // None where there is no order.
+        for node in graph.order(id).unwrap_or_default() {
             self.node(node);
         }
-    }
-
-    /// The nodes of a scope in an order of computation: the file's, where it is one; none where
-    /// there is no order.
-    fn order(&self, id: ScopeId) -> Vec<NodeId> {
-        let graph = self.graph;
-        let nodes = graph.scope(id).nodes();
-        let mut waiting: FxHashSet<NodeId> = nodes.iter().copied().collect();
-        let ready = |waiting: &FxHashSet<NodeId>, v: ValueId| {
-            graph.producer(v).is_none_or(|(n, _)| !waiting.contains(&n))
-        };
-        for &id in nodes {
-            let node = graph.node(id);
-            let in_order = if node.bodies().next().is_some() {
-                // What the bodies compute themselves has its producers in other scopes.
-                reads(graph, id).into_iter().all(|v| ready(&waiting, v))
-            } else {
-                node.inputs().iter().flatten().all(|v| ready(&waiting, *v))
-            };
-            if !in_order {
-                return graph.order(node.scope()).unwrap_or_default();
-            }
-            waiting.remove(&id);
-        }
-        nodes.to_vec()
     }
 
     /// Records a value, unless a seed says otherwise.

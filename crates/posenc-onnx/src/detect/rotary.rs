@@ -1,12 +1,14 @@
 //! Rotations of queries and keys.
 
-use posenc_ir::{Model, NodeId, Use};
+use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::{Detection, Refused, Switch};
 use crate::attention::{Operand, Site};
-use crate::encodings::rope::{Rotation, read};
-use crate::frontier::{Found, Inside, Region, Stretch};
+use crate::encodings::rope::{Rotation, Unread, read};
+use crate::frontier::{Found, Stretch};
+use crate::region::{Inside, Region};
+use crate::signature::{Count, Signatures};
 use crate::kind::Form;
 
 /// The rotation of one operand of a site.
@@ -39,9 +41,10 @@ pub struct RotarySite {
 const ALIKE: f64 = 1e-3;
 
 pub(super) fn find(model: &Model, found: &mut Detection) {
+    let mut known = Known::default();
     for site in found.attention.clone() {
-        let query = half(model, found, &site, &site.query);
-        let key = half(model, found, &site, &site.key);
+        let query = half(model, found, &mut known, &site, &site.query);
+        let key = half(model, found, &mut known, &site, &site.key);
         let mut refuse = |node, why: String| {
             found.unknown.push(Refused {
                 site: site.layer,
@@ -57,7 +60,7 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                     Some(why) => refuse(node, why),
                     None => found.rotary.push(RotarySite {
                         site: site.layer,
-                        switch: super::switch::find(model, found, &query),
+                        switch: known.switch(model, found, &query),
                         form: form(model, &query.region),
                         query: *query,
                         key: *key,
@@ -87,7 +90,54 @@ enum Read {
     Refused(NodeId, String),
 }
 
-fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Read {
+/// What was read already: layers that are alike are read once.
+#[derive(Default)]
+struct Known {
+    signatures: Signatures,
+    rotations: FxHashMap<(usize, usize), Result<Rotation, Unread>>,
+    /// By what enters and the features that it turns.
+    switches: FxHashMap<(Vec<Option<ValueId>>, Vec<(usize, usize)>), Option<Switch>>,
+}
+
+impl Known {
+    fn rotation(
+        &mut self,
+        model: &Model,
+        found: &Detection,
+        region: &Region,
+        head_dim: usize,
+    ) -> Result<Rotation, Unread> {
+        let graph = model.graph();
+        let none = FxHashMap::default();
+        let read = || read(model, &found.trace, &none, region, head_dim);
+        if region.inside.is_some() {
+            return read();
+        }
+        let counts = region.counts(graph, &found.classes, Count::Numbers);
+        let alike = self.signatures.region(graph, region, &found.trace, counts);
+        let known = self.rotations.entry((alike, head_dim));
+        known.or_insert_with(read).clone()
+    }
+
+    fn switch(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
+        let graph = model.graph();
+        let entries = half.region.entries.iter();
+        let entering = entries.map(|u| graph.node(u.node).input(u.slot)).collect();
+        let turned = half.rotation.rope.pairs.clone();
+        let known = self.switches.entry((entering, turned));
+        known
+            .or_insert_with(|| super::switch::find(model, found, half))
+            .clone()
+    }
+}
+
+fn half(
+    model: &Model,
+    found: &Detection,
+    known: &mut Known,
+    site: &Site,
+    operand: &Operand,
+) -> Read {
     let graph = model.graph();
     let mut region = match inside(model, found, site, operand) {
         Some(region) => region,
@@ -112,13 +162,7 @@ fn half(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Rea
         return Read::Refused(node, "the width of a head is not known".to_owned());
     };
     region.gather_features(graph, &found.trace, width.unwrap_or(head_dim));
-    match read(
-        model,
-        &found.trace,
-        &FxHashMap::default(),
-        &region,
-        head_dim,
-    ) {
+    match known.rotation(model, found, &region, head_dim) {
         Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
         Err(why) => Read::Refused(node, why.to_string()),
     }

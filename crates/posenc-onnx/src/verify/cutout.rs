@@ -5,14 +5,14 @@
 //! lengths that no memory would hold; otherwise they come from the inputs of the model.
 
 use posenc_ir::eval::{Trace, Value};
-use posenc_ir::{Cut, CutInput, DType, Dim, Graph, Model, NodeId, Tensor, ValueId};
+use posenc_ir::{Cut, CutInput, DType, Dim, Graph, Model, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::VerifyError;
 use super::bound::Precision;
 use crate::dataflow::{Class, Classes};
 use crate::detect::Detection;
-use crate::frontier::Region;
+use crate::region::{Region, reads};
 
 /// The most that the constants of one rotation may take: its tables.
 const LIMIT: usize = 1 << 29;
@@ -96,7 +96,7 @@ pub(crate) fn cut_out(
     let (dtype, dims) = shape(graph, trace, region.input)
         .ok_or_else(|| refuse("the shape of what is rotated is not known"))?;
     let tokens = dims[region.input_lane.sequence];
-    let on_the_way = content(graph, &found.classes, region);
+    let on_the_way = region.content(graph, &found.classes);
     let mut counting: FxHashMap<ValueId, (usize, i64)> = FxHashMap::default();
     let stop = |v: ValueId| -> bool {
         origin == Origin::Fed
@@ -168,23 +168,10 @@ pub(crate) fn cut_out(
     }))
 }
 
-/// Tells content that is not on the way through a region.
-pub(crate) fn outside<'a>(
-    model: &'a Model,
-    found: &'a Detection,
-    region: &'a Region,
-) -> impl Fn(ValueId) -> bool + 'a {
-    let on_the_way = content(model.graph(), &found.classes, region);
-    move |v| {
-        let content = found.classes.of_value(v).has(Class::CONTENT);
-        content && v != region.input && !on_the_way.contains(&v)
-    }
-}
-
 /// Whether the angles of a rotation go through `Cos` and `Sin` in the graph.
 pub(crate) fn waves(model: &Model, found: &Detection, region: &Region) -> bool {
     let graph = model.graph();
-    let on_the_way = content(graph, &found.classes, region);
+    let on_the_way = region.content(graph, &found.classes);
     let seen = walk(graph, &found.classes, region, &on_the_way, |_| false);
     seen.values.iter().any(|v| is_wave(graph, *v))
 }
@@ -192,7 +179,7 @@ pub(crate) fn waves(model: &Model, found: &Detection, region: &Region) -> bool {
 /// In which types a rotation is computed.
 pub(crate) fn precision(model: &Model, found: &Detection, region: &Region) -> Precision {
     let graph = model.graph();
-    let on_the_way = content(graph, &found.classes, region);
+    let on_the_way = region.content(graph, &found.classes);
     let seen = walk(graph, &found.classes, region, &on_the_way, |_| false);
     let epsilon = |v: &ValueId| found.trace.get(*v).dtype.and_then(DType::epsilon);
     let single = f64::from(f32::EPSILON);
@@ -241,35 +228,6 @@ pub(crate) fn precision(model: &Model, found: &Detection, region: &Region) -> Pr
     }
 }
 
-/// The content on the way from what enters the region to what leaves it.
-fn content(graph: &Graph, classes: &Classes, region: &Region) -> FxHashSet<ValueId> {
-    let mut leads: FxHashMap<ValueId, bool> = FxHashMap::default();
-    leads.insert(region.input, true);
-    let mut stack = vec![(region.output, false)];
-    while let Some((value, done)) = stack.pop() {
-        let inputs: Vec<ValueId> = match graph.producer(value) {
-            Some((id, _)) if !shape_only(graph, id) => reads(graph, id),
-            _ => vec![],
-        };
-        if done {
-            let any = inputs.iter().any(|v| leads.get(v) == Some(&true));
-            leads.insert(value, any);
-            continue;
-        }
-        if leads.contains_key(&value) || !classes.of_value(value).has(Class::CONTENT) {
-            continue;
-        }
-        leads.insert(value, false);
-        stack.push((value, true));
-        stack.extend(inputs.into_iter().map(|v| (v, false)));
-    }
-    leads
-        .into_iter()
-        .filter(|(v, leads)| *leads && *v != region.input)
-        .map(|(v, _)| v)
-        .collect()
-}
-
 fn walk(
     graph: &Graph,
     classes: &Classes,
@@ -311,28 +269,6 @@ fn walk(
         }
     }
     seen
-}
-
-/// What a node reads, for a node with bodies what these read of the outside as well.
-fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
-    let mut values = vec![];
-    let mut inside = FxHashSet::default();
-    let mut stack = vec![id];
-    while let Some(id) = stack.pop() {
-        let node = graph.node(id);
-        values.extend(node.inputs().iter().flatten().copied());
-        for (_, body) in node.bodies() {
-            inside.insert(body);
-            values.extend(graph.scope(body).outputs());
-            stack.extend(graph.scope(body).nodes());
-        }
-    }
-    values.retain(|v| !inside.contains(&graph.value(*v).scope()));
-    values
-}
-
-fn shape_only(graph: &Graph, id: NodeId) -> bool {
-    graph.node(id).is("Shape") || graph.node(id).is("Size")
 }
 
 fn is_wave(graph: &Graph, value: ValueId) -> bool {

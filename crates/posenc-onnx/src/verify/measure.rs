@@ -7,7 +7,7 @@ use posenc_runtime::feeds::Random;
 use super::bound::{Against, Precision, Worst};
 use super::expected::{Expected, Law};
 use crate::encodings::rope::Rope;
-use crate::frontier::Region;
+use crate::region::Region;
 use crate::lane::Lane;
 
 /// The worst element against the formula, and against it from the stored frequencies.

@@ -12,14 +12,14 @@ use rustc_hash::FxHashMap;
 
 use super::VerifyError;
 use super::bound::Precision;
-use super::cutout::{Cutout, Origin, cut_out, outside, precision};
+use super::cutout::{Cutout, Origin, cut_out, precision};
 use super::expected::Expected;
 use super::measure::{Content, Frame, Measured};
 use super::sample;
-use super::signature::Signatures;
+use crate::signature::{Count, Signatures};
 use crate::dataflow::Class;
 use crate::detect::{Detection, Half};
-use crate::frontier::Region;
+use crate::region::Region;
 use crate::lane::Lane;
 use crate::ports::{Lengths, Role};
 use crate::report::{Check, SiteCheck};
@@ -150,10 +150,11 @@ impl Checks<'_> {
         if half.region.inside.is_some() {
             return run.inside();
         }
-        let outside = outside(self.model, self.found, &half.region);
         let graph = self.model.graph();
+        // At other lengths the numbers are others: how they are computed counts.
+        let counts = (half.region).counts(graph, &self.found.classes, Count::Origin);
         let trace = &self.found.trace;
-        let rotation = self.signatures.region(graph, &half.region, trace, outside);
+        let rotation = self.signatures.region(graph, &half.region, trace, counts);
         // Which site it is does not matter to the numbers.
         let wanted = Expected {
             site: 0,

@@ -6,7 +6,7 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::read::Unread;
-use crate::frontier::{Inside, Region};
+use crate::region::{Inside, Region};
 
 /// The matrix of the region at every position: `[pos, out, in]`.
 pub(crate) fn matrices(

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::matrices::matrices;
 use super::{Rope, layout};
-use crate::frontier::Region;
+use crate::region::Region;
 
 /// A rotation that was read, and how exactly it is one.
 #[derive(Clone, Debug)]

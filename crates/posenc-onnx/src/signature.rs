@@ -1,21 +1,37 @@
-//! What a rotation computes, independent of names: equal rotations are run once.
+//! What a region computes, independent of names: equal regions are read and run once.
 
 use bytes::Bytes;
 use posenc_ir::eval::Trace;
+use posenc_ir::proto::AttributeProto;
 use posenc_ir::{DType, Graph, ValueId};
+use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::frontier::Region;
+use crate::region::Region;
 use crate::lane::Lane;
 
 /// Constants up to this many bytes are compared by their payload, larger ones by identity.
 const PAYLOAD: usize = 1 << 23;
 
+/// Up to this many numbers of the trial run are compared, more by identity.
+const NUMBERS: usize = 1 << 16;
+
 /// Gives equal values equal numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
     ids: FxHashMap<Key, usize>,
-    constants: FxHashMap<ValueId, usize>,
+    leaves: FxHashMap<ValueId, usize>,
+}
+
+/// What counts of a value that a region reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// How it is computed.
+    Origin,
+    /// Its numbers in the trial run.
+    Numbers,
+    /// Its type and dimensions.
+    Shape,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -26,35 +42,36 @@ enum Key {
     Constant(DType, Vec<usize>, Bytes),
     /// Content that enters by its shape alone.
     Shape(Option<DType>, Vec<usize>),
+    /// Numbers of the trial run, by their bits.
+    Numbers(Option<DType>, Vec<usize>, Vec<u64>),
     /// A value that equals nothing but itself.
     Itself(ValueId),
-    /// An output of an operator: domain, operator, attributes, place, inputs.
-    Node(String, String, usize, Vec<Option<usize>>),
+    /// An output of an operator: domain, operator, encoded attributes, place, inputs.
+    Node(String, Vec<u8>, usize, Vec<Option<usize>>),
     /// A whole region.
     Region(usize, Place, Place, Option<DType>, Vec<usize>),
 }
 
 /// The lane as something to compare.
-type Place = (usize, Option<usize>, i64);
+type Place = (usize, Option<usize>, Option<usize>, i64);
 
 impl Signatures {
     /// The number of a region: equal for regions of equal operators and constants over content of
-    /// equal type and dimensions. Content that is
-    /// `outside` of it counts by type and dimensions.
+    /// equal type and dimensions. `count` says what counts of the values that it reads.
     pub(crate) fn region(
         &mut self,
         graph: &Graph,
         region: &Region,
         trace: &Trace,
-        outside: impl Fn(ValueId) -> bool,
+        count: impl Fn(ValueId) -> Count,
     ) -> usize {
         let shape = |v: ValueId| {
             let known = trace.get(v);
             (known.dtype, known.dims.clone().unwrap_or_default())
         };
-        let output = self.value(graph, region, |v| outside(v).then(|| shape(v)));
+        let output = self.value(graph, region, trace, count);
         let (dtype, dims) = shape(region.input);
-        let place = |lane: &Lane| (lane.sequence, lane.feature, lane.offset);
+        let place = |lane: &Lane| (lane.sequence, lane.feature, lane.group, lane.offset);
         self.id(Key::Region(
             output,
             place(&region.input_lane),
@@ -74,7 +91,8 @@ impl Signatures {
         &mut self,
         graph: &Graph,
         region: &Region,
-        outside: impl Fn(ValueId) -> Option<(Option<DType>, Vec<usize>)>,
+        trace: &Trace,
+        count: impl Fn(ValueId) -> Count,
     ) -> usize {
         let mut of: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mut open = FxHashSet::default();
@@ -85,8 +103,16 @@ impl Signatures {
                 stack.pop();
                 continue;
             }
-            if let Some((dtype, dims)) = outside(value) {
-                let id = self.id(Key::Shape(dtype, dims));
+            let leaf = match count(value) {
+                Count::Origin => None,
+                Count::Numbers => Some(self.numbers(graph, trace, value)),
+                Count::Shape => {
+                    let known = trace.get(value);
+                    let dims = known.dims.clone().unwrap_or_default();
+                    Some(self.id(Key::Shape(known.dtype, dims)))
+                }
+            };
+            if let Some(id) = leaf {
                 of.insert(value, id);
                 continue;
             }
@@ -114,7 +140,8 @@ impl Signatures {
                         .map(|v| v.and_then(|v| of.get(&v).copied()))
                         .collect();
                     let operator = format!("{}:{}", node.domain(), node.op());
-                    let attributes = format!("{:?}", node.attributes());
+                    let encode = |a: &AttributeProto| a.encode_length_delimited_to_vec();
+                    let attributes = node.attributes().iter().flat_map(encode).collect();
                     self.id(Key::Node(operator, attributes, place, inputs))
                 }
             };
@@ -124,8 +151,30 @@ impl Signatures {
         of[&region.output]
     }
 
+    /// The number of a value by its numbers in the trial run.
+    fn numbers(&mut self, graph: &Graph, trace: &Trace, value: ValueId) -> usize {
+        let known = trace.get(value);
+        if graph.stored(value).is_some() || known.elements().is_none_or(|n| n > NUMBERS) {
+            return self.leaf(graph, value);
+        }
+        if let Some(id) = self.leaves.get(&value) {
+            return *id;
+        }
+        let key = match known.to_f64() {
+            Some(data) => Key::Numbers(
+                known.dtype,
+                data.shape().to_vec(),
+                data.iter().map(|v| v.to_bits()).collect(),
+            ),
+            None => Key::Itself(value),
+        };
+        let id = self.id(key);
+        self.leaves.insert(value, id);
+        id
+    }
+
     fn leaf(&mut self, graph: &Graph, value: ValueId) -> usize {
-        if let Some(id) = self.constants.get(&value) {
+        if let Some(id) = self.leaves.get(&value) {
             return *id;
         }
         let small = graph
@@ -140,7 +189,7 @@ impl Signatures {
             None => Key::Itself(value),
         };
         let id = self.id(key);
-        self.constants.insert(value, id);
+        self.leaves.insert(value, id);
         id
     }
 }
