@@ -172,7 +172,7 @@ fn attribute((name, value): (&str, Attr)) -> AttributeProto {
             AttributeType::Ints
         }
         Attr::Graph(graph) => {
-            proto.g = Some(*graph);
+            proto.g = Some(graph);
             AttributeType::Graph
         }
     };

@@ -12,6 +12,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     prost_build::Config::new()
         // Payloads stay slices of the buffer that they are decoded from.
         .bytes(["."])
+        // Rare and large: most attributes are a number or a list.
+        .boxed(".onnx.AttributeProto.g")
+        .boxed(".onnx.AttributeProto.sparse_tensor")
         .out_dir(&out)
         .compile_fds(descriptors)?;
     let status = Command::new("rustfmt")

@@ -9,8 +9,8 @@ mod text;
 
 use std::path::PathBuf;
 
-use posenc_ir::Model;
 use posenc_ir::text::Weights;
+use posenc_ir::{Model, fingerprint_of};
 use posenc_onnx::report::{Endpoint, Rewrite};
 use posenc_onnx::request::Request;
 
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         progress.now(format!("writing {}", output.display()));
         write(&model, &output, &request)?;
         report.output = Some(Endpoint {
-            fingerprint: model::open(&output)?.fingerprint(),
+            fingerprint: fingerprint_of(&output)?,
             path: output.display().to_string(),
         });
     }
@@ -76,6 +76,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     } else {
         terminal.print(text::text(&report, terminal.out))?;
     }
+    // The process ends here: to take a large graph apart piece by piece would be for nothing.
+    std::mem::forget(model);
     Ok(if held { Exit::Done } else { Exit::Difference })
 }
 

@@ -21,12 +21,17 @@ pub struct Emitter<'g> {
     prefix: String,
     patch: Patch,
     next_name: FxHashMap<String, usize>,
+    /// The names of the graph that begin like new ones.
+    taken: FxHashSet<&'g str>,
 }
 
 impl Graph {
     /// Starts recording new nodes in `scope`; their names begin with `prefix`.
     pub fn emitter(&self, scope: ScopeId, prefix: &str) -> Emitter<'_> {
+        let values = self.values.iter().map(|v| &*v.name);
+        let names = values.chain(self.nodes.iter().map(|n| &*n.name));
         Emitter {
+            taken: names.filter(|n| n.starts_with(prefix)).collect(),
             graph: self,
             scope,
             prefix: prefix.to_owned(),
@@ -256,7 +261,7 @@ impl<'g> Emitter<'g> {
         loop {
             let name = format!("{}/{label}_{n}", self.prefix);
             *n += 1;
-            if !self.graph.names.contains(name.as_str()) {
+            if !self.taken.contains(name.as_str()) {
                 return name;
             }
         }

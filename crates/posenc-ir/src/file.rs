@@ -180,7 +180,7 @@ fn copy_range(from: &File, at: usize, to: &File, len: usize) -> Option<usize> {
 }
 
 /// Maps a regular file.
-fn map(path: &Path) -> Result<Bytes> {
+pub(crate) fn map(path: &Path) -> Result<Bytes> {
     let failed = |e| Error::io(path, e);
     // Asked for before the file is opened: to open a pipe is to wait for its writer.
     let meta = std::fs::metadata(path).map_err(failed)?;

@@ -1,9 +1,12 @@
 //! What identifies a model: a hash that passes over large weights, and the hash of all bytes.
 
 use std::ops::Range;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use crate::error::Result;
+use crate::file::map;
 use crate::model::{Model, field as model_field};
 use crate::stored::field as tensor_field;
 use crate::wire;
@@ -25,16 +28,7 @@ impl Model {
     /// read, so the cost is that of the graph alone; two models that differ in large weights
     /// only have the same fingerprint.
     pub fn fingerprint(&self) -> String {
-        let source = self.source();
-        let mut hash = Sha256::new();
-        let mut at = 0;
-        for cut in cuts(source) {
-            hash.update(&source[at..cut.span.start]);
-            hash.update(cut.instead.as_bytes());
-            at = cut.span.end;
-        }
-        hash.update(&source[at..]);
-        hex(&hash.finalize())
+        fingerprint(self.source())
     }
 
     /// The sha256 of the whole file as it was read, in lower-case hex. Reads every byte; external
@@ -46,6 +40,27 @@ impl Model {
         }
         hex(&hash.finalize())
     }
+}
+
+/// The fingerprint of the model in a file, which is mapped and not read as a graph; see
+/// [`Model::fingerprint`].
+///
+/// # Errors
+/// When the file cannot be opened or is no regular file.
+pub fn fingerprint_of(path: impl AsRef<Path>) -> Result<String> {
+    Ok(fingerprint(&map(path.as_ref())?))
+}
+
+fn fingerprint(source: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    let mut at = 0;
+    for cut in cuts(source) {
+        hash.update(&source[at..cut.span.start]);
+        hash.update(cut.instead.as_bytes());
+        at = cut.span.end;
+    }
+    hash.update(&source[at..]);
+    hex(&hash.finalize())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -195,7 +210,7 @@ mod tests {
     fn nested(graph: GraphProto) -> GraphProto {
         let mut attribute = AttributeProto {
             name: Some("then_branch".into()),
-            g: Some(graph),
+            g: Some(Box::new(graph)),
             ..Default::default()
         };
         attribute.set_type(crate::proto::attribute_proto::AttributeType::Graph);

@@ -5,6 +5,7 @@ mod read;
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,7 +39,6 @@ pub struct Graph {
     pub(crate) other_types: FxHashMap<ValueId, TypeProto>,
     /// Nodes that name one of several functions of the same domain and name.
     pub(crate) overloads: FxHashMap<NodeId, Box<str>>,
-    pub(crate) names: FxHashSet<Box<str>>,
     pub(crate) revision: u64,
     /// Values with an index below this come from the source.
     pub(crate) read_values: usize,
@@ -47,7 +47,7 @@ pub struct Graph {
 /// An edge of the graph.
 #[derive(Clone, Debug)]
 pub struct Value {
-    pub(crate) name: Box<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) scope: ScopeId,
     pub(crate) def: Def,
     pub(crate) ty: Option<Type>,
@@ -107,7 +107,7 @@ pub struct Scope {
     pub(crate) kind: ScopeKind,
     pub(crate) parent: Option<ScopeId>,
     pub(crate) name: Box<str>,
-    pub(crate) by_name: FxHashMap<Box<str>, ValueId>,
+    pub(crate) by_name: FxHashMap<Arc<str>, ValueId>,
     pub(crate) inputs: Vec<ValueId>,
     pub(crate) outputs: Vec<ValueId>,
     pub(crate) initializers: Vec<ValueId>,

@@ -116,7 +116,12 @@ impl Inliner<'_> {
         let mut out = Vec::with_capacity(nodes.len());
         for mut node in nodes {
             for attribute in &mut node.attribute {
-                for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+                for graph in attribute
+                    .g
+                    .as_deref_mut()
+                    .into_iter()
+                    .chain(&mut attribute.graphs)
+                {
                     self.graph(graph, depth)?;
                 }
             }
@@ -219,7 +224,12 @@ impl Copy<'_> {
             value.name = attribute.name.take();
             return Some(value);
         }
-        for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+        for graph in attribute
+            .g
+            .as_deref_mut()
+            .into_iter()
+            .chain(&mut attribute.graphs)
+        {
             self.graph(graph);
         }
         Some(attribute)

@@ -36,6 +36,7 @@ pub use dtype::DType;
 pub use emitter::{Attr, Emitter};
 pub use encoded::Encoded;
 pub use error::{Error, ErrorKind, Result};
+pub use fingerprint::fingerprint_of;
 pub use graph::{Def, Dim, Graph, Scope, ScopeKind, Type, Use, Value};
 pub use id::{NodeId, ScopeId, ValueId};
 pub use model::Model;

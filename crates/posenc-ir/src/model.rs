@@ -209,7 +209,19 @@ impl Model {
     /// # Errors
     /// When the patch was made for another state of the graph, or would close a circle.
     pub fn commit(&mut self, patch: Patch) -> Result<Applied> {
-        self.graph.commit(patch)
+        let (next, applied) = self.clone().committed(patch)?;
+        *self = next;
+        Ok(applied)
+    }
+
+    /// The model with a patch applied; saves the copy of the graph that [`Model::commit`] keeps
+    /// for the case of an error.
+    ///
+    /// # Errors
+    /// As [`Model::commit`]; the model is gone then.
+    pub fn committed(mut self, patch: Patch) -> Result<(Self, Applied)> {
+        let applied = self.graph.commit(patch)?;
+        Ok((self, applied))
     }
 }
 

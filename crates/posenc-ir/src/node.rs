@@ -1,5 +1,7 @@
 //! Nodes and their attributes.
 
+use std::sync::Arc;
+
 use crate::id::{ScopeId, ValueId};
 use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
 
@@ -7,12 +9,12 @@ use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) scope: ScopeId,
-    pub(crate) name: Box<str>,
-    pub(crate) op: Box<str>,
-    pub(crate) domain: Box<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) op: Arc<str>,
+    pub(crate) domain: Arc<str>,
     pub(crate) inputs: Vec<Option<ValueId>>,
     pub(crate) outputs: Vec<Option<ValueId>>,
-    pub(crate) attributes: Vec<AttributeProto>,
+    pub(crate) attributes: Arc<[AttributeProto]>,
     /// Bodies of control flow: index into `attributes`, and the scope.
     pub(crate) bodies: Vec<(usize, ScopeId)>,
     /// Where the encoded message stands in the source; `None` for new nodes.

@@ -1,6 +1,7 @@
 //! An edit as a value: owned, printable, applied whole or not at all.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -111,18 +112,14 @@ impl Patch {
 }
 
 impl Graph {
-    /// See [`Model::commit`](crate::Model::commit).
+    /// See [`Model::committed`](crate::Model::committed): on an error the graph is of no use.
     pub(crate) fn commit(&mut self, patch: Patch) -> Result<Applied> {
         if patch.revision != self.revision || patch.base != self.values.len() {
             let why = "the patch was made for another state of the graph";
             return Err(Error::patch(why));
         }
         self.check_reads(&patch)?;
-        // The graph is small beside the weights, which a clone shares.
-        let mut next = self.clone();
-        let applied = next.apply(patch)?;
-        *self = next;
-        Ok(applied)
+        self.apply(patch)
     }
 
     /// What the patch reads must be in the graph or the patch, where the reader can see it.
@@ -176,8 +173,7 @@ impl Graph {
         let before = self.nodes.len();
         for draft in patch.values {
             let id = ValueId::from_index(self.values.len());
-            let name: Box<str> = draft.name.into();
-            self.names.insert(name.clone());
+            let name: Arc<str> = draft.name.into();
             self.scope_mut(draft.scope).by_name.insert(name.clone(), id);
             if draft.kind == NewValue::Initial {
                 self.scope_mut(draft.scope).initializers.push(id);
@@ -211,7 +207,6 @@ impl Graph {
             for (i, value) in new.outputs.iter().enumerate() {
                 self.value_mut(*value).def = Def::Node(id, i);
             }
-            self.names.insert(new.name.as_str().into());
             self.nodes.push(Node {
                 scope: new.scope,
                 name: new.name.into(),
@@ -219,7 +214,7 @@ impl Graph {
                 domain: new.domain.into(),
                 inputs: new.inputs,
                 outputs: new.outputs.into_iter().map(Some).collect(),
-                attributes: new.attributes,
+                attributes: new.attributes.into(),
                 bodies: vec![],
                 source: None,
             });

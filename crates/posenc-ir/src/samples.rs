@@ -29,7 +29,7 @@ pub(crate) fn with_bodies(mut node: NodeProto, bodies: Vec<(&str, GraphProto)>) 
     for (name, body) in bodies {
         let mut a = AttributeProto {
             name: Some(name.to_owned()),
-            g: Some(body),
+            g: Some(Box::new(body)),
             ..Default::default()
         };
         a.set_type(AttributeType::Graph);

@@ -292,7 +292,7 @@ impl<'a> Splice<'a> {
             name: Some(node.name.to_string()),
             op_type: Some(node.op.to_string()),
             domain: (!node.domain.is_empty()).then(|| node.domain.to_string()),
-            attribute: node.attributes.clone(),
+            attribute: node.attributes.to_vec(),
             ..Default::default()
         };
         let mut content = Encoded::default();

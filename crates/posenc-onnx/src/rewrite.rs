@@ -105,16 +105,14 @@ fn rewrite_flat(
     report.limits.after = before.limits.clone();
     let plan = plan(model, &before, request)?;
     report.inferred = plan.inferred.clone();
-    let mut next = model.clone();
-    let groups = rescale::rescale(&mut next, &before, &plan, request)?;
-    if groups.is_empty() {
+    let Some((mut next, groups)) = rescale::rescale(model, &before, &plan, request)? else {
         return Ok(Rewritten {
             report,
             targets: plan.targets,
             found: before,
             max_length: plan.max_length,
         });
-    }
+    };
     record::write(&mut next, &report.input.fingerprint, &before, &plan);
     let after = detect(&next, &options);
     agrees(&next, &before, &after, &plan)?;

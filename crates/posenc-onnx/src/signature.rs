@@ -7,8 +7,8 @@ use posenc_ir::{DType, Graph, ValueId};
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::region::Region;
 use crate::lane::Lane;
+use crate::region::Region;
 
 /// Constants up to this many bytes are compared by their payload, larger ones by identity.
 const PAYLOAD: usize = 1 << 23;

@@ -302,7 +302,7 @@ fn broken_models_are_refused_with_the_place() {
         (
             "seventy bodies deep",
             nested(70),
-            "not a readable ONNX model",
+            "nested more than 64 deep",
         ),
         (
             "function twice",

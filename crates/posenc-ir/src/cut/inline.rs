@@ -15,7 +15,12 @@ pub(super) fn node(model: &Model, node: &mut NodeProto, room: &mut Room) -> Resu
             tensor(model, t, room)?;
         }
         // Decoding has bounded the depth.
-        for g in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+        for g in attribute
+            .g
+            .as_deref_mut()
+            .into_iter()
+            .chain(&mut attribute.graphs)
+        {
             graph(model, g, room)?;
         }
     }

@@ -37,7 +37,7 @@ fn op(name: &str) -> Op {
         domain: "".into(),
         inputs: vec![],
         outputs: vec![Some(ValueId::from_index(0))],
-        attributes: vec![],
+        attributes: [].into(),
         bodies: vec![],
         source: None,
     };
@@ -73,7 +73,8 @@ impl Op {
         };
         attribute.set_type(kind);
         fill(&mut attribute);
-        self.node.attributes.push(attribute);
+        let before = self.node.attributes.iter().cloned();
+        self.node.attributes = before.chain([attribute]).collect();
         self
     }
 

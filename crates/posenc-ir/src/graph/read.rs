@@ -1,6 +1,7 @@
 //! From encoded messages to a [`Graph`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
@@ -12,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
-use crate::proto::{AttributeProto, NodeProto, SparseTensorProto, TypeProto, ValueInfoProto};
+use crate::proto::{AttributeProto, SparseTensorProto, TypeProto, ValueInfoProto};
 use crate::stored::{Payload, Stored};
 use crate::wire;
 
@@ -54,13 +55,13 @@ pub(super) fn read(
             edited: FxHashSet::default(),
             revalued: FxHashMap::default(),
             dropped: FxHashSet::default(),
-            names: FxHashSet::default(),
             other_types: FxHashMap::default(),
             overloads: FxHashMap::default(),
             revision: 0,
             read_values: 0,
         },
         waiting: vec![],
+        words: FxHashMap::default(),
     };
     reader.open(ScopeKind::Main, None, graph, 0)?;
     for span in functions {
@@ -77,13 +78,6 @@ pub(super) fn read(
         next += 1;
     }
     reader.graph.read_values = reader.graph.values.len();
-    reader.graph.names = reader
-        .graph
-        .values
-        .iter()
-        .map(|v| v.name.clone())
-        .chain(reader.graph.nodes.iter().map(|n| n.name.clone()))
-        .collect();
     Ok(reader.graph)
 }
 
@@ -91,9 +85,10 @@ struct Reader<'a> {
     source: &'a Bytes,
     graph: Graph,
     waiting: Vec<Waiting>,
+    words: FxHashMap<&'a str, Arc<str>>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn open(
         &mut self,
         kind: ScopeKind,
@@ -166,11 +161,15 @@ impl Reader<'_> {
                     Item::Other
                 }
                 (true, 4) => {
-                    pending.inputs.push((self.text(&f.payload)?, None));
+                    pending
+                        .inputs
+                        .push((self.text(&f.payload)?.to_owned(), None));
                     Item::Other
                 }
                 (true, 5) => {
-                    pending.outputs.push((self.text(&f.payload)?, None));
+                    pending
+                        .outputs
+                        .push((self.text(&f.payload)?.to_owned(), None));
                     Item::Other
                 }
                 (true, 10 | 13) => {
@@ -206,7 +205,7 @@ impl Reader<'_> {
                 }
                 Some(_) => return Err(self.twice(id, &name)),
                 None => {
-                    let v = self.define(id, name, Def::Input(i))?;
+                    let v = self.define(id, &name, Def::Input(i))?;
                     self.set_type(v, ty);
                     v
                 }
@@ -214,13 +213,14 @@ impl Reader<'_> {
             self.graph.scope_mut(id).inputs.push(value);
         }
         for Unresolved { node, outputs, .. } in &pending.nodes {
-            for (i, name) in outputs.iter().enumerate() {
-                let value = match name.is_empty() {
+            let mut values = Vec::with_capacity(outputs.len());
+            for (i, name) in pending.outputs_of_nodes[outputs.clone()].iter().enumerate() {
+                values.push(match name.is_empty() {
                     true => None,
-                    false => Some(self.define(id, name.clone(), Def::Node(*node, i))?),
-                };
-                self.graph.node_mut(*node).outputs.push(value);
+                    false => Some(self.define(id, self.text(name)?, Def::Node(*node, i))?),
+                });
             }
+            self.graph.node_mut(*node).outputs = values;
         }
         for ((name, ty), piece) in pending.infos {
             if let Some(value) = self.graph.scope(id).by_name.get(name.as_str()).copied() {
@@ -228,32 +228,30 @@ impl Reader<'_> {
                 self.graph.scope_mut(id).layout[piece].item = Item::Info(value);
             }
         }
-        for unresolved in pending.nodes {
-            let Unresolved {
-                node,
-                inputs,
-                bodies,
-                ..
-            } = unresolved;
-            for (slot, name) in inputs.into_iter().enumerate() {
-                let value = match name.is_empty() {
-                    true => None,
-                    false => Some(self.graph.find(id, &name).ok_or_else(|| {
-                        let why = format!("input {name} is not defined anywhere");
-                        Error::invalid(why).at(self.graph.place(node))
-                    })?),
-                };
-                self.graph.node_mut(node).inputs.push(value);
-                if let Some(value) = value {
-                    self.graph.value_mut(value).uses.push(Use { node, slot });
+        for Unresolved { node, inputs, .. } in &pending.nodes {
+            let mut values = Vec::with_capacity(inputs.len());
+            for (slot, name) in pending.inputs_of_nodes[inputs.clone()].iter().enumerate() {
+                if name.is_empty() {
+                    values.push(None);
+                    continue;
                 }
+                let name = self.text(name)?;
+                let value = self.graph.find(id, name).ok_or_else(|| {
+                    let why = format!("input {name} is not defined anywhere");
+                    Error::invalid(why).at(self.graph.place(*node))
+                })?;
+                values.push(Some(value));
+                self.graph
+                    .value_mut(value)
+                    .uses
+                    .push(Use { node: *node, slot });
             }
-            self.constant(node)?;
-            for (attribute, name, span) in bodies {
-                let kind = ScopeKind::Body(node, name.into());
-                let body = self.open(kind, Some(id), span, depth + 1)?;
-                self.graph.node_mut(node).bodies.push((attribute, body));
-            }
+            self.graph.node_mut(*node).inputs = values;
+            self.constant(*node)?;
+        }
+        for (node, attribute, name, span) in pending.bodies {
+            let body = self.open(ScopeKind::Body(node, name), Some(id), span, depth + 1)?;
+            self.graph.node_mut(node).bodies.push((attribute, body));
         }
         for (name, ty) in pending.outputs {
             let value = self.graph.find(id, &name).ok_or_else(|| {
@@ -279,70 +277,98 @@ impl Reader<'_> {
         payload: &Range<usize>,
         pending: &mut Pending,
     ) -> Result<NodeId> {
-        let bytes = self.source.slice(payload.clone());
-        let mut proto =
-            NodeProto::decode(bytes.clone()).map_err(|e| Error::decode(e.to_string()))?;
-        let mut bodies = vec![];
-        if proto.attribute.iter().any(has_body) {
-            bodies = self.bodies(payload)?;
-            for attribute in &mut proto.attribute {
-                attribute.g = None;
-                attribute.graphs.clear();
-            }
-        }
         let id = NodeId::from_index(self.graph.nodes.len());
-        let domain = proto.domain.take().unwrap_or_default();
-        if let Some(overload) = proto.overload.take().filter(|o| !o.is_empty()) {
-            self.graph.overloads.insert(id, overload.into());
-        }
-        self.graph.nodes.push(Node {
+        let mut node = Node {
             scope,
-            name: proto.name.take().unwrap_or_default().into(),
-            op: proto.op_type.take().unwrap_or_default().into(),
-            domain: if domain == "ai.onnx" {
-                "".into()
-            } else {
-                domain.into()
-            },
-            inputs: Vec::with_capacity(proto.input.len()),
-            outputs: Vec::with_capacity(proto.output.len()),
-            attributes: proto.attribute,
+            name: "".into(),
+            op: "".into(),
+            domain: "".into(),
+            inputs: vec![],
+            outputs: vec![],
+            attributes: Arc::default(),
             bodies: vec![],
             source: Some(payload.clone()),
-        });
+        };
+        let mut attributes = vec![];
+        let (inputs, outputs) = (
+            pending.inputs_of_nodes.len(),
+            pending.outputs_of_nodes.len(),
+        );
+        for f in wire::fields(self.source, payload.clone()) {
+            let f = f?;
+            if !f.delimited {
+                continue;
+            }
+            match f.number {
+                1 => pending.inputs_of_nodes.push(f.payload),
+                2 => pending.outputs_of_nodes.push(f.payload),
+                3 => node.name = self.text(&f.payload)?.into(),
+                4 => node.op = self.word(&f.payload)?,
+                5 => {
+                    let at = attributes.len();
+                    attributes.push(self.attribute(&f.payload, at, id, pending)?);
+                }
+                7 => {
+                    node.domain = match self.text(&f.payload)? {
+                        "ai.onnx" => "".into(),
+                        _ => self.word(&f.payload)?,
+                    }
+                }
+                8 if !f.payload.is_empty() => {
+                    let overload = self.text(&f.payload)?.into();
+                    self.graph.overloads.insert(id, overload);
+                }
+                _ => {}
+            }
+        }
+        if !attributes.is_empty() {
+            node.attributes = attributes.into();
+        }
+        self.graph.nodes.push(node);
         self.graph.scope_mut(scope).nodes.push(id);
         pending.nodes.push(Unresolved {
             node: id,
-            inputs: proto.input,
-            outputs: proto.output,
-            bodies,
+            inputs: inputs..pending.inputs_of_nodes.len(),
+            outputs: outputs..pending.outputs_of_nodes.len(),
         });
         Ok(id)
     }
 
-    /// The encoded graphs among the attributes of a node: index of the attribute, its name, place.
-    fn bodies(&self, node: &Range<usize>) -> Result<Vec<Body>> {
-        let mut found = vec![];
-        let mut index = 0;
-        for f in wire::fields(self.source, node.clone()) {
+    /// An attribute without its graphs, which wait to be read as bodies: however deep they are
+    /// nested, none is decoded inside of another.
+    fn attribute(
+        &mut self,
+        payload: &Range<usize>,
+        at: usize,
+        node: NodeId,
+        pending: &mut Pending,
+    ) -> Result<AttributeProto> {
+        let decode =
+            |bytes: Bytes| AttributeProto::decode(bytes).map_err(|e| Error::decode(e.to_string()));
+        let mut graphs = vec![];
+        for f in wire::fields(self.source, payload.clone()) {
             let f = f?;
-            if f.number != 5 || !f.delimited {
-                continue;
+            if f.delimited && matches!(f.number, 6 | 11) {
+                graphs.push((f.span, f.payload));
             }
-            let mut name = String::new();
-            let mut graphs = vec![];
-            for inner in wire::fields(self.source, f.payload) {
-                let inner = inner?;
-                match inner.number {
-                    1 if inner.delimited => name = self.text(&inner.payload)?,
-                    6 | 11 if inner.delimited => graphs.push(inner.payload),
-                    _ => {}
-                }
-            }
-            found.extend(graphs.into_iter().map(|g| (index, name.clone(), g)));
-            index += 1;
         }
-        Ok(found)
+        if graphs.is_empty() {
+            return decode(self.source.slice(payload.clone()));
+        }
+        let mut rest = vec![];
+        let mut from = payload.start;
+        for (span, _) in &graphs {
+            rest.extend_from_slice(&self.source[from..span.start]);
+            from = span.end;
+        }
+        rest.extend_from_slice(&self.source[from..payload.end]);
+        let attribute = decode(rest.into())?;
+        let name = attribute.name();
+        let bodies = graphs
+            .into_iter()
+            .map(|(_, graph)| (node, at, name.into(), graph));
+        pending.bodies.extend(bodies);
+        Ok(attribute)
     }
 
     /// Gives the output of a `Constant` node its payload.
@@ -383,7 +409,7 @@ impl Reader<'_> {
         if name.is_empty() {
             return Err(Error::invalid("an initializer has no name"));
         }
-        let value = self.define(scope, name, Def::Initializer)?;
+        let value = self.define(scope, &name, Def::Initializer)?;
         self.graph.value_mut(value).stored = Some(Box::new(stored));
         self.graph.scope_mut(scope).initializers.push(value);
         Ok(value)
@@ -397,8 +423,8 @@ impl Reader<'_> {
         self.graph.value_mut(value).ty = ty;
     }
 
-    fn define(&mut self, scope: ScopeId, name: String, def: Def) -> Result<ValueId> {
-        let name: Box<str> = name.into();
+    fn define(&mut self, scope: ScopeId, name: &str, def: Def) -> Result<ValueId> {
+        let name: Arc<str> = name.into();
         let id = ValueId::from_index(self.graph.values.len());
         if self
             .graph
@@ -435,14 +461,18 @@ impl Reader<'_> {
         Ok((proto.name.unwrap_or_default(), proto.r#type))
     }
 
-    fn text(&self, payload: &Range<usize>) -> Result<String> {
-        String::from_utf8(self.source[payload.clone()].to_vec())
+    fn text(&self, payload: &Range<usize>) -> Result<&'a str> {
+        std::str::from_utf8(&self.source[payload.clone()])
             .map_err(|_| Error::decode(format!("the name at byte {} is not UTF-8", payload.start)))
     }
-}
 
-/// Attribute index, attribute name, and where the graph stands.
-type Body = (usize, String, Range<usize>);
+    /// A name of few different ones, shared by all that bear it.
+    fn word(&mut self, payload: &Range<usize>) -> Result<Arc<str>> {
+        let text = self.text(payload)?;
+        let known = self.words.entry(text).or_insert_with(|| text.into());
+        Ok(known.clone())
+    }
+}
 
 /// What a scope says before its names are resolved.
 #[derive(Default)]
@@ -451,16 +481,16 @@ struct Pending {
     outputs: Vec<(String, Option<TypeProto>)>,
     infos: Vec<((String, Option<TypeProto>), usize)>,
     nodes: Vec<Unresolved>,
+    /// Where the names stand.
+    inputs_of_nodes: Vec<Range<usize>>,
+    outputs_of_nodes: Vec<Range<usize>>,
+    /// Node, place and name of the attribute, and where the graph stands.
+    bodies: Vec<(NodeId, usize, Box<str>, Range<usize>)>,
 }
 
-/// A node that knows its edges by name.
+/// A node that knows its edges by name: runs of the lists in [`Pending`].
 struct Unresolved {
     node: NodeId,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
-    bodies: Vec<Body>,
-}
-
-fn has_body(attribute: &AttributeProto) -> bool {
-    attribute.g.is_some() || !attribute.graphs.is_empty()
+    inputs: Range<usize>,
+    outputs: Range<usize>,
 }

@@ -7,9 +7,9 @@ use super::{Detection, Refused, Switch};
 use crate::attention::{Operand, Site};
 use crate::encodings::rope::{Rotation, Unread, read};
 use crate::frontier::{Found, Stretch};
+use crate::kind::Form;
 use crate::region::{Inside, Region};
 use crate::signature::{Count, Signatures};
-use crate::kind::Form;
 
 /// The rotation of one operand of a site.
 #[derive(Clone, Debug)]

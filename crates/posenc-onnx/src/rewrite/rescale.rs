@@ -23,13 +23,14 @@ pub(super) struct Group {
     pub(super) constants_changed: usize,
 }
 
-/// Applies a plan; a group for each set of constants that changed.
+/// The model with a plan applied, and a group for each set of constants that changed; `None` where
+/// there is nothing to change.
 pub(super) fn rescale(
-    model: &mut Model,
+    model: &Model,
     found: &Detection,
     plan: &Plan,
     request: &Request,
-) -> Result<Vec<Group>, RewriteError> {
+) -> Result<Option<(Model, Vec<Group>)>, RewriteError> {
     let jobs = jobs(model, found, plan)?;
     let precision = request
         .parameters
@@ -55,16 +56,16 @@ pub(super) fn rescale(
     }
     let patch = out.finish();
     if patch.is_empty() {
-        return Ok(vec![]);
+        return Ok(None);
     }
-    let applied = model.commit(patch)?;
+    let (next, applied) = model.clone().committed(patch)?;
     // One patch serves all groups; its counts stand with the first.
     if let Some(first) = groups.first_mut() {
         first.nodes_added = applied.added.len();
         first.nodes_removed = applied.removed.len();
         first.constants_changed = applied.revalued.len() + applied.constants.len();
     }
-    Ok(groups)
+    Ok(Some((next, groups)))
 }
 
 /// Writes one job.

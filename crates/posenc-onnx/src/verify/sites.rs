@@ -16,13 +16,13 @@ use super::cutout::{Cutout, Origin, cut_out, precision};
 use super::expected::Expected;
 use super::measure::{Content, Frame, Measured};
 use super::sample;
-use crate::signature::{Count, Signatures};
 use crate::dataflow::Class;
 use crate::detect::{Detection, Half};
-use crate::region::Region;
 use crate::lane::Lane;
 use crate::ports::{Lengths, Role};
+use crate::region::Region;
 use crate::report::{Check, SiteCheck};
+use crate::signature::{Count, Signatures};
 
 /// The most elements of content in one run.
 const CONTENT: usize = 1 << 25;
