@@ -7,8 +7,6 @@ mod flags;
 mod output;
 mod text;
 
-use std::path::PathBuf;
-
 use posenc_ir::text::Weights;
 use posenc_ir::{Model, fingerprint_of};
 use posenc_onnx::report::{Endpoint, Rewrite};
@@ -56,7 +54,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         // A link stays one: what it leads to is replaced.
         let output = output.canonicalize().unwrap_or_else(|_| output.clone());
         progress.now(format!("writing {}", output.display()));
-        write(&model, &output, &request)?;
+        external::write(&model, input, &output, request.external_data)?;
         report.output = Some(Endpoint {
             fingerprint: fingerprint_of(&output)?,
             path: output.display().to_string(),
@@ -88,14 +86,4 @@ fn rewrite(model: &mut Model, request: &Request, proof: Proof) -> anyhow::Result
     let mut report = done.report;
     check::fill(model, &done.found, proof, &mut report)?;
     Ok(report)
-}
-
-/// Writes the model, its external data first, so that it appears only when it is complete.
-fn write(model: &Model, output: &PathBuf, request: &Request) -> anyhow::Result<()> {
-    let placed = external::place(model, output, request.external_data)?;
-    let written = model.write(output).map_err(|e| {
-        placed.undo();
-        Failure::usage(e.to_string())
-    });
-    Ok(written?)
 }

@@ -41,6 +41,7 @@ impl Model {
             }
         }
         let mut files = external::Files::default();
+        files.check_attributes(self)?;
         for value in graph.values() {
             if graph.is_gone(value) {
                 continue;

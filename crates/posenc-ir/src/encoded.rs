@@ -1,6 +1,13 @@
 //! What a model is written as: runs of the source, and new bytes between them.
 
+mod external;
+mod rope;
+
+use std::fs::File;
 use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::wire;
 
@@ -18,6 +25,15 @@ pub(crate) enum Segment {
     Source(Range<usize>),
     /// New bytes.
     Owned(Vec<u8>),
+    /// Bytes of another file, by their place there.
+    Outside(Arc<Outside>, Range<usize>),
+}
+
+/// A file of data.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pub(crate) file: Arc<File>,
+    pub(crate) bytes: Bytes,
 }
 
 impl Encoded {
@@ -35,10 +51,7 @@ impl Encoded {
     pub(crate) fn to_vec(&self, source: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len);
         for segment in &self.segments {
-            out.extend_from_slice(match segment {
-                Segment::Source(range) => &source[range.clone()],
-                Segment::Owned(bytes) => bytes,
-            });
+            out.extend_from_slice(segment.bytes(source));
         }
         out
     }
@@ -60,11 +73,19 @@ impl Encoded {
         }
     }
 
+    pub(crate) fn outside(&mut self, file: Arc<Outside>, range: Range<usize>) {
+        if !range.is_empty() {
+            self.len += range.len();
+            self.segments.push(Segment::Outside(file, range));
+        }
+    }
+
     pub(crate) fn append(&mut self, other: Self) {
         for segment in other.segments {
             match segment {
                 Segment::Source(range) => self.source(range),
                 Segment::Owned(bytes) => self.owned(&bytes),
+                Segment::Outside(file, range) => self.outside(file, range),
             }
         }
     }
@@ -75,5 +96,16 @@ impl Encoded {
         wire::put_header(number, content.len, &mut header);
         self.owned(&header);
         self.append(content);
+    }
+}
+
+impl Segment {
+    /// The bytes, of a model that was read from `source`.
+    fn bytes<'a>(&'a self, source: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Source(range) => &source[range.clone()],
+            Self::Owned(bytes) => bytes,
+            Self::Outside(file, range) => &file.bytes[range.clone()],
+        }
     }
 }

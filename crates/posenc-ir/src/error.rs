@@ -34,6 +34,12 @@ pub enum ErrorKind {
     /// The model or request needs what is not supported.
     #[error("{0}")]
     Unsupported(String),
+    /// A model would have more bytes than a file of the format can have.
+    #[error("the result would have {bytes} bytes, and a single ONNX file holds 2147483647 at most")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+    },
     /// A patch does not fit the graph.
     #[error("{0}")]
     Patch(String),
@@ -84,6 +90,14 @@ impl Error {
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.place.get_or_insert_with(|| place.into());
         self
+    }
+
+    /// Whether a file is not there.
+    pub fn is_absent(&self) -> bool {
+        let ErrorKind::Io { source, .. } = self.kind() else {
+            return false;
+        };
+        source.kind() == std::io::ErrorKind::NotFound
     }
 
     /// What is wrong.

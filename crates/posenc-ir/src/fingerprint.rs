@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Result;
 use crate::file::map;
-use crate::model::{Model, field as model_field};
+use crate::model::Model;
+use crate::nesting::Message;
 use crate::stored::field as tensor_field;
 use crate::wire;
 
@@ -48,7 +49,7 @@ impl Model {
 /// # Errors
 /// When the file cannot be opened or is no regular file.
 pub fn fingerprint_of(path: impl AsRef<Path>) -> Result<String> {
-    Ok(fingerprint(&map(path.as_ref())?))
+    Ok(fingerprint(&map(path.as_ref())?.bytes))
 }
 
 fn fingerprint(source: &[u8]) -> String {
@@ -71,37 +72,6 @@ fn hex(bytes: &[u8]) -> String {
 struct Cut {
     span: Range<usize>,
     instead: String,
-}
-
-/// The messages in which tensors can stand.
-#[derive(Clone, Copy)]
-enum Message {
-    Model,
-    Training,
-    Graph,
-    Function,
-    Node,
-    Attribute,
-    Sparse,
-    Tensor,
-}
-
-impl Message {
-    /// The message that a field holds, where tensors can stand in it.
-    fn child(self, field: u32) -> Option<Self> {
-        Some(match (self, field) {
-            (Self::Model, model_field::GRAPH) => Self::Graph,
-            (Self::Model, model_field::TRAINING) => Self::Training,
-            (Self::Model, model_field::FUNCTION) => Self::Function,
-            (Self::Training, 1 | 2) => Self::Graph,
-            (Self::Graph, 1) | (Self::Function, 7) => Self::Node,
-            (Self::Graph, 5) | (Self::Attribute, 5 | 10) | (Self::Sparse, 1 | 2) => Self::Tensor,
-            (Self::Graph, 15) | (Self::Attribute, 22 | 23) => Self::Sparse,
-            (Self::Node, 5) | (Self::Function, 11) => Self::Attribute,
-            (Self::Attribute, 6 | 11) => Self::Graph,
-            _ => return None,
-        })
-    }
 }
 
 /// The large payloads, in the order of the file. What cannot be walked is left as it stands.

@@ -19,6 +19,7 @@ pub mod graph;
 pub mod id;
 mod inline;
 pub mod model;
+mod nesting;
 pub mod node;
 mod order;
 pub mod patch;

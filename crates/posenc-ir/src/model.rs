@@ -1,8 +1,10 @@
 //! A model: the graph and what the file says around it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
@@ -26,6 +28,8 @@ pub struct Model {
     pub(crate) set: BTreeMap<String, String>,
     /// Operator sets imported since reading.
     pub(crate) imported: BTreeMap<String, i64>,
+    /// The open file that the source is a map of, whatever stands at the path meanwhile.
+    pub(crate) file: Option<Arc<File>>,
     head: Head,
     path: Option<PathBuf>,
 }
@@ -123,6 +127,7 @@ impl Model {
                 .collect(),
             set: BTreeMap::new(),
             imported: BTreeMap::new(),
+            file: None,
             path: path.map(Path::to_owned),
             head: Head {
                 ir_version: head.ir_version(),

@@ -104,11 +104,9 @@ impl Stored {
     fn of(head: TensorProto, payload: impl FnOnce(Option<External>) -> Payload) -> Result<Self> {
         let dims: Option<Vec<usize>> = head.dims.iter().map(|d| (*d).try_into().ok()).collect();
         let dims = dims.ok_or_else(|| Error::invalid("a dimension of the tensor is negative"))?;
-        let external = if head.data_location == Some(1) || !head.external_data.is_empty() {
-            Some(External::read(&head)?)
-        } else {
-            None
-        };
+        // Entries that a payload in this file left behind say nothing.
+        let is_external = head.data_location == Some(1);
+        let external = is_external.then(|| External::read(&head)).transpose()?;
         Ok(Self {
             dtype: DType::from_code(head.data_type()),
             dims,
@@ -180,6 +178,23 @@ impl External {
         }
         Ok(this)
     }
+
+    /// The number of bytes of a tensor's payload, which must be those that its type and dimensions
+    /// ask for.
+    pub(crate) fn expect(&self, stored: &Stored) -> Result<u64> {
+        let want = stored.elements().and_then(|n| stored.dtype?.payload(n));
+        let Some(want) = want.and_then(|n| u64::try_from(n).ok()) else {
+            let why = "the tensor's type is not known or its dimensions overflow";
+            return Err(Error::invalid(why));
+        };
+        match self.length.filter(|length| *length != want) {
+            Some(length) => {
+                let why = format!("its external data has {length} bytes, it needs {want}");
+                Err(Error::invalid(why))
+            }
+            None => Ok(want),
+        }
+    }
 }
 
 /// The little-endian payload of a typed list.
@@ -204,6 +219,8 @@ fn typed(dtype: DType, elements: usize, message: &Bytes) -> Result<Bytes> {
             );
         }
         DType::String => return Err(Error::unsupported("a tensor of strings has no numbers")),
+        // One element an entry, which only raw payloads pack.
+        DType::F6E2M3 | DType::F6E3M2 => out = packed(&proto.int32_data),
         // Everything narrower stands in int32_data; elements under 8 bits are packed there too.
         _ => {
             let width = dtype.bits().unwrap_or(8).div_ceil(8);
@@ -214,3 +231,21 @@ fn typed(dtype: DType, elements: usize, message: &Bytes) -> Result<Bytes> {
     }
     Ok(out.into())
 }
+
+/// Elements of six bits, low bits first.
+fn packed(values: &[i32]) -> Vec<u8> {
+    let mut out = vec![0; (values.len() * 6).div_ceil(8)];
+    for (i, value) in values.iter().enumerate() {
+        let bits = u16::from(value.to_le_bytes()[0] & 0x3f) << (i * 6 % 8);
+        let [low, high] = bits.to_le_bytes();
+        let at = i * 6 / 8;
+        out[at] |= low;
+        if let Some(next) = out.get_mut(at + 1) {
+            *next |= high;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

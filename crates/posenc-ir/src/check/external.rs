@@ -3,53 +3,81 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
+use crate::file::within;
 use crate::model::Model;
-use crate::stored::{External, Stored};
+use crate::stored::{External, Payload, Stored};
 
-/// The lengths of the files that were looked up.
+/// The lengths of the files that were looked up; `None` for those that are not there.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    lengths: BTreeMap<String, u64>,
+    lengths: BTreeMap<String, Option<usize>>,
 }
 
 impl Files {
     /// Whether the payload can be loaded: a file that the model may name, of sufficient length.
-    /// Models without a folder of their own are not looked up.
+    /// One that is not there is missed by whoever needs its bytes; models without a folder of
+    /// their own are not looked up.
     pub(super) fn check(
         &mut self,
         model: &Model,
         stored: &Stored,
         external: &External,
     ) -> Result<()> {
-        let want = stored.elements().and_then(|n| stored.dtype?.payload(n));
-        let Some(want) = want.and_then(|n| u64::try_from(n).ok()) else {
-            let why = "the tensor's type is not known or its dimensions overflow";
-            return Err(Error::invalid(why));
-        };
-        let length = external.length.unwrap_or(want);
-        if length != want {
-            let why = format!("its external data has {length} bytes, it needs {want}");
-            return Err(Error::invalid(why));
-        }
+        external.relative()?;
+        let length = external.expect(stored)?;
         if model.path().is_none() {
             return Ok(());
         }
         let have = match self.lengths.get(&external.location) {
             Some(length) => *length,
             None => {
-                let path = model.external_file(external)?;
-                let meta = std::fs::metadata(&path).map_err(|e| Error::io(&path, e))?;
-                let known = self.lengths.entry(external.location.clone());
-                *known.or_insert(meta.len())
+                let have = length_of(model, external)?;
+                self.lengths.insert(external.location.clone(), have);
+                have
             }
         };
-        match external.offset.checked_add(length) {
-            Some(end) if end <= have => Ok(()),
-            _ => {
-                let location = &external.location;
-                let why = format!("{location} has {have} bytes, less than the tensor asks for");
-                Err(Error::invalid(why))
-            }
+        match have {
+            Some(have) => within(external, length, have).map(drop),
+            None => Ok(()),
         }
     }
+
+    /// The same for the tensors of attributes. That of a `Constant` counts with its value, which
+    /// may have got another payload.
+    pub(super) fn check_attributes(&mut self, model: &Model) -> Result<()> {
+        let graph = model.graph();
+        for (id, node) in graph.nodes() {
+            let known = usize::from(node.is("Constant"));
+            for attribute in node.attributes().iter().skip(known) {
+                let sparse = attribute.sparse_tensor.as_deref().into_iter();
+                let sparse = sparse.chain(&attribute.sparse_tensors);
+                let parts = sparse.flat_map(|s| s.values.iter().chain(&s.indices));
+                let dense = attribute.t.iter().chain(&attribute.tensors);
+                for tensor in dense.chain(parts).filter(|t| t.data_location == Some(1)) {
+                    let checked = Stored::from_proto(tensor).and_then(|stored| {
+                        let Payload::External(external) = &stored.payload else {
+                            return Ok(());
+                        };
+                        self.check(model, &stored, external)
+                    });
+                    checked.map_err(|e| e.at(graph.place(id)))?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
+
+fn length_of(model: &Model, external: &External) -> Result<Option<usize>> {
+    let found = model.external_file(external).and_then(|path| {
+        let meta = std::fs::metadata(&path).map_err(|e| Error::io(&path, e))?;
+        Ok(usize::try_from(meta.len()).unwrap_or(usize::MAX))
+    });
+    match found {
+        Err(e) if e.is_absent() => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests;

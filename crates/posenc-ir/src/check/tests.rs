@@ -1,12 +1,8 @@
-use std::path::Path;
-
 use prost::Message;
 
 use crate::DType;
 use crate::model::Model;
-use crate::proto::{
-    FunctionProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
-};
+use crate::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::samples::{floats, model_proto, node, untyped, value, with_bodies};
 
 /// y = x + w
@@ -27,7 +23,7 @@ fn verdict(proto: &ModelProto) -> Result<(), String> {
     model.and_then(|m| m.check()).map_err(|e| e.to_string())
 }
 
-fn changed(edit: impl FnOnce(&mut GraphProto)) -> ModelProto {
+pub(super) fn changed(edit: impl FnOnce(&mut GraphProto)) -> ModelProto {
     let mut graph = sum();
     edit(&mut graph);
     model_proto(graph)
@@ -333,115 +329,4 @@ fn broken_models_are_refused_with_the_place() {
         verdict(&changed(|g| g.initializer.push(strings(3)))),
         Ok(())
     );
-}
-
-fn external(entries: &[(&str, &str)]) -> ModelProto {
-    let entries = entries.iter().map(|(key, value)| StringStringEntryProto {
-        key: Some((*key).to_owned()),
-        value: Some((*value).to_owned()),
-    });
-    changed(|g| {
-        g.initializer[0].raw_data = None;
-        g.initializer[0].data_location = Some(1);
-        g.initializer[0].external_data = entries.collect();
-    })
-}
-
-fn opened(proto: &ModelProto, path: &Path) -> Result<(), String> {
-    std::fs::write(path, proto.encode_to_vec()).unwrap();
-    let model = Model::open(path);
-    model.and_then(|m| m.check()).map_err(|e| e.to_string())
-}
-
-#[test]
-fn external_data_must_stand_in_the_folder_of_the_model() {
-    let outer = tempfile::tempdir().unwrap();
-    let folder = outer.path().join("model");
-    std::fs::create_dir_all(folder.join("sub")).unwrap();
-    std::fs::write(outer.path().join("secret"), [0; 64]).unwrap();
-    std::fs::write(folder.join("data"), [0; 16]).unwrap();
-    std::fs::write(folder.join("sub/data"), [0; 16]).unwrap();
-    std::os::unix::fs::symlink("../secret", folder.join("link")).unwrap();
-    std::os::unix::fs::symlink("data", folder.join("inner")).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        folder.join("pipe"),
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RUSR,
-        0,
-    )
-    .unwrap();
-    let path = folder.join("model.onnx");
-    let at = |location: &str| external(&[("location", location)]);
-    let with = |key: &str, value: &str| external(&[("location", "data"), (key, value)]);
-    let fine = [
-        ("plain", at("data")),
-        ("in a folder below", at("sub/data")),
-        ("from here", at("./data")),
-        ("a link inside", at("inner")),
-        ("at the end", with("offset", "8")),
-        ("with its length", with("length", "8")),
-    ];
-    for (name, proto) in fine {
-        assert_eq!(opened(&proto, &path), Ok(()), "{name}");
-    }
-    let broken = [
-        ("absolute", at("/etc/passwd"), "leads out of"),
-        ("above", at("../secret"), "leads out of"),
-        ("hidden above", at("sub/../../secret"), "leads out of"),
-        ("backslash", at("..\\secret"), "leads out of"),
-        ("NUL", at("data\0"), "leads out of"),
-        ("a link out", at("link"), "leads out of"),
-        ("a pipe", at("pipe"), "not a regular file"),
-        ("a folder", at("sub"), "not a regular file"),
-        ("absent", at("absent"), "absent"),
-        ("no location", external(&[("offset", "0")]), "names no file"),
-        (
-            "location twice",
-            external(&[("location", "data"), ("location", "../secret")]),
-            "given twice",
-        ),
-        (
-            "beyond the end",
-            with("offset", "12"),
-            "16 bytes, less than",
-        ),
-        (
-            "offset at the limit",
-            with("offset", "18446744073709551615"),
-            "less than",
-        ),
-        ("negative offset", with("offset", "-1"), "is no number"),
-        (
-            "another length",
-            with("length", "4"),
-            "has 4 bytes, it needs 8",
-        ),
-    ];
-    for (name, proto, want) in broken {
-        let why = opened(&proto, &path).unwrap_err();
-        assert!(why.contains(want), "{name}: {why}");
-    }
-}
-
-#[test]
-fn a_cache_that_links_both_files_into_one_folder_is_read() {
-    let outer = tempfile::tempdir().unwrap();
-    let (blobs, shown) = (outer.path().join("blobs"), outer.path().join("shown"));
-    std::fs::create_dir_all(&blobs).unwrap();
-    std::fs::create_dir_all(&shown).unwrap();
-    std::fs::write(
-        blobs.join("1"),
-        external(&[("location", "data")]).encode_to_vec(),
-    )
-    .unwrap();
-    std::fs::write(blobs.join("2"), [0; 8]).unwrap();
-    std::os::unix::fs::symlink("../blobs/1", shown.join("model.onnx")).unwrap();
-    std::os::unix::fs::symlink("../blobs/2", shown.join("data")).unwrap();
-    let m = Model::open(shown.join("model.onnx")).unwrap();
-    m.check().unwrap();
-    // A model that is no link itself may not be led there.
-    std::fs::copy(blobs.join("1"), shown.join("own.onnx")).unwrap();
-    let m = Model::open(shown.join("own.onnx")).unwrap();
-    assert!(m.check().is_err());
 }

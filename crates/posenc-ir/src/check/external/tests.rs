@@ -1,0 +1,170 @@
+use std::path::Path;
+
+use prost::Message;
+
+use crate::check::tests::changed;
+use crate::model::Model;
+use crate::proto::{AttributeProto, GraphProto, ModelProto, StringStringEntryProto};
+use crate::samples::{node, untyped, with_bodies};
+
+fn external(entries: &[(&str, &str)]) -> ModelProto {
+    let entries = entries.iter().map(|(key, value)| StringStringEntryProto {
+        key: Some((*key).to_owned()),
+        value: Some((*value).to_owned()),
+    });
+    changed(|g| {
+        g.initializer[0].raw_data = None;
+        g.initializer[0].data_location = Some(1);
+        g.initializer[0].external_data = entries.collect();
+    })
+}
+
+fn opened(proto: &ModelProto, path: &Path) -> Result<(), String> {
+    std::fs::write(path, proto.encode_to_vec()).unwrap();
+    let model = Model::open(path);
+    model.and_then(|m| m.check()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn external_data_must_stand_in_the_folder_of_the_model() {
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("model");
+    std::fs::create_dir_all(folder.join("sub")).unwrap();
+    std::fs::write(outer.path().join("secret"), [0; 64]).unwrap();
+    std::fs::write(folder.join("data"), [0; 16]).unwrap();
+    std::fs::write(folder.join("sub/data"), [0; 16]).unwrap();
+    std::os::unix::fs::symlink("../secret", folder.join("link")).unwrap();
+    std::os::unix::fs::symlink("data", folder.join("inner")).unwrap();
+    std::os::unix::fs::symlink("..", folder.join("out")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", folder.join("null")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        folder.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let path = folder.join("model.onnx");
+    let at = |location: &str| external(&[("location", location)]);
+    let with = |key: &str, value: &str| external(&[("location", "data"), (key, value)]);
+    let fine = [
+        ("plain", at("data")),
+        ("in a folder below", at("sub/data")),
+        ("from here", at("./data")),
+        ("a link inside", at("inner")),
+        ("at the end", with("offset", "8")),
+        ("with its length", with("length", "8")),
+        ("with what nobody knows", with("checksum", "-")),
+        ("absent, and not asked for", at("absent")),
+        ("absent with its folder", at("no/such/data")),
+    ];
+    for (name, proto) in fine {
+        assert_eq!(opened(&proto, &path), Ok(()), "{name}");
+    }
+    let broken = [
+        ("absolute", at("/etc/passwd"), "leads out of"),
+        ("above", at("../secret"), "leads out of"),
+        ("hidden above", at("sub/../../secret"), "leads out of"),
+        ("backslash", at("..\\secret"), "no portable path"),
+        ("NUL", at("data\0"), "no portable path"),
+        ("the folder itself", at("."), "leads out of"),
+        ("absent above", at("../absent"), "leads out of"),
+        ("a link to a folder out", at("out/secret"), "leads out of"),
+        ("below a file", at("data/data"), "Not a directory"),
+        ("a device", at("null"), "leads out of"),
+        ("nowhere", at(""), "names no file"),
+        ("a link out", at("link"), "leads out of"),
+        ("a pipe", at("pipe"), "not a regular file"),
+        ("a folder", at("sub"), "not a regular file"),
+        ("no location", external(&[("offset", "0")]), "names no file"),
+        (
+            "location twice",
+            external(&[("location", "data"), ("location", "../secret")]),
+            "given twice",
+        ),
+        (
+            "beyond the end",
+            with("offset", "12"),
+            "16 bytes, less than",
+        ),
+        (
+            "offset at the limit",
+            with("offset", "18446744073709551615"),
+            "less than",
+        ),
+        ("negative offset", with("offset", "-1"), "is no number"),
+        (
+            "another length",
+            with("length", "4"),
+            "has 4 bytes, it needs 8",
+        ),
+    ];
+    for (name, proto, want) in broken {
+        let why = opened(&proto, &path).unwrap_err();
+        assert!(why.contains(want), "{name}: {why}");
+    }
+}
+
+#[test]
+fn external_data_of_attributes_is_looked_at_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("data"), [0; 8]).unwrap();
+    let path = folder.path().join("model.onnx");
+    let with = |op: &str, location: &str| {
+        let tensor = external(&[("location", location)]);
+        let tensor = tensor.graph.unwrap().initializer.remove(0);
+        let mut filled = node(op, &["x"], &["z"]);
+        filled.attribute.push(AttributeProto {
+            name: Some("value".into()),
+            t: Some(tensor),
+            ..Default::default()
+        });
+        filled
+    };
+    let refused = |proto: &ModelProto| opened(proto, &path).unwrap_err();
+    for op in ["Constant", "ConstantOfShape"] {
+        let main = |location: &str| changed(|g| g.node.push(with(op, location)));
+        let body = |location: &str| {
+            let body = GraphProto {
+                node: vec![with(op, location)],
+                output: vec![untyped("z")],
+                ..Default::default()
+            };
+            let branch = with_bodies(node("If", &["x"], &["i"]), vec![("then_branch", body)]);
+            changed(|g| g.node.push(branch))
+        };
+        assert_eq!(opened(&main("data"), &path), Ok(()), "{op}");
+        assert_eq!(opened(&body("data"), &path), Ok(()), "{op}");
+        for proto in [main("../data"), body("../data")] {
+            let why = refused(&proto);
+            assert!(why.contains("leads out of"), "{op}: {why}");
+        }
+        let mut long = main("data");
+        let nodes = &mut long.graph.as_mut().unwrap().node;
+        nodes[1].attribute[0].t.as_mut().unwrap().dims = vec![3];
+        assert!(refused(&long).contains("less than"), "{op}");
+    }
+}
+
+#[test]
+fn a_cache_that_links_both_files_into_one_folder_is_read() {
+    let outer = tempfile::tempdir().unwrap();
+    let (blobs, shown) = (outer.path().join("blobs"), outer.path().join("shown"));
+    std::fs::create_dir_all(&blobs).unwrap();
+    std::fs::create_dir_all(&shown).unwrap();
+    std::fs::write(
+        blobs.join("1"),
+        external(&[("location", "data")]).encode_to_vec(),
+    )
+    .unwrap();
+    std::fs::write(blobs.join("2"), [0; 8]).unwrap();
+    std::os::unix::fs::symlink("../blobs/1", shown.join("model.onnx")).unwrap();
+    std::os::unix::fs::symlink("../blobs/2", shown.join("data")).unwrap();
+    let m = Model::open(shown.join("model.onnx")).unwrap();
+    m.check().unwrap();
+    // A model that is no link itself may not be led there.
+    std::fs::copy(blobs.join("1"), shown.join("own.onnx")).unwrap();
+    let m = Model::open(shown.join("own.onnx")).unwrap();
+    assert!(m.check().is_err());
+}

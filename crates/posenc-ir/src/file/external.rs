@@ -1,0 +1,103 @@
+//! The files that external payloads stand in.
+
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::{folder, map};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::stored::External;
+
+impl Model {
+    /// The path of the file that an external payload stands in, links as they are; `None` where
+    /// the model's folder is not known, or the location is absolute or leads out of it.
+    pub fn external_path(&self, external: &External) -> Option<PathBuf> {
+        let location = external.relative().ok()?;
+        Some(folder(self.path()?).join(location))
+    }
+
+    /// The regular file that an external payload stands in, links resolved. They may lead to the
+    /// folder of the model as it is named, or to that of the file which the model's own link leads
+    /// to: caches keep both files there.
+    ///
+    /// # Errors
+    /// When the file is absent, no regular file, or not one that the model may name; or the model
+    /// was read from bytes, of no path.
+    pub fn external_file(&self, external: &External) -> Result<PathBuf> {
+        let location = external.relative()?;
+        let Some(model) = self.path() else {
+            let why = "its external data is not to be found: the folder of the model is not known";
+            return Err(Error::invalid(why));
+        };
+        let path = folder(model).join(location);
+        let resolve = |p: &Path| p.canonicalize().map_err(|e| Error::io(p, e));
+        let file = resolve(&path)?;
+        let mut folders = vec![resolve(folder(model))?];
+        // A model that is gone meanwhile has no link to follow.
+        folders.extend(
+            resolve(model)
+                .ok()
+                .and_then(|m| Some(m.parent()?.to_owned())),
+        );
+        if !folders.iter().any(|folder| file.starts_with(folder)) {
+            return Err(external.refused("leads out of the model's folder"));
+        }
+        match std::fs::metadata(&file) {
+            Ok(meta) if meta.is_file() => Ok(file),
+            Ok(_) => Err(Error::invalid("not a regular file").at(path.display().to_string())),
+            Err(e) => Err(Error::io(path, e)),
+        }
+    }
+
+    /// The external payload, mapped.
+    ///
+    /// # Errors
+    /// When the file is absent, too short, or not one that the model may name.
+    pub fn load(&self, external: &External) -> Result<Bytes> {
+        let bytes = map(&self.external_file(external)?)?.bytes;
+        let length = external.length.unwrap_or_else(|| {
+            let rest = (bytes.len() as u64).checked_sub(external.offset);
+            rest.unwrap_or(0)
+        });
+        Ok(bytes.slice(within(external, length, bytes.len())?))
+    }
+}
+
+/// The place of `length` bytes of an external payload in a file of `have` bytes.
+pub(crate) fn within(external: &External, length: u64, have: usize) -> Result<Range<usize>> {
+    let start = usize::try_from(external.offset).ok();
+    let length = usize::try_from(length).ok();
+    let end = start.zip(length).and_then(|(s, n)| s.checked_add(n));
+    match start.zip(end).filter(|(_, end)| *end <= have) {
+        Some((start, end)) => Ok(start..end),
+        None => {
+            let why = format!("has {have} bytes, less than a tensor asks for");
+            Err(external.refused(&why))
+        }
+    }
+}
+
+impl External {
+    /// The location as a path that does not leave the folder it starts in, its links aside.
+    pub(crate) fn relative(&self) -> Result<&Path> {
+        // Separators elsewhere, and the end of a name for the system.
+        if self.location.contains(['\\', '\0']) {
+            return Err(self.refused("holds a character that no portable path has"));
+        }
+        let path = Path::new(&self.location);
+        let stays = |c| matches!(c, Component::Normal(_) | Component::CurDir);
+        let names = path.components().any(|c| matches!(c, Component::Normal(_)));
+        if !(names && path.components().all(stays)) {
+            return Err(self.refused("leads out of the model's folder"));
+        }
+        Ok(path)
+    }
+
+    /// An error of this location.
+    pub(crate) fn refused(&self, why: &str) -> Error {
+        let location = self.location.replace(char::is_control, "?");
+        Error::invalid(format!("external data {location} {why}"))
+    }
+}

@@ -1,0 +1,66 @@
+//! Files as bytes, without reading them.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+
+/// A regular file, open, and its bytes.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    pub(crate) bytes: Bytes,
+    /// The file that the bytes are those of, also when another one takes its name.
+    pub(crate) file: File,
+}
+
+/// Maps a regular file.
+pub(crate) fn map(path: &Path) -> Result<Mapped> {
+    let failed = |e| Error::io(path, e);
+    let file = open(path)?;
+    if file.metadata().map_err(failed)?.len() == 0 {
+        let bytes = Bytes::new();
+        return Ok(Mapped { bytes, file });
+    }
+    // Safety: the map is read only. Whoever truncates the file meanwhile makes reads fault,
+    // which no reader of a map can rule out; the tool itself replaces files by renaming.
+    #[allow(unsafe_code)]
+    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
+    let bytes = Bytes::from_owner(map);
+    Ok(Mapped { bytes, file })
+}
+
+/// Opens a regular file for reading.
+///
+/// Asked for before it is opened, since opening alone does something to a device or waits for a
+/// pipe's other end; and once more after that, since another file may have taken the name.
+pub(super) fn open(path: &Path) -> Result<File> {
+    let failed = |e| Error::io(path, e);
+    let irregular = || Error::invalid("not a regular file").at(path.display().to_string());
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(irregular());
+    }
+    let file = without_waiting().open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(irregular());
+    }
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn without_waiting() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    // The bits are those of `open(2)`, whose flags are an int.
+    options.read(true).custom_flags(flags.bits() as i32);
+    options
+}
+
+#[cfg(not(unix))]
+fn without_waiting() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    options
+}
