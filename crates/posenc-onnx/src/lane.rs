@@ -4,6 +4,8 @@
 //! Roles, not axis numbers: a model may be sequence-first, fold heads into the batch, or hold
 //! keys transposed.
 
+mod heads;
+
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
@@ -29,25 +31,6 @@ impl Lane {
             group: None,
             offset: 0,
         }
-    }
-
-    /// Where an element stands: its slot among heads and sequences in row-major order, its token
-    /// and its feature; `None` where the features are not known.
-    pub(crate) fn place(&self, index: &[usize], dims: &[usize]) -> Option<(usize, usize, usize)> {
-        let features = self.feature?;
-        let mut slot = 0;
-        for (axis, i) in index.iter().enumerate() {
-            if axis != self.sequence && axis != features {
-                slot = slot * dims[axis] + i;
-            } else if let (true, Some(group)) = (axis == features, self.group) {
-                slot = slot * (dims[axis] / group) + i / group;
-            }
-        }
-        let feature = match self.group {
-            Some(group) => index[features] % group,
-            None => index[features],
-        };
-        Some((slot, index[self.sequence], feature))
     }
 
     /// Features of one head in a value of these dimensions.

@@ -137,6 +137,13 @@ pub(super) fn reshape<T: Clone>(array: Shared<T>, dims: &[usize]) -> Option<Shar
 pub(super) fn flat<T: Clone>(array: &Shared<T>) -> Cow<'_, [T]> {
     match array.as_slice() {
         Some(slice) => Cow::Borrowed(slice),
-        None => Cow::Owned(array.iter().cloned().collect()),
+        // Faster than to step through the elements one by one.
+        None => Cow::Owned(
+            array
+                .as_standard_layout()
+                .into_owned()
+                .into_raw_vec_and_offset()
+                .0,
+        ),
     }
 }

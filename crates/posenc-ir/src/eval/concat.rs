@@ -2,9 +2,9 @@
 
 use ndarray::{Axis, Slice};
 
-use super::array::{Array, each, flat, from_vec};
+use super::array::{Array, each};
 use super::call::{Call, Given, typed};
-use super::shape::{self, around, axis};
+use super::shape::{self, axis};
 use super::value::Shared;
 use super::{Miss, Outputs, Value, Why};
 
@@ -65,18 +65,9 @@ fn join(arrays: Vec<Array>, dims: &[usize], along: usize) -> Option<Array> {
 }
 
 fn join_all<T: Clone>(parts: &[Shared<T>], dims: &[usize], along: usize) -> Option<Shared<T>> {
-    let (outer, length, inner) = around(dims, along).ok()?;
-    let parts: Vec<_> = parts
-        .iter()
-        .map(|p| (flat(p), p.shape()[along] * inner))
-        .collect();
-    let mut out = Vec::with_capacity(outer * length * inner);
-    for o in 0..outer {
-        for (part, chunk) in &parts {
-            out.extend_from_slice(&part[o * chunk..(o + 1) * chunk]);
-        }
-    }
-    from_vec(dims, out)
+    let parts: Vec<_> = parts.iter().map(|p| p.view()).collect();
+    let whole = ndarray::concatenate(Axis(along), &parts).ok()?;
+    (whole.shape() == dims).then(|| whole.into_shared())
 }
 
 /// The lengths are an attribute before opset 13 and input 1 since; left out, the parts are equal,

@@ -95,9 +95,11 @@ enum Read {
 struct Known {
     signatures: Signatures,
     rotations: FxHashMap<(usize, usize), Result<Rotation, Unread>>,
-    /// By what enters and the features that it turns.
-    switches: FxHashMap<(Vec<Option<ValueId>>, Vec<(usize, usize)>), Option<Switch>>,
+    switches: FxHashMap<Turned, Option<Switch>>,
 }
+
+/// What enters a rotation, and the features that it turns.
+type Turned = (Vec<Option<ValueId>>, Vec<(usize, usize)>);
 
 impl Known {
     fn rotation(

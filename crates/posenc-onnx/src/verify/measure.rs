@@ -1,6 +1,6 @@
 //! Content for a rotation, and how far its result stands from the formula.
 
-use ndarray::{Array3, ArrayD, Dimension, IxDyn};
+use ndarray::{Array3, ArrayD, IxDyn};
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::feeds::Random;
 
@@ -79,23 +79,23 @@ impl Frame<'_> {
     /// The content to feed; `None` where the features of a head cannot be followed.
     pub(crate) fn content(&self, kind: Content) -> Option<Tensor> {
         let lane = self.region.input_lane;
-        lane.feature?;
+        let width = lane.width(self.dims)?;
+        let tokens = *self.dims.get(lane.sequence)?;
+        let slots = self
+            .dims
+            .iter()
+            .product::<usize>()
+            .checked_div(tokens * width)?;
         let mut random = Random::new(0x0051_7e5c_4ec5);
-        let firsts: Option<Vec<usize>> = match kind {
-            Content::Units => self.pairs().map(|p| p.iter().map(|p| p.0).collect()),
-            Content::Random => None,
-        };
-        let values = ArrayD::from_shape_fn(IxDyn(self.dims), |index| match kind {
+        let mut first = vec![false; width];
+        for (a, _) in self.pairs().unwrap_or_default() {
+            first[a] = true;
+        }
+        let values = Array3::from_shape_fn((slots, tokens, width), |(.., i)| match kind {
             Content::Random => random.uniform(-1.0, 1.0),
-            Content::Units => match &firsts {
-                Some(firsts) => {
-                    let place = lane.place(index.slice(), self.dims);
-                    f64::from(u8::from(place.is_some_and(|p| firsts.contains(&p.2))))
-                }
-                None => 0.0,
-            },
+            Content::Units => f64::from(u8::from(first[i])),
         });
-        let values: Vec<f64> = values.into_iter().collect();
+        let values: Vec<f64> = lane.join(values, self.dims)?.into_iter().collect();
         Some(Tensor::from_f64(self.dtype, self.dims, &values))
     }
 
@@ -217,11 +217,5 @@ fn by_place(tensor: &Tensor, lane: &Lane) -> Option<Array3<f64>> {
         return None;
     }
     let values = ArrayD::from_shape_vec(IxDyn(dims), tensor.to_f64s()?).ok()?;
-    let (length, width) = (dims[lane.sequence], lane.width(dims)?);
-    let slots = tensor.len() / (length * width);
-    let mut out = Array3::zeros((slots, length, width));
-    for (index, v) in values.indexed_iter() {
-        out[lane.place(index.slice(), dims)?] = *v;
-    }
-    Some(out)
+    lane.split(values)
 }

@@ -1,6 +1,6 @@
 //! The matrix that a region applies to the features of a head at each position.
 
-use ndarray::{Array3, ArrayD, Axis, Dimension, IxDyn};
+use ndarray::{Array2, Array3};
 use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
@@ -109,11 +109,10 @@ impl<'a> Probing<'a> {
     /// What comes out, `[slot, pos, feature]`, for content by slot, token and feature.
     fn run(&self, content: impl Fn(usize, usize, usize) -> f64) -> Result<Array3<f64>, Unread> {
         let region = self.region;
-        let lane = &region.input_lane;
-        let x = ArrayD::from_shape_fn(IxDyn(&self.dims), |index| {
-            let (slot, p, j) = lane.place(index.slice(), &self.dims).unwrap_or_default();
+        let x = Array3::from_shape_fn((self.others, self.length, self.width), |(slot, p, j)| {
             content(slot, p, j)
         });
+        let x = (region.input_lane.join(x, &self.dims)).ok_or(Unread::NoFeatures)?;
         let budget = Budget { elements: 1 << 22 };
         let mut seeds = self.change.clone();
         seeds.insert(region.input, Value::float(x));
@@ -128,12 +127,7 @@ impl<'a> Probing<'a> {
         {
             return Err(Unread::NoFeatures);
         }
-        let mut out = Array3::zeros((self.others, self.length, self.width));
-        for (index, v) in y.indexed_iter() {
-            let at = lane.place(index.slice(), &dims).ok_or(Unread::NoFeatures)?;
-            out[at] = *v;
-        }
-        Ok(out)
+        lane.split(y).ok_or(Unread::NoFeatures)
     }
 
     /// Reads several unit vectors at a time, one in each head and sequence.
@@ -179,11 +173,16 @@ impl<'a> Probing<'a> {
             (mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5
         };
         let y = self.run(content)?;
+        // Few features mix with a feature.
+        let mixed = |p: usize, i: usize| -> Vec<(usize, f64)> {
+            let row = maps.slice(ndarray::s![p, i, ..]);
+            let row = row.iter().copied().enumerate();
+            row.filter(|(_, v)| *v != 0.0).collect()
+        };
+        let mixed = Array2::from_shape_fn((self.length, self.width), |(p, i)| mixed(p, i));
         for ((slot, p, i), v) in y.indexed_iter() {
-            let map = maps.index_axis(Axis(0), p);
-            let want: f64 = (0..self.width)
-                .map(|j| map[[i, j]] * content(slot, p, j))
-                .sum();
+            let terms = mixed[[p, i]].iter();
+            let want: f64 = terms.map(|(j, m)| m * content(slot, p, *j)).sum();
             let alike = (v - want).abs() < 1e-9 * (1.0 + want.abs()); // NaN is not
             if !alike {
                 return Err(Unread::NotLinear);
