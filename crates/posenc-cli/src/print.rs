@@ -9,6 +9,9 @@ use crate::model;
 use crate::terminal::Terminal;
 
 /// Print a model in the ONNX text syntax, which the official parser reads
+///
+/// Warnings name what the syntax has no form for, such as the documentation of nodes; with `--weights
+/// full`, comments at the head of the text do too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -46,6 +49,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         Shown::Full => Weights::Full,
         Shown::None => Weights::None,
     };
-    terminal.print(read.text(weights))?;
+    let mut text = read.text(weights);
+    if terminal.shows_data() {
+        text = text.for_terminals();
+    }
+    for unsaid in text.unsaid() {
+        terminal.warn(unsaid);
+    }
+    terminal.print(text)?;
     Ok(Exit::Done)
 }

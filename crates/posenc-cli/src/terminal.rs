@@ -127,6 +127,11 @@ impl Terminal {
         self.verbosity > Verbosity::Quiet && io::stderr().is_terminal()
     }
 
+    /// Whether data goes to a terminal, which obeys control characters.
+    pub(crate) fn shows_data(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// Writes data to stdout.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 pub(crate) mod message;
 mod read;
 
+pub(crate) use read::MAX_DEPTH;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +37,7 @@ pub struct Graph {
     pub(crate) revalued: FxHashMap<ValueId, Tensor>,
     /// Initializers that nothing needs any more.
     pub(crate) dropped: FxHashSet<ValueId>,
-    /// The types of values that are no dense tensors.
+    /// The types of values that are no dense tensors, or have negative dimensions.
     pub(crate) other_types: FxHashMap<ValueId, TypeProto>,
     /// Nodes that name one of several functions of the same domain and name.
     pub(crate) overloads: FxHashMap<NodeId, Box<str>>,

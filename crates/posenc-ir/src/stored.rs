@@ -45,6 +45,8 @@ pub struct External {
     pub offset: u64,
     /// Number of bytes; `None`: to the end of the file.
     pub length: Option<u64>,
+    /// Entries of other keys, such as `checksum`.
+    pub others: Vec<(String, String)>,
 }
 
 /// Field numbers of `TensorProto`.
@@ -170,7 +172,7 @@ impl External {
                 "location" => this.location = entry.value().to_owned(),
                 "offset" => this.offset = number()?,
                 "length" => this.length = Some(number()?),
-                _ => {}
+                key => this.others.push((key.to_owned(), entry.value().to_owned())),
             }
         }
         if this.location.is_empty() {
@@ -233,7 +235,7 @@ fn typed(dtype: DType, elements: usize, message: &Bytes) -> Result<Bytes> {
 }
 
 /// Elements of six bits, low bits first.
-fn packed(values: &[i32]) -> Vec<u8> {
+pub(crate) fn packed(values: &[i32]) -> Vec<u8> {
     let mut out = vec![0; (values.len() * 6).div_ceil(8)];
     for (i, value) in values.iter().enumerate() {
         let bits = u16::from(value.to_le_bytes()[0] & 0x3f) << (i * 6 % 8);

@@ -1,22 +1,29 @@
 //! Models, graphs and patches as text in the official ONNX syntax (onnx/docs/Syntax.md, as the
-//! parser of onnx 1.23 reads it).
+//! parser of onnx 1.23 reads it), and models from text.
 //!
-//! Names that are no identifiers are quoted. Large weights are elided: they read as tensors whose
-//! payload is elsewhere, under the key `sha256`, so that no reader takes them for data. The syntax
-//! has no form for documentation and metadata of nodes and values, for sparse tensors, and for
-//! some names; a comment at the head says what was written differently.
-
-use std::fmt;
+//! Names that are no identifiers are quoted. Large weights are elided, unless they are asked for:
+//! they read as tensors whose payload is elsewhere, under the key `sha256`, so that no reader takes
+//! them for data. What the syntax has no form for is named by [`ModelText::unsaid`], and by
+//! comments at the head of a text that is the whole model.
 
 use crate::dtype::DType;
 use crate::model::Model;
 use crate::proto::{TensorShapeProto, TypeProto, tensor_shape_proto, type_proto};
 
 mod attribute;
+mod element;
 mod graph;
 mod model;
+mod notes;
+mod parse;
 mod patch;
+mod signs;
 mod tensor;
+mod unsaid;
+
+pub use notes::Unsaid;
+
+use signs::Controls;
 
 /// Tensors up to this many elements are written in full by every [`Weights`].
 pub const SMALL: usize = 8;
@@ -37,6 +44,7 @@ pub enum Weights {
 pub struct ModelText<'a> {
     model: &'a Model,
     weights: Weights,
+    controls: Controls,
 }
 
 /// The model in the ONNX text syntax. Large models are better streamed: [`Model::text`].
@@ -46,28 +54,52 @@ pub fn print(model: &Model, weights: Weights) -> String {
 
 impl Model {
     /// The model in the ONNX text syntax, written when it is displayed.
+    ///
+    /// With [`Weights::Full`] the text is the whole model, but for what [`ModelText::unsaid`] names,
+    /// and [`Model::parse`] reads it back. The others are for people: they leave out the names of
+    /// tensors among attributes too, and control characters become signs.
     pub fn text(&self, weights: Weights) -> ModelText<'_> {
         ModelText {
             model: self,
             weights,
+            controls: match weights {
+                Weights::Full => Controls::Kept,
+                Weights::Hash | Weights::None => Controls::Shown,
+            },
         }
     }
 }
 
-/// Words that stand for types and numbers, and so cannot be names.
+impl ModelText<'_> {
+    /// The same text with signs in the place of control characters, which terminals obey.
+    #[must_use]
+    pub fn for_terminals(mut self) -> Self {
+        self.controls = Controls::Shown;
+        self
+    }
+}
+
+/// Words that begin a type, beside the element types.
+const TYPE_WORDS: [&str; 5] = ["seq", "map", "optional", "sparse_tensor", "opaque"];
+
+/// Words that stand for types and numbers, and so are quoted as names.
 fn is_keyword(name: &str) -> bool {
     DType::from_name(name).is_some()
-        || ["seq", "map", "optional", "sparse_tensor", "opaque"].contains(&name)
+        || TYPE_WORDS.contains(&name)
         || ["inf", "infinity", "nan"].contains(&name.to_ascii_lowercase().as_str())
 }
 
-fn is_identifier(name: &str) -> bool {
+/// Letters, digits and `_`, with no digit first.
+fn is_word(name: &str) -> bool {
     let mut chars = name.chars();
     chars
         .next()
         .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !is_keyword(name)
+}
+
+fn is_identifier(name: &str) -> bool {
+    is_word(name) && !is_keyword(name)
 }
 
 /// A name as it stands, where it is an identifier, else quoted.
@@ -79,36 +111,24 @@ fn name(name: &str) -> String {
     }
 }
 
-/// A string literal. The syntax escapes quotes and backslashes only, the parser ends at NUL, and
-/// terminals obey the rest: control characters but tab and line feed become their pictures.
+/// A string literal: quotes and backslashes are escaped, everything else stands as it is.
 fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\n' | '\t' => out.push(c),
-            c => out.push(picture(c)),
+        if matches!(c, '"' | '\\') {
+            out.push('\\');
         }
+        out.push(c);
     }
     out.push('"');
     out
 }
 
-/// What is shown for a control character; any other is itself.
-fn picture(c: char) -> char {
-    match c {
-        '\0'..='\x1f' => char::from_u32(0x2400 + c as u32).unwrap_or(c),
-        '\x7f' => '\u{2421}',
-        '\u{80}'..='\u{9f}' => char::REPLACEMENT_CHARACTER,
-        c => c,
-    }
-}
-
 /// The shortest text that reads back as the same f32, and not as an integer.
 fn float(v: f32) -> String {
     if v.is_nan() {
-        "nan".to_owned()
+        nan(v.is_sign_negative())
     } else {
         format!("{v:?}")
     }
@@ -117,10 +137,14 @@ fn float(v: f32) -> String {
 /// The shortest text that reads back as the same f64, and not as an integer.
 fn double(v: f64) -> String {
     if v.is_nan() {
-        "nan".to_owned()
+        nan(v.is_sign_negative())
     } else {
         format!("{v:?}")
     }
+}
+
+fn nan(negative: bool) -> String {
+    if negative { "-nan" } else { "nan" }.to_owned()
 }
 
 /// The type as the syntax writes it; `None` where there is nothing to write.
@@ -144,8 +168,20 @@ fn type_text(proto: &TypeProto) -> Option<String> {
             let key = DType::from_code(t.key_type())?;
             format!("map({key}, {})", inner(&t.value_type)?)
         }
-        type_proto::Value::OpaqueType(_) => "opaque()".to_owned(),
+        type_proto::Value::OpaqueType(t) => opaque_text(t.domain(), t.name())?,
     })
+}
+
+/// A name may have dots only where there is no domain before it.
+fn opaque_text(domain: &str, name: &str) -> Option<String> {
+    let dotted = |text: &str| text.split('.').all(is_word);
+    match (domain, name) {
+        ("", "") => Some("opaque()".to_owned()),
+        ("", name) => dotted(name).then(|| format!("opaque({name})")),
+        (domain, name) => {
+            (dotted(domain) && is_word(name)).then(|| format!("opaque({domain}, {name})"))
+        }
+    }
 }
 
 /// `[]` is an unknown rank, nothing a scalar.
@@ -165,22 +201,6 @@ fn shape_text(shape: Option<&TensorShapeProto>) -> String {
             "[{}]",
             shape.dim.iter().map(dim).collect::<Vec<_>>().join(",")
         ),
-    }
-}
-
-/// Takes text and keeps nothing of it but whether characters were replaced: for a first pass that
-/// only looks for what must be noted.
-#[derive(Default)]
-struct Probe {
-    replaced: bool,
-}
-
-impl fmt::Write for Probe {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let made = |c| matches!(c, '\u{2400}'..='\u{2421}' | char::REPLACEMENT_CHARACTER);
-        // Most text is ASCII, which is told apart fast.
-        self.replaced |= !text.is_ascii() && text.contains(made);
-        Ok(())
     }
 }
 

@@ -60,3 +60,16 @@ pub(crate) fn type_of(proto: &TypeProto) -> Type {
             .map(|s| s.dim.iter().map(dim).collect()),
     }
 }
+
+/// Whether [`type_of`] leaves out what a text can say: all but the element type and dimensions from 0.
+pub(crate) fn says_more(proto: &TypeProto) -> bool {
+    use tensor_shape_proto::dimension::Value as D;
+    match &proto.value {
+        Some(type_proto::Value::TensorType(tensor)) => {
+            let dims = tensor.shape.iter().flat_map(|s| &s.dim);
+            dims.into_iter()
+                .any(|d| matches!(d.value, Some(D::DimValue(..0))))
+        }
+        _ => true,
+    }
+}

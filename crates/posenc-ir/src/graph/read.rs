@@ -7,8 +7,8 @@ use bytes::Bytes;
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::message::{payload_of, type_of};
-use super::{Def, Graph, Item, Piece, Scope, ScopeKind, Type, Use, Value};
+use super::message::{payload_of, says_more, type_of};
+use super::{Def, Graph, Item, Piece, Scope, ScopeKind, Use, Value};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::id::{NodeId, ScopeId, ValueId};
@@ -18,7 +18,7 @@ use crate::stored::{Payload, Stored};
 use crate::wire;
 
 /// Bodies may be nested this deep; real models stay below 5.
-const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Field numbers of `GraphProto` (and, after the colon, of `FunctionProto`).
 mod field {
@@ -417,7 +417,7 @@ impl<'a> Reader<'a> {
 
     fn set_type(&mut self, value: ValueId, proto: Option<TypeProto>) {
         let ty = proto.as_ref().map(type_of);
-        if let (Some(Type::Other), Some(proto)) = (&ty, proto) {
+        if let Some(proto) = proto.filter(says_more) {
             self.graph.other_types.insert(value, proto);
         }
         self.graph.value_mut(value).ty = ty;

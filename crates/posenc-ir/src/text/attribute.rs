@@ -1,30 +1,21 @@
 //! Attributes of nodes and functions.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::graph::Printer;
-use super::{float, quote, type_text};
+use super::{Weights, float, is_word, quote, type_text};
 use crate::graph::message::payload_of;
 use crate::id::{NodeId, ScopeId};
-use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
+use crate::proto::{AttributeProto, TensorProto, TypeProto, attribute_proto::AttributeType};
 use crate::stored::{Payload, Stored};
 
 impl Printer<'_> {
     /// ` <name = value, …>`, or nothing.
     pub(super) fn attributes(&mut self, id: NodeId, depth: usize) -> fmt::Result {
         let node = self.graph.node(id);
-        let shown = |a: &&AttributeProto| {
-            !matches!(
-                kind(a),
-                AttributeType::SparseTensor | AttributeType::SparseTensors
-            )
-        };
-        let shown: Vec<(usize, &AttributeProto)> = node
-            .attributes()
-            .iter()
-            .enumerate()
-            .filter(|(_, a)| shown(a))
-            .collect();
+        let all = node.attributes().iter().enumerate();
+        let shown: Vec<(usize, &AttributeProto)> = all.filter(|(_, a)| !is_sparse(a)).collect();
         if shown.is_empty() {
             return Ok(());
         }
@@ -38,7 +29,7 @@ impl Printer<'_> {
                 Some(value) => {
                     self.out.write_str("value = ")?;
                     let stored = self.graph.stored(value).cloned();
-                    stored.map_or(Ok(()), |s| self.plain_tensor(&s, "value"))?;
+                    stored.map_or(Ok(()), |s| self.plain_tensor(&s, ""))?;
                 }
                 None => self.attribute(attribute, &bodies, depth)?,
             }
@@ -53,10 +44,13 @@ impl Printer<'_> {
         bodies: &[ScopeId],
         depth: usize,
     ) -> fmt::Result {
-        let label = self.identifier(a.name(), "attribute");
+        let label = self.identifier(a.name(), "attributes");
         let ty = kind(a);
         if let Some(reference) = a.ref_attr_name.as_deref().filter(|r| !r.is_empty()) {
-            let reference = self.identifier(reference, "attribute");
+            let reference = match is_word(reference) {
+                true => reference.to_owned(),
+                false => quote(reference),
+            };
             return match type_name(ty) {
                 "" => write!(self.out, "{label} = @{reference}"),
                 ty => write!(self.out, "{label} : {ty} = @{reference}"),
@@ -82,16 +76,16 @@ impl Printer<'_> {
             AttributeType::Int => write!(self.out, "{}", a.i()),
             AttributeType::Float => self.out.write_str(&float(a.f())),
             AttributeType::String => {
-                let text = text(a.s());
+                let text = self.text(a.s());
                 self.out.write_str(&text)
             }
             AttributeType::Tensor => match &a.t {
-                Some(tensor) => self.attribute_tensor(a, tensor, &label),
-                None => self.out.write_str("float {}"),
+                Some(tensor) => self.attribute_tensor(tensor),
+                None => self.missing(a, "float[0] {}"),
             },
             AttributeType::Graph => match bodies.first() {
                 Some(body) => self.scope(*body, depth + 1),
-                None => self.out.write_str("_ () => () {}"),
+                None => self.missing(a, "_ () => () {}"),
             },
             AttributeType::Ints => {
                 let items = a.ints.iter().map(i64::to_string).collect();
@@ -102,59 +96,95 @@ impl Printer<'_> {
                 self.out.write_str(&list(items))
             }
             AttributeType::Strings => {
-                let items = a.strings.iter().map(|s| text(s)).collect();
+                let items = a.strings.iter().map(|s| self.text(s)).collect();
                 self.out.write_str(&list(items))
             }
             AttributeType::Tensors => {
-                self.separated(&a.tensors, |this, t| this.attribute_tensor(a, t, &label))
+                self.dropped(a);
+                self.separated(&a.tensors, |this, t| this.attribute_tensor(t))
             }
             AttributeType::Graphs => {
+                self.dropped(a);
                 self.separated(bodies, |this, body| this.scope(*body, depth + 1))
             }
             AttributeType::TypeProto => {
-                let ty = a.tp.as_ref().and_then(type_text);
-                self.out.write_str(ty.as_deref().unwrap_or("opaque()"))
+                let ty = a.tp.clone().unwrap_or_default();
+                let ty = self.type_or_none(a, &ty);
+                self.out.write_str(&ty)
             }
             AttributeType::TypeProtos => {
-                let items = a.type_protos.iter();
-                let items = items.map(|t| type_text(t).unwrap_or_else(|| "opaque()".to_owned()));
-                self.out.write_str(&list(items.collect()))
+                self.dropped(a);
+                let items = a.type_protos.iter().map(|t| self.type_or_none(a, t));
+                let items = items.collect();
+                self.out.write_str(&list(items))
             }
             AttributeType::Undefined
             | AttributeType::SparseTensor
-            | AttributeType::SparseTensors => self.out.write_str("[]"),
+            | AttributeType::SparseTensors => self.missing(a, "[]"),
         }
     }
 
-    fn attribute_tensor(
-        &mut self,
-        a: &AttributeProto,
-        tensor: &TensorProto,
-        label: &str,
-    ) -> fmt::Result {
+    fn dropped(&mut self, a: &AttributeProto) {
+        let what = "lists of tensors, graphs and types are dropped by the parser of onnx 1.23";
+        self.notes.note(what, || a.name().to_owned());
+    }
+
+    /// What stands where an attribute holds nothing of its type.
+    fn missing(&mut self, a: &AttributeProto, instead: &str) -> fmt::Result {
+        let what = "attributes without a value are written with an empty one";
+        self.notes.note(what, || a.name().to_owned());
+        self.out.write_str(instead)
+    }
+
+    fn type_or_none(&mut self, a: &AttributeProto, ty: &TypeProto) -> String {
+        type_text(ty).unwrap_or_else(|| {
+            let what = "types that the syntax has no form for are written opaque()";
+            self.notes.note(what, || a.name().to_owned());
+            "opaque()".to_owned()
+        })
+    }
+
+    /// A string, which may hold any bytes.
+    pub(super) fn text(&mut self, bytes: &[u8]) -> String {
+        let text = String::from_utf8_lossy(bytes);
+        if let Cow::Owned(_) = text {
+            let what = "bytes that are no UTF-8 are shown as signs";
+            self.notes.note(what, || quote(&text));
+        }
+        quote(&text)
+    }
+
+    fn attribute_tensor(&mut self, tensor: &TensorProto) -> fmt::Result {
         let alone = AttributeProto {
             name: Some("value".to_owned()),
             t: Some(tensor.clone()),
             ..Default::default()
         };
         match payload_of(&alone) {
-            Ok(Some(stored)) => self.plain_tensor(&stored, label),
+            Ok(Some(stored)) => self.plain_tensor(&stored, tensor.name()),
             _ => {
-                self.note(format!("the tensor {} is not readable", quote(a.name())));
-                self.out.write_str("float {}")
+                let what = "tensors that are not readable are left out";
+                self.notes.note(what, || quote(tensor.name()));
+                self.out.write_str("float[0] {}")
             }
         }
     }
 
-    /// A tensor without a name, but for one whose payload is elsewhere: that form needs one.
-    fn plain_tensor(&mut self, stored: &Stored, label: &str) -> fmt::Result {
+    /// A tensor, with its name where the text is the whole model.
+    fn plain_tensor(&mut self, stored: &Stored, name: &str) -> fmt::Result {
         self.tensor_type(stored)?;
-        let elsewhere = matches!(stored.payload, Payload::External(_)) || !self.is_written(stored);
-        match elsewhere {
-            true => write!(self.out, " {label} = ")?,
-            false => self.out.write_str(" ")?,
+        if self.weights == Weights::Full && !name.is_empty() {
+            match is_word(name) {
+                true => write!(self.out, " {name}")?,
+                false => {
+                    let what = "names of tensors among attributes are left out";
+                    self.notes.note(what, || quote(name));
+                }
+            }
         }
-        self.tensor_payload(stored).map(drop)
+        let elsewhere = matches!(stored.payload, Payload::External(_)) || !self.is_written(stored);
+        self.out.write_str(if elsewhere { " = " } else { " " })?;
+        self.tensor_payload(stored, || name.to_owned()).map(drop)
     }
 
     fn separated<T>(
@@ -171,13 +201,16 @@ impl Printer<'_> {
     }
 }
 
-/// A string of an attribute, which may hold any bytes.
-fn text(bytes: &[u8]) -> String {
-    quote(&String::from_utf8_lossy(bytes))
+/// Whether the attribute holds sparse tensors, which the syntax has no form for.
+pub(super) fn is_sparse(a: &AttributeProto) -> bool {
+    matches!(
+        kind(a),
+        AttributeType::SparseTensor | AttributeType::SparseTensors
+    )
 }
 
 /// What the attribute holds; files of IR version 1 leave the type out.
-fn kind(a: &AttributeProto) -> AttributeType {
+pub(super) fn kind(a: &AttributeProto) -> AttributeType {
     match a.r#type() {
         AttributeType::Undefined => {}
         ty => return ty,
@@ -202,8 +235,26 @@ fn kind(a: &AttributeProto) -> AttributeType {
     found.map_or(AttributeType::Ints, |(_, ty)| ty)
 }
 
+/// Every type of an attribute.
+pub(super) const TYPES: [AttributeType; 14] = [
+    AttributeType::Float,
+    AttributeType::Int,
+    AttributeType::String,
+    AttributeType::Tensor,
+    AttributeType::Graph,
+    AttributeType::SparseTensor,
+    AttributeType::TypeProto,
+    AttributeType::Floats,
+    AttributeType::Ints,
+    AttributeType::Strings,
+    AttributeType::Tensors,
+    AttributeType::Graphs,
+    AttributeType::SparseTensors,
+    AttributeType::TypeProtos,
+];
+
 /// The type's name in the syntax; empty where undefined.
-fn type_name(ty: AttributeType) -> &'static str {
+pub(super) fn type_name(ty: AttributeType) -> &'static str {
     match ty {
         AttributeType::Undefined => "",
         AttributeType::Float => "float",

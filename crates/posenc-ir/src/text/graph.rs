@@ -1,10 +1,11 @@
 //! Graphs, bodies and their nodes.
 
-use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use super::{Weights, is_identifier, name, quote, shape_text, type_text};
-use crate::graph::{Def, Dim, Graph, Type};
+use super::notes::Notes;
+use super::signs::shown;
+use super::{Weights, is_keyword, is_word, name, quote, shape_text, type_text};
+use crate::graph::{Dim, Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::proto::{TensorShapeProto, tensor_shape_proto};
 use crate::stored::Payload;
@@ -18,14 +19,24 @@ pub(super) enum Detail {
     Computation,
 }
 
+/// What a pass over the graph is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// Notes; no number of a tensor is read.
+    Look,
+    /// The text.
+    Write,
+}
+
 /// Writes parts of a graph.
 pub(super) struct Printer<'a> {
     pub(super) graph: &'a Graph,
     pub(super) weights: Weights,
     pub(super) detail: Detail,
+    pub(super) pass: Pass,
     pub(super) out: &'a mut dyn Write,
-    /// What was written differently, for the head.
-    pub(super) notes: BTreeSet<String>,
+    /// What was written differently.
+    pub(super) notes: Notes,
 }
 
 impl Graph {
@@ -37,13 +48,14 @@ impl Graph {
             graph: self,
             weights: Weights::Hash,
             detail: Detail::Computation,
+            pass: Pass::Write,
             out: &mut out,
-            notes: BTreeSet::new(),
+            notes: Notes::default(),
         };
         printer
             .scope(self.main(), 0)
             .expect("writing into a string does not fail");
-        out
+        shown(&out)
     }
 }
 
@@ -51,19 +63,15 @@ impl Printer<'_> {
     /// A graph or body from its name to its closing brace.
     pub(super) fn scope(&mut self, scope: ScopeId, depth: usize) -> fmt::Result {
         let own = self.graph.scope(scope).name();
-        let title = match (depth, own) {
-            (0, _) => name(own),
+        let title = match depth {
+            0 => name(own),
             // In the place of an attribute a literal is read as a string.
-            (_, "") => "_".to_owned(),
-            _ => self.identifier(own, "graph"),
+            _ => self.written(own, "graphs", is_body_name),
         };
         write!(self.out, "{title} (")?;
         for (i, value) in self.graph.scope(scope).inputs().iter().enumerate() {
             self.out.write_str(if i > 0 { ", " } else { "" })?;
             self.typed(*value)?;
-            if self.graph.stored(*value).is_some() {
-                self.payload(*value)?;
-            }
         }
         self.out.write_str(") => (")?;
         for (i, value) in self.graph.scope(scope).outputs().iter().enumerate() {
@@ -91,9 +99,9 @@ impl Printer<'_> {
     pub(super) fn values(&mut self, scope: ScopeId, depth: usize) -> fmt::Result {
         let graph = self.graph;
         let s = graph.scope(scope);
-        let initial =
-            |v: &&ValueId| graph.value(**v).def() == Def::Initializer && !graph.dropped.contains(v);
-        let mut listed: Vec<ValueId> = s.initializers().iter().filter(initial).copied().collect();
+        let initial = s.initializers().iter().copied();
+        let mut listed: Vec<ValueId> = initial.filter(|v| !graph.dropped.contains(v)).collect();
+        let initializers = listed.len();
         if self.detail == Detail::All {
             let computed = s.nodes().iter().filter(|n| !graph.is_removed(**n));
             let computed = computed.flat_map(|n| graph.node(*n).outputs()).flatten();
@@ -108,9 +116,9 @@ impl Printer<'_> {
         self.out.write_str("<\n")?;
         for (i, value) in listed.iter().enumerate() {
             self.indent(depth + 1)?;
-            let comment = match graph.value(*value).def() {
-                Def::Initializer => self.initializer(*value)?,
-                _ => {
+            let comment = match i < initializers {
+                true => self.initializer(*value)?,
+                false => {
                     self.typed(*value)?;
                     None
                 }
@@ -135,7 +143,8 @@ impl Printer<'_> {
         };
         let label = name(graph.name(value));
         if matches!(stored.payload, Payload::Sparse) {
-            self.note(format!("the sparse tensor {label} is only declared"));
+            let what = "sparse tensors are only declared";
+            self.notes.note(what, || label.clone());
             let dtype = stored.dtype.map_or("float", |d| d.name());
             let dims: Vec<String> = stored.dims.iter().map(usize::to_string).collect();
             write!(
@@ -146,23 +155,12 @@ impl Printer<'_> {
             return Ok(None);
         }
         self.tensor_type(stored)?;
-        write!(self.out, " {label}")?;
-        self.payload(value)
-    }
-
-    fn payload(&mut self, value: ValueId) -> Result<Option<String>, fmt::Error> {
-        let graph = self.graph;
-        match graph.stored(value) {
-            Some(stored) => {
-                self.out.write_str(" = ")?;
-                self.tensor_payload(stored)
-            }
-            None => Ok(None),
-        }
+        write!(self.out, " {label} = ")?;
+        self.tensor_payload(stored, || label)
     }
 
     /// A value with its declared type, where it has one.
-    fn typed(&mut self, value: ValueId) -> fmt::Result {
+    pub(super) fn typed(&mut self, value: ValueId) -> fmt::Result {
         let label = name(self.graph.name(value));
         match self.type_of(value) {
             Some(ty) => write!(self.out, "{ty} {label}"),
@@ -170,10 +168,14 @@ impl Printer<'_> {
         }
     }
 
-    fn type_of(&self, value: ValueId) -> Option<String> {
+    /// What is written as the type of a value.
+    pub(super) fn type_of(&self, value: ValueId) -> Option<String> {
         use tensor_shape_proto::{Dimension, dimension::Value};
+        if let Some(ty) = self.graph.other_types.get(&value) {
+            return type_text(ty);
+        }
         match self.graph.value(value).ty()? {
-            Type::Other => type_text(self.graph.other_types.get(&value)?),
+            Type::Other => None,
             Type::Tensor { dtype, shape } => {
                 let dim = |d: &Dim| Dimension {
                     denotation: None,
@@ -195,11 +197,6 @@ impl Printer<'_> {
     pub(super) fn node(&mut self, id: NodeId, depth: usize) -> fmt::Result {
         let graph = self.graph;
         let node = graph.node(id);
-        for attribute in node.attributes() {
-            if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
-                self.note("sparse tensors among attributes are left out".to_owned());
-            }
-        }
         self.indent(depth)?;
         if self.detail == Detail::All && !node.name().is_empty() {
             write!(self.out, "[{}] ", quote(node.name()))?;
@@ -221,36 +218,43 @@ impl Printer<'_> {
     /// Domain, operator and overload.
     fn call(&mut self, id: NodeId) -> fmt::Result {
         let node = self.graph.node(id);
-        for part in node.domain().split('.').filter(|p| !p.is_empty()) {
-            let part = self.identifier(part, "domain");
-            write!(self.out, "{part}.")?;
+        if !node.domain().is_empty() {
+            for part in node.domain().split('.') {
+                let part = self.identifier(part, "domains");
+                write!(self.out, "{part}.")?;
+            }
         }
-        let op = self.identifier(node.op(), "operator");
-        self.out.write_str(&op)?;
+        // Without a domain the syntax takes a node without an operator too.
+        if !(node.op().is_empty() && node.domain().is_empty()) {
+            let op = self.identifier(node.op(), "operators");
+            self.out.write_str(&op)?;
+        }
         if !self.graph.overload(id).is_empty() {
-            let overload = self.identifier(self.graph.overload(id), "overload");
+            let overload = self.identifier(self.graph.overload(id), "overloads");
             write!(self.out, ":{overload}")?;
         }
         Ok(())
     }
 
-    /// The name itself where the syntax takes it bare, else one in which other characters are
-    /// `_`, and a note.
-    pub(super) fn identifier(&mut self, own: &str, what: &str) -> String {
-        if is_identifier(own) {
+    /// A name that cannot be quoted.
+    pub(super) fn identifier(&mut self, own: &str, of: &str) -> String {
+        self.written(own, of, is_word)
+    }
+
+    /// The name itself where it fits, else one in which other characters are `_`, and a note.
+    fn written(&mut self, own: &str, of: &str, fits: fn(&str) -> bool) -> String {
+        if fits(own) {
             return own.to_owned();
         }
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let mut made: String = own.chars().map(|c| if good(c) { c } else { '_' }).collect();
-        if !is_identifier(&made) {
+        if !fits(&made) {
             made.insert(0, '_');
         }
-        self.note(format!("the {what} {} is written {made}", quote(own)));
+        let what = format!("names of {of} are written differently");
+        self.notes
+            .note(&what, || format!("{} as {made}", quote(own)));
         made
-    }
-
-    pub(super) fn note(&mut self, note: String) {
-        self.notes.insert(note.replace(['\n', '\r'], " "));
     }
 
     pub(super) fn indent(&mut self, depth: usize) -> fmt::Result {
@@ -265,4 +269,14 @@ pub(super) fn values(values: &[Option<ValueId>], label: impl Fn(ValueId) -> Stri
         None => "\"\"".to_owned(),
     });
     labels.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a body of this name is read as a graph in the place of an attribute's value: types and
+/// numbers begin with words too.
+fn is_body_name(own: &str) -> bool {
+    let letters = own.bytes().take_while(u8::is_ascii_alphabetic).count();
+    let (first, rest) = own.split_at(letters);
+    let number = ["inf", "infinity", "nan"].contains(&first.to_ascii_lowercase().as_str())
+        && !rest.starts_with(|c: char| c.is_ascii_digit());
+    is_word(own) && !is_keyword(own) && !number
 }

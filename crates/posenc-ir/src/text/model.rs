@@ -1,49 +1,80 @@
 //! Whole models: the head, the graph, the functions.
 
-use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
 
 use prost::Message;
 
-use super::graph::{Detail, Printer};
-use super::{ModelText, Probe, Weights, name, quote};
+use super::attribute::is_sparse;
+use super::graph::{Detail, Pass, Printer};
+use super::notes::Notes;
+use super::signs::{Controls, Nothing, Signs};
+use super::{ModelText, Unsaid, Weights, name, quote, unsaid};
 use crate::graph::ScopeKind;
 use crate::id::ScopeId;
 use crate::model::{Model, PartKind, field};
-use crate::proto::{FunctionProto, ModelProto, OperatorSetIdProto};
+use crate::proto::{AttributeProto, FunctionProto, ModelProto, OperatorSetIdProto};
 use crate::wire;
+
+impl ModelText<'_> {
+    /// What the text leaves out or says differently: what the syntax has no form for, such as the
+    /// documentation of nodes. Weights that are elided as asked are not named.
+    pub fn unsaid(&self) -> Vec<Unsaid> {
+        let mut notes = self.differences();
+        unsaid::scan(self.model, self.weights, &mut notes);
+        notes.into_list()
+    }
+
+    /// What is written differently.
+    fn differences(&self) -> Notes {
+        let mut signs = Signs::new(Nothing, self.controls);
+        let mut notes = Notes::default();
+        // Nothing takes all that is written to it.
+        let _ = head(self.model, &mut signs);
+        let _ = graphs(self.model, self.weights, Pass::Look, &mut signs, &mut notes);
+        if signs.replaced {
+            let what = match self.controls {
+                Controls::Kept => "NUL characters are shown as signs",
+                Controls::Shown => "control characters are shown as signs",
+            };
+            notes.note(what, String::new);
+        }
+        notes
+    }
+}
 
 impl Display for ModelText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // A first pass, which reads no weight, finds what the head has to say.
-        let mut probe = Probe::default();
-        head(self.model, &mut probe)?;
-        let mut notes = graphs(self.model, Weights::None, &mut probe)?;
-        if probe.replaced {
-            let note = "control characters, and bytes that are no text, are shown as signs";
-            notes.insert(note.to_owned());
-        }
+        let notes = match self.weights {
+            Weights::Full => self.unsaid(),
+            // For people: what is not there at all would only be in their way.
+            Weights::Hash | Weights::None => self.differences().into_list(),
+        };
         for note in notes {
-            writeln!(f, "# {note}")?;
+            write!(Signs::new(&mut *f, Controls::Shown), "# {note}")?;
+            f.write_str("\n")?;
         }
-        head(self.model, f)?;
-        graphs(self.model, self.weights, f)?;
-        Ok(())
+        let mut out = Signs::new(f, self.controls);
+        head(self.model, &mut out)?;
+        let notes = &mut Notes::default();
+        graphs(self.model, self.weights, Pass::Write, &mut out, notes)
     }
 }
 
 fn graphs(
     model: &Model,
     weights: Weights,
+    pass: Pass,
     out: &mut dyn Write,
-) -> Result<BTreeSet<String>, fmt::Error> {
+    notes: &mut Notes,
+) -> fmt::Result {
     let graph = model.graph();
     let mut printer = Printer {
         graph,
         weights,
         detail: Detail::All,
+        pass,
         out,
-        notes: BTreeSet::new(),
+        notes: std::mem::take(notes),
     };
     printer.scope(graph.main(), 0)?;
     printer.out.write_str("\n")?;
@@ -52,12 +83,14 @@ fn graphs(
             function(model, scope, &mut printer)?;
         }
     }
-    Ok(printer.notes)
+    *notes = printer.notes;
+    Ok(())
 }
 
 fn head(model: &Model, out: &mut dyn Write) -> fmt::Result {
     let head = head_message(model);
-    let mut entries = vec![format!("ir_version: {}", model.ir_version())];
+    let version = head.ir_version.map(|v| format!("ir_version: {v}"));
+    let mut entries: Vec<String> = version.into_iter().collect();
     let mut imports = head.opset_import.clone();
     imports.extend(
         model
@@ -140,30 +173,30 @@ fn function(model: &Model, scope: ScopeId, printer: &mut Printer<'_>) -> fmt::Re
     write!(printer.out, "<\n  {}\n>\n", entries.join(",\n  "))?;
     let title = name(s.name());
     printer.out.write_str(&title)?;
-    if !head.attribute.is_empty() || !head.attribute_proto.is_empty() {
+    let defaults = head.attribute_proto.iter().filter(|a| !is_sparse(a));
+    let defaults: Vec<&AttributeProto> = defaults.collect();
+    if !head.attribute.is_empty() || !defaults.is_empty() {
         printer.out.write_str(" <")?;
         for (i, attribute) in head.attribute.iter().enumerate() {
             printer.out.write_str(if i > 0 { ", " } else { "" })?;
-            let attribute = printer.identifier(attribute, "attribute");
+            let attribute = name(attribute);
             printer.out.write_str(&attribute)?;
         }
-        for (i, attribute) in head.attribute_proto.iter().enumerate() {
+        for (i, attribute) in defaults.iter().enumerate() {
             let first = i == 0 && head.attribute.is_empty();
             printer.out.write_str(if first { "" } else { ", " })?;
             printer.attribute(attribute, &[], 0)?;
         }
         printer.out.write_str(">")?;
     }
-    let list = |values: &[crate::ValueId]| {
-        let names = values.iter().map(|v| name(graph.name(*v)));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    write!(
-        printer.out,
-        " ({}) => ({})",
-        list(s.inputs()),
-        list(s.outputs())
-    )?;
+    for (before, values) in [(" (", s.inputs()), (") => (", s.outputs())] {
+        printer.out.write_str(before)?;
+        for (i, value) in values.iter().enumerate() {
+            printer.out.write_str(if i > 0 { ", " } else { "" })?;
+            printer.typed(*value)?;
+        }
+    }
+    printer.out.write_str(")")?;
     printer.values(scope, 0)?;
     printer.body(scope, 0)?;
     printer.out.write_str("\n")

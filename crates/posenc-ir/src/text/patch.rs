@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use super::graph::{Detail, Printer, values};
+use super::graph::{Detail, Pass, Printer, values};
+use super::notes::Notes;
+use super::signs::shown;
 use super::{Weights, name};
 use crate::graph::Graph;
 use crate::id::{NodeId, ValueId};
@@ -21,7 +23,7 @@ impl Patch {
         let mut out = String::new();
         self.write(graph, &mut out)
             .expect("writing into a string does not fail");
-        out
+        shown(&out)
     }
 
     fn write(&self, graph: &Graph, out: &mut String) -> fmt::Result {
@@ -121,7 +123,7 @@ fn constant(graph: &Graph, label: &str, stored: &Stored) -> Result<String, fmt::
     let mut printer = printer(graph, &mut out);
     printer.tensor_type(stored)?;
     write!(printer.out, " {label} = ")?;
-    if let Some(comment) = printer.tensor_payload(stored)? {
+    if let Some(comment) = printer.tensor_payload(stored, || label.to_owned())? {
         write!(printer.out, " # {comment}")?;
     }
     Ok(out)
@@ -145,8 +147,9 @@ fn printer<'a>(graph: &'a Graph, out: &'a mut String) -> Printer<'a> {
         graph,
         weights: Weights::Hash,
         detail: Detail::Computation,
+        pass: Pass::Write,
         out,
-        notes: BTreeSet::new(),
+        notes: Notes::default(),
     }
 }
 

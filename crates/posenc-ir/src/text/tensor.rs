@@ -7,7 +7,8 @@ use half::{bf16, f16};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use super::graph::Printer;
+use super::element::{Element, element};
+use super::graph::{Pass, Printer};
 use super::{SMALL, Weights, double, float, quote};
 use crate::dtype::DType;
 use crate::proto::TensorProto;
@@ -17,7 +18,8 @@ impl Printer<'_> {
     /// `float[2,3]`; nothing in brackets for a scalar.
     pub(super) fn tensor_type(&mut self, stored: &Stored) -> fmt::Result {
         let Some(dtype) = stored.dtype else {
-            self.note("tensors of an unknown element type are written as uint8".to_owned());
+            let what = "tensors of an unknown element type are written as uint8";
+            self.notes.note(what, String::new);
             return write!(self.out, "uint8{}", dims(&stored.dims));
         };
         write!(self.out, "{dtype}{}", dims(&stored.dims))
@@ -29,16 +31,36 @@ impl Printer<'_> {
         match &stored.payload {
             Payload::External(_) | Payload::Sparse => false,
             _ if !small && self.weights != Weights::Full => false,
-            Payload::Typed(_) if stored.dtype == Some(DType::String) => true,
-            Payload::Raw(bytes) if stored.dtype == Some(DType::String) => bytes.is_empty(),
+            Payload::Typed(_) if stored.dtype == Some(DType::String) => {
+                Some(strings(stored).len()) == stored.elements()
+            }
+            Payload::Raw(bytes) if stored.dtype == Some(DType::String) => {
+                bytes.is_empty() && stored.elements() == Some(0)
+            }
             _ => stored.tensor().is_ok(),
         }
     }
 
     /// `{1.0, 2.0}` or `["sha256": "…"]`; returns what the numbers mean where they are bits.
-    pub(super) fn tensor_payload(&mut self, stored: &Stored) -> Result<Option<String>, fmt::Error> {
+    pub(super) fn tensor_payload(
+        &mut self,
+        stored: &Stored,
+        label: impl FnOnce() -> String,
+    ) -> Result<Option<String>, fmt::Error> {
+        let is_string = stored.dtype == Some(DType::String);
         if self.is_written(stored) {
-            return self.elements(stored);
+            return match self.pass == Pass::Write || is_string {
+                true => self.elements(stored),
+                false => Ok(None),
+            };
+        }
+        let here = matches!(stored.payload, Payload::Raw(_) | Payload::Typed(_));
+        if self.weights == Weights::Full && here {
+            let what = "tensors whose payload does not fit type and dimensions are left out";
+            self.notes.note(what, label);
+        }
+        if self.pass == Pass::Look {
+            return Ok(None);
         }
         let entries = match &stored.payload {
             Payload::External(e) => {
@@ -46,6 +68,8 @@ impl Printer<'_> {
                 let offset = ("offset", e.offset.to_string());
                 let mut entries = vec![("location", e.location.clone()), offset];
                 entries.extend(length);
+                let others = e.others.iter();
+                entries.extend(others.map(|(key, value)| (key.as_str(), value.clone())));
                 entries
             }
             Payload::Sparse => vec![("sparse", String::new())],
@@ -69,18 +93,28 @@ impl Printer<'_> {
         if dtype == DType::String {
             for (i, text) in strings(stored).iter().enumerate() {
                 self.out.write_str(if i > 0 { ", " } else { "" })?;
-                self.out.write_str(&quote(&String::from_utf8_lossy(text)))?;
+                let text = self.text(text);
+                self.out.write_str(&text)?;
             }
         } else {
             let bytes = payload(stored).unwrap_or_default();
-            // Elements under 8 bits stay packed, as the format keeps them in integers too.
-            let width = match dtype {
-                DType::Complex64 => 4,
-                DType::Complex128 => 8,
-                _ => dtype.bits().unwrap_or(8).div_ceil(8),
+            let separator = |i| if i > 0 { ", " } else { "" };
+            let written = element(dtype);
+            if written == Element::Sixes {
+                let codes = unpack_sixes(&bytes).take(stored.elements().unwrap_or(0));
+                for (i, code) in codes.enumerate() {
+                    write!(self.out, "{}{code}", separator(i))?;
+                }
+            }
+            let width = match written {
+                Element::F32 => 4,
+                Element::F64 => 8,
+                Element::Bits(width) => width,
+                Element::Sixes | Element::Text => usize::MAX,
             };
-            for (i, element) in bytes.chunks(width).enumerate() {
-                self.out.write_str(if i > 0 { ", " } else { "" })?;
+            let chunks = bytes.chunks(width).filter(|b| b.len() == width);
+            for (i, element) in chunks.enumerate() {
+                self.out.write_str(separator(i))?;
                 self.out.write_str(&number(dtype, element))?;
             }
             let small = stored.elements().is_some_and(|n| n <= SMALL);
@@ -119,7 +153,17 @@ fn strings(stored: &Stored) -> Vec<Bytes> {
     }
 }
 
-/// One element as the parser takes it: floats under 32 bits by their bits.
+/// Elements of six bits, one in a byte, as many as the payload holds whole.
+fn unpack_sixes(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    let code = |at: usize| {
+        let word = [bytes[at / 8], bytes.get(at / 8 + 1).copied().unwrap_or(0)];
+        (u16::from_le_bytes(word) >> (at % 8)) as u8 & 63
+    };
+    (0..bytes.len() * 8 / 6).map(move |i| code(i * 6))
+}
+
+/// One element as the parser takes it: floats under 32 bits by their bits, elements under 8 bits as
+/// many as a byte holds.
 fn number(dtype: DType, b: &[u8]) -> String {
     fn word<const N: usize>(b: &[u8]) -> [u8; N] {
         b.try_into().unwrap_or([0; N])

@@ -108,8 +108,14 @@ fn rich() -> GraphProto {
     }
 }
 
-const RICH: &str = r#"# the graph "Abs body" is written Abs_body
-# the graph "Neg body" is written Neg_body
+pub(super) fn rich_model() -> Model {
+    let mut m = model(rich());
+    m.set_metadata("posenc.edit", "a \"b\"");
+    m
+}
+
+const RICH: &str = r#"# lists of tensors, graphs and types are dropped by the parser of onnx 1.23 (tensors)
+# names of graphs are written differently (2 times, first "Neg body" as Neg_body)
 <
   ir_version: 8,
   opset_import: ["" : 17],
@@ -123,7 +129,7 @@ const RICH: &str = r#"# the graph "Abs body" is written Abs_body
   float16[2] half = {15872, 49152}, # 1.5, -2.0
   float[n1,3] "y:0"
 > {
-  ["y:0_node"] "y:0" = com.microsoft.Foo <i = -9223372036854775808, f = 0.1, g = -inf, s = "a \"b\" \\ c", ints = [1, -2], none : ints = [], floats = [1.0, nan, 1e-45], strings = ["p", ""], t = int64[2] {3, 4}, large = float[3,3] large = ["sha256": "HASH"], tensors : tensors = [double {0.1}], tp : type_proto = float[2,n1]>(x, "", "/h/w.1")
+  ["y:0_node"] "y:0" = com.microsoft.Foo <i = -9223372036854775808, f = 0.1, g = -inf, s = "a \"b\" \\ c", ints = [1, -2], none : ints = [], floats = [1.0, nan, 1e-45], strings = ["p", ""], t = int64[2] {3, 4}, large = float[3,3] = ["sha256": "HASH"], tensors : tensors = [double {0.1}], tp : type_proto = float[2,n1]>(x, "", "/h/w.1")
   ["float_node"] "float" = Constant <value = float {0.5}>()
   ["z_node"] z = If(c) <then_branch = Neg_body () => (t) {
       ["t_node"] t = Neg(x)
@@ -152,8 +158,7 @@ fn without_hashes(text: &str) -> String {
 
 #[test]
 fn a_model_prints_in_the_official_syntax() {
-    let mut m = model(rich());
-    m.set_metadata("posenc.edit", "a \"b\"");
+    let m = rich_model();
     assert_eq!(without_hashes(&print(&m, Weights::Hash)), RICH);
     assert_eq!(print(&m, Weights::Hash), print(&m, Weights::Hash));
 }
@@ -254,7 +259,7 @@ fn names_are_quoted_only_where_they_must_be() {
         ("Inf", "\"Inf\""),
         ("ä", "\"ä\""),
         ("q\"\\", "\"q\\\"\\\\\""),
-        ("\u{1b}[31m\r\0", "\"␛[31m␍␀\""),
+        ("\u{1b}[31m\r\0", "\"\u{1b}[31m\r\0\""),
     ];
     for (own, want) in cases {
         assert_eq!(name(own), want, "{own:?}");
@@ -283,7 +288,7 @@ fn numbers_print_in_the_shortest_form_that_reads_back() {
         assert!(text.contains(['.', 'e']), "{text}");
     }
     assert_eq!(float(0.1), "0.1");
-    assert_eq!(float(-f32::NAN), "nan");
+    assert_eq!([float(f32::NAN), float(-f32::NAN)], ["nan", "-nan"]);
     assert_eq!(double(0.1), "0.1");
     assert_ne!(double(0.1), double(f64::from(0.1f32)));
 }
@@ -301,9 +306,9 @@ fn what_the_syntax_has_no_form_for_is_noted_at_the_head() {
         text.lines().next().unwrap().to_owned()
     };
     assert_eq!(head(graph("Neg", "a/b")), "<");
-    let want = "# the operator \"N eg\" is written N_eg";
+    let want = "# names of operators are written differently (\"N eg\" as N_eg)";
     assert_eq!(head(graph("N eg", "y")), want);
-    let want = "# control characters, and bytes that are no text, are shown as signs";
+    let want = "# control characters are shown as signs";
     assert_eq!(head(graph("Neg", "y\u{1b}")), want);
 }
 

@@ -1,0 +1,50 @@
+//! What a text does not say.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Something of a model that a text leaves out or says differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsaid {
+    /// What it is, as a sentence without its end.
+    pub what: String,
+    /// How often.
+    pub count: usize,
+    /// Where first.
+    pub first: String,
+}
+
+impl fmt::Display for Unsaid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match (self.count, self.first.as_str()) {
+            (0 | 1, "") => Ok(()),
+            (0 | 1, first) => write!(f, " ({first})"),
+            (count, "") => write!(f, " ({count} times)"),
+            (count, first) => write!(f, " ({count} times, first {first})"),
+        }
+    }
+}
+
+/// Notes by what they say.
+#[derive(Debug, Default)]
+pub(super) struct Notes(BTreeMap<String, (usize, String)>);
+
+impl Notes {
+    /// Notes one occurrence; `first` is asked for the place of the first one only.
+    pub(super) fn note(&mut self, what: &str, first: impl FnOnce() -> String) {
+        match self.0.get_mut(what) {
+            Some((count, _)) => *count += 1,
+            None => {
+                // A comment ends with its line.
+                let first = first().replace(['\n', '\r'], " ");
+                self.0.insert(what.to_owned(), (1, first));
+            }
+        }
+    }
+
+    pub(super) fn into_list(self) -> Vec<Unsaid> {
+        let one = |(what, (count, first))| Unsaid { what, count, first };
+        self.0.into_iter().map(one).collect()
+    }
+}

@@ -1,0 +1,329 @@
+//! What the file says and the syntax has no form for, found by the numbers of the fields: what is
+//! not known to be written is named, unknown fields included.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::attribute::kind;
+use super::graph::{Detail, Pass, Printer};
+use super::notes::Notes;
+use super::signs::Nothing;
+use super::{Weights, name, type_text};
+use crate::dtype::DType;
+use crate::graph::{Def, Graph, Item, Piece, ScopeKind};
+use crate::id::{NodeId, ScopeId};
+use crate::model::{Model, PartKind};
+use crate::proto::{AttributeProto, ValueInfoProto, attribute_proto::AttributeType};
+use crate::stored::{Payload, Stored};
+use crate::wire;
+
+/// Messages whose fields are looked at.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Model,
+    Graph,
+    Function,
+    Node,
+    Attribute,
+    Tensor,
+    External,
+    Entry,
+    Opset,
+    Value,
+    Type,
+    Dense,
+    Sequence,
+    Map,
+    Opaque,
+    Shape,
+    Dimension,
+}
+
+/// What becomes of a field.
+enum Rule {
+    /// It is written, or looked at on its own.
+    Said,
+    /// It is written, as far as its own fields are.
+    Inside(Kind),
+    /// It is left out.
+    Left(&'static str),
+    Unknown,
+}
+
+fn rule(kind: Kind, number: u32) -> Rule {
+    use Rule::{Inside, Left, Said, Unknown};
+    match (kind, number) {
+        (Kind::Model, 8) | (Kind::Function, 9) => Inside(Kind::Opset),
+        (Kind::Model, 14) => Inside(Kind::Entry),
+        (Kind::Model, 20) => Left("training information is left out"),
+        (Kind::Model, 26) => Left("device configurations are left out"),
+        (Kind::Model, 1..=7 | 25) => Said,
+        (Kind::Graph, 10) => Left("documentation of graphs is left out"),
+        (Kind::Graph, 14) => Left("quantization annotations are left out"),
+        (Kind::Graph, 15) => Said,
+        (Kind::Graph, 16) => Left("metadata of graphs is left out"),
+        (Kind::Graph, 5) => Inside(Kind::Tensor),
+        (Kind::Graph, 11..=13) | (Kind::Function, 12) => Inside(Kind::Value),
+        (Kind::Graph, 1) | (Kind::Function, 7) => Inside(Kind::Node),
+        (Kind::Graph, 2) | (Kind::Function, 1 | 4..=6 | 8 | 10 | 13) => Said,
+        (Kind::Function, 11) => Inside(Kind::Attribute),
+        (Kind::Function, 14) => Left("metadata of functions is left out"),
+        (Kind::Node, 5) => Inside(Kind::Attribute),
+        (Kind::Node, 6) => Left("documentation of nodes is left out"),
+        (Kind::Node, 9) => Left("metadata of nodes is left out"),
+        (Kind::Node, 10) => Left("device configurations of nodes are left out"),
+        (Kind::Node, 1..=4 | 7 | 8) => Said,
+        (Kind::Attribute, 5 | 10) => Inside(Kind::Tensor),
+        (Kind::Attribute, 13) => Left("documentation of attributes is left out"),
+        (Kind::Attribute, 14 | 15) => Inside(Kind::Type),
+        (Kind::Attribute, 22 | 23) => Left("sparse tensors among attributes are left out"),
+        // Bodies are scopes of their own.
+        (Kind::Attribute, 1..=4 | 6..=9 | 11 | 20 | 21) => Said,
+        (Kind::Tensor, 3) => Left("segments of tensors are left out"),
+        (Kind::Tensor, 12) => Left("documentation of tensors is left out"),
+        (Kind::Tensor, 13) => Inside(Kind::External),
+        (Kind::Tensor, 16) => Left("metadata of tensors is left out"),
+        (Kind::Tensor, 1 | 2 | 4..=11 | 14) => Said,
+        (Kind::Value, 2) | (Kind::Sequence, 1) | (Kind::Map, 2) => Inside(Kind::Type),
+        (Kind::Value, 3) => Left("documentation of values is left out"),
+        (Kind::Value, 4) => Left("metadata of values is left out"),
+        (Kind::Type, 1 | 8) => Inside(Kind::Dense),
+        (Kind::Type, 4 | 9) => Inside(Kind::Sequence),
+        (Kind::Type, 5) => Inside(Kind::Map),
+        (Kind::Type, 6) => Left("denotations of types are left out"),
+        (Kind::Type, 7) => Inside(Kind::Opaque),
+        (Kind::Dense, 2) => Inside(Kind::Shape),
+        (Kind::Shape, 1) => Inside(Kind::Dimension),
+        (Kind::Dimension, 3) => Left("denotations of dimensions are left out"),
+        (Kind::Dimension | Kind::Opaque | Kind::External | Kind::Entry | Kind::Opset, 1 | 2)
+        | (Kind::Value | Kind::Dense | Kind::Map, 1) => Said,
+        _ => Unknown,
+    }
+}
+
+/// Notes what the text of the model leaves out.
+pub(super) fn scan(model: &Model, weights: Weights, notes: &mut Notes) {
+    let mut scan = Scan {
+        source: &model.source,
+        graph: model.graph(),
+        weights,
+        notes,
+    };
+    for part in &model.layout {
+        if !matches!(part.kind, PartKind::Graph | PartKind::Function(_)) {
+            scan.fields(Kind::Model, part.span.clone(), &|| "model".to_owned());
+        }
+    }
+    for scope in model.graph().scopes() {
+        scan.scope(scope);
+    }
+}
+
+struct Scan<'a> {
+    source: &'a Bytes,
+    graph: &'a Graph,
+    weights: Weights,
+    notes: &'a mut Notes,
+}
+
+impl Scan<'_> {
+    fn scope(&mut self, id: ScopeId) {
+        let graph = self.graph;
+        let scope = graph.scope(id);
+        let kind = match scope.kind() {
+            ScopeKind::Function { .. } => Kind::Function,
+            ScopeKind::Main | ScopeKind::Body(..) => Kind::Graph,
+        };
+        for piece in &scope.layout {
+            match piece.item {
+                Item::Node(node) if graph.is_removed(node) => continue,
+                Item::Initializer(value) if graph.dropped.contains(&value) => continue,
+                _ => {}
+            }
+            let place = || match piece.item {
+                Item::Node(node) => graph.place(node),
+                Item::Initializer(value) | Item::Info(value) => name(graph.name(value)),
+                Item::Other => name(scope.name()),
+            };
+            self.fields(kind, piece.span.clone(), &place);
+            match piece.item {
+                Item::Node(node) => self.node(node),
+                Item::Initializer(value) => {
+                    if let Some(stored) = graph.stored(value) {
+                        self.numbers(stored, &place);
+                    }
+                }
+                Item::Info(_) | Item::Other => self.value(id, piece),
+            }
+        }
+    }
+
+    /// Looks at the fields that stand in a range of the source, and at those inside of them.
+    fn fields(&mut self, kind: Kind, span: Range<usize>, place: &dyn Fn() -> String) {
+        let mut open = vec![(kind, span)];
+        while let Some((kind, span)) = open.pop() {
+            let mut seen = 0u32;
+            for field in wire::fields(self.source, span).flatten() {
+                seen |= 1u32.checked_shl(field.number).unwrap_or(0);
+                match rule(kind, field.number) {
+                    Rule::Said => {}
+                    Rule::Inside(kind) => open.push((kind, field.payload)),
+                    Rule::Left(_) if field.payload.is_empty() => {}
+                    Rule::Left(what) => self.notes.note(what, place),
+                    Rule::Unknown => {
+                        let what = format!("unknown field {} is left out", field.number);
+                        self.notes.note(&what, place);
+                    }
+                }
+            }
+            self.payloads(kind, seen, place);
+        }
+    }
+
+    /// Notes payloads that another one stands before.
+    fn payloads(&mut self, kind: Kind, seen: u32, place: &dyn Fn() -> String) {
+        const TYPED: u32 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 11;
+        let Kind::Tensor = kind else { return };
+        let kinds = [1 << 13, 1 << 9, TYPED];
+        if kinds.iter().filter(|k| seen & **k != 0).count() > 1 {
+            let what = "payloads beside the one that counts are left out";
+            self.notes.note(what, place);
+        }
+    }
+
+    fn node(&mut self, id: NodeId) {
+        let graph = self.graph;
+        for attribute in graph.node(id).attributes() {
+            if holds_more(attribute) {
+                let what = "values of attributes that are of another type are left out";
+                self.notes.note(what, || graph.place(id));
+            }
+            let tensors = attribute.t.iter().chain(&attribute.tensors);
+            for stored in tensors.filter_map(|t| Stored::from_proto(t).ok()) {
+                self.numbers(&stored, &|| graph.place(id));
+            }
+            let floats = attribute.f.iter().chain(&attribute.floats);
+            if self.weights == Weights::Full && floats.into_iter().any(|v| is_odd(*v)) {
+                self.odd(&|| graph.place(id));
+            }
+        }
+    }
+
+    /// Notes numbers that are none and hold bits which a text cannot say.
+    fn numbers(&mut self, stored: &Stored, place: &dyn Fn() -> String) {
+        if self.weights != Weights::Full || matches!(stored.payload, Payload::External(_)) {
+            return;
+        }
+        let Ok(tensor) = stored.tensor() else { return };
+        let bytes = tensor.bytes();
+        let found = match tensor.dtype() {
+            DType::F32 | DType::Complex64 => bytes
+                .chunks_exact(4)
+                .filter_map(|b| b.try_into().ok())
+                .any(|b| is_odd(f32::from_le_bytes(b))),
+            DType::F64 | DType::Complex128 => bytes
+                .chunks_exact(8)
+                .filter_map(|b| b.try_into().ok())
+                .any(|b| is_odd_f64(f64::from_le_bytes(b))),
+            _ => false,
+        };
+        if found {
+            self.odd(place);
+        }
+    }
+
+    fn odd(&mut self, place: &dyn Fn() -> String) {
+        let what = "bits of not-a-number values are left out";
+        self.notes.note(what, place);
+    }
+
+    /// Notes the type of a value where it is not the one that is written.
+    fn value(&mut self, scope: ScopeId, piece: &Piece) {
+        let field = wire::fields(self.source, piece.span.clone()).next();
+        let Some(Ok(field)) = field else { return };
+        let kind = self.graph.scope(scope).kind();
+        let is_value = match kind {
+            ScopeKind::Function { .. } => field.number == 12,
+            ScopeKind::Main | ScopeKind::Body(..) => (11..=13).contains(&field.number),
+        };
+        let info =
+            is_value.then(|| ValueInfoProto::decode(self.source.slice(piece.payload.clone())));
+        let Some(Ok(info)) = info else { return };
+        let Some(ty) = info.r#type.as_ref().filter(|t| t.value.is_some()) else {
+            return;
+        };
+        let Some(text) = type_text(ty) else {
+            let what = "types that the syntax has no form for are left out";
+            return self.notes.note(what, || name(info.name()));
+        };
+        if self.written(scope, info.name()).as_deref() != Some(text.as_str()) {
+            let what = "types of values that have another one or are not there are left out";
+            self.notes.note(what, || name(info.name()));
+        }
+    }
+
+    /// The type that is written for the value of this name.
+    fn written(&self, scope: ScopeId, own: &str) -> Option<String> {
+        let graph = self.graph;
+        let value = graph.find(scope, own)?;
+        let mut out = Nothing;
+        let mut text = String::new();
+        let mut printer = Printer {
+            graph,
+            weights: Weights::None,
+            detail: Detail::All,
+            pass: Pass::Look,
+            out: &mut out,
+            notes: Notes::default(),
+        };
+        match graph.stored(value) {
+            Some(stored) if graph.value(value).def() == Def::Initializer => {
+                printer.out = &mut text;
+                printer.tensor_type(stored).ok()?;
+                Some(text)
+            }
+            _ => printer.type_of(value),
+        }
+    }
+}
+
+/// Whether the attribute holds values that its type does not name.
+fn holds_more(a: &AttributeProto) -> bool {
+    use AttributeType as T;
+    let kind = kind(a);
+    let held = [
+        (a.f.is_some(), T::Float),
+        (a.i.is_some(), T::Int),
+        (a.s.is_some(), T::String),
+        (a.t.is_some(), T::Tensor),
+        (!a.floats.is_empty(), T::Floats),
+        (!a.ints.is_empty(), T::Ints),
+        (!a.strings.is_empty(), T::Strings),
+        (!a.tensors.is_empty(), T::Tensors),
+        (a.tp.is_some(), T::TypeProto),
+        (!a.type_protos.is_empty(), T::TypeProtos),
+    ];
+    let is_reference = a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty());
+    let unknown = a
+        .r#type
+        .is_some_and(|t| AttributeType::try_from(t).is_err());
+    // An empty value of another type says nothing.
+    let said = |ty: T| match ty {
+        T::Float => a.f() != 0.0,
+        T::Int => a.i() != 0,
+        T::String => !a.s().is_empty(),
+        _ => true,
+    };
+    let more = |(there, ty): &(bool, T)| *there && (*ty != kind || is_reference) && said(*ty);
+    unknown || held.iter().any(more)
+}
+
+fn is_odd(v: f32) -> bool {
+    v.is_nan() && v.to_bits() << 1 != f32::NAN.to_bits() << 1
+}
+
+fn is_odd_f64(v: f64) -> bool {
+    v.is_nan() && v.to_bits() << 1 != f64::NAN.to_bits() << 1
+}

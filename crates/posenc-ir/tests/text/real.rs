@@ -1,0 +1,106 @@
+//! Every model of `fixtures/`, and of the collections beside the workspace where they are there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use posenc_ir::proto::ModelProto;
+use posenc_ir::{Model, Weights};
+use prost::Message;
+
+use super::normal::normal;
+
+fn workspace() -> &'static Path {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    crates
+        .and_then(Path::parent)
+        .expect("the crate stands in the workspace")
+}
+
+/// Every `.onnx` file under a folder, in order.
+fn models_under(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for path in entries.flatten().map(|e| e.path()) {
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == "onnx") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Prints and parses; text and messages must be the same.
+fn comes_back(path: &Path) {
+    let at = path.display();
+    let model = Model::open(path).unwrap_or_else(|e| panic!("{at}: {e}"));
+    let text = model.text(Weights::Full).to_string();
+    let parsed = Model::parse(&text).unwrap_or_else(|e| panic!("{at}: {e}"));
+    let again = parsed.text(Weights::Full).to_string();
+    // Comments at the head name what the first text left out.
+    let body = |text: &str| {
+        let start = text.find("<\n").expect("a head is always there");
+        text[start..].to_owned()
+    };
+    assert!(body(&text) == body(&again), "{at}: the texts differ");
+    let before = ModelProto::decode(model.source().clone()).unwrap();
+    let after = ModelProto::decode(parsed.source().clone()).unwrap();
+    assert!(normal(before) == normal(after), "{at}: the models differ");
+}
+
+#[test]
+fn every_fixture_comes_back_from_its_text() {
+    let models = models_under(&workspace().join("fixtures"));
+    assert!(models.len() > 20, "{} models", models.len());
+    models.iter().for_each(|m| comes_back(m));
+}
+
+#[test]
+fn every_shared_model_comes_back_from_its_text() {
+    let Some(shared) = workspace().parent().map(|p| p.join("shared")) else {
+        return;
+    };
+    if !shared.join("zoo").is_dir() {
+        return;
+    }
+    for part in ["zoo", "mini", "forms"] {
+        let models = models_under(&shared.join(part));
+        assert!(models.len() > 5, "{part}: {} models", models.len());
+        models.iter().for_each(|m| comes_back(m));
+    }
+}
+
+#[test]
+fn a_change_of_the_text_is_noticed() {
+    let path = workspace().join("fixtures/llama/torchscript/model.onnx");
+    let model = Model::open(&path).unwrap();
+    let text = model.text(Weights::Full).to_string();
+    let want = normal(ModelProto::decode(model.source().clone()).unwrap());
+    let is_same = |text: &str| {
+        let parsed = Model::parse(text).unwrap();
+        normal(ModelProto::decode(parsed.source().clone()).unwrap()) == want
+    };
+    assert!(is_same(&text));
+    let changes = [
+        ("a value", "int64 {1}", "int64 {2}"),
+        ("an attribute", "axis = 0", "axis = -1"),
+        ("an operator", "= Sigmoid(", "= Softplus("),
+        (
+            "the producer",
+            "producer_name: \"pytorch\"",
+            "producer_name: \"torch\"",
+        ),
+        ("an operator set", "\"\" : 17", "\"\" : 18"),
+        ("a dimension", "int64[batch,", "int64[other,"),
+    ];
+    for (what, from, to) in changes {
+        assert!(text.contains(from), "{what}: {from} is not there");
+        assert!(!is_same(&text.replacen(from, to, 1)), "{what}");
+    }
+}
