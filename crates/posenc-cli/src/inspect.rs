@@ -50,9 +50,11 @@ Examples:
 /// Prints what was found.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
-    let model = model::open_checked(&args.model)?;
+    let (model, warnings) = model::open_checked(&args.model)?;
     progress.now(format!("inspecting {}", args.model.display()));
     let mut report = inspect(&model, &Options::default());
+    let warnings = warnings.iter().map(ToString::to_string);
+    report.warnings.splice(..0, warnings);
     if args.hash {
         report.model.sha256 = Some(model.sha256());
     }

@@ -1,21 +1,30 @@
 //! Opening models.
 
+use std::fmt::Display;
 use std::path::Path;
 
-use posenc_ir::Model;
+use posenc_ir::{Model, Warning};
 
 use crate::exit::Failure;
+use crate::terminal::Terminal;
 
 /// Reads a model; an error names the file.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Model> {
     named(path, Model::open(path))
 }
 
-/// Reads a model and checks what the passes rely on; an error names the file.
-pub(crate) fn open_checked(path: &Path) -> anyhow::Result<Model> {
+/// Reads a model and checks it; an error names the file. What is unusual about it comes along.
+pub(crate) fn open_checked(path: &Path) -> anyhow::Result<(Model, Vec<Warning>)> {
     let model = open(path)?;
-    named(path, model.check())?;
-    Ok(model)
+    let warnings = named(path, model.check())?;
+    Ok((model, warnings))
+}
+
+/// Warns of what is unusual about a file.
+pub(crate) fn warn(terminal: &Terminal, path: &Path, warnings: &[impl Display]) {
+    for warning in warnings {
+        terminal.warn(format_args!("{}: {warning}", path.display()));
+    }
 }
 
 /// The result, with the file named in its error.

@@ -49,6 +49,11 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         Shown::Full => Weights::Full,
         Shown::None => Weights::None,
     };
+    // What is wrong with a model is often what somebody prints it for.
+    match read.check() {
+        Ok(warnings) => model::warn(terminal, &args.model, &warnings),
+        Err(wrong) => model::warn(terminal, &args.model, &[wrong]),
+    }
     let mut text = read.text(weights);
     if terminal.shows_data() {
         text = text.for_terminals();

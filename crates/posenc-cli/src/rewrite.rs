@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     }
     let request = args.request();
     let progress = Progress::start(terminal, format!("reading {}", input.display()));
-    let mut model = model::open_checked(input)?;
+    let (mut model, warnings) = model::open_checked(input)?;
     let before = options.diff.then(|| model.text(Weights::Hash).to_string());
     progress.now(format!("rewriting {}", input.display()));
     let proof = if args.checks.verify {
@@ -61,6 +61,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         });
     }
     drop(progress);
+    model::warn(terminal, input, &warnings);
     if options.json {
         terminal.print_json(&report)?;
     } else if let Some(before) = before {

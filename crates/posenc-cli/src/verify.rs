@@ -92,15 +92,24 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let path = args.model.as_deref().unwrap_or(Path::new(""));
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
     let runtimes = Runtimes::open(&args.provider)?;
-    let model = model::named(path, model::open_checked(path))?;
+    let (model, warnings) = model::open_checked(path)?;
     let other = match &args.other {
-        Some(other) => Some(model::named(other, model::open_checked(other))?),
+        Some(other) => Some(model::open_checked(other)?),
         None => None,
     };
     let options = args.options(&runtimes);
-    let verified = verify(&model, other.as_ref(), &options, &runtimes.backends);
+    let verified = verify(
+        &model,
+        other.as_ref().map(|o| &o.0),
+        &options,
+        &runtimes.backends,
+    );
     let report = model::named(path, verified.map_err(anyhow::Error::from))?;
     drop(progress);
+    model::warn(terminal, path, &warnings);
+    if let (Some(path), Some((_, warnings))) = (&args.other, &other) {
+        model::warn(terminal, path, warnings);
+    }
     if let Some(page) = &args.report {
         let written = std::fs::write(page, html::html(&report, &path.display().to_string()));
         model::named(page, written.map_err(|e| Failure::usage(e.to_string())))?;

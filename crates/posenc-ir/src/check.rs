@@ -1,97 +1,153 @@
-//! The structural check of what the passes rely on.
+//! The check of what the passes rely on, and of what the standard asks for.
 //!
-//! Reading already refuses names that are defined twice or nowhere; this adds that nodes do not
-//! depend on themselves, that functions do not call themselves, that payloads have the length of
-//! their type and dimensions and stand where a model may have them, and that what a graph needs is
-//! said at all.
+//! Reading already refuses names that are defined twice or nowhere. The structure comes first:
+//! nodes do not depend on themselves, functions do not call themselves or unfold without bound,
+//! payloads have the length of their type and dimensions and stand where a model may have them.
+//! Then every node is held against the facts about its operator. What the table of operators does
+//! not know is a warning.
 
+mod attribute;
+mod body;
 mod external;
 mod function;
+mod imports;
+mod operator;
+mod payload;
+mod warnings;
 
-use std::collections::BTreeSet;
+pub use warnings::Warning;
 
-use prost::Message;
+use rustc_hash::FxHashSet;
 
-use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::graph::{Graph, Item, ScopeKind};
 use crate::model::Model;
-use crate::proto::TensorProto;
-use crate::stored::{Payload, Stored};
+use crate::sort::Late;
+use crate::stored::Payload;
+use external::Files;
+use function::Functions;
+use imports::Imports;
+use warnings::{Cause, Warnings};
 
 impl Model {
-    /// Checks what the passes rely on.
+    /// Checks the model, and says what is unusual about it.
     ///
     /// # Errors
     /// The first thing found wrong, with its place.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<Vec<Warning>> {
         let graph = self.graph();
-        for scope in graph.scopes() {
-            graph.order(scope)?;
-        }
-        let mut named = BTreeSet::new();
+        let mut warnings = Warnings::default();
+        order(graph, &mut warnings)?;
+        let mut named = FxHashSet::default();
         for output in graph.scope(graph.main()).outputs() {
             if !named.insert(*output) {
                 return Err(Error::invalid("the output is listed twice").at(graph.name(*output)));
             }
         }
-        function::check(graph)?;
-        for (id, node) in graph.nodes() {
-            if node.op().is_empty() {
-                return Err(Error::invalid("the node names no operator").at(graph.place(id)));
-            }
-        }
-        let mut files = external::Files::default();
-        files.check_attributes(self)?;
-        for value in graph.values() {
-            if graph.is_gone(value) {
-                continue;
-            }
-            if let Some(stored) = graph.stored(value) {
-                let checked = match &stored.payload {
-                    Payload::External(external) => files.check(self, stored, external),
-                    _ => check_payload(stored),
-                };
-                checked.map_err(|e| e.at(graph.name(value)))?;
-            }
-        }
-        Ok(())
+        let functions = Functions::of(graph)?;
+        functions.check_size()?;
+        let imports = Imports::of(self, &mut warnings)?;
+        let is_call = |id| functions.callee(id).is_some();
+        operator::check(graph, &imports, is_call, &mut warnings)?;
+        functions.check_calls(&imports)?;
+        shadows(graph, &mut warnings);
+        let mut files = Files::default();
+        initializers(self, &mut files)?;
+        attributes(self, &mut files)?;
+        Ok(warnings.finish())
     }
 }
 
-/// A raw payload must have the length of its type and dimensions; typed ones are counted when
-/// they are small enough to be decoded for the purpose.
-fn check_payload(stored: &Stored) -> Result<()> {
-    match &stored.payload {
-        Payload::Raw(bytes) => {
-            let (Some(dtype), Some(elements)) = (stored.dtype, stored.elements()) else {
-                let why = "the tensor's type is not known or its dimensions overflow";
-                return Err(Error::invalid(why));
-            };
-            let empty_string = dtype.bits().is_none() && elements == 0;
-            if dtype.payload(elements) != Some(bytes.len()) && !empty_string {
-                let got = bytes.len();
-                let dims = &stored.dims;
-                let why = format!("the payload of {got} bytes does not fit {dtype}{dims:?}");
-                return Err(Error::invalid(why));
-            }
-            Ok(())
-        }
-        Payload::Typed(bytes) if stored.dtype == Some(DType::String) => {
-            let tensor = TensorProto::decode(bytes.clone());
-            let got = tensor.map_err(|e| Error::decode(e.to_string()))?;
-            let got = got.string_data.len();
-            match stored.elements() == Some(got) {
-                true => Ok(()),
-                false => {
-                    let dims = &stored.dims;
-                    let why = format!("its {got} strings do not fit string{dims:?}");
-                    Err(Error::invalid(why))
-                }
-            }
-        }
-        Payload::Typed(bytes) if bytes.len() < 1 << 20 => stored.tensor().map(drop),
-        Payload::Typed(_) | Payload::External(_) | Payload::Sparse => Ok(()),
+/// Nodes may stand in any order that one of computation can be made of.
+fn order<'g>(graph: &'g Graph, warnings: &mut Warnings<'g>) -> Result<()> {
+    let late = Late::of(graph);
+    for scope in graph.scopes() {
+        let Some((first, count)) = late.within(graph, scope) else {
+            continue;
+        };
+        graph.order(scope)?;
+        let more = match count - 1 {
+            0 => String::new(),
+            n => format!(", and {n} more of its graph do"),
+        };
+        let text = format!("the node stands before what it reads{more}; --sort writes the order");
+        warnings.at(graph.place(first), text);
     }
+    Ok(())
+}
+
+/// Names of a body hide equal ones around it, which the standard does not allow.
+fn shadows<'g>(graph: &'g Graph, warnings: &mut Warnings<'g>) {
+    for id in graph.scopes() {
+        let scope = graph.scope(id);
+        let (ScopeKind::Body(holder, _), Some(parent)) = (scope.kind(), scope.parent()) else {
+            continue;
+        };
+        let computed = scope.nodes().iter();
+        let computed = computed.flat_map(|n| graph.node(*n).outputs()).flatten();
+        let own = scope.inputs().iter().chain(scope.initializers());
+        for value in own.chain(computed) {
+            let name = graph.name(*value);
+            if graph.find(parent, name).is_some() {
+                warnings.of(Cause::Shadow, || {
+                    let text = format!("a body defines {name}, which is defined around it too");
+                    (graph.place(*holder), text)
+                });
+            }
+        }
+    }
+}
+
+fn initializers(model: &Model, files: &mut Files) -> Result<()> {
+    let graph = model.graph();
+    for id in graph.scopes() {
+        for value in graph.scope(id).initializers() {
+            if let Some(stored) = graph.stored(*value).filter(|_| !graph.is_gone(*value)) {
+                payload::check(model, stored, files).map_err(|e| e.at(graph.name(*value)))?;
+            }
+        }
+        for piece in &graph.scope(id).layout {
+            if let Item::Initializer(value) = piece.item
+                && let Some(Payload::Sparse) = graph.stored(value).map(|s| &s.payload)
+            {
+                let message = model.source().slice(piece.payload.clone());
+                let sparse = payload::sparse(message);
+                let checked = sparse.and_then(|s| payload::check_sparse(model, &s, files));
+                checked.map_err(|e| e.at(graph.name(value)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tensors that stand in attributes. That of a `Constant` counts with its value, which may have
+/// got another payload.
+fn attributes(model: &Model, files: &mut Files) -> Result<()> {
+    let graph = model.graph();
+    for (id, node) in graph.nodes() {
+        let value = node.output(0).filter(|_| node.is("Constant"));
+        let stored = value.and_then(|v| graph.stored(v));
+        for a in node.attributes() {
+            let mut checked = match stored {
+                Some(stored) => payload::check(model, stored, files),
+                None => {
+                    let mut dense = a.t.iter().chain(&a.tensors);
+                    dense.try_for_each(|t| payload::check_tensor(model, t, files))
+                }
+            };
+            let sparse = a.sparse_tensor.as_deref().into_iter();
+            for sparse in sparse.chain(&a.sparse_tensors) {
+                checked = checked.and_then(|()| payload::check_sparse(model, sparse, files));
+            }
+            checked.map_err(|e| e.at(format!("{}.{}", graph.place(id), a.name())))?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of a domain for people.
+fn domain_name(domain: &str) -> &str {
+    if domain.is_empty() { "ai.onnx" } else { domain }
 }
 
 #[cfg(test)]

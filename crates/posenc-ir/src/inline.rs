@@ -2,19 +2,30 @@
 //!
 //! A model that calls functions keeps each of them once; a rewrite of one layer needs a copy of
 //! its own. Values of a copy carry the name of the call in front.
+//!
+//! Functions are unfolded before those that call them, so that each body is copied as it ends up,
+//! and a chain of calls is no recursion. Bodies of control flow within each other are bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
+use rustc_hash::FxHashSet;
 
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
 
-/// Calls within calls, and nodes in all, that are unfolded at most: functions that call each other
-/// twice grow without bound.
-const DEPTH: usize = 32;
-const NODES: usize = 1 << 20;
+/// Nodes that calls may unfold into, beside the graph's own.
+pub(crate) const MAX_NODES: u64 = 1 << 17;
+
+/// Bodies within each other that calls may unfold into.
+pub(crate) const MAX_DEPTH: u64 = 64;
+
+/// Bytes that the nodes from calls may take.
+pub(crate) const MAX_BYTES: u64 = 1 << 26;
+
+/// Names of copies up to this length keep what they were.
+const MAX_NAME: usize = 256;
 
 /// Domain, name and overload.
 type Key = (String, String, String);
@@ -36,20 +47,15 @@ fn domain(name: &str) -> String {
 }
 
 impl Model {
-    /// The same model without calls of local functions; `None` where it calls none.
+    /// The same model without calls of local functions; `None` where it has no functions.
     ///
     /// # Errors
     /// When a function needs another version of an operator set than the model, calls itself, or
-    /// all of them together unfold to more than a million nodes.
+    /// the calls unfold into more than can be held.
     pub fn inlined(&self) -> Result<Option<Self>> {
         let graph = self.graph();
-        let calls = graph.scopes().count() > 1 && {
-            let kinds = graph.scopes().map(|s| graph.scope(s).kind());
-            kinds
-                .into_iter()
-                .any(|k| matches!(k, crate::ScopeKind::Function { .. }))
-        };
-        if !calls {
+        let is_function = |s| matches!(graph.scope(s).kind(), crate::ScopeKind::Function { .. });
+        if !graph.scopes().any(is_function) {
             return Ok(None);
         }
         let mut model =
@@ -65,32 +71,45 @@ impl Model {
                 (key, f)
             })
             .collect();
+        let mut main = model.graph.take().unwrap_or_default();
+        let order = callees_first(&main.node, &functions)?;
         let versions = model.opset_import.iter();
         let mut versions: BTreeMap<String, i64> = versions
             .map(|o| (domain(o.domain()), o.version()))
             .collect();
-        for function in functions.values() {
+        for function in order.iter().filter_map(|key| functions.get(key)) {
             for needed in &function.opset_import {
                 let known = versions.insert(domain(needed.domain()), needed.version());
                 match known {
                     Some(version) if version != needed.version() => {
-                        let why = "a function needs another version of an operator set";
-                        return Err(Error::invalid(why).at(function.name()));
+                        let why = "the function needs another version of an operator set";
+                        return Err(Error::unsupported(why).at(function.name()));
                     }
                     Some(_) => {}
                     None => model.opset_import.push(needed.clone()),
                 }
             }
         }
-        let mut inliner = Inliner {
-            functions: &functions,
-            nodes: 0,
+        let own: BTreeSet<String> = functions.keys().map(|k| k.0.clone()).collect();
+        let mut unfolded = Unfolded {
+            taken: taken(&main, functions.values()),
+            functions: BTreeMap::new(),
+            room: Room {
+                nodes: MAX_NODES,
+                bytes: MAX_BYTES,
+            },
             calls: 0,
         };
-        if let Some(graph) = &mut model.graph {
-            inliner.graph(graph, 0)?;
+        let mut functions = functions;
+        for key in order {
+            if let Some(mut function) = functions.remove(&key) {
+                let nodes = std::mem::take(&mut function.node);
+                function.node = unfolded.list(nodes)?;
+                unfolded.functions.insert(key, function);
+            }
         }
-        let own: BTreeSet<String> = functions.keys().map(|k| k.0.clone()).collect();
+        main.node = unfolded.list(std::mem::take(&mut main.node))?;
+        model.graph = Some(main);
         model.opset_import.retain(|o| {
             let name = domain(o.domain());
             name.is_empty() || !own.contains(&name)
@@ -99,86 +118,206 @@ impl Model {
     }
 }
 
-struct Inliner<'a> {
-    functions: &'a BTreeMap<Key, FunctionProto>,
-    nodes: usize,
-    calls: usize,
+/// The nodes of a list and of the bodies in it.
+fn all_nodes(nodes: &[NodeProto]) -> impl Iterator<Item = &NodeProto> {
+    let mut stack = vec![nodes.iter()];
+    std::iter::from_fn(move || {
+        loop {
+            let Some(node) = stack.last_mut()?.next() else {
+                stack.pop();
+                continue;
+            };
+            for attribute in &node.attribute {
+                let graphs = attribute.g.as_deref().into_iter().chain(&attribute.graphs);
+                stack.extend(graphs.map(|g| g.node.iter()));
+            }
+            return Some(node);
+        }
+    })
 }
 
-impl Inliner<'_> {
-    fn graph(&mut self, graph: &mut GraphProto, depth: usize) -> Result<()> {
-        let nodes = std::mem::take(&mut graph.node);
-        graph.node = self.list(nodes, depth)?;
-        Ok(())
+/// The functions that the nodes need, each after those that it calls.
+fn callees_first(
+    nodes: &[NodeProto],
+    functions: &BTreeMap<Key, FunctionProto>,
+) -> Result<Vec<Key>> {
+    let callees = |nodes: &[NodeProto]| -> Vec<Key> {
+        let keys = all_nodes(nodes).map(key_of);
+        let own: BTreeSet<Key> = keys.filter(|key| functions.contains_key(key)).collect();
+        own.into_iter().collect()
+    };
+    let mut order = vec![];
+    // Done, or with callees that are to be done first.
+    let mut done: BTreeMap<Key, bool> = BTreeMap::new();
+    let mut stack = callees(nodes);
+    while let Some(key) = stack.pop() {
+        match done.get(&key) {
+            Some(true) => {}
+            Some(false) => {
+                done.insert(key.clone(), true);
+                order.push(key);
+            }
+            None => {
+                done.insert(key.clone(), false);
+                let body = functions.get(&key).map_or(&[][..], |f| &f.node);
+                let callees = callees(body);
+                stack.push(key);
+                for callee in callees {
+                    match done.get(&callee) {
+                        Some(true) => {}
+                        Some(false) => {
+                            let why = "the function calls itself";
+                            return Err(Error::invalid(why).at(callee.1));
+                        }
+                        None => stack.push(callee),
+                    }
+                }
+            }
+        }
     }
+    Ok(order)
+}
 
-    fn list(&mut self, nodes: Vec<NodeProto>, depth: usize) -> Result<Vec<NodeProto>> {
+/// Everything that names begin with up to a slash: what a call is not to be named.
+fn taken<'a>(
+    main: &GraphProto,
+    functions: impl Iterator<Item = &'a FunctionProto>,
+) -> FxHashSet<String> {
+    let mut taken = FxHashSet::default();
+    let mut take = |name: &str| {
+        // Labels of calls are no longer than that.
+        for (end, _) in name
+            .match_indices('/')
+            .take_while(|(end, _)| *end <= MAX_NAME)
+        {
+            if !taken.contains(&name[..end]) {
+                taken.insert(name[..end].to_owned());
+            }
+        }
+    };
+    let given = main.input.iter().filter_map(|v| v.name.as_deref());
+    let stored = main.initializer.iter().filter_map(|t| t.name.as_deref());
+    given.chain(stored).for_each(&mut take);
+    for nodes in std::iter::once(&main.node).chain(functions.map(|f| &f.node)) {
+        for node in all_nodes(nodes) {
+            node.output.iter().for_each(|name| take(name));
+        }
+    }
+    taken
+}
+
+struct Unfolded {
+    /// Functions whose bodies call nothing any more.
+    functions: BTreeMap<Key, FunctionProto>,
+    taken: FxHashSet<String>,
+    room: Room,
+    calls: u64,
+}
+
+/// What calls may still unfold into.
+struct Room {
+    nodes: u64,
+    bytes: u64,
+}
+
+impl Room {
+    fn take(&mut self, node: &NodeProto) -> Result<()> {
+        let nodes = all_nodes(std::slice::from_ref(node)).count() as u64;
+        let bytes = node.encoded_len() as u64;
+        match (self.nodes.checked_sub(nodes), self.bytes.checked_sub(bytes)) {
+            (Some(nodes), Some(bytes)) => {
+                *self = Self { nodes, bytes };
+                Ok(())
+            }
+            _ => {
+                let why = "the calls of functions unfold into more than can be held";
+                Err(Error::unsupported(why))
+            }
+        }
+    }
+}
+
+impl Unfolded {
+    /// The nodes with bodies in the place of calls. Decoding has bounded the depth.
+    fn list(&mut self, nodes: Vec<NodeProto>) -> Result<Vec<NodeProto>> {
         let mut out = Vec::with_capacity(nodes.len());
         for mut node in nodes {
             for attribute in &mut node.attribute {
-                for graph in attribute
-                    .g
-                    .as_deref_mut()
-                    .into_iter()
-                    .chain(&mut attribute.graphs)
-                {
-                    self.graph(graph, depth)?;
+                let one = attribute.g.as_deref_mut().into_iter();
+                for graph in one.chain(&mut attribute.graphs) {
+                    graph.node = self.list(std::mem::take(&mut graph.node))?;
                 }
-            }
-            self.nodes += 1;
-            if self.nodes > NODES || depth > DEPTH {
-                return Err(Error::invalid("its functions unfold without end"));
             }
             match self.functions.get(&key_of(&node)) {
                 Some(function) => {
-                    let body = self.call(function, &node);
-                    out.extend(self.list(body, depth + 1)?);
+                    let label = loop {
+                        self.calls += 1;
+                        let name = match node.name() {
+                            "" => function.name(),
+                            name => name,
+                        };
+                        let name = if name.len() < MAX_NAME / 2 {
+                            name
+                        } else {
+                            "call"
+                        };
+                        let label = format!("{name}_{}", self.calls);
+                        if !self.taken.contains(&label) {
+                            break label;
+                        }
+                    };
+                    call(function, &node, label, &mut self.room, &mut out)?;
                 }
                 None => out.push(node),
             }
         }
         Ok(out)
     }
+}
 
-    /// The nodes of a function, with the names and attributes of one call.
-    fn call(&mut self, function: &FunctionProto, node: &NodeProto) -> Vec<NodeProto> {
-        self.calls += 1;
-        let label = match node.name() {
-            "" => format!("{}_{}", function.name(), self.calls),
-            name => format!("{name}_{}", self.calls),
-        };
-        let mut names = BTreeMap::new();
-        let mut passed = vec![];
-        for (i, own) in function.input.iter().enumerate() {
-            names.insert(own.clone(), node.input.get(i).cloned().unwrap_or_default());
-        }
-        for (own, given) in function.output.iter().zip(&node.output) {
-            if given.is_empty() {
-                continue;
-            }
-            // An input that leaves as it is, or a value that leaves twice, needs a node of its own.
-            match names.get(own) {
-                Some(source) => passed.push((source.clone(), given.clone())),
-                None => {
-                    names.insert(own.clone(), given.clone());
-                }
-            }
-        }
-        let mut copy = Copy {
-            label,
-            names,
-            function,
-            call: node,
-        };
-        let mut body: Vec<NodeProto> = function.node.iter().map(|n| copy.node(n)).collect();
-        body.extend(passed.into_iter().map(|(source, given)| NodeProto {
-            op_type: Some("Identity".to_owned()),
-            input: vec![source],
-            output: vec![given],
-            ..NodeProto::default()
-        }));
-        body
+/// Adds the nodes of a function, with the names and attributes of one call.
+fn call(
+    function: &FunctionProto,
+    node: &NodeProto,
+    label: String,
+    room: &mut Room,
+    out: &mut Vec<NodeProto>,
+) -> Result<()> {
+    let mut names = BTreeMap::new();
+    let mut passed = vec![];
+    for (i, own) in function.input.iter().enumerate() {
+        names.insert(own.clone(), node.input.get(i).cloned().unwrap_or_default());
     }
+    for (own, given) in function.output.iter().zip(&node.output) {
+        if given.is_empty() {
+            continue;
+        }
+        // An input that leaves as it is, or a value that leaves twice, needs a node of its own.
+        match names.get(own) {
+            Some(source) => passed.push((source.clone(), given.clone())),
+            None => {
+                names.insert(own.clone(), given.clone());
+            }
+        }
+    }
+    let mut copy = Copy {
+        label,
+        names,
+        function,
+        call: node,
+    };
+    for node in &function.node {
+        let node = copy.node(node);
+        room.take(&node)?;
+        out.push(node);
+    }
+    out.extend(passed.into_iter().map(|(source, given)| NodeProto {
+        op_type: Some("Identity".to_owned()),
+        input: vec![source],
+        output: vec![given],
+        ..NodeProto::default()
+    }));
+    Ok(())
 }
 
 /// A copy of a function's body under way.
@@ -190,14 +329,20 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn rename(&self, name: &mut String) {
+    fn rename(&mut self, name: &mut String) {
         if name.is_empty() {
             return;
         }
-        *name = match self.names.get(name.as_str()) {
-            Some(other) => other.clone(),
-            None => format!("{}/{name}", self.label),
-        };
+        if let Some(other) = self.names.get(name.as_str()) {
+            name.clone_from(other);
+        } else if name.len() <= MAX_NAME {
+            *name = format!("{}/{name}", self.label);
+        } else {
+            // Calls within calls would make it longer and longer.
+            let short = format!("{}/long {}", self.label, self.names.len());
+            self.names
+                .insert(std::mem::replace(name, short.clone()), short);
+        }
     }
 
     fn node(&mut self, node: &NodeProto) -> NodeProto {
@@ -205,7 +350,9 @@ impl Copy<'_> {
         for name in node.input.iter_mut().chain(&mut node.output) {
             self.rename(name);
         }
-        node.name = Some(format!("{}/{}", self.label, node.name()));
+        if node.name().len() <= MAX_NAME {
+            node.name = Some(format!("{}/{}", self.label, node.name()));
+        }
         node.attribute = node
             .attribute
             .into_iter()
@@ -224,12 +371,8 @@ impl Copy<'_> {
             value.name = attribute.name.take();
             return Some(value);
         }
-        for graph in attribute
-            .g
-            .as_deref_mut()
-            .into_iter()
-            .chain(&mut attribute.graphs)
-        {
+        let one = attribute.g.as_deref_mut().into_iter();
+        for graph in one.chain(&mut attribute.graphs) {
             self.graph(graph);
         }
         Some(attribute)
@@ -241,7 +384,9 @@ impl Copy<'_> {
                 self.rename(name);
             }
         }
-        for tensor in &mut graph.initializer {
+        let sparse = graph.sparse_initializer.iter_mut();
+        let sparse = sparse.filter_map(|t| t.values.as_mut());
+        for tensor in graph.initializer.iter_mut().chain(sparse) {
             if let Some(name) = &mut tensor.name {
                 self.rename(name);
             }

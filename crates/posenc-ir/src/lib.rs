@@ -26,12 +26,15 @@ pub mod patch;
 pub mod proto;
 #[cfg(test)]
 mod samples;
+mod schema;
+mod sort;
 mod splice;
 pub mod stored;
 pub mod tensor;
 pub mod text;
 mod wire;
 
+pub use check::Warning;
 pub use cut::{Cut, CutInput, CutPort};
 pub use dtype::DType;
 pub use emitter::{Attr, Emitter};

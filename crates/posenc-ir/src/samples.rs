@@ -1,5 +1,7 @@
 //! Small models for the tests, written down as messages.
 
+use std::collections::BTreeSet;
+
 use prost::Message;
 
 use crate::dtype::DType;
@@ -100,14 +102,23 @@ pub(crate) fn untyped(name: &str) -> ValueInfoProto {
     }
 }
 
-/// The model around a graph.
+/// An import of an operator set.
+pub(crate) fn import(domain: &str, version: i64) -> OperatorSetIdProto {
+    OperatorSetIdProto {
+        domain: Some(domain.to_owned()),
+        version: Some(version),
+    }
+}
+
+/// The model around a graph, which imports version 17 of ai.onnx and the first of every other
+/// domain that its nodes name.
 pub(crate) fn model_proto(graph: GraphProto) -> ModelProto {
+    let named = graph.node.iter().map(NodeProto::domain);
+    let named: BTreeSet<&str> = named.filter(|d| !d.is_empty()).collect();
+    let named = named.into_iter().map(|domain| import(domain, 1));
     ModelProto {
         ir_version: Some(8),
-        opset_import: vec![OperatorSetIdProto {
-            domain: Some(String::new()),
-            version: Some(17),
-        }],
+        opset_import: std::iter::once(import("", 17)).chain(named).collect(),
         producer_name: Some("by hand".to_owned()),
         graph: Some(graph),
         ..Default::default()

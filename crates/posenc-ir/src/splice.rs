@@ -164,7 +164,11 @@ impl<'a> Splice<'a> {
                 node.source.is_some() && !self.is_edited(*id)
             });
             let initials = s.initializers.iter().all(|v| v.index() < g.read_values);
-            if !(pieces && nodes && initials) {
+            let read = s.layout.iter().filter_map(|piece| match piece.item {
+                Item::Node(node) => Some(node),
+                _ => None,
+            });
+            if !(pieces && nodes && initials && read.eq(s.nodes.iter().copied())) {
                 return false;
             }
         }

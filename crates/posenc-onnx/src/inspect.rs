@@ -22,7 +22,13 @@ pub fn inspect(model: &Model, options: &Options) -> Inspect {
             report.model = ModelSummary::of(model);
             report
         }
-        _ => report(model, &detect(model, options)),
+        Ok(None) => report(model, &detect(model, options)),
+        Err(error) => {
+            let mut report = report(model, &detect(model, options));
+            let warning = format!("{error}; its functions are not looked into");
+            report.warnings.push(warning);
+            report
+        }
     }
 }
 

@@ -48,6 +48,24 @@ pub struct Request {
     pub allowances: Allowances,
 }
 
+impl Request {
+    /// Whether an order of computation is all that is asked for.
+    pub fn is_only_sort(&self) -> bool {
+        let sort = Allowances {
+            sort: true,
+            ..Allowances::default()
+        };
+        let only = Self {
+            target: self.target,
+            external_data: self.external_data,
+            input_roles: self.input_roles.clone(),
+            allowances: sort,
+            ..Self::default()
+        };
+        *self == only
+    }
+}
+
 /// Values of an encoding and of its scaling.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {

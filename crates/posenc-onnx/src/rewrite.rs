@@ -69,17 +69,47 @@ pub fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, Rewrit
         path: path_of(model),
         fingerprint: model.fingerprint(),
     };
+    if request.is_only_sort() {
+        return only_sort(model, input, request);
+    }
+    if request.allowances.sort {
+        // Fails before anything has changed, if at all.
+        model.clone().sort()?;
+    }
     // A function that several layers call serves them all: each gets a copy of its own.
-    match model.inlined()? {
-        None => rewrite_flat(model, input, request),
+    let mut done = match model.inlined()? {
+        None => rewrite_flat(model, input, request)?,
         Some(mut flat) => {
             let done = rewrite_flat(&mut flat, input, request)?;
             if !done.report.edits.is_empty() {
                 *model = flat;
             }
-            Ok(done)
+            done
         }
+    };
+    if request.allowances.sort {
+        done.report.sorted = model.sort()?;
     }
+    Ok(done)
+}
+
+/// An order of computation is all that is asked for, which needs no attention.
+fn only_sort(
+    model: &mut Model,
+    input: Endpoint,
+    request: &Request,
+) -> Result<Rewritten, RewriteError> {
+    let found = detect(model, &options(request));
+    let mut report = Rewrite::new(input);
+    report.limits.before = found.limits.clone();
+    report.limits.after = found.limits.clone();
+    report.sorted = model.sort()?;
+    Ok(Rewritten {
+        report,
+        targets: vec![],
+        found,
+        max_length: None,
+    })
 }
 
 /// The same for a model without calls of functions.
@@ -88,17 +118,7 @@ fn rewrite_flat(
     input: Endpoint,
     request: &Request,
 ) -> Result<Rewritten, RewriteError> {
-    let roles = request.input_roles.iter().map(|(name, role)| {
-        let role = match role {
-            InputRole::Position => Role::Positions,
-            InputRole::Padding => Role::Padding,
-            InputRole::Content => Role::Content,
-        };
-        (name.clone(), role)
-    });
-    let options = Options {
-        roles: roles.collect(),
-    };
+    let options = options(request);
     let before = detect(model, &options);
     let mut report = Rewrite::new(input);
     report.limits.before = before.limits.clone();
@@ -134,6 +154,21 @@ fn rewrite_flat(
         found: after,
         max_length: plan.max_length,
     })
+}
+
+/// What detection is told.
+fn options(request: &Request) -> Options {
+    let roles = request.input_roles.iter().map(|(name, role)| {
+        let role = match role {
+            InputRole::Position => Role::Positions,
+            InputRole::Padding => Role::Padding,
+            InputRole::Content => Role::Content,
+        };
+        (name.clone(), role)
+    });
+    Options {
+        roles: roles.collect(),
+    }
 }
 
 fn path_of(model: &Model) -> String {

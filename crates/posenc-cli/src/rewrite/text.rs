@@ -26,7 +26,13 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
         text += &columns.text(2, palette);
     }
     section("Edits", &mut text, palette);
-    text += &edits(&report.edits, palette);
+    if report.sorted > 0 {
+        let nodes = counted(report.sorted, "node");
+        text += &format!("  {nodes} moved behind what they read\n");
+    }
+    if report.sorted == 0 || !report.edits.is_empty() {
+        text += &edits(&report.edits, palette);
+    }
     if report.limits.before == report.limits.after {
         section("Limits, unchanged", &mut text, palette);
         text += &limits(&report.limits.before, palette);

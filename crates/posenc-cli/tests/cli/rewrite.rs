@@ -136,7 +136,7 @@ fn a_dry_run_writes_nothing_and_a_diff_shows_the_graph() {
 fn a_flag_that_nothing_heeds_is_exit_4_and_named() {
     let folder = Folder::new();
     let model = llama(&folder);
-    for flag in ["--form=contrib", "--sort"] {
+    for flag in ["--form=contrib", "--add-position-ids"] {
         let ran = run(["rewrite", &model, flag].into_iter().chain(YARN));
         ran.failed(4, flag);
         let name = flag.split('=').next().unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Result};
 use crate::file::within;
 use crate::model::Model;
-use crate::stored::{External, Payload, Stored};
+use crate::stored::{External, Stored};
 
 /// The lengths of the files that were looked up; `None` for those that are not there.
 #[derive(Debug, Default)]
@@ -40,31 +40,6 @@ impl Files {
             Some(have) => within(external, length, have).map(drop),
             None => Ok(()),
         }
-    }
-
-    /// The same for the tensors of attributes. That of a `Constant` counts with its value, which
-    /// may have got another payload.
-    pub(super) fn check_attributes(&mut self, model: &Model) -> Result<()> {
-        let graph = model.graph();
-        for (id, node) in graph.nodes() {
-            let known = usize::from(node.is("Constant"));
-            for attribute in node.attributes().iter().skip(known) {
-                let sparse = attribute.sparse_tensor.as_deref().into_iter();
-                let sparse = sparse.chain(&attribute.sparse_tensors);
-                let parts = sparse.flat_map(|s| s.values.iter().chain(&s.indices));
-                let dense = attribute.t.iter().chain(&attribute.tensors);
-                for tensor in dense.chain(parts).filter(|t| t.data_location == Some(1)) {
-                    let checked = Stored::from_proto(tensor).and_then(|stored| {
-                        let Payload::External(external) = &stored.payload else {
-                            return Ok(());
-                        };
-                        self.check(model, &stored, external)
-                    });
-                    checked.map_err(|e| e.at(graph.place(id)))?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,4 +1,6 @@
 use super::*;
+use crate::proto::AttributeProto;
+use crate::proto::attribute_proto::AttributeType;
 use crate::samples::{self, constant, find, floats, lines, model, node, untyped, value};
 use crate::tensor::Tensor;
 
@@ -17,7 +19,7 @@ fn rotary() -> GraphProto {
             samples::proto("w", &Tensor::from_f32(&[4, 4], &[0.5; 16])),
         ],
         node: vec![
-            node("Cast", &["positions"], &["p"]),
+            cast(node("Cast", &["positions"], &["p"])),
             node("MatMul", &["x", "w"], &["q"]),
             constant("axis", &Tensor::from_i64(&[1], &[1])),
             node("Unsqueeze", &["p", "axis"], &["column"]),
@@ -29,6 +31,18 @@ fn rotary() -> GraphProto {
         output: vec![untyped("y")],
         ..Default::default()
     }
+}
+
+/// To floats.
+fn cast(mut node: NodeProto) -> NodeProto {
+    let mut to = AttributeProto {
+        name: Some("to".to_owned()),
+        i: Some(i64::from(DType::F32.code())),
+        ..Default::default()
+    };
+    to.set_type(AttributeType::Int);
+    node.attribute.push(to);
+    node
 }
 
 fn at(value: ValueId, dtype: DType, dims: &[Dim]) -> CutInput {
@@ -208,6 +222,7 @@ fn a_called_function_comes_along_and_another_does_not() {
         input: vec!["fx".to_owned()],
         output: vec!["fy".to_owned()],
         node: vec![node(op, &["fx"], &["fy"])],
+        opset_import: vec![samples::import("", 17), samples::import("local", 1)],
         ..Default::default()
     };
     let call = |name: &str, from: &str, to: &str| NodeProto {

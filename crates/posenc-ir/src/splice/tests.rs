@@ -3,7 +3,7 @@
 use super::*;
 use crate::dtype::DType;
 use crate::proto::{GraphProto, attribute_proto::AttributeType};
-use crate::samples::{find, floats, node, producer, untyped, value, with_bodies};
+use crate::samples::{find, floats, import, node, producer, untyped, value, with_bodies};
 
 /// An unknown field that carries `mark`, so that it can be found again.
 fn unknown(mark: &str) -> Vec<u8> {
@@ -120,22 +120,26 @@ fn odd() -> Odd {
         unknown("in a function"),
         field(5, "fy"),
         field(4, "fx"),
+        field(9, [0x10, 17]),
         padded(10, b"local"),
         field(1, "F"),
     ]
     .concat();
+    let import = padded(8, &import("local", 1).encode_to_vec());
     let mut runs = parts.to_vec();
     runs.extend([
         ("function", padded_or_plain(25, &function)),
         ("unknown of the model", unknown("in the model")),
         ("version", vec![0x08, 0x88, 0x80, 0]),
         ("import", padded(8, &[0x10, 17])),
+        ("import of the function", import.clone()),
     ]);
     let bytes = [
         runs[parts.len()].1.clone(),
         unknown("in the model"),
         field(7, &graph),
         vec![0x08, 0x88, 0x80, 0],
+        import,
         padded(8, &[0x10, 17]),
     ]
     .concat();

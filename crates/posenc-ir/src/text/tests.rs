@@ -118,7 +118,7 @@ const RICH: &str = r#"# lists of tensors, graphs and types are dropped by the pa
 # names of graphs are written differently (2 times, first "Neg body" as Neg_body)
 <
   ir_version: 8,
-  opset_import: ["" : 17],
+  opset_import: ["" : 17, "com.microsoft" : 1],
   producer_name: "by hand",
   metadata_props: ["posenc.edit": "a \"b\""]
 >

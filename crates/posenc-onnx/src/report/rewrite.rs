@@ -17,6 +17,10 @@ pub struct Rewrite {
     pub output: Option<Endpoint>,
     /// The changes, in the order of the sites; none where the model already was what was asked.
     pub edits: Vec<Edit>,
+    /// Nodes that stood before something that they read, and stand behind it now; written where
+    /// there were any.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sorted: usize,
     /// What holds between the two models.
     pub guarantee: Guarantee,
     /// Values that no flag gave, with where they came from.
@@ -39,6 +43,7 @@ impl Rewrite {
             input,
             output: None,
             edits: vec![],
+            sorted: 0,
             guarantee: Guarantee::Bits,
             inferred: vec![],
             limits: Limits::default(),
@@ -46,6 +51,12 @@ impl Rewrite {
             warnings: vec![],
         }
     }
+}
+
+// serde hands a reference over.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A model file.

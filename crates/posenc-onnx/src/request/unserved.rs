@@ -23,7 +23,7 @@ impl Request {
             add_position_ids,
             allow_rescale: _,
             write_config,
-            sort,
+            sort: _,
         } = self.allowances;
         let flags = [
             ("--params", self.params.is_some()),
@@ -40,7 +40,6 @@ impl Request {
             ("--seed", seed.is_some()),
             ("--add-position-ids", add_position_ids),
             ("--write-config", write_config),
-            ("--sort", sort),
         ];
         let said = flags.into_iter().find(|(_, said)| *said);
         said.map(|(flag, _)| flag)
@@ -55,13 +54,14 @@ mod tests {
 
     #[test]
     fn what_is_done_is_not_named() {
-        let request = Request {
+        let mut request = Request {
             to: Some(Kind::Rope),
             scale: Some(ScaleType::Yarn),
             form: Some(Form::Ops),
             hf_config: Some("config.json".into()),
             ..Request::default()
         };
+        request.allowances.sort = true;
         assert_eq!(request.unserved(), None);
         assert_eq!(Request::default().unserved(), None);
     }
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn what_is_not_done_is_named() {
         let mut request = Request::default();
-        request.allowances.sort = true;
-        assert_eq!(request.unserved(), Some("--sort"));
+        request.allowances.write_config = true;
+        assert_eq!(request.unserved(), Some("--write-config"));
         request.parameters.slopes = Some(vec![0.5]);
         assert_eq!(request.unserved(), Some("--slopes"));
         request.form = Some(Form::Contrib);

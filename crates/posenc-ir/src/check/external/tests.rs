@@ -22,7 +22,8 @@ fn external(entries: &[(&str, &str)]) -> ModelProto {
 fn opened(proto: &ModelProto, path: &Path) -> Result<(), String> {
     std::fs::write(path, proto.encode_to_vec()).unwrap();
     let model = Model::open(path);
-    model.and_then(|m| m.check()).map_err(|e| e.to_string())
+    let checked = model.and_then(|m| m.check());
+    checked.map(drop).map_err(|e| e.to_string())
 }
 
 #[test]
@@ -114,7 +115,8 @@ fn external_data_of_attributes_is_looked_at_too() {
     let with = |op: &str, location: &str| {
         let tensor = external(&[("location", location)]);
         let tensor = tensor.graph.unwrap().initializer.remove(0);
-        let mut filled = node(op, &["x"], &["z"]);
+        let inputs: &[&str] = if op == "Constant" { &[] } else { &["x"] };
+        let mut filled = node(op, inputs, &["z"]);
         filled.attribute.push(AttributeProto {
             name: Some("value".into()),
             t: Some(tensor),
@@ -131,7 +133,12 @@ fn external_data_of_attributes_is_looked_at_too() {
                 output: vec![untyped("z")],
                 ..Default::default()
             };
-            let branch = with_bodies(node("If", &["x"], &["i"]), vec![("then_branch", body)]);
+            let other = GraphProto {
+                output: vec![untyped("x")],
+                ..Default::default()
+            };
+            let bodies = vec![("then_branch", body), ("else_branch", other)];
+            let branch = with_bodies(node("If", &["x"], &["i"]), bodies);
             changed(|g| g.node.push(branch))
         };
         assert_eq!(opened(&main("data"), &path), Ok(()), "{op}");

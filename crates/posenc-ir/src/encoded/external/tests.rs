@@ -8,7 +8,7 @@ use crate::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, SparseTensorProto,
     StringStringEntryProto, attribute_proto::AttributeType,
 };
-use crate::samples::{floats, model_proto, node, untyped, with_bodies};
+use crate::samples::{floats, import, model_proto, node, untyped, with_bodies};
 use crate::tensor::Tensor;
 
 /// Eight bytes of `w.bin`, the `n`th in it.
@@ -55,7 +55,8 @@ fn attribute(name: &str, t: TensorProto) -> AttributeProto {
 /// Tensors wherever they can stand, made by `tensor`.
 fn everywhere(tensor: fn(&str, u8) -> TensorProto) -> ModelProto {
     let with = |op: &str, out: &str, a: AttributeProto| {
-        let mut n = node(op, &[], &[out]);
+        let inputs: &[&str] = if op == "Constant" { &[] } else { &["c"] };
+        let mut n = node(op, inputs, &[out]);
         n.attribute.push(a);
         n
     };
@@ -66,6 +67,10 @@ fn everywhere(tensor: fn(&str, u8) -> TensorProto) -> ModelProto {
             node("Add", &["b", "bc"], &["o"]),
         ],
         output: vec![untyped("o")],
+        ..Default::default()
+    };
+    let other = GraphProto {
+        output: vec![untyped("c")],
         ..Default::default()
     };
     let mut many = node("Own", &["w"], &["many"]);
@@ -79,7 +84,13 @@ fn everywhere(tensor: fn(&str, u8) -> TensorProto) -> ModelProto {
         initializer: vec![tensor("w", 0), floats("own", &[3.0])],
         sparse_initializer: vec![SparseTensorProto {
             values: Some(tensor("sparse", 5)),
-            ..Default::default()
+            indices: Some(TensorProto {
+                dims: vec![2],
+                data_type: Some(7),
+                int64_data: vec![0, 1],
+                ..Default::default()
+            }),
+            dims: vec![4],
         }],
         node: vec![
             with(
@@ -87,7 +98,10 @@ fn everywhere(tensor: fn(&str, u8) -> TensorProto) -> ModelProto {
                 "filled",
                 attribute("value", tensor("", 6)),
             ),
-            with_bodies(node("If", &["c"], &["i"]), vec![("then_branch", body)]),
+            with_bodies(
+                node("If", &["c"], &["i"]),
+                vec![("then_branch", body), ("else_branch", other)],
+            ),
             many,
             node("Add", &["i", "own"], &["y"]),
         ],
@@ -101,6 +115,7 @@ fn everywhere(tensor: fn(&str, u8) -> TensorProto) -> ModelProto {
             domain: Some("own".into()),
             output: vec!["f".into()],
             node: vec![with("Constant", "f", attribute("value", tensor("", 7)))],
+            opset_import: vec![import("", 17)],
             ..Default::default()
         }],
         ..model_proto(graph)

@@ -1,0 +1,128 @@
+//! Attributes: one of each name, holding what their type says.
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, ScopeKind};
+use crate::id::ScopeId;
+use crate::node::Node;
+use crate::proto::AttributeProto;
+use crate::proto::attribute_proto::AttributeType;
+
+/// Attributes up to here are compared with each other; more are sorted.
+const FEW: usize = 8;
+
+/// Checks the attributes of a node whatever its operator is.
+pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
+    let attributes = node.attributes();
+    if let Some(name) = twice(attributes) {
+        return Err(Error::invalid(format!("attribute {name} is given twice")));
+    }
+    for a in attributes {
+        let name = a.name();
+        if a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty()) {
+            if !in_function(graph, node.scope()) {
+                let why = format!("attribute {name} names one of a function, but stands in none");
+                return Err(Error::invalid(why));
+            }
+            continue;
+        }
+        let (says, holds) = (a.r#type(), content(a));
+        if let Some(holds) = holds.filter(|h| says != AttributeType::Undefined && *h != says) {
+            let (says, holds) = (words(says), words(holds));
+            let why = format!("attribute {name} says that it is {says} and holds {holds}");
+            return Err(Error::invalid(why));
+        }
+    }
+    Ok(())
+}
+
+/// Whether attribute number `i` of a node is of the type that its operator defines.
+pub(super) fn fits(node: &Node, i: usize, want: AttributeType) -> Result<()> {
+    let a = &node.attributes()[i];
+    let ty = match a.r#type() {
+        AttributeType::Undefined => content(a),
+        ty => Some(ty),
+    };
+    // A reference without a type has that of what it refers to.
+    let got = ty.unwrap_or(want);
+    let name = a.name();
+    if got != want {
+        let (want, got) = (words(want), words(got));
+        let why = format!("attribute {name} must be {want}, not {got}");
+        return Err(Error::invalid(why));
+    }
+    let is_reference = a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty());
+    let bodies = node.bodies.iter().filter(|(at, _)| *at == i).count();
+    if want == AttributeType::Graph && bodies != 1 && !is_reference {
+        let why = format!("attribute {name} holds {bodies} graphs instead of one");
+        return Err(Error::invalid(why));
+    }
+    Ok(())
+}
+
+fn twice(attributes: &[AttributeProto]) -> Option<&str> {
+    let names = attributes.iter().map(AttributeProto::name);
+    if attributes.len() <= FEW {
+        let mut all = names.enumerate();
+        let before = |i| attributes[..i].iter().map(AttributeProto::name);
+        return all
+            .find(|(i, name)| before(*i).any(|n| n == *name))
+            .map(|(_, name)| name);
+    }
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.windows(2).find(|w| w[0] == w[1]).map(|w| w[0])
+}
+
+fn in_function(graph: &Graph, scope: ScopeId) -> bool {
+    let mut at = scope;
+    while let Some(parent) = graph.scope(at).parent() {
+        at = parent;
+    }
+    matches!(graph.scope(at).kind(), ScopeKind::Function { .. })
+}
+
+/// The type of what the attribute holds; `None` where all of its fields are empty, as zeros and
+/// empty lists may be. Graphs are not kept in the message.
+fn content(a: &AttributeProto) -> Option<AttributeType> {
+    let held = [
+        (a.f.is_some(), AttributeType::Float),
+        (a.i.is_some(), AttributeType::Int),
+        (a.s.is_some(), AttributeType::String),
+        (a.t.is_some(), AttributeType::Tensor),
+        (!a.floats.is_empty(), AttributeType::Floats),
+        (!a.ints.is_empty(), AttributeType::Ints),
+        (!a.strings.is_empty(), AttributeType::Strings),
+        (!a.tensors.is_empty(), AttributeType::Tensors),
+        (a.sparse_tensor.is_some(), AttributeType::SparseTensor),
+        (!a.sparse_tensors.is_empty(), AttributeType::SparseTensors),
+        (a.tp.is_some(), AttributeType::TypeProto),
+        (!a.type_protos.is_empty(), AttributeType::TypeProtos),
+    ];
+    // Some writers fill in scalars besides; then the type says which one counts.
+    let is_said = held.iter().any(|(there, ty)| *there && *ty == a.r#type());
+    if is_said {
+        return Some(a.r#type());
+    }
+    let found = held.into_iter().find(|(there, _)| *there);
+    found.map(|(_, ty)| ty)
+}
+
+fn words(ty: AttributeType) -> &'static str {
+    match ty {
+        AttributeType::Undefined => "nothing",
+        AttributeType::Float => "a float",
+        AttributeType::Int => "an integer",
+        AttributeType::String => "a string",
+        AttributeType::Tensor => "a tensor",
+        AttributeType::Graph => "a graph",
+        AttributeType::SparseTensor => "a sparse tensor",
+        AttributeType::TypeProto => "a type",
+        AttributeType::Floats => "a list of floats",
+        AttributeType::Ints => "a list of integers",
+        AttributeType::Strings => "a list of strings",
+        AttributeType::Tensors => "a list of tensors",
+        AttributeType::Graphs => "a list of graphs",
+        AttributeType::SparseTensors => "a list of sparse tensors",
+        AttributeType::TypeProtos => "a list of types",
+    }
+}

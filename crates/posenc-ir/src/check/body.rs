@@ -1,0 +1,57 @@
+//! Bodies of control flow: they take and give as much as their node.
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, ScopeKind};
+use crate::id::ScopeId;
+use crate::node::Node;
+
+/// What a body takes and gives beside the node.
+struct Want {
+    inputs: usize,
+    outputs: usize,
+}
+
+/// Checks the bodies of `If`, `Loop`, `Scan` and `SequenceMap`; `version` is that of ai.onnx.
+pub(super) fn check(graph: &Graph, node: &Node, version: i64) -> Result<()> {
+    if node.bodies.is_empty() || !node.domain().is_empty() {
+        return Ok(());
+    }
+    let (inputs, outputs) = (node.inputs().len(), node.outputs().len());
+    let want = match node.op() {
+        "If" => Want { inputs: 0, outputs },
+        // The number of the turn and the condition, then what is carried.
+        "Loop" => Want {
+            inputs: inputs.max(2),
+            outputs: outputs.saturating_add(1),
+        },
+        // Before version 9, lengths come first, and are not for the body.
+        "Scan" if version < 9 => Want {
+            inputs: inputs.saturating_sub(1),
+            outputs,
+        },
+        "Scan" | "SequenceMap" => Want { inputs, outputs },
+        _ => return Ok(()),
+    };
+    for (name, body) in node.bodies() {
+        let scope = graph.scope(body);
+        let sides = [
+            ("takes", own_inputs(graph, body), want.inputs),
+            ("gives", scope.outputs().len(), want.outputs),
+        ];
+        for (verb, got, want) in sides {
+            if got != want {
+                let op = node.op();
+                let why = format!("{name} {verb} {got} values where this {op} asks for {want}");
+                return Err(Error::invalid(why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The inputs that have no value of their own.
+fn own_inputs(graph: &Graph, scope: ScopeId) -> usize {
+    debug_assert!(matches!(graph.scope(scope).kind(), ScopeKind::Body(..)));
+    let inputs = graph.scope(scope).inputs().iter();
+    inputs.filter(|v| graph.stored(**v).is_none()).count()
+}

@@ -1,0 +1,110 @@
+//! Which version of its domain a node means.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+use super::warnings::Warnings;
+use crate::error::{Error, Result};
+use crate::graph::ScopeKind;
+use crate::id::ScopeId;
+use crate::model::{Model, PartKind};
+use crate::proto::OperatorSetIdProto;
+use crate::wire;
+
+/// The newest version of the file format that this crate knows.
+const IR_VERSION: i64 = 13;
+
+/// From this version of the file format on, a model says what it imports.
+const IR_IMPORTS: i64 = 3;
+
+/// `FunctionProto.opset_import`.
+const FUNCTION_OPSET: u32 = 9;
+
+/// Operator sets by domain; ai.onnx is the empty one.
+pub(super) type Opsets = BTreeMap<String, i64>;
+
+/// The operator sets that the nodes of each scope mean.
+pub(super) struct Imports {
+    /// Of the model, then of each function.
+    sets: Vec<Opsets>,
+    /// By scope: which of them.
+    of: Vec<usize>,
+}
+
+impl Imports {
+    /// What the model and its functions import.
+    pub(super) fn of(model: &Model, warnings: &mut Warnings<'_>) -> Result<Self> {
+        let graph = model.graph();
+        let mut main = model.opsets();
+        match model.ir_version() {
+            ..=0 => return Err(Error::invalid("the model names no version of its format")),
+            v if v < IR_IMPORTS && main.is_empty() => {
+                main.insert(String::new(), 1);
+            }
+            v if v > IR_VERSION => warnings.model(format!(
+                "version {v} of the file format is not known; it is read like {IR_VERSION}"
+            )),
+            _ => {}
+        }
+        let own = model.layout.iter().filter(|p| p.kind == PartKind::Opset);
+        differing(own.map(|p| p.payload.clone()), model, warnings, None)?;
+        let mut this = Self {
+            sets: vec![main],
+            of: vec![0; graph.scopes.len()],
+        };
+        for (i, scope) in graph.scopes.iter().enumerate() {
+            match (&scope.kind, scope.parent) {
+                (ScopeKind::Main, _) => {}
+                // A body stands behind the scope that holds it.
+                (ScopeKind::Body(..), Some(parent)) => this.of[i] = this.of[parent.index()],
+                (ScopeKind::Body(..), None) => {}
+                (ScopeKind::Function { .. }, _) => {
+                    let fields = wire::fields(model.source(), scope.span.clone());
+                    let fields: Result<Vec<_>> = fields.collect();
+                    let own = fields?.into_iter();
+                    let own = own.filter(|f| f.number == FUNCTION_OPSET && f.delimited);
+                    let name = Some(&*scope.name);
+                    let set = differing(own.map(|f| f.payload), model, warnings, name)?;
+                    this.of[i] = this.sets.len();
+                    this.sets.push(set);
+                }
+            }
+        }
+        Ok(this)
+    }
+
+    /// What the nodes of a scope may name, with the number of the set.
+    pub(super) fn at(&self, scope: ScopeId) -> (usize, &Opsets) {
+        let set = self.of[scope.index()];
+        (set, &self.sets[set])
+    }
+}
+
+/// The imports at these places; two versions of one domain are warned about.
+fn differing(
+    places: impl Iterator<Item = std::ops::Range<usize>>,
+    model: &Model,
+    warnings: &mut Warnings<'_>,
+    function: Option<&str>,
+) -> Result<Opsets> {
+    let mut set = Opsets::new();
+    for at in places {
+        let import = OperatorSetIdProto::decode(model.source().slice(at))
+            .map_err(|e| Error::decode(e.to_string()))?;
+        let domain = match import.domain() {
+            "ai.onnx" => "",
+            name => name,
+        };
+        let before = set.insert(domain.to_owned(), import.version());
+        if let Some(before) = before.filter(|b| *b != import.version()) {
+            let (domain, after) = (super::domain_name(domain), import.version());
+            let text = format!("{domain} is imported as {before} and as {after}; the last counts");
+            match function {
+                Some(name) => warnings.at(name, text),
+                None => warnings.model(text),
+            }
+        }
+    }
+    Ok(set)
+}

@@ -1,0 +1,169 @@
+//! Payloads: as long as their type and dimensions ask for.
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::external::Files;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::proto::{SparseTensorProto, TensorProto};
+use crate::stored::{Payload, Stored, field};
+use crate::wire;
+
+/// How many values each typed list of a tensor has.
+#[derive(Debug, Default)]
+struct Lists {
+    float: usize,
+    int32: usize,
+    string: usize,
+    int64: usize,
+    double: usize,
+    uint64: usize,
+}
+
+/// Whether the payload fits type and dimensions. Nothing is decoded: typed lists are counted.
+pub(super) fn check(model: &Model, stored: &Stored, files: &mut Files) -> Result<()> {
+    match &stored.payload {
+        Payload::External(external) => files.check(model, stored, external),
+        Payload::Raw(bytes) => raw(stored, bytes.len()),
+        Payload::Typed(message) => typed(stored, &Lists::count(message)?),
+        Payload::Sparse => Ok(()),
+    }
+}
+
+/// The same for a tensor of an attribute.
+pub(super) fn check_tensor(model: &Model, tensor: &TensorProto, files: &mut Files) -> Result<()> {
+    let is_typed = tensor.raw_data.is_none() && tensor.data_location != Some(1);
+    if !is_typed {
+        return check(model, &Stored::from_proto(tensor)?, files);
+    }
+    let dims: Option<Vec<usize>> = tensor.dims.iter().map(|d| (*d).try_into().ok()).collect();
+    let stored = Stored {
+        dtype: DType::from_code(tensor.data_type()),
+        dims: dims.ok_or_else(|| Error::invalid("a dimension of the tensor is negative"))?,
+        payload: Payload::Sparse,
+    };
+    typed(&stored, &Lists::of(tensor))
+}
+
+/// A sparse tensor: its values, and as many places.
+pub(super) fn check_sparse(
+    model: &Model,
+    sparse: &SparseTensorProto,
+    files: &mut Files,
+) -> Result<()> {
+    let (Some(values), Some(indices)) = (&sparse.values, &sparse.indices) else {
+        return Err(Error::invalid(
+            "the sparse tensor has no values or no places",
+        ));
+    };
+    check_tensor(model, values, files)?;
+    check_tensor(model, indices, files)?;
+    let rank = sparse.dims.len() as i64;
+    let fits = match (&*values.dims, &*indices.dims) {
+        ([n], [places]) => n == places,
+        ([n], [places, each]) => n == places && *each == rank,
+        _ => false,
+    };
+    if sparse.dims.iter().any(|d| *d < 0) || !fits {
+        let why = "the values and places of the sparse tensor do not fit its dimensions";
+        return Err(Error::invalid(why));
+    }
+    Ok(())
+}
+
+/// Type and number of elements.
+fn shape(stored: &Stored) -> Result<(DType, usize)> {
+    let why = "the tensor's type is not known or its dimensions overflow";
+    let known = stored.dtype.zip(stored.elements());
+    known.ok_or_else(|| Error::invalid(why))
+}
+
+fn raw(stored: &Stored, got: usize) -> Result<()> {
+    let (dtype, elements) = shape(stored)?;
+    let empty_string = dtype.bits().is_none() && elements == 0;
+    if dtype.payload(elements) != Some(got) && !empty_string {
+        let dims = &stored.dims;
+        let why = format!("the payload of {got} bytes does not fit {dtype}{dims:?}");
+        return Err(Error::invalid(why));
+    }
+    Ok(())
+}
+
+fn typed(stored: &Stored, lists: &Lists) -> Result<()> {
+    let (dtype, elements) = shape(stored)?;
+    let (list, got, want) = match dtype {
+        DType::F32 => ("float_data", lists.float, Some(elements)),
+        DType::Complex64 => ("float_data", lists.float, elements.checked_mul(2)),
+        DType::F64 => ("double_data", lists.double, Some(elements)),
+        DType::Complex128 => ("double_data", lists.double, elements.checked_mul(2)),
+        DType::I64 => ("int64_data", lists.int64, Some(elements)),
+        DType::U32 | DType::U64 => ("uint64_data", lists.uint64, Some(elements)),
+        DType::String => ("string_data", lists.string, Some(elements)),
+        // What is narrower than a byte is packed before it is listed, but for these.
+        DType::F6E2M3 | DType::F6E3M2 => ("int32_data", lists.int32, Some(elements)),
+        _ if dtype.bits().is_some_and(|b| b < 8) => {
+            ("int32_data", lists.int32, dtype.payload(elements))
+        }
+        _ => ("int32_data", lists.int32, Some(elements)),
+    };
+    if Some(got) != want {
+        let (dims, s) = (&stored.dims, if got == 1 { "" } else { "s" });
+        let why = format!("{got} value{s} of {list} do not fit {dtype}{dims:?}");
+        return Err(Error::invalid(why));
+    }
+    Ok(())
+}
+
+impl Lists {
+    fn of(tensor: &TensorProto) -> Self {
+        Self {
+            float: tensor.float_data.len(),
+            int32: tensor.int32_data.len(),
+            string: tensor.string_data.len(),
+            int64: tensor.int64_data.len(),
+            double: tensor.double_data.len(),
+            uint64: tensor.uint64_data.len(),
+        }
+    }
+
+    /// Counts the values of an encoded `TensorProto`.
+    fn count(message: &[u8]) -> Result<Self> {
+        let mut lists = Self::default();
+        for f in wire::fields(message, 0..message.len()) {
+            let f = f?;
+            let (list, width) = match f.number {
+                4 => (&mut lists.float, Some(4)),
+                5 => (&mut lists.int32, None),
+                6 => (&mut lists.string, Some(0)),
+                7 => (&mut lists.int64, None),
+                10 => (&mut lists.double, Some(8)),
+                11 => (&mut lists.uint64, None),
+                _ => continue,
+            };
+            debug_assert!(field::TYPED.contains(&f.number));
+            let packed = &message[f.payload];
+            let more = match width {
+                _ if !f.delimited => Some(1),
+                Some(0) => Some(1),
+                Some(width) => {
+                    let whole = packed.len().is_multiple_of(width);
+                    whole.then_some(packed.len() / width)
+                }
+                // Every number ends in a byte without the high bit.
+                None => {
+                    let whole = packed.last().is_none_or(|b| b & 0x80 == 0);
+                    whole.then(|| packed.iter().filter(|b| **b & 0x80 == 0).count())
+                }
+            };
+            *list += more.ok_or_else(|| Error::decode("a list of values ends within one"))?;
+        }
+        Ok(lists)
+    }
+}
+
+/// The sparse tensor of an encoded message.
+pub(super) fn sparse(message: Bytes) -> Result<SparseTensorProto> {
+    SparseTensorProto::decode(message).map_err(|e| Error::decode(e.to_string()))
+}

@@ -1,0 +1,58 @@
+//! Writes what the operator check knows, from the `onnx` Python package.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::pip::{Package, python};
+
+/// The version that the facts are read from.
+const PACKAGE: &str = "onnx==1.23.2";
+
+/// Where it is installed, under the root.
+const FOLDER: &str = "target/onnx-wheel";
+
+/// The table, under the root.
+const TABLE: &str = "crates/posenc-ir/src/schema/operators.txt";
+
+/// Prints the table.
+const SCRIPT: &str = include_str!("schema.py");
+
+/// Writes the table, or with `--check` compares it.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    let is_check = match arguments {
+        [] => false,
+        [flag] if flag == "--check" => true,
+        _ => bail!("`cargo xtask schema` takes nothing but `--check`"),
+    };
+    let folder = root.join(FOLDER);
+    let is_there = || folder.join("onnx").is_dir();
+    if !is_there() {
+        let package = Package {
+            name: PACKAGE,
+            folder: &folder,
+            options: &[&[]],
+        };
+        package.install(is_there)?;
+    }
+    let printed = Command::new(python()?)
+        .args(["-c", SCRIPT])
+        .env("PYTHONPATH", &folder)
+        .output()
+        .context("Python does not start")?;
+    if !printed.status.success() {
+        bail!(
+            "reading {PACKAGE} failed: {}",
+            String::from_utf8_lossy(&printed.stderr).trim()
+        );
+    }
+    let table = root.join(TABLE);
+    if !is_check {
+        return Ok(std::fs::write(table, printed.stdout)?);
+    }
+    if std::fs::read(table)? != printed.stdout {
+        bail!("{TABLE} is not what `cargo xtask schema` writes");
+    }
+    Ok(())
+}
