@@ -7,6 +7,10 @@ use crate::file::within;
 use crate::model::Model;
 use crate::stored::{External, Stored};
 
+/// Payloads of fewer bytes are what a graph is read by (axes, shapes, frequencies), and exporters
+/// keep them inside: where one of them is absent, the model cannot be read.
+const NEEDED: u64 = 1 << 10;
+
 /// The lengths of the files that were looked up; `None` for those that are not there.
 #[derive(Debug, Default)]
 pub(super) struct Files {
@@ -15,8 +19,8 @@ pub(super) struct Files {
 
 impl Files {
     /// Whether the payload can be loaded: a file that the model may name, of sufficient length.
-    /// One that is not there is missed by whoever needs its bytes; models without a folder of
-    /// their own are not looked up.
+    /// A large one that is not there is missed by whoever needs its bytes; models without a folder
+    /// of their own are not looked up.
     pub(super) fn check(
         &mut self,
         model: &Model,
@@ -38,6 +42,10 @@ impl Files {
         };
         match have {
             Some(have) => within(external, length, have).map(drop),
+            None if length < NEEDED => {
+                let absent = std::io::Error::from(std::io::ErrorKind::NotFound);
+                Err(Error::io(&external.location, absent))
+            }
             None => Ok(()),
         }
     }
