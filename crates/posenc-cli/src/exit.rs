@@ -71,6 +71,14 @@ impl Failure {
             },
         }
     }
+
+    /// The same end as of `cause`, with something to know beside it.
+    pub(crate) fn beside(cause: &anyhow::Error, note: &str) -> Self {
+        Self {
+            exit: Exit::of(cause),
+            sentence: format!("{cause:#}; {note}"),
+        }
+    }
 }
 
 impl fmt::Display for Failure {

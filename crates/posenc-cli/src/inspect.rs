@@ -55,6 +55,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let mut report = inspect(&model, &Options::default());
     let warnings = warnings.iter().map(ToString::to_string);
     report.warnings.splice(..0, warnings);
+    report.warnings.extend(model::absence(&args.model, &model)?);
     if args.hash {
         report.model.sha256 = Some(model.sha256());
     }

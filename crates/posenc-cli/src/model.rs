@@ -27,6 +27,17 @@ pub(crate) fn warn(terminal: &Terminal, path: &Path, warnings: &[impl Display]) 
     }
 }
 
+/// What to say when external data of the model is not there.
+pub(crate) fn absence(path: &Path, model: &Model) -> anyhow::Result<Option<String>> {
+    let absent = named(path, model.absent_data())?;
+    if absent.is_empty() {
+        return Ok(None);
+    }
+    let files = absent.join(", ").replace(char::is_control, "?");
+    let verb = if absent.len() == 1 { "is" } else { "are" };
+    Ok(Some(format!("external data {files} {verb} not there")))
+}
+
 /// The result, with the file named in its error.
 pub(crate) fn named<T, E>(path: &Path, result: Result<T, E>) -> anyhow::Result<T>
 where

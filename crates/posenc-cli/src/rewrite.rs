@@ -37,7 +37,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     } else {
         Proof::Wanted
     };
-    let mut report = model::named(input, rewrite(&mut model, &request, proof))?;
+    let absent = model::absence(input, &model)?;
+    let done = model::named(input, rewrite(&mut model, &request, proof));
+    let mut report = done.map_err(|e| match &absent {
+        Some(absent) => Failure::beside(&e, absent).into(),
+        None => e,
+    })?;
+    report.warnings.extend(absent);
     if let Some(flag) = request.unserved() {
         let input = input.display();
         let sentence = format!("{input}: this version does not do {flag} yet; leave it out");

@@ -6,6 +6,8 @@
 mod completions;
 #[path = "cli/exit.rs"]
 mod exit;
+#[path = "cli/external.rs"]
+mod external;
 #[path = "cli/help.rs"]
 mod help;
 #[path = "cli/print.rs"]
@@ -14,7 +16,11 @@ mod print;
 mod rewrite;
 #[path = "cli/run.rs"]
 mod run;
+#[path = "cli/split.rs"]
+mod split;
 #[path = "cli/table.rs"]
 mod table;
 #[path = "cli/verify.rs"]
 mod verify;
+#[path = "cli/writing.rs"]
+mod writing;

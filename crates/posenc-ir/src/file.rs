@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::model::Model;
 
-pub(crate) use external::within;
+pub(crate) use external::{Home, within};
 pub(crate) use map::{Mapped, map};
 pub use write::{copy_to, share_as};
 

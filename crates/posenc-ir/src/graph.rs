@@ -14,10 +14,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::file::Home;
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
 use crate::proto::TypeProto;
-use crate::stored::Stored;
+use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
 
 /// A model's graph with the bodies of its control flow and of its functions, in one arena.
@@ -44,6 +45,8 @@ pub struct Graph {
     pub(crate) revision: u64,
     /// Values with an index below this come from the source.
     pub(crate) read_values: usize,
+    /// Where external payloads are looked for.
+    pub(crate) home: Arc<Home>,
 }
 
 /// An edge of the graph.
@@ -266,11 +269,17 @@ impl Graph {
     }
 
     /// The constant behind a value where its payload is at hand and dense; no element is copied
-    /// when it is stored raw.
+    /// when it is stored raw, and external data is mapped.
     pub fn constant(&self, id: ValueId) -> Option<Tensor> {
         match self.revalued.get(&id) {
             Some(tensor) => Some(tensor.clone()),
-            None => self.stored(id)?.tensor().ok(),
+            None => {
+                let stored = self.stored(id)?;
+                match &stored.payload {
+                    Payload::External(external) => self.home.tensor(external, stored),
+                    _ => stored.tensor().ok(),
+                }
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::error::{Error, Result};
+use crate::file::Home;
 use crate::graph::Graph;
 use crate::patch::{Applied, Patch};
 use crate::proto::ModelProto;
@@ -117,7 +118,8 @@ impl Model {
         }
         let head = ModelProto::decode(head.as_slice()).map_err(|e| Error::decode(e.to_string()))?;
         let graph = graph.ok_or_else(|| Error::decode("it holds no graph"))?;
-        let graph = Graph::read(&source, graph, &functions)?;
+        let mut graph = Graph::read(&source, graph, &functions)?;
+        graph.home = Arc::new(Home::of(path));
         let metadata = head.metadata_props.iter();
         Ok(Self {
             layout,

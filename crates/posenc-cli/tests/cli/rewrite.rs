@@ -1,6 +1,7 @@
 //! `rewrite`.
 
 use crate::run::{Folder, addition, bytes, run};
+use crate::split::{self, YARN};
 
 #[test]
 fn a_model_without_attention_is_exit_1_and_writes_nothing() {
@@ -57,19 +58,8 @@ fn wrong_values_are_exit_2_with_the_nearest_word() {
 
 /// A decoder with rotary positions that was trained on 64 positions, in a folder without config.
 fn llama(folder: &Folder) -> String {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
-    let model = std::fs::read(format!("{fixtures}/llama/torchscript/model.onnx")).unwrap();
-    folder.file("m.onnx", model)
+    folder.file("m.onnx", split::llama())
 }
-
-const YARN: [&str; 6] = [
-    "--scale",
-    "yarn",
-    "--factor",
-    "4",
-    "--original-length",
-    "64",
-];
 
 #[test]
 fn a_rescaled_model_stands_beside_the_input_and_says_what_it_is() {

@@ -69,6 +69,11 @@ impl Folder {
         names
     }
 
+    /// The path of a file in it.
+    pub(crate) fn place(&self, name: &str) -> String {
+        self.path().join(name).to_str().unwrap().to_owned()
+    }
+
     /// Writes a file; returns its path.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path: PathBuf = self.path().join(name);

@@ -39,6 +39,24 @@ impl Model {
         Ok(found)
     }
 
+    /// The locations of external data that is not there, in their order; what stands in it is not
+    /// known to any pass.
+    ///
+    /// # Errors
+    /// As [`Model::external_in`].
+    pub fn absent_data(&self) -> Result<Vec<String>> {
+        let mut whole = Encoded::default();
+        whole.source(0..self.source.len());
+        let used = self.external_in(&whole)?;
+        let used: BTreeMap<&str, &External> =
+            used.iter().map(|e| (e.location.as_str(), e)).collect();
+        let absent = used.into_iter().filter(|(_, external)| {
+            let file = self.external_file(external);
+            self.path().is_some() && file.is_err_and(|e| e.is_absent())
+        });
+        Ok(absent.map(|(location, _)| location.to_owned()).collect())
+    }
+
     /// The same encoded model with other locations for external payloads: each that is a key of
     /// `places` becomes its value. Everything else keeps its bytes.
     ///

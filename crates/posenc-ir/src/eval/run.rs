@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
 use super::memory::{Memory, State};
@@ -11,8 +10,6 @@ use crate::graph::{Dim, Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 use crate::node::Node;
-use crate::stored::{External, Payload};
-use crate::tensor::Tensor;
 
 /// What follows from constants alone is computed at once up to so many elements; more wait until
 /// they are asked for, so that weights are not touched.
@@ -23,7 +20,6 @@ const TOTAL: usize = 16;
 
 /// A run over a model.
 pub(super) struct Run<'a, M> {
-    pub(super) model: &'a Model,
     pub(super) graph: &'a Graph,
     pub(super) memory: M,
     seeds: &'a FxHashMap<ValueId, Value>,
@@ -33,8 +29,6 @@ pub(super) struct Run<'a, M> {
     budget: Budget,
     /// Bytes that may still be computed.
     left: usize,
-    /// External files that were mapped; `None` where that failed.
-    files: FxHashMap<String, Option<Bytes>>,
 }
 
 impl<'a, M: Memory> Run<'a, M> {
@@ -46,7 +40,6 @@ impl<'a, M: Memory> Run<'a, M> {
         memory: M,
     ) -> Self {
         Self {
-            model,
             graph: model.graph(),
             memory,
             seeds,
@@ -55,7 +48,6 @@ impl<'a, M: Memory> Run<'a, M> {
             standard: model.opset(),
             budget: *budget,
             left: budget.elements.saturating_mul(8 * TOTAL),
-            files: FxHashMap::default(),
         }
     }
 
@@ -257,36 +249,7 @@ impl<'a, M: Memory> Run<'a, M> {
         let Some(stored) = self.graph.stored(id) else {
             return Value::unknown();
         };
-        let outside = match &stored.payload {
-            Payload::External(external) => self.external(external),
-            _ => None,
-        };
-        let tensor = outside
-            .zip(stored.dtype)
-            .and_then(|(bytes, dtype)| Tensor::new(dtype, stored.dims.clone(), bytes));
-        match tensor {
-            Some(tensor) => Value::from_tensor(&tensor),
-            None => Value::shaped(stored.dtype, Some(stored.dims.clone())),
-        }
-    }
-
-    /// A payload in another file, which is mapped once.
-    fn external(&mut self, external: &External) -> Option<Bytes> {
-        let whole = self.files.entry(external.location.clone());
-        let whole = whole.or_insert_with(|| {
-            let file = External {
-                location: external.location.clone(),
-                ..External::default()
-            };
-            self.model.load(&file).ok()
-        });
-        let whole = whole.as_ref()?;
-        let start = usize::try_from(external.offset).ok()?;
-        let end = match external.length {
-            Some(length) => start.checked_add(usize::try_from(length).ok()?)?,
-            None => whole.len(),
-        };
-        (start <= end && end <= whole.len()).then(|| whole.slice(start..end))
+        Value::shaped(stored.dtype, Some(stored.dims.clone()))
     }
 }
 

@@ -1,33 +1,39 @@
 //! The files that external payloads stand in.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
 use super::{folder, map};
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::stored::External;
+use crate::stored::{External, Stored};
+use crate::tensor::Tensor;
 
-impl Model {
-    /// The path of the file that an external payload stands in, links as they are; `None` where
-    /// the model's folder is not known, or the location is absolute or leads out of it.
-    pub fn external_path(&self, external: &External) -> Option<PathBuf> {
-        let location = external.relative().ok()?;
-        Some(folder(self.path()?).join(location))
+/// Where the external payloads of a model are looked for, and what was mapped of them.
+#[derive(Debug, Default)]
+pub(crate) struct Home {
+    /// The model's file.
+    model: Option<PathBuf>,
+    /// Whole files by location; `None` for what cannot be mapped.
+    maps: Mutex<BTreeMap<String, Option<Bytes>>>,
+}
+
+impl Home {
+    /// The folder of this model.
+    pub(crate) fn of(model: Option<&Path>) -> Self {
+        Self {
+            model: model.map(Path::to_owned),
+            maps: Mutex::default(),
+        }
     }
 
-    /// The regular file that an external payload stands in, links resolved. They may lead to the
-    /// folder of the model as it is named, or to that of the file which the model's own link leads
-    /// to: caches keep both files there.
-    ///
-    /// # Errors
-    /// When the file is absent, no regular file, or not one that the model may name; or the model
-    /// was read from bytes, of no path.
-    pub fn external_file(&self, external: &External) -> Result<PathBuf> {
+    fn file(&self, external: &External) -> Result<PathBuf> {
         let location = external.relative()?;
-        let Some(model) = self.path() else {
+        let Some(model) = &self.model else {
             let why = "its external data is not to be found: the folder of the model is not known";
             return Err(Error::invalid(why));
         };
@@ -49,6 +55,43 @@ impl Model {
             Ok(_) => Err(Error::invalid("not a regular file").at(path.display().to_string())),
             Err(e) => Err(Error::io(path, e)),
         }
+    }
+
+    /// The tensor that stands there; `None` where it cannot be had.
+    pub(crate) fn tensor(&self, external: &External, stored: &Stored) -> Option<Tensor> {
+        let length = external.expect(stored).ok()?;
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = match maps.get(&external.location) {
+            Some(whole) => whole.clone(),
+            None => {
+                let whole = self.file(external).and_then(|path| map(&path));
+                let whole = whole.ok().map(|mapped| mapped.bytes);
+                maps.insert(external.location.clone(), whole.clone());
+                whole
+            }
+        }?;
+        let range = within(external, length, whole.len()).ok()?;
+        Tensor::new(stored.dtype?, stored.dims.clone(), whole.slice(range))
+    }
+}
+
+impl Model {
+    /// The path of the file that an external payload stands in, links as they are; `None` where
+    /// the model's folder is not known, or the location is absolute or leads out of it.
+    pub fn external_path(&self, external: &External) -> Option<PathBuf> {
+        let location = external.relative().ok()?;
+        Some(folder(self.path()?).join(location))
+    }
+
+    /// The regular file that an external payload stands in, links resolved. They may lead to the
+    /// folder of the model as it is named, or to that of the file which the model's own link leads
+    /// to: caches keep both files there.
+    ///
+    /// # Errors
+    /// When the file is absent, no regular file, or not one that the model may name; or the model
+    /// was read from bytes, of no path.
+    pub fn external_file(&self, external: &External) -> Result<PathBuf> {
+        self.graph.home.file(external)
     }
 
     /// The external payload, mapped.

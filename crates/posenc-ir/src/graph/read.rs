@@ -59,6 +59,7 @@ pub(super) fn read(
             overloads: FxHashMap::default(),
             revision: 0,
             read_values: 0,
+            home: Arc::default(),
         },
         waiting: vec![],
         words: FxHashMap::default(),
