@@ -42,10 +42,7 @@ impl Files {
         };
         match have {
             Some(have) => within(external, length, have).map(drop),
-            None if length < NEEDED => {
-                let absent = std::io::Error::from(std::io::ErrorKind::NotFound);
-                Err(Error::io(&external.location, absent))
-            }
+            None if length < NEEDED => Err(external.refused("is not there")),
             None => Ok(()),
         }
     }

@@ -80,7 +80,7 @@ fn external_data_must_stand_in_the_folder_of_the_model() {
         (
             "absent and small",
             at("absent"),
-            "w: absent: entity not found",
+            "w: external data absent is not there",
         ),
         ("a link to a folder out", at("out/secret"), "leads out of"),
         ("below a file", at("data/data"), "Not a directory"),
