@@ -196,6 +196,9 @@ fn another_location_changes_nothing_else() {
     };
     assert_eq!(moved("other.bin", "x"), source);
     let there = moved("w.bin", "a/longer/name.bin");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(at("a/longer")).unwrap();
+    std::fs::copy(at("w.bin"), at("a/longer/name.bin")).unwrap();
     assert_ne!(there, source);
     let other = read(there, folder.path());
     let encoded_there = other.encode().unwrap();
