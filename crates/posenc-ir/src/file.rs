@@ -7,6 +7,7 @@ mod new;
 mod write;
 
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 
 pub(crate) use external::{Home, within};
-pub(crate) use map::{Mapped, map};
+pub(crate) use map::{Map, Mapped, map};
 pub use write::{copy_to, share_as};
 
 impl Model {
@@ -25,10 +26,16 @@ impl Model {
     /// When the file cannot be opened, is no regular file, or is no model.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let Mapped { bytes, file } = map(path)?;
-        let model = Self::from_bytes(bytes, Some(path));
+        let Mapped { bytes, map, file } = map(path)?;
+        let passed = |range: &Range<usize>| {
+            if let Some(map) = &map {
+                map.release(range);
+            }
+        };
+        let model = Self::read(bytes, Some(path), &passed);
         let mut model = model.map_err(|e| e.at(path.display().to_string()))?;
         model.file = Some(Arc::new(file));
+        model.map = map;
         Ok(model)
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
-use crate::file::map;
+use crate::file::{Map, Mapped, map};
 use crate::model::Model;
 use crate::nesting::Message;
 use crate::stored::field as tensor_field;
@@ -17,6 +17,9 @@ const LARGE: usize = 1024;
 
 /// Nesting beyond which bytes count as they stand; more than a readable model has.
 const DEPTH: usize = 512;
+
+/// Payloads of at least this many bytes are worth giving back to the system.
+const LONG: usize = 1 << 18;
 
 /// Bytes that are hashed at a time.
 const CHUNK: usize = 1 << 20;
@@ -29,7 +32,7 @@ impl Model {
     /// read, so the cost is that of the graph alone; two models that differ in large weights
     /// only have the same fingerprint.
     pub fn fingerprint(&self) -> String {
-        fingerprint(self.source())
+        fingerprint(self.source(), self.map.as_ref())
     }
 
     /// The sha256 of the whole file as it was read, in lower-case hex. Reads every byte; external
@@ -49,17 +52,21 @@ impl Model {
 /// # Errors
 /// When the file cannot be opened or is no regular file.
 pub fn fingerprint_of(path: impl AsRef<Path>) -> Result<String> {
-    Ok(fingerprint(&map(path.as_ref())?.bytes))
+    let Mapped { bytes, map, .. } = map(path.as_ref())?;
+    Ok(fingerprint(&bytes, map.as_ref()))
 }
 
-fn fingerprint(source: &[u8]) -> String {
+fn fingerprint(source: &[u8], map: Option<&Map>) -> String {
     let mut hash = Sha256::new();
     let mut at = 0;
-    for cut in cuts(source) {
+    each_cut(source, |cut| {
         hash.update(&source[at..cut.span.start]);
         hash.update(cut.instead.as_bytes());
         at = cut.span.end;
-    }
+        if let Some(map) = map.filter(|_| cut.span.len() >= LONG) {
+            map.release(&cut.span);
+        }
+    });
     hash.update(&source[at..]);
     hex(&hash.finalize())
 }
@@ -74,9 +81,8 @@ struct Cut {
     instead: String,
 }
 
-/// The large payloads, in the order of the file. What cannot be walked is left as it stands.
-fn cuts(source: &[u8]) -> Vec<Cut> {
-    let mut cuts = vec![];
+/// Tells the large payloads, in the order of the file. What cannot be walked is left as it stands.
+fn each_cut(source: &[u8], mut found: impl FnMut(Cut)) {
     let walk = |within| wire::fields(source, within).map_while(Result::ok);
     let mut open = vec![(Message::Model, walk(0..source.len()))];
     while let Some((message, fields)) = open.last_mut() {
@@ -85,17 +91,16 @@ fn cuts(source: &[u8]) -> Vec<Cut> {
             continue;
         };
         match message.child(field.number).filter(|_| field.delimited) {
-            Some(Message::Tensor) => tensor(source, field.payload, &mut cuts),
+            Some(Message::Tensor) => tensor(source, field.payload, &mut found),
             Some(child) if open.len() < DEPTH => open.push((child, walk(field.payload))),
             _ => {}
         }
     }
-    cuts
 }
 
 /// Cuts the payload out of a tensor where it is large. Packed lists and raw bytes are passed
 /// over by their length; a list that is not packed is many fields, of which each is one run.
-fn tensor(source: &[u8], within: Range<usize>, cuts: &mut Vec<Cut>) {
+fn tensor(source: &[u8], within: Range<usize>, found: &mut impl FnMut(Cut)) {
     if within.len() < LARGE {
         return;
     }
@@ -129,7 +134,7 @@ fn tensor(source: &[u8], within: Range<usize>, cuts: &mut Vec<Cut>) {
     let mut instead = format!("{dtype} {dims:?} {length}");
     for span in spans {
         let instead = std::mem::take(&mut instead);
-        cuts.push(Cut { span, instead });
+        found(Cut { span, instead });
     }
 }
 

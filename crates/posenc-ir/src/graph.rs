@@ -340,8 +340,9 @@ impl Graph {
         source: &Bytes,
         graph: Range<usize>,
         functions: &[Range<usize>],
+        passed: &dyn Fn(&Range<usize>),
     ) -> Result<Self> {
-        read::read(source, graph, functions)
+        read::read(source, graph, functions, passed)
     }
 }
 

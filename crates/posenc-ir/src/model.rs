@@ -10,7 +10,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::error::{Error, Result};
-use crate::file::Home;
+use crate::file::{Home, Map};
 use crate::graph::Graph;
 use crate::patch::{Applied, Patch};
 use crate::proto::ModelProto;
@@ -31,6 +31,8 @@ pub struct Model {
     pub(crate) imported: BTreeMap<String, i64>,
     /// The open file that the source is a map of, whatever stands at the path meanwhile.
     pub(crate) file: Option<Arc<File>>,
+    /// The map that the source is.
+    pub(crate) map: Option<Map>,
     head: Head,
     path: Option<PathBuf>,
 }
@@ -81,7 +83,15 @@ impl Model {
     /// When the bytes are no ONNX model, a name is defined twice, or something reads what nothing
     /// defines.
     pub fn from_bytes(source: impl Into<Bytes>, path: Option<&Path>) -> Result<Self> {
-        let source = source.into();
+        Self::read(source.into(), path, &|_| {})
+    }
+
+    /// The same; `passed` is told of long fields when they have been walked over.
+    pub(crate) fn read(
+        source: Bytes,
+        path: Option<&Path>,
+        passed: &dyn Fn(&Range<usize>),
+    ) -> Result<Self> {
         let mut layout = vec![];
         let mut head = Vec::new();
         let mut graph = None;
@@ -118,7 +128,7 @@ impl Model {
         }
         let head = ModelProto::decode(head.as_slice()).map_err(|e| Error::decode(e.to_string()))?;
         let graph = graph.ok_or_else(|| Error::decode("it holds no graph"))?;
-        let mut graph = Graph::read(&source, graph, &functions)?;
+        let mut graph = Graph::read(&source, graph, &functions, passed)?;
         graph.home = Arc::new(Home::of(path));
         let metadata = head.metadata_props.iter();
         Ok(Self {
@@ -130,6 +140,7 @@ impl Model {
             set: BTreeMap::new(),
             imported: BTreeMap::new(),
             file: None,
+            map: None,
             path: path.map(Path::to_owned),
             head: Head {
                 ir_version: head.ir_version(),

@@ -25,6 +25,7 @@ pub mod sites;
 mod sweep;
 #[cfg(test)]
 mod testing;
+mod trial;
 
 use std::collections::BTreeMap;
 

@@ -91,7 +91,7 @@ impl Model {
                 Some(file) => file.clone(),
                 None => {
                     let path = self.external_file(&tensor.external).map_err(place)?;
-                    let Mapped { bytes, file } = map(&path).map_err(place)?;
+                    let Mapped { bytes, file, .. } = map(&path).map_err(place)?;
                     let file = Arc::new(file);
                     let file = Arc::new(Outside { file, bytes });
                     files.insert(location.clone(), file.clone());

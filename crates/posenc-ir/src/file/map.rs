@@ -1,7 +1,9 @@
 //! Files as bytes, without reading them.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -11,6 +13,8 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Mapped {
     pub(crate) bytes: Bytes,
+    /// `None` for an empty file.
+    pub(crate) map: Option<Map>,
     /// The file that the bytes are those of, also when another one takes its name.
     pub(crate) file: File,
 }
@@ -21,14 +25,46 @@ pub(crate) fn map(path: &Path) -> Result<Mapped> {
     let file = open(path)?;
     if file.metadata().map_err(failed)?.len() == 0 {
         let bytes = Bytes::new();
-        return Ok(Mapped { bytes, file });
+        let map = None;
+        return Ok(Mapped { bytes, map, file });
     }
     // Safety: the map is read only. Whoever truncates the file meanwhile makes reads fault,
     // which no reader of a map can rule out; the tool itself replaces files by renaming.
     #[allow(unsafe_code)]
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
-    let bytes = Bytes::from_owner(map);
-    Ok(Mapped { bytes, file })
+    let map = Map(Arc::new(map));
+    let bytes = Bytes::from_owner(map.clone());
+    let map = Some(map);
+    Ok(Mapped { bytes, map, file })
+}
+
+/// The map of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Map(Arc<memmap2::Mmap>);
+
+impl AsRef<[u8]> for Map {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Map {
+    /// Gives the pages of a range back to the system, which reads them again when they are used.
+    ///
+    /// To touch one byte of a large tensor is to hold its neighbors too, by the megabyte where
+    /// the page cache has them in one piece.
+    pub(crate) fn release(&self, range: &Range<usize>) {
+        #[cfg(unix)]
+        {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // Safety: the map is of a file, shared and never written to, so that the bytes are
+            // the same when they are read again.
+            #[allow(unsafe_code)]
+            let done = unsafe { (self.0).unchecked_advise_range(advice, range.start, range.len()) };
+            // What is not given back is held, which is no fault.
+            let _ = done;
+        }
+    }
 }
 
 /// Opens a regular file for reading.

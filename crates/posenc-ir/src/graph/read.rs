@@ -20,6 +20,9 @@ use crate::wire;
 /// Bodies may be nested this deep; real models stay below 5.
 pub(crate) const MAX_DEPTH: usize = 64;
 
+/// Fields of at least this many bytes hold weights.
+const LONG: usize = 1 << 18;
+
 /// Field numbers of `GraphProto` (and, after the colon, of `FunctionProto`).
 mod field {
     pub(super) const NODE: u32 = 1;
@@ -44,6 +47,7 @@ pub(super) fn read(
     source: &Bytes,
     graph: Range<usize>,
     functions: &[Range<usize>],
+    passed: &dyn Fn(&Range<usize>),
 ) -> Result<Graph> {
     let mut reader = Reader {
         source,
@@ -63,6 +67,7 @@ pub(super) fn read(
         },
         waiting: vec![],
         words: FxHashMap::default(),
+        passed,
     };
     reader.open(ScopeKind::Main, None, graph, 0)?;
     for span in functions {
@@ -87,6 +92,7 @@ struct Reader<'a> {
     graph: Graph,
     waiting: Vec<Waiting>,
     words: FxHashMap<&'a str, Arc<str>>,
+    passed: &'a dyn Fn(&Range<usize>),
 }
 
 impl<'a> Reader<'a> {
@@ -184,6 +190,9 @@ impl<'a> Reader<'a> {
                 }
                 _ => Item::Other,
             };
+            if f.payload.len() >= LONG {
+                (self.passed)(&f.span);
+            }
             self.graph.scope_mut(id).layout.push(Piece {
                 span: f.span,
                 payload: f.payload,

@@ -163,11 +163,11 @@ impl Frame<'_> {
         let positions = self.positions();
         let (cos, sin) = rope.reference(&positions);
         let m = rope.attention_factor;
-        for slot in 0..y.shape()[0] {
-            for (p, position) in positions.iter().enumerate() {
-                for (i, (a, b)) in rope.pairs.iter().copied().enumerate() {
-                    let f = rope.inv_freq[i];
-                    let bound = self.precision.wave(*position, f, m, against);
+        for (p, position) in positions.iter().enumerate() {
+            for (i, (a, b)) in rope.pairs.iter().copied().enumerate() {
+                let f = rope.inv_freq[i];
+                let bound = self.precision.wave(*position, f, m, against);
+                for slot in 0..y.shape()[0] {
                     let (c, s) = (y[[slot, p, a]], y[[slot, p, b]]);
                     measured.cos.add(against, c, cos[[p, i]], bound);
                     measured.sin.add(against, s, sin[[p, i]], bound);

@@ -5,7 +5,7 @@
 //! they meet content. Random content, other for every head, then shows that pairs, heads and all
 //! other features go where they belong.
 
-use posenc_ir::eval::{Budget, Trace, Value, trace};
+use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{DType, Model, Tensor, ValueId};
 use posenc_runtime::{Backend, ModelSource, Options};
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ use super::cutout::{Cutout, Origin, cut_out, precision};
 use super::expected::Expected;
 use super::measure::{Content, Frame, Measured};
 use super::sample;
-use crate::dataflow::Class;
+use super::trial::{Trial, trial_run};
 use crate::detect::{Detection, Half};
 use crate::lane::Lane;
 use crate::ports::{Lengths, Role};
@@ -50,6 +50,7 @@ pub fn check_rope(
         model,
         found,
         backend,
+        trial: Trial::of(model, found),
         signatures: Signatures::default(),
         done: vec![],
     };
@@ -64,6 +65,7 @@ struct Checks<'a> {
     model: &'a Model,
     found: &'a Detection,
     backend: &'a dyn Backend,
+    trial: Trial<'a>,
     signatures: Signatures,
     /// What was measured already: the rotation, and what was expected of it.
     done: Vec<(usize, Expected, Measured)>,
@@ -141,6 +143,7 @@ impl Checks<'_> {
             model: self.model,
             found: self.found,
             backend: self.backend,
+            trial: &self.trial,
             precision: precision(self.model, self.found, &half.region),
             switch,
             half,
@@ -175,6 +178,7 @@ struct Rotation<'a> {
     model: &'a Model,
     found: &'a Detection,
     backend: &'a dyn Backend,
+    trial: &'a Trial<'a>,
     precision: Precision,
     half: &'a Half,
     /// Whether detection saw the frequencies change with the positions.
@@ -233,9 +237,8 @@ impl Rotation<'_> {
 
     fn measure(&self) -> Result<Measured, VerifyError> {
         let mut measured = Measured::default();
-        let lengths = self.found.lengths;
-        let seeds = self.found.ports.seeds(self.model.graph(), lengths);
-        let trial = (&self.found.trace, &seeds);
+        let lengths = self.trial.lengths;
+        let trial = (&*self.trial.trace, &self.trial.seeds);
         let computed = self.try_cut(trial, lengths, Origin::Computed)?;
         let computed = computed.ok_or_else(|| {
             VerifyError::unsupported(self.site, "the content is too large to be fed")
@@ -285,12 +288,27 @@ impl Rotation<'_> {
     ) -> Result<Measured, VerifyError> {
         let tokens = cutout.dims[self.half.region.input_lane.sequence];
         let mut session = self.load(cutout)?;
-        for chunk in lists.iter().flat_map(|l| l.chunks(tokens.max(1))) {
+        let mut chunks = lists
+            .iter()
+            .flat_map(|l| l.chunks(tokens.max(1)))
+            .peekable();
+        while let Some(chunk) = chunks.next() {
             let last = chunk.iter().copied().max().unwrap_or(0);
             let mut chunk = chunk.to_vec();
             chunk.resize(tokens, last);
             let length = usize::try_from(last).unwrap_or(0) + 1;
-            self.run(cutout, session.as_mut(), &chunk, length, &mut measured)?;
+            // Where features go does not depend on the position: once more is enough.
+            let contents = match chunks.peek() {
+                Some(_) => &[Content::Units][..],
+                None => &[Content::Units, Content::Random],
+            };
+            self.run(
+                cutout,
+                session.as_mut(),
+                (&chunk, length),
+                contents,
+                &mut measured,
+            )?;
         }
         Ok(measured)
     }
@@ -350,11 +368,7 @@ impl Rotation<'_> {
         if at.sequence + at.past != length {
             return None;
         }
-        let graph = self.model.graph();
-        let seeds = ports.seeds(graph, at);
-        let classes = &self.found.classes;
-        let opaque = |v| classes.of_value(v).has(Class::CONTENT);
-        let trace = trace(self.model, &seeds, &opaque, &Budget { elements: 1 << 18 });
+        let (trace, seeds) = trial_run(self.model, self.found, at);
         let content = trace.get(self.half.region.input).elements()?;
         let fed = ports
             .iter()
@@ -400,7 +414,14 @@ impl Rotation<'_> {
         let positions: Vec<i64> = (0..tokens as i64).map(|i| start + i).collect();
         let length = usize::try_from(start).unwrap_or(0) + tokens;
         let mut session = self.load(cutout)?;
-        self.run(cutout, session.as_mut(), &positions, length, measured)
+        let contents = [Content::Units, Content::Random];
+        self.run(
+            cutout,
+            session.as_mut(),
+            (&positions, length),
+            &contents,
+            measured,
+        )
     }
 
     fn load(&self, cutout: &Cutout) -> Result<Box<dyn posenc_runtime::Session>, VerifyError> {
@@ -412,13 +433,14 @@ impl Rotation<'_> {
         loaded.map_err(|e| VerifyError::runtime(self.site, e))
     }
 
-    /// Runs both contents at these positions and takes in how far the results are off.
+    /// Runs contents at these positions, of an input of that length, and takes in how far the
+    /// results are off.
     fn run(
         &self,
         cutout: &Cutout,
         session: &mut dyn posenc_runtime::Session,
-        positions: &[i64],
-        length: usize,
+        (positions, length): (&[i64], usize),
+        contents: &[Content],
         measured: &mut Measured,
     ) -> Result<(), VerifyError> {
         let frame = Frame {
@@ -430,7 +452,7 @@ impl Rotation<'_> {
             positions,
             length,
         };
-        for kind in [Content::Units, Content::Random] {
+        for kind in contents.iter().copied() {
             let content = frame.content(kind).ok_or_else(|| {
                 let why = "the features of a head cannot be followed through the rotation";
                 VerifyError::unsupported(self.site, why)
