@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+#[path = "cli/bad.rs"]
+mod bad;
 #[path = "cli/completions.rs"]
 mod completions;
 #[path = "cli/exit.rs"]

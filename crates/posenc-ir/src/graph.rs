@@ -310,6 +310,7 @@ impl Graph {
         let node = self.node(id);
         match node.outputs.iter().flatten().next() {
             _ if !node.name.is_empty() => node.name.to_string(),
+            Some(out) if node.op.is_empty() => format!("node of {}", self.name(*out)),
             Some(out) => format!("{} of {}", node.op, self.name(*out)),
             None => node.op.to_string(),
         }

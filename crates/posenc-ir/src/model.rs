@@ -92,6 +92,9 @@ impl Model {
         path: Option<&Path>,
         passed: &dyn Fn(&Range<usize>),
     ) -> Result<Self> {
+        if let Some(what) = impostor(&source) {
+            return Err(Error::decode(what));
+        }
         let mut layout = vec![];
         let mut head = Vec::new();
         let mut graph = None;
@@ -241,6 +244,27 @@ impl Model {
         let applied = self.graph.commit(patch)?;
         Ok((self, applied))
     }
+}
+
+/// What stands in a file that is often taken for a model; none of it could begin one.
+fn impostor(source: &[u8]) -> Option<&'static str> {
+    let known: [(&[u8], &str); 4] = [
+        (
+            b"version https://git-lfs",
+            "it is a pointer of Git LFS; get the file itself with `git lfs pull`",
+        ),
+        (b"<", "it is a web page; download the file itself"),
+        (
+            b"PK\x03\x04",
+            "it is a ZIP archive; unpack the model from it",
+        ),
+        (b"\x1f\x8b\x08", "it is compressed; unpack it with gzip"),
+    ];
+    if source.is_empty() {
+        return Some("it is empty");
+    }
+    let found = known.iter().find(|(start, _)| source.starts_with(start));
+    found.map(|(_, what)| *what)
 }
 
 /// The empty name for ai.onnx, whichever way it is spelled.

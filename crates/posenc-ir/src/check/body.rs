@@ -40,8 +40,8 @@ pub(super) fn check(graph: &Graph, node: &Node, version: i64) -> Result<()> {
         ];
         for (verb, got, want) in sides {
             if got != want {
-                let op = node.op();
-                let why = format!("{name} {verb} {got} values where this {op} asks for {want}");
+                let (op, s) = (node.op(), if got == 1 { "" } else { "s" });
+                let why = format!("{name} {verb} {got} value{s} where this {op} asks for {want}");
                 return Err(Error::invalid(why));
             }
         }

@@ -75,9 +75,10 @@ pub(super) fn check_sparse(
 
 /// Type and number of elements.
 fn shape(stored: &Stored) -> Result<(DType, usize)> {
-    let why = "the tensor's type is not known or its dimensions overflow";
-    let known = stored.dtype.zip(stored.elements());
-    known.ok_or_else(|| Error::invalid(why))
+    let unknown = || Error::invalid("the element type of the tensor is not known");
+    let dtype = stored.dtype.ok_or_else(unknown)?;
+    let overflow = || Error::invalid("the tensor's dimensions overflow");
+    Ok((dtype, stored.elements().ok_or_else(overflow)?))
 }
 
 fn raw(stored: &Stored, got: usize) -> Result<()> {
@@ -109,8 +110,12 @@ fn typed(stored: &Stored, lists: &Lists) -> Result<()> {
         _ => ("int32_data", lists.int32, Some(elements)),
     };
     if Some(got) != want {
-        let (dims, s) = (&stored.dims, if got == 1 { "" } else { "s" });
-        let why = format!("{got} value{s} of {list} do not fit {dtype}{dims:?}");
+        let dims = &stored.dims;
+        let values = match got {
+            1 => format!("1 value of {list} does"),
+            _ => format!("{got} values of {list} do"),
+        };
+        let why = format!("{values} not fit {dtype}{dims:?}");
         return Err(Error::invalid(why));
     }
     Ok(())

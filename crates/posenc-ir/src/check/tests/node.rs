@@ -289,7 +289,7 @@ fn other_nodes_are_refused_with_what_they_lack() {
             "a branch that takes something",
             17,
             choice(taking, neg("b")),
-            "then_branch takes 1 values where this If asks for 0",
+            "then_branch takes 1 value where this If asks for 0",
         ),
         (
             "a loop that carries less",

@@ -117,9 +117,9 @@ fn other_payloads_are_refused() {
             raw(F32, &[(1 << 62) + 1], 4),
             "does not fit",
         ),
-        ("type 99", unknown(99), "type is not known"),
-        ("type 0", unknown(0), "type is not known"),
-        ("type -5", unknown(-5), "type is not known"),
+        ("type 99", unknown(99), "type of the tensor is not known"),
+        ("type 0", unknown(0), "type of the tensor is not known"),
+        ("type -5", unknown(-5), "type of the tensor is not known"),
         ("no payload", empty(F32, &[2]), "0 "),
         (
             "short",
@@ -149,7 +149,7 @@ fn other_payloads_are_refused() {
         (
             "a value too few",
             listed(I64, &[2], 1),
-            "1 value of int64_data do not fit int64[2]",
+            "1 value of int64_data does not fit int64[2]",
         ),
         (
             "half of complex",
