@@ -76,13 +76,6 @@ impl Home {
 }
 
 impl Model {
-    /// The path of the file that an external payload stands in, links as they are; `None` where
-    /// the model's folder is not known, or the location is absolute or leads out of it.
-    pub fn external_path(&self, external: &External) -> Option<PathBuf> {
-        let location = external.relative().ok()?;
-        Some(folder(self.path()?).join(location))
-    }
-
     /// The regular file that an external payload stands in, links resolved. They may lead to the
     /// folder of the model as it is named, or to that of the file which the model's own link leads
     /// to: caches keep both files there.
