@@ -59,7 +59,7 @@ pub struct Budget {
 
 impl Budget {
     /// Multiplications per allowed element that one product may take.
-    const WORK: usize = 256;
+    const WORK: usize = 64;
 
     /// Whether a tensor of these dimensions may be computed. A dimension of 0 counts as 1, so
     /// that the dimensions of every allowed tensor can be multiplied without overflow.

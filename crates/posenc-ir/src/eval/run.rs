@@ -1,5 +1,6 @@
 //! Running the nodes of scopes.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -16,7 +17,16 @@ use crate::node::Node;
 const EAGER: usize = 1 << 14;
 
 /// All tensors of a run together may take so many times the elements that one may.
-const TOTAL: usize = 16;
+const TOTAL: usize = 3;
+
+/// So many tensors of the most elements that one may have are computed at most.
+const COMPUTED: usize = 32;
+
+/// Multiplications that take as long as another element.
+const MULTIPLICATIONS: usize = 8;
+
+/// Tensors up to here (shapes and the like) are always computed.
+const SMALL: usize = 64;
 
 /// A run over a model.
 pub(super) struct Run<'a, M> {
@@ -27,8 +37,10 @@ pub(super) struct Run<'a, M> {
     opsets: BTreeMap<String, i64>,
     standard: i64,
     budget: Budget,
-    /// Bytes that may still be computed.
+    /// Bytes that may still be held.
     left: usize,
+    /// Elements that may still be computed, also those that are forgotten after.
+    work: Cell<usize>,
 }
 
 impl<'a, M: Memory> Run<'a, M> {
@@ -48,6 +60,7 @@ impl<'a, M: Memory> Run<'a, M> {
             standard: model.opset(),
             budget: *budget,
             left: budget.elements.saturating_mul(8 * TOTAL),
+            work: Cell::new(budget.elements.saturating_mul(COMPUTED)),
         }
     }
 
@@ -112,7 +125,8 @@ impl<'a, M: Memory> Run<'a, M> {
         } else {
             FxHashMap::default()
         };
-        let budget = self.now(if frozen { EAGER } else { usize::MAX });
+        let held = kept.values().map(bytes).sum();
+        let budget = self.now(if frozen { EAGER } else { usize::MAX }, held);
         let outputs = self.evaluate(node, &budget, &kept);
         for (out, mut value) in node.outputs().iter().zip(outputs) {
             let Some(out) = *out else {
@@ -132,10 +146,12 @@ impl<'a, M: Memory> Run<'a, M> {
         }
     }
 
-    /// The budget of the next node.
-    fn now(&self, most: usize) -> Budget {
+    /// The budget of the next node, with so many bytes held beside the memory.
+    fn now(&self, most: usize, held: usize) -> Budget {
+        let room = self.left.saturating_sub(held) / 8;
+        let elements = room.min(self.work.get()).max(SMALL);
         Budget {
-            elements: self.budget.elements.min(self.left / 8).min(most),
+            elements: elements.min(self.budget.elements).min(most),
         }
     }
 
@@ -167,6 +183,9 @@ impl<'a, M: Memory> Run<'a, M> {
         };
         let mut outputs = result.unwrap_or_default();
         outputs.resize_with(node.outputs().len(), Value::unknown);
+        let spent = outputs.iter().map(|v| cost(node, &inputs, v));
+        let spent = spent.fold(0, usize::saturating_add);
+        self.work.set(self.work.get().saturating_sub(spent));
         outputs
     }
 
@@ -192,38 +211,74 @@ impl<'a, M: Memory> Run<'a, M> {
         known
     }
 
-    /// Computes a deferred value and what it needs of its like.
+    /// Computes a deferred value and what it needs of its like; of that, nothing is kept.
     pub(super) fn force(&self, value: ValueId, known: &mut FxHashMap<ValueId, Value>) {
-        let budget = self.now(usize::MAX);
-        let mut stack = vec![value];
-        while let Some(&top) = stack.last() {
-            let maker = self.graph.producer(top).map(|(id, _)| self.graph.node(id));
-            let Some(node) = maker.filter(|_| !known.contains_key(&top)) else {
-                stack.pop();
-                continue;
-            };
-            let open = stack.len();
-            let waits =
-                |v: &ValueId| self.memory.state(*v) == State::Deferred && !known.contains_key(v);
-            stack.extend(node.inputs().iter().flatten().copied().filter(waits));
-            if stack.len() > open {
-                continue;
-            }
-            stack.pop();
+        let (order, mut readers) = self.needed(value, known);
+        let mut held: usize = known.values().map(bytes).sum();
+        for id in order {
+            let node = self.graph.node(id);
             // A control-flow node is not run again.
             let outputs = if node.bodies().next().is_some() {
                 Vec::new()
             } else {
-                self.evaluate(node, &budget, known)
+                self.evaluate(node, &self.now(usize::MAX, held), known)
             };
             let outputs = outputs.into_iter().map(Some).chain(std::iter::repeat(None));
             for (out, found) in node.outputs().iter().zip(outputs) {
                 if let Some(out) = out {
                     let found = found.unwrap_or_else(|| self.memory.get(*out).clone());
+                    held = held.saturating_add(bytes(&found));
                     known.insert(*out, found);
                 }
             }
+            for input in node.inputs().iter().flatten() {
+                let Some(left) = readers.get_mut(input) else {
+                    continue;
+                };
+                *left -= 1;
+                if *left == 0
+                    && let Some(done) = known.remove(input)
+                {
+                    held = held.saturating_sub(bytes(&done));
+                }
+            }
         }
+    }
+
+    /// The nodes that compute a deferred value, in order, and how often they read what they
+    /// compute for each other.
+    fn needed(
+        &self,
+        value: ValueId,
+        known: &FxHashMap<ValueId, Value>,
+    ) -> (Vec<NodeId>, FxHashMap<ValueId, usize>) {
+        let waits =
+            |v: &ValueId| self.memory.state(*v) == State::Deferred && !known.contains_key(v);
+        let mut order = Vec::new();
+        let mut readers: FxHashMap<ValueId, usize> = FxHashMap::default();
+        let mut done: FxHashMap<NodeId, bool> = FxHashMap::default();
+        let maker = |v: ValueId| self.graph.producer(v).map(|(id, _)| id);
+        let mut stack: Vec<NodeId> = maker(value).into_iter().collect();
+        while let Some(&id) = stack.last() {
+            if done.get(&id) == Some(&true) {
+                stack.pop();
+                continue;
+            }
+            let inputs = self.graph.node(id).inputs().iter().flatten();
+            let inputs: Vec<ValueId> = inputs.copied().filter(waits).collect();
+            if done.insert(id, false).is_none() {
+                let makers = inputs.iter().filter_map(|v| maker(*v));
+                stack.extend(makers.filter(|id| !done.contains_key(id)));
+            } else {
+                done.insert(id, true);
+                stack.pop();
+                order.push(id);
+                for input in inputs {
+                    *readers.entry(input).or_insert(0) += 1;
+                }
+            }
+        }
+        (order, readers)
     }
 
     /// What the declared type of a value tells.
@@ -272,6 +327,31 @@ fn takes_weights(node: &Node) -> bool {
                 | "GRU"
                 | "RNN"
         )
+}
+
+/// What an output took to compute, in elements.
+fn cost(node: &Node, inputs: &[Option<&Value>], output: &Value) -> usize {
+    let elements = bytes(output) / 8;
+    let elements_of = |v: &Value| {
+        let dims = v.dims.iter().flat_map(|d| d.iter());
+        dims.fold(1usize, |n, d| n.saturating_mul(*d))
+    };
+    let given = inputs.iter().flatten();
+    match node.op() {
+        // At the least, an inner axis is as long as the longer of the last two.
+        "MatMul" | "Gemm" | "MatMulInteger" if elements > 0 => {
+            let first = inputs.first().copied().flatten();
+            let last = first.and_then(|v| v.dims.as_ref()).map_or(1, |dims| {
+                dims.iter().rev().take(2).copied().max().unwrap_or(1)
+            });
+            elements.saturating_mul(last) / MULTIPLICATIONS
+        }
+        "Einsum" if elements > 0 => {
+            let all = given.map(|v| elements_of(v));
+            all.fold(1, usize::saturating_mul) / MULTIPLICATIONS
+        }
+        _ => elements,
+    }
 }
 
 /// What a value takes in memory beyond the file.
