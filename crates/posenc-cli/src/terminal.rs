@@ -180,10 +180,24 @@ impl Terminal {
     }
 
     fn say(&self, label: impl Display, words: impl Display) {
-        let words = one_line(&words.to_string());
+        let words = shortened(one_line(&words.to_string()));
         // Nobody is there to hear that stderr is gone.
         let _ = writeln!(io::stderr(), "{label} {words}");
     }
+}
+
+/// Characters of a sentence that names something of a file; names may be as long as the file.
+const LONGEST: usize = 1000;
+
+/// The text with its middle left out, where it is too long to be read.
+fn shortened(text: String) -> String {
+    let count = text.chars().count();
+    if count <= LONGEST {
+        return text;
+    }
+    let start = text.chars().take(LONGEST / 2);
+    let end = text.chars().skip(count - LONGEST / 2);
+    start.chain([' ', '…', ' ']).chain(end).collect()
 }
 
 /// The text on one line: white space is folded, and what would move the cursor or change the
@@ -239,6 +253,15 @@ mod tests {
     #[test]
     fn words_stay_on_their_line() {
         assert_eq!(one_line("a\nb\x1b[31m\u{9b}c é"), "a b�[31m�c é");
+    }
+
+    #[test]
+    fn a_sentence_keeps_its_ends_whatever_a_file_is_called() {
+        let long = format!("start {} end", "é".repeat(1 << 20));
+        let short = shortened(long);
+        assert_eq!(short.chars().count(), LONGEST + 3);
+        assert!(short.starts_with("start é") && short.ends_with("é end"));
+        assert_eq!(shortened("é".repeat(LONGEST)), "é".repeat(LONGEST));
     }
 
     #[test]

@@ -163,3 +163,39 @@ fn bodies_are_nested_no_deeper_than_can_be_followed() {
     assert!(why.contains("nested more than 64 deep"), "{why}");
     assert_eq!(verdict(&nested(60)), Ok(()));
 }
+
+#[test]
+fn deep_bodies_are_followed_by_every_pass() {
+    let source = nested(60).encode_to_vec();
+    let mut model = Model::from_bytes(source.clone(), None).unwrap();
+    assert_eq!(model.sort().unwrap(), 0);
+    let text = model.text(crate::Weights::Full).to_string();
+    assert_eq!(text.matches("If(c)").count(), 60);
+    let budget = crate::eval::Budget { elements: 64 };
+    crate::eval::trace(&model, &Default::default(), &|_| false, &budget);
+    let outputs = model.graph().scope(model.graph().main()).outputs().to_vec();
+    let cut = model.cut(&[], &outputs, 1 << 20).map(drop);
+    if let Err(why) = cut {
+        assert!(why.to_string().contains("recursion"), "{why}");
+    }
+    // An edit in the innermost body is written through all of them.
+    let inner = crate::samples::find(model.graph(), "o");
+    let scope = model.graph().value(inner).scope();
+    let graph = model.graph();
+    let mut out = graph.emitter(scope, "edit");
+    let x = crate::samples::find(graph, "x");
+    let doubled = out.op("Add", &[x, x]);
+    let (node, _) = graph.producer(inner).unwrap();
+    out.redirect_use(x, crate::Use { node, slot: 0 }, doubled)
+        .unwrap();
+    let patch = out.finish();
+    model.commit(patch).unwrap();
+    let again = Model::from_bytes(model.to_bytes().unwrap(), None).unwrap();
+    assert_eq!(again.check().unwrap(), []);
+    assert_eq!(again.graph().nodes().count(), graph_size(&source) + 1);
+}
+
+fn graph_size(source: &[u8]) -> usize {
+    let model = Model::from_bytes(source.to_vec(), None).unwrap();
+    model.graph().nodes().count()
+}

@@ -328,3 +328,64 @@ fn a_sequence_is_read_where_it_is_split() {
     let run = trace(&model, &FxHashMap::default(), NOTHING, &BUDGET);
     assert_eq!(get(&model, &run, "part").dims, Some(vec![2, 3]));
 }
+
+#[test]
+fn a_trace_holds_no_more_than_it_may_and_still_knows_small_values() {
+    let budget = Budget { elements: 1 << 12 };
+    let mut nodes = vec![
+        node("Shape", &["x"], &["shape"]),
+        node("Squeeze", &["shape"], &["length"]),
+        node("Range", &["zero", "length", "one"], &["r0"]),
+    ];
+    for i in 0..8 {
+        let (from, to) = (format!("r{i}"), format!("r{}", i + 1));
+        nodes.push(node("Add", &[&from, "one"], &[&to]));
+    }
+    nodes.push(node("Shape", &["r8"], &["last"]));
+    let constants = vec![
+        int_constant("zero", &[], &[0]),
+        int_constant("one", &[], &[1]),
+    ];
+    let x = value("x", DType::F32, &[-1]);
+    let m = samples::model(graph(nodes, constants, vec![x], &["last"]));
+    let run = |length: usize| {
+        let seeds = seeds(&m, &[("x", Value::opaque(DType::F32, [length]))]);
+        trace(&m, &seeds, NOTHING, &budget)
+    };
+    let held = |t: &Trace| {
+        let known = |i: &usize| get(&m, t, &format!("r{i}")).data.is_some();
+        (0..9).filter(known).count()
+    };
+    assert_eq!(held(&run(1 << 9)), 9, "short ones fit all together");
+    let long = run(1 << 12);
+    assert!((1..=3).contains(&held(&long)), "{}", held(&long));
+    let last = get(&m, &long, "last");
+    assert_eq!(last.to_i64().unwrap()[0], 1 << 12);
+}
+
+#[test]
+fn a_long_chain_of_large_constants_is_read_by_its_end() {
+    let budget = Budget { elements: 1 << 15 };
+    let mut nodes = vec![
+        node("Shape", &["x"], &["shape"]),
+        node("Squeeze", &["shape"], &["length"]),
+        node("Range", &["zero", "end", "one"], &["r0"]),
+    ];
+    for i in 0..10 {
+        let (from, to) = (format!("r{i}"), format!("r{}", i + 1));
+        nodes.push(node("Add", &[&from, "one"], &[&to]));
+    }
+    nodes.push(node("Mul", &["r10", "length"], &["y"]));
+    let constants = vec![
+        int_constant("zero", &[], &[0]),
+        int_constant("one", &[], &[1]),
+        int_constant("end", &[], &[1 << 15]),
+    ];
+    let x = value("x", DType::F32, &[-1]);
+    let m = samples::model(graph(nodes, constants, vec![x], &["y"]));
+    let seeds = seeds(&m, &[("x", Value::opaque(DType::F32, [2]))]);
+    let t = trace(&m, &seeds, NOTHING, &budget);
+    assert!(get(&m, &t, "r10").data.is_none(), "it waits to be read");
+    // What only the chain reads is not held, so that the end of it has room.
+    assert!(get(&m, &t, "y").data.is_some());
+}
