@@ -3,6 +3,7 @@
 mod backend;
 mod columns;
 mod completions;
+mod diff;
 mod exit;
 mod inspect;
 mod model;
@@ -52,6 +53,7 @@ enum Command {
     Rewrite(Box<rewrite::Args>),
     Verify(Box<verify::Args>),
     Print(print::Args),
+    Diff(diff::Args),
     Table(Box<table::Args>),
     Runtime(runtime::Args),
     Completions(completions::Args),
@@ -100,6 +102,7 @@ fn main() -> ExitCode {
         Command::Rewrite(args) => rewrite::run(args, &terminal),
         Command::Verify(args) => verify::run(args, &terminal),
         Command::Print(args) => print::run(args, &terminal),
+        Command::Diff(args) => diff::run(args, &terminal),
         Command::Table(args) => table::run(args, &terminal),
         Command::Runtime(args) => runtime::run(args, &terminal),
         Command::Completions(args) => completions::run(args, &terminal, &mut Cli::command()),

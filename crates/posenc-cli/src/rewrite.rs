@@ -1,7 +1,7 @@
 //! `rewrite`: another encoding, another scaling, another form.
 
 mod check;
-mod diff;
+pub(crate) mod diff;
 mod external;
 mod flags;
 mod output;

@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod cut;
+pub mod diff;
 pub mod dtype;
 pub mod emitter;
 mod encoded;
@@ -36,6 +37,7 @@ mod wire;
 
 pub use check::Warning;
 pub use cut::{Cut, CutInput, CutPort};
+pub use diff::Diff;
 pub use dtype::DType;
 pub use emitter::{Attr, Emitter};
 pub use encoded::Encoded;

@@ -15,6 +15,7 @@ mod element;
 mod graph;
 mod model;
 mod notes;
+mod outline;
 mod parse;
 mod patch;
 mod signs;
@@ -22,6 +23,9 @@ mod tensor;
 mod unsaid;
 
 pub use notes::Unsaid;
+
+pub(crate) use attribute::kind;
+pub(crate) use outline::{function_head, initializer, node, outline, value, value_type};
 
 use signs::Controls;
 

@@ -13,7 +13,7 @@ const CONTEXT: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The unified diff of two texts; empty where they are the same.
-pub(super) fn diff(before: &str, after: &str, names: [&str; 2], palette: Palette) -> String {
+pub(crate) fn diff(before: &str, after: &str, names: [&str; 2], palette: Palette) -> String {
     let diff = TextDiff::configure()
         .timeout(PATIENCE)
         .diff_lines(before, after);

@@ -10,6 +10,7 @@ fn help_teaches() {
         "rewrite",
         "verify",
         "print",
+        "diff",
         "table",
         "runtime",
         "completions",

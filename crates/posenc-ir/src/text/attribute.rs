@@ -210,7 +210,7 @@ pub(super) fn is_sparse(a: &AttributeProto) -> bool {
 }
 
 /// What the attribute holds; files of IR version 1 leave the type out.
-pub(super) fn kind(a: &AttributeProto) -> AttributeType {
+pub(crate) fn kind(a: &AttributeProto) -> AttributeType {
     match a.r#type() {
         AttributeType::Undefined => {}
         ty => return ty,

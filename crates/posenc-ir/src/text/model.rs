@@ -76,18 +76,25 @@ fn graphs(
         out,
         notes: std::mem::take(notes),
     };
-    printer.scope(graph.main(), 0)?;
-    printer.out.write_str("\n")?;
-    for scope in graph.scopes() {
-        if let ScopeKind::Function { .. } = graph.scope(scope).kind() {
-            function(model, scope, &mut printer)?;
-        }
-    }
+    body(model, &mut printer)?;
     *notes = printer.notes;
     Ok(())
 }
 
-fn head(model: &Model, out: &mut dyn Write) -> fmt::Result {
+/// The graph and the functions.
+pub(super) fn body(model: &Model, printer: &mut Printer<'_>) -> fmt::Result {
+    let graph = model.graph();
+    printer.scope(graph.main(), 0)?;
+    printer.out.write_str("\n")?;
+    for scope in graph.scopes() {
+        if let ScopeKind::Function { .. } = graph.scope(scope).kind() {
+            function(model, scope, printer)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn head(model: &Model, out: &mut dyn Write) -> fmt::Result {
     let head = head_message(model);
     let version = head.ir_version.map(|v| format!("ir_version: {v}"));
     let mut entries: Vec<String> = version.into_iter().collect();
@@ -158,8 +165,28 @@ fn opsets(imports: &[OperatorSetIdProto]) -> String {
 }
 
 fn function(model: &Model, scope: ScopeId, printer: &mut Printer<'_>) -> fmt::Result {
-    let graph = model.graph();
-    let s = graph.scope(scope);
+    function_head_text(model, scope, printer)?;
+    let s = model.graph().scope(scope);
+    for (before, values) in [(" (", s.inputs()), (") => (", s.outputs())] {
+        printer.out.write_str(before)?;
+        for (i, value) in values.iter().enumerate() {
+            printer.out.write_str(if i > 0 { ", " } else { "" })?;
+            printer.typed(*value)?;
+        }
+    }
+    printer.out.write_str(")")?;
+    printer.values(scope, 0)?;
+    printer.body(scope, 0)?;
+    printer.out.write_str("\n")
+}
+
+/// What a function says of itself, its name and its attributes.
+pub(super) fn function_head_text(
+    model: &Model,
+    scope: ScopeId,
+    printer: &mut Printer<'_>,
+) -> fmt::Result {
+    let s = model.graph().scope(scope);
     let head = function_head(model, scope);
     let mut entries = vec![
         format!("domain: {}", quote(head.domain())),
@@ -189,17 +216,7 @@ fn function(model: &Model, scope: ScopeId, printer: &mut Printer<'_>) -> fmt::Re
         }
         printer.out.write_str(">")?;
     }
-    for (before, values) in [(" (", s.inputs()), (") => (", s.outputs())] {
-        printer.out.write_str(before)?;
-        for (i, value) in values.iter().enumerate() {
-            printer.out.write_str(if i > 0 { ", " } else { "" })?;
-            printer.typed(*value)?;
-        }
-    }
-    printer.out.write_str(")")?;
-    printer.values(scope, 0)?;
-    printer.body(scope, 0)?;
-    printer.out.write_str("\n")
+    Ok(())
 }
 
 /// A function's fields but for its nodes.

@@ -1,0 +1,154 @@
+//! `diff`: what two models do not have in common.
+
+use std::path::PathBuf;
+
+use posenc_ir::diff::{Change, Delta, Diff, Entry, Part};
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::model;
+use crate::rewrite::diff::diff;
+use crate::terminal::Terminal;
+
+/// Show what changed from one model to another, independent of names
+///
+/// Nodes and inner values are matched by structure: their names, the order of initializers, and which
+/// order of computation the nodes stand in do not count. Names of inputs and outputs do. The text is a
+/// unified diff in the ONNX text syntax, in which B carries A's names.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Model before
+    #[arg(value_name = "A")]
+    a: PathBuf,
+
+    /// Model after
+    #[arg(value_name = "B")]
+    b: PathBuf,
+
+    /// Print the differences as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  posenc-onnx diff model.onnx long.onnx
+  posenc-onnx diff model.onnx long.onnx --json | jq '.nodes.added[].text'
+
+JSON:
+  {\"schema\": 1, \"equal\": BOOL, \"a\": PATH, \"b\": PATH,
+   \"nodes\": DELTA, \"initializers\": DELTA, \"inputs\": DELTA, \"outputs\": DELTA, \"functions\": DELTA,
+   \"opsets\": [ENTRY], \"metadata\": [ENTRY], \"model\": [ENTRY]}
+  DELTA  {\"added\": [PART], \"removed\": [PART],
+          \"changed\": [{\"what\": [\"attributes\", …], \"a\": PART, \"b\": PART}]}
+  PART   {\"place\": NAME, \"text\": LINE, \"read_by\": [PLACE]}   read_by: added and removed nodes alone
+  ENTRY  {\"key\": KEY, \"a\": VALUE OR null, \"b\": VALUE OR null}
+  what: attributes inputs outputs body type name value
+
+Exit codes:
+  0  the models are the same up to names     1  something differs";
+
+/// Compares and prints.
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let a = model::open(&args.a)?;
+    let b = model::open(&args.b)?;
+    let found = Diff::between(&a, &b)?;
+    let names = [&args.a, &args.b].map(|p| p.display().to_string());
+    if args.json {
+        terminal.print_json(&report(&found, &names))?;
+    } else if !found.is_empty() {
+        let [before, after] = found.texts(&a, &b);
+        let [from, to] = &names;
+        terminal.print(diff(&before, &after, [from, to], terminal.out))?;
+        terminal.note(summary(&found));
+    }
+    Ok(match found.is_empty() {
+        true => Exit::Done,
+        false => Exit::Difference,
+    })
+}
+
+fn report(found: &Diff, [a, b]: &[String; 2]) -> Value {
+    json!({
+        "schema": 1,
+        "equal": found.is_empty(),
+        "a": a,
+        "b": b,
+        "nodes": delta(&found.nodes, true),
+        "initializers": delta(&found.initializers, false),
+        "inputs": delta(&found.inputs, false),
+        "outputs": delta(&found.outputs, false),
+        "functions": delta(&found.functions, false),
+        "opsets": entries(&found.opsets),
+        "metadata": entries(&found.metadata),
+        "model": entries(&found.model),
+    })
+}
+
+fn delta(delta: &Delta<Part>, readers: bool) -> Value {
+    let lone = |p: &Part| {
+        let mut value = part(p);
+        if readers {
+            value["read_by"] = json!(p.read_by);
+        }
+        value
+    };
+    let change = |c: &Change<Part>| {
+        let what: Vec<&str> = c.what.iter().map(|w| w.word()).collect();
+        json!({"what": what, "a": part(&c.a), "b": part(&c.b)})
+    };
+    json!({
+        "added": delta.added.iter().map(lone).collect::<Vec<_>>(),
+        "removed": delta.removed.iter().map(lone).collect::<Vec<_>>(),
+        "changed": delta.changed.iter().map(change).collect::<Vec<_>>(),
+    })
+}
+
+fn part(part: &Part) -> Value {
+    json!({"place": part.place, "text": part.text})
+}
+
+fn entries(entries: &[Entry]) -> Value {
+    let entry = |e: &Entry| json!({"key": e.key, "a": e.a, "b": e.b});
+    entries.iter().map(entry).collect()
+}
+
+/// `nodes: 2 added, 1 changed; metadata: 1 changed`
+fn summary(found: &Diff) -> String {
+    let deltas = [
+        ("nodes", &found.nodes),
+        ("initializers", &found.initializers),
+        ("inputs", &found.inputs),
+        ("outputs", &found.outputs),
+        ("functions", &found.functions),
+    ];
+    let entries = [
+        ("operator sets", &found.opsets),
+        ("metadata", &found.metadata),
+        ("model", &found.model),
+    ];
+    let count = |entries: &[Entry]| {
+        let is = |a: bool, b: bool| {
+            let has = |e: &&Entry| e.a.is_some() == a && e.b.is_some() == b;
+            entries.iter().filter(has).count()
+        };
+        [is(false, true), is(true, false), is(true, true)]
+    };
+    let parts = deltas
+        .map(|(name, d)| (name, [d.added.len(), d.removed.len(), d.changed.len()]))
+        .into_iter()
+        .chain(entries.map(|(name, e)| (name, count(e))));
+    let mut sentences = vec![];
+    for (name, counts) in parts {
+        let words = ["added", "removed", "changed"].into_iter().zip(counts);
+        let words: Vec<String> = words
+            .filter(|(_, n)| *n > 0)
+            .map(|(word, n)| format!("{n} {word}"))
+            .collect();
+        if !words.is_empty() {
+            sentences.push(format!("{name}: {}", words.join(", ")));
+        }
+    }
+    sentences.join("; ")
+}

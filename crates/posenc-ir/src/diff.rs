@@ -1,0 +1,191 @@
+//! Two models compared by structure: what one has and the other has not, independent of the names of
+//! nodes and inner values, of the order of initializers, and of which order of computation nodes
+//! stand in. Names of inputs and outputs, of functions and their domains count.
+//!
+//! Nodes are paired from both sides: by what leads to them, and by what they lead to. A change in the
+//! middle breaks one of the two for every other node, never both, so that it does not spread.
+
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::id::{NodeId, ValueId};
+use crate::model::Model;
+
+mod align;
+mod compare;
+mod content;
+mod hash;
+mod pair;
+mod ports;
+
+/// What two models, a and b, do not have in common.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    /// Nodes. The bodies of a node that only one model has are not listed apart.
+    pub nodes: Delta<Part>,
+    /// Initializers, by their values.
+    pub initializers: Delta<Part>,
+    /// Inputs of the graph, with their types.
+    pub inputs: Delta<Part>,
+    /// Outputs of the graph, with their types.
+    pub outputs: Delta<Part>,
+    /// Local functions. Nodes of functions that both have are among `nodes`.
+    pub functions: Delta<Part>,
+    /// Versions of operator sets by domain.
+    pub opsets: Vec<Entry>,
+    /// Metadata of the model by key.
+    pub metadata: Vec<Entry>,
+    /// The version of the file format, under `ir_version`.
+    pub model: Vec<Entry>,
+    pairs: pair::Pairs,
+    initial: BTreeMap<ValueId, ValueId>,
+}
+
+/// Parts of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delta<T> {
+    /// What only b has.
+    pub added: Vec<T>,
+    /// What only a has.
+    pub removed: Vec<T>,
+    /// What both have, but not alike.
+    pub changed: Vec<Change<T>>,
+}
+
+/// A part of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it stands, or its name.
+    pub place: String,
+    /// The part in the ONNX text syntax; weights as hashes.
+    pub text: String,
+    /// Places of the nodes that read an added or removed node and that both models have.
+    pub read_by: Vec<String>,
+}
+
+/// A part that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change<T> {
+    /// The part in a.
+    pub a: T,
+    /// The part in b.
+    pub b: T,
+    /// What differs.
+    pub what: Vec<Aspect>,
+}
+
+/// In what a part differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Aspect {
+    /// Attributes of a node or function.
+    Attributes,
+    /// What a node reads, beside nodes that were added or removed before it.
+    Inputs,
+    /// Which outputs a node has.
+    Outputs,
+    /// What a body gives back or takes.
+    Body,
+    /// Element type or shape.
+    Type,
+    /// The name of an input or output.
+    Name,
+    /// Values of an initializer; or which value an output is.
+    Value,
+}
+
+/// An entry that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// What a has there.
+    pub a: Option<String>,
+    /// What b has there.
+    pub b: Option<String>,
+}
+
+impl Aspect {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Attributes => "attributes",
+            Self::Inputs => "inputs",
+            Self::Outputs => "outputs",
+            Self::Body => "body",
+            Self::Type => "type",
+            Self::Name => "name",
+            Self::Value => "value",
+        }
+    }
+}
+
+impl<T> Delta<T> {
+    /// How many parts are added, removed or changed.
+    pub fn len(&self) -> usize {
+        self.added.len() + self.removed.len() + self.changed.len()
+    }
+
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Default for Delta<T> {
+    fn default() -> Self {
+        Self {
+            added: vec![],
+            removed: vec![],
+            changed: vec![],
+        }
+    }
+}
+
+impl Diff {
+    /// Compares two models. Payloads of other files are compared by their bytes where all of them are
+    /// at hand, else by their places.
+    ///
+    /// # Errors
+    /// When the nodes of a graph depend on each other in a circle.
+    pub fn between(a: &Model, b: &Model) -> Result<Self> {
+        let by = content::By::of(a, b);
+        let ports = ports::Ports::of(a.graph(), b.graph());
+        let sides = [
+            hash::Side::new(a, by, &ports.marks[0])?,
+            hash::Side::new(b, by, &ports.marks[1])?,
+        ];
+        let pairs = pair::pair(&sides);
+        Ok(compare::compare([a, b], &sides, pairs, &ports))
+    }
+
+    /// Whether the models are the same but for names and order.
+    pub fn is_empty(&self) -> bool {
+        let parts = [
+            &self.nodes,
+            &self.initializers,
+            &self.inputs,
+            &self.outputs,
+            &self.functions,
+        ];
+        let entries = [&self.opsets, &self.metadata, &self.model];
+        parts.iter().all(|d| d.is_empty()) && entries.iter().all(|e| e.is_empty())
+    }
+
+    /// Both models as text in which what they have in common reads the same: b carries a's names and
+    /// order. They must be the models that were compared.
+    pub fn texts(&self, a: &Model, b: &Model) -> [String; 2] {
+        [
+            crate::text::outline(a),
+            crate::text::outline(&align::align(self, a, b)),
+        ]
+    }
+}
+
+/// The node that computes a value.
+fn producer(graph: &Graph, value: ValueId) -> Option<NodeId> {
+    graph.producer(value).map(|(node, _)| node)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! One model in the names and the order of the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Diff;
+use crate::graph::{Def, Graph, ScopeKind};
+use crate::id::{NodeId, ScopeId, ValueId};
+use crate::model::Model;
+
+/// b with a's names where they have a value in common, and a's order of nodes and initializers. It
+/// is for printing: what its file says is not changed.
+pub(super) fn align(diff: &Diff, a: &Model, b: &Model) -> Model {
+    let mut out = b.clone();
+    let order: BTreeMap<&String, usize> = a
+        .metadata
+        .iter()
+        .enumerate()
+        .map(|(i, (key, _))| (key, i))
+        .collect();
+    out.metadata
+        .sort_by_key(|(key, _)| order.get(key).copied().unwrap_or(usize::MAX));
+    let (of_a, of_b) = (a.graph(), b.graph());
+    let aligned = Aligned {
+        diff,
+        a: of_a,
+        b: of_b,
+        bodies: bodies(diff, of_a, of_b).collect(),
+    };
+    aligned.rename(&mut out.graph);
+    aligned.reorder(&mut out.graph);
+    out
+}
+
+struct Aligned<'a> {
+    diff: &'a Diff,
+    a: &'a Graph,
+    b: &'a Graph,
+    /// Bodies of paired nodes.
+    bodies: BTreeMap<ScopeId, ScopeId>,
+}
+
+impl Aligned<'_> {
+    fn rename(&self, out: &mut Graph) {
+        let taken: BTreeSet<&str> = self.a.values().map(|v| self.a.name(v)).collect();
+        let mut named = BTreeMap::new();
+        for value in self.a.values() {
+            if let Some(partner) = self.partner(value) {
+                named.insert(partner, self.a.value(value).name.clone());
+            }
+        }
+        for value in self.b.values() {
+            let v = &mut out.values[value.index()];
+            match named.get(&value) {
+                Some(name) => v.name = name.clone(),
+                None if v.is_output || self.is_input(value) => {}
+                // The name is another value's in a.
+                None if taken.contains(&*v.name) => v.name = Arc::from(format!("{}'", v.name)),
+                None => {}
+            }
+        }
+        for (scope, partner) in &self.bodies {
+            out.scopes[partner.index()].name = self.a.scope(*scope).name.clone();
+        }
+        // The name of the graph does not count.
+        out.scopes[0].name = self.a.scope(self.a.main()).name.clone();
+    }
+
+    fn is_input(&self, value: ValueId) -> bool {
+        let v = self.b.value(value);
+        v.scope() == self.b.main() && matches!(v.def(), Def::Input(_))
+    }
+
+    /// The value of b that a value of a is; none for inputs and outputs, whose names count.
+    fn partner(&self, value: ValueId) -> Option<ValueId> {
+        if let Some(partner) = self.diff.initial.get(&value) {
+            return Some(*partner);
+        }
+        let v = self.a.value(value);
+        match v.def() {
+            Def::Node(node, i) => {
+                let partner = self.diff.pairs.partner(0, node)?;
+                let value = self.b.node(partner).output(i)?;
+                let is_port = |g: &Graph, v: ValueId| g.scope(g.main()).outputs().contains(&v);
+                (!is_port(self.b, value)).then_some(value)
+            }
+            Def::Input(i) => {
+                let scope = self.bodies.get(&v.scope())?;
+                self.b.scope(*scope).inputs().get(i).copied()
+            }
+            Def::Initializer => None,
+        }
+    }
+
+    /// Puts nodes of b into the order of their partners; one without stands before its first reader.
+    fn reorder(&self, out: &mut Graph) {
+        let mut place = vec![usize::MAX; self.a.node_count()];
+        for scope in self.a.scopes() {
+            for (i, node) in self.a.scope(scope).nodes().iter().enumerate() {
+                place[node.index()] = i;
+            }
+        }
+        let mut key = vec![usize::MAX; self.b.node_count()];
+        let order = self.initial_order();
+        for scope in self.b.scopes() {
+            let nodes = self.b.order(scope).unwrap_or_default();
+            for node in nodes.iter().rev() {
+                let partner = self.diff.pairs.partner(1, *node);
+                let own = partner.map(|n| place[n.index()]);
+                key[node.index()] = own.unwrap_or_else(|| self.first_reader(*node, &key));
+            }
+            let mut sorted = nodes;
+            let lone = |n: &NodeId| self.diff.pairs.partner(1, *n).is_none();
+            // Within one place, nodes without a partner stand first and in order of computation.
+            sorted.sort_by_key(|n| (key[n.index()], !lone(n)));
+            out.scopes[scope.index()].nodes = sorted;
+            let initializers = &mut out.scopes[scope.index()].initializers;
+            initializers.sort_by_key(|v| order.get(v).copied().unwrap_or(usize::MAX));
+        }
+    }
+
+    fn first_reader(&self, node: NodeId, key: &[usize]) -> usize {
+        let scope = self.b.node(node).scope();
+        let outputs = self.b.node(node).outputs().iter().flatten();
+        let readers = outputs.flat_map(|v| self.b.uses(*v)).map(|at| {
+            // A reader in a body stands where the node of the body does.
+            let mut reader = at.node;
+            while self.b.node(reader).scope() != scope {
+                match self.b.scope(self.b.node(reader).scope()).kind() {
+                    ScopeKind::Body(owner, _) => reader = *owner,
+                    ScopeKind::Main | ScopeKind::Function { .. } => break,
+                }
+            }
+            key[reader.index()]
+        });
+        readers.min().unwrap_or(usize::MAX)
+    }
+
+    fn initial_order(&self) -> BTreeMap<ValueId, usize> {
+        let scopes = self.a.scopes().flat_map(|s| self.a.scope(s).initializers());
+        let partners = scopes.enumerate().filter_map(|(i, v)| {
+            let partner = self.diff.initial.get(v)?;
+            Some((*partner, i))
+        });
+        partners.collect()
+    }
+}
+
+fn bodies<'a>(
+    diff: &'a Diff,
+    a: &'a Graph,
+    b: &'a Graph,
+) -> impl Iterator<Item = (ScopeId, ScopeId)> {
+    a.scopes().filter_map(|scope| {
+        let ScopeKind::Body(owner, attribute) = a.scope(scope).kind() else {
+            return None;
+        };
+        let partner = diff.pairs.partner(0, *owner)?;
+        let mut bodies = b.node(partner).bodies();
+        let found = bodies.find(|(name, _)| *name == &**attribute);
+        found.map(|(_, partner)| (scope, partner))
+    })
+}

@@ -1,0 +1,174 @@
+//! Hashes of contents: of payloads and attributes, without names.
+
+use prost::Message;
+use sha2::{Digest, Sha256};
+
+use crate::graph::{Graph, Item};
+use crate::id::ValueId;
+use crate::model::Model;
+use crate::proto::{AttributeProto, SparseTensorProto};
+use crate::stored::{External, Payload, Stored};
+
+/// How payloads of other files are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// By what is in them.
+    Bytes,
+    /// By where they are.
+    Place,
+}
+
+impl By {
+    /// By bytes where all of them are at hand.
+    pub(super) fn of(a: &Model, b: &Model) -> Self {
+        let at_hand = |m: &Model| externals(m.graph()).all(|e| m.load(&e).is_ok());
+        match at_hand(a) && at_hand(b) {
+            true => Self::Bytes,
+            false => Self::Place,
+        }
+    }
+}
+
+fn externals(graph: &Graph) -> impl Iterator<Item = External> + '_ {
+    let external = |s: Stored| match s.payload {
+        Payload::External(e) => Some(e),
+        _ => None,
+    };
+    let initial = graph.values().filter_map(|v| graph.stored(v).cloned());
+    let tensors = graph
+        .nodes()
+        .flat_map(|(_, n)| n.attributes().iter())
+        .flat_map(|a| a.t.iter().chain(&a.tensors))
+        .filter_map(|t| Stored::from_proto(t).ok());
+    initial.chain(tensors).filter_map(external)
+}
+
+/// Collects what is hashed; every part carries its length, so that no two lists run together.
+#[derive(Clone)]
+pub(super) struct Hasher(Sha256);
+
+impl Hasher {
+    pub(super) fn new(tag: &str) -> Self {
+        let mut this = Self(Sha256::new());
+        this.bytes(tag.as_bytes());
+        this
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    pub(super) fn number(&mut self, number: u128) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    pub(super) fn all(&mut self, numbers: &[u128]) {
+        self.number(numbers.len() as u128);
+        numbers.iter().for_each(|n| self.number(*n));
+    }
+
+    pub(super) fn finish(self) -> u128 {
+        let mut half = [0; 16];
+        half.copy_from_slice(&self.0.finalize()[..16]);
+        u128::from_le_bytes(half)
+    }
+}
+
+/// The hash of an initializer's type and values; `None` for a value that is none.
+pub(super) fn initializer(model: &Model, value: ValueId, by: By) -> Option<u128> {
+    let graph = model.graph();
+    let stored = graph.stored(value)?;
+    if let Some(tensor) = graph.revalued.get(&value) {
+        return Some(payload(
+            model,
+            &Stored {
+                dtype: Some(tensor.dtype()),
+                dims: tensor.dims().to_vec(),
+                payload: Payload::Raw(tensor.bytes().clone()),
+            },
+            by,
+        ));
+    }
+    if matches!(stored.payload, Payload::Sparse) {
+        return sparse(model, value);
+    }
+    Some(payload(model, stored, by))
+}
+
+fn sparse(model: &Model, value: ValueId) -> Option<u128> {
+    let scope = model.graph().scope(model.graph().value(value).scope());
+    let piece = scope.layout.iter();
+    let piece = piece
+        .filter(|p| matches!(p.item, Item::Initializer(v) if v == value))
+        .next_back()?;
+    let bytes = model.source.slice(piece.payload.clone());
+    let mut proto = SparseTensorProto::decode(bytes).ok()?;
+    for tensor in proto.values.iter_mut().chain(&mut proto.indices) {
+        tensor.name = None;
+        tensor.doc_string = None;
+    }
+    let mut hasher = Hasher::new("sparse");
+    hasher.bytes(&proto.encode_to_vec());
+    Some(hasher.finish())
+}
+
+fn payload(model: &Model, stored: &Stored, by: By) -> u128 {
+    let mut hasher = Hasher::new("tensor");
+    hasher.number(stored.dtype.map_or(0, |d| d.code() as u128));
+    hasher.number(stored.dims.len() as u128);
+    for dim in &stored.dims {
+        hasher.number(*dim as u128);
+    }
+    match &stored.payload {
+        Payload::Raw(bytes) => hasher.bytes(bytes),
+        Payload::External(e) => match model.load(e) {
+            Ok(bytes) if by == By::Bytes => hasher.bytes(&bytes),
+            _ => {
+                hasher.bytes(e.location.as_bytes());
+                hasher.number(e.offset.into());
+                hasher.number(e.length.map_or(u128::MAX, Into::into));
+            }
+        },
+        // Strings have no dense form: their list is hashed as it is.
+        Payload::Typed(message) => match stored.tensor() {
+            Ok(tensor) => hasher.bytes(tensor.bytes()),
+            Err(_) => {
+                let mut proto = crate::proto::TensorProto::decode(message.clone());
+                if let Ok(proto) = &mut proto {
+                    proto.name = None;
+                    proto.doc_string = None;
+                }
+                hasher.bytes(&proto.unwrap_or_default().encode_to_vec());
+            }
+        },
+        Payload::Sparse => {}
+    }
+    hasher.finish()
+}
+
+/// The hash of a list of attributes in any order; bodies are left to their scopes.
+pub(super) fn attributes(model: &Model, attributes: &[AttributeProto], by: By) -> u128 {
+    let mut sorted: Vec<&AttributeProto> = attributes.iter().collect();
+    sorted.sort_by_key(|a| a.name());
+    let mut hasher = Hasher::new("attributes");
+    for a in sorted {
+        let alone = AttributeProto {
+            doc_string: None,
+            t: None,
+            g: None,
+            tensors: vec![],
+            graphs: vec![],
+            r#type: Some(crate::text::kind(a) as i32),
+            ..a.clone()
+        };
+        hasher.bytes(&alone.encode_to_vec());
+        for tensor in a.t.iter().chain(&a.tensors) {
+            match Stored::from_proto(tensor) {
+                Ok(stored) => hasher.number(payload(model, &stored, by)),
+                Err(_) => hasher.bytes(&tensor.encode_to_vec()),
+            }
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,235 @@
+//! Which node of one model is which of the other.
+
+use rustc_hash::FxHashMap;
+
+use super::hash::{Hashes, Side};
+use super::producer;
+use crate::id::{NodeId, ValueId};
+
+/// How many nodes of one kind are weighed against each other.
+const CHOICE: usize = 16;
+
+/// Nodes that belong together, by index.
+#[derive(Clone, Debug)]
+pub(super) struct Pairs {
+    of: [Vec<Option<NodeId>>; 2],
+}
+
+impl Pairs {
+    /// The partner of a node of side 0 or 1.
+    pub(super) fn partner(&self, side: usize, node: NodeId) -> Option<NodeId> {
+        self.of[side][node.index()]
+    }
+}
+
+/// Something by which nodes are told apart; `None` for those that have it not.
+type Key = fn(&Hashes) -> Option<u128>;
+
+struct Matcher<'a> {
+    sides: &'a [Side<'a>; 2],
+    pairs: Pairs,
+    /// Pairs whose neighbors were not looked at.
+    open: Vec<[NodeId; 2]>,
+}
+
+/// Pairs from both sides: nodes that are alike in what leads to them and in what they lead to, then
+/// in one of the two, then the neighbors of pairs, and last those that only differ in attributes.
+pub(super) fn pair(sides: &[Side<'_>; 2]) -> Pairs {
+    let none = |side: &Side<'_>| vec![None; side.nodes.len()];
+    let mut matcher = Matcher {
+        sides,
+        pairs: Pairs {
+            of: [none(&sides[0]), none(&sides[1])],
+        },
+        open: vec![],
+    };
+    let exact: Key = |h| Some(h.forward.rotate_left(1) ^ h.backward);
+    let [forward, backward]: [Key; 2] = [|h| Some(h.forward), |h| Some(h.backward)];
+    matcher.unique(exact);
+    matcher.alike(exact);
+    matcher.unique(forward);
+    matcher.unique(backward);
+    matcher.unique(|h| Some(h.forward_op.rotate_left(1) ^ h.backward_op));
+    matcher.unique(|h| h.weights);
+    matcher.unique(|h| Some(h.backward_op));
+    matcher.unique(|h| Some(h.forward_op));
+    matcher.neighbors();
+    matcher.alike(forward);
+    matcher.alike(backward);
+    matcher.neighbors();
+    matcher.pairs
+}
+
+impl Matcher<'_> {
+    fn is_free(&self, side: usize, node: NodeId) -> bool {
+        self.pairs.partner(side, node).is_none()
+    }
+
+    /// Free nodes of a side by their key, in order.
+    fn groups(&self, side: usize, key: Key) -> FxHashMap<u128, Vec<NodeId>> {
+        let mut groups: FxHashMap<u128, Vec<NodeId>> = FxHashMap::default();
+        for id in &self.sides[side].sequence {
+            if let Some(key) = key(self.sides[side].hashes(*id)).filter(|_| self.is_free(side, *id))
+            {
+                groups.entry(key).or_default().push(*id);
+            }
+        }
+        groups
+    }
+
+    /// Pairs nodes whose key no other node has.
+    fn unique(&mut self, key: Key) {
+        let groups = [self.groups(0, key), self.groups(1, key)];
+        for a in &self.sides[0].sequence {
+            let Some(key) = key(self.sides[0].hashes(*a)) else {
+                continue;
+            };
+            let of = |side: usize| groups[side].get(&key).map(Vec::as_slice);
+            if let (Some([_]), Some([b])) = (of(0), of(1))
+                && self.is_free(0, *a)
+                && self.is_free(1, *b)
+            {
+                self.add(*a, *b);
+            }
+        }
+        self.spread();
+    }
+
+    /// Pairs nodes that several share their key with, one after the other: each decides for its
+    /// neighbors.
+    fn alike(&mut self, key: Key) {
+        let mut groups = self.groups(1, key);
+        for a in &self.sides[0].sequence {
+            let Some(key) = key(self.sides[0].hashes(*a)).filter(|_| self.is_free(0, *a)) else {
+                continue;
+            };
+            let Some(group) = groups.get_mut(&key) else {
+                continue;
+            };
+            group.retain(|b| self.pairs.partner(1, *b).is_none());
+            let candidates: Vec<NodeId> = group.iter().copied().take(CHOICE).collect();
+            if let Some(b) = self.best(*a, &candidates) {
+                self.add(*a, b);
+                self.spread();
+            }
+        }
+    }
+
+    /// The first of the candidates that reads most of what the partner's inputs are.
+    fn best(&self, a: NodeId, candidates: &[NodeId]) -> Option<NodeId> {
+        let mut best = None;
+        for b in candidates {
+            let agrees = self.agreement(a, *b);
+            if best.is_none_or(|(most, _)| agrees > most) {
+                best = Some((agrees, *b));
+            }
+        }
+        best.map(|(_, b)| b)
+    }
+
+    /// Inputs of which both producers are a pair, less those of which they are parts of other pairs.
+    fn agreement(&self, a: NodeId, b: NodeId) -> i64 {
+        let inputs = |side: usize, id| self.sides[side].graph.node(id).inputs().iter();
+        let mut sum = 0;
+        for (a, b) in inputs(0, a).zip(inputs(1, b)) {
+            let of = |side: usize, v: &Option<ValueId>| {
+                v.and_then(|v| producer(self.sides[side].graph, v))
+            };
+            let (Some(a), Some(b)) = (of(0, a), of(1, b)) else {
+                continue;
+            };
+            sum += match (self.pairs.partner(0, a), self.pairs.partner(1, b)) {
+                (Some(partner), _) if partner == b => 1,
+                (None, None) => 0,
+                _ => -1,
+            };
+        }
+        sum
+    }
+
+    fn add(&mut self, a: NodeId, b: NodeId) {
+        self.pairs.of[0][a.index()] = Some(b);
+        self.pairs.of[1][b.index()] = Some(a);
+        self.open.push([a, b]);
+    }
+
+    /// Pairs neighbors of pairs that are alike in operator and attributes.
+    fn spread(&mut self) {
+        while let Some(pair) = self.open.pop() {
+            self.around(pair, |h| h.own);
+        }
+    }
+
+    /// Pairs neighbors of all pairs, those last that differ in attributes.
+    fn neighbors(&mut self) {
+        loop {
+            let mut grown = false;
+            for a in &self.sides[0].sequence {
+                let Some(b) = self.pairs.partner(0, *a) else {
+                    continue;
+                };
+                self.around([*a, b], |h| h.op);
+                grown |= !self.open.is_empty();
+                self.spread();
+            }
+            if !grown {
+                return;
+            }
+        }
+    }
+
+    fn around(&mut self, [a, b]: [NodeId; 2], kind: fn(&Hashes) -> u128) {
+        let [left, right] = self.sides;
+        let (a, b) = (left.graph.node(a), right.graph.node(b));
+        for (a, b) in a.inputs().iter().zip(b.inputs()) {
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            let makers = (producer(left.graph, *a), producer(right.graph, *b));
+            if let (Some(a), Some(b)) = makers
+                && self.is_free(0, a)
+                && self.is_free(1, b)
+                && kind(left.hashes(a)) == kind(right.hashes(b))
+            {
+                self.add(a, b);
+            }
+        }
+        for (a, b) in a.outputs().iter().zip(b.outputs()) {
+            if let (Some(a), Some(b)) = (a, b) {
+                self.readers(*a, *b, kind);
+            }
+        }
+    }
+
+    /// Pairs the readers of two values that are the only ones of their kind, or agree best.
+    fn readers(&mut self, a: ValueId, b: ValueId, kind: fn(&Hashes) -> u128) {
+        let free = |side: usize, value: ValueId| {
+            let of = &self.sides[side];
+            let uses = of.graph.uses(value).iter();
+            let uses = uses.filter(|at| self.is_free(side, at.node));
+            let mut found: Vec<_> = uses
+                .map(|at| ((kind(of.hashes(at.node)), at.slot), at.node))
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        let (of_a, of_b) = (free(0, a), free(1, b));
+        let mut start = 0;
+        for group in of_a.chunk_by(|x, y| x.0 == y.0) {
+            let key = group[0].0;
+            start += of_b[start..].partition_point(|x| x.0 < key);
+            let len = of_b[start..].partition_point(|x| x.0 == key);
+            let others: Vec<NodeId> = of_b[start..start + len].iter().map(|x| x.1).collect();
+            if group.len() != others.len() {
+                continue;
+            }
+            for (_, a) in group {
+                let free = others.iter().copied().filter(|b| self.is_free(1, *b));
+                let free: Vec<NodeId> = free.take(CHOICE).collect();
+                if self.is_free(0, *a)
+                    && let Some(b) = self.best(*a, &free)
+                {
+                    self.add(*a, b);
+                }
+            }
+        }
+    }
+}
