@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Diff;
+use super::compare::key as function_key;
 use crate::graph::{Def, Graph, ScopeKind};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
@@ -28,6 +29,7 @@ pub(super) fn align(diff: &Diff, a: &Model, b: &Model) -> Model {
         bodies: bodies(diff, of_a, of_b).collect(),
     };
     aligned.rename(&mut out.graph);
+    aligned.attributes(&mut out.graph);
     aligned.reorder(&mut out.graph);
     out
 }
@@ -36,7 +38,7 @@ struct Aligned<'a> {
     diff: &'a Diff,
     a: &'a Graph,
     b: &'a Graph,
-    /// Bodies of paired nodes.
+    /// Bodies of paired nodes, and functions.
     bodies: BTreeMap<ScopeId, ScopeId>,
 }
 
@@ -89,6 +91,32 @@ impl Aligned<'_> {
                 self.b.scope(*scope).inputs().get(i).copied()
             }
             Def::Initializer => None,
+        }
+    }
+
+    /// Puts attributes of paired nodes into one order.
+    fn attributes(&self, out: &mut Graph) {
+        for (id, _) in self.b.nodes() {
+            let Some(partner) = self.diff.pairs.partner(1, id) else {
+                continue;
+            };
+            let order = self.a.node(partner).attributes();
+            let node = &mut out.nodes[id.index()];
+            let place = |i: &usize| {
+                let name = node.attributes[*i].name();
+                order.iter().position(|a| a.name() == name)
+            };
+            let mut sorted: Vec<usize> = (0..node.attributes.len()).collect();
+            sorted.sort_by_key(|i| place(i).unwrap_or(usize::MAX));
+            if sorted.is_sorted() {
+                continue;
+            }
+            let attributes = sorted.iter().map(|i| node.attributes[*i].clone());
+            node.attributes = attributes.collect();
+            for (index, _) in &mut node.bodies {
+                *index = sorted.iter().position(|i| i == index).unwrap_or(*index);
+            }
+            node.bodies.sort_by_key(|(index, _)| *index);
         }
     }
 
@@ -146,18 +174,25 @@ impl Aligned<'_> {
     }
 }
 
+/// The scope of b that a scope of a is.
 fn bodies<'a>(
     diff: &'a Diff,
     a: &'a Graph,
     b: &'a Graph,
 ) -> impl Iterator<Item = (ScopeId, ScopeId)> {
-    a.scopes().filter_map(|scope| {
-        let ScopeKind::Body(owner, attribute) = a.scope(scope).kind() else {
-            return None;
-        };
-        let partner = diff.pairs.partner(0, *owner)?;
-        let mut bodies = b.node(partner).bodies();
-        let found = bodies.find(|(name, _)| *name == &**attribute);
-        found.map(|(_, partner)| (scope, partner))
-    })
+    let partner = move |scope: ScopeId| match a.scope(scope).kind() {
+        ScopeKind::Main => None,
+        ScopeKind::Function { .. } => {
+            let of = function_key(a, scope);
+            b.scopes().find(|s| function_key(b, *s) == of)
+        }
+        ScopeKind::Body(owner, attribute) => {
+            let partner = diff.pairs.partner(0, *owner)?;
+            let mut bodies = b.node(partner).bodies();
+            let found = bodies.find(|(name, _)| *name == &**attribute);
+            found.map(|(_, partner)| partner)
+        }
+    };
+    a.scopes()
+        .filter_map(move |scope| Some((scope, partner(scope)?)))
 }

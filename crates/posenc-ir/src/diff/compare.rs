@@ -341,7 +341,7 @@ impl Comparison<'_> {
     fn functions(&self) -> Delta<Part> {
         let mut delta = Delta::default();
         let part = |side: usize, scope: ScopeId| {
-            let (domain, name, overload) = key(self.graph(side), scope);
+            let (domain, name, overload) = key(self.graph(side), scope).unwrap_or_default();
             let parts = [domain, name, overload];
             let parts = parts.iter().filter(|p| !p.is_empty()).copied();
             Part {
@@ -376,7 +376,7 @@ impl Comparison<'_> {
         delta
     }
 
-    fn function(&self, side: usize, of: (&str, &str, &str)) -> Option<ScopeId> {
+    fn function(&self, side: usize, of: Option<(&str, &str, &str)>) -> Option<ScopeId> {
         functions(self.graph(side)).find(|s| key(self.graph(side), *s) == of)
     }
 }
@@ -386,11 +386,11 @@ fn functions(graph: &Graph) -> impl Iterator<Item = ScopeId> {
     graph.scopes().filter(is_function)
 }
 
-/// Domain, name and overload of a function.
-fn key(graph: &Graph, scope: ScopeId) -> (&str, &str, &str) {
+/// Domain, name and overload of a function; `None` for another scope.
+pub(super) fn key(graph: &Graph, scope: ScopeId) -> Option<(&str, &str, &str)> {
     let s = graph.scope(scope);
     match s.kind() {
-        ScopeKind::Function { domain, overload } => (domain, s.name(), overload),
-        ScopeKind::Main | ScopeKind::Body(..) => ("", s.name(), ""),
+        ScopeKind::Function { domain, overload } => Some((domain, s.name(), overload)),
+        ScopeKind::Main | ScopeKind::Body(..) => None,
     }
 }

@@ -3,7 +3,7 @@
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use crate::graph::{Graph, Item};
+use crate::graph::{Graph, Item, Piece};
 use crate::id::ValueId;
 use crate::model::Model;
 use crate::proto::{AttributeProto, SparseTensorProto};
@@ -98,10 +98,8 @@ pub(super) fn initializer(model: &Model, value: ValueId, by: By) -> Option<u128>
 
 fn sparse(model: &Model, value: ValueId) -> Option<u128> {
     let scope = model.graph().scope(model.graph().value(value).scope());
-    let piece = scope.layout.iter();
-    let piece = piece
-        .filter(|p| matches!(p.item, Item::Initializer(v) if v == value))
-        .next_back()?;
+    let is_it = |p: &&Piece| matches!(p.item, Item::Initializer(v) if v == value);
+    let piece = scope.layout.iter().rfind(is_it)?;
     let bytes = model.source.slice(piece.payload.clone());
     let mut proto = SparseTensorProto::decode(bytes).ok()?;
     for tensor in proto.values.iter_mut().chain(&mut proto.indices) {

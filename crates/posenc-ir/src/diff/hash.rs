@@ -29,11 +29,11 @@ pub(super) struct Hashes {
     pub(super) forward: u128,
     /// As `forward`, but for the attributes of the node itself.
     pub(super) forward_op: u128,
-    /// Attributes, and all that this leads to.
+    /// Attributes, constants that are read, and all that this leads to.
     pub(super) backward: u128,
-    /// As `backward`, but for the attributes of the node itself.
+    /// As `backward`, but for the attributes and constants of the node itself.
     pub(super) backward_op: u128,
-    /// Attributes and the weights that it reads, where there are any.
+    /// Attributes and constants that are read; `None` where there are none.
     pub(super) weights: Option<u128>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The contents of the initializers of more than one axis among the inputs.
+    /// The constants among the inputs: initializers, and what nodes without inputs compute.
     fn weights(&self, id: NodeId) -> Option<u128> {
         let graph = self.graph;
         let mut hasher = Hasher::new("weights");
@@ -177,11 +177,18 @@ impl<'a> Side<'a> {
         let mut found = false;
         for (slot, value) in graph.node(id).inputs().iter().enumerate() {
             let Some(value) = *value else { continue };
-            let large = graph.stored(value).is_some_and(|s| s.dims.len() > 1);
-            if let Some(content) = self.contents[value.index()].filter(|_| large) {
+            let constant = match graph.producer(value) {
+                Some((maker, _)) => {
+                    let node = graph.node(maker);
+                    let alone = node.inputs().is_empty() && node.bodies.is_empty();
+                    alone.then(|| self.hashes(maker).own)
+                }
+                None => self.contents[value.index()],
+            };
+            if let Some(constant) = constant {
                 found = true;
                 hasher.number(slot as u128);
-                hasher.number(content);
+                hasher.number(constant);
             }
         }
         found.then(|| hasher.finish())
@@ -221,7 +228,7 @@ impl<'a> Side<'a> {
                 hasher.finish()
             };
             let hashes = &mut self.nodes[id.index()];
-            hashes.backward = here(hashes.own);
+            hashes.backward = here(hashes.weights.unwrap_or(hashes.own));
             hashes.backward_op = here(hashes.op);
             let backward = hashes.backward;
             for (attribute, body) in node.bodies() {

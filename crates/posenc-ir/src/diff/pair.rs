@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::hash::{Hashes, Side};
 use super::producer;
+use crate::graph::{Graph, Use};
 use crate::id::{NodeId, ValueId};
 
 /// How many nodes of one kind are weighed against each other.
@@ -25,6 +26,24 @@ impl Pairs {
 /// Something by which nodes are told apart; `None` for those that have it not.
 type Key = fn(&Hashes) -> Option<u128>;
 
+/// In what neighbors of pairs have to be alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Operator and attributes; where several are, none is chosen.
+    Own,
+    /// The operator; of several, those that are most alike.
+    Op,
+}
+
+impl Kind {
+    fn of(self, hashes: &Hashes) -> u128 {
+        match self {
+            Self::Own => hashes.own,
+            Self::Op => hashes.op,
+        }
+    }
+}
+
 struct Matcher<'a> {
     sides: &'a [Side<'a>; 2],
     pairs: Pairs,
@@ -44,18 +63,15 @@ pub(super) fn pair(sides: &[Side<'_>; 2]) -> Pairs {
         open: vec![],
     };
     let exact: Key = |h| Some(h.forward.rotate_left(1) ^ h.backward);
-    let [forward, backward]: [Key; 2] = [|h| Some(h.forward), |h| Some(h.backward)];
+    let either: [Key; 2] = [|h| Some(h.forward), |h| Some(h.backward)];
     matcher.unique(exact);
-    matcher.alike(exact);
-    matcher.unique(forward);
-    matcher.unique(backward);
-    matcher.unique(|h| Some(h.forward_op.rotate_left(1) ^ h.backward_op));
+    either.iter().for_each(|key| matcher.unique(*key));
     matcher.unique(|h| h.weights);
+    matcher.unique(|h| Some(h.forward_op.rotate_left(1) ^ h.backward_op));
     matcher.unique(|h| Some(h.backward_op));
     matcher.unique(|h| Some(h.forward_op));
-    matcher.neighbors();
-    matcher.alike(forward);
-    matcher.alike(backward);
+    matcher.alike(exact);
+    either.iter().for_each(|key| matcher.alike(*key));
     matcher.neighbors();
     matcher.pairs
 }
@@ -115,36 +131,61 @@ impl Matcher<'_> {
         }
     }
 
-    /// The first of the candidates that reads most of what the partner's inputs are.
+    /// The first of the candidates that is most like the node.
     fn best(&self, a: NodeId, candidates: &[NodeId]) -> Option<NodeId> {
         let mut best = None;
         for b in candidates {
-            let agrees = self.agreement(a, *b);
-            if best.is_none_or(|(most, _)| agrees > most) {
-                best = Some((agrees, *b));
+            let likeness = self.likeness(a, *b);
+            if best.is_none_or(|(most, _)| likeness > most) {
+                best = Some((likeness, *b));
             }
         }
         best.map(|(_, b)| b)
     }
 
-    /// Inputs of which both producers are a pair, less those of which they are parts of other pairs.
-    fn agreement(&self, a: NodeId, b: NodeId) -> i64 {
-        let inputs = |side: usize, id| self.sides[side].graph.node(id).inputs().iter();
+    /// How much speaks for a pair: neighbors that are pairs at the same places, less those that are
+    /// parts of other pairs, and then equal hashes.
+    fn likeness(&self, a: NodeId, b: NodeId) -> (i64, usize) {
+        let [left, right] = self.sides;
+        let (x, y) = (left.graph.node(a), right.graph.node(b));
         let mut sum = 0;
-        for (a, b) in inputs(0, a).zip(inputs(1, b)) {
-            let of = |side: usize, v: &Option<ValueId>| {
-                v.and_then(|v| producer(self.sides[side].graph, v))
-            };
-            let (Some(a), Some(b)) = (of(0, a), of(1, b)) else {
-                continue;
-            };
-            sum += match (self.pairs.partner(0, a), self.pairs.partner(1, b)) {
-                (Some(partner), _) if partner == b => 1,
-                (None, None) => 0,
-                _ => -1,
-            };
+        for (a, b) in x.inputs().iter().zip(y.inputs()) {
+            let maker = |graph: &Graph, v: &Option<ValueId>| v.and_then(|v| producer(graph, v));
+            if let (Some(a), Some(b)) = (maker(left.graph, a), maker(right.graph, b)) {
+                sum += self.vote(a, b);
+            }
         }
-        sum
+        for (a, b) in x.outputs().iter().zip(y.outputs()) {
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            let to = right.graph.uses(*b);
+            for at in left.graph.uses(*a).iter().take(CHOICE) {
+                if let Some(partner) = self.pairs.partner(0, at.node) {
+                    let reads = |u: &Use| u.node == partner && u.slot == at.slot;
+                    sum += if to.iter().take(4 * CHOICE).any(reads) {
+                        1
+                    } else {
+                        -1
+                    };
+                }
+            }
+        }
+        let (h, k) = (left.hashes(a), right.hashes(b));
+        let equal = [
+            h.forward == k.forward,
+            h.backward == k.backward,
+            h.weights.is_some() && h.weights == k.weights,
+            h.own == k.own,
+        ];
+        (sum, equal.iter().filter(|e| **e).count())
+    }
+
+    /// What two nodes at the same place say about their neighbors.
+    fn vote(&self, a: NodeId, b: NodeId) -> i64 {
+        match (self.pairs.partner(0, a), self.pairs.partner(1, b)) {
+            (Some(partner), _) if partner == b => 1,
+            (None, None) => 0,
+            _ => -1,
+        }
     }
 
     fn add(&mut self, a: NodeId, b: NodeId) {
@@ -156,7 +197,7 @@ impl Matcher<'_> {
     /// Pairs neighbors of pairs that are alike in operator and attributes.
     fn spread(&mut self) {
         while let Some(pair) = self.open.pop() {
-            self.around(pair, |h| h.own);
+            self.around(pair, Kind::Own);
         }
     }
 
@@ -168,7 +209,7 @@ impl Matcher<'_> {
                 let Some(b) = self.pairs.partner(0, *a) else {
                     continue;
                 };
-                self.around([*a, b], |h| h.op);
+                self.around([*a, b], Kind::Op);
                 grown |= !self.open.is_empty();
                 self.spread();
             }
@@ -178,7 +219,7 @@ impl Matcher<'_> {
         }
     }
 
-    fn around(&mut self, [a, b]: [NodeId; 2], kind: fn(&Hashes) -> u128) {
+    fn around(&mut self, [a, b]: [NodeId; 2], kind: Kind) {
         let [left, right] = self.sides;
         let (a, b) = (left.graph.node(a), right.graph.node(b));
         for (a, b) in a.inputs().iter().zip(b.inputs()) {
@@ -187,7 +228,7 @@ impl Matcher<'_> {
             if let (Some(a), Some(b)) = makers
                 && self.is_free(0, a)
                 && self.is_free(1, b)
-                && kind(left.hashes(a)) == kind(right.hashes(b))
+                && kind.of(left.hashes(a)) == kind.of(right.hashes(b))
             {
                 self.add(a, b);
             }
@@ -199,14 +240,14 @@ impl Matcher<'_> {
         }
     }
 
-    /// Pairs the readers of two values that are the only ones of their kind, or agree best.
-    fn readers(&mut self, a: ValueId, b: ValueId, kind: fn(&Hashes) -> u128) {
+    /// Pairs free readers of two values that are of a kind.
+    fn readers(&mut self, a: ValueId, b: ValueId, kind: Kind) {
         let free = |side: usize, value: ValueId| {
             let of = &self.sides[side];
             let uses = of.graph.uses(value).iter();
             let uses = uses.filter(|at| self.is_free(side, at.node));
             let mut found: Vec<_> = uses
-                .map(|at| ((kind(of.hashes(at.node)), at.slot), at.node))
+                .map(|at| ((kind.of(of.hashes(at.node)), at.slot), at.node))
                 .collect();
             found.sort_unstable();
             found
@@ -218,7 +259,7 @@ impl Matcher<'_> {
             start += of_b[start..].partition_point(|x| x.0 < key);
             let len = of_b[start..].partition_point(|x| x.0 == key);
             let others: Vec<NodeId> = of_b[start..start + len].iter().map(|x| x.1).collect();
-            if group.len() != others.len() {
+            if kind == Kind::Own && (group.len() > 1 || others.len() > 1) {
                 continue;
             }
             for (_, a) in group {

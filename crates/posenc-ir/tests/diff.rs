@@ -1,0 +1,10 @@
+//! Two models compared by structure: renamed and reordered they are the same, and one change is one
+//! difference.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+mod diff {
+    mod made;
+    mod real;
+    mod rewrite;
+}
