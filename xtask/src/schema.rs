@@ -1,13 +1,13 @@
 //! Writes what the operator check knows, from the `onnx` Python package.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::pip::{Package, python};
 
-/// The version that the facts are read from.
+/// The version that the facts are read from, and that reads what is printed.
 const PACKAGE: &str = "onnx==1.23.2";
 
 /// Where it is installed, under the root.
@@ -26,16 +26,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         [flag] if flag == "--check" => true,
         _ => bail!("`cargo xtask schema` takes nothing but `--check`"),
     };
-    let folder = root.join(FOLDER);
-    let is_there = || folder.join("onnx").is_dir();
-    if !is_there() {
-        let package = Package {
-            name: PACKAGE,
-            folder: &folder,
-            options: &[&[]],
-        };
-        package.install(is_there)?;
-    }
+    let folder = install(root)?;
     let printed = Command::new(python()?)
         .args(["-c", SCRIPT])
         .env("PYTHONPATH", &folder)
@@ -55,4 +46,19 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         bail!("{TABLE} is not what `cargo xtask schema` writes");
     }
     Ok(())
+}
+
+/// The folder in which the package stands; it is installed where it is not there yet.
+pub(crate) fn install(root: &Path) -> Result<PathBuf> {
+    let folder = root.join(FOLDER);
+    let is_there = || folder.join("onnx").is_dir();
+    if !is_there() {
+        let package = Package {
+            name: PACKAGE,
+            folder: &folder,
+            options: &[&[]],
+        };
+        package.install(is_there)?;
+    }
+    Ok(folder)
 }
