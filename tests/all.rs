@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+mod damage;
+mod fuzz;
 mod inspect;
 mod minimal_diff;
+mod planted;
 mod readme;
 mod rescale;
 mod roundtrip;

@@ -1,8 +1,10 @@
 //! Runs of the command line.
 
 use std::ffi::OsStr;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -49,13 +51,60 @@ pub fn path() -> PathBuf {
 
 /// Runs the binary in the workspace, so that it finds the ONNX Runtime of the tests there.
 pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
-    let done = Command::new(path())
+    ran(&command(arguments).output().expect("the binary starts"))
+}
+
+/// The same; `None` for a run that had not ended by itself after `limit`.
+pub fn run_within<S: AsRef<OsStr>>(
+    limit: Duration,
+    arguments: impl IntoIterator<Item = S>,
+) -> Option<Ran> {
+    // Files, not pipes: a run that says much must not wait for a reader.
+    let said = [tempfile::tempfile(), tempfile::tempfile()].map(|f| f.expect("temporary files"));
+    let out = said.each_ref().map(|f| f.try_clone().expect("a handle"));
+    let [stdout, stderr] = out;
+    let mut command = command(arguments);
+    let mut child = command
+        .stdout(stdout)
+        .stderr(stderr)
+        .spawn()
+        .expect("the binary starts");
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be asked") {
+            break status;
+        }
+        if start.elapsed() > limit {
+            child.kill().expect("a child can be ended");
+            child.wait().expect("a child can be waited for");
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let [stdout, stderr] = said.map(|mut file| {
+        let mut bytes = vec![];
+        file.rewind().expect("a file");
+        file.read_to_end(&mut bytes).expect("a file");
+        bytes
+    });
+    Some(ran(&Output {
+        status,
+        stdout,
+        stderr,
+    }))
+}
+
+fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(path());
+    command
         .args(arguments)
         .current_dir(root())
         .stdin(Stdio::null())
-        .env("NO_COLOR", "1")
-        .output()
-        .expect("the binary starts");
+        .env("NO_COLOR", "1");
+    command
+}
+
+fn ran(done: &Output) -> Ran {
     Ran {
         code: done.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&done.stdout).into_owned(),

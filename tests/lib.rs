@@ -3,4 +3,6 @@
 pub mod binary;
 pub mod edit;
 pub mod fixture;
+#[path = "../fuzz/src/lib.rs"]
+pub mod fuzz;
 pub mod wire;

@@ -52,7 +52,7 @@ pub mod tensor {
 pub struct Field<'a> {
     /// Its number.
     pub number: u64,
-    /// How it is encoded: 0 varint, 1 eight bytes, 2 with a length, 5 four bytes.
+    /// How it is encoded: 0 varint, 1 eight bytes, 2 with a length, 3 a group, 5 four bytes.
     pub kind: u64,
     /// What it holds, without tag and length.
     pub payload: &'a [u8],
@@ -122,6 +122,14 @@ fn payload(bytes: &[u8], kind: u64, at: &mut usize) -> Range<usize> {
             *at += len;
             return start..*at;
         }
+        3 => loop {
+            let end = *at;
+            let tag = varint(bytes, at);
+            if tag & 7 == 4 {
+                return start..end;
+            }
+            payload(bytes, tag & 7, at);
+        },
         5 => *at += 4,
         other => panic!("wire type {other} at byte {start}"),
     }

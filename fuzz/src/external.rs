@@ -1,0 +1,79 @@
+//! Models whose external data leads anywhere: no byte from outside of the folder is ever read.
+
+use std::fs;
+use std::path::PathBuf;
+
+use posenc_ir::{External, Model, Payload};
+
+/// Fills the file outside; no file inside has this byte.
+const SECRET: u8 = 0xa5;
+
+/// A folder with everything that a location may name, and a secret beside it.
+#[derive(Debug)]
+pub struct Folder {
+    _all: tempfile::TempDir,
+    model: PathBuf,
+}
+
+impl Folder {
+    /// Makes the folder.
+    ///
+    /// # Panics
+    /// When the system for temporary files does not let it.
+    #[allow(clippy::new_without_default, reason = "makes files")]
+    pub fn new() -> Self {
+        let all = tempfile::tempdir().expect("temporary folders can be made");
+        let outside = all.path();
+        let inside = outside.join("inside");
+        let data: Vec<u8> = (0..4096u32).map(|i| (i % 128) as u8).collect();
+        let made = || -> std::io::Result<()> {
+            fs::create_dir_all(inside.join("sub"))?;
+            fs::create_dir(inside.join("folder"))?;
+            fs::write(outside.join("secret.bin"), vec![SECRET; 1 << 16])?;
+            fs::write(inside.join("data.bin"), &data)?;
+            fs::write(inside.join("sub/data.bin"), &data)?;
+            std::os::unix::fs::symlink("../secret.bin", inside.join("link.bin"))?;
+            std::os::unix::fs::symlink("..", inside.join("out"))?;
+            std::os::unix::fs::symlink("data.bin", inside.join("near.bin"))?;
+            let cwd = rustix::fs::CWD;
+            rustix::fs::mkfifoat(cwd, inside.join("pipe"), rustix::fs::Mode::RUSR)?;
+            Ok(())
+        };
+        made().expect("files can be made in a temporary folder");
+        Self {
+            model: inside.join("model.onnx"),
+            _all: all,
+        }
+    }
+}
+
+/// Loads every external tensor of a model that stands in `folder`.
+///
+/// # Panics
+/// When a byte of the secret is read.
+pub fn external(folder: &Folder, data: &[u8]) {
+    let Ok(model) = Model::from_bytes(data.to_vec(), Some(&folder.model)) else {
+        return;
+    };
+    let _ = model.check();
+    let graph = model.graph();
+    for value in graph.values() {
+        let Some(stored) = graph.stored(value) else {
+            continue;
+        };
+        if let Payload::External(external) = &stored.payload {
+            load(&model, external);
+        }
+        let _ = stored.tensor();
+    }
+}
+
+fn load(model: &Model, external: &External) {
+    if let Ok(bytes) = model.load(external) {
+        assert!(
+            !bytes.contains(&SECRET),
+            "{} was read from outside of the folder",
+            external.location
+        );
+    }
+}

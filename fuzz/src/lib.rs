@@ -1,0 +1,17 @@
+//! Bodies of the fuzz targets, and the mutations that they are fed with.
+//!
+//! `fuzz_targets` holds one thin program for each; the ordinary tests include this file and run
+//! the bodies on the seeds, on what was found before, and on some hundreds of mutations.
+
+pub mod decode;
+pub mod evaluate;
+pub mod external;
+pub mod mutate;
+pub mod random;
+pub mod rewrite;
+pub mod tree;
+
+pub use decode::decode;
+pub use evaluate::evaluate;
+pub use external::external;
+pub use rewrite::rewrite;

@@ -1,0 +1,190 @@
+//! Rewrites of whatever can be read: the result can be read again, passes the check if the model
+//! did, and has every message as it was but those that the edit names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posenc_ir::{Model, Tensor, Use};
+use posenc_onnx::detect::Options;
+use posenc_onnx::inspect::inspect;
+use posenc_onnx::request::{Request, ScaleType};
+
+use super::random::Random;
+use super::tree::{Kind, Message, Style, Value};
+
+/// Inspects the model, rewrites it by a request that follows from its bytes, and edits it by a
+/// patch that does.
+///
+/// # Panics
+/// When the result cannot be read, fails the check, or differs where it must not.
+pub fn rewrite(data: &[u8]) {
+    let Ok(model) = Model::from_bytes(data.to_vec(), None) else {
+        return;
+    };
+    if model.check().is_err() {
+        return;
+    }
+    let _ = inspect(&model, &Options::default());
+    let mut random = Random::new(hash(data));
+    let mut rewritten = model.clone();
+    if posenc_onnx::rewrite::rewrite(&mut rewritten, &request(&mut random)).is_ok() {
+        let whole = model.inlined().is_ok_and(|flat| flat.is_none());
+        check(data, &rewritten, whole);
+    }
+    let mut patched = model;
+    if patch(&mut patched, &mut random) {
+        check(data, &patched, true);
+    }
+}
+
+fn hash(data: &[u8]) -> u64 {
+    let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+    data.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+fn request(random: &mut Random) -> Request {
+    let scale = *random.pick(&[
+        ScaleType::Linear,
+        ScaleType::Ntk,
+        ScaleType::Dynamic,
+        ScaleType::Yarn,
+        ScaleType::Llama3,
+        ScaleType::LongRope,
+        ScaleType::Proportional,
+        ScaleType::None,
+    ]);
+    let mut request = Request {
+        scale: Some(scale),
+        ..Request::default()
+    };
+    let p = &mut request.parameters;
+    p.factor = *random.pick(&[None, Some(2.0), Some(4.0), Some(1.0), Some(0.0), Some(1e30)]);
+    p.original_length = *random.pick(&[Some(64), Some(64), Some(4096), None, Some(0)]);
+    p.theta = *random.pick(&[None, None, None, Some(1e6), Some(-1.0)]);
+    p.max_length = *random.pick(&[None, None, Some(512), Some(1 << 40)]);
+    request.allowances.allow_rescale = random.below(4) > 0;
+    let list = (0..[4, 8, 16][random.below(3)]).map(f64::from);
+    let list: Vec<f64> = list.map(|i| 1.0 + i / 4.0).collect();
+    p.short_factor = Some(list.clone());
+    p.long_factor = Some(list);
+    request
+}
+
+/// Gives a constant other values, puts a node before a reader, or both; whether anything changed.
+fn patch(model: &mut Model, random: &mut Random) -> bool {
+    let graph = model.graph();
+    let values: Vec<_> = graph
+        .values()
+        .filter(|v| !graph.uses(*v).is_empty())
+        .collect();
+    if values.is_empty() {
+        return false;
+    }
+    let value = *random.pick(&values);
+    let uses: Vec<Use> = graph.uses(value).to_vec();
+    let at = *random.pick(&uses);
+    let mut out = graph.emitter(graph.value(value).scope(), "posenc_fuzz");
+    let done = match graph.constant(value) {
+        Some(tensor) if random.below(2) == 0 => {
+            let mut bytes = tensor.bytes().to_vec();
+            bytes.reverse();
+            let other = Tensor::new(tensor.dtype(), tensor.dims().to_vec(), bytes.into());
+            let other = other.expect("as many bytes as before");
+            let seen = if random.below(2) == 0 {
+                &uses[..]
+            } else {
+                &[at]
+            };
+            out.revalue(value, seen, other).map(drop)
+        }
+        _ => {
+            let new = out.op("Identity", &[value]);
+            match random.below(3) {
+                0 => out.redirect(value, new),
+                _ => out.redirect_use(value, at, new),
+            }
+        }
+    };
+    let patch = out.finish();
+    let _ = patch.text(model.graph());
+    // A patch may be refused: an input of the graph that is its output has no other name.
+    done.is_ok() && model.commit(patch).is_ok()
+}
+
+/// Whether the edited model holds together, and its messages are as they were.
+fn check(before: &[u8], model: &Model, whole: bool) {
+    if let Err(error) = model.check() {
+        panic!("the edited model does not pass the check: {error}");
+    }
+    let after = model.to_bytes().expect("an edited model can be written");
+    let read = match Model::from_bytes(after.clone(), None) {
+        Ok(read) => read,
+        Err(error) => panic!("the edited model cannot be read: {error}"),
+    };
+    if let Err(error) = read.check() {
+        panic!("the edited model, read anew, does not pass the check: {error}");
+    }
+    if whole {
+        let faults = moved(before, &after);
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+}
+
+/// What differs between two models and may not: anything but nodes, initializers, declared types
+/// of what is gone, operator sets and metadata; and in a node that stays, anything but names and
+/// attributes.
+pub fn moved(before: &[u8], after: &[u8]) -> Vec<String> {
+    let parse = |bytes| Message::parse(Kind::Model, bytes);
+    let (Some(before), Some(after)) = (parse(before), parse(after)) else {
+        return vec!["not a message".into()];
+    };
+    let mut faults = vec![];
+    rest(&before, &after, &[7, 8, 14, 25], &mut faults);
+    let graphs = before.messages(7).zip(after.messages(7));
+    let functions = before.messages(25).zip(after.messages(25));
+    for (before, after) in graphs {
+        scope(before, after, 1, &[1, 5, 13, 15], &mut faults);
+    }
+    for (before, after) in functions {
+        scope(before, after, 7, &[7, 12], &mut faults);
+    }
+    faults
+}
+
+fn scope(before: &Message, after: &Message, node: u64, free: &[u64], faults: &mut Vec<String>) {
+    rest(before, after, free, faults);
+    // A node is known by what it computes, which nothing else does.
+    let named = |m: &&Message| m.texts(2).iter().any(|name| !name.is_empty());
+    let known: BTreeMap<Vec<&[u8]>, &Message> = before
+        .messages(node)
+        .filter(named)
+        .map(|old| (old.texts(2), old))
+        .collect();
+    for new in after.messages(node) {
+        if let Some(old) = known.get(&new.texts(2))
+            && old.texts(4) == new.texts(4)
+        {
+            rest(old, new, &[1, 2, 5], faults);
+        }
+    }
+    // What is said of values is dropped with them, and never changed.
+    let types: BTreeSet<Vec<u8>> = before
+        .messages(13)
+        .map(|m| m.encode(Style::Canonical))
+        .collect();
+    for info in after.messages(13) {
+        if !types.contains(&info.encode(Style::Canonical)) {
+            faults.push("a declared type changed".into());
+        }
+    }
+}
+
+/// Compares the fields of two messages, in order, but those of the numbers in `free`.
+fn rest(before: &Message, after: &Message, free: &[u64], faults: &mut Vec<String>) {
+    let kept = |m: &Message| -> Vec<(u64, Value)> {
+        let fields = m.fields.iter().filter(|f| !free.contains(&f.number));
+        fields.map(|f| (f.number, f.value.clone())).collect()
+    };
+    if kept(before) != kept(after) {
+        faults.push(format!("fields of a {:?} changed", before.kind));
+    }
+}

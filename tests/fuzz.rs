@@ -1,0 +1,125 @@
+//! The bodies of the fuzz targets on their seeds, on what fuzzing found before, and on mutations.
+//!
+//! `fuzz/run` does the same for longer, with coverage.
+
+use std::fs;
+use std::path::PathBuf;
+
+use posenc_tests::fixture::root;
+use posenc_tests::fuzz::external::Folder;
+use posenc_tests::fuzz::random::Random;
+use posenc_tests::fuzz::tree::{Kind, Message};
+use posenc_tests::fuzz::{decode, evaluate, external, mutate, rewrite};
+
+/// The longest input that is made, as `fuzz/run` has it.
+const LIMIT: usize = 1 << 16;
+
+/// The files of a folder under `fuzz/`, in order; none where there is no such folder.
+fn files(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("fuzz").join(folder));
+    let mut found: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .collect();
+    found.sort();
+    found
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let seeds: Vec<Vec<u8>> = files("seeds/model")
+        .iter()
+        .map(|f| fs::read(f).unwrap())
+        .collect();
+    assert!(seeds.len() > 60, "{} seeds", seeds.len());
+    seeds
+}
+
+/// Runs a body on the seeds, on the regressions of `target`, and on mutations of the seeds.
+fn smoke(target: &str, mutations: usize, body: impl Fn(&[u8])) {
+    let run = |what: String, data: &[u8]| {
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(data)));
+        assert!(ran.is_ok(), "{target} panicked on {what}");
+    };
+    for file in files(&format!("regressions/{target}")) {
+        run(file.display().to_string(), &fs::read(&file).unwrap());
+    }
+    let seeds = seeds();
+    for (i, seed) in seeds.iter().enumerate() {
+        run(format!("seed {i}"), seed);
+    }
+    for i in 0..mutations {
+        let mut random = Random::new(i as u64);
+        let seed = &seeds[i % seeds.len()];
+        let changed = mutate::model(seed, LIMIT, &mut random);
+        run(format!("mutation {i}"), &changed);
+    }
+}
+
+#[test]
+fn decoding_survives_seeds_regressions_and_mutations() {
+    smoke("decode", 900, decode);
+}
+
+#[test]
+fn no_external_location_leads_outside() {
+    let folder = Folder::new();
+    smoke("external", 600, |data| external(&folder, data));
+}
+
+#[test]
+fn evaluation_survives_seeds_regressions_and_mutations() {
+    smoke("evaluate", 600, evaluate);
+}
+
+#[test]
+fn rewriting_survives_seeds_regressions_and_mutations() {
+    smoke("rewrite", 300, rewrite);
+}
+
+#[test]
+fn a_body_that_panics_is_noticed() {
+    let endless = |_: &[u8]| panic!("on purpose");
+    let ran = std::panic::catch_unwind(|| smoke("decode", 1, endless));
+    assert!(ran.is_err());
+}
+
+#[test]
+fn mutations_differ_from_their_seed_and_mostly_stay_messages() {
+    let (mut same, mut messages, mut models) = (0, 0, 0);
+    let seeds = seeds();
+    for i in 0..500 {
+        let seed = &seeds[i % seeds.len()];
+        let changed = mutate::model(seed, LIMIT, &mut Random::new(i as u64));
+        same += usize::from(changed == *seed);
+        messages += usize::from(Message::parse(Kind::Model, &changed).is_some());
+        models += usize::from(posenc_ir::Model::from_bytes(changed, None).is_ok());
+    }
+    assert!(same < 100, "{same} of 500 are as they were");
+    assert!(messages > 350, "{messages} of 500 are messages");
+    assert!(models > 150, "{models} of 500 are models");
+}
+
+#[test]
+fn a_message_that_moved_is_noticed() {
+    use posenc_tests::fuzz::rewrite::moved;
+    use posenc_tests::fuzz::tree::{Field, Style, Value};
+    let seed = fs::read(root().join("fuzz/seeds/model/llama-dynamo23.onnx")).unwrap();
+    assert!(moved(&seed, &seed).is_empty());
+    let extra = Field {
+        number: 999,
+        value: Value::Varint(1),
+    };
+    let tree = Message::parse(Kind::Model, &seed).unwrap();
+    let (mut in_model, mut in_node) = (tree.clone(), tree.clone());
+    in_model.fields.push(extra.clone());
+    let node = (0..tree.count()).find(|n| {
+        let message = in_node.nth_mut(*n);
+        message.is_some_and(|m| m.kind == Kind::Node)
+    });
+    in_node.nth_mut(node.unwrap()).unwrap().fields.push(extra);
+    for damaged in [in_model, in_node] {
+        assert!(!moved(&seed, &damaged.encode(Style::Canonical)).is_empty());
+    }
+}
