@@ -5,11 +5,14 @@
 use std::fs;
 use std::path::PathBuf;
 
+use posenc_ir::{Model, Weights};
 use posenc_tests::fixture::root;
 use posenc_tests::fuzz::external::Folder;
 use posenc_tests::fuzz::random::Random;
 use posenc_tests::fuzz::tree::{Kind, Message};
-use posenc_tests::fuzz::{decode, evaluate, external, mutate, rewrite};
+use posenc_tests::fuzz::{
+    decode, evaluate, external, mutate, rewrite, text_parse, text_round_trip,
+};
 
 /// The longest input that is made, as `fuzz/run` has it.
 const LIMIT: usize = 1 << 16;
@@ -36,8 +39,30 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// The seeds as text, where they are models at all.
+fn texts() -> Vec<Vec<u8>> {
+    let read = |seed| Model::from_bytes(seed, None).ok();
+    let models = seeds().into_iter().filter_map(read);
+    models
+        .map(|m| m.text(Weights::Full).to_string().into_bytes())
+        .collect()
+}
+
+/// Changes a seed.
+type Mutation = fn(&[u8], usize, &mut Random) -> Vec<u8>;
+
 /// Runs a body on the seeds, on the regressions of `target`, and on mutations of the seeds.
 fn smoke(target: &str, mutations: usize, body: impl Fn(&[u8])) {
+    smoke_on(target, &seeds(), mutate::model, mutations, body);
+}
+
+fn smoke_on(
+    target: &str,
+    seeds: &[Vec<u8>],
+    mutation: Mutation,
+    mutations: usize,
+    body: impl Fn(&[u8]),
+) {
     let run = |what: String, data: &[u8]| {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(data)));
         assert!(ran.is_ok(), "{target} panicked on {what}");
@@ -45,14 +70,13 @@ fn smoke(target: &str, mutations: usize, body: impl Fn(&[u8])) {
     for file in files(&format!("regressions/{target}")) {
         run(file.display().to_string(), &fs::read(&file).unwrap());
     }
-    let seeds = seeds();
     for (i, seed) in seeds.iter().enumerate() {
         run(format!("seed {i}"), seed);
     }
     for i in 0..mutations {
         let mut random = Random::new(i as u64);
         let seed = &seeds[i % seeds.len()];
-        let changed = mutate::model(seed, LIMIT, &mut random);
+        let changed = mutation(seed, LIMIT, &mut random);
         run(format!("mutation {i}"), &changed);
     }
 }
@@ -79,6 +103,16 @@ fn rewriting_survives_seeds_regressions_and_mutations() {
 }
 
 #[test]
+fn parsing_survives_seeds_regressions_and_mutations() {
+    smoke_on("text_parse", &texts(), mutate::text, 900, text_parse);
+}
+
+#[test]
+fn text_comes_back_from_seeds_regressions_and_mutations() {
+    smoke("text_round_trip", 600, text_round_trip);
+}
+
+#[test]
 fn a_body_that_panics_is_noticed() {
     let endless = |_: &[u8]| panic!("on purpose");
     let ran = std::panic::catch_unwind(|| smoke("decode", 1, endless));
@@ -94,7 +128,7 @@ fn mutations_differ_from_their_seed_and_mostly_stay_messages() {
         let changed = mutate::model(seed, LIMIT, &mut Random::new(i as u64));
         same += usize::from(changed == *seed);
         messages += usize::from(Message::parse(Kind::Model, &changed).is_some());
-        models += usize::from(posenc_ir::Model::from_bytes(changed, None).is_ok());
+        models += usize::from(Model::from_bytes(changed, None).is_ok());
     }
     assert!(same < 100, "{same} of 500 are as they were");
     assert!(messages > 350, "{messages} of 500 are messages");

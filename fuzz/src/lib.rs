@@ -9,9 +9,11 @@ pub mod external;
 pub mod mutate;
 pub mod random;
 pub mod rewrite;
+pub mod text;
 pub mod tree;
 
 pub use decode::decode;
 pub use evaluate::evaluate;
 pub use external::external;
 pub use rewrite::rewrite;
+pub use text::{text_parse, text_round_trip};

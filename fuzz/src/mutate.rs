@@ -110,6 +110,84 @@ pub fn model(bytes: &[u8], limit: usize, random: &mut Random) -> Vec<u8> {
     changed
 }
 
+/// Words and signs of the text syntax.
+const TOKENS: [&str; 40] = [
+    "<",
+    ">",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    "=",
+    "=>",
+    "?",
+    "!",
+    "\"",
+    "\\",
+    "#",
+    "-",
+    "float",
+    "int64",
+    "string",
+    "float8e4m3fn",
+    "int4",
+    "complex64",
+    "seq",
+    "optional",
+    "map",
+    "sparse_tensor",
+    "nan",
+    "-inf",
+    "1e400",
+    "-0.0",
+    "18446744073709551616",
+    "0x1p",
+    "ir_version",
+    "opset_import",
+    "external",
+    "graph",
+    "@",
+    "\u{7f}",
+];
+
+/// A text that differs from `bytes` in one to four tokens; at most `limit` bytes.
+pub fn text(bytes: &[u8], limit: usize, random: &mut Random) -> Vec<u8> {
+    let same = |a: &u8, b: &u8| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric();
+    let mut tokens: Vec<&[u8]> = bytes.chunk_by(same).collect();
+    for _ in 0..=random.below(4) {
+        let at = random.below(tokens.len());
+        let other = random.below(tokens.len());
+        let word = match random.below(3) {
+            0 => random.pick(&WORDS).as_bytes(),
+            _ => random.pick(&TOKENS).as_bytes(),
+        };
+        match random.below(8) {
+            0 if !tokens.is_empty() => drop(tokens.remove(at)),
+            1 if !tokens.is_empty() => tokens.swap(at, other),
+            2 if !tokens.is_empty() => tokens.insert(at, tokens[other]),
+            3 | 4 if !tokens.is_empty() => tokens[at] = word,
+            5 if !tokens.is_empty() => {
+                let (from, to) = (at.min(other), at.max(other).min(at + 12));
+                let part: Vec<&[u8]> = tokens.get(from..to).unwrap_or_default().to_vec();
+                tokens.splice(from..from, part);
+            }
+            // Deep, or long.
+            6 if random.below(8) == 0 => {
+                let many = std::iter::repeat_n(word, 1 << random.below(15));
+                tokens.splice(at..at, many);
+            }
+            _ => tokens.insert(at, word),
+        }
+    }
+    let mut changed = tokens.concat();
+    changed.truncate(limit);
+    changed
+}
+
 /// Bytes flipped, dropped or doubled wherever they stand.
 pub fn blind(bytes: &[u8], limit: usize, random: &mut Random) -> Vec<u8> {
     let mut changed = bytes.to_vec();
