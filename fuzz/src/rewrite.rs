@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posenc_ir::{Model, Tensor, Use};
+use posenc_ir::{Graph, Model, ScopeId, ScopeKind, Tensor, Use};
 use posenc_onnx::detect::Options;
 use posenc_onnx::inspect::inspect;
 use posenc_onnx::request::{Request, ScaleType};
@@ -69,7 +69,10 @@ fn request(random: &mut Random) -> Request {
     request
 }
 
-/// Gives a constant other values, puts a node before a reader, or both; whether anything changed.
+/// Gives a constant other values, or puts a node before a reader; whether anything changed.
+///
+/// # Panics
+/// When a patch that is refused leaves something behind.
 fn patch(model: &mut Model, random: &mut Random) -> bool {
     let graph = model.graph();
     let values: Vec<_> = graph
@@ -82,7 +85,8 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
     let value = *random.pick(&values);
     let uses: Vec<Use> = graph.uses(value).to_vec();
     let at = *random.pick(&uses);
-    let mut out = graph.emitter(graph.value(value).scope(), "posenc_fuzz");
+    let scope = graph.value(value).scope();
+    let mut out = graph.emitter(scope, "posenc_fuzz");
     let done = match graph.constant(value) {
         Some(tensor) if random.below(2) == 0 => {
             let mut bytes = tensor.bytes().to_vec();
@@ -96,6 +100,10 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
             };
             out.revalue(value, seen, other).map(drop)
         }
+        // New nodes are for whoever imports their operators.
+        _ if !model.opsets().get("").is_some_and(|v| *v > 0) || in_function(graph, scope) => {
+            return false;
+        }
         _ => {
             let new = out.op("Identity", &[value]);
             match random.below(3) {
@@ -106,8 +114,24 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
     };
     let patch = out.finish();
     let _ = patch.text(model.graph());
+    if done.is_err() {
+        return false;
+    }
     // A patch may be refused: an input of the graph that is its output has no other name.
-    done.is_ok() && model.commit(patch).is_ok()
+    let before = model.to_bytes().expect("what was read can be written");
+    let applied = model.commit(patch).is_ok();
+    if !applied {
+        let after = model.to_bytes().expect("what was read can be written");
+        assert!(before == after, "a refused patch left something behind");
+    }
+    applied
+}
+
+fn in_function(graph: &Graph, mut scope: ScopeId) -> bool {
+    while let Some(parent) = graph.scope(scope).parent() {
+        scope = parent;
+    }
+    matches!(graph.scope(scope).kind(), ScopeKind::Function { .. })
 }
 
 /// Whether the edited model holds together, and its messages are as they were.

@@ -125,13 +125,13 @@ fn function() -> FunctionProto {
 fn branch(name: &str, output: &str) -> AttributeProto {
     let mut attribute = attribute(name, AttributeType::Graph);
     let inner = if output == "then" { "inner" } else { "other" };
-    attribute.g = Some(GraphProto {
+    attribute.g = Some(Box::new(GraphProto {
         name: Some(name.into()),
         node: vec![node("Add", &["x", inner], &[output])],
         initializer: vec![raw(inner)],
         output: vec![value(output, of(Some(DataType::Float), None))],
         ..GraphProto::default()
-    });
+    }));
     attribute
 }
 
@@ -156,7 +156,7 @@ fn attributes() -> Vec<AttributeProto> {
         a.tensors = vec![raw("t"), raw("u")]
     });
     add("sparse", SparseTensor, &|a| {
-        a.sparse_tensor = Some(sparse("v"))
+        a.sparse_tensor = Some(Box::new(sparse("v")))
     });
     add("type", TypeProto, &|a| {
         a.tp = Some(of(Some(DataType::Int8), None))

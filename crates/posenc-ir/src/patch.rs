@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
-use crate::graph::{Def, Graph, Use, Value};
+use crate::graph::{Def, Graph, ScopeKind, Use, Value};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
 use crate::proto::AttributeProto;
@@ -145,6 +145,12 @@ impl Graph {
                 None => fault("the node reads a value of a body that it does not stand in"),
             }
         };
+        for init in &patch.initializers {
+            if matches!(self.scope(init.scope).kind, ScopeKind::Function { .. }) {
+                let why = "a function holds no constants but those that its nodes compute";
+                return Err(Error::patch(why).at(self.scope(init.scope).name.to_string()));
+            }
+        }
         for node in &patch.nodes {
             for value in node.inputs.iter().flatten() {
                 check(*value, node.scope, &node.name)?;
@@ -431,7 +437,7 @@ impl Graph {
                 return Some(node);
             }
             match &self.scope(at).kind {
-                crate::graph::ScopeKind::Body(holder, _) => node = *holder,
+                ScopeKind::Body(holder, _) => node = *holder,
                 _ => return None,
             }
         }

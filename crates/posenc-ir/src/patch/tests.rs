@@ -466,6 +466,42 @@ fn what_cannot_be_recorded_is_refused_there_and_then() {
 }
 
 #[test]
+fn a_function_takes_nodes_and_no_constants() {
+    use prost::Message;
+    let function = crate::proto::FunctionProto {
+        name: Some("F".to_owned()),
+        input: vec!["in".to_owned()],
+        output: vec!["out".to_owned()],
+        node: vec![node("Neg", &["in"], &["out"])],
+        ..Default::default()
+    };
+    let proto = crate::proto::ModelProto {
+        functions: vec![function],
+        ..crate::samples::model_proto(plain())
+    };
+    let source = proto.encode_to_vec();
+    for constant in [true, false] {
+        let mut m = Model::from_bytes(source.clone(), None).unwrap();
+        let g = m.graph();
+        let input = g.values().find(|v| g.name(*v) == "in").unwrap();
+        let mut out = g.emitter(g.value(input).scope(), "e");
+        let new = match constant {
+            true => {
+                let two = out.scalar("two", DType::F32, 2.0);
+                out.op("Mul", &[input, two])
+            }
+            false => out.op("Abs", &[input]),
+        };
+        out.redirect(input, new).unwrap();
+        let patch = out.finish();
+        assert_eq!(m.commit(patch).is_err(), constant);
+        assert_eq!(m.to_bytes().unwrap() == source, constant);
+        let read = Model::from_bytes(m.to_bytes().unwrap(), None).unwrap();
+        assert_eq!(read.graph().text(), m.graph().text());
+    }
+}
+
+#[test]
 fn thousands_of_uses_move_at_once() {
     let n = 20_000;
     let mut graph = plain();

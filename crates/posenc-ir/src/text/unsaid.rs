@@ -195,8 +195,10 @@ impl Scan<'_> {
 
     fn node(&mut self, id: NodeId) {
         let graph = self.graph;
-        for attribute in graph.node(id).attributes() {
-            if holds_more(attribute) {
+        let node = graph.node(id);
+        for (index, attribute) in node.attributes().iter().enumerate() {
+            let bodies = node.bodies.iter().filter(|(i, _)| *i == index).count();
+            if holds_more(attribute) || bodies > shown_bodies(attribute) {
                 let what = "values of attributes that are of another type are left out";
                 self.notes.note(what, || graph.place(id));
             }
@@ -286,6 +288,16 @@ impl Scan<'_> {
             }
             _ => printer.type_of(value),
         }
+    }
+}
+
+/// How many bodies of an attribute are written.
+fn shown_bodies(a: &AttributeProto) -> usize {
+    let is_reference = a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty());
+    match kind(a) {
+        AttributeType::Graph if !is_reference => 1,
+        AttributeType::Graphs if !is_reference => usize::MAX,
+        _ => 0,
     }
 }
 

@@ -166,7 +166,7 @@ fn what_is_not_written_is_named_and_nothing_else() {
             ..Default::default()
         }
     }
-    let cases: [(&str, Change); 22] = [
+    let cases: [(&str, Change); 23] = [
         ("documentation of nodes is left out", |m| {
             node_of(m).doc_string = text("d")
         }),
@@ -278,6 +278,22 @@ fn what_is_not_written_is_named_and_nothing_else() {
                     m,
                     AttributeProto {
                         f: Some(1.0),
+                        ..named("a", AttributeType::Ints)
+                    },
+                );
+            },
+        ),
+        (
+            "values of attributes that are of another type are left out",
+            |m| {
+                let g = GraphProto {
+                    name: text("g"),
+                    ..Default::default()
+                };
+                push(
+                    m,
+                    AttributeProto {
+                        g: Some(Box::new(g)),
                         ..named("a", AttributeType::Ints)
                     },
                 );
