@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use posenc_ir::{Model, Weights};
+use posenc_onnx::request::{Request, ScaleType};
 use posenc_tests::fixture::root;
 use posenc_tests::fuzz::external::Folder;
 use posenc_tests::fuzz::random::Random;
@@ -110,6 +111,23 @@ fn parsing_survives_seeds_regressions_and_mutations() {
 #[test]
 fn text_comes_back_from_seeds_regressions_and_mutations() {
     smoke("text_round_trip", 600, text_round_trip);
+}
+
+#[test]
+fn seeds_without_weights_are_still_rewritten() {
+    let mut request = Request {
+        scale: Some(ScaleType::Linear),
+        ..Request::default()
+    };
+    request.parameters.factor = Some(2.0);
+    let edited = |seed| {
+        let mut model = Model::from_bytes(seed, None).ok()?;
+        model.check().ok()?;
+        let done = posenc_onnx::rewrite::rewrite(&mut model, &request).ok()?;
+        (!done.report.edits.is_empty()).then_some(())
+    };
+    let edited = seeds().into_iter().filter_map(edited).count();
+    assert!(edited >= 8, "{edited} seeds are rewritten");
 }
 
 #[test]
