@@ -186,6 +186,3 @@ impl Diff {
 fn producer(graph: &Graph, value: ValueId) -> Option<NodeId> {
     graph.producer(value).map(|(node, _)| node)
 }
-
-#[cfg(test)]
-mod tests;

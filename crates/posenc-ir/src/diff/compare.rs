@@ -59,6 +59,21 @@ pub(super) fn compare(
     }
 }
 
+/// Initializers that belong together.
+#[derive(Default)]
+struct Partners {
+    initial: BTreeMap<ValueId, ValueId>,
+    /// Those of b.
+    taken: BTreeSet<ValueId>,
+}
+
+impl Partners {
+    fn add(&mut self, a: ValueId, b: ValueId) {
+        self.initial.insert(a, b);
+        self.taken.insert(b);
+    }
+}
+
 /// Keys whose values differ.
 fn entries<T: Display + PartialEq>(a: BTreeMap<String, T>, b: BTreeMap<String, T>) -> Vec<Entry> {
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -87,41 +102,26 @@ impl Comparison<'_> {
                 .collect()
         };
         let (of_a, of_b) = (list(0), list(1));
+        let mut found = Partners::default();
+        let content = |side: usize, v: ValueId| self.sides[side].contents[v.index()];
+        let alike = |a, b| content(0, a) == content(1, b);
+        self.by_readers(&mut found, alike);
         let mut by_content: BTreeMap<Option<u128>, Vec<ValueId>> = BTreeMap::new();
-        for value in of_b.iter().rev() {
-            let content = self.sides[1].contents[value.index()];
+        for value in of_b.iter().rev().filter(|v| !found.taken.contains(v)) {
+            let content = content(1, *value);
             by_content.entry(content).or_default().push(*value);
         }
-        let mut initial = BTreeMap::new();
         for value in &of_a {
-            let content = self.sides[0].contents[value.index()];
-            if let Some(partner) = by_content.get_mut(&content).and_then(Vec::pop) {
-                initial.insert(*value, partner);
+            if !found.initial.contains_key(value)
+                && let Some(partners) = by_content.get_mut(&content(0, *value))
+                && let Some(partner) = partners.pop()
+            {
+                found.add(*value, partner);
             }
         }
-        let mut taken: BTreeSet<ValueId> = initial.values().copied().collect();
-        let same: BTreeSet<ValueId> = initial.keys().copied().collect();
-        for a in &self.sides[0].sequence {
-            let Some(b) = self.pairs.partner(0, *a) else {
-                continue;
-            };
-            let inputs = self.graph(0).node(*a).inputs().iter();
-            for (a, b) in inputs.zip(self.graph(1).node(b).inputs()) {
-                let (Some(a), Some(b)) = (*a, *b) else {
-                    continue;
-                };
-                let is_initial =
-                    |side: usize, v: ValueId| self.sides[side].contents[v.index()].is_some();
-                if is_initial(0, a)
-                    && is_initial(1, b)
-                    && !initial.contains_key(&a)
-                    && !taken.contains(&b)
-                {
-                    initial.insert(a, b);
-                    taken.insert(b);
-                }
-            }
-        }
+        let same: BTreeSet<ValueId> = found.initial.keys().copied().collect();
+        self.by_readers(&mut found, |_, _| true);
+        let Partners { initial, taken } = found;
         let mut delta = Delta::default();
         for value in &of_a {
             match initial.get(value) {
@@ -148,6 +148,28 @@ impl Comparison<'_> {
         delta.added = new.map(|v| self.initializer(1, *v)).collect();
         self.initial = initial;
         delta
+    }
+
+    /// Pairs free initializers that paired nodes read at the same place, where `fits`.
+    fn by_readers(&self, found: &mut Partners, fits: impl Fn(ValueId, ValueId) -> bool) {
+        let is_initial = |side: usize, v: ValueId| self.sides[side].contents[v.index()].is_some();
+        for a in &self.sides[0].sequence {
+            let Some(b) = self.pairs.partner(0, *a) else {
+                continue;
+            };
+            let inputs = self.graph(0).node(*a).inputs().iter();
+            for pair in inputs.zip(self.graph(1).node(b).inputs()) {
+                if let (Some(a), Some(b)) = pair
+                    && is_initial(0, *a)
+                    && is_initial(1, *b)
+                    && !found.initial.contains_key(a)
+                    && !found.taken.contains(b)
+                    && fits(*a, *b)
+                {
+                    found.add(*a, *b);
+                }
+            }
+        }
     }
 
     fn initializer(&self, side: usize, value: ValueId) -> Part {

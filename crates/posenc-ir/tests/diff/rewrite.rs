@@ -139,13 +139,21 @@ fn shuffle_nodes(nodes: &mut Vec<NodeProto>, numbers: &mut Numbers) {
     *nodes = order;
 }
 
-/// What a node reads, in its bodies too.
+/// What a node reads, also in its bodies where they do not define it.
 fn reads(node: &NodeProto) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = node.input.iter().cloned().collect();
     for a in &node.attribute {
         for graph in a.g.as_deref().into_iter().chain(&a.graphs) {
-            found.extend(graph.output.iter().map(|v| v.name().to_owned()));
-            found.extend(graph.node.iter().flat_map(reads));
+            let values = graph.output.iter().map(|v| v.name().to_owned());
+            let mut inner: BTreeSet<String> = values.collect();
+            inner.extend(graph.node.iter().flat_map(reads));
+            let inputs = graph.input.iter().map(|v| v.name());
+            let weights = graph.initializer.iter().map(|t| t.name());
+            let made = graph.node.iter().flat_map(|n| &n.output);
+            for name in inputs.chain(weights).chain(made.map(String::as_str)) {
+                inner.remove(name);
+            }
+            found.extend(inner);
         }
     }
     found

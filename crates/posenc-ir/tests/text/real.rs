@@ -16,7 +16,7 @@ fn workspace() -> &'static Path {
         .expect("the crate stands in the workspace")
 }
 
-/// Every `.onnx` file under a folder, in order.
+/// Every `model.onnx` under a folder, in order.
 fn models_under(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![];
     let mut open = vec![folder.to_path_buf()];
@@ -29,7 +29,7 @@ fn models_under(folder: &Path) -> Vec<PathBuf> {
                 // Broken on purpose.
             } else if path.is_dir() {
                 open.push(path);
-            } else if path.extension().is_some_and(|e| e == "onnx") {
+            } else if path.file_name().is_some_and(|name| name == "model.onnx") {
                 found.push(path);
             }
         }
