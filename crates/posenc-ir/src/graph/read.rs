@@ -290,9 +290,9 @@ impl<'a> Reader<'a> {
         let id = NodeId::from_index(self.graph.nodes.len());
         let mut node = Node {
             scope,
-            name: "".into(),
-            op: "".into(),
-            domain: "".into(),
+            name: Arc::default(),
+            op: Arc::default(),
+            domain: Arc::default(),
             inputs: vec![],
             outputs: vec![],
             attributes: Arc::default(),
@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
                 }
                 7 => {
                     node.domain = match self.text(&f.payload)? {
-                        "ai.onnx" => "".into(),
+                        "ai.onnx" => Arc::default(),
                         _ => self.word(&f.payload)?,
                     }
                 }
