@@ -12,7 +12,7 @@ use posenc_tests::fuzz::external::Folder;
 use posenc_tests::fuzz::random::Random;
 use posenc_tests::fuzz::tree::{Kind, Message};
 use posenc_tests::fuzz::{
-    decode, evaluate, external, mutate, rewrite, text_parse, text_round_trip,
+    decode, diff, evaluate, external, mutate, rewrite, text_parse, text_round_trip,
 };
 
 /// The longest input that is made, as `fuzz/run` has it.
@@ -111,6 +111,11 @@ fn parsing_survives_seeds_regressions_and_mutations() {
 #[test]
 fn text_comes_back_from_seeds_regressions_and_mutations() {
     smoke("text_round_trip", 600, text_round_trip);
+}
+
+#[test]
+fn comparing_survives_seeds_regressions_and_mutations() {
+    smoke("diff", 300, diff);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! the bodies on the seeds, on what was found before, and on some hundreds of mutations.
 
 pub mod decode;
+pub mod diff;
 pub mod evaluate;
 pub mod external;
 pub mod mutate;
@@ -13,6 +14,7 @@ pub mod text;
 pub mod tree;
 
 pub use decode::decode;
+pub use diff::diff;
 pub use evaluate::evaluate;
 pub use external::external;
 pub use rewrite::rewrite;

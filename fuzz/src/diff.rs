@@ -1,0 +1,31 @@
+//! Comparisons of models with their mutations: no panic, and none with itself.
+
+use posenc_ir::Model;
+use posenc_ir::diff::Diff;
+
+use super::mutate;
+use super::random::Random;
+
+/// Compares the model with itself and with a mutation that follows from its bytes.
+///
+/// # Panics
+/// When a model that passes the check differs from itself, or a comparison changes with the side
+/// that it is looked at from.
+pub fn diff(data: &[u8]) {
+    let read = |bytes: Vec<u8>| Model::from_bytes(bytes, None).ok();
+    let Some(a) = read(data.to_vec()).filter(|m| m.check().is_ok()) else {
+        return;
+    };
+    let same = Diff::between(&a, &a).expect("a model that passes the check has an order");
+    assert!(same.is_empty(), "the model differs from itself: {same:?}");
+    let mut random = Random::new(data.len() as u64);
+    let other = mutate::model(data, data.len() + 1024, &mut random);
+    let Some(b) = read(other) else { return };
+    let (Ok(there), Ok(back)) = (Diff::between(&a, &b), Diff::between(&b, &a)) else {
+        return;
+    };
+    let _ = there.texts(&a, &b);
+    if b.check().is_ok() {
+        assert_eq!(there.is_empty(), back.is_empty(), "{there:?}\n{back:?}");
+    }
+}
