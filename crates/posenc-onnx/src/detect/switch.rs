@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::{Detection, Half};
 use crate::dataflow::Class;
 use crate::encodings::rope::source::{lengths, positions};
-use crate::encodings::rope::{Rope, read};
+use crate::encodings::rope::{Rope, read_again};
 
 /// What a rotation becomes beyond some length.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,10 +102,9 @@ impl Far<'_> {
             };
             change.insert(*at, moved);
         }
-        let head_dim = self.half.rotation.rope.head_dim;
-        let region = &self.half.region;
-        let rotation = read(self.model, &self.found.trace, &change, region, head_dim).ok()?;
-        Some(rotation.rope)
+        let (region, before) = (&self.half.region, &self.half.rotation);
+        let rotation = read_again(self.model, &self.found.trace, &change, region, before);
+        Some(rotation.ok()?.rope)
     }
 }
 

@@ -11,7 +11,8 @@ pub mod source;
 
 use ndarray::{Array2, Array3};
 
-pub use read::{Rotation, Unread, read};
+pub use matrices::Way;
+pub use read::{Rotation, Unread, read, read_again};
 
 use crate::kind::Layout;
 

@@ -40,10 +40,10 @@ impl Lane {
     /// A value by slot, token and feature; `None` where the features are not known.
     pub(crate) fn split(&self, value: ArrayD<f64>) -> Option<Array3<f64>> {
         let axes = self.axes(value.shape())?;
-        let whole = value.as_standard_layout().into_owned();
-        let apart = whole.into_shape_with_order(IxDyn(&axes.apart)).ok()?;
-        let moved = apart.permuted_axes(IxDyn(&axes.order));
-        let moved = moved.as_standard_layout().into_owned();
+        let apart = standard(value)
+            .into_shape_with_order(IxDyn(&axes.apart))
+            .ok()?;
+        let moved = standard(apart.permuted_axes(IxDyn(&axes.order)));
         moved.into_shape_with_order(axes.count).ok()
     }
 
@@ -56,9 +56,16 @@ impl Lane {
         for (at, axis) in axes.order.iter().enumerate() {
             back[*axis] = at;
         }
-        let apart = values.permuted_axes(IxDyn(&back));
-        let apart = apart.as_standard_layout().into_owned();
+        let apart = standard(values.permuted_axes(IxDyn(&back)));
         apart.into_shape_with_order(IxDyn(dims)).ok()
+    }
+}
+
+/// The elements in row-major order; copied only where they are not.
+fn standard(array: ArrayD<f64>) -> ArrayD<f64> {
+    match array.is_standard_layout() {
+        true => array,
+        false => array.as_standard_layout().into_owned(),
     }
 }
 

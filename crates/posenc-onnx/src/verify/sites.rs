@@ -288,6 +288,7 @@ impl Rotation<'_> {
     ) -> Result<Measured, VerifyError> {
         let tokens = cutout.dims[self.half.region.input_lane.sequence];
         let mut session = self.load(cutout)?;
+        let contents = self.contents(cutout)?;
         let mut chunks = lists
             .iter()
             .flat_map(|l| l.chunks(tokens.max(1)))
@@ -298,17 +299,14 @@ impl Rotation<'_> {
             chunk.resize(tokens, last);
             let length = usize::try_from(last).unwrap_or(0) + 1;
             // Where features go does not depend on the position: once more is enough.
-            let contents = match chunks.peek() {
-                Some(_) => &[Content::Units][..],
-                None => &[Content::Units, Content::Random],
+            let count = if chunks.peek().is_some() {
+                1
+            } else {
+                contents.len()
             };
-            self.run(
-                cutout,
-                session.as_mut(),
-                (&chunk, length),
-                contents,
-                &mut measured,
-            )?;
+            let contents = &contents[..count];
+            let at = (&chunk[..], length);
+            self.run(cutout, session.as_mut(), at, contents, &mut measured)?;
         }
         Ok(measured)
     }
@@ -414,14 +412,9 @@ impl Rotation<'_> {
         let positions: Vec<i64> = (0..tokens as i64).map(|i| start + i).collect();
         let length = usize::try_from(start).unwrap_or(0) + tokens;
         let mut session = self.load(cutout)?;
-        let contents = [Content::Units, Content::Random];
-        self.run(
-            cutout,
-            session.as_mut(),
-            (&positions, length),
-            &contents,
-            measured,
-        )
+        let contents = self.contents(cutout)?;
+        let at = (&positions[..], length);
+        self.run(cutout, session.as_mut(), at, &contents, measured)
     }
 
     fn load(&self, cutout: &Cutout) -> Result<Box<dyn posenc_runtime::Session>, VerifyError> {
@@ -433,17 +426,19 @@ impl Rotation<'_> {
         loaded.map_err(|e| VerifyError::runtime(self.site, e))
     }
 
-    /// Runs contents at these positions, of an input of that length, and takes in how far the
-    /// results are off.
-    fn run(
-        &self,
-        cutout: &Cutout,
-        session: &mut dyn posenc_runtime::Session,
-        (positions, length): (&[i64], usize),
-        contents: &[Content],
-        measured: &mut Measured,
-    ) -> Result<(), VerifyError> {
-        let frame = Frame {
+    /// Units, then random numbers, to feed; the same for all positions.
+    fn contents(&self, cutout: &Cutout) -> Result<Vec<(Content, Tensor)>, VerifyError> {
+        let frame = self.frame(cutout, &[], 0);
+        let kinds = [Content::Units, Content::Random].into_iter();
+        let contents = kinds.map(|kind| Some((kind, frame.content(kind)?)));
+        contents.collect::<Option<_>>().ok_or_else(|| {
+            let why = "the features of a head cannot be followed through the rotation";
+            VerifyError::unsupported(self.site, why)
+        })
+    }
+
+    fn frame<'a>(&'a self, cutout: &'a Cutout, positions: &'a [i64], length: usize) -> Frame<'a> {
+        Frame {
             expected: self.expected,
             precision: &self.precision,
             region: &self.half.region,
@@ -451,12 +446,21 @@ impl Rotation<'_> {
             dims: &cutout.dims,
             positions,
             length,
-        };
-        for kind in contents.iter().copied() {
-            let content = frame.content(kind).ok_or_else(|| {
-                let why = "the features of a head cannot be followed through the rotation";
-                VerifyError::unsupported(self.site, why)
-            })?;
+        }
+    }
+
+    /// Runs contents at these positions, of an input of that length, and takes in how far the
+    /// results are off.
+    fn run(
+        &self,
+        cutout: &Cutout,
+        session: &mut dyn posenc_runtime::Session,
+        (positions, length): (&[i64], usize),
+        contents: &[(Content, Tensor)],
+        measured: &mut Measured,
+    ) -> Result<(), VerifyError> {
+        let frame = self.frame(cutout, positions, length);
+        for (kind, content) in contents {
             let mut feeds: Vec<(&str, Tensor)> = vec![(&cutout.content, content.clone())];
             for counter in &cutout.counters {
                 feeds.push((&counter.name, counter.feed(positions)));
@@ -469,7 +473,7 @@ impl Rotation<'_> {
                 let why = "the runtime gave no output";
                 return Err(VerifyError::unsupported(self.site, why));
             };
-            frame.compare(kind, &content, &output, measured);
+            frame.compare(*kind, content, &output, measured);
         }
         Ok(())
     }

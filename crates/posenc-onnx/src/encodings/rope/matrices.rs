@@ -8,21 +8,56 @@ use rustc_hash::FxHashMap;
 use super::read::Unread;
 use crate::region::{Inside, Region};
 
-/// The matrix of the region at every position: `[pos, out, in]`.
+/// How unit vectors tell the matrices of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Several at a time, one in each head and sequence.
+    Spread,
+    /// One at a time, the same in every head and sequence: heads may trade places on the way.
+    Uniform,
+}
+
+/// The matrix of the region at every position, `[pos, out, in]`, and the way in which they were
+/// read: the one in which other content obeys them too.
 pub(crate) fn matrices(
     model: &Model,
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,
     region: &Region,
+) -> Result<(Array3<f64>, Way), Unread> {
+    if let Some(inside) = &region.inside {
+        return Ok((turned(model, base, change, inside)?, Way::Spread));
+    }
+    let probing = Probing::of(model, base, change, region)?;
+    let spread = probing.spread()?;
+    // Different content for every head and token must obey the same matrices.
+    match probing.obeys(&spread, |slot| slot) {
+        Ok(()) => Ok((spread, Way::Spread)),
+        Err(Unread::NotLinear) => {
+            let uniform = probing.uniform()?;
+            probing.obeys(&uniform, |_| 0)?;
+            Ok((uniform, Way::Uniform))
+        }
+        Err(why) => Err(why),
+    }
+}
+
+/// The same for a region that was read in this way before, whose other inputs alone have changed:
+/// that it is linear is known.
+pub(crate) fn matrices_again(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+    way: Way,
 ) -> Result<Array3<f64>, Unread> {
     if let Some(inside) = &region.inside {
         return turned(model, base, change, inside);
     }
     let probing = Probing::of(model, base, change, region)?;
-    match probing.spread() {
-        // Heads that trade places on the way are told apart by giving all the same content.
-        Err(Unread::NotLinear) => probing.uniform(),
-        done => done,
+    match way {
+        Way::Spread => probing.spread(),
+        Way::Uniform => probing.uniform(),
     }
 }
 
@@ -141,8 +176,6 @@ impl<'a> Probing<'a> {
                 }
             }
         }
-        // Different content for every head and token must obey the same matrices.
-        self.obeys(&maps, |slot| slot)?;
         Ok(maps)
     }
 
@@ -159,7 +192,6 @@ impl<'a> Probing<'a> {
                 }
             }
         }
-        self.obeys(&maps, |_| 0)?;
         Ok(maps)
     }
 

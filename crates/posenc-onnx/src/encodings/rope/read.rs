@@ -5,7 +5,7 @@ use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::matrices::matrices;
+use super::matrices::{Way, matrices, matrices_again};
 use super::{Rope, layout};
 use crate::region::Region;
 
@@ -23,6 +23,8 @@ pub struct Rotation {
     pub cos: ndarray::Array2<f64>,
     /// See `cos`.
     pub sin: ndarray::Array2<f64>,
+    /// How it was read.
+    pub way: Way,
 }
 
 /// Why a region is not read as a rotation.
@@ -67,13 +69,37 @@ pub fn read(
     region: &Region,
     head_dim: usize,
 ) -> Result<Rotation, Unread> {
-    let maps = matrices(model, base, change, region)?;
+    let (maps, way) = matrices(model, base, change, region)?;
+    rotation(&maps, way, region, head_dim)
+}
+
+/// The rotation of a region that was read as one before, whose other inputs alone have changed.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_again(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+    before: &Rotation,
+) -> Result<Rotation, Unread> {
+    let maps = matrices_again(model, base, change, region, before.way)?;
+    rotation(&maps, before.way, region, before.rope.head_dim)
+}
+
+fn rotation(
+    maps: &Array3<f64>,
+    way: Way,
+    region: &Region,
+    head_dim: usize,
+) -> Result<Rotation, Unread> {
     let (length, width) = (maps.shape()[0], maps.shape()[1]);
     let offset = usize::try_from(region.output_lane.offset).map_err(|_| Unread::NoFeatures)?;
     if offset + width > head_dim {
         return Err(Unread::NoFeatures);
     }
-    let partner = partners(&maps)?;
+    let partner = partners(maps)?;
     let mut pairs: Vec<(usize, usize)> = vec![];
     let mut still = vec![];
     for (a, partner) in partner.iter().enumerate() {
@@ -151,6 +177,7 @@ pub fn read(
         fit_error,
         cos,
         sin,
+        way,
     })
 }
 

@@ -11,8 +11,8 @@ use posenc_ir::eval::Value;
 use posenc_ir::{Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::matrices::matrices;
-use super::read::{Rotation, read};
+use super::matrices::matrices_again;
+use super::read::{Rotation, read_again};
 use crate::dataflow::{Class, Classes};
 use crate::detect::{Detection, Half};
 
@@ -285,10 +285,8 @@ fn computed(model: &Model, found: &Detection, half: &Half, cone: Cone) -> Result
                 continue;
             };
             let change = FxHashMap::from_iter([(root, Value::float(array))]);
-            let head_dim = half.rotation.rope.head_dim;
-            let Ok(read) = read(model, &found.trace, &change, &half.region, head_dim) else {
-                continue;
-            };
+            let read = read_again(model, &found.trace, &change, &half.region, &half.rotation);
+            let Ok(read) = read else { continue };
             if let Some(pair) = decode(&groups, n, &half.rotation, &read) {
                 return Ok(Source::Computed(Computed {
                     root,
@@ -353,7 +351,8 @@ fn tables(model: &Model, found: &Detection, half: &Half, cone: &Cone) -> Result<
                 .map(|(other, dims)| (*other, zeros(dims)))
                 .collect();
             change.insert(*root, Value::float(array));
-            matrices(model, &found.trace, &change, &half.region).ok()
+            let way = half.rotation.way;
+            matrices_again(model, &found.trace, &change, &half.region, way).ok()
         };
         if let Some(table) = table(graph, found, half, cone, *root, dims, probe) {
             tables.push(table);
