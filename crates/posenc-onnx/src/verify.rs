@@ -40,7 +40,7 @@ pub use compare::{Difference, Tolerance, compare};
 pub use error::{Reason, VerifyError};
 pub use expected::{Expected, Law, expectations};
 pub use run::Target;
-pub use sites::{check_rope, summary};
+pub use sites::check_rope;
 
 /// What is asked of a verification.
 #[derive(Clone, Debug, Default)]

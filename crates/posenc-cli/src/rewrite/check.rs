@@ -3,7 +3,7 @@
 use posenc_ir::Model;
 use posenc_onnx::detect::Detection;
 use posenc_onnx::report::{Check, Rewrite};
-use posenc_onnx::verify::{Expected, check_rope, expectations, summary};
+use posenc_onnx::verify::{Expected, check_rope, expectations};
 
 use crate::backend::Choice;
 
@@ -60,5 +60,5 @@ fn run(
     choice: &Choice,
 ) -> anyhow::Result<Check> {
     let runtime = choice.open()?;
-    Ok(summary(&check_rope(model, found, expected, &*runtime)?))
+    Ok(Check::of(&check_rope(model, found, expected, &*runtime)?))
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Limit, SCHEMA};
+use super::{Limit, SCHEMA, SiteCheck};
 use crate::words::words;
 
 /// What a rewrite did, or would do.
@@ -128,6 +128,28 @@ pub struct Check {
     pub bound: f64,
     /// Whether every site kept its bound.
     pub ok: bool,
+}
+
+impl Check {
+    /// The summary of checks of sites: of all quantities the one that uses most of its bound. No
+    /// check at all is not ok.
+    pub fn of(checks: &[SiteCheck]) -> Self {
+        let mut sites: Vec<&str> = checks.iter().map(|c| c.site.as_str()).collect();
+        sites.sort_unstable();
+        sites.dedup();
+        let share = |c: &&SiteCheck| match c.max_error {
+            Some(0.0) => 0.0,
+            Some(error) => error / c.bound,
+            None => f64::INFINITY,
+        };
+        let worst = checks.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
+        Self {
+            sites: sites.len(),
+            max_error: worst.and_then(|c| c.max_error).unwrap_or(f64::NAN),
+            bound: worst.map_or(0.0, |c| c.bound),
+            ok: !checks.is_empty() && checks.iter().all(|c| c.ok),
+        }
+    }
 }
 
 #[cfg(test)]

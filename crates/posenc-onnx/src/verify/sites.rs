@@ -21,7 +21,7 @@ use crate::detect::{Detection, Half};
 use crate::lane::Lane;
 use crate::ports::{Lengths, Role};
 use crate::region::Region;
-use crate::report::{Check, SiteCheck};
+use crate::report::SiteCheck;
 use crate::signature::{Count, Signatures};
 
 /// The most elements of content in one run.
@@ -476,26 +476,6 @@ impl Rotation<'_> {
             frame.compare(*kind, content, &output, measured);
         }
         Ok(())
-    }
-}
-
-/// The summary of site checks that a rewrite reports: of all quantities the one that uses most of
-/// its bound.
-pub fn summary(checks: &[SiteCheck]) -> Check {
-    let mut sites: Vec<&str> = checks.iter().map(|c| c.site.as_str()).collect();
-    sites.sort_unstable();
-    sites.dedup();
-    let share = |c: &&SiteCheck| match c.max_error {
-        Some(0.0) => 0.0,
-        Some(error) => error / c.bound,
-        None => f64::INFINITY,
-    };
-    let worst = checks.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
-    Check {
-        sites: sites.len(),
-        max_error: worst.and_then(|c| c.max_error).unwrap_or(f64::NAN),
-        bound: worst.map_or(0.0, |c| c.bound),
-        ok: !checks.is_empty() && checks.iter().all(|c| c.ok),
     }
 }
 

@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::detect::detect;
+use crate::report::Check;
 use crate::request::{Parameters, Request, ScaleType};
 use crate::rewrite::rewrite;
 use crate::verify::testing::{Evaluator, Lie, fixture};
@@ -187,9 +188,9 @@ fn a_site_that_does_not_rotate_and_an_empty_list_never_pass() {
     expected[1].site = 7;
     let checks = check_rope(&model, &found, &expected, &Evaluator::default()).unwrap();
     assert_eq!(failing(&checks), ["rotation"]);
-    assert!(!summary(&checks).ok);
+    assert!(!Check::of(&checks).ok);
     assert!(check_rope(&model, &found, &[], &Evaluator::default()).is_err());
-    assert!(!summary(&[]).ok);
+    assert!(!Check::of(&[]).ok);
 }
 
 fn scaled(name: &str, scale: ScaleType, parameters: Parameters) -> Model {
@@ -235,7 +236,7 @@ fn rewritten_models_compute_what_their_metadata_says_and_nothing_else() {
             let mut model = scaled(name, scale, parameters);
             let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
             assert_eq!(failing(&checks), [""; 0], "{name} {scale}: {checks:#?}");
-            assert!(summary(&checks).ok);
+            assert!(Check::of(&checks).ok);
             let entry = model.metadata("posenc.rope").unwrap();
             let mut entry: Value = serde_json::from_str(entry).unwrap();
             let scaling = &mut entry["sites"][0]["scaling"];
@@ -245,7 +246,7 @@ fn rewritten_models_compute_what_their_metadata_says_and_nothing_else() {
             }
             model.set_metadata("posenc.rope", entry.to_string());
             let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
-            assert!(!summary(&checks).ok, "{name} {scale}: control");
+            assert!(!Check::of(&checks).ok, "{name} {scale}: control");
         }
     }
 }
@@ -273,7 +274,7 @@ fn a_graph_that_does_not_change_with_the_length_is_reported() {
         e.max_length = 64;
     }
     let run = |e: &[Expected]| check_rope(&model, &found, e, &Evaluator::default()).unwrap();
-    assert!(summary(&run(&expected)).ok, "up to the original length");
+    assert!(Check::of(&run(&expected)).ok, "up to the original length");
     expected.iter_mut().for_each(|e| e.max_length = 256);
-    assert!(!summary(&run(&expected)).ok);
+    assert!(!Check::of(&run(&expected)).ok);
 }
