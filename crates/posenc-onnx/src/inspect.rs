@@ -98,8 +98,22 @@ fn tolerance(found: &Detection, site: &RotarySite) -> f64 {
 /// RoPE: an entry for each set of parameters.
 pub(crate) fn inspect_encodings(model: &Model, found: &Detection) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
+    // Sites that turn alike have the same parameters.
+    let mut known: Vec<(&RotarySite, Map<String, Value>)> = vec![];
     for site in &found.rotary {
-        let params = params(found, site);
+        let alike = |other: &RotarySite| {
+            other.query.rotation.rope == site.query.rotation.rope
+                && other.switch == site.switch
+                && tolerance(found, other) == tolerance(found, site)
+        };
+        let params = match known.iter().find(|(other, _)| alike(other)) {
+            Some((_, params)) => params.clone(),
+            None => {
+                let params = params(found, site);
+                known.push((site, params.clone()));
+                params
+            }
+        };
         let same = |e: &&mut Encoding| e.params == params && e.form == site.form;
         let entry = match entries.iter_mut().find(same) {
             Some(entry) => entry,

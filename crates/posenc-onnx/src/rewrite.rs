@@ -251,7 +251,7 @@ fn edits(
     to: &[Encoding],
 ) -> Vec<Edit> {
     let describe = |all: &[Encoding], layer: usize| -> Value {
-        let entry = all.iter().find(|e| e.layers.contains(&layer));
+        let entry = all.iter().find(|e| e.layers.binary_search(&layer).is_ok());
         entry.map_or(Value::Null, |e| json!({"kind": e.kind, "params": e.params}))
     };
     let mut edits = vec![];
