@@ -1,6 +1,7 @@
 //! The graph: values, nodes and scopes under typed handles.
 
 pub(crate) mod message;
+mod pending;
 mod read;
 
 pub(crate) use read::MAX_DEPTH;
@@ -47,6 +48,8 @@ pub struct Graph {
     pub(crate) read_values: usize,
     /// Where external payloads are looked for.
     pub(crate) home: Arc<Home>,
+    /// Payloads stand in other files, or may do so where no scope shows them.
+    pub(crate) is_split: bool,
 }
 
 /// An edge of the graph.

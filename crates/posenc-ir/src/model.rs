@@ -99,6 +99,7 @@ impl Model {
         let mut head = Vec::new();
         let mut graph = None;
         let mut functions = vec![];
+        let mut is_split = false;
         for f in wire::fields(&source, 0..source.len()) {
             let f = f?;
             let mut kind = PartKind::Other;
@@ -113,7 +114,7 @@ impl Model {
                     kind = PartKind::Function(functions.len());
                     functions.push(f.payload.clone());
                 }
-                field::TRAINING => {}
+                field::TRAINING => is_split = true,
                 _ => {
                     head.extend_from_slice(&source[f.span.clone()]);
                     if f.number == field::OPSET {
@@ -133,6 +134,8 @@ impl Model {
         let graph = graph.ok_or_else(|| Error::decode("it holds no graph"))?;
         let mut graph = Graph::read(&source, graph, &functions, passed)?;
         graph.home = Arc::new(Home::of(path));
+        // Defaults of a function's attributes and what is for training are not read.
+        graph.is_split |= is_split || !functions.is_empty();
         let metadata = head.metadata_props.iter();
         Ok(Self {
             layout,

@@ -32,6 +32,10 @@ impl Model {
     /// When a tensor does not say where its payload stands.
     pub fn external_in(&self, encoded: &Encoded) -> Result<Vec<External>> {
         let mut found = vec![];
+        // To walk over large weights is to hold their neighborhood in memory.
+        if !self.graph.is_split {
+            return Ok(found);
+        }
         edits(&Rope::new(encoded, &self.source), |tensor| {
             found.push(tensor.external.clone());
             Ok(None)

@@ -3,7 +3,10 @@
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Dim, Type};
-use crate::proto::{AttributeProto, TypeProto, tensor_shape_proto, type_proto};
+use crate::proto::tensor_proto::DataLocation;
+use crate::proto::{
+    AttributeProto, SparseTensorProto, TensorProto, TypeProto, tensor_shape_proto, type_proto,
+};
 use crate::stored::{Payload, Stored};
 
 /// The payload of a `Constant` node's attribute; `None` for sparse tensors and strings.
@@ -40,6 +43,24 @@ pub(crate) fn payload_of(attribute: &AttributeProto) -> Result<Option<Stored>> {
         ),
         _ => return Ok(None),
     }))
+}
+
+/// Whether a payload of the attribute itself, its graphs aside, stands in another file.
+pub(crate) fn is_split(attribute: &AttributeProto) -> bool {
+    let mut tensors = attribute.t.iter().chain(&attribute.tensors);
+    let single = attribute.sparse_tensor.as_deref().into_iter();
+    let mut sparse = single.chain(&attribute.sparse_tensors);
+    tensors.any(is_outside) || sparse.any(is_sparse_split)
+}
+
+/// Whether the values or places of a sparse tensor stand in another file.
+pub(crate) fn is_sparse_split(tensor: &SparseTensorProto) -> bool {
+    let mut tensors = tensor.values.iter().chain(&tensor.indices);
+    tensors.any(is_outside)
+}
+
+fn is_outside(tensor: &TensorProto) -> bool {
+    tensor.data_location() == DataLocation::External
 }
 
 pub(crate) fn type_of(proto: &TypeProto) -> Type {

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::message::{payload_of, says_more, type_of};
+use super::message::{is_sparse_split, is_split, payload_of, says_more, type_of};
+use super::pending::{Pending, Unresolved, Waiting};
 use super::{Def, Graph, Item, Piece, Scope, ScopeKind, Use, Value};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -34,15 +35,6 @@ mod field {
     pub(super) const SPARSE: u32 = 15;
 }
 
-/// A scope whose message waits to be read.
-struct Waiting {
-    kind: ScopeKind,
-    parent: Option<ScopeId>,
-    span: Range<usize>,
-    depth: usize,
-    id: ScopeId,
-}
-
 pub(super) fn read(
     source: &Bytes,
     graph: Range<usize>,
@@ -64,6 +56,7 @@ pub(super) fn read(
             revision: 0,
             read_values: 0,
             home: Arc::default(),
+            is_split: false,
         },
         waiting: vec![],
         words: FxHashMap::default(),
@@ -363,7 +356,9 @@ impl<'a> Reader<'a> {
             }
         }
         if graphs.is_empty() {
-            return decode(self.source.slice(payload.clone()));
+            let attribute = decode(self.source.slice(payload.clone()))?;
+            self.graph.is_split |= is_split(&attribute);
+            return Ok(attribute);
         }
         let mut rest = vec![];
         let mut from = payload.start;
@@ -373,6 +368,7 @@ impl<'a> Reader<'a> {
         }
         rest.extend_from_slice(&self.source[from..payload.end]);
         let attribute = decode(rest.into())?;
+        self.graph.is_split |= is_split(&attribute);
         let name = attribute.name();
         let bodies = graphs
             .into_iter()
@@ -399,12 +395,14 @@ impl<'a> Reader<'a> {
 
     fn initializer(&mut self, scope: ScopeId, payload: &Range<usize>) -> Result<ValueId> {
         let (name, stored) = Stored::read(self.source, payload.clone())?;
+        self.graph.is_split |= matches!(stored.payload, Payload::External(_));
         self.initial(scope, name, stored)
     }
 
     fn sparse(&mut self, scope: ScopeId, payload: &Range<usize>) -> Result<ValueId> {
         let proto = SparseTensorProto::decode(self.source.slice(payload.clone()))
             .map_err(|e| Error::decode(e.to_string()))?;
+        self.graph.is_split |= is_sparse_split(&proto);
         let values = proto.values.unwrap_or_default();
         let dims: Option<Vec<usize>> = proto.dims.iter().map(|d| (*d).try_into().ok()).collect();
         let stored = Stored {
@@ -482,25 +480,4 @@ impl<'a> Reader<'a> {
         let known = self.words.entry(text).or_insert_with(|| text.into());
         Ok(known.clone())
     }
-}
-
-/// What a scope says before its names are resolved.
-#[derive(Default)]
-struct Pending {
-    inputs: Vec<(String, Option<TypeProto>)>,
-    outputs: Vec<(String, Option<TypeProto>)>,
-    infos: Vec<((String, Option<TypeProto>), usize)>,
-    nodes: Vec<Unresolved>,
-    /// Where the names stand.
-    inputs_of_nodes: Vec<Range<usize>>,
-    outputs_of_nodes: Vec<Range<usize>>,
-    /// Node, place and name of the attribute, and where the graph stands.
-    bodies: Vec<(NodeId, usize, Box<str>, Range<usize>)>,
-}
-
-/// A node that knows its edges by name: runs of the lists in [`Pending`].
-struct Unresolved {
-    node: NodeId,
-    inputs: Range<usize>,
-    outputs: Range<usize>,
 }
