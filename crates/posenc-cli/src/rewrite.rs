@@ -24,10 +24,10 @@ pub(crate) use flags::Args;
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let input = &args.model;
     let options = &args.output;
-    if let Some(output) = &options.output {
-        output::check(input, output, options.in_place)?;
-    }
     let request = args.request();
+    if let Some(output) = &options.output {
+        output::check(input, output, options.in_place, &request)?;
+    }
     let progress = Progress::start(terminal, format!("reading {}", input.display()));
     let (mut model, warnings) = model::open_checked(input)?;
     let before = options.diff.then(|| model.text(Weights::Hash).to_string());
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     };
     let held = report.check.as_ref().is_none_or(|check| check.ok);
     if held && !options.dry_run {
-        output::check(input, &output, options.in_place)?;
+        output::check(input, &output, options.in_place, &request)?;
         // A link stays one: what it leads to is replaced.
         let output = output.canonicalize().unwrap_or_else(|_| output.clone());
         progress.now(format!("writing {}", output.display()));

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write};
 
 use clap::ColorChoice;
 
+use crate::exit::Failure;
+
 /// How much is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
@@ -138,9 +140,11 @@ impl Terminal {
     /// When stdout cannot be written to.
     pub(crate) fn print(&self, data: impl Display) -> anyhow::Result<()> {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        write!(out, "{data}")?;
-        out.flush()?;
-        Ok(())
+        let written = write!(out, "{data}").and_then(|()| out.flush());
+        written.map_err(|e| match e.kind() {
+            io::ErrorKind::BrokenPipe => e.into(),
+            _ => Failure::usage(format!("standard output: {e}")).into(),
+        })
     }
 
     /// Writes JSON to stdout, indented.

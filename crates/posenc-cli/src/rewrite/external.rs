@@ -45,6 +45,13 @@ fn prepare(
     placed: &mut Placed,
 ) -> anyhow::Result<Encoded> {
     let encoded = model.encode()?;
+    // Also data that the edit has done away with is the input's.
+    for external in model::named(input, model.external_data())? {
+        let file = model.external_file(&external).ok();
+        if file.is_some_and(|file| output.canonicalize().is_ok_and(|o| o == file)) {
+            return Err(lands_on_data(output));
+        }
+    }
     let used = model::named(input, model.external_in(&encoded))?;
     if used.is_empty() {
         return Ok(encoded);
@@ -54,18 +61,18 @@ fn prepare(
     let home = folder(model.path().unwrap_or(Path::new(""))).canonicalize();
     let away = folder(output).canonicalize();
     let away = away.map_err(|e| Failure::usage(format!("{}: {e}", output.display())))?;
-    let stays = home.is_ok_and(|home| home == away);
+    // Data that the model's own link leads to is out of reach for an output that is none.
+    let reaches = |external: &&External| {
+        let file = model.external_file(external);
+        file.map_or(true, |file| file.starts_with(&away))
+    };
+    let stays = home.is_ok_and(|home| home == away) && locations.values().all(reaches);
     for external in locations.values() {
-        let file = model.external_file(external).ok();
-        let is_data = file.is_some_and(|file| output.canonicalize().is_ok_and(|o| o == file));
         let lands = mode != ExternalData::Inline
             && Path::new(&external.location).file_name() == output.file_name()
             && folder(&away.join(&external.location)).canonicalize().ok() == Some(away.clone());
-        if is_data || lands {
-            let output = output.display();
-            let sentence =
-                format!("{output}: is where the model's external data belongs; give another -o");
-            return Err(Failure::usage(sentence).into());
+        if lands {
+            return Err(lands_on_data(output));
         }
     }
     let how = match mode {
@@ -76,7 +83,7 @@ fn prepare(
         ExternalData::Keep => {
             let output = output.display();
             let sentence = format!(
-                "{output}: --external-data keep works in the model's own folder only; give link, copy or inline"
+                "{output}: --external-data keep works only where the data is in the same folder; give link, copy or inline"
             );
             return Err(Failure::usage(sentence).into());
         }
@@ -105,6 +112,12 @@ fn prepare(
         return Ok(encoded);
     }
     Ok(model.relocated(&encoded, &moved)?)
+}
+
+fn lands_on_data(output: &Path) -> anyhow::Error {
+    let output = output.display();
+    let sentence = format!("{output}: is where the model's external data belongs; give another -o");
+    Failure::usage(sentence).into()
 }
 
 /// Where data goes whose own name is taken: names of the output.

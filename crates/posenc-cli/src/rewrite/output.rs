@@ -13,9 +13,14 @@ use crate::exit::Failure;
 /// Whether the output can be written.
 ///
 /// # Errors
-/// When it is the input, by whatever name, and that was not allowed; when it is a folder, or its
-/// folder does not exist.
-pub(super) fn check(input: &Path, output: &Path, in_place: bool) -> anyhow::Result<()> {
+/// When it is the input, by whatever name, and that was not allowed; when it is another file that
+/// the request reads; when it is no regular file, a link to nowhere, or its folder does not exist.
+pub(super) fn check(
+    input: &Path,
+    output: &Path,
+    in_place: bool,
+    request: &Request,
+) -> anyhow::Result<()> {
     let shown = output.display();
     if output.is_dir() {
         let sentence = format!("{shown}: is a folder; give the file to write with -o");
@@ -25,6 +30,16 @@ pub(super) fn check(input: &Path, output: &Path, in_place: bool) -> anyhow::Resu
     if let Some(folder) = folder.filter(|f| !f.is_dir()) {
         let folder = folder.display();
         let sentence = format!("{shown}: there is no folder {folder}; make it first");
+        return Err(Failure::usage(sentence).into());
+    }
+    if output.symlink_metadata().is_ok() && !output.is_file() {
+        let sentence =
+            format!("{shown}: is no regular file, or a link to nowhere; give another -o");
+        return Err(Failure::usage(sentence).into());
+    }
+    let mut read = request.hf_config.iter().chain(&request.params);
+    if read.any(|path| is_same(path, output)) {
+        let sentence = format!("{shown}: is read by this command; give another -o");
         return Err(Failure::usage(sentence).into());
     }
     if !in_place && is_same(input, output) {
@@ -139,6 +154,7 @@ mod tests {
     #[test]
     fn the_input_is_replaced_only_when_told_so_by_whatever_name() {
         let folder = tempfile::tempdir().unwrap();
+        let request = Request::default();
         let input = folder.path().join("m.onnx");
         std::fs::write(&input, b"model").unwrap();
         let inner = folder.path().join("inner");
@@ -153,25 +169,44 @@ mod tests {
             names.extend([link, hard]);
         }
         for name in names {
-            let error = check(&input, &name, false).unwrap_err().to_string();
+            let error = check(&input, &name, false, &request)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("--in-place"), "{error}");
-            assert!(check(&input, &name, true).is_ok());
+            assert!(check(&input, &name, true, &request).is_ok());
         }
         let other = folder.path().join("other.onnx");
         std::fs::write(&other, b"model").unwrap();
-        assert!(check(&input, &other, false).is_ok());
+        assert!(check(&input, &other, false, &request).is_ok());
     }
 
     #[test]
     fn an_output_that_cannot_be_a_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("m.onnx");
-        std::fs::write(&input, b"model").unwrap();
-        for (output, want) in [
+        let config = folder.path().join("config.json");
+        for file in [&input, &config] {
+            std::fs::write(file, b"something").unwrap();
+        }
+        let request = Request {
+            hf_config: Some(config.clone()),
+            ..Request::default()
+        };
+        let mut cases = vec![
             (folder.path().to_owned(), "is a folder"),
             (folder.path().join("no/m.onnx"), "there is no folder"),
-        ] {
-            let error = check(&input, &output, false).unwrap_err();
+            (config, "is read by this command"),
+        ];
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("nowhere.onnx");
+            std::os::unix::fs::symlink(folder.path().join("gone"), &link).unwrap();
+            let device = PathBuf::from("/dev/null");
+            cases.extend([link, device].map(|path| (path, "no regular file")));
+        }
+        assert!(check(&input, &folder.path().join("new.onnx"), false, &request).is_ok());
+        for (output, want) in cases {
+            let error = check(&input, &output, false, &request).unwrap_err();
             assert!(error.to_string().contains(want), "{error}");
         }
     }

@@ -43,15 +43,23 @@ impl Model {
         Ok(found)
     }
 
+    /// The payloads of the model as it was read that stand in other files.
+    ///
+    /// # Errors
+    /// As [`Model::external_in`].
+    pub fn external_data(&self) -> Result<Vec<External>> {
+        let mut whole = Encoded::default();
+        whole.source(0..self.source.len());
+        self.external_in(&whole)
+    }
+
     /// The locations of external data that is not there, in their order; what stands in it is not
     /// known to any pass.
     ///
     /// # Errors
     /// As [`Model::external_in`].
     pub fn absent_data(&self) -> Result<Vec<String>> {
-        let mut whole = Encoded::default();
-        whole.source(0..self.source.len());
-        let used = self.external_in(&whole)?;
+        let used = self.external_data()?;
         let used: BTreeMap<&str, &External> =
             used.iter().map(|e| (e.location.as_str(), e)).collect();
         let absent = used.into_iter().filter(|(_, external)| {

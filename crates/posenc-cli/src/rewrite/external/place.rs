@@ -61,7 +61,7 @@ impl Placed {
         let to = folder.join(location);
         self.make_folders(folder, &to)?;
         if to.symlink_metadata().is_ok() {
-            return Ok(found(from, &to));
+            return Ok(found(from, &to, folder));
         }
         let shared = match how {
             How::Copy => None,
@@ -84,7 +84,7 @@ impl Placed {
                 Ok(Outcome::Placed)
             }
             // Another run was faster.
-            Err(e) if is_taken(&e) => Ok(found(from, &to)),
+            Err(e) if is_taken(&e) => Ok(found(from, &to, folder)),
             Err(e) => Err(Failure::usage(e.to_string()).into()),
         }
     }
@@ -118,11 +118,13 @@ fn is_taken(error: &posenc_ir::Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
 }
 
-fn found(from: &Path, to: &Path) -> Outcome {
+fn found(from: &Path, to: &Path, folder: &Path) -> Outcome {
+    // A model may not follow a link out of its folder, whatever stands at its end.
+    let inside = to.canonicalize().is_ok_and(|to| to.starts_with(folder));
     match is_same(from, to) {
-        Ok(true) => Outcome::There,
+        Ok(true) if inside => Outcome::There,
         // What cannot be read is not known to be the same.
-        Ok(false) | Err(_) => Outcome::Taken,
+        Ok(_) | Err(_) => Outcome::Taken,
     }
 }
 

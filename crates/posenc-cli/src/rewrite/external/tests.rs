@@ -230,3 +230,55 @@ fn absent_data_is_an_error_where_its_bytes_are_needed() {
         assert!(prepared(&model, &beside, mode).is_ok(), "{mode}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn an_output_never_relies_on_a_link_out_of_its_folder() {
+    use std::os::unix::fs::symlink;
+    // A cache: links in one folder, files under other names in another.
+    let (cache, _) = home_with("w.bin");
+    let folder = cache.path();
+    for (file, link) in [("m.onnx", "away/m.onnx"), ("w.bin", "away/w.bin")] {
+        symlink(folder.join(file), folder.join(link)).unwrap();
+    }
+    let model = Model::open(folder.join("away/m.onnx")).unwrap();
+    let output = folder.join("away/out.onnx");
+    let error = prepared(&model, &output, ExternalData::Keep).unwrap_err();
+    assert_eq!(Exit::of(&error), Exit::Usage, "{error}");
+    for mode in AWAY {
+        let (locations, placed) = prepared(&model, &output, mode).unwrap();
+        assert_eq!(locations, ["out.onnx.data"; 2], "{mode}");
+        let data = folder.join("away/out.onnx.data");
+        assert!(data.symlink_metadata().unwrap().is_file(), "{mode}");
+        assert_eq!(fs::read(&data).unwrap(), [7; 64], "{mode}");
+        placed.undo();
+    }
+    // The link that stands where the data would go is not taken for it either.
+    let model = Model::open(folder.join("m.onnx")).unwrap();
+    let (locations, _) = prepared(&model, &output, ExternalData::Auto).unwrap();
+    assert_eq!(locations, ["out.onnx.data"; 2]);
+}
+
+#[test]
+fn data_that_an_edit_does_away_with_is_not_overwritten() {
+    let (folder, mut model) = home();
+    let graph = model.graph();
+    let mut out = graph.emitter(graph.main(), "test");
+    for name in ["v", "w"] {
+        let value = graph.find(graph.main(), name).unwrap();
+        let ones = posenc_ir::Tensor::from_f32(&[8], &[1.0; 8]);
+        out.revalue(value, graph.uses(value), ones).unwrap();
+    }
+    let patch = out.finish();
+    model.commit(patch).unwrap();
+    let data = folder.path().join("data/w.bin");
+    let error = prepared(&model, &data, ExternalData::Auto).unwrap_err();
+    assert_eq!(Exit::of(&error), Exit::Usage, "{error}");
+    let other = folder.path().join("data/other.onnx");
+    assert!(
+        prepared(&model, &other, ExternalData::Auto)
+            .unwrap()
+            .0
+            .is_empty()
+    );
+}
