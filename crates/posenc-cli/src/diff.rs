@@ -1,7 +1,8 @@
 //! `diff`: what two models do not have in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use posenc_ir::Model;
 use posenc_ir::diff::{Change, Delta, Diff, Entry, Part};
 use serde_json::{Value, json};
 
@@ -51,8 +52,7 @@ Exit codes:
 
 /// Compares and prints.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
-    let a = model::open(&args.a)?;
-    let b = model::open(&args.b)?;
+    let (a, b) = (open(&args.a, terminal)?, open(&args.b, terminal)?);
     let found = Diff::between(&a, &b)?;
     let names = [&args.a, &args.b].map(|p| p.display().to_string());
     if args.json {
@@ -67,6 +67,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         true => Exit::Done,
         false => Exit::Difference,
     })
+}
+
+/// Reads a model and checks it, and warns of what is unusual about it.
+fn open(path: &Path, terminal: &Terminal) -> anyhow::Result<Model> {
+    let (model, warnings) = model::open_checked(path)?;
+    model::warn(terminal, path, &warnings);
+    Ok(model)
 }
 
 fn report(found: &Diff, [a, b]: &[String; 2]) -> Value {

@@ -55,3 +55,35 @@ fn differences_are_json_too() {
     );
     assert_eq!(value["nodes"], same["nodes"]);
 }
+
+#[test]
+fn models_that_are_not_valid_are_not_compared() {
+    let folder = Folder::new();
+    let good = folder.file("good.onnx", bytes(&addition()));
+    let mut model = addition();
+    let outputs = &mut model.graph.as_mut().unwrap().output;
+    outputs.push(outputs[0].clone());
+    let twice = folder.file("twice.onnx", bytes(&model));
+    for pair in [[&twice, &twice], [&twice, &good], [&good, &twice]] {
+        run(["diff", pair[0], pair[1]]).failed(3, "an output twice");
+    }
+    assert_eq!(run(["diff", &good, &good]).code, 0);
+}
+
+#[test]
+fn what_is_unusual_about_a_model_is_said() {
+    let folder = Folder::new();
+    let mut model = addition();
+    model.opset_import[0].version = Some(99);
+    let new = folder.file("new.onnx", bytes(&model));
+    let ran = run(["diff", &new, &new]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    let warnings: Vec<&str> = ran.err.lines().collect();
+    assert_eq!(warnings.len(), 2, "{}", ran.err);
+    let of_it = format!("warning: {new}: ");
+    assert!(
+        warnings.iter().all(|w| w.starts_with(&of_it)),
+        "{}",
+        ran.err
+    );
+}
