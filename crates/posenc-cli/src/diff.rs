@@ -69,10 +69,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     })
 }
 
-/// Reads a model and checks it, and warns of what is unusual about it.
+/// Reads a model and checks it, and warns of what is unusual about it and of what cannot be compared.
 fn open(path: &Path, terminal: &Terminal) -> anyhow::Result<Model> {
     let (model, warnings) = model::open_checked(path)?;
     model::warn(terminal, path, &warnings);
+    let absent = model::absence(path, &model)?;
+    let absent = absent.map(|absent| format!("{absent}: compared by its place alone"));
+    model::warn(terminal, path, absent.as_slice());
     Ok(model)
 }
 

@@ -143,17 +143,17 @@ impl<T> Default for Delta<T> {
 }
 
 impl Diff {
-    /// Compares two models. Payloads of other files are compared by their bytes where all of them are
-    /// at hand, else by their places.
+    /// Compares two models. A payload in another file is compared by its bytes where every model that
+    /// names its place has them at hand, else by its place alone: [`Model::absent_data`] tells.
     ///
     /// # Errors
     /// When the nodes of a graph depend on each other in a circle.
     pub fn between(a: &Model, b: &Model) -> Result<Self> {
-        let by = content::By::of(a, b);
+        let absent = content::Absent::of(a, b);
         let ports = ports::Ports::of(a.graph(), b.graph());
         let sides = [
-            hash::Side::new(a, by, &ports.marks[0])?,
-            hash::Side::new(b, by, &ports.marks[1])?,
+            hash::Side::new(a, &absent, &ports.marks[0])?,
+            hash::Side::new(b, &absent, &ports.marks[1])?,
         ];
         let pairs = pair::pair(&sides);
         Ok(compare::compare([a, b], &sides, pairs, &ports))

@@ -1,5 +1,7 @@
 //! `diff`.
 
+use posenc_ir::proto::StringStringEntryProto;
+
 use crate::run::{Folder, addition, bytes, run};
 
 #[test]
@@ -86,4 +88,30 @@ fn what_is_unusual_about_a_model_is_said() {
         "{}",
         ran.err
     );
+}
+
+#[test]
+fn data_that_is_not_there_is_said_to_be_compared_by_its_place() {
+    let entry = |key: &str, value: &str| StringStringEntryProto {
+        key: Some(key.into()),
+        value: Some(value.into()),
+    };
+    let mut model = addition();
+    let weight = &mut model.graph.as_mut().unwrap().initializer[0];
+    weight.dims = vec![512];
+    weight.raw_data = None;
+    weight.data_location = Some(1);
+    weight.external_data = vec![entry("location", "w.bin"), entry("length", "2048")];
+    let [there, gone, other] = [(); 3].map(|()| Folder::new());
+    let place = |folder: &Folder| folder.file("m.onnx", bytes(&model));
+    let paths = [&there, &gone, &other].map(place);
+    there.file("w.bin", [1; 2048]);
+    other.file("w.bin", [2; 2048]);
+    let warning = "external data w.bin is not there: compared by its place alone";
+    let ran = run(["diff", &paths[0], &paths[1]]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""));
+    assert_eq!(ran.err, format!("warning: {}: {warning}\n", paths[1]));
+    let ran = run(["diff", &paths[0], &paths[2]]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.err, "note: initializers: 1 changed\n");
 }

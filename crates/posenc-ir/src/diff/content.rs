@@ -1,5 +1,7 @@
 //! Hashes of contents: of payloads and attributes, without names.
 
+use std::collections::BTreeSet;
+
 use prost::Message;
 use sha2::{Digest, Sha256};
 
@@ -9,24 +11,30 @@ use crate::model::Model;
 use crate::proto::{AttributeProto, SparseTensorProto};
 use crate::stored::{External, Payload, Stored};
 
-/// How payloads of other files are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    /// By what is in them.
-    Bytes,
-    /// By where they are.
-    Place,
+/// Location, first byte and length of a payload in another file.
+type Place = (String, u64, Option<u64>);
+
+/// The payloads of other files that are compared by where they are, because one of the models has
+/// not got their bytes at hand. All others are compared by their bytes.
+pub(super) struct Absent(BTreeSet<Place>);
+
+impl Absent {
+    pub(super) fn of(a: &Model, b: &Model) -> Self {
+        let of_model = |m: &Model| -> Vec<Place> {
+            let absent = externals(m.graph()).filter(|e| m.load(e).is_err());
+            absent.map(|e| place(&e)).collect()
+        };
+        Self([a, b].into_iter().flat_map(of_model).collect())
+    }
+
+    fn has(&self, external: &External) -> bool {
+        !self.0.is_empty() && self.0.contains(&place(external))
+    }
 }
 
-impl By {
-    /// By bytes where all of them are at hand.
-    pub(super) fn of(a: &Model, b: &Model) -> Self {
-        let at_hand = |m: &Model| externals(m.graph()).all(|e| m.load(&e).is_ok());
-        match at_hand(a) && at_hand(b) {
-            true => Self::Bytes,
-            false => Self::Place,
-        }
-    }
+fn place(external: &External) -> Place {
+    let External { offset, length, .. } = *external;
+    (external.location.clone(), offset, length)
 }
 
 fn externals(graph: &Graph) -> impl Iterator<Item = External> + '_ {
@@ -76,7 +84,7 @@ impl Hasher {
 }
 
 /// The hash of an initializer's type and values; `None` for a value that is none.
-pub(super) fn initializer(model: &Model, value: ValueId, by: By) -> Option<u128> {
+pub(super) fn initializer(model: &Model, value: ValueId, absent: &Absent) -> Option<u128> {
     let graph = model.graph();
     let stored = graph.stored(value)?;
     if let Some(tensor) = graph.revalued.get(&value) {
@@ -87,13 +95,13 @@ pub(super) fn initializer(model: &Model, value: ValueId, by: By) -> Option<u128>
                 dims: tensor.dims().to_vec(),
                 payload: Payload::Raw(tensor.bytes().clone()),
             },
-            by,
+            absent,
         ));
     }
     if matches!(stored.payload, Payload::Sparse) {
         return sparse(model, value);
     }
-    Some(payload(model, stored, by))
+    Some(payload(model, stored, absent))
 }
 
 fn sparse(model: &Model, value: ValueId) -> Option<u128> {
@@ -111,7 +119,7 @@ fn sparse(model: &Model, value: ValueId) -> Option<u128> {
     Some(hasher.finish())
 }
 
-fn payload(model: &Model, stored: &Stored, by: By) -> u128 {
+fn payload(model: &Model, stored: &Stored, absent: &Absent) -> u128 {
     let mut hasher = Hasher::new("tensor");
     hasher.number(stored.dtype.map_or(0, |d| d.code() as u128));
     hasher.number(stored.dims.len() as u128);
@@ -121,7 +129,7 @@ fn payload(model: &Model, stored: &Stored, by: By) -> u128 {
     match &stored.payload {
         Payload::Raw(bytes) => hasher.bytes(bytes),
         Payload::External(e) => match model.load(e) {
-            Ok(bytes) if by == By::Bytes => hasher.bytes(&bytes),
+            Ok(bytes) if !absent.has(e) => hasher.bytes(&bytes),
             _ => {
                 hasher.bytes(e.location.as_bytes());
                 hasher.number(e.offset.into());
@@ -146,7 +154,7 @@ fn payload(model: &Model, stored: &Stored, by: By) -> u128 {
 }
 
 /// The hash of a list of attributes in any order; bodies are left to their scopes.
-pub(super) fn attributes(model: &Model, attributes: &[AttributeProto], by: By) -> u128 {
+pub(super) fn attributes(model: &Model, attributes: &[AttributeProto], absent: &Absent) -> u128 {
     let mut sorted: Vec<&AttributeProto> = attributes.iter().collect();
     sorted.sort_by_key(|a| a.name());
     let mut hasher = Hasher::new("attributes");
@@ -163,7 +171,7 @@ pub(super) fn attributes(model: &Model, attributes: &[AttributeProto], by: By) -
         hasher.bytes(&alone.encode_to_vec());
         for tensor in a.t.iter().chain(&a.tensors) {
             match Stored::from_proto(tensor) {
-                Ok(stored) => hasher.number(payload(model, &stored, by)),
+                Ok(stored) => hasher.number(payload(model, &stored, absent)),
                 Err(_) => hasher.bytes(&tensor.encode_to_vec()),
             }
         }

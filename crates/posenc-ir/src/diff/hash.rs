@@ -1,6 +1,6 @@
 //! Hashes of nodes and values: of what leads to them, and of what they lead to.
 
-use super::content::{By, Hasher, attributes, initializer};
+use super::content::{Absent, Hasher, attributes, initializer};
 use super::ports::Marks;
 use crate::error::Result;
 use crate::graph::{Def, Graph, ScopeKind};
@@ -38,7 +38,7 @@ pub(super) struct Hashes {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn new(model: &'a Model, by: By, marks: &Marks) -> Result<Self> {
+    pub(super) fn new(model: &'a Model, absent: &Absent, marks: &Marks) -> Result<Self> {
         let graph = model.graph();
         let mut sequence = vec![];
         let roots = graph
@@ -49,7 +49,7 @@ impl<'a> Side<'a> {
         }
         let content = |v| match graph.value(v).def() {
             Def::Node(..) => None,
-            Def::Input(_) | Def::Initializer => initializer(model, v, by),
+            Def::Input(_) | Def::Initializer => initializer(model, v, absent),
         };
         let mut this = Self {
             graph,
@@ -57,7 +57,7 @@ impl<'a> Side<'a> {
             nodes: vec![Hashes::default(); graph.node_count()],
             contents: graph.values().map(content).collect(),
         };
-        this.own(model, by);
+        this.own(model, absent);
         this.forward(marks);
         this.backward(marks);
         Ok(this)
@@ -67,7 +67,7 @@ impl<'a> Side<'a> {
         &self.nodes[node.index()]
     }
 
-    fn own(&mut self, model: &Model, by: By) {
+    fn own(&mut self, model: &Model, absent: &Absent) {
         let graph = self.graph;
         let mut tags = vec![0u128; graph.scopes.len()];
         // A body has a higher index than the scope around it.
@@ -100,7 +100,7 @@ impl<'a> Side<'a> {
             let op = hasher.finish();
             let mut hasher = Hasher::new("own");
             hasher.number(op);
-            hasher.number(attributes(model, node.attributes(), by));
+            hasher.number(attributes(model, node.attributes(), absent));
             let output = node.output(0).and_then(|v| graph.revalued.get(&v));
             if let Some(tensor) = output.filter(|_| node.is("Constant")) {
                 hasher.bytes(tensor.bytes());
