@@ -14,8 +14,8 @@ use crate::terminal::Terminal;
 /// Show what changed from one model to another, independent of names
 ///
 /// Nodes and inner values are matched by structure: their names, the order of initializers, and which
-/// order of computation the nodes stand in do not count. Names of inputs and outputs do. The text is a
-/// unified diff in the ONNX text syntax, in which B carries A's names.
+/// order of computation the nodes stand in do not count. Names and order of inputs and outputs do. The
+/// text is a unified diff in the ONNX text syntax, in which B carries A's names.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -40,7 +40,7 @@ Examples:
 JSON:
   {\"schema\": 1, \"equal\": BOOL, \"a\": PATH, \"b\": PATH,
    \"nodes\": DELTA, \"initializers\": DELTA, \"inputs\": DELTA, \"outputs\": DELTA, \"functions\": DELTA,
-   \"opsets\": [ENTRY], \"metadata\": [ENTRY], \"model\": [ENTRY]}
+   \"order\": [ENTRY], \"opsets\": [ENTRY], \"metadata\": [ENTRY], \"model\": [ENTRY]}
   DELTA  {\"added\": [PART], \"removed\": [PART],
           \"changed\": [{\"what\": [\"attributes\", …], \"a\": PART, \"b\": PART}]}
   PART   {\"place\": NAME, \"text\": LINE, \"read_by\": [PLACE]}   read_by: added and removed nodes alone
@@ -90,6 +90,7 @@ fn report(found: &Diff, [a, b]: &[String; 2]) -> Value {
         "inputs": delta(&found.inputs, false),
         "outputs": delta(&found.outputs, false),
         "functions": delta(&found.functions, false),
+        "order": entries(&found.order),
         "opsets": entries(&found.opsets),
         "metadata": entries(&found.metadata),
         "model": entries(&found.model),
@@ -134,6 +135,7 @@ fn summary(found: &Diff) -> String {
         ("functions", &found.functions),
     ];
     let entries = [
+        ("order", &found.order),
         ("operator sets", &found.opsets),
         ("metadata", &found.metadata),
         ("model", &found.model),

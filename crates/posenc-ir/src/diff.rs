@@ -1,6 +1,6 @@
 //! Two models compared by structure: what one has and the other has not, independent of the names of
 //! nodes and inner values, of the order of initializers, and of which order of computation nodes
-//! stand in. Names of inputs and outputs, of functions and their domains count.
+//! stand in. Names and order of inputs and outputs, names of functions and their domains count.
 //!
 //! Nodes are paired from both sides: by what leads to them, and by what they lead to. A change in the
 //! middle breaks one of the two for every other node, never both, so that it does not spread.
@@ -32,6 +32,9 @@ pub struct Diff {
     pub outputs: Delta<Part>,
     /// Local functions. Nodes of functions that both have are among `nodes`.
     pub functions: Delta<Part>,
+    /// The order of inputs and of outputs, under `inputs` and `outputs`: the names of those that both
+    /// models have. Inputs with a default are left out.
+    pub order: Vec<Entry>,
     /// Versions of operator sets by domain.
     pub opsets: Vec<Entry>,
     /// Metadata of the model by key.
@@ -168,7 +171,7 @@ impl Diff {
             &self.outputs,
             &self.functions,
         ];
-        let entries = [&self.opsets, &self.metadata, &self.model];
+        let entries = [&self.order, &self.opsets, &self.metadata, &self.model];
         parts.iter().all(|d| d.is_empty()) && entries.iter().all(|e| e.is_empty())
     }
 

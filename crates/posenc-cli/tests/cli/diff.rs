@@ -115,3 +115,33 @@ fn data_that_is_not_there_is_said_to_be_compared_by_its_place() {
     assert_eq!(ran.code, 1);
     assert_eq!(ran.err, "note: initializers: 1 changed\n");
 }
+
+#[test]
+fn another_order_of_outputs_is_a_difference() {
+    let folder = Folder::new();
+    let mut model = addition();
+    let graph = model.graph.as_mut().unwrap();
+    let mut node = graph.node[0].clone();
+    node.output = vec!["z".into()];
+    node.op_type = Some("Sub".into());
+    graph.node.push(node);
+    let mut output = graph.output[0].clone();
+    output.name = Some("z".into());
+    graph.output.push(output);
+    let a = folder.file("a.onnx", bytes(&model));
+    model.graph.as_mut().unwrap().output.swap(0, 1);
+    let b = folder.file("b.onnx", bytes(&model));
+    let ran = run(["diff", &a, &b]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (1, "note: order: 1 changed\n")
+    );
+    let changed: Vec<&str> = ran.out.lines().skip(2).collect();
+    let of = |sign: char| changed.iter().filter(|l| l.starts_with(sign)).count();
+    assert_eq!((of('-'), of('+')), (1, 1), "{}", ran.out);
+    let ran = run(["diff", &a, &b, "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let want = serde_json::json!([{"key": "outputs", "a": "y, z", "b": "z, y"}]);
+    assert_eq!((ran.code, &value["order"]), (1, &want));
+    assert_eq!(run(["diff", &b, &b]).code, 0);
+}

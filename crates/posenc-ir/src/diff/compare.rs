@@ -51,6 +51,7 @@ pub(super) fn compare(
         inputs,
         outputs,
         functions,
+        order: ports.order.clone(),
         opsets: entries(a.opsets(), b.opsets()),
         metadata: entries(metadata(a), metadata(b)),
         model: entries(version(a), version(b)),

@@ -1,7 +1,8 @@
-//! Inputs and outputs of the two graphs, paired by name and then by place.
+//! Inputs and outputs of the two graphs, paired by name and then by place, and their order.
 
 use std::collections::BTreeMap;
 
+use super::Entry;
 use super::content::Hasher;
 use crate::graph::Graph;
 use crate::id::ValueId;
@@ -10,6 +11,8 @@ use crate::id::ValueId;
 pub(super) struct Ports {
     pub(super) inputs: Vec<[Option<ValueId>; 2]>,
     pub(super) outputs: Vec<[Option<ValueId>; 2]>,
+    /// Under `inputs` and `outputs`: those that both models have, where their order is not the same.
+    pub(super) order: Vec<Entry>,
     /// For each model: a hash for each input, and hashes for each output.
     pub(super) marks: [Marks; 2],
 }
@@ -23,9 +26,25 @@ pub(super) struct Marks {
 
 impl Ports {
     pub(super) fn of(a: &Graph, b: &Graph) -> Self {
-        let list = |pick: fn(&Graph) -> Vec<ValueId>| paired([a, b], [pick(a), pick(b)]);
-        let inputs = list(|g| g.scope(g.main()).inputs().to_vec());
-        let outputs = list(|g| g.scope(g.main()).outputs().to_vec());
+        let graphs = [a, b];
+        let of_inputs = graphs.map(|g| g.scope(g.main()).inputs());
+        let of_outputs = graphs.map(|g| g.scope(g.main()).outputs());
+        let inputs = paired(graphs, of_inputs);
+        let outputs = paired(graphs, of_outputs);
+        // Callers need not give an input that has a default.
+        let given = |pair: &[ValueId; 2]| {
+            let mut values = graphs.iter().zip(pair);
+            values.all(|(graph, value)| graph.stored(*value).is_none())
+        };
+        let order = [
+            order(
+                "inputs",
+                graphs,
+                common(&inputs).filter(given),
+                of_inputs[1],
+            ),
+            order("outputs", graphs, common(&outputs), of_outputs[1]),
+        ];
         let mut marks = [Marks::default(), Marks::default()];
         for (i, pair) in inputs.iter().enumerate() {
             for (side, value) in pair.iter().enumerate() {
@@ -45,9 +64,42 @@ impl Ports {
         Self {
             inputs,
             outputs,
+            order: order.into_iter().flatten().collect(),
             marks,
         }
     }
+}
+
+/// The pairs without those that only one model has.
+fn common(pairs: &[[Option<ValueId>; 2]]) -> impl Iterator<Item = [ValueId; 2]> + '_ {
+    pairs.iter().filter_map(|[a, b]| Some([(*a)?, (*b)?]))
+}
+
+/// The names in the order of each model, where these pairs, which come in a's order, have another
+/// one in b's list.
+fn order(
+    key: &str,
+    graphs: [&Graph; 2],
+    pairs: impl Iterator<Item = [ValueId; 2]>,
+    of_b: &[ValueId],
+) -> Option<Entry> {
+    let pairs: Vec<[ValueId; 2]> = pairs.collect();
+    let places: BTreeMap<ValueId, usize> = of_b.iter().copied().zip(0..).collect();
+    let place = |pair: &[ValueId; 2]| places.get(&pair[1]).copied();
+    if pairs.is_sorted_by_key(place) {
+        return None;
+    }
+    let mut sorted = pairs.clone();
+    sorted.sort_by_key(place);
+    let names = |side: usize, pairs: &[[ValueId; 2]]| {
+        let names = pairs.iter().map(|pair| graphs[side].name(pair[side]));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    Some(Entry {
+        key: key.to_owned(),
+        a: Some(names(0, &pairs)),
+        b: Some(names(1, &sorted)),
+    })
 }
 
 fn mark(tag: &str, i: usize) -> u128 {
@@ -57,9 +109,9 @@ fn mark(tag: &str, i: usize) -> u128 {
 }
 
 /// Values of the same name, then those left of the same place, then those that have no partner.
-fn paired(graphs: [&Graph; 2], [a, b]: [Vec<ValueId>; 2]) -> Vec<[Option<ValueId>; 2]> {
+fn paired(graphs: [&Graph; 2], [a, b]: [&[ValueId]; 2]) -> Vec<[Option<ValueId>; 2]> {
     let mut of_b: BTreeMap<&str, ValueId> = BTreeMap::new();
-    for value in &b {
+    for value in b {
         of_b.entry(graphs[1].name(*value)).or_insert(*value);
     }
     let mut found: Vec<[Option<ValueId>; 2]> = a

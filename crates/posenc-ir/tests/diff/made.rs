@@ -46,7 +46,7 @@ fn lines(diff: &Diff) -> Vec<String> {
         of("output", &diff.outputs),
         of("function", &diff.functions),
     ];
-    let entries = [&diff.opsets, &diff.metadata, &diff.model];
+    let entries = [&diff.order, &diff.opsets, &diff.metadata, &diff.model];
     let entries = entries.into_iter().flatten();
     let entries = entries.map(|e| format!("{}: {:?} {:?}", e.key, e.a.as_deref(), e.b.as_deref()));
     parts.into_iter().flatten().chain(entries).collect()
@@ -183,4 +183,67 @@ F <k> (in) => (out) { v = Sin(in) out = Cos(v) }
     };
     assert_eq!(missing(&after, &before), ["n = Tanh(a)", "b = Add(n, v)"]);
     assert_eq!(missing(&before, &after), ["b = Add(a, v)"]);
+}
+
+#[test]
+fn the_order_of_inputs_and_outputs_counts_and_nothing_else_differs_by_it() {
+    let model = |inputs: &str, outputs: &str| {
+        format!(
+            "<ir_version: 10, opset_import: [\"\" : 20]> g ({inputs}) => ({outputs}) \
+             {{ y = Sub(s, t) z = Neg(s) n = Sub(d, e) }}"
+        )
+    };
+    let inputs = "float[2] s, float[2] t, float[2] d = {1, 2}, float[2] e = {3, 4}";
+    let outputs = "float[2] y, float[2] z";
+    let before = model(inputs, outputs);
+    let (turned_in, turned_out) = (
+        "inputs: Some(\"s, t\") Some(\"t, s\")",
+        "outputs: Some(\"y, z\") Some(\"z, y\")",
+    );
+    let cases: [(&str, &str, &[&str]); 9] = [
+        (inputs, outputs, &[]),
+        (inputs, "float[2] z, float[2] y", &[turned_out]),
+        (
+            "float[2] t, float[2] s, float[2] d = {1, 2}, float[2] e = {3, 4}",
+            outputs,
+            &[turned_in],
+        ),
+        (
+            "float[2] t, float[2] d = {1, 2}, float[2] s, float[2] e = {3, 4}",
+            "float[2] z, float[2] y",
+            &[turned_in, turned_out],
+        ),
+        (
+            "float[2] e = {3, 4}, float[2] s, float[2] d = {1, 2}, float[2] t",
+            outputs,
+            &[],
+        ),
+        (inputs, "float[2] z", &["output - float[2] y"]),
+        (
+            inputs,
+            "float[2] n, float[2] y, float[2] z",
+            &["output + float[2] n"],
+        ),
+        (
+            inputs,
+            "float[2] y, float[2] n, float[2] z",
+            &["output + float[2] n"],
+        ),
+        (
+            inputs,
+            "float[2] z, float[2] y, float[2] n",
+            &["output + float[2] n", turned_out],
+        ),
+    ];
+    for (inputs, outputs, want) in cases {
+        let after = model(inputs, outputs);
+        assert_eq!(lines(&between(&before, &after)), want, "{after}");
+        let back = between(&after, &before);
+        assert_eq!(lines(&back).len(), want.len(), "{after}, back");
+        assert_eq!(
+            back.order.len(),
+            between(&before, &after).order.len(),
+            "{after}"
+        );
+    }
 }

@@ -49,7 +49,7 @@ fn counts(diff: &Diff) -> [usize; 4] {
         &diff.functions,
     ];
     let others = parts.iter().map(|d| d.len()).sum::<usize>();
-    let entries = diff.opsets.len() + diff.metadata.len() + diff.model.len();
+    let entries = diff.order.len() + diff.opsets.len() + diff.metadata.len() + diff.model.len();
     let nodes = &diff.nodes;
     [
         nodes.added.len(),
