@@ -15,7 +15,8 @@ use crate::terminal::Terminal;
 ///
 /// Nodes and inner values are matched by structure: their names, the order of initializers, and which
 /// order of computation the nodes stand in do not count. Names and order of inputs and outputs do. The
-/// text is a unified diff in the ONNX text syntax, in which B carries A's names.
+/// model's producer_name, producer_version, domain, model_version and doc_string do not count. The text
+/// is a unified diff in the ONNX text syntax, in which B carries A's names.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

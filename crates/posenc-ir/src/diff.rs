@@ -1,6 +1,7 @@
 //! Two models compared by structure: what one has and the other has not, independent of the names of
 //! nodes and inner values, of the order of initializers, and of which order of computation nodes
 //! stand in. Names and order of inputs and outputs, names of functions and their domains count.
+//! The model's `producer_name`, `producer_version`, `domain`, `model_version` and `doc_string` do not.
 //!
 //! Nodes are paired from both sides: by what leads to them, and by what they lead to. A change in the
 //! middle breaks one of the two for every other node, never both, so that it does not spread.

@@ -57,6 +57,11 @@ fn names_and_orders_do_not_count() {
     let same = [
         BEFORE.to_owned(),
         changed("g (float", "other (float"),
+        changed(
+            "<ir_version: 10,",
+            "<producer_name: \"p\", producer_version: \"1\", domain: \"d\", model_version: 7, \
+             doc_string: \"said\", ir_version: 10,",
+        ),
         changed("a = Mul(x, w)", "[n] a = Mul(x, w)"),
         BEFORE
             .replace("a)", "a1)")
