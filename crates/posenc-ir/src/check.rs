@@ -24,6 +24,7 @@ use crate::graph::{Graph, Item, ScopeKind};
 use crate::model::Model;
 use crate::sort::Late;
 use crate::stored::Payload;
+use crate::wire;
 use external::Files;
 use function::Functions;
 use imports::Imports;
@@ -106,11 +107,12 @@ fn initializers(model: &Model, files: &mut Files) -> Result<()> {
                 payload::check(model, stored, files).map_err(|e| e.at(graph.name(*value)))?;
             }
         }
-        for piece in &graph.scope(id).layout {
-            if let Item::Initializer(value) = piece.item
+        for (span, item) in graph.scope(id).pieces() {
+            if let Item::Initializer(value) = item
                 && let Some(Payload::Sparse) = graph.stored(value).map(|s| &s.payload)
             {
-                let message = model.source().slice(piece.payload.clone());
+                let message = wire::field(model.source(), span)?.payload;
+                let message = model.source().slice(message);
                 let sparse = payload::sparse(message);
                 let checked = sparse.and_then(|s| payload::check_sparse(model, &s, files));
                 checked.map_err(|e| e.at(graph.name(value)))?;

@@ -1,6 +1,7 @@
 //! The graph: values, nodes and scopes under typed handles.
 
 pub(crate) mod message;
+mod names;
 mod pending;
 mod read;
 
@@ -11,16 +12,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ecow::EcoString;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::file::Home;
-use crate::id::{NodeId, ScopeId, ValueId};
+use crate::id::{NodeId, PieceId, ScopeId, ValueId, narrow};
+use crate::list::List;
 use crate::node::Node;
 use crate::proto::TypeProto;
 use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
+use names::Names;
 
 /// A model's graph with the bodies of its control flow and of its functions, in one arena.
 ///
@@ -55,12 +59,12 @@ pub struct Graph {
 /// An edge of the graph.
 #[derive(Clone, Debug)]
 pub struct Value {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: EcoString,
     pub(crate) scope: ScopeId,
     pub(crate) def: Def,
-    pub(crate) ty: Option<Type>,
+    pub(crate) ty: Option<Box<Type>>,
     pub(crate) stored: Option<Box<Stored>>,
-    pub(crate) uses: Vec<Use>,
+    pub(crate) uses: List<Use, 1>,
     pub(crate) is_output: bool,
 }
 
@@ -68,9 +72,9 @@ pub struct Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Def {
     /// Input of a graph, body or function, by its place in the list.
-    Input(usize),
+    Input(u32),
     /// Output of a node, by its place in the list.
-    Node(NodeId, usize),
+    Node(NodeId, u32),
     /// An initializer.
     Initializer,
 }
@@ -80,8 +84,7 @@ pub enum Def {
 pub struct Use {
     /// The node that reads the value.
     pub node: NodeId,
-    /// Which of its inputs.
-    pub slot: usize,
+    slot: u32,
 }
 
 /// The declared type of a value.
@@ -115,7 +118,7 @@ pub struct Scope {
     pub(crate) kind: ScopeKind,
     pub(crate) parent: Option<ScopeId>,
     pub(crate) name: Box<str>,
-    pub(crate) by_name: FxHashMap<Arc<str>, ValueId>,
+    pub(crate) by_name: Names,
     pub(crate) inputs: Vec<ValueId>,
     pub(crate) outputs: Vec<ValueId>,
     pub(crate) initializers: Vec<ValueId>,
@@ -143,11 +146,10 @@ pub enum ScopeKind {
     },
 }
 
-/// One field of a graph message.
+/// One field of a graph message, which ends where the next one starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    pub(crate) span: Range<usize>,
-    pub(crate) payload: Range<usize>,
+    pub(crate) start: usize,
     pub(crate) item: Item,
 }
 
@@ -230,8 +232,8 @@ impl Graph {
         let mut at = Some(scope);
         while let Some(id) = at {
             let scope = self.scope(id);
-            if let Some(value) = scope.by_name.get(name) {
-                return Some(*value);
+            if let Some(value) = scope.by_name.get(name, &self.values) {
+                return Some(value);
             }
             at = scope.parent;
         }
@@ -246,7 +248,7 @@ impl Graph {
     /// The node that computes the value, with the place in its outputs.
     pub fn producer(&self, id: ValueId) -> Option<(NodeId, usize)> {
         match self.value(id).def {
-            Def::Node(node, i) => Some((node, i)),
+            Def::Node(node, i) => Some((node, i as usize)),
             Def::Input(_) | Def::Initializer => None,
         }
     }
@@ -258,7 +260,7 @@ impl Graph {
 
     /// The declared element type.
     pub fn dtype(&self, id: ValueId) -> Option<DType> {
-        match (&self.value(id).ty, &self.value(id).stored) {
+        match (self.value(id).ty(), &self.value(id).stored) {
             (_, Some(stored)) => stored.dtype,
             (Some(Type::Tensor { dtype, .. }), _) => *dtype,
             _ => None,
@@ -313,9 +315,9 @@ impl Graph {
         let node = self.node(id);
         match node.outputs.iter().flatten().next() {
             _ if !node.name.is_empty() => node.name.to_string(),
-            Some(out) if node.op.is_empty() => format!("node of {}", self.name(*out)),
-            Some(out) => format!("{} of {}", node.op, self.name(*out)),
-            None => node.op.to_string(),
+            Some(out) if node.op().is_empty() => format!("node of {}", self.name(*out)),
+            Some(out) => format!("{} of {}", node.op(), self.name(*out)),
+            None => node.op().to_owned(),
         }
     }
 
@@ -326,6 +328,12 @@ impl Graph {
     /// When nodes depend on each other in a circle; one of them is named.
     pub fn order(&self, scope: ScopeId) -> Result<Vec<NodeId>> {
         crate::order::order(self, scope)
+    }
+
+    /// Where the field stands that a node was read from; `None` for new nodes.
+    pub(crate) fn source(&self, id: NodeId) -> Option<Range<usize>> {
+        let node = self.node(id);
+        Some(self.scope(node.scope).piece(node.piece?))
     }
 
     pub(crate) fn value_mut(&mut self, id: ValueId) -> &mut Value {
@@ -350,7 +358,33 @@ impl Graph {
     }
 }
 
+impl Use {
+    /// Input number `slot` of a node.
+    pub fn new(node: NodeId, slot: usize) -> Self {
+        let slot = narrow(slot);
+        Self { node, slot }
+    }
+
+    /// Which of the node's inputs.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
 impl Value {
+    /// A value of which nothing more is known.
+    pub(crate) fn new(name: EcoString, scope: ScopeId, def: Def) -> Self {
+        Self {
+            name,
+            scope,
+            def,
+            ty: None,
+            stored: None,
+            uses: List::default(),
+            is_output: false,
+        }
+    }
+
     /// The name; unique within a scope.
     pub fn name(&self) -> &str {
         &self.name
@@ -368,12 +402,12 @@ impl Value {
 
     /// Its declared type.
     pub fn ty(&self) -> Option<&Type> {
-        self.ty.as_ref()
+        self.ty.as_deref()
     }
 
     /// Its declared shape.
     pub fn shape(&self) -> Option<&[Dim]> {
-        match &self.ty {
+        match self.ty() {
             Some(Type::Tensor { shape, .. }) => shape.as_deref(),
             _ => None,
         }
@@ -419,6 +453,20 @@ impl Scope {
     /// The nodes in the order of the file.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
+    }
+
+    /// Every field of the message as it was read: where it stands, and what it holds.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Range<usize>, Item)> {
+        let ends = self.layout.iter().skip(1).map(|p| p.start);
+        let ends = ends.chain([self.span.end]);
+        let spans = self.layout.iter().zip(ends);
+        spans.map(|(piece, end)| (piece.start..end, piece.item))
+    }
+
+    /// Where one of these fields stands.
+    pub(crate) fn piece(&self, id: PieceId) -> Range<usize> {
+        let next = self.layout.get(id.index() + 1);
+        self.layout[id.index()].start..next.map_or(self.span.end, |p| p.start)
     }
 }
 

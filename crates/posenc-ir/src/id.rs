@@ -4,10 +4,10 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $letter:literal) => {
+    ($(#[$doc:meta])* $vis:vis $name:ident, $letter:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(NonZeroU32);
+        $vis struct $name(NonZeroU32);
 
         impl $name {
             pub(crate) fn from_index(index: usize) -> Self {
@@ -16,7 +16,7 @@ macro_rules! id {
             }
 
             /// The place in creation order, from 0.
-            pub fn index(self) -> usize {
+            $vis fn index(self) -> usize {
                 self.0.get() as usize - 1
             }
         }
@@ -31,16 +31,26 @@ macro_rules! id {
 
 id!(
     /// An edge: what a node computes, a graph input or an initializer.
-    ValueId,
+    pub ValueId,
     "v"
 );
 id!(
     /// An application of an operator or function.
-    NodeId,
+    pub NodeId,
     "n"
 );
 id!(
     /// The main graph, the body of a control-flow node, or the body of a function.
-    ScopeId,
+    pub ScopeId,
     "s"
 );
+id!(
+    /// A field of the message that a scope was read from.
+    pub(crate) PieceId,
+    "p"
+);
+
+/// A place in a list of one node or graph.
+pub(crate) fn narrow(place: usize) -> u32 {
+    u32::try_from(place).expect("a list has fewer than 2³² entries")
+}

@@ -19,6 +19,7 @@ mod fingerprint;
 pub mod graph;
 pub mod id;
 mod inline;
+mod list;
 pub mod model;
 mod nesting;
 pub mod node;

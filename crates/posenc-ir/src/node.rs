@@ -2,23 +2,38 @@
 
 use std::sync::Arc;
 
-use crate::id::{ScopeId, ValueId};
+use ecow::EcoString;
+
+use crate::id::{PieceId, ScopeId, ValueId};
+use crate::list::List;
 use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
 
 /// One application of an operator or a model-local function.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) scope: ScopeId,
-    pub(crate) name: Arc<str>,
-    pub(crate) op: Arc<str>,
-    pub(crate) domain: Arc<str>,
-    pub(crate) inputs: Vec<Option<ValueId>>,
-    pub(crate) outputs: Vec<Option<ValueId>>,
-    pub(crate) attributes: Arc<[AttributeProto]>,
+    /// The field of the source that holds the message; `None` for new nodes.
+    pub(crate) piece: Option<PieceId>,
+    pub(crate) name: EcoString,
+    pub(crate) operator: Arc<Operator>,
+    pub(crate) inputs: List<Option<ValueId>, 3>,
+    pub(crate) outputs: List<Option<ValueId>, 3>,
+    pub(crate) extra: Option<Arc<Extra>>,
+}
+
+/// What is applied; nodes of one operator share it.
+#[derive(Debug, Default)]
+pub(crate) struct Operator {
+    pub(crate) domain: Box<str>,
+    pub(crate) op: Box<str>,
+}
+
+/// What most nodes do without.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) attributes: Box<[AttributeProto]>,
     /// Bodies of control flow: index into `attributes`, and the scope.
     pub(crate) bodies: Vec<(usize, ScopeId)>,
-    /// Where the encoded message stands in the source; `None` for new nodes.
-    pub(crate) source: Option<std::ops::Range<usize>>,
 }
 
 /// An attribute that is there, but of another type than the operator defines.
@@ -44,17 +59,17 @@ impl Node {
 
     /// The operator, without its domain.
     pub fn op(&self) -> &str {
-        &self.op
+        &self.operator.op
     }
 
     /// The domain; empty for ai.onnx, whichever way the file spells it.
     pub fn domain(&self) -> &str {
-        &self.domain
+        &self.operator.domain
     }
 
     /// Whether this is the operator `op` of ai.onnx.
     pub fn is(&self, op: &str) -> bool {
-        self.domain.is_empty() && &*self.op == op
+        self.domain().is_empty() && self.op() == op
     }
 
     /// The inputs in order; `None` for one left out.
@@ -79,19 +94,23 @@ impl Node {
 
     /// The attributes in the order of the file.
     pub fn attributes(&self) -> &[AttributeProto] {
-        &self.attributes
+        self.extra.as_ref().map_or(&[], |e| &e.attributes)
     }
 
     /// The bodies of a control-flow node: attribute name and scope.
     pub fn bodies(&self) -> impl Iterator<Item = (&str, ScopeId)> {
-        self.bodies
-            .iter()
-            .map(|(i, scope)| (self.attributes[*i].name(), *scope))
+        let bodies = self.body_places().iter();
+        bodies.map(|(i, scope)| (self.attributes()[*i].name(), *scope))
+    }
+
+    /// The bodies of a control-flow node: place of the attribute, and scope.
+    pub(crate) fn body_places(&self) -> &[(usize, ScopeId)] {
+        self.extra.as_ref().map_or(&[], |e| &e.bodies)
     }
 
     /// The attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&AttributeProto> {
-        self.attributes.iter().find(|a| a.name() == name)
+        self.attributes().iter().find(|a| a.name() == name)
     }
 
     /// An integer attribute; `Ok(None)` where absent.
@@ -130,6 +149,10 @@ impl Node {
     /// A tensor; `Ok(None)` where absent.
     pub fn tensor(&self, name: &str) -> Result<Option<&TensorProto>, WrongAttribute> {
         self.typed(name, AttributeType::Tensor, "a tensor", |a| a.t.as_ref())
+    }
+
+    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
+        Arc::make_mut(self.extra.get_or_insert_default())
     }
 
     fn typed<'a, T>(

@@ -36,7 +36,7 @@ pub(crate) fn is_in_order(graph: &Graph, scope: ScopeId) -> bool {
             None => true,
         };
         let node = graph.node(*id);
-        let is_ready = match node.bodies.is_empty() {
+        let is_ready = match node.body_places().is_empty() {
             true => node.inputs.iter().flatten().all(|v| ready(*v)),
             false => reads(graph, *id).into_iter().all(ready),
         };
@@ -92,7 +92,7 @@ pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
     while let Some(id) = stack.pop() {
         let node = graph.node(id);
         out.extend(node.inputs().iter().flatten());
-        for (_, body) in &node.bodies {
+        for (_, body) in node.body_places() {
             let body = graph.scope(*body);
             out.extend(body.outputs());
             stack.extend(body.nodes());
@@ -107,7 +107,7 @@ pub(crate) fn outer_reads(graph: &Graph, id: NodeId) -> (Vec<ValueId>, Vec<Scope
     let mut bodies = vec![];
     let mut stack = vec![id];
     while let Some(id) = stack.pop() {
-        for (_, body) in &graph.node(id).bodies {
+        for (_, body) in graph.node(id).body_places() {
             bodies.push(*body);
             stack.extend(graph.scope(*body).nodes());
         }

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
 use crate::graph::{Def, Graph, ScopeKind, Use, Value};
-use crate::id::{NodeId, ScopeId, ValueId};
-use crate::node::Node;
+use crate::id::{NodeId, ScopeId, ValueId, narrow};
+use crate::node::{Extra, Node, Operator};
 use crate::proto::AttributeProto;
 use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
@@ -179,21 +179,14 @@ impl Graph {
         let before = self.nodes.len();
         for draft in patch.values {
             let id = ValueId::from_index(self.values.len());
-            let name: Arc<str> = draft.name.into();
-            self.scope_mut(draft.scope).by_name.insert(name.clone(), id);
             if draft.kind == NewValue::Initial {
                 self.scope_mut(draft.scope).initializers.push(id);
                 applied.constants.push(id);
             }
-            self.values.push(Value {
-                name,
-                scope: draft.scope,
-                def: Def::Initializer,
-                ty: None,
-                stored: None,
-                uses: vec![],
-                is_output: false,
-            });
+            let value = Value::new(draft.name.into(), draft.scope, Def::Initializer);
+            self.values.push(value);
+            let names = &mut self.scopes[draft.scope.index()].by_name;
+            names.insert(id, &self.values);
         }
         for init in patch.initializers {
             self.value_mut(init.value).stored = Some(Box::new(Stored {
@@ -207,22 +200,26 @@ impl Graph {
             let id = NodeId::from_index(self.nodes.len());
             for (slot, value) in new.inputs.iter().enumerate() {
                 if let Some(value) = value {
-                    self.value_mut(*value).uses.push(Use { node: id, slot });
+                    self.value_mut(*value).uses.push(Use::new(id, slot));
                 }
             }
             for (i, value) in new.outputs.iter().enumerate() {
-                self.value_mut(*value).def = Def::Node(id, i);
+                self.value_mut(*value).def = Def::Node(id, narrow(i));
             }
             self.nodes.push(Node {
                 scope: new.scope,
+                piece: None,
                 name: new.name.into(),
-                op: new.op.into(),
-                domain: new.domain.into(),
-                inputs: new.inputs,
+                operator: Arc::new(Operator {
+                    domain: new.domain.into(),
+                    op: new.op.into(),
+                }),
+                inputs: new.inputs.into_iter().collect(),
                 outputs: new.outputs.into_iter().map(Some).collect(),
-                attributes: new.attributes.into(),
-                bodies: vec![],
-                source: None,
+                extra: Some(Arc::new(Extra {
+                    attributes: new.attributes.into(),
+                    bodies: vec![],
+                })),
             });
             // At the end until it is placed: a body that is swept takes its new nodes along.
             self.scope_mut(new.scope).nodes.push(id);
@@ -233,7 +230,7 @@ impl Graph {
         // The last word on a use counts.
         let redirects: BTreeMap<Use, ValueId> = patch.redirects.into_iter().collect();
         for (at, new) in &redirects {
-            let slot = &mut self.node_mut(at.node).inputs[at.slot];
+            let slot = &mut self.node_mut(at.node).inputs[at.slot()];
             orphans.extend(slot.replace(*new));
             self.edited.insert(at.node);
             touched.push(self.node(at.node).scope);
@@ -306,11 +303,15 @@ impl Graph {
             return Err(Error::patch(why));
         }
         let (a, b) = (self.value(old).name.clone(), self.value(new).name.clone());
-        self.value_mut(old).name = b.clone();
-        self.value_mut(new).name = a.clone();
-        let names = &mut self.scope_mut(scope).by_name;
-        names.insert(a, new);
-        names.insert(b, old);
+        for (value, name) in [(old, b), (new, a)] {
+            let names = &mut self.scopes[scope.index()].by_name;
+            names.remove(value, &self.values);
+            self.values[value.index()].name = name;
+        }
+        for value in [old, new] {
+            let names = &mut self.scopes[scope.index()].by_name;
+            names.insert(value, &self.values);
+        }
         // A body may give out a value of the graph around it as it is.
         let outputs = self.scopes.iter_mut().flat_map(|s| &mut s.outputs);
         for slot in outputs.filter(|slot| **slot == old) {
@@ -320,9 +321,9 @@ impl Graph {
         self.value_mut(new).is_output = true;
         let ty = self.value(old).ty.clone();
         self.value_mut(new).ty = ty;
-        let readers = [old, new].map(|v| self.value(v).uses.clone()).concat();
-        self.edited.extend(readers.iter().map(|u| u.node));
         for value in [old, new] {
+            let readers = self.values[value.index()].uses.iter();
+            self.edited.extend(readers.map(|u| u.node));
             if let Some((node, _)) = self.producer(value) {
                 self.edited.insert(node);
             }
@@ -360,9 +361,8 @@ impl Graph {
             }
         }
         for value in left.into_keys() {
-            let uses = std::mem::take(&mut self.value_mut(value).uses);
-            let kept = uses.into_iter().filter(|u| !self.removed.contains(&u.node));
-            self.value_mut(value).uses = kept.collect();
+            let uses = &mut self.values[value.index()].uses;
+            uses.retain(|u| !self.removed.contains(&u.node));
         }
         removed
     }
@@ -387,7 +387,7 @@ impl Graph {
                     orphans.push(*value);
                 }
             }
-            for (_, body) in &node.bodies {
+            for (_, body) in node.body_places() {
                 stack.extend(self.scopes[body.index()].nodes.iter().copied());
             }
         }

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use prost::Message;
-use rustc_hash::FxHashMap;
 
 use crate::encoded::Encoded;
 use crate::error::{Error, Result};
@@ -125,8 +124,8 @@ impl<'a> Splice<'a> {
 
     /// The content of one node's message.
     pub(crate) fn node_message(&self, id: NodeId) -> Result<Encoded> {
-        match &self.graph.node(id).source {
-            Some(at) => self.edited_node(id, at.clone()),
+        match self.graph.source(id) {
+            Some(span) => self.edited_node(id, wire::field(self.source, span)?.payload),
             None => Ok(self.new_node(id)),
         }
     }
@@ -160,8 +159,8 @@ impl<'a> Splice<'a> {
             });
             let nodes = s.nodes.iter().all(|id| {
                 let node = g.node(*id);
-                stack.extend(node.bodies.iter().map(|b| b.1));
-                node.source.is_some() && !self.is_edited(*id)
+                stack.extend(node.body_places().iter().map(|b| b.1));
+                node.piece.is_some() && !self.is_edited(*id)
             });
             let initials = s.initializers.iter().all(|v| v.index() < g.read_values);
             let read = s.layout.iter().filter_map(|piece| match piece.item {
@@ -193,41 +192,34 @@ impl<'a> Splice<'a> {
         let is_function = matches!(s.kind, crate::ScopeKind::Function { .. });
         let node_field = if is_function { 7 } else { 1 };
         let mut queue = s.nodes.iter().copied();
-        let spans: FxHashMap<NodeId, &Range<usize>> = s
-            .layout
-            .iter()
-            .filter_map(|p| match p.item {
-                Item::Node(id) => Some((id, &p.span)),
-                _ => None,
-            })
-            .collect();
         let is_node = |p: &Piece| matches!(p.item, Item::Node(_));
         let is_initial = |p: &Piece| matches!(p.item, Item::Initializer(_));
         let last_node = s.layout.iter().rposition(is_node);
         let last_initial = s.layout.iter().rposition(is_initial).or(last_node);
         let mut out = Encoded::default();
-        for (i, piece) in s.layout.iter().enumerate() {
-            match piece.item {
+        for (i, (span, item)) in s.pieces().enumerate() {
+            match item {
                 // Each place of a node takes the new nodes that come before it, and one old node.
                 Item::Node(here) if g.removed.contains(&here) => {}
                 Item::Node(_) => {
                     for id in queue.by_ref() {
-                        self.node(node_field, id, &spans, &mut out)?;
-                        if g.node(id).source.is_some() {
+                        self.node(node_field, id, &mut out)?;
+                        if g.node(id).piece.is_some() {
                             break;
                         }
                     }
                 }
                 Item::Initializer(v) if g.dropped.contains(&v) => {}
                 Item::Initializer(v) if g.revalued.contains_key(&v) => {
-                    out.field(5, self.tensor(piece.payload.clone(), &g.revalued[&v])?);
+                    let at = wire::field(self.source, span)?.payload;
+                    out.field(5, self.tensor(at, &g.revalued[&v])?);
                 }
                 Item::Info(v) if self.is_stale(v) => {}
-                _ => out.source(piece.span.clone()),
+                _ => out.source(span),
             }
             if Some(i) == last_node {
                 for id in queue.by_ref() {
-                    self.node(node_field, id, &spans, &mut out)?;
+                    self.node(node_field, id, &mut out)?;
                 }
             }
             if Some(i) == last_initial {
@@ -236,7 +228,7 @@ impl<'a> Splice<'a> {
         }
         if last_node.is_none() {
             for id in queue {
-                self.node(node_field, id, &spans, &mut out)?;
+                self.node(node_field, id, &mut out)?;
             }
         }
         if last_initial.is_none() {
@@ -268,17 +260,11 @@ impl<'a> Splice<'a> {
         }
     }
 
-    fn node(
-        &self,
-        number: u32,
-        id: NodeId,
-        spans: &FxHashMap<NodeId, &Range<usize>>,
-        out: &mut Encoded,
-    ) -> Result<()> {
-        let node = self.graph.node(id);
-        let touched = || self.is_edited(id) || !node.bodies.iter().all(|b| self.is_untouched(b.1));
-        match spans.get(&id) {
-            Some(span) if !touched() => out.source((*span).clone()),
+    fn node(&self, number: u32, id: NodeId, out: &mut Encoded) -> Result<()> {
+        let mut bodies = self.graph.node(id).body_places().iter();
+        let mut touched = || self.is_edited(id) || !bodies.all(|b| self.is_untouched(b.1));
+        match self.graph.source(id) {
+            Some(span) if !touched() => out.source(span),
             _ => out.field(number, self.node_message(id)?),
         }
         Ok(())
@@ -294,9 +280,9 @@ impl<'a> Splice<'a> {
             input: names(&node.inputs),
             output: names(&node.outputs),
             name: Some(node.name.to_string()),
-            op_type: Some(node.op.to_string()),
-            domain: (!node.domain.is_empty()).then(|| node.domain.to_string()),
-            attribute: node.attributes.to_vec(),
+            op_type: Some(node.op().to_owned()),
+            domain: (!node.domain().is_empty()).then(|| node.domain().to_owned()),
+            attribute: node.attributes().to_vec(),
             ..Default::default()
         };
         let mut content = Encoded::default();
@@ -329,7 +315,7 @@ impl<'a> Splice<'a> {
                 }
             } else if f.number == 5 && f.delimited {
                 let bodies: Vec<ScopeId> = node
-                    .bodies
+                    .body_places()
                     .iter()
                     .filter(|(i, _)| *i == attribute)
                     .map(|(_, scope)| *scope)

@@ -27,6 +27,13 @@ pub(crate) fn fields(bytes: &[u8], within: Range<usize>) -> Fields<'_> {
     }
 }
 
+/// The field that stands at `span` of `bytes`.
+pub(crate) fn field(bytes: &[u8], span: Range<usize>) -> Result<Field> {
+    let start = span.start;
+    let first = fields(bytes, span).next();
+    first.unwrap_or_else(|| Err(truncated(start)))
+}
+
 /// Iterator of [`fields`].
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {

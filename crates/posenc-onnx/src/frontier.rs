@@ -84,7 +84,7 @@ impl Stretch {
             if node.op() == "RotaryEmbedding" {
                 entries.extend((1..node.inputs().len()).filter_map(|slot| {
                     node.input(slot)?;
-                    Some(Use { node: *id, slot })
+                    Some(Use::new(*id, slot))
                 }));
                 continue;
             }
@@ -102,7 +102,7 @@ impl Stretch {
                     false => crate::product::along(graph, trace, *id, slot, lane),
                 };
                 if along.is_some_and(|axis| varies(trace, *input, axis)) {
-                    entries.push(Use { node: *id, slot });
+                    entries.push(Use::new(*id, slot));
                 }
             }
         }

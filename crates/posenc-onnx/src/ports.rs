@@ -263,7 +263,7 @@ fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
     graph.uses(value).iter().any(|u| {
         let node = graph.node(u.node);
         let table = node.input(0).and_then(|t| graph.dtype(t));
-        node.is("Gather") && u.slot == 1 && table.is_some_and(DType::is_float)
+        node.is("Gather") && u.slot() == 1 && table.is_some_and(DType::is_float)
     })
 }
 
@@ -282,7 +282,7 @@ fn turns_waves(graph: &Graph, value: ValueId) -> bool {
                 "Sin" | "Cos" => return true,
                 "Cast" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose" | "Expand" | "Mul"
                 | "Div" | "Add" | "Sub" | "MatMul" | "Einsum" | "Concat" | "Identity" | "Tile"
-                    if at.slot == 0 || !matches!(node.op(), "Reshape" | "Expand" | "Tile") =>
+                    if at.slot() == 0 || !matches!(node.op(), "Reshape" | "Expand" | "Tile") =>
                 {
                     stack.extend(node.outputs().iter().flatten());
                 }
@@ -296,7 +296,7 @@ fn turns_waves(graph: &Graph, value: ValueId) -> bool {
 /// Whether the value's only work is to be the first part of a concatenation, as caches are.
 fn joined(graph: &Graph, value: ValueId) -> bool {
     let uses = graph.uses(value);
-    let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot == 0;
+    let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot() == 0;
     uses.iter().any(first)
         && uses
             .iter()

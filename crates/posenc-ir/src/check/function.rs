@@ -138,7 +138,7 @@ impl<'g> Functions<'g> {
         while let Some((scope, depth)) = stack.pop() {
             for id in self.graph.scope(scope).nodes() {
                 let node = self.graph.node(*id);
-                let span = node.source.as_ref().filter(|_| depth == 0);
+                let span = self.graph.source(*id).filter(|_| depth == 0);
                 out.push(Member {
                     depth,
                     bytes: span.map_or(0, |at| at.len() as u64),
@@ -199,7 +199,7 @@ impl<'g> Functions<'g> {
         let needed = inputs.map(|input| {
             graph.uses(*input).iter().any(|at| {
                 let is_call = self.callee(at.node).is_some();
-                !is_call && operator::needs(imports, graph.node(at.node), at.slot)
+                !is_call && operator::needs(imports, graph.node(at.node), at.slot())
             })
         });
         needed.collect()

@@ -1,7 +1,6 @@
 //! One model in the names and the order of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::Diff;
 use super::compare::key as function_key;
@@ -57,7 +56,7 @@ impl Aligned<'_> {
                 Some(name) => v.name = name.clone(),
                 None if v.is_output || self.is_input(value) => {}
                 // The name is another value's in a.
-                None if taken.contains(&*v.name) => v.name = Arc::from(format!("{}'", v.name)),
+                None if taken.contains(&*v.name) => v.name = format!("{}'", v.name).into(),
                 None => {}
             }
         }
@@ -82,13 +81,13 @@ impl Aligned<'_> {
         match v.def() {
             Def::Node(node, i) => {
                 let partner = self.diff.pairs.partner(0, node)?;
-                let value = self.b.node(partner).output(i)?;
+                let value = self.b.node(partner).output(i as usize)?;
                 let is_port = |g: &Graph, v: ValueId| g.scope(g.main()).outputs().contains(&v);
                 (!is_port(self.b, value)).then_some(value)
             }
             Def::Input(i) => {
                 let scope = self.bodies.get(&v.scope())?;
-                self.b.scope(*scope).inputs().get(i).copied()
+                self.b.scope(*scope).inputs().get(i as usize).copied()
             }
             Def::Initializer => None,
         }
@@ -101,22 +100,22 @@ impl Aligned<'_> {
                 continue;
             };
             let order = self.a.node(partner).attributes();
-            let node = &mut out.nodes[id.index()];
+            let own = self.b.node(id).attributes();
             let place = |i: &usize| {
-                let name = node.attributes[*i].name();
+                let name = own[*i].name();
                 order.iter().position(|a| a.name() == name)
             };
-            let mut sorted: Vec<usize> = (0..node.attributes.len()).collect();
+            let mut sorted: Vec<usize> = (0..own.len()).collect();
             sorted.sort_by_key(|i| place(i).unwrap_or(usize::MAX));
             if sorted.is_sorted() {
                 continue;
             }
-            let attributes = sorted.iter().map(|i| node.attributes[*i].clone());
-            node.attributes = attributes.collect();
-            for (index, _) in &mut node.bodies {
+            let extra = out.nodes[id.index()].extra_mut();
+            extra.attributes = sorted.iter().map(|i| own[*i].clone()).collect();
+            for (index, _) in &mut extra.bodies {
                 *index = sorted.iter().position(|i| i == index).unwrap_or(*index);
             }
-            node.bodies.sort_by_key(|(index, _)| *index);
+            extra.bodies.sort_by_key(|(index, _)| *index);
         }
     }
 

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use crate::graph::{Graph, Item, Piece};
+use crate::graph::{Graph, Item};
 use crate::id::ValueId;
 use crate::model::Model;
 use crate::proto::{AttributeProto, SparseTensorProto};
 use crate::stored::{External, Payload, Stored};
+use crate::wire;
 
 /// Location, first byte and length of a payload in another file.
 type Place = (String, u64, Option<u64>);
@@ -106,9 +107,11 @@ pub(super) fn initializer(model: &Model, value: ValueId, absent: &Absent) -> Opt
 
 fn sparse(model: &Model, value: ValueId) -> Option<u128> {
     let scope = model.graph().scope(model.graph().value(value).scope());
-    let is_it = |p: &&Piece| matches!(p.item, Item::Initializer(v) if v == value);
-    let piece = scope.layout.iter().rfind(is_it)?;
-    let bytes = model.source.slice(piece.payload.clone());
+    let mut pieces = scope.pieces();
+    let (span, _) = pieces.find(|(_, item)| *item == Item::Initializer(value))?;
+    let bytes = model
+        .source
+        .slice(wire::field(&model.source, span).ok()?.payload);
     let mut proto = SparseTensorProto::decode(bytes).ok()?;
     for tensor in proto.values.iter_mut().chain(&mut proto.indices) {
         tensor.name = None;

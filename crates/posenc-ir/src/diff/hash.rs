@@ -180,7 +180,7 @@ impl<'a> Side<'a> {
             let constant = match graph.producer(value) {
                 Some((maker, _)) => {
                     let node = graph.node(maker);
-                    let alone = node.inputs().is_empty() && node.bodies.is_empty();
+                    let alone = node.inputs().is_empty() && node.body_places().is_empty();
                     alone.then(|| self.hashes(maker).own)
                 }
                 None => self.contents[value.index()],
@@ -212,7 +212,7 @@ impl<'a> Side<'a> {
                 to.extend(graph.uses(*value).iter().map(|at| {
                     let mut hasher = Hasher::new("use");
                     hasher.number(self.nodes[at.node.index()].backward);
-                    hasher.number(at.slot as u128);
+                    hasher.number(at.slot() as u128);
                     hasher.finish()
                 }));
                 to.sort_unstable();

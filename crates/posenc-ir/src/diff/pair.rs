@@ -160,7 +160,7 @@ impl Matcher<'_> {
             let to = right.graph.uses(*b);
             for at in left.graph.uses(*a).iter().take(CHOICE) {
                 if let Some(partner) = self.pairs.partner(0, at.node) {
-                    let reads = |u: &Use| u.node == partner && u.slot == at.slot;
+                    let reads = |u: &Use| u.node == partner && u.slot() == at.slot();
                     sum += if to.iter().take(4 * CHOICE).any(reads) {
                         1
                     } else {
@@ -247,7 +247,7 @@ impl Matcher<'_> {
             let uses = of.graph.uses(value).iter();
             let uses = uses.filter(|at| self.is_free(side, at.node));
             let mut found: Vec<_> = uses
-                .map(|at| ((kind.of(of.hashes(at.node)), at.slot), at.node))
+                .map(|at| ((kind.of(of.hashes(at.node)), at.slot()), at.node))
                 .collect();
             found.sort_unstable();
             found

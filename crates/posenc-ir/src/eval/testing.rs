@@ -14,7 +14,8 @@ use ndarray::{ArrayD, IxDyn};
 use super::{Budget, Miss, Value, Why, apply};
 use crate::dtype::DType;
 use crate::id::{ScopeId, ValueId};
-use crate::node::Node;
+use crate::list::List;
+use crate::node::{Node, Operator};
 use crate::proto::{AttributeProto, attribute_proto::AttributeType};
 use crate::tensor::Tensor;
 
@@ -30,24 +31,28 @@ struct Op {
 }
 
 fn op(name: &str) -> Op {
-    let node = Node {
-        scope: ScopeId::from_index(0),
-        name: "".into(),
-        op: name.into(),
-        domain: "".into(),
-        inputs: vec![],
-        outputs: vec![Some(ValueId::from_index(0))],
-        attributes: [].into(),
-        bodies: vec![],
-        source: None,
-    };
-    Op { node, opset: 17 }
+    of("", name)
 }
 
 fn contrib(name: &str) -> Op {
-    let mut op = op(name);
-    op.node.domain = "com.microsoft".into();
-    op
+    of("com.microsoft", name)
+}
+
+fn of(domain: &str, name: &str) -> Op {
+    let operator = Operator {
+        domain: domain.into(),
+        op: name.into(),
+    };
+    let node = Node {
+        scope: ScopeId::from_index(0),
+        piece: None,
+        name: "".into(),
+        operator: operator.into(),
+        inputs: List::default(),
+        outputs: [Some(ValueId::from_index(0))].into_iter().collect(),
+        extra: None,
+    };
+    Op { node, opset: 17 }
 }
 
 impl Op {
@@ -73,8 +78,9 @@ impl Op {
         };
         attribute.set_type(kind);
         fill(&mut attribute);
-        let before = self.node.attributes.iter().cloned();
-        self.node.attributes = before.chain([attribute]).collect();
+        let before = self.node.attributes().iter().cloned();
+        let attributes = before.chain([attribute]).collect();
+        self.node.extra_mut().attributes = attributes;
         self
     }
 

@@ -17,21 +17,22 @@ pub(super) struct Waiting {
 
 /// What a scope says before its names are resolved.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct Pending<'a> {
     pub(super) inputs: Vec<(String, Option<TypeProto>)>,
     pub(super) outputs: Vec<(String, Option<TypeProto>)>,
     pub(super) infos: Vec<((String, Option<TypeProto>), usize)>,
-    pub(super) nodes: Vec<Unresolved>,
-    /// Where the names stand.
-    pub(super) inputs_of_nodes: Vec<Range<usize>>,
-    pub(super) outputs_of_nodes: Vec<Range<usize>>,
+    /// Of each node in turn.
+    pub(super) nodes: Vec<Edges>,
+    /// The names of all nodes, one after the other.
+    pub(super) inputs_of_nodes: Vec<&'a str>,
+    pub(super) outputs_of_nodes: Vec<&'a str>,
     /// Node, place and name of the attribute, and where the graph stands.
     pub(super) bodies: Vec<(NodeId, usize, Box<str>, Range<usize>)>,
 }
 
-/// A node that knows its edges by name: runs of the lists in [`Pending`].
-pub(super) struct Unresolved {
-    pub(super) node: NodeId,
-    pub(super) inputs: Range<usize>,
-    pub(super) outputs: Range<usize>,
+/// How many names of inputs and outputs belong to a node.
+#[derive(Default)]
+pub(super) struct Edges {
+    pub(super) inputs: u32,
+    pub(super) outputs: u32,
 }

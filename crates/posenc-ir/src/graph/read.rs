@@ -8,12 +8,14 @@ use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::message::{is_sparse_split, is_split, payload_of, says_more, type_of};
-use super::pending::{Pending, Unresolved, Waiting};
+use super::names::Names;
+use super::pending::{Edges, Pending, Waiting};
 use super::{Def, Graph, Item, Piece, Scope, ScopeKind, Use, Value};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::id::{NodeId, ScopeId, ValueId};
-use crate::node::Node;
+use crate::id::{NodeId, PieceId, ScopeId, ValueId, narrow};
+use crate::list::List;
+use crate::node::{Extra, Node, Operator};
 use crate::proto::{AttributeProto, SparseTensorProto, TypeProto, ValueInfoProto};
 use crate::stored::{Payload, Stored};
 use crate::wire;
@@ -59,7 +61,7 @@ pub(super) fn read(
             is_split: false,
         },
         waiting: vec![],
-        words: FxHashMap::default(),
+        operators: FxHashMap::default(),
         passed,
     };
     reader.open(ScopeKind::Main, None, graph, 0)?;
@@ -84,7 +86,8 @@ struct Reader<'a> {
     source: &'a Bytes,
     graph: Graph,
     waiting: Vec<Waiting>,
-    words: FxHashMap<&'a str, Arc<str>>,
+    /// By domain and name.
+    operators: FxHashMap<(&'a str, &'a str), Arc<Operator>>,
     passed: &'a dyn Fn(&Range<usize>),
 }
 
@@ -106,7 +109,7 @@ impl<'a> Reader<'a> {
             kind: kind.clone(),
             parent,
             name: "".into(),
-            by_name: FxHashMap::default(),
+            by_name: Names::default(),
             inputs: vec![],
             outputs: vec![],
             initializers: vec![],
@@ -151,9 +154,8 @@ impl<'a> Reader<'a> {
                     Item::Other
                 }
                 (false, field::VALUE_INFO) | (true, 12) => {
-                    pending
-                        .infos
-                        .push((self.info(&f.payload)?, self.graph.scope(id).layout.len()));
+                    let piece = self.graph.scope(id).layout.len();
+                    pending.infos.push((self.info(&f.payload)?, piece));
                     Item::Other
                 }
                 (false, field::NAME) | (true, 1) => {
@@ -186,75 +188,44 @@ impl<'a> Reader<'a> {
             if f.payload.len() >= LONG {
                 (self.passed)(&f.span);
             }
-            self.graph.scope_mut(id).layout.push(Piece {
-                span: f.span,
-                payload: f.payload,
-                item,
-            });
+            let start = f.span.start;
+            self.graph.scope_mut(id).layout.push(Piece { start, item });
         }
         self.resolve(id, depth, pending)
     }
 
     /// Defines inputs and node outputs, then looks up what nodes and outputs read.
-    fn resolve(&mut self, id: ScopeId, depth: usize, pending: Pending) -> Result<()> {
+    fn resolve(&mut self, id: ScopeId, depth: usize, pending: Pending<'_>) -> Result<()> {
         for (i, (name, ty)) in pending.inputs.into_iter().enumerate() {
-            let old = self.graph.scope(id).by_name.get(name.as_str()).copied();
+            let old = self.own(id, &name);
             let value = match old {
                 // Older files list initializers among the inputs too.
                 Some(v) if self.graph.value(v).def == Def::Initializer => {
-                    self.graph.value_mut(v).def = Def::Input(i);
+                    self.graph.value_mut(v).def = Def::Input(narrow(i));
                     self.set_type(v, ty);
                     v
                 }
                 Some(_) => return Err(self.twice(id, &name)),
                 None => {
-                    let v = self.define(id, &name, Def::Input(i))?;
+                    let v = self.define(id, &name, Def::Input(narrow(i)))?;
                     self.set_type(v, ty);
                     v
                 }
             };
             self.graph.scope_mut(id).inputs.push(value);
         }
-        for Unresolved { node, outputs, .. } in &pending.nodes {
-            let mut values = Vec::with_capacity(outputs.len());
-            for (i, name) in pending.outputs_of_nodes[outputs.clone()].iter().enumerate() {
-                values.push(match name.is_empty() {
-                    true => None,
-                    false => Some(self.define(id, self.text(name)?, Def::Node(*node, i))?),
-                });
-            }
-            self.graph.node_mut(*node).outputs = values;
-        }
+        self.outputs(id, &pending.nodes, pending.outputs_of_nodes)?;
         for ((name, ty), piece) in pending.infos {
-            if let Some(value) = self.graph.scope(id).by_name.get(name.as_str()).copied() {
+            if let Some(value) = self.own(id, &name) {
                 self.set_type(value, ty);
                 self.graph.scope_mut(id).layout[piece].item = Item::Info(value);
             }
         }
-        for Unresolved { node, inputs, .. } in &pending.nodes {
-            let mut values = Vec::with_capacity(inputs.len());
-            for (slot, name) in pending.inputs_of_nodes[inputs.clone()].iter().enumerate() {
-                if name.is_empty() {
-                    values.push(None);
-                    continue;
-                }
-                let name = self.text(name)?;
-                let value = self.graph.find(id, name).ok_or_else(|| {
-                    let why = format!("input {name} is not defined anywhere");
-                    Error::invalid(why).at(self.graph.place(*node))
-                })?;
-                values.push(Some(value));
-                self.graph
-                    .value_mut(value)
-                    .uses
-                    .push(Use { node: *node, slot });
-            }
-            self.graph.node_mut(*node).inputs = values;
-            self.constant(*node)?;
-        }
+        self.inputs(id, &pending.nodes, pending.inputs_of_nodes)?;
         for (node, attribute, name, span) in pending.bodies {
             let body = self.open(ScopeKind::Body(node, name), Some(id), span, depth + 1)?;
-            self.graph.node_mut(node).bodies.push((attribute, body));
+            let extra = self.graph.node_mut(node).extra_mut();
+            extra.bodies.push((attribute, body));
         }
         for (name, ty) in pending.outputs {
             let value = self.graph.find(id, &name).ok_or_else(|| {
@@ -274,49 +245,81 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Defines what the nodes of a scope compute.
+    fn outputs(&mut self, id: ScopeId, nodes: &[Edges], names: Vec<&str>) -> Result<()> {
+        let Graph { values, scopes, .. } = &mut self.graph;
+        values.reserve(names.len());
+        scopes[id.index()].by_name.reserve(names.len(), values);
+        let mut names = names.into_iter();
+        for (at, edges) in nodes.iter().enumerate() {
+            let node = self.graph.scope(id).nodes[at];
+            let names = names.by_ref().take(edges.outputs as usize).enumerate();
+            let define = |(i, name): (usize, &str)| match name {
+                "" => Ok(None),
+                name => self.define(id, name, Def::Node(node, narrow(i))).map(Some),
+            };
+            let outputs = names.map(define).collect::<Result<_>>()?;
+            self.graph.node_mut(node).outputs = outputs;
+        }
+        Ok(())
+    }
+
+    /// Looks up what the nodes of a scope read.
+    fn inputs(&mut self, id: ScopeId, nodes: &[Edges], names: Vec<&str>) -> Result<()> {
+        let mut names = names.into_iter();
+        for (at, edges) in nodes.iter().enumerate() {
+            let node = self.graph.scope(id).nodes[at];
+            let names = names.by_ref().take(edges.inputs as usize).enumerate();
+            let read = |(slot, name): (usize, &str)| {
+                if name.is_empty() {
+                    return Ok(None);
+                }
+                let value = self.graph.find(id, name).ok_or_else(|| {
+                    let why = format!("input {name} is not defined anywhere");
+                    Error::invalid(why).at(self.graph.place(node))
+                })?;
+                let uses = &mut self.graph.value_mut(value).uses;
+                uses.push(Use::new(node, slot));
+                Ok(Some(value))
+            };
+            let inputs = names.map(read).collect::<Result<_>>()?;
+            self.graph.node_mut(node).inputs = inputs;
+            self.constant(node)?;
+        }
+        Ok(())
+    }
+
     fn node(
         &mut self,
         scope: ScopeId,
         payload: &Range<usize>,
-        pending: &mut Pending,
+        pending: &mut Pending<'a>,
     ) -> Result<NodeId> {
         let id = NodeId::from_index(self.graph.nodes.len());
-        let mut node = Node {
-            scope,
-            name: Arc::default(),
-            op: Arc::default(),
-            domain: Arc::default(),
-            inputs: vec![],
-            outputs: vec![],
-            attributes: Arc::default(),
-            bodies: vec![],
-            source: Some(payload.clone()),
-        };
+        let (mut name, mut op, mut domain) = ("", "", "");
         let mut attributes = vec![];
-        let (inputs, outputs) = (
-            pending.inputs_of_nodes.len(),
-            pending.outputs_of_nodes.len(),
-        );
+        let mut edges = Edges::default();
         for f in wire::fields(self.source, payload.clone()) {
             let f = f?;
             if !f.delimited {
                 continue;
             }
             match f.number {
-                1 => pending.inputs_of_nodes.push(f.payload),
-                2 => pending.outputs_of_nodes.push(f.payload),
-                3 => node.name = self.text(&f.payload)?.into(),
-                4 => node.op = self.word(&f.payload)?,
+                1 => {
+                    pending.inputs_of_nodes.push(self.text(&f.payload)?);
+                    edges.inputs += 1;
+                }
+                2 => {
+                    pending.outputs_of_nodes.push(self.text(&f.payload)?);
+                    edges.outputs += 1;
+                }
+                3 => name = self.text(&f.payload)?,
+                4 => op = self.text(&f.payload)?,
                 5 => {
                     let at = attributes.len();
                     attributes.push(self.attribute(&f.payload, at, id, pending)?);
                 }
-                7 => {
-                    node.domain = match self.text(&f.payload)? {
-                        "ai.onnx" => Arc::default(),
-                        _ => self.word(&f.payload)?,
-                    }
-                }
+                7 => domain = self.text(&f.payload)?,
                 8 if !f.payload.is_empty() => {
                     let overload = self.text(&f.payload)?.into();
                     self.graph.overloads.insert(id, overload);
@@ -324,16 +327,32 @@ impl<'a> Reader<'a> {
                 _ => {}
             }
         }
-        if !attributes.is_empty() {
-            node.attributes = attributes.into();
+        if domain == "ai.onnx" {
+            domain = "";
         }
-        self.graph.nodes.push(node);
-        self.graph.scope_mut(scope).nodes.push(id);
-        pending.nodes.push(Unresolved {
-            node: id,
-            inputs: inputs..pending.inputs_of_nodes.len(),
-            outputs: outputs..pending.outputs_of_nodes.len(),
+        let operator = self.operators.entry((domain, op)).or_insert_with(|| {
+            let (domain, op) = (domain.into(), op.into());
+            Arc::new(Operator { domain, op })
         });
+        let extra = (!attributes.is_empty()).then(|| {
+            let attributes = attributes.into();
+            Arc::new(Extra {
+                attributes,
+                bodies: vec![],
+            })
+        });
+        let s = &mut self.graph.scopes[scope.index()];
+        self.graph.nodes.push(Node {
+            scope,
+            piece: Some(PieceId::from_index(s.layout.len())),
+            name: name.into(),
+            operator: operator.clone(),
+            inputs: List::default(),
+            outputs: List::default(),
+            extra,
+        });
+        s.nodes.push(id);
+        pending.nodes.push(edges);
         Ok(id)
     }
 
@@ -344,7 +363,7 @@ impl<'a> Reader<'a> {
         payload: &Range<usize>,
         at: usize,
         node: NodeId,
-        pending: &mut Pending,
+        pending: &mut Pending<'_>,
     ) -> Result<AttributeProto> {
         let decode =
             |bytes: Bytes| AttributeProto::decode(bytes).map_err(|e| Error::decode(e.to_string()));
@@ -383,7 +402,7 @@ impl<'a> Reader<'a> {
         if !node.is("Constant") {
             return Ok(());
         }
-        let (Some(out), Some(attribute)) = (node.output(0), node.attributes.first()) else {
+        let (Some(out), Some(attribute)) = (node.output(0), node.attributes().first()) else {
             return Ok(());
         };
         let place = |e: Error| e.at(self.graph.place(id));
@@ -424,7 +443,7 @@ impl<'a> Reader<'a> {
     }
 
     fn set_type(&mut self, value: ValueId, proto: Option<TypeProto>) {
-        let ty = proto.as_ref().map(type_of);
+        let ty = proto.as_ref().map(|proto| Box::new(type_of(proto)));
         if let Some(proto) = proto.filter(says_more) {
             self.graph.other_types.insert(value, proto);
         }
@@ -432,27 +451,20 @@ impl<'a> Reader<'a> {
     }
 
     fn define(&mut self, scope: ScopeId, name: &str, def: Def) -> Result<ValueId> {
-        let name: Arc<str> = name.into();
-        let id = ValueId::from_index(self.graph.values.len());
-        if self
-            .graph
-            .scope_mut(scope)
-            .by_name
-            .insert(name.clone(), id)
-            .is_some()
-        {
-            return Err(self.twice(scope, &name));
+        if self.own(scope, name).is_some() {
+            return Err(self.twice(scope, name));
         }
-        self.graph.values.push(Value {
-            name,
-            scope,
-            def,
-            ty: None,
-            stored: None,
-            uses: vec![],
-            is_output: false,
-        });
+        let Graph { values, scopes, .. } = &mut self.graph;
+        let id = ValueId::from_index(values.len());
+        values.push(Value::new(name.into(), scope, def));
+        scopes[scope.index()].by_name.insert(id, values);
         Ok(id)
+    }
+
+    /// The value of this name that the scope itself defines.
+    fn own(&self, scope: ScopeId, name: &str) -> Option<ValueId> {
+        let names = &self.graph.scope(scope).by_name;
+        names.get(name, &self.graph.values)
     }
 
     fn twice(&self, scope: ScopeId, name: &str) -> Error {
@@ -472,12 +484,5 @@ impl<'a> Reader<'a> {
     fn text(&self, payload: &Range<usize>) -> Result<&'a str> {
         std::str::from_utf8(&self.source[payload.clone()])
             .map_err(|_| Error::decode(format!("the name at byte {} is not UTF-8", payload.start)))
-    }
-
-    /// A name of few different ones, shared by all that bear it.
-    fn word(&mut self, payload: &Range<usize>) -> Result<Arc<str>> {
-        let text = self.text(payload)?;
-        let known = self.words.entry(text).or_insert_with(|| text.into());
-        Ok(known.clone())
     }
 }

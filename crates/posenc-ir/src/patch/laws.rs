@@ -135,7 +135,7 @@ fn uses_agree(graph: &Graph) -> bool {
     let mut read: Vec<(ValueId, crate::graph::Use)> = vec![];
     for (id, node) in graph.nodes() {
         for (slot, value) in node.inputs().iter().enumerate() {
-            read.extend(value.map(|v| (v, crate::graph::Use { node: id, slot })));
+            read.extend(value.map(|v| (v, crate::graph::Use::new(id, slot))));
         }
     }
     let listed = living(graph).into_iter();

@@ -22,7 +22,7 @@ impl Printer<'_> {
         self.out.write_str(" <")?;
         for (n, (index, attribute)) in shown.into_iter().enumerate() {
             self.out.write_str(if n > 0 { ", " } else { "" })?;
-            let bodies = node.bodies.iter().filter(|(i, _)| *i == index);
+            let bodies = node.body_places().iter().filter(|(i, _)| *i == index);
             let bodies: Vec<ScopeId> = bodies.map(|(_, scope)| *scope).collect();
             let output = node.output(0).filter(|_| index == 0 && node.is("Constant"));
             match output.filter(|v| self.graph.revalued.contains_key(v)) {

@@ -204,12 +204,12 @@ impl Printer<'_> {
         let outputs = values(node.outputs(), |v| name(graph.name(v)));
         write!(self.out, "{outputs} = ")?;
         self.call(id)?;
-        if node.bodies.is_empty() {
+        if node.body_places().is_empty() {
             self.attributes(id, depth)?;
         }
         let inputs = values(node.inputs(), |v| name(graph.name(v)));
         write!(self.out, "({inputs})")?;
-        if !node.bodies.is_empty() {
+        if !node.body_places().is_empty() {
             self.attributes(id, depth)?;
         }
         self.out.write_str("\n")

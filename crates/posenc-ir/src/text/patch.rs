@@ -61,7 +61,7 @@ impl Patch {
         }
         let mut moved: BTreeMap<NodeId, BTreeMap<usize, ValueId>> = BTreeMap::new();
         for (at, new) in &self.redirects {
-            moved.entry(at.node).or_default().insert(at.slot, *new);
+            moved.entry(at.node).or_default().insert(at.slot(), *new);
         }
         if !moved.is_empty() {
             out.push_str("@@ moved uses\n");

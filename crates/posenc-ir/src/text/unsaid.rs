@@ -12,7 +12,7 @@ use super::notes::Notes;
 use super::signs::Nothing;
 use super::{Weights, name, type_text};
 use crate::dtype::DType;
-use crate::graph::{Def, Graph, Item, Piece, ScopeKind};
+use crate::graph::{Def, Graph, Item, ScopeKind};
 use crate::id::{NodeId, ScopeId};
 use crate::model::{Model, PartKind};
 use crate::proto::{AttributeProto, ValueInfoProto, attribute_proto::AttributeType};
@@ -136,26 +136,26 @@ impl Scan<'_> {
             ScopeKind::Function { .. } => Kind::Function,
             ScopeKind::Main | ScopeKind::Body(..) => Kind::Graph,
         };
-        for piece in &scope.layout {
-            match piece.item {
+        for (span, item) in scope.pieces() {
+            match item {
                 Item::Node(node) if graph.is_removed(node) => continue,
                 Item::Initializer(value) if graph.dropped.contains(&value) => continue,
                 _ => {}
             }
-            let place = || match piece.item {
+            let place = || match item {
                 Item::Node(node) => graph.place(node),
                 Item::Initializer(value) | Item::Info(value) => name(graph.name(value)),
                 Item::Other => name(scope.name()),
             };
-            self.fields(kind, piece.span.clone(), &place);
-            match piece.item {
+            self.fields(kind, span.clone(), &place);
+            match item {
                 Item::Node(node) => self.node(node),
                 Item::Initializer(value) => {
                     if let Some(stored) = graph.stored(value) {
                         self.numbers(stored, &place);
                     }
                 }
-                Item::Info(_) | Item::Other => self.value(id, piece),
+                Item::Info(_) | Item::Other => self.value(id, span),
             }
         }
     }
@@ -197,7 +197,11 @@ impl Scan<'_> {
         let graph = self.graph;
         let node = graph.node(id);
         for (index, attribute) in node.attributes().iter().enumerate() {
-            let bodies = node.bodies.iter().filter(|(i, _)| *i == index).count();
+            let bodies = node
+                .body_places()
+                .iter()
+                .filter(|(i, _)| *i == index)
+                .count();
             if holds_more(attribute) || bodies > shown_bodies(attribute) {
                 let what = "values of attributes that are of another type are left out";
                 self.notes.note(what, || graph.place(id));
@@ -242,16 +246,17 @@ impl Scan<'_> {
     }
 
     /// Notes the type of a value where it is not the one that is written.
-    fn value(&mut self, scope: ScopeId, piece: &Piece) {
-        let field = wire::fields(self.source, piece.span.clone()).next();
-        let Some(Ok(field)) = field else { return };
+    fn value(&mut self, scope: ScopeId, span: Range<usize>) {
+        let Ok(field) = wire::field(self.source, span) else {
+            return;
+        };
         let kind = self.graph.scope(scope).kind();
         let is_value = match kind {
             ScopeKind::Function { .. } => field.number == 12,
             ScopeKind::Main | ScopeKind::Body(..) => (11..=13).contains(&field.number),
         };
         let info =
-            is_value.then(|| ValueInfoProto::decode(self.source.slice(piece.payload.clone())));
+            is_value.then(|| ValueInfoProto::decode(self.source.slice(field.payload.clone())));
         let Some(Ok(info)) = info else { return };
         let Some(ty) = info.r#type.as_ref().filter(|t| t.value.is_some()) else {
             return;

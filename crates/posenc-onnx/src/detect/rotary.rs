@@ -124,7 +124,9 @@ impl Known {
     fn switch(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
         let graph = model.graph();
         let entries = half.region.entries.iter();
-        let entering = entries.map(|u| graph.node(u.node).input(u.slot)).collect();
+        let entering = entries
+            .map(|u| graph.node(u.node).input(u.slot()))
+            .collect();
         let turned = half.rotation.rope.pairs.clone();
         let known = self.switches.entry((entering, turned));
         known
@@ -192,10 +194,7 @@ fn inside(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> O
         (None, Some(last)) => usize::try_from(last + 1).ok()?.checked_sub(length),
         (None, None) => None,
     };
-    let entry = |slot| Use {
-        node: site.node,
-        slot,
-    };
+    let entry = |slot| Use::new(site.node, slot);
     Some(Region {
         input: operand.value,
         input_lane: operand.lane,

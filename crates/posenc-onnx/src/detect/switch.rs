@@ -113,7 +113,7 @@ fn chooses(model: &Model, found: &Detection, half: &Half) -> bool {
     let graph = model.graph();
     let entries = half.region.entries.iter();
     let mut stack: Vec<ValueId> = entries
-        .filter_map(|u| graph.node(u.node).input(u.slot))
+        .filter_map(|u| graph.node(u.node).input(u.slot()))
         .collect();
     let mut seen = rustc_hash::FxHashSet::default();
     while let Some(value) = stack.pop() {

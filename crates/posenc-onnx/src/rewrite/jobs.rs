@@ -41,7 +41,7 @@ pub(super) fn jobs(
             let graph = model.graph();
             let entries = half.region.entries.iter();
             let mut values: Vec<ValueId> = entries
-                .filter_map(|u| graph.node(u.node).input(u.slot))
+                .filter_map(|u| graph.node(u.node).input(u.slot()))
                 .collect();
             values.sort_unstable();
             values.dedup();

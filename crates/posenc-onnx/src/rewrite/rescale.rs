@@ -298,16 +298,12 @@ impl Writer<'_> {
         if !node.is("Mul") {
             return None;
         }
-        let slot = 1 - at.slot;
+        let slot = 1 - at.slot();
         let other = node.input(slot)?;
         let tensor = self.graph.constant(other).filter(|t| t.len() == 1)?;
         let value = tensor.get_f64(0)?;
         let whole = (value - self.job.factor).abs() <= 1e-3 * self.job.factor;
-        let at = Use {
-            node: at.node,
-            slot,
-        };
-        whole.then_some((other, at))
+        whole.then(|| (other, Use::new(at.node, slot)))
     }
 
     /// DeepSeek's correction: a factor on the whole score, before any mask.

@@ -126,7 +126,7 @@ fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
         }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            let next = match (node.op(), at.slot) {
+            let next = match (node.op(), at.slot()) {
                 ("Concat" | "Identity" | "Cast" | "Transpose" | "Reshape", _) => node.output(0),
                 ("GroupQueryAttention", 3) | ("Attention", 4) => node.output(1),
                 ("GroupQueryAttention", 4) | ("Attention", 5) => node.output(2),

@@ -82,7 +82,7 @@ fn feed(
         }
         Role::Content => {
             // Lengths that fused attention asks for.
-            let slot = |u: &Use| graph.node(u.node).op() == "GroupQueryAttention" && u.slot == 5;
+            let slot = |u: &Use| graph.node(u.node).op() == "GroupQueryAttention" && u.slot() == 5;
             let less = usize::from(graph.uses(port.value).iter().any(slot));
             fill(port.dtype, dims, |_| (total - less) as f64)
         }
@@ -116,20 +116,20 @@ fn vocabulary(graph: &Graph, tokens: ValueId) -> Option<usize> {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             match node.op() {
-                "Gather" if at.slot == 1 => {
+                "Gather" if at.slot() == 1 => {
                     let axis = node.int("axis").ok().flatten().unwrap_or(0);
                     let table = node.input(0).and_then(|t| graph.stored(t));
                     let count = table.and_then(|t| Some(t.dims[wrap(axis, t.dims.len())?]));
                     rows = [rows, count].into_iter().flatten().min();
                 }
-                "EmbedLayerNormalization" if at.slot == 0 => {
+                "EmbedLayerNormalization" if at.slot() == 0 => {
                     let table = node.input(2).and_then(|t| graph.stored(t));
                     let count = table.and_then(|t| t.dims.first().copied());
                     rows = [rows, count].into_iter().flatten().min();
                 }
                 "Cast" | "Identity" | "Reshape" | "Unsqueeze" | "Squeeze" | "Flatten"
                 | "Transpose" | "Slice" | "Clip" | "Where"
-                    if at.slot == 0 || node.op() == "Where" =>
+                    if at.slot() == 0 || node.op() == "Where" =>
                 {
                     stack.extend(node.outputs().iter().flatten());
                 }

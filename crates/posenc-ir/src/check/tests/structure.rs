@@ -186,7 +186,7 @@ fn deep_bodies_are_followed_by_every_pass() {
     let x = crate::samples::find(graph, "x");
     let doubled = out.op("Add", &[x, x]);
     let (node, _) = graph.producer(inner).unwrap();
-    out.redirect_use(x, crate::Use { node, slot: 0 }, doubled)
+    out.redirect_use(x, crate::Use::new(node, 0), doubled)
         .unwrap();
     let patch = out.finish();
     model.commit(patch).unwrap();

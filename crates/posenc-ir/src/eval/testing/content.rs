@@ -44,7 +44,7 @@ fn convolutions_and_pools_slide_over_space() {
         (op("GlobalAveragePool"), &[&[1, 3, 5, 6]], &[1, 3, 1, 1]),
     ];
     for (op, inputs, want) in cases {
-        assert_eq!(op.dims(inputs), dims(&[want]), "{}", op.node.op);
+        assert_eq!(op.dims(inputs), dims(&[want]), "{}", op.node.op());
     }
     let refused = [
         (
@@ -70,7 +70,7 @@ fn convolutions_and_pools_slide_over_space() {
         ),
     ];
     for (op, inputs, why) in refused {
-        assert_eq!(op.why(&inputs), Some(why), "{}", op.node.op);
+        assert_eq!(op.why(&inputs), Some(why), "{}", op.node.op());
     }
 }
 
@@ -134,7 +134,7 @@ fn fused_attention_tells_outputs_and_caches() {
         ),
     ];
     for (op, inputs, want) in cases {
-        assert_eq!(op.dims(inputs), dims(want), "{}", op.node.op);
+        assert_eq!(op.dims(inputs), dims(want), "{}", op.node.op());
     }
     let grouped = contrib("GroupQueryAttention")
         .int("num_heads", 4)

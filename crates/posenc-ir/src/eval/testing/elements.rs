@@ -221,7 +221,7 @@ fn steps_do_not_fall_over_the_last_digits_of_f64() {
     let almost = floats(&[2], &[4.0 - 1e-15, -4.0 + 1e-15]);
     let to_int = op("Cast").int("to", DType::I64.code().into());
     for op in [op("Floor"), op("Ceil"), to_int.clone()] {
-        let name = &op.node.op;
+        let name = op.node.op();
         assert_eq!(
             op.numbers(std::slice::from_ref(&almost)).1,
             [4.0, -4.0],

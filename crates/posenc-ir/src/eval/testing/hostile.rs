@@ -128,8 +128,7 @@ proptest! {
                 "keep_aspect_ratio_policy", "direction"]), text()), 0..3),
         outputs in 1usize..5,
     ) {
-        let mut node = op(name).opset(opset).outputs(outputs);
-        node.node.domain = domain.into();
+        let mut node = of(domain, name).opset(opset).outputs(outputs);
         for (name, n) in numbers {
             node = node.int(name, n);
         }

@@ -124,7 +124,7 @@ fn an_index_outside_leaves_dimensions_without_data() {
         ),
     ];
     for (op, inputs, why) in refused {
-        assert_eq!(op.why(&inputs), Some(why), "{}", op.node.op);
+        assert_eq!(op.why(&inputs), Some(why), "{}", op.node.op());
     }
 }
 

@@ -141,7 +141,7 @@ fn concatenation_and_split_are_each_others_inverse() {
         (op("Split"), vec![joined, list(&[-1, 3])], Why::Dimension),
     ];
     for (op, inputs, why) in refused {
-        assert_eq!(op.why(&inputs), Some(why), "{}", op.node.op);
+        assert_eq!(op.why(&inputs), Some(why), "{}", op.node.op());
     }
 }
 

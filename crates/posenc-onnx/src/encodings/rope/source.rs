@@ -188,7 +188,7 @@ impl Cone {
             waves: vec![],
             told: half.region.inside.and_then(|i| i.positions),
         };
-        let entry = |u: &Use| graph.node(u.node).input(u.slot);
+        let entry = |u: &Use| graph.node(u.node).input(u.slot());
         let mut queue: std::collections::VecDeque<ValueId> =
             half.region.entries.iter().filter_map(entry).collect();
         let mut seen = FxHashSet::default();

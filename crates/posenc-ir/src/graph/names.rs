@@ -1,0 +1,42 @@
+//! The values of a scope by name.
+
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use super::Value;
+use crate::id::ValueId;
+
+/// A table of values that are found by their names, which stand with the values alone: every
+/// call is given all values of the graph. To rename a value, take it out and put it in again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names(HashTable<ValueId>);
+
+impl Names {
+    pub(crate) fn reserve(&mut self, more: usize, values: &[Value]) {
+        self.0.reserve(more, |id| hash(&values[id.index()].name));
+    }
+
+    pub(crate) fn get(&self, name: &str, values: &[Value]) -> Option<ValueId> {
+        let is_it = |id: &ValueId| values[id.index()].name == name;
+        self.0.find(hash(name), is_it).copied()
+    }
+
+    /// Adds a value, whose name no other one here has.
+    pub(crate) fn insert(&mut self, id: ValueId, values: &[Value]) {
+        let hash_of = |id: &ValueId| hash(&values[id.index()].name);
+        self.0.insert_unique(hash_of(&id), id, hash_of);
+    }
+
+    pub(crate) fn remove(&mut self, id: ValueId, values: &[Value]) {
+        let hash = hash(&values[id.index()].name);
+        if let Ok(entry) = self.0.find_entry(hash, |other| *other == id) {
+            entry.remove();
+        }
+    }
+}
+
+fn hash(name: &str) -> u64 {
+    FxBuildHasher.hash_one(name)
+}
