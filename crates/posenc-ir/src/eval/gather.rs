@@ -18,7 +18,7 @@ pub(super) fn place(index: i64, length: usize) -> Option<usize> {
 
 /// The elements of input 0 at these places; a stored constant is read only there.
 fn pick(c: &Call<'_>, dims: &[usize], at: Vec<usize>) -> Option<Array> {
-    if let Some(Data::Stored(tensor)) = &c.at(0)?.data {
+    if let Some(Data::Stored(tensor)) = c.at(0)?.data.as_deref() {
         return Array::read(tensor, dims, at.into_iter().map(Some));
     }
     Some(each!(c.array(0)?, |a| choose(&a, dims, &at)?))

@@ -1,5 +1,7 @@
 //! Operators that give the same elements other dimensions.
 
+use std::sync::Arc;
+
 use ndarray::IxDyn;
 
 use super::array::{Array, each};
@@ -19,7 +21,7 @@ fn reshaped(value: &Value, dims: Vec<usize>) -> Result<Value, Miss> {
     {
         return Err(Why::Shapes.into());
     }
-    let data = match &value.data {
+    let data = match value.data.as_deref() {
         Some(Data::Stored(t)) => {
             Tensor::new(t.dtype(), dims.clone(), t.bytes().clone()).map(Data::Stored)
         }
@@ -31,7 +33,7 @@ fn reshaped(value: &Value, dims: Vec<usize>) -> Result<Value, Miss> {
     Ok(Value {
         dtype: value.dtype,
         dims: Some(dims),
-        data,
+        data: data.map(Arc::new),
     })
 }
 

@@ -356,7 +356,7 @@ fn cost(node: &Node, inputs: &[Option<&Value>], output: &Value) -> usize {
 
 /// What a value takes in memory beyond the file.
 fn bytes(value: &Value) -> usize {
-    match &value.data {
+    match value.data.as_deref() {
         Some(Data::Float(a)) => a.len().saturating_mul(8),
         Some(Data::Int(a)) => a.len().saturating_mul(8),
         Some(Data::Bool(a)) => a.len(),

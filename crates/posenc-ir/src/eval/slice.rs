@@ -102,7 +102,7 @@ pub(super) fn slice(c: &Call<'_>) -> Outputs {
     }
     let result = runs.iter().map(|r| r.count).collect();
     Ok(vec![c.value(x.dtype, result, |result| {
-        if let Some(Data::Stored(tensor)) = &x.data {
+        if let Some(Data::Stored(tensor)) = x.data.as_deref() {
             let whole = strides(dims);
             let start = runs
                 .iter()

@@ -1,5 +1,7 @@
 //! What is known of one value.
 
+use std::sync::Arc;
+
 use ndarray::{ArcArray, ArrayD, IxDyn};
 
 use super::Budget;
@@ -31,7 +33,7 @@ pub struct Value {
     /// The dimensions, outermost first.
     pub dims: Option<Vec<usize>>,
     /// The elements; where they are known, so are type and dimensions.
-    pub data: Option<Data>,
+    pub data: Option<Arc<Data>>,
 }
 
 impl Value {
@@ -50,7 +52,7 @@ impl Value {
         Self {
             dtype: Some(tensor.dtype()),
             dims: Some(tensor.dims().to_vec()),
-            data: Some(Data::Stored(tensor.clone())),
+            data: Some(Arc::new(Data::Stored(tensor.clone()))),
         }
     }
 
@@ -118,7 +120,7 @@ impl Value {
 
     /// The only element as f64; `None` where unknown or where there are more or fewer than one.
     pub fn scalar_f64(&self) -> Option<f64> {
-        match self.data.as_ref()? {
+        match self.data.as_deref()? {
             Data::Float(a) => only(a),
             Data::Int(a) => only(a).map(|v| v as f64),
             Data::Bool(a) => only(a).map(|v| f64::from(u8::from(v))),
@@ -129,7 +131,7 @@ impl Value {
 
     /// The only element of an integer or bool value.
     pub fn scalar_i64(&self) -> Option<i64> {
-        match self.data.as_ref()? {
+        match self.data.as_deref()? {
             Data::Float(_) => None,
             Data::Int(a) => only(a),
             Data::Bool(a) => only(a).map(i64::from),
@@ -157,13 +159,13 @@ impl Value {
         Self {
             dtype: dtype.or(Some(array.natural())),
             dims: Some(array.dims().to_vec()),
-            data: Some(array.into()),
+            data: Some(Arc::new(array.into())),
         }
     }
 
     /// The elements, a stored constant being converted where the budget allows it.
     pub(super) fn array(&self, budget: &Budget) -> Option<Array> {
-        match self.data.as_ref()? {
+        match self.data.as_deref()? {
             Data::Float(a) => Some(Array::Float(a.clone())),
             Data::Int(a) => Some(Array::Int(a.clone())),
             Data::Bool(a) => Some(Array::Bool(a.clone())),
@@ -176,7 +178,7 @@ impl Value {
 
     /// The elements of an integer or bool value in row-major order.
     pub(super) fn ints(&self, budget: &Budget) -> Option<Vec<i64>> {
-        match self.data.as_ref()? {
+        match self.data.as_deref()? {
             Data::Int(a) => Some(a.iter().copied().collect()),
             Data::Bool(a) => Some(a.iter().map(|v| i64::from(*v)).collect()),
             Data::Stored(t) if budget.allows(t.dims()) => t.to_i64s(),

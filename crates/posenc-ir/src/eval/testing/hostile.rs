@@ -142,7 +142,7 @@ proptest! {
             prop_assert_eq!(all.len(), outputs);
             for value in all {
                 let Some(data) = value.data.clone() else { continue };
-                let filled = match data {
+                let filled = match &*data {
                     crate::eval::Data::Float(a) => a.shape().to_vec(),
                     crate::eval::Data::Int(a) => a.shape().to_vec(),
                     crate::eval::Data::Bool(a) => a.shape().to_vec(),
