@@ -183,10 +183,10 @@ impl Graph {
                 self.scope_mut(draft.scope).initializers.push(id);
                 applied.constants.push(id);
             }
+            let names = &mut self.scopes[draft.scope.index()].by_name;
+            names.insert(&draft.name, id, &self.values);
             let value = Value::new(draft.name.into(), draft.scope, Def::Initializer);
             self.values.push(value);
-            let names = &mut self.scopes[draft.scope.index()].by_name;
-            names.insert(id, &self.values);
         }
         for init in patch.initializers {
             self.value_mut(init.value).stored = Some(Box::new(Stored {
@@ -303,14 +303,12 @@ impl Graph {
             return Err(Error::patch(why));
         }
         let (a, b) = (self.value(old).name.clone(), self.value(new).name.clone());
+        let names = &mut self.scopes[scope.index()].by_name;
+        names.remove(old, &self.values);
+        names.remove(new, &self.values);
         for (value, name) in [(old, b), (new, a)] {
-            let names = &mut self.scopes[scope.index()].by_name;
-            names.remove(value, &self.values);
+            names.insert(&name, value, &self.values);
             self.values[value.index()].name = name;
-        }
-        for value in [old, new] {
-            let names = &mut self.scopes[scope.index()].by_name;
-            names.insert(value, &self.values);
         }
         // A body may give out a value of the graph around it as it is.
         let outputs = self.scopes.iter_mut().flat_map(|s| &mut s.outputs);

@@ -90,7 +90,9 @@ const TYPE_WORDS: [&str; 5] = ["seq", "map", "optional", "sparse_tensor", "opaqu
 fn is_keyword(name: &str) -> bool {
     DType::from_name(name).is_some()
         || TYPE_WORDS.contains(&name)
-        || ["inf", "infinity", "nan"].contains(&name.to_ascii_lowercase().as_str())
+        || ["inf", "infinity", "nan"]
+            .iter()
+            .any(|word| name.eq_ignore_ascii_case(word))
 }
 
 /// Letters, digits and `_`, with no digit first.

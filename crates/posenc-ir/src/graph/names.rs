@@ -2,14 +2,14 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::HashTable;
+use hashbrown::hash_table::{Entry, HashTable};
 use rustc_hash::FxBuildHasher;
 
 use super::Value;
 use crate::id::ValueId;
 
 /// A table of values that are found by their names, which stand with the values alone: every
-/// call is given all values of the graph. To rename a value, take it out and put it in again.
+/// call is given all values of the graph. To rename a value, take it out before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names(HashTable<ValueId>);
 
@@ -23,10 +23,17 @@ impl Names {
         self.0.find(hash(name), is_it).copied()
     }
 
-    /// Adds a value, whose name no other one here has.
-    pub(crate) fn insert(&mut self, id: ValueId, values: &[Value]) {
+    /// Adds a value under a name that it may be yet to get; returns whether the name was free.
+    pub(crate) fn insert(&mut self, name: &str, id: ValueId, values: &[Value]) -> bool {
+        let is_it = |id: &ValueId| values[id.index()].name == name;
         let hash_of = |id: &ValueId| hash(&values[id.index()].name);
-        self.0.insert_unique(hash_of(&id), id, hash_of);
+        match self.0.entry(hash(name), is_it, hash_of) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(id);
+                true
+            }
+        }
     }
 
     pub(crate) fn remove(&mut self, id: ValueId, values: &[Value]) {

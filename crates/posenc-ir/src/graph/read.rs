@@ -451,13 +451,12 @@ impl<'a> Reader<'a> {
     }
 
     fn define(&mut self, scope: ScopeId, name: &str, def: Def) -> Result<ValueId> {
-        if self.own(scope, name).is_some() {
-            return Err(self.twice(scope, name));
-        }
         let Graph { values, scopes, .. } = &mut self.graph;
         let id = ValueId::from_index(values.len());
+        if !scopes[scope.index()].by_name.insert(name, id, values) {
+            return Err(self.twice(scope, name));
+        }
         values.push(Value::new(name.into(), scope, def));
-        scopes[scope.index()].by_name.insert(id, values);
         Ok(id)
     }
 

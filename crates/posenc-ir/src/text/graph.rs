@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::notes::Notes;
 use super::signs::shown;
-use super::{Weights, is_keyword, is_word, name, quote, shape_text, type_text};
+use super::{Weights, is_identifier, is_keyword, is_word, name, quote, shape_text, type_text};
 use crate::graph::{Dim, Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::proto::{TensorShapeProto, tensor_shape_proto};
@@ -201,18 +201,31 @@ impl Printer<'_> {
         if self.detail == Detail::All && !node.name().is_empty() {
             write!(self.out, "[{}] ", quote(node.name()))?;
         }
-        let outputs = values(node.outputs(), |v| name(graph.name(v)));
-        write!(self.out, "{outputs} = ")?;
+        self.names(node.outputs())?;
+        self.out.write_str(" = ")?;
         self.call(id)?;
         if node.body_places().is_empty() {
             self.attributes(id, depth)?;
         }
-        let inputs = values(node.inputs(), |v| name(graph.name(v)));
-        write!(self.out, "({inputs})")?;
+        self.out.write_str("(")?;
+        self.names(node.inputs())?;
+        self.out.write_str(")")?;
         if !node.body_places().is_empty() {
             self.attributes(id, depth)?;
         }
         self.out.write_str("\n")
+    }
+
+    /// The names of values with commas between them; those left out are empty.
+    fn names(&mut self, values: &[Option<ValueId>]) -> fmt::Result {
+        for (i, value) in values.iter().enumerate() {
+            self.out.write_str(if i > 0 { ", " } else { "" })?;
+            match value.map_or("", |v| self.graph.name(v)) {
+                own if is_identifier(own) => self.out.write_str(own)?,
+                own => self.out.write_str(&quote(own))?,
+            }
+        }
+        Ok(())
     }
 
     /// Domain, operator and overload.
