@@ -195,8 +195,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Defines inputs and node outputs, then looks up what nodes and outputs read.
-    fn resolve(&mut self, id: ScopeId, depth: usize, pending: Pending<'_>) -> Result<()> {
-        for (i, (name, ty)) in pending.inputs.into_iter().enumerate() {
+    fn resolve(&mut self, id: ScopeId, depth: usize, mut pending: Pending<'_>) -> Result<()> {
+        for (i, (name, ty)) in std::mem::take(&mut pending.inputs).into_iter().enumerate() {
             let old = self.own(id, &name);
             let value = match old {
                 // Older files list initializers among the inputs too.
@@ -214,14 +214,14 @@ impl<'a> Reader<'a> {
             };
             self.graph.scope_mut(id).inputs.push(value);
         }
-        self.outputs(id, &pending.nodes, pending.outputs_of_nodes)?;
+        self.outputs(id, &pending)?;
         for ((name, ty), piece) in pending.infos {
             if let Some(value) = self.own(id, &name) {
                 self.set_type(value, ty);
                 self.graph.scope_mut(id).layout[piece].item = Item::Info(value);
             }
         }
-        self.inputs(id, &pending.nodes, pending.inputs_of_nodes)?;
+        self.inputs(id, &pending.nodes, &pending.inputs_of_nodes)?;
         for (node, attribute, name, span) in pending.bodies {
             let body = self.open(ScopeKind::Body(node, name), Some(id), span, depth + 1)?;
             let extra = self.graph.node_mut(node).extra_mut();
@@ -245,45 +245,52 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Defines what the nodes of a scope compute.
-    fn outputs(&mut self, id: ScopeId, nodes: &[Edges], names: Vec<&str>) -> Result<()> {
+    /// Defines what the nodes of a scope compute. What a node reads of the nodes before it is
+    /// looked up on the way: it is mostly near, and so at hand.
+    fn outputs(&mut self, id: ScopeId, pending: &Pending<'_>) -> Result<()> {
         let Graph { values, scopes, .. } = &mut self.graph;
-        values.reserve(names.len());
-        scopes[id.index()].by_name.reserve(names.len(), values);
-        let mut names = names.into_iter();
-        for (at, edges) in nodes.iter().enumerate() {
+        let more = pending.outputs_of_nodes.len();
+        values.reserve(more);
+        scopes[id.index()].by_name.reserve(more, values);
+        let mut read = pending.inputs_of_nodes.iter();
+        let mut made = pending.outputs_of_nodes.iter();
+        for (at, edges) in pending.nodes.iter().enumerate() {
             let node = self.graph.scope(id).nodes[at];
-            let names = names.by_ref().take(edges.outputs as usize).enumerate();
-            let define = |(i, name): (usize, &str)| match name {
+            let names = read.by_ref().take(edges.inputs as usize);
+            let inputs = names.map(|name| match *name {
+                "" => None,
+                name => self.own(id, name),
+            });
+            let inputs = inputs.collect();
+            let names = made.by_ref().take(edges.outputs as usize).enumerate();
+            let define = |(i, name): (usize, &&str)| match *name {
                 "" => Ok(None),
                 name => self.define(id, name, Def::Node(node, narrow(i))).map(Some),
             };
             let outputs = names.map(define).collect::<Result<_>>()?;
-            self.graph.node_mut(node).outputs = outputs;
+            let node = self.graph.node_mut(node);
+            (node.inputs, node.outputs) = (inputs, outputs);
         }
         Ok(())
     }
 
-    /// Looks up what the nodes of a scope read.
-    fn inputs(&mut self, id: ScopeId, nodes: &[Edges], names: Vec<&str>) -> Result<()> {
-        let mut names = names.into_iter();
+    /// Looks up what else the nodes of a scope read, and notes every use.
+    fn inputs(&mut self, id: ScopeId, nodes: &[Edges], names: &[&str]) -> Result<()> {
+        let mut names = names.iter();
         for (at, edges) in nodes.iter().enumerate() {
             let node = self.graph.scope(id).nodes[at];
             let names = names.by_ref().take(edges.inputs as usize).enumerate();
-            let read = |(slot, name): (usize, &str)| {
-                if name.is_empty() {
-                    return Ok(None);
-                }
-                let value = self.graph.find(id, name).ok_or_else(|| {
+            for (slot, name) in names.filter(|(_, name)| !name.is_empty()) {
+                let known = self.graph.node(node).inputs[slot];
+                let found = known.or_else(|| self.graph.find(id, name));
+                let value = found.ok_or_else(|| {
                     let why = format!("input {name} is not defined anywhere");
                     Error::invalid(why).at(self.graph.place(node))
                 })?;
+                self.graph.node_mut(node).inputs[slot] = Some(value);
                 let uses = &mut self.graph.value_mut(value).uses;
                 uses.push(Use::new(node, slot));
-                Ok(Some(value))
-            };
-            let inputs = names.map(read).collect::<Result<_>>()?;
-            self.graph.node_mut(node).inputs = inputs;
+            }
             self.constant(node)?;
         }
         Ok(())
