@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Large decoders with RoPE, for benchmarks: `workloads.py w1|w2|w3|w3x2 FOLDER`.
+"""Large models for benchmarks: `workloads.py w1|w2|w3|w3x2|nodes FOLDER`.
 
 w1    16 layers, width 2048, float16, 1.8 GB in one file
 w2    14 layers, width 4096, float16, 6 GB of external data
 w3    1,176 layers of width 16, float32, 60,000 nodes
 w3x2  twice as many layers
+nodes a chain of a million Relu
 
-Cos and sin are computed in the graph, once for all layers, from a constant of frequencies. The
+All but the last are decoders with RoPE. Cos and sin are computed in the graph, once for all layers, from a constant of frequencies. The
 weights are noise: nothing is to be learned from what such a model says.
 """
 
@@ -138,6 +139,15 @@ class Decoder:
         return self.node("MatMul", self.node("Mul", gate, up), self.weight(self.inner, self.width))
 
 
+def chain(length):
+    """As many nodes as a file of its size can hold, one after the other."""
+    nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(length)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+            for name in ("v0", f"v{length}")]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
 def make(name, folder):
     """Writes the workload unless it is there; returns its path."""
     path = Path(folder) / name / f"{name}.onnx"
@@ -149,6 +159,8 @@ def make(name, folder):
     elif name == "w2":
         with open(f"{path}.data", "wb") as data:
             model = Decoder(14, 4096, 11008, 32000, 32, np.float16, data).model()
+    elif name == "nodes":
+        model = chain(1_000_000)
     else:
         layers = {"w3": 1176, "w3x2": 2352}[name]
         model = Decoder(layers, 16, 32, 50, 2, np.float32).model()
