@@ -479,3 +479,16 @@ impl fmt::Display for Dim {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_node_costs_stays_small() {
+        assert!(size_of::<Node>() <= 72);
+        assert!(size_of::<Value>() <= 72);
+        assert!(size_of::<Piece>() <= 16);
+        assert!(size_of::<Use>() <= 8);
+    }
+}
