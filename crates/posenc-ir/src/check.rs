@@ -53,8 +53,10 @@ impl Model {
         functions.check_calls(&imports)?;
         shadows(graph, &mut warnings);
         let mut files = Files::default();
-        initializers(self, &mut files)?;
-        attributes(self, &mut files)?;
+        payloads(self, &mut files)?;
+        if files.lack() {
+            payloads(self, &mut files)?;
+        }
         Ok(warnings.finish())
     }
 }
@@ -97,6 +99,11 @@ fn shadows<'g>(graph: &'g Graph, warnings: &mut Warnings<'g>) {
             }
         }
     }
+}
+
+fn payloads(model: &Model, files: &mut Files) -> Result<()> {
+    initializers(model, files)?;
+    attributes(model, files)
 }
 
 fn initializers(model: &Model, files: &mut Files) -> Result<()> {

@@ -4,7 +4,7 @@ use prost::Message;
 
 use crate::check::tests::changed;
 use crate::model::Model;
-use crate::proto::{AttributeProto, GraphProto, ModelProto, StringStringEntryProto};
+use crate::proto::{AttributeProto, GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 use crate::samples::{node, untyped, with_bodies};
 
 fn external(entries: &[(&str, &str)]) -> ModelProto {
@@ -115,6 +115,67 @@ fn external_data_must_stand_in_the_folder_of_the_model() {
     for (name, proto, want) in broken {
         let why = opened(&proto, &path).unwrap_err();
         assert!(why.contains(want), "{name}: {why}");
+    }
+}
+
+#[test]
+fn small_payloads_may_be_absent_with_the_weights_of_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    let tensor = |name: &str, location: &str, dims: &[i64]| {
+        let mut tensor = external(&[("location", location)]).graph.unwrap();
+        let mut tensor = tensor.initializer.remove(0);
+        tensor.name = Some(name.into());
+        tensor.dims = dims.to_vec();
+        tensor
+    };
+    let (small, large) = (&[255], &[256]);
+    let filled = |location: &str| {
+        let mut filled = node("Constant", &[], &["c"]);
+        filled.attribute.push(AttributeProto {
+            name: Some("value".into()),
+            t: Some(tensor("", location, small)),
+            ..Default::default()
+        });
+        changed(|g| g.node.push(filled))
+    };
+    let with = |mut proto: ModelProto, more: Vec<TensorProto>| {
+        proto.graph.as_mut().unwrap().initializer.extend(more);
+        proto
+    };
+    let model = |tensors| with(changed(|_| {}), tensors);
+    let (axes, rest) = (tensor("axes", "a", small), tensor("rest", "a", large));
+    let fine = [
+        ("large first", model(vec![rest.clone(), axes.clone()])),
+        ("large last", model(vec![axes.clone(), rest.clone()])),
+        ("of an attribute", with(filled("a"), vec![rest.clone()])),
+    ];
+    for (name, proto) in fine {
+        assert_eq!(opened(&proto, &path), Ok(()), "{name}");
+    }
+    let other = tensor("other", "b", small);
+    let broken = [
+        ("alone", model(vec![axes.clone()]), "axes: external data a "),
+        (
+            "with small ones",
+            model(vec![axes, tensor("more", "a", small)]),
+            "axes: external data a ",
+        ),
+        (
+            "of another file",
+            model(vec![rest.clone(), other]),
+            "other: external data b ",
+        ),
+        (
+            "of an attribute and another file",
+            with(filled("b"), vec![rest]),
+            ".value: external data b ",
+        ),
+    ];
+    for (name, proto, place) in broken {
+        let why = opened(&proto, &path).unwrap_err();
+        assert!(why.contains(place), "{name}: {why}");
+        assert!(why.ends_with("is not there"), "{name}: {why}");
     }
 }
 
