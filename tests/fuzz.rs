@@ -5,6 +5,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use posenc_ir::proto::{
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto,
+    TensorProto,
+};
 use posenc_ir::{Model, Weights};
 use posenc_onnx::request::{Request, ScaleType};
 use posenc_tests::fixture::root;
@@ -14,39 +18,48 @@ use posenc_tests::fuzz::tree::{Kind, Message};
 use posenc_tests::fuzz::{
     decode, diff, evaluate, external, mutate, rewrite, text_parse, text_round_trip,
 };
+use prost::Message as _;
 
 /// The longest input that is made, as `fuzz/run` has it.
 const LIMIT: usize = 1 << 16;
 
-/// The files of a folder under `fuzz/`, in order; none where there is no such folder.
-fn files(folder: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join("fuzz").join(folder));
-    let mut found: Vec<PathBuf> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|e| e.path())
-        .collect();
+/// The entries of a folder under `fuzz/`, in order.
+fn entries(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join("fuzz").join(folder);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut found: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
     found.sort();
     found
 }
 
-fn seeds() -> Vec<Vec<u8>> {
-    let seeds: Vec<Vec<u8>> = files("seeds/model")
-        .iter()
-        .map(|f| fs::read(f).unwrap())
-        .collect();
-    assert!(seeds.len() > 60, "{} seeds", seeds.len());
-    seeds
+/// The files of a folder under `fuzz/`, of which there are at least so many.
+fn contents(folder: &str, at_least: usize) -> Vec<Vec<u8>> {
+    let files = entries(folder);
+    assert!(files.len() >= at_least, "{} in {folder}", files.len());
+    files.iter().map(|f| fs::read(f).unwrap()).collect()
 }
 
-/// The seeds as text, where they are models at all.
+fn seeds() -> Vec<Vec<u8>> {
+    contents("seeds/model", 60)
+}
+
+/// The seeds of texts, and those of models as text, where they are models at all.
 fn texts() -> Vec<Vec<u8>> {
     let read = |seed| Model::from_bytes(seed, None).ok();
     let models = seeds().into_iter().filter_map(read);
-    models
-        .map(|m| m.text(Weights::Full).to_string().into_bytes())
-        .collect()
+    let printed = models.map(|m| m.text(Weights::Full).to_string().into_bytes());
+    let written = contents("seeds/text", 10);
+    written.into_iter().chain(printed).collect()
+}
+
+/// What made a target fail before; most targets have nothing of the kind.
+fn regressions(target: &str) -> Vec<PathBuf> {
+    let targets = entries("regressions");
+    let found = targets.iter().any(|t| t.ends_with(target));
+    match found {
+        true => entries(&format!("regressions/{target}")),
+        false => vec![],
+    }
 }
 
 /// Changes a seed.
@@ -68,7 +81,7 @@ fn smoke_on(
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(data)));
         assert!(ran.is_ok(), "{target} panicked on {what}");
     };
-    for file in files(&format!("regressions/{target}")) {
+    for file in regressions(target) {
         run(file.display().to_string(), &fs::read(&file).unwrap());
     }
     for (i, seed) in seeds.iter().enumerate() {
@@ -140,6 +153,98 @@ fn a_body_that_panics_is_noticed() {
     let endless = |_: &[u8]| panic!("on purpose");
     let ran = std::panic::catch_unwind(|| smoke("decode", 1, endless));
     assert!(ran.is_err());
+}
+
+#[test]
+fn a_payload_from_outside_is_noticed_wherever_it_stands() {
+    let (safe, leaking) = (Folder::new(), Folder::leaking());
+    let models = [
+        ("an initializer", planted(|g, t, _| g.initializer.push(t))),
+        (
+            "a constant",
+            planted(|g, t, _| g.node.push(held("Constant", t))),
+        ),
+        (
+            "an attribute",
+            planted(|g, t, _| g.node.push(held("Fill", t))),
+        ),
+        (
+            "a body",
+            planted(|g, t, _| g.node.push(around(held("Fill", t)))),
+        ),
+        (
+            "a function",
+            planted(|_, t, functions| {
+                functions.push(FunctionProto {
+                    name: Some("f".into()),
+                    domain: Some("own".into()),
+                    node: vec![held("Fill", t)],
+                    ..Default::default()
+                });
+            }),
+        ),
+    ];
+    for (place, model) in models {
+        let bytes = model.encode_to_vec();
+        external(&safe, &bytes);
+        let leaks = std::panic::AssertUnwindSafe(|| external(&leaking, &bytes));
+        assert!(std::panic::catch_unwind(leaks).is_err(), "{place}");
+    }
+}
+
+/// A model with an external tensor where `put` puts it.
+fn planted(put: fn(&mut GraphProto, TensorProto, &mut Vec<FunctionProto>)) -> ModelProto {
+    let tensor = TensorProto {
+        name: Some("t".into()),
+        dims: vec![2],
+        data_type: Some(1),
+        data_location: Some(1),
+        external_data: vec![StringStringEntryProto {
+            key: Some("location".into()),
+            value: Some("data.bin".into()),
+        }],
+        ..Default::default()
+    };
+    let (mut graph, mut functions) = (GraphProto::default(), vec![]);
+    put(&mut graph, tensor, &mut functions);
+    ModelProto {
+        ir_version: Some(8),
+        graph: Some(graph),
+        functions,
+        ..Default::default()
+    }
+}
+
+/// A node that holds a tensor.
+fn held(op: &str, tensor: TensorProto) -> NodeProto {
+    NodeProto {
+        op_type: Some(op.into()),
+        output: vec!["held".into()],
+        attribute: vec![AttributeProto {
+            name: Some("value".into()),
+            t: Some(tensor),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// A node with a body of that node.
+fn around(inner: NodeProto) -> NodeProto {
+    let body = GraphProto {
+        node: vec![inner],
+        ..Default::default()
+    };
+    NodeProto {
+        op_type: Some("If".into()),
+        output: vec!["around".into()],
+        attribute: vec![AttributeProto {
+            name: Some("then_branch".into()),
+            g: Some(Box::new(body)),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
 }
 
 #[test]

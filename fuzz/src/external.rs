@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use posenc_ir::{External, Model, Payload};
 
-/// Fills the file outside; no file inside has this byte.
+/// Fills the file outside; no file inside has this byte, unless it is planted there.
 const SECRET: u8 = 0xa5;
 
 /// A folder with everything that a location may name, and a secret beside it.
@@ -45,9 +45,21 @@ impl Folder {
             _all: all,
         }
     }
+
+    /// The same with the secret in `data.bin`, so that it is read wherever that file is.
+    ///
+    /// # Panics
+    /// As [`Folder::new`].
+    pub fn leaking() -> Self {
+        let this = Self::new();
+        let planted = fs::write(this.model.with_file_name("data.bin"), [SECRET; 4096]);
+        planted.expect("files can be made in a temporary folder");
+        this
+    }
 }
 
-/// Loads every external tensor of a model that stands in `folder`.
+/// Loads every external tensor of a model that stands in `folder`: those of initializers,
+/// attributes, bodies and functions.
 ///
 /// # Panics
 /// When a byte of the secret is read.
@@ -57,14 +69,14 @@ pub fn external(folder: &Folder, data: &[u8]) {
     };
     let _ = model.check();
     let graph = model.graph();
-    for value in graph.values() {
-        let Some(stored) = graph.stored(value) else {
-            continue;
-        };
+    for stored in graph.values().filter_map(|v| graph.stored(v)) {
         if let Payload::External(external) = &stored.payload {
             load(&model, external);
         }
         let _ = stored.tensor();
+    }
+    for external in model.external_data().into_iter().flatten() {
+        load(&model, &external);
     }
 }
 
