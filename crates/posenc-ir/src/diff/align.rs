@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Diff;
-use super::compare::key as function_key;
+use super::compare::{functions, key};
 use crate::graph::{Def, Graph, ScopeKind};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
@@ -179,12 +179,10 @@ fn bodies<'a>(
     a: &'a Graph,
     b: &'a Graph,
 ) -> impl Iterator<Item = (ScopeId, ScopeId)> {
+    let functions: BTreeMap<_, ScopeId> = functions(b).collect();
     let partner = move |scope: ScopeId| match a.scope(scope).kind() {
         ScopeKind::Main => None,
-        ScopeKind::Function { .. } => {
-            let of = function_key(a, scope);
-            b.scopes().find(|s| function_key(b, *s) == of)
-        }
+        ScopeKind::Function { .. } => functions.get(&key(a, scope)?).copied(),
         ScopeKind::Body(owner, attribute) => {
             let partner = diff.pairs.partner(0, *owner)?;
             let mut bodies = b.node(partner).bodies();

@@ -12,11 +12,15 @@ use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 use crate::text;
 
+/// Domain, name and overload of a function.
+pub(super) type Key<'a> = (&'a str, &'a str, &'a str);
+
 struct Comparison<'a> {
     models: [&'a Model; 2],
     sides: &'a [Side<'a>; 2],
     pairs: &'a Pairs,
     ports: &'a Ports,
+    functions: [BTreeMap<Key<'a>, ScopeId>; 2],
     /// Initializers that belong together: of the same content, or read at the same place.
     initial: BTreeMap<ValueId, ValueId>,
 }
@@ -32,6 +36,7 @@ pub(super) fn compare(
         sides,
         pairs: &pairs,
         ports,
+        functions: models.map(|m| functions(m.graph()).collect()),
         initial: BTreeMap::new(),
     };
     let initializers = this.initializers();
@@ -210,7 +215,9 @@ impl Comparison<'_> {
         let scope = graph.node(node).scope();
         match graph.scope(scope).kind() {
             ScopeKind::Main => true,
-            ScopeKind::Function { .. } => self.function(1 - side, key(graph, scope)).is_some(),
+            ScopeKind::Function { .. } => {
+                key(graph, scope).is_some_and(|k| self.functions[1 - side].contains_key(&k))
+            }
             ScopeKind::Body(owner, _) => self.pairs.partner(side, *owner).is_some(),
         }
     }
@@ -373,8 +380,8 @@ impl Comparison<'_> {
                 read_by: vec![],
             }
         };
-        for a in functions(self.graph(0)) {
-            let Some(b) = self.function(1, key(self.graph(0), a)) else {
+        for (key, a) in functions(self.graph(0)) {
+            let Some(&b) = self.functions[1].get(&key) else {
                 delta.removed.push(part(0, a));
                 continue;
             };
@@ -391,26 +398,22 @@ impl Comparison<'_> {
                 delta.changed.push(Change { a, b, what });
             }
         }
-        for b in functions(self.graph(1)) {
-            if self.function(0, key(self.graph(1), b)).is_none() {
+        for (key, b) in functions(self.graph(1)) {
+            if !self.functions[0].contains_key(&key) {
                 delta.added.push(part(1, b));
             }
         }
         delta
     }
-
-    fn function(&self, side: usize, of: Option<(&str, &str, &str)>) -> Option<ScopeId> {
-        functions(self.graph(side)).find(|s| key(self.graph(side), *s) == of)
-    }
 }
 
-fn functions(graph: &Graph) -> impl Iterator<Item = ScopeId> {
-    let is_function = |s: &ScopeId| matches!(graph.scope(*s).kind(), ScopeKind::Function { .. });
-    graph.scopes().filter(is_function)
+/// The functions of a model in its order.
+pub(super) fn functions(graph: &Graph) -> impl Iterator<Item = (Key<'_>, ScopeId)> {
+    graph.scopes().filter_map(|s| Some((key(graph, s)?, s)))
 }
 
-/// Domain, name and overload of a function; `None` for another scope.
-pub(super) fn key(graph: &Graph, scope: ScopeId) -> Option<(&str, &str, &str)> {
+/// The key of a function; `None` for another scope.
+pub(super) fn key(graph: &Graph, scope: ScopeId) -> Option<Key<'_>> {
     let s = graph.scope(scope);
     match s.kind() {
         ScopeKind::Function { domain, overload } => Some((domain, s.name(), overload)),
