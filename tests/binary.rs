@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::fixture::root;
+use crate::shared::root;
 
 /// What a run printed, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,4 @@
-//! The models under `fixtures/`, what is known of them, and the larger collections beside the
-//! workspace where they are there.
+//! The models under `fixtures/`, and what is known of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,18 +7,7 @@ use std::path::{Path, PathBuf};
 use posenc_ir::{DType, Tensor};
 use serde_json::Value;
 
-/// The workspace.
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ stands in the workspace")
-}
-
-/// Real exports and their truth beside the workspace; `None` on machines without them.
-pub fn shared() -> Option<PathBuf> {
-    let folder = root().parent()?.join("shared");
-    folder.join("zoo").is_dir().then_some(folder)
-}
+use crate::shared::root;
 
 /// One export: a folder `fixtures/<family>/<exporter>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,21 +106,6 @@ pub fn all() -> Vec<Fixture> {
         }
     }
     assert!(found.len() > 20, "fixtures are missing: {found:?}");
-    found.sort();
-    found
-}
-
-/// Every `model.onnx` under a folder, in order.
-pub fn models_under(folder: &Path) -> Vec<PathBuf> {
-    let mut found = vec![];
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(folder) = open.pop() {
-        let model = folder.join("model.onnx");
-        if model.is_file() {
-            found.push(model);
-        }
-        open.extend(folders(&folder));
-    }
     found.sort();
     found
 }

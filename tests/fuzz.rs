@@ -11,13 +11,13 @@ use posenc_ir::proto::{
 };
 use posenc_ir::{Model, Weights};
 use posenc_onnx::request::{Request, ScaleType};
-use posenc_tests::fixture::root;
 use posenc_tests::fuzz::external::Folder;
 use posenc_tests::fuzz::random::Random;
 use posenc_tests::fuzz::tree::{Kind, Message};
 use posenc_tests::fuzz::{
     decode, diff, evaluate, external, mutate, rewrite, text_parse, text_round_trip,
 };
+use posenc_tests::shared::root;
 use prost::Message as _;
 
 /// The longest input that is made, as `fuzz/run` has it.

@@ -5,4 +5,5 @@ pub mod edit;
 pub mod fixture;
 #[path = "../fuzz/src/lib.rs"]
 pub mod fuzz;
+pub mod shared;
 pub mod wire;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use posenc_tests::edit::Edit;
+use posenc_tests::shared::{models_under, shared};
 use posenc_tests::{binary, fixture, wire};
 use serde_json::Value;
 
@@ -119,8 +120,8 @@ fn yarn_changes_frequency_factor_and_metadata_of_every_fixture_and_nothing_else(
 
 #[test]
 fn yarn_changes_frequency_factor_and_metadata_of_every_shared_model_and_nothing_else() {
-    if let Some(shared) = fixture::shared() {
-        check(fixture::models_under(&shared.join("zoo")), 26);
+    if let Some(zoo) = shared("zoo") {
+        check(models_under(&zoo), 26);
     }
 }
 

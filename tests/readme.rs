@@ -3,7 +3,7 @@
 use std::fs;
 
 use posenc_tests::binary;
-use posenc_tests::fixture::root;
+use posenc_tests::shared::root;
 
 fn readme() -> String {
     fs::read_to_string(root().join("README.md")).unwrap()

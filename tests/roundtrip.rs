@@ -5,6 +5,7 @@ use std::path::Path;
 
 use posenc_ir::Model;
 use posenc_tests::fixture;
+use posenc_tests::shared::{models_under, shared};
 
 /// Whether the file comes back the same, from memory and through a file.
 fn comes_back(path: &Path) -> bool {
@@ -25,11 +26,11 @@ fn every_fixture_comes_back_to_the_byte() {
 
 #[test]
 fn every_shared_model_comes_back_to_the_byte() {
-    let Some(shared) = fixture::shared() else {
-        return;
-    };
     for (folder, at_least) in [("zoo", 100), ("mini", 25), ("forms", 80)] {
-        let models = fixture::models_under(&shared.join(folder));
+        let Some(collection) = shared(folder) else {
+            continue;
+        };
+        let models = models_under(&collection);
         assert!(models.len() >= at_least, "{} in {folder}", models.len());
         for path in models {
             assert!(comes_back(&path), "{}", path.display());

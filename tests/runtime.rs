@@ -11,6 +11,7 @@ use posenc_runtime::{
     Backend, Dim, Fallback, ModelSource, Optimization, Options, OrtBackend, Placement, Places,
     Provider, RuntimeError, TractBackend, runtimes,
 };
+use posenc_tests::shared::root;
 
 use cases::{Case, Want, cases, transposed};
 use models::Graph;
@@ -56,13 +57,6 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "expected to have the same shape",
     ),
 ];
-
-/// The workspace.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests stand in the workspace")
-}
 
 fn places() -> Places {
     Places {

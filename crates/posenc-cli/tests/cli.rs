@@ -20,6 +20,8 @@ mod print;
 mod rewrite;
 #[path = "cli/run.rs"]
 mod run;
+#[path = "../../../tests/shared.rs"]
+pub mod shared;
 #[path = "cli/split.rs"]
 mod split;
 #[path = "cli/table.rs"]

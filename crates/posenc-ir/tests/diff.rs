@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+#[path = "../../../tests/shared.rs"]
+pub mod shared;
+
 mod diff {
     mod external;
     mod made;

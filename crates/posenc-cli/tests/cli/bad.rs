@@ -1,16 +1,12 @@
 //! Broken and hostile files: an answer or one sentence, and nothing written.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::run::{Folder, Ran, run};
-
-/// The workspace.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use super::shared::{root, shared};
 
 fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -78,10 +74,7 @@ fn every_bad_fixture_gets_its_answer() {
 /// The whole collection, where it stands beside the workspace.
 #[test]
 fn every_shared_bad_file_gets_an_answer() {
-    let folder = root().join("../shared/bad");
-    if !folder.is_dir() {
-        return;
-    }
+    let Some(folder) = shared("bad") else { return };
     let mut seen = 0;
     for entry in fs::read_dir(&folder).unwrap() {
         let case = entry.unwrap().path();

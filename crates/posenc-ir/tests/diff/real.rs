@@ -1,40 +1,14 @@
 //! Every model of `fixtures/`, and of the collections beside the workspace where they are there.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use posenc_ir::proto::{ModelProto, NodeProto};
 use posenc_ir::{Diff, Model};
 use prost::Message;
 
 use super::rewrite::{Numbers, disguise};
-
-fn workspace() -> &'static Path {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    crates
-        .and_then(Path::parent)
-        .expect("the crate stands in the workspace")
-}
-
-/// Every `model.onnx` under a folder, in order.
-fn models_under(folder: &Path) -> Vec<PathBuf> {
-    let mut found = vec![];
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(folder) = open.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else {
-            continue;
-        };
-        for path in entries.flatten().map(|e| e.path()) {
-            if path.is_dir() {
-                open.push(path);
-            } else if path.file_name().is_some_and(|name| name == "model.onnx") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
+use crate::shared::{models_under, root, shared};
 
 fn read(proto: &ModelProto, path: &Path) -> Model {
     Model::from_bytes(proto.encode_to_vec(), Some(path)).unwrap()
@@ -197,7 +171,7 @@ fn added(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
 
 #[test]
 fn fixtures_are_themselves_disguised_and_one_change_is_one_difference() {
-    let models = models_under(&workspace().join("fixtures"));
+    let models = models_under(&root().join("fixtures"));
     assert!(models.len() > 20, "{} models", models.len());
     let mut wrong = vec![];
     models.iter().for_each(|m| check(m, 3, &mut wrong));
@@ -211,15 +185,10 @@ fn fixtures_are_themselves_disguised_and_one_change_is_one_difference() {
 
 #[test]
 fn shared_models_are_themselves_disguised_and_one_change_is_one_difference() {
-    let Some(shared) = workspace().parent().map(|p| p.join("shared")) else {
-        return;
-    };
-    if !shared.join("zoo").is_dir() {
-        return;
-    }
     let mut wrong = vec![];
     for part in ["zoo", "mini", "forms"] {
-        let models = models_under(&shared.join(part));
+        let Some(folder) = shared(part) else { continue };
+        let models = models_under(&folder);
         assert!(models.len() > 5, "{part}: {} models", models.len());
         models.iter().for_each(|m| check(m, 1, &mut wrong));
     }

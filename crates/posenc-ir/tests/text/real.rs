@@ -1,42 +1,13 @@
 //! Every model of `fixtures/`, and of the collections beside the workspace where they are there.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use posenc_ir::proto::ModelProto;
 use posenc_ir::{Model, Weights};
 use prost::Message;
 
 use super::normal::normal;
-
-fn workspace() -> &'static Path {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    crates
-        .and_then(Path::parent)
-        .expect("the crate stands in the workspace")
-}
-
-/// Every `model.onnx` under a folder, in order.
-fn models_under(folder: &Path) -> Vec<PathBuf> {
-    let mut found = vec![];
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(folder) = open.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else {
-            continue;
-        };
-        for path in entries.flatten().map(|e| e.path()) {
-            if path.ends_with("bad") {
-                // Broken on purpose.
-            } else if path.is_dir() {
-                open.push(path);
-            } else if path.file_name().is_some_and(|name| name == "model.onnx") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
+use crate::shared::{models_under, root, shared};
 
 /// Prints and parses; text and messages must be the same.
 fn comes_back(path: &Path) {
@@ -58,21 +29,16 @@ fn comes_back(path: &Path) {
 
 #[test]
 fn every_fixture_comes_back_from_its_text() {
-    let models = models_under(&workspace().join("fixtures"));
+    let models = models_under(&root().join("fixtures"));
     assert!(models.len() > 20, "{} models", models.len());
     models.iter().for_each(|m| comes_back(m));
 }
 
 #[test]
 fn every_shared_model_comes_back_from_its_text() {
-    let Some(shared) = workspace().parent().map(|p| p.join("shared")) else {
-        return;
-    };
-    if !shared.join("zoo").is_dir() {
-        return;
-    }
     for part in ["zoo", "mini", "forms"] {
-        let models = models_under(&shared.join(part));
+        let Some(folder) = shared(part) else { continue };
+        let models = models_under(&folder);
         assert!(models.len() > 5, "{part}: {} models", models.len());
         models.iter().for_each(|m| comes_back(m));
     }
@@ -80,7 +46,7 @@ fn every_shared_model_comes_back_from_its_text() {
 
 #[test]
 fn a_change_of_the_text_is_noticed() {
-    let path = workspace().join("fixtures/llama/torchscript/model.onnx");
+    let path = root().join("fixtures/llama/torchscript/model.onnx");
     let model = Model::open(&path).unwrap();
     let text = model.text(Weights::Full).to_string();
     let want = normal(ModelProto::decode(model.source().clone()).unwrap());
