@@ -2,10 +2,23 @@
 //!
 //! This reads protobuf on its own: what it says of bytes does not rest on the crates under test.
 
-/// A message type of ONNX.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the names are those of the format")]
-pub enum Kind {
+macro_rules! kinds {
+    ($($kind:ident,)*) => {
+        /// A message type of ONNX.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[allow(missing_docs, reason = "the names are those of the format")]
+        pub enum Kind {
+            $($kind,)*
+        }
+
+        impl Kind {
+            /// Every type.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+        }
+    };
+}
+
+kinds! {
     Model,
     Graph,
     Node,
@@ -37,41 +50,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every type.
-    pub const ALL: [Self; 28] = {
-        use Kind::*;
-        [
-            Model,
-            Graph,
-            Node,
-            Attribute,
-            Tensor,
-            Segment,
-            ValueInfo,
-            Type,
-            TensorType,
-            SequenceType,
-            MapType,
-            OptionalType,
-            SparseType,
-            OpaqueType,
-            Shape,
-            Dimension,
-            Function,
-            OperatorSet,
-            Entry,
-            SparseTensor,
-            Annotation,
-            Training,
-            NodeDevice,
-            Sharding,
-            IntInts,
-            ShardedDim,
-            SimpleShardedDim,
-            Device,
-        ]
-    };
-
     /// The type of the messages in a field of this one; `None` for what is no message.
     pub fn child(self, number: u64) -> Option<Self> {
         use Kind::*;

@@ -5,4 +5,6 @@
 #![allow(missing_docs, unreachable_pub)] // generated; the schema file carries the comments
 #![allow(clippy::all)] // generated
 
+mod filled;
+
 include!("proto/onnx.rs");

@@ -84,27 +84,9 @@ fn in_function(graph: &Graph, scope: ScopeId) -> bool {
 /// The type of what the attribute holds; `None` where all of its fields are empty, as zeros and
 /// empty lists may be. Graphs are not kept in the message.
 fn content(a: &AttributeProto) -> Option<AttributeType> {
-    let held = [
-        (a.f.is_some(), AttributeType::Float),
-        (a.i.is_some(), AttributeType::Int),
-        (a.s.is_some(), AttributeType::String),
-        (a.t.is_some(), AttributeType::Tensor),
-        (!a.floats.is_empty(), AttributeType::Floats),
-        (!a.ints.is_empty(), AttributeType::Ints),
-        (!a.strings.is_empty(), AttributeType::Strings),
-        (!a.tensors.is_empty(), AttributeType::Tensors),
-        (a.sparse_tensor.is_some(), AttributeType::SparseTensor),
-        (!a.sparse_tensors.is_empty(), AttributeType::SparseTensors),
-        (a.tp.is_some(), AttributeType::TypeProto),
-        (!a.type_protos.is_empty(), AttributeType::TypeProtos),
-    ];
-    // Some writers fill in scalars besides; then the type says which one counts.
-    let is_said = held.iter().any(|(there, ty)| *there && *ty == a.r#type());
-    if is_said {
-        return Some(a.r#type());
-    }
-    let found = held.into_iter().find(|(there, _)| *there);
-    found.map(|(_, ty)| ty)
+    // Where more than one is filled, the type says which one counts.
+    let said = a.filled().find(|ty| *ty == a.r#type());
+    said.or_else(|| a.filled().next())
 }
 
 fn words(ty: AttributeType) -> &'static str {

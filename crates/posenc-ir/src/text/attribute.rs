@@ -215,24 +215,9 @@ pub(crate) fn kind(a: &AttributeProto) -> AttributeType {
         AttributeType::Undefined => {}
         ty => return ty,
     }
-    let held = [
-        (a.f.is_some(), AttributeType::Float),
-        (a.i.is_some(), AttributeType::Int),
-        (a.s.is_some(), AttributeType::String),
-        (a.t.is_some(), AttributeType::Tensor),
-        (a.g.is_some(), AttributeType::Graph),
-        (!a.floats.is_empty(), AttributeType::Floats),
-        (!a.ints.is_empty(), AttributeType::Ints),
-        (!a.strings.is_empty(), AttributeType::Strings),
-        (!a.tensors.is_empty(), AttributeType::Tensors),
-        (a.sparse_tensor.is_some(), AttributeType::SparseTensor),
-        (!a.sparse_tensors.is_empty(), AttributeType::SparseTensors),
-        (a.tp.is_some(), AttributeType::TypeProto),
-        (!a.type_protos.is_empty(), AttributeType::TypeProtos),
-        (a.ref_attr_name.is_some(), AttributeType::Undefined),
-    ];
-    let found = held.into_iter().find(|(there, _)| *there);
-    found.map_or(AttributeType::Ints, |(_, ty)| ty)
+    let reference = a.ref_attr_name.as_ref().map(|_| AttributeType::Undefined);
+    let found = a.filled().next().or(reference);
+    found.unwrap_or(AttributeType::Ints)
 }
 
 /// Every type of an attribute.
