@@ -46,9 +46,10 @@ fn prepare(
 ) -> anyhow::Result<Encoded> {
     let encoded = model.encode()?;
     // Also data that the edit has done away with is the input's.
-    for external in model::named(input, model.external_data())? {
-        let file = model.external_file(&external).ok();
-        if file.is_some_and(|file| output.canonicalize().is_ok_and(|o| o == file)) {
+    let all = model::named(input, model.external_data())?;
+    if let Ok(real) = output.canonicalize() {
+        let mut files = by_location(&all).into_values();
+        if files.any(|e| model.external_file(e).is_ok_and(|file| file == real)) {
             return Err(lands_on_data(output));
         }
     }
@@ -56,8 +57,7 @@ fn prepare(
     if used.is_empty() {
         return Ok(encoded);
     }
-    let locations: BTreeMap<&str, &External> =
-        used.iter().map(|e| (e.location.as_str(), e)).collect();
+    let locations = by_location(&used);
     let home = folder(model.path().unwrap_or(Path::new(""))).canonicalize();
     let away = folder(output).canonicalize();
     let away = away.map_err(|e| Failure::usage(format!("{}: {e}", output.display())))?;
@@ -198,6 +198,11 @@ fn folder(file: &Path) -> &Path {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     }
+}
+
+/// One payload of each file.
+fn by_location(externals: &[External]) -> BTreeMap<&str, &External> {
+    externals.iter().map(|e| (e.location.as_str(), e)).collect()
 }
 
 #[cfg(test)]
