@@ -29,13 +29,19 @@ pub(crate) fn matrices(
         return Ok((turned(model, base, change, inside)?, Way::Spread));
     }
     let probing = Probing::of(model, base, change, region)?;
-    let spread = probing.spread()?;
     // Different content for every head and token must obey the same matrices.
-    match probing.obeys(&spread, |slot| slot) {
+    let (mixed, spread) = std::thread::scope(|scope| {
+        let mixed = scope.spawn(|| probing.run(|slot, p, j| probing.mixed(slot, p, j)));
+        let spread = probing.spread();
+        (mixed.join().unwrap_or(Err(Unread::NotEvaluated)), spread)
+    });
+    let spread = spread?;
+    match probing.obeys(&mixed?, &spread, |slot| slot) {
         Ok(()) => Ok((spread, Way::Spread)),
         Err(Unread::NotLinear) => {
             let uniform = probing.uniform()?;
-            probing.obeys(&uniform, |_| 0)?;
+            let mixed = probing.run(|_, p, j| probing.mixed(0, p, j))?;
+            probing.obeys(&mixed, &uniform, |_| 0)?;
             Ok((uniform, Way::Uniform))
         }
         Err(why) => Err(why),
@@ -195,26 +201,32 @@ impl<'a> Probing<'a> {
         Ok(maps)
     }
 
-    /// Whether random content, alike in slots that `like` maps to one, comes out as the matrices
+    /// Random content by slot, token and feature.
+    fn mixed(&self, slot: usize, p: usize, j: usize) -> f64 {
+        let place = (slot * self.length + p) * self.width + j;
+        let mixed = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5
+    }
+
+    /// Whether random content, alike in slots that `like` maps to one, came out as the matrices
     /// say.
-    fn obeys(&self, maps: &Array3<f64>, like: impl Fn(usize) -> usize) -> Result<(), Unread> {
-        let content = |slot: usize, p: usize, j: usize| {
-            let place = (like(slot) * self.length + p) * self.width + j;
-            let mixed = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            (mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5
-        };
-        let y = self.run(content)?;
+    fn obeys(
+        &self,
+        y: &Array3<f64>,
+        maps: &Array3<f64>,
+        like: impl Fn(usize) -> usize,
+    ) -> Result<(), Unread> {
         // Few features mix with a feature.
-        let mixed = |p: usize, i: usize| -> Vec<(usize, f64)> {
+        let terms = |p: usize, i: usize| -> Vec<(usize, f64)> {
             let row = maps.slice(ndarray::s![p, i, ..]);
             let row = row.iter().copied().enumerate();
             row.filter(|(_, v)| *v != 0.0).collect()
         };
-        let mixed = Array2::from_shape_fn((self.length, self.width), |(p, i)| mixed(p, i));
+        let terms = Array2::from_shape_fn((self.length, self.width), |(p, i)| terms(p, i));
         for ((slot, p, i), v) in y.indexed_iter() {
-            let terms = mixed[[p, i]].iter();
-            let want: f64 = terms.map(|(j, m)| m * content(slot, p, *j)).sum();
+            let terms = terms[[p, i]].iter();
+            let want: f64 = terms.map(|(j, m)| m * self.mixed(like(slot), p, *j)).sum();
             let alike = (v - want).abs() < 1e-9 * (1.0 + want.abs()); // NaN is not
             if !alike {
                 return Err(Unread::NotLinear);
