@@ -107,6 +107,8 @@ def measure(source, tools, folder, runs):
                 continue
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
+            # What the tool before has left to be written is its own.
+            os.sync()
             try:
                 measured[tool].append(once(command(tool, source, folder)))
                 if tool == OURS:

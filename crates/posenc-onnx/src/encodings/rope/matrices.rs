@@ -67,6 +67,40 @@ pub(crate) fn matrices_again(
     }
 }
 
+/// The same for a region whose pairs of features, as places in its output, are known too: all
+/// pairs at once tell their cos and sin, and what is in none stays.
+pub(crate) fn matrices_of_pairs(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+    pairs: &[(usize, usize)],
+) -> Result<Array3<f64>, Unread> {
+    if let Some(inside) = &region.inside {
+        return turned(model, base, change, inside);
+    }
+    let probing = Probing::of(model, base, change, region)?;
+    let y = probing.run(|_, _, j| f64::from(u8::from(pairs.iter().any(|p| p.0 == j))))?;
+    let mut maps = still(probing.length, probing.width);
+    for p in 0..probing.length {
+        for (a, b) in pairs.iter().copied() {
+            let (cos, sin) = (y[[0, p, a]], y[[0, p, b]]);
+            maps[[p, a, a]] = cos;
+            maps[[p, b, b]] = cos;
+            maps[[p, b, a]] = sin;
+            maps[[p, a, b]] = -sin;
+        }
+    }
+    Ok(maps)
+}
+
+/// Matrices that leave everything as it is.
+fn still(length: usize, width: usize) -> Array3<f64> {
+    Array3::from_shape_fn((length, width, width), |(_, i, j)| {
+        f64::from(u8::from(i == j))
+    })
+}
+
 /// What a fused operator does to its operand, from the rows of cos and sin that it reads.
 fn turned(
     model: &Model,
@@ -87,9 +121,7 @@ fn turned(
         return Err(Unread::NotEvaluated);
     }
     let width = inside.width;
-    let mut maps = Array3::from_shape_fn((length, width, width), |(_, i, j)| {
-        f64::from(u8::from(i == j))
-    });
+    let mut maps = still(length, width);
     for p in 0..length {
         for i in 0..n {
             let (a, b) = match inside.interleaved {

@@ -5,7 +5,7 @@ use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::matrices::{Way, matrices, matrices_again};
+use super::matrices::{Way, matrices, matrices_of_pairs};
 use super::{Rope, layout};
 use crate::region::Region;
 
@@ -84,7 +84,14 @@ pub fn read_again(
     region: &Region,
     before: &Rotation,
 ) -> Result<Rotation, Unread> {
-    let maps = matrices_again(model, base, change, region, before.way)?;
+    let offset = usize::try_from(region.output_lane.offset).map_err(|_| Unread::NoFeatures)?;
+    let pairs = before
+        .rope
+        .pairs
+        .iter()
+        .map(|(a, b)| (a - offset, b - offset));
+    let pairs: Vec<(usize, usize)> = pairs.collect();
+    let maps = matrices_of_pairs(model, base, change, region, &pairs)?;
     rotation(&maps, before.way, region, before.rope.head_dim)
 }
 
