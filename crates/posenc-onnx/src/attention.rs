@@ -4,7 +4,10 @@
 //! and its output weighs a third: routers, pooling and classifier heads are not.
 
 mod fused;
+mod stacks;
 mod walk;
+
+pub use stacks::Place;
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
@@ -25,6 +28,8 @@ pub struct Site {
     pub name: String,
     /// Place among the sites, in order of computation.
     pub layer: usize,
+    /// The stack, in a model of two, and the layer of it.
+    pub place: Place,
     /// Queries as they enter the product.
     pub query: Operand,
     /// Keys as they enter the product.
@@ -33,6 +38,8 @@ pub struct Site {
     pub product: Option<ValueId>,
     /// What the softmax is taken of.
     pub scores: Option<ValueId>,
+    /// The axes of queries and keys in `scores`, where they can be followed from the product.
+    pub plane: Option<[usize; 2]>,
     /// Number of query heads.
     pub heads: Option<usize>,
     /// Number of key heads.
@@ -86,6 +93,7 @@ pub fn sites(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> 
     for (layer, site) in sites.iter_mut().enumerate() {
         site.layer = layer;
     }
+    stacks::assign(model.graph(), &mut sites);
     sites
 }
 
@@ -135,20 +143,27 @@ fn weighted(
     axis: usize,
 ) -> Option<Site> {
     let node = graph.node(id);
-    let (product, axis) = product(graph, classes, trace, scores, axis)?;
+    let (product, axes) = product(graph, classes, trace, scores, axis)?;
     weighs_content(graph, classes, node.output(0)?)?;
-    let (query, key) = operands(graph, trace, product, axis)?;
+    let Product {
+        query,
+        key,
+        queries,
+    } = operands(graph, trace, product, axes[axis]?)?;
     let value = graph.node(product).output(0)?;
+    let rows = axes.iter().position(|a| *a == Some(queries));
     let dims = trace.get(query.value).dims.as_ref()?;
     Some(Site {
         node: id,
         scope: node.scope(),
         name: String::new(),
         layer: 0,
+        place: Place::default(),
         query,
         key,
         product: Some(value),
         scores: Some(scores),
+        plane: rows.map(|rows| [rows, axis]),
         heads: None,
         kv_heads: None,
         head_dim: query.lane.width(dims),
@@ -160,18 +175,19 @@ fn weighted(
 }
 
 /// Walks back from the scores through scales and masks to the product of two content operands;
-/// also tells which axis of it the softmax runs along.
+/// also tells where each axis of the scores stands in it.
 fn product(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
     scores: ValueId,
     axis: usize,
-) -> Option<(NodeId, usize)> {
+) -> Option<(NodeId, Vec<Option<usize>>)> {
     let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
-    let mut stack = vec![(scores, axis)];
+    let rank = trace.get(scores).dims.as_ref()?.len();
+    let mut stack = vec![(scores, (0..rank).map(Some).collect::<Vec<_>>())];
     let mut seen = rustc_hash::FxHashSet::default();
-    while let Some((value, axis)) = stack.pop() {
+    while let Some((value, axes)) = stack.pop() {
         if !seen.insert(value) {
             continue;
         }
@@ -185,11 +201,10 @@ fn product(
             .collect();
         if is_product(node.domain(), node.op()) {
             if inputs.len() >= 2 {
-                return Some((id, axis));
+                return Some((id, axes));
             }
             continue;
         }
-        let lane = Lane::of_sequence(axis);
         let through = node.domain().is_empty()
             && (is_elementwise(node.op())
                 || matches!(
@@ -205,15 +220,20 @@ fn product(
                 ));
         // The first operand is the scores themselves in the forms that exporters write.
         for (slot, v) in inputs.into_iter().rev().filter(|_| through) {
-            if let Some(lane) = crate::lane::back(graph, trace, id, output, slot, lane) {
-                stack.push((v, lane.sequence));
+            let before = |a: Option<usize>| {
+                let lane = Lane::of_sequence(a?);
+                Some(crate::lane::back(graph, trace, id, output, slot, lane)?.sequence)
+            };
+            let axes: Vec<Option<usize>> = axes.iter().map(|a| before(*a)).collect();
+            if axes[axis].is_some() {
+                stack.push((v, axes));
             }
         }
     }
     None
 }
 
-fn is_product(domain: &str, op: &str) -> bool {
+pub(crate) fn is_product(domain: &str, op: &str) -> bool {
     match domain {
         "" => matches!(op, "MatMul" | "Gemm" | "Einsum"),
         "com.microsoft" => op == "FusedMatMul",
@@ -221,13 +241,15 @@ fn is_product(domain: &str, op: &str) -> bool {
     }
 }
 
+/// The operands of a product, and where the queries stand in its result.
+struct Product {
+    query: Operand,
+    key: Operand,
+    queries: usize,
+}
+
 /// Which operand of the product is the queries', given the axis along which the softmax runs.
-fn operands(
-    graph: &Graph,
-    trace: &Trace,
-    product: NodeId,
-    axis: usize,
-) -> Option<(Operand, Operand)> {
+fn operands(graph: &Graph, trace: &Trace, product: NodeId, axis: usize) -> Option<Product> {
     let node = graph.node(product);
     let (a, b) = (node.input(0)?, node.input(1)?);
     let rank = |v: ValueId| trace.get(v).dims.as_ref().map(Vec::len);
@@ -252,19 +274,19 @@ fn operands(
     };
     let first = lane(a, flag("transA"), true)?;
     let second = lane(b, flag("transB"), false)?;
-    match out.checked_sub(axis)? {
-        1 => Some((first, second)),
-        2 => Some((second, first)),
-        _ => None,
-    }
+    let (query, key, queries) = match out.checked_sub(axis)? {
+        1 => (first, second, axis.checked_sub(1)?),
+        2 => (second, first, axis + 1),
+        _ => return None,
+    };
+    Some(Product {
+        query,
+        key,
+        queries,
+    })
 }
 
-fn einsum_operands(
-    equation: &str,
-    a: ValueId,
-    b: ValueId,
-    axis: usize,
-) -> Option<(Operand, Operand)> {
+fn einsum_operands(equation: &str, a: ValueId, b: ValueId, axis: usize) -> Option<Product> {
     let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (inputs, output) = equation.split_once("->")?;
     let (left, right) = inputs.split_once(',')?;
@@ -291,7 +313,11 @@ fn einsum_operands(
     let own = q_term
         .chars()
         .find(|c| output.contains(*c) && !k_term.contains(*c))?;
-    Some((side(q_term, query, own)?, side(k_term, key, keys)?))
+    Some(Product {
+        query: side(q_term, query, own)?,
+        key: side(k_term, key, keys)?,
+        queries: output.chars().position(|c| c == own)?,
+    })
 }
 
 /// Whether the weights are multiplied with content.
@@ -335,7 +361,11 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
     let keys = crate::keys::trace_back(graph, classes, trace, site);
     site.past |= keys.past;
     let (queries, new) = (length(&site.query), keys.length.or(length(&site.key)));
-    site.cross = matches!((queries, new), (Some(q), Some(k)) if q != k);
+    let (from, to) = (
+        classes.of_value(site.query.value),
+        classes.of_value(site.key.value),
+    );
+    site.cross = !from.shares_inputs(to) || matches!((queries, new), (Some(q), Some(k)) if q != k);
     let batch = batch(trace, ports);
     if site.heads.is_none()
         && let (Some(d), Some(batch)) = (dims(site.query.value), batch)

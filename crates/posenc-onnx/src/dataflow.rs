@@ -7,7 +7,7 @@ use crate::ports::{Ports, Role};
 /// What a value depends on: any of content, position, padding and length; none of them for what
 /// is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Class(u8);
+pub struct Class(u64);
 
 impl Class {
     /// Nothing: the value is the same in every run.
@@ -23,6 +23,25 @@ impl Class {
     /// Lengths of axes.
     pub const LENGTH: Self = Self(8);
 
+    /// Content of this run from one input of the graph; inputs beyond the 48th share a bit.
+    fn from_input(place: usize) -> Self {
+        Self(Self::CONTENT.0 | Self::FRESH.0 | Self::FIRST << place.min(47))
+    }
+
+    /// The bit of the first input.
+    const FIRST: u64 = 1 << 16;
+
+    /// Whether this and `other` stem from the same inputs, as far as content goes.
+    pub fn shares_inputs(self, other: Self) -> bool {
+        self.0 / Self::FIRST == other.0 / Self::FIRST
+    }
+
+    /// The same without content.
+    fn without_content(self) -> Self {
+        let kept = Self::POSITION.and(Self::PADDING).and(Self::LENGTH);
+        Self(self.0 & kept.0)
+    }
+
     /// Whether every part of `other` is among the parts of this.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -36,10 +55,6 @@ impl Class {
     const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-
-    fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
 }
 
 /// The class of every value of a graph.
@@ -50,12 +65,12 @@ impl Classes {
     /// Runs every scope forward once.
     pub fn of(graph: &Graph, ports: &Ports) -> Self {
         let mut classes = Self(vec![Class::CONSTANT; graph.value_count()]);
+        let mut fresh = 0..;
         for port in ports.iter() {
             classes.0[port.value.index()] = match port.role {
                 Role::Past => Class::CONTENT,
-                Role::Tokens | Role::Content | Role::TokenTypes | Role::CacheFlag => {
-                    Class::CONTENT.and(Class::FRESH)
-                }
+                Role::Tokens | Role::Content => Class::from_input(fresh.next().unwrap_or(0)),
+                Role::TokenTypes | Role::CacheFlag => Class::CONTENT.and(Class::FRESH),
                 Role::Positions => Class::POSITION,
                 Role::Padding => Class::PADDING,
             };
@@ -151,9 +166,7 @@ impl Classes {
             "Equal" | "Not" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual"
                 if inputs.has(Class::CONTENT) && self.compares_ids(graph, id) =>
             {
-                inputs
-                    .without(Class::CONTENT.and(Class::FRESH))
-                    .and(Class::PADDING)
+                inputs.without_content().and(Class::PADDING)
             }
             _ => inputs,
         }

@@ -1,7 +1,12 @@
 //! Detection: attention first, then what enters between projections and scores, then numbers.
 
+mod absolute;
+mod bias;
+mod convolution;
 mod rotary;
+mod survey;
 mod switch;
+mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +21,7 @@ use crate::ports::{Lengths, Ports, Role};
 use crate::report::Limit;
 
 pub use rotary::{Half, RotarySite};
+pub use survey::{Survey, survey};
 pub use switch::Switch;
 
 /// What is asked of detection.
@@ -91,19 +97,5 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         warnings: vec![],
     };
     rotary::find(model, &mut found);
-    let is_named = |site: &&Site| {
-        let rotary = found.rotary.iter().any(|r| r.site == site.layer);
-        rotary || found.unknown.iter().any(|u| u.site == site.layer)
-    };
-    let (named, of) = (
-        found.attention.iter().filter(is_named).count(),
-        found.attention.len(),
-    );
-    if named < of {
-        found.warnings.push(format!(
-            "{} of {of} attention sites are not rotary; other encodings are not looked for yet",
-            of - named
-        ));
-    }
     found
 }

@@ -1,12 +1,14 @@
 //! From what was detected to the report of `inspect`.
 
+mod entries;
+
 use posenc_ir::{DType, Model};
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
-use crate::detect::{Detection, Options, RotarySite, Switch, detect};
+use crate::detect::{Detection, Options, RotarySite, Switch, detect, survey};
 use crate::encodings::rope::Rope;
-use crate::kind::{Form, Kind, Stack};
+use crate::kind::{Form, Kind};
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
@@ -34,17 +36,29 @@ pub fn inspect(model: &Model, options: &Options) -> Inspect {
 
 /// The report of a detection.
 pub fn report(model: &Model, found: &Detection) -> Inspect {
+    let survey = survey(model, found);
     let mut report = Inspect::new(ModelSummary::of(model));
     report.encodings = inspect_encodings(model, found);
+    report
+        .encodings
+        .extend(entries::of(model, found, &survey.findings));
     report.encodings.extend(unknown(model, found));
     report.attention = found.attention.iter().map(attention).collect();
     report.limits = found.limits.clone();
     report.warnings = found.warnings.clone();
+    report.warnings.extend(survey.warnings);
     let refusal = |r: &crate::detect::Refused| Refusal {
         at: model.graph().place(r.node),
         why: r.why.clone(),
     };
-    report.refused = Some(found.unknown.iter().map(refusal).collect());
+    report.refused = Some(
+        found
+            .unknown
+            .iter()
+            .chain(&survey.refused)
+            .map(refusal)
+            .collect(),
+    );
     report
 }
 
@@ -114,11 +128,12 @@ pub(crate) fn inspect_encodings(model: &Model, found: &Detection) -> Vec<Encodin
                 params
             }
         };
-        let same = |e: &&mut Encoding| e.params == params && e.form == site.form;
+        let stack = found.attention[site.site].place.stack;
+        let same =
+            |e: &&mut Encoding| e.params == params && e.form == site.form && e.stack == stack;
         let entry = match entries.iter_mut().find(same) {
             Some(entry) => entry,
             None => {
-                let stack = None::<Stack>;
                 entries.push(Encoding::new(Kind::Rope, stack, site.form, params));
                 entries.last_mut().expect("just pushed")
             }
@@ -129,7 +144,7 @@ pub(crate) fn inspect_encodings(model: &Model, found: &Detection) -> Vec<Encodin
             .fit_error
             .max(site.key.rotation.fit_error);
         entry.fit_error = Some(entry.fit_error.unwrap_or(0.0).max(fit));
-        entry.layers.push(site.site);
+        entry.layers.push(found.attention[site.site].place.layer);
         entry.sites += 1;
         entry.nodes.push(model.graph().place(site.node));
         entry.max_length = rows(&found.limits);
@@ -200,8 +215,9 @@ fn unknown(model: &Model, found: &Detection) -> Vec<Encoding> {
                 entries.last_mut().expect("just pushed")
             }
         };
-        if !entry.layers.contains(&refused.site) {
-            entry.layers.push(refused.site);
+        let layer = found.attention[refused.site].place.layer;
+        if !entry.layers.contains(&layer) {
+            entry.layers.push(layer);
             entry.sites += 1;
         }
         entry.nodes.push(model.graph().place(refused.node));
@@ -212,8 +228,8 @@ fn unknown(model: &Model, found: &Detection) -> Vec<Encoding> {
 fn attention(site: &Site) -> Attention {
     Attention {
         name: site.name.clone(),
-        stack: None,
-        layer: Some(site.layer),
+        stack: site.place.stack,
+        layer: Some(site.place.layer),
         kind: match site.cross {
             true => AttentionKind::Cross,
             false => AttentionKind::SelfAttention,

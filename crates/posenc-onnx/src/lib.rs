@@ -6,6 +6,7 @@
 pub mod attention;
 pub mod dataflow;
 pub mod detect;
+pub mod encoding;
 pub mod encodings;
 pub mod frontier;
 pub mod hf_config;
@@ -23,6 +24,7 @@ pub mod report;
 pub mod request;
 pub mod rewrite;
 pub mod scaling;
+mod scores;
 mod signature;
 #[cfg(test)]
 mod sketch;

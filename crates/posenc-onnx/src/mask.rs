@@ -97,8 +97,8 @@ fn transposed((rows, columns, plane): (usize, usize, Vec<bool>)) -> (usize, usiz
     (columns, rows, turned.collect())
 }
 
-/// Inputs of a fused operator that hide or add to scores.
-fn mask_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
+/// Inputs of a fused operator that hide or add to scores, `[.., query, key]` first.
+pub(crate) fn bias_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
     let node = graph.node(id);
     match (node.domain(), node.op()) {
         ("", "Attention") => &[3],
@@ -112,7 +112,7 @@ fn mask_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
 
 /// The same for the mask input of a fused operator.
 fn fused_bias(graph: &Graph, trace: &Trace, id: NodeId) -> Option<(usize, usize, Vec<bool>)> {
-    let slot = mask_slots(graph, id).first()?;
+    let slot = bias_slots(graph, id).first()?;
     let mask = trace.get(graph.node(id).input(*slot)?);
     match mask.dtype {
         Some(posenc_ir::DType::Bool) => {
@@ -150,7 +150,7 @@ fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
     };
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         let node = graph.node(site.node);
-        let mut slots = mask_slots(graph, site.node).iter();
+        let mut slots = bias_slots(graph, site.node).iter();
         return slots.any(|slot| node.input(*slot).is_some_and(is_padding));
     };
     let mut stack = vec![scores];

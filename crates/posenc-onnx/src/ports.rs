@@ -312,6 +312,13 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
             symbols.entry(s.clone()).or_insert(axis);
         }
     };
+    // What the keys of another stack are made from is as long as it likes.
+    let tokens = || ports.iter().filter(|p| p.role == Role::Tokens);
+    if tokens().count() > 1
+        && let Some(first) = tokens().next()
+    {
+        learn(first.dims.last(), Axis::Encoder);
+    }
     let mut ordered: Vec<&Port> = ports.iter().collect();
     ordered.sort_by_key(|p| p.role); // tokens speak first, then positions, then masks
     for port in ordered {

@@ -3,7 +3,7 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 
-use super::{Mask, Operand, Site};
+use super::{Mask, Operand, Place, Site};
 use crate::kind::Form;
 use crate::lane::Lane;
 
@@ -27,10 +27,12 @@ pub(super) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
         scope: op.node.scope(),
         name: String::new(),
         layer: 0,
+        place: Place::default(),
         query: shape.query,
         key: shape.key,
         product: None,
         scores: None,
+        plane: None,
         heads: Some(shape.heads),
         kv_heads: Some(shape.kv_heads),
         head_dim: Some(shape.head_dim),

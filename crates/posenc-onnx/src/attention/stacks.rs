@@ -1,0 +1,61 @@
+//! Encoder and decoder in one model: the stack of each site, and its layer there.
+
+use posenc_ir::{Graph, NodeId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Site;
+use crate::kind::Stack;
+
+/// Where a site stands among the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The stack; `None` where the model has one.
+    pub stack: Option<Stack>,
+    /// The place among the sites of self-attention of the stack; a site of cross-attention has
+    /// that of the self-attention before it.
+    pub layer: usize,
+}
+
+/// Tells the stacks apart: what keys of cross-attention are computed from is the encoder.
+pub(super) fn assign(graph: &Graph, sites: &mut [Site]) {
+    let encoder = behind_cross_keys(graph, sites);
+    let mut next: FxHashMap<Option<Stack>, usize> = FxHashMap::default();
+    for site in sites {
+        let stack = match (encoder.is_empty(), encoder.contains(&site.node)) {
+            (true, _) => None,
+            (false, true) => Some(Stack::Encoder),
+            (false, false) => Some(Stack::Decoder),
+        };
+        let next = next.entry(stack).or_default();
+        let layer = match site.cross {
+            true => next.saturating_sub(1),
+            false => *next,
+        };
+        *next = (*next).max(layer + 1);
+        site.place = Place { stack, layer };
+    }
+}
+
+/// The sites that a key of cross-attention depends on.
+fn behind_cross_keys(graph: &Graph, sites: &[Site]) -> FxHashSet<NodeId> {
+    let nodes: FxHashSet<NodeId> = sites.iter().map(|s| s.node).collect();
+    let cross = sites.iter().filter(|s| s.cross);
+    let mut stack: Vec<ValueId> = cross.map(|s| s.key.value).collect();
+    let mut seen = FxHashSet::default();
+    let mut found = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        if !seen.insert(id) {
+            continue;
+        }
+        if nodes.contains(&id) {
+            found.insert(id);
+        }
+        stack.extend(crate::region::reads(graph, id));
+    }
+    // A site is of the encoder only where it attends to itself.
+    let itself = |s: &&Site| !s.cross && found.contains(&s.node);
+    sites.iter().filter(itself).map(|s| s.node).collect()
+}

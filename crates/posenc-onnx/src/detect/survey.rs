@@ -1,0 +1,74 @@
+//! Every encoding but rotations: what is added to the embeddings, to the scores, and to queries
+//! and keys on the way.
+
+use std::collections::BTreeMap;
+
+use posenc_ir::Model;
+use posenc_ir::eval::{Trace, trace};
+
+use super::{BUDGET, Detection, Refused};
+use crate::dataflow::Class;
+use crate::encoding::Finding;
+use crate::ports::Lengths;
+
+/// What a survey found.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// The encodings, absolute ones first.
+    pub findings: Vec<Finding>,
+    /// Candidates that were looked at and turned out to be something else.
+    pub refused: Vec<Refused>,
+    /// What a user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Looks for every encoding that is no rotation.
+pub fn survey(model: &Model, found: &Detection) -> Survey {
+    let mut survey = Survey::default();
+    let mut runs = Runs::new(model, found);
+    super::absolute::find(&mut runs, &mut survey);
+    super::bias::find(&mut runs, &mut survey);
+    super::terms::find(&mut runs, &mut survey);
+    super::convolution::find(&mut runs, &mut survey);
+    survey
+}
+
+/// The trial run at several lengths, each made when it is first asked for.
+pub(crate) struct Runs<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) found: &'a Detection,
+    others: BTreeMap<usize, Option<Trace>>,
+}
+
+impl<'a> Runs<'a> {
+    pub(crate) fn new(model: &'a Model, found: &'a Detection) -> Self {
+        Self {
+            model,
+            found,
+            others: BTreeMap::new(),
+        }
+    }
+
+    /// The run with so many new tokens; `None` where the model is of another, fixed length.
+    pub(crate) fn at(&mut self, sequence: usize) -> Option<&Trace> {
+        let (model, found) = (self.model, self.found);
+        if sequence == found.lengths.sequence {
+            return Some(&found.trace);
+        }
+        let make = || {
+            let wanted = Lengths {
+                batch: 1,
+                sequence,
+                ..found.lengths
+            };
+            let lengths = found.ports.fit(wanted);
+            if lengths.sequence != sequence {
+                return None;
+            }
+            let seeds = found.ports.seeds(model.graph(), lengths);
+            let opaque = |v| found.classes.of_value(v).has(Class::CONTENT);
+            Some(trace(model, &seeds, &opaque, &BUDGET))
+        };
+        self.others.entry(sequence).or_insert_with(make).as_ref()
+    }
+}

@@ -1,0 +1,123 @@
+//! An encoding with its parameters, whichever the family.
+
+use posenc_ir::{NodeId, Use};
+
+use crate::encodings::alibi::Alibi;
+use crate::encodings::conv::Conv;
+use crate::encodings::disentangled::Disentangled;
+use crate::encodings::learned::Learned;
+use crate::encodings::relative_bias::RelativeBias;
+use crate::encodings::shaw::Shaw;
+use crate::encodings::sinusoidal::Sinusoidal;
+use crate::encodings::t5_bias::T5Bias;
+use crate::encodings::transformer_xl::TransformerXl;
+use crate::kind::{Form, Kind};
+use crate::report::Params;
+
+/// An encoding other than a rotation, with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Encoding {
+    /// A learned table added to the embeddings.
+    Learned(Learned),
+    /// Sines and cosines added to the embeddings.
+    Sinusoidal(Sinusoidal),
+    /// A linear bias on the scores.
+    Alibi(Alibi),
+    /// A learned bias per bucket of distances.
+    T5Bias(T5Bias),
+    /// A learned bias per clipped distance, or per offset within a window.
+    RelativeBias(RelativeBias),
+    /// Learned vectors per distance that meet queries or keys.
+    Shaw(Shaw),
+    /// Projected sinusoids of the distance that meet queries.
+    TransformerXl(TransformerXl),
+    /// Content-to-position and position-to-content terms.
+    Disentangled(Disentangled),
+    /// A convolution added to its input.
+    Conv(Conv),
+    /// Position acts, but no family fits.
+    Unknown,
+}
+
+/// An encoding at the place where it was found.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The encoding.
+    pub encoding: Encoding,
+    /// The attention sites that see it, by their place in [`Detection::attention`].
+    ///
+    /// [`Detection::attention`]: crate::detect::Detection::attention
+    pub sites: Vec<usize>,
+    /// Where it enters: uses of values that carry position and no content.
+    pub entries: Vec<Use>,
+    /// How it stands in the graph.
+    pub form: Form,
+    /// The largest difference between the graph's numbers and the family's formula; `None` where
+    /// the family has none.
+    pub fit_error: Option<f64>,
+    /// The longest sequence that it can encode; `None` without an end.
+    pub max_length: Option<usize>,
+    /// What speaks for an encoding that no family fits.
+    pub evidence: Vec<String>,
+}
+
+impl Finding {
+    /// The node at which it enters first.
+    pub fn node(&self) -> Option<NodeId> {
+        self.entries.first().map(|u| u.node)
+    }
+}
+
+/// Why numbers are not those of a family.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{why}")]
+pub struct Miss {
+    /// A fact about the numbers, as a phrase that may follow "no alibi: ".
+    pub why: String,
+}
+
+impl Miss {
+    /// A miss for this reason.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into() }
+    }
+}
+
+impl Encoding {
+    /// The family.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Learned(_) => Kind::Learned,
+            Self::Sinusoidal(_) => Kind::Sinusoidal,
+            Self::Alibi(_) => Kind::Alibi,
+            Self::T5Bias(_) => Kind::T5Bias,
+            Self::RelativeBias(_) => Kind::RelativeBias,
+            Self::Shaw(_) => Kind::Shaw,
+            Self::TransformerXl(_) => Kind::TransformerXl,
+            Self::Disentangled(_) => Kind::Disentangled,
+            Self::Conv(_) => Kind::Conv,
+            Self::Unknown => Kind::Unknown,
+        }
+    }
+
+    /// The parameters by the names of the report.
+    pub fn params(&self) -> Params {
+        match self {
+            Self::Learned(e) => e.params(),
+            Self::Sinusoidal(e) => e.params(),
+            Self::Alibi(e) => e.params(),
+            Self::T5Bias(e) => e.params(),
+            Self::RelativeBias(e) => e.params(),
+            Self::Shaw(e) => e.params(),
+            Self::TransformerXl(e) => e.params(),
+            Self::Disentangled(e) => e.params(),
+            Self::Conv(e) => e.params(),
+            Self::Unknown => Params::new(),
+        }
+    }
+
+    /// Whether it is added to the residual stream, and so stands before all sites at once.
+    pub fn is_absolute(&self) -> bool {
+        matches!(self, Self::Learned(_) | Self::Sinusoidal(_) | Self::Conv(_))
+    }
+}
