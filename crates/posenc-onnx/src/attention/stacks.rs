@@ -47,7 +47,7 @@ fn behind_cross_keys(graph: &Graph, sites: &[Site]) -> FxHashSet<NodeId> {
         let Some((id, _)) = graph.producer(value) else {
             continue;
         };
-        if !seen.insert(id) {
+        if crate::region::shape_only(graph, id) || !seen.insert(id) {
             continue;
         }
         if nodes.contains(&id) {
