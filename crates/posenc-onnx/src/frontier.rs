@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Operand;
 use crate::dataflow::{Class, Classes};
@@ -153,11 +153,21 @@ impl Stretch {
             .flat_map(|n| graph.node(*n).outputs().iter().flatten().copied())
             .filter(|v| self.lanes.contains_key(v))
             .collect();
-        let input = meet(entering, before, |v| usize::MAX - place(v), None)?;
+        let back = |values| meet(values, before, |v| usize::MAX - place(v), None);
+        let mut input = back(entering)?;
         let output = meet(leaving, after, &place, Some(self.end))?;
         // Where pairs stand on an axis of their own, the features are whole farther out.
         let whole = |v: &ValueId| self.lanes.get(v).is_some_and(|l| l.feature.is_some());
         let output = farther(output, after, whole).unwrap_or(output);
+        // Features that do not turn may join only at the end.
+        loop {
+            let mut joining = strangers(input, output, before, &place);
+            if joining.is_empty() {
+                break;
+            }
+            joining.push(input);
+            input = back(joining)?;
+        }
         Some(Region {
             input,
             input_lane: *self.lanes.get(&input)?,
@@ -224,6 +234,34 @@ fn meet(
             }
         }
     }
+}
+
+/// The values that join what flows from `input` to `output` without coming from `input`.
+fn strangers(
+    input: ValueId,
+    output: ValueId,
+    before: impl Fn(ValueId) -> Vec<ValueId>,
+    place: impl Fn(ValueId) -> usize,
+) -> Vec<ValueId> {
+    let mut within = vec![output];
+    let mut seen = FxHashSet::from_iter([input, output]);
+    let mut at = 0;
+    while let Some(value) = within.get(at).copied() {
+        at += 1;
+        within.extend(before(value).into_iter().filter(|v| seen.insert(*v)));
+    }
+    within.sort_unstable_by_key(|v| place(*v));
+    let mut flows = FxHashSet::from_iter([input]);
+    let mut joining = vec![];
+    for value in within {
+        let (ours, others): (Vec<_>, Vec<_>) =
+            before(value).into_iter().partition(|v| flows.contains(v));
+        if !ours.is_empty() {
+            flows.insert(value);
+            joining.extend(others);
+        }
+    }
+    joining
 }
 
 /// Changes of shape around a rotation are few.

@@ -103,6 +103,19 @@ fn rotations() -> Vec<Case> {
             let q = by(s, &q, &cos, &sin);
             s.transpose(&q, &[1, 2, 0, 3])
         }),
+        turned("the rest of the features joins at the end", |s, x, _| {
+            let q = headed(s, x);
+            let turning = s.slice(&q, -1, [0, SIZE as i64, 1]);
+            let rest = s.slice(&q, -1, [SIZE as i64, 1 << 40, 1]);
+            let first = s.slice(&turning, -1, [0, PAIRS as i64, 1]);
+            let second = s.slice(&turning, -1, [PAIRS as i64, 1 << 40, 1]);
+            let angles = angles(s);
+            let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
+            let (a, b) = (s.op("Mul", &[&first, &cos]), s.op("Mul", &[&second, &sin]));
+            let (c, d) = (s.op("Mul", &[&second, &cos]), s.op("Mul", &[&first, &sin]));
+            let (low, high) = (s.op("Sub", &[&a, &b]), s.op("Add", &[&c, &d]));
+            s.concat(&[&low, &high, &rest], -1)
+        }),
         turned("halves split", |s, x, _| {
             let q = headed(s, x);
             let sizes = s.ints(&[PAIRS as i64, PAIRS as i64]);
