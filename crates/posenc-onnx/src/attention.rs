@@ -365,26 +365,71 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
         classes.of_value(site.query.value),
         classes.of_value(site.key.value),
     );
-    site.cross = !from.shares_inputs(to) || matches!((queries, new), (Some(q), Some(k)) if q != k);
-    let batch = batch(trace, ports);
+    let other_length = matches!((queries, new), (Some(q), Some(k)) if q != k);
+    site.cross = !from.shares_inputs(to) || other_length && !one_stream(graph, classes, site);
+    let mut sequences = batch(trace, ports).map(|n| n.max(1));
     if site.heads.is_none()
-        && let (Some(d), Some(batch)) = (dims(site.query.value), batch)
+        && let (Some(d), Some(batch)) = (dims(site.query.value), sequences)
+        && let Some(all) = per_token(&d, &site.query.lane)
     {
-        site.heads = per_token(&d, &site.query.lane).map(|n| n / batch.max(1));
+        let heads = match ports.first(Role::Tokens) {
+            // Windows of a picture stand before the heads, as more sequences.
+            None => last_lead(&d, &site.query.lane).filter(|h| (all / h).is_multiple_of(batch)),
+            Some(_) => None,
+        };
+        site.heads = Some(heads.unwrap_or(all / batch));
+        sequences = heads.map(|h| all / h).or(sequences);
     }
     // A fused operator may be given keys that were repeated for every query head.
-    if let Some(batch) = batch
-        && let Some(heads) = keys.heads.map(|n| n / batch.max(1)).filter(|n| *n > 0)
+    if let Some(sequences) = sequences
+        && let Some(heads) = keys.heads.map(|n| n / sequences).filter(|n| *n > 0)
     {
         site.kv_heads = Some(site.kv_heads.map_or(heads, |n| n.min(heads)));
     }
     site.mask = crate::mask::read(model, classes, trace, site);
 }
 
+/// Values to look at before the operands.
+const NEAR: usize = 40;
+
+/// Whether queries and keys are projected from one value, of which keys may be made fewer.
+fn one_stream(graph: &Graph, classes: &Classes, site: &Site) -> bool {
+    let near = |value: ValueId| {
+        let mut seen = vec![value];
+        let mut at = 0;
+        while let Some(value) = seen.get(at).copied().filter(|_| seen.len() < NEAR) {
+            at += 1;
+            let Some((id, _)) = graph.producer(value) else {
+                continue;
+            };
+            let inputs = graph.node(id).inputs().iter().flatten().copied();
+            let content: Vec<ValueId> = inputs
+                .filter(|v| classes.of_value(*v).has(Class::CONTENT))
+                .collect();
+            // What attention has mixed in comes from anywhere.
+            let node = graph.node(id);
+            if !(is_product(node.domain(), node.op()) && content.len() > 1) {
+                seen.extend(content);
+            }
+        }
+        seen
+    };
+    let queries = near(site.query.value);
+    near(site.key.value).iter().any(|v| queries.contains(v))
+}
+
 fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
     let port = ports.first(Role::Tokens).or_else(|| ports.iter().next())?;
     let dims = trace.get(port.value).dims.as_ref()?;
     Some(if dims.len() > 1 { dims[0] } else { 1 })
+}
+
+/// The last axis that is neither tokens nor features, where there are several.
+fn last_lead(dims: &[usize], lane: &Lane) -> Option<usize> {
+    let others = (0..dims.len()).filter(|a| *a != lane.sequence && Some(*a) != lane.feature);
+    let others: Vec<usize> = others.map(|a| dims[a]).collect();
+    let last = *others.last()?;
+    (others.len() > 1 && last > 0).then_some(last)
 }
 
 /// Elements that share a token and a feature: batch times heads.

@@ -72,6 +72,12 @@ const TRIAL: Lengths = Lengths {
     past: 5,
 };
 
+/// Samples or pixels to try where fewer make no more than a few tokens.
+const LARGER: [usize; 3] = [256, 2048, 16384];
+
+/// Tokens that are too few.
+const SHORT: usize = 8;
+
 /// Elements that a value of the trial run may have.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
@@ -80,11 +86,22 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
     let graph = model.graph();
     let ports = Ports::of(graph, &options.roles);
     let classes = Classes::of(graph, &ports);
-    let lengths = ports.fit(TRIAL);
-    let seeds = ports.seeds(graph, lengths);
     let opaque = |v| classes.of_value(v).has(Class::CONTENT);
-    let trace = trace(model, &seeds, &opaque, &BUDGET);
-    let attention = sites(model, &classes, &trace, &ports);
+    let run = |sequence: usize| {
+        let lengths = ports.fit(Lengths { sequence, ..TRIAL });
+        let seeds = ports.seeds(graph, lengths);
+        let trace = trace(model, &seeds, &opaque, &BUDGET);
+        let attention = sites(model, &classes, &trace, &ports);
+        (lengths, trace, attention)
+    };
+    let (mut lengths, mut trace, mut attention) = run(TRIAL.sequence);
+    // How much sound or how large a picture makes a few tokens is for the model to say.
+    for sequence in LARGER {
+        if !ports.has_free_content() || !is_short(&trace, &attention) {
+            break;
+        }
+        (lengths, trace, attention) = run(sequence);
+    }
     let mut found = Detection {
         limits: crate::limits::limits(model, &classes, &trace, &ports),
         ports,
@@ -98,4 +115,13 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
     };
     rotary::find(model, &mut found);
     found
+}
+
+/// Whether there is no attention, or some over a few keys only.
+fn is_short(trace: &Trace, sites: &[Site]) -> bool {
+    let keys = |site: &Site| {
+        let dims = trace.get(site.key.value).dims.as_deref();
+        dims.map_or(0, |d| d[site.key.lane.sequence])
+    };
+    sites.iter().map(keys).min().unwrap_or(0) < SHORT
 }

@@ -110,6 +110,17 @@ impl Ports {
         self.first(Role::Past).is_some()
     }
 
+    /// Whether the model takes no ids but sound or pictures of a size that it leaves open.
+    pub(crate) fn has_free_content(&self) -> bool {
+        let ids = [Role::Tokens, Role::Positions];
+        let open = |p: &Port| p.dims.iter().skip(1).any(|d| !matches!(d, Dim::Known(_)));
+        !self.ports.iter().any(|p| ids.contains(&p.role))
+            && self
+                .ports
+                .iter()
+                .any(|p| p.role == Role::Content && open(p))
+    }
+
     /// The sequence length that the declared shapes fix, if they do.
     pub fn fixed_sequence(&self) -> Option<usize> {
         let port = self.first(Role::Tokens).or(self.first(Role::Positions))?;
@@ -367,7 +378,7 @@ fn guess(port: &Port, axis: usize, rank: usize, at: Lengths) -> usize {
         Role::Padding if axis + 1 == rank => at.past + at.sequence,
         _ if axis == 0 && rank > 1 => at.batch,
         // Images: square, and large enough for a few patches.
-        Role::Content if rank == 4 => 64,
+        Role::Content if rank == 4 => at.sequence.clamp(64, 1024),
         _ => at.sequence,
     }
 }

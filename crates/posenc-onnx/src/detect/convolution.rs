@@ -1,5 +1,223 @@
 //! Convolutions along the sequence that are added to their input.
+//!
+//! Between the convolution and the addition there may be an activation, a bias, a crop and a
+//! norm. A depthwise convolution within a feed-forward or Conformer block has products on the way
+//! and is none.
 
+use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::Refused;
 use super::survey::{Runs, Survey};
+use crate::attention::is_product;
+use crate::dataflow::Class;
+use crate::encoding::{Encoding, Finding};
+use crate::encodings::conv::Conv;
+use crate::kind::Form;
+use crate::lane::is_elementwise;
 
-pub(super) fn find(_runs: &mut Runs<'_>, _survey: &mut Survey) {}
+/// Nodes between an addition and the input of its convolution: a norm in parts and an activation
+/// in parts are few.
+const FEW: usize = 48;
+
+pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+    let graph = runs.model.graph();
+    if runs.found.attention.is_empty() {
+        return;
+    }
+    for (id, node) in graph.nodes().filter(|(_, n)| n.is("Add")) {
+        for slot in 0..node.inputs().len() {
+            let Some(branch) = Branch::of(runs, id, slot) else {
+                continue;
+            };
+            let Some(conv) = conv(runs, &branch) else {
+                continue;
+            };
+            let sites = downstream(runs, id);
+            if sites.is_empty() {
+                continue;
+            }
+            if let Some(product) = branch.product {
+                survey.refused.push(Refused {
+                    site: sites[0],
+                    node: branch.convolutions[0],
+                    why: format!(
+                        "no convolutional encoding: {} stands between the convolution and the addition",
+                        graph.place(product)
+                    ),
+                });
+                continue;
+            }
+            let first = branch.convolutions[branch.convolutions.len() - 1];
+            survey.findings.push(Finding {
+                encoding: Encoding::Conv(conv),
+                sites,
+                entries: vec![Use { node: id, slot }],
+                form: match graph.node(first).domain() {
+                    "" => Form::Ops,
+                    _ => Form::Contrib,
+                },
+                fit_error: None,
+                max_length: None,
+                evidence: vec![],
+            });
+        }
+    }
+}
+
+/// What lies between an addition and the value that its other operand is, too.
+struct Branch {
+    /// From the addition back.
+    convolutions: Vec<NodeId>,
+    /// A product or an ungrouped convolution on the way.
+    product: Option<NodeId>,
+}
+
+impl Branch {
+    /// The branch that ends in input `slot` of an addition; `None` where it starts elsewhere, or
+    /// holds no grouped convolution.
+    fn of(runs: &Runs<'_>, id: NodeId, slot: usize) -> Option<Self> {
+        let graph = runs.model.graph();
+        let node = graph.node(id);
+        let content = |v: &ValueId| runs.found.classes.of_value(*v).has(Class::CONTENT);
+        let [Some(_), Some(_)] = *node.inputs() else {
+            return None;
+        };
+        let origin = moved(graph, node.input(1 - slot)?);
+        let mut branch = Self {
+            convolutions: vec![],
+            product: None,
+        };
+        let mut stack = vec![node.input(slot)?];
+        let mut seen = FxHashSet::default();
+        while let Some(value) = stack.pop() {
+            if moved(graph, value) == origin || !content(&value) {
+                continue;
+            }
+            let (at, _) = graph.producer(value)?;
+            if !seen.insert(at) {
+                continue;
+            }
+            if seen.len() > FEW {
+                return None;
+            }
+            let node = graph.node(at);
+            if is_convolution(node) && groups(node) > 1 {
+                branch.convolutions.push(at);
+                stack.extend(node.input(0));
+                continue;
+            }
+            if is_convolution(node) || is_product(node.domain(), node.op()) {
+                branch.product.get_or_insert(at);
+            } else if !passes(node) {
+                return None;
+            }
+            stack.extend(node.inputs().iter().flatten());
+        }
+        (!branch.convolutions.is_empty()).then_some(branch)
+    }
+}
+
+/// The value behind changes of shape and type: what was moved is the same content.
+fn moved(graph: &Graph, mut value: ValueId) -> ValueId {
+    while let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        let moves = [
+            "Reshape",
+            "Transpose",
+            "Squeeze",
+            "Unsqueeze",
+            "Flatten",
+            "Cast",
+            "Identity",
+        ];
+        match node.input(0) {
+            Some(input) if moves.iter().any(|op| node.is(op)) => value = input,
+            _ => break,
+        }
+    }
+    value
+}
+
+fn is_convolution(node: &Node) -> bool {
+    match node.domain() {
+        "" => matches!(node.op(), "Conv" | "ConvInteger" | "QLinearConv"),
+        "com.microsoft" => matches!(
+            node.op(),
+            "FusedConv" | "NhwcConv" | "NhwcFusedConv" | "QLinearConv"
+        ),
+        _ => false,
+    }
+}
+
+fn groups(node: &Node) -> usize {
+    let set = node.int("group").ok().flatten();
+    set.and_then(|n| usize::try_from(n).ok()).unwrap_or(1)
+}
+
+/// Activations, norms, crops and changes of shape.
+fn passes(node: &Node) -> bool {
+    let op = node.op();
+    match node.domain() {
+        "" => {
+            is_elementwise(op)
+                || op.starts_with("Reduce")
+                || matches!(
+                    op,
+                    "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" | "Flatten" | "Expand"
+                )
+                || matches!(
+                    op,
+                    "Slice" | "Pad" | "Gelu" | "Elu" | "LeakyRelu" | "Softplus"
+                )
+                || matches!(op, "HardSwish" | "HardSigmoid" | "Mish" | "Swish" | "Selu")
+                || matches!(op, "QuantizeLinear" | "DequantizeLinear")
+                || op.ends_with("Normalization")
+        }
+        "com.microsoft" => matches!(op, "Gelu" | "FastGelu" | "QuickGelu" | "BiasGelu"),
+        _ => false,
+    }
+}
+
+/// The convolution of a branch, the first that the input meets: of equal channels, and wider than
+/// one token.
+fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
+    let node = runs.model.graph().node(*branch.convolutions.last()?);
+    let slot = match node.op() {
+        "QLinearConv" => 3,
+        _ => 1,
+    };
+    let weight = runs.found.trace.get(node.input(slot)?).dims.as_deref()?;
+    let [channels, members, taps @ ..] = weight else {
+        return None;
+    };
+    let kernel = match (node.op(), weight) {
+        // Channels stand last: `[out, taps, …, members]`.
+        ("NhwcConv" | "NhwcFusedConv", [_, taps @ .., _]) => taps,
+        _ => taps,
+    };
+    let groups = groups(node);
+    let equal = matches!(node.op(), "NhwcConv" | "NhwcFusedConv") || members * groups == *channels;
+    (equal && kernel.iter().any(|n| *n > 1)).then(|| Conv {
+        kernel: kernel.to_vec(),
+        groups,
+    })
+}
+
+/// The attention sites that a node's output flows into.
+fn downstream(runs: &Runs<'_>, from: NodeId) -> Vec<usize> {
+    let graph = runs.model.graph();
+    let mut seen = FxHashSet::from_iter([from]);
+    let mut stack = vec![from];
+    while let Some(id) = stack.pop() {
+        for value in graph.node(id).outputs().iter().flatten() {
+            let readers = graph.uses(*value).iter().map(|u| u.node);
+            stack.extend(readers.filter(|n| seen.insert(*n)));
+        }
+    }
+    let sites = runs.found.attention.iter().enumerate();
+    sites
+        .filter(|(_, site)| seen.contains(&site.node))
+        .map(|(i, _)| i)
+        .collect()
+}

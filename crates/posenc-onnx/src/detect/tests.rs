@@ -1,6 +1,7 @@
 //! Idioms of rotation and attention that are to be read, and look-alikes that are not.
 
 mod accepted;
+mod convolution;
 mod refused;
 
 use posenc_ir::{DType, Model};

@@ -1,0 +1,202 @@
+use super::*;
+use crate::detect::survey;
+use crate::encoding::Encoding;
+use crate::encodings::conv::Conv;
+
+/// What is done to the residual stream before a layer without position, and the convolutional
+/// encoding that is in it.
+struct Case {
+    name: &'static str,
+    embed: fn(&mut Sketch, String) -> String,
+    want: Option<(&'static [usize], usize)>,
+}
+
+/// A convolution of `[batch, channels, sequence]` with `taps`.
+fn convolved(s: &mut Sketch, x: &str, groups: usize, taps: usize) -> String {
+    let w = s.weights(&[HIDDEN, HIDDEN / groups, taps]);
+    let (before, after) = ((taps / 2) as i64, ((taps - 1) / 2) as i64);
+    let attrs = [
+        ("group", A::Int(groups as i64)),
+        ("pads", A::Ints(&[before, after])),
+    ];
+    s.with("Conv", &[x, &w], &attrs)
+}
+
+/// `[batch, sequence, channels]` as `[batch, channels, sequence]`, and back.
+fn turned(s: &mut Sketch, x: &str) -> String {
+    s.transpose(x, &[0, 2, 1])
+}
+
+/// `x · sigmoid(x)`.
+fn activated(s: &mut Sketch, x: &str) -> String {
+    let gate = s.op("Sigmoid", &[x]);
+    s.op("Mul", &[x, &gate])
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name, want, embed| Case { name, embed, want };
+    vec![
+        case("grouped, activated", Some((&[5], 4)), |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, 4, 5);
+            let y = activated(s, &y);
+            let y = turned(s, &y);
+            s.op("Add", &[&x, &y])
+        }),
+        case(
+            "depthwise, before activation",
+            Some((&[3], HIDDEN)),
+            |s, x| {
+                let t = turned(s, &x);
+                let y = convolved(s, &t, HIDDEN, 3);
+                let y = turned(s, &y);
+                s.op("Add", &[&y, &x])
+            },
+        ),
+        case(
+            "an even kernel whose last token is cropped",
+            Some((&[4], 2)),
+            |s, x| {
+                let t = turned(s, &x);
+                let w = s.weights(&[HIDDEN, HIDDEN / 2, 4]);
+                let attrs = [("group", A::Int(2)), ("pads", A::Ints(&[2, 2]))];
+                let y = s.with("Conv", &[&t, &w], &attrs);
+                let y = s.slice(&y, 2, [0, -1, 1]);
+                let y = activated(s, &y);
+                let y = turned(s, &y);
+                s.op("Add", &[&x, &y])
+            },
+        ),
+        case(
+            "a norm between convolution and addition",
+            Some((&[3], 3)),
+            |s, x| {
+                let t = turned(s, &x);
+                let y = convolved(s, &t, 3, 3);
+                let y = turned(s, &y);
+                let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
+                let y = s.op("LayerNormalization", &[&y, &scale, &bias]);
+                s.op("Add", &[&x, &y])
+            },
+        ),
+        case("tokens on a grid", Some((&[3, 3], HIDDEN)), |s, x| {
+            let t = turned(s, &x);
+            let grid = s.reshape(&t, &[0, 0, 2, -1]);
+            let w = s.weights(&[HIDDEN, 1, 3, 3]);
+            let attrs = [
+                ("group", A::Int(HIDDEN as i64)),
+                ("pads", A::Ints(&[1, 1, 1, 1])),
+            ];
+            let y = s.with("Conv", &[&grid, &w], &attrs);
+            let y = s.op("Add", &[&grid, &y]);
+            let y = s.reshape(&y, &[0, 0, -1]);
+            turned(s, &y)
+        }),
+        case("no addition", None, |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, 4, 5);
+            turned(s, &y)
+        }),
+        case("added to something else", None, |s, x| {
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let other = s.op("MatMul", &[&x, &w]);
+            let t = turned(s, &other);
+            let y = convolved(s, &t, 4, 5);
+            let y = turned(s, &y);
+            s.op("Add", &[&x, &y])
+        }),
+        case("a product after the convolution", None, |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, HIDDEN, 3);
+            let y = turned(s, &y);
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let y = s.op("MatMul", &[&y, &w]);
+            s.op("Add", &[&x, &y])
+        }),
+        case("within a feed-forward block", None, |s, x| {
+            let (up, down) = (s.weights(&[HIDDEN, HIDDEN]), s.weights(&[HIDDEN, HIDDEN]));
+            let y = s.op("MatMul", &[&x, &up]);
+            let t = turned(s, &y);
+            let y = convolved(s, &t, HIDDEN, 3);
+            let y = turned(s, &y);
+            let y = activated(s, &y);
+            let y = s.op("MatMul", &[&y, &down]);
+            s.op("Add", &[&x, &y])
+        }),
+        case(
+            "between pointwise convolutions, as in a Conformer",
+            None,
+            |s, x| {
+                let t = turned(s, &x);
+                let y = convolved(s, &t, 1, 1);
+                let y = convolved(s, &y, HIDDEN, 5);
+                let y = activated(s, &y);
+                let y = convolved(s, &y, 1, 1);
+                let y = turned(s, &y);
+                s.op("Add", &[&x, &y])
+            },
+        ),
+        case("channels that are not grouped", None, |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, 1, 3);
+            let y = turned(s, &y);
+            s.op("Add", &[&x, &y])
+        }),
+        case("a kernel of one token", None, |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, HIDDEN, 1);
+            let y = turned(s, &y);
+            s.op("Add", &[&x, &y])
+        }),
+        case("a sum with a constant", None, |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, 4, 3);
+            let y = turned(s, &y);
+            let bias = s.weights(&[HIDDEN]);
+            s.op("Add", &[&y, &bias])
+        }),
+    ]
+}
+
+#[test]
+fn convolutions_are_encodings_where_they_are_added_to_their_input() {
+    for case in cases() {
+        let model = model(&Form {
+            turned: |s, x, _| headed(s, x),
+            embed: case.embed,
+            ..Form::default()
+        });
+        let found = found(&model);
+        assert_eq!(found.attention.len(), 1, "{}", case.name);
+        let survey = survey(&model, &found);
+        let got: Vec<&Encoding> = (survey.findings.iter())
+            .map(|f| &f.encoding)
+            .filter(|e| matches!(e, Encoding::Conv(_)))
+            .collect();
+        let want = case.want.map(|(kernel, groups)| {
+            Encoding::Conv(Conv {
+                kernel: kernel.to_vec(),
+                groups,
+            })
+        });
+        assert_eq!(got, want.iter().collect::<Vec<_>>(), "{}", case.name);
+    }
+}
+
+#[test]
+fn a_product_on_the_way_is_named_as_the_reason() {
+    let case = cases()
+        .into_iter()
+        .find(|c| c.name.contains("feed-forward"));
+    let model = model(&Form {
+        turned: |s, x, _| headed(s, x),
+        embed: case.unwrap().embed,
+        ..Form::default()
+    });
+    let survey = survey(&model, &found(&model));
+    let why: Vec<&str> = survey.refused.iter().map(|r| r.why.as_str()).collect();
+    assert!(
+        matches!(why[..], [one] if one.contains("MatMul")),
+        "{why:?}"
+    );
+}
