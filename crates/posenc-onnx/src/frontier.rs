@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, NodeId, Use, ValueId};
+use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Operand;
@@ -32,9 +32,67 @@ pub enum Found {
     Scattered(NodeId),
 }
 
+/// Nodes between a norm and a projection that turn what is projected.
+const FEW: usize = 64;
+
 impl Stretch {
     /// Follows an operand of the product back to its projections.
     pub fn of(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> Self {
+        let none = |_: &Node| false;
+        Self::until(graph, classes, trace, operand, &none, usize::MAX)
+    }
+
+    /// Goes on from where this stretch begins: from what is projected back to the norm before it.
+    /// Nothing, where the projection is not one product, or no norm is near.
+    pub fn before(
+        &self,
+        graph: &Graph,
+        classes: &Classes,
+        trace: &Trace,
+        head_dim: usize,
+    ) -> Option<Self> {
+        let product = |v: ValueId| {
+            let (id, _) = graph.producer(v)?;
+            let node = graph.node(id);
+            (node.is("MatMul") && !self.nodes.contains(&id)).then_some((v, id))
+        };
+        let mut products = self.lanes.keys().filter_map(|v| product(*v));
+        let (Some((value, id)), None) = (products.next(), products.next()) else {
+            return None;
+        };
+        let input = graph.node(id).input(0)?;
+        let dims = trace.get(input).dims.as_deref()?;
+        let last = dims.len().checked_sub(1)?;
+        let sequence = self.lanes[&value].sequence;
+        let whole = dims.len() == trace.get(value).dims.as_ref()?.len()
+            && sequence < last
+            && dims[last].is_multiple_of(head_dim);
+        if !whole || !classes.of_value(input).has(Class::CONTENT) {
+            return None;
+        }
+        let operand = Operand {
+            value: input,
+            lane: Lane {
+                sequence,
+                feature: Some(last),
+                group: Some(head_dim),
+                offset: 0,
+            },
+        };
+        let norm = |node: &Node| node.op().ends_with("Normalization");
+        let found = Self::until(graph, classes, trace, &operand, &norm, FEW);
+        (found.nodes.len() < FEW).then_some(found)
+    }
+
+    /// Follows content back to projections and to nodes that are an end, over so many at most.
+    fn until(
+        graph: &Graph,
+        classes: &Classes,
+        trace: &Trace,
+        operand: &Operand,
+        is_end: &dyn Fn(&Node) -> bool,
+        most: usize,
+    ) -> Self {
         let mut stretch = Self {
             lanes: FxHashMap::default(),
             nodes: BTreeSet::new(),
@@ -42,6 +100,9 @@ impl Stretch {
         };
         let mut stack = vec![(operand.value, operand.lane)];
         while let Some((value, lane)) = stack.pop() {
+            if stretch.nodes.len() >= most {
+                break;
+            }
             match stretch.lanes.get(&value) {
                 // A lane that knows its features is worth a second visit.
                 Some(old) if old.feature.is_some() || lane.feature.is_none() => continue,
@@ -52,6 +113,9 @@ impl Stretch {
                 continue;
             };
             let node = graph.node(id);
+            if is_end(node) {
+                continue;
+            }
             if is_projection(node.domain(), node.op()) {
                 if let Some((slot, lane)) = turning(graph, classes, trace, id, lane)
                     && let Some(input) = node.input(slot)
@@ -108,6 +172,13 @@ impl Stretch {
         }
         entries.sort_unstable();
         entries
+    }
+
+    /// Whether position enters it by factors alone, as in a rotation; what is added to the
+    /// residual stream is none.
+    pub fn is_turned(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
+        let entries = self.entries(graph, classes, trace);
+        !entries.is_empty() && entries.iter().all(|u| graph.node(u.node).is("Mul"))
     }
 
     /// The region in which position acts on this stretch.

@@ -150,7 +150,10 @@ fn half(
         None => {
             let stretch = Stretch::of(graph, &found.classes, &found.trace, operand);
             match stretch.region(graph, &found.classes, &found.trace) {
-                Found::Nothing => return Read::Nothing,
+                Found::Nothing => match before_projection(model, found, site, &stretch) {
+                    Some(region) => region,
+                    None => return Read::Nothing,
+                },
                 Found::Region(region) => *region,
                 Found::Scattered(node) => {
                     let why = "position enters at several places that share no operand";
@@ -169,6 +172,24 @@ fn half(
     match known.rotation(model, found, &region, head_dim) {
         Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
         Err(why) => Read::Refused(node, why.to_string()),
+    }
+}
+
+/// The rotation of what queries or keys are projected from, if there is one.
+fn before_projection(
+    model: &Model,
+    found: &Detection,
+    site: &Site,
+    stretch: &Stretch,
+) -> Option<Region> {
+    let (graph, classes, trace) = (model.graph(), &found.classes, &found.trace);
+    let before = stretch.before(graph, classes, trace, site.head_dim?)?;
+    if !before.is_turned(graph, classes, trace) {
+        return None;
+    }
+    match before.region(graph, classes, trace) {
+        Found::Region(region) => Some(*region),
+        Found::Nothing | Found::Scattered(_) => None,
     }
 }
 

@@ -116,6 +116,15 @@ fn rotations() -> Vec<Case> {
             let (low, high) = (s.op("Sub", &[&a, &b]), s.op("Add", &[&c, &d]));
             s.concat(&[&low, &high, &rest], -1)
         }),
+        turned("what queries and keys are projected from", |s, x, _| {
+            let apart = s.reshape(x, &[0, 0, HEADS as i64, SIZE as i64]);
+            let angles = angles(s);
+            let angles = s.unsqueeze(&angles, &[1]);
+            let (cos, sin) = waves(s, &angles);
+            let x = by(s, &apart, &cos, &sin);
+            let x = s.reshape(&x, &[0, 0, HIDDEN as i64]);
+            headed(s, &x)
+        }),
         turned("halves split", |s, x, _| {
             let q = headed(s, x);
             let sizes = s.ints(&[PAIRS as i64, PAIRS as i64]);
