@@ -17,6 +17,7 @@ use posenc_ir::{Model, NodeId};
 
 use crate::attention::{Site, sites};
 use crate::dataflow::{Class, Classes};
+use crate::encoding::Finding;
 use crate::ports::{Lengths, Ports, Role};
 use crate::report::Limit;
 
@@ -46,6 +47,8 @@ pub struct Detection {
     pub attention: Vec<Site>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
+    /// Rotations by the rows and columns of a grid.
+    pub axial: Vec<Finding>,
     /// Position that acts on queries or keys but is no rotation, with the reason.
     pub unknown: Vec<Refused>,
     /// Everything that limits the length.
@@ -110,6 +113,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         trace,
         attention,
         rotary: vec![],
+        axial: vec![],
         unknown: vec![],
         warnings: vec![],
     };

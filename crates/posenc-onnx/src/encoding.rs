@@ -7,6 +7,7 @@ use crate::encodings::conv::Conv;
 use crate::encodings::disentangled::Disentangled;
 use crate::encodings::learned::Learned;
 use crate::encodings::relative_bias::RelativeBias;
+use crate::encodings::rope::axial::Axial;
 use crate::encodings::shaw::Shaw;
 use crate::encodings::sinusoidal::Sinusoidal;
 use crate::encodings::t5_bias::T5Bias;
@@ -14,7 +15,7 @@ use crate::encodings::transformer_xl::TransformerXl;
 use crate::kind::{Form, Kind};
 use crate::report::Params;
 
-/// An encoding other than a rotation, with its parameters.
+/// An encoding other than a rotation by one position, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Encoding {
     /// A learned table added to the embeddings.
@@ -35,6 +36,8 @@ pub enum Encoding {
     Disentangled(Disentangled),
     /// A convolution added to its input.
     Conv(Conv),
+    /// Rotations by rows and columns.
+    Axial(Axial),
     /// Position acts, but no family fits.
     Unknown,
 }
@@ -96,6 +99,7 @@ impl Encoding {
             Self::TransformerXl(_) => Kind::TransformerXl,
             Self::Disentangled(_) => Kind::Disentangled,
             Self::Conv(_) => Kind::Conv,
+            Self::Axial(_) => Kind::Rope,
             Self::Unknown => Kind::Unknown,
         }
     }
@@ -112,6 +116,7 @@ impl Encoding {
             Self::TransformerXl(e) => e.params(),
             Self::Disentangled(e) => e.params(),
             Self::Conv(e) => e.params(),
+            Self::Axial(e) => e.params(),
             Self::Unknown => Params::new(),
         }
     }

@@ -53,6 +53,11 @@ pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan,
         let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
         return Err(Refusal::Unsupported(why).into());
     }
+    if let Some(node) = found.axial.first().and_then(|f| f.node()) {
+        let place = model.graph().place(node);
+        let why = format!("{place}: rope by rows and columns of a grid is not rescaled yet");
+        return Err(Refusal::Unsupported(why).into());
+    }
     if found.rotary.is_empty() {
         let why = "no attention of the model is rotary, and putting rope in is not there yet";
         return Err(Refusal::Unsupported(why.into()).into());

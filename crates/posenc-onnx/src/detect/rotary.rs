@@ -5,6 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Detection, Refused, Switch};
 use crate::attention::{Operand, Site};
+use crate::encoding::{Encoding, Finding};
+use crate::encodings::rope::axial::{self, Axial};
 use crate::encodings::rope::{Rotation, Unread, read};
 use crate::frontier::{Found, Stretch};
 use crate::kind::Form;
@@ -54,6 +56,9 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
         };
         match (query, key) {
             (Read::Nothing, Read::Nothing) => {}
+            (Read::OnGrid(query), Read::OnGrid(key)) if query.encoding == key.encoding => {
+                found.axial.push(*query);
+            }
             (Read::Turns(query), Read::Turns(key)) => {
                 let node = query.region.entries[0].node;
                 match unlike(&query.rotation, &key.rotation) {
@@ -76,6 +81,10 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                             let why = "only one of queries and keys turns".to_owned();
                             refuse(half.region.entries[0].node, why);
                         }
+                        Read::OnGrid(half) => {
+                            let why = "queries and keys turn otherwise on a grid".to_owned();
+                            refuse(half.entries[0].node, why);
+                        }
                         Read::Turns(_) | Read::Nothing => {}
                     }
                 }
@@ -87,6 +96,7 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
 enum Read {
     Nothing,
     Turns(Box<Half>),
+    OnGrid(Box<Finding>),
     Refused(NodeId, String),
 }
 
@@ -96,6 +106,7 @@ struct Known {
     signatures: Signatures,
     rotations: FxHashMap<(usize, usize), Result<Rotation, Unread>>,
     switches: FxHashMap<Turned, Option<Switch>>,
+    axial: FxHashMap<(usize, usize), Option<(Axial, f64)>>,
 }
 
 /// What enters a rotation, and the features that it turns.
@@ -109,15 +120,38 @@ impl Known {
         region: &Region,
         head_dim: usize,
     ) -> Result<Rotation, Unread> {
-        let graph = model.graph();
         let none = FxHashMap::default();
         let read = || read(model, &found.trace, &none, region, head_dim);
         if region.inside.is_some() {
             return read();
         }
-        let counts = region.counts(graph, &found.classes, Count::Numbers);
-        let alike = self.signatures.region(graph, region, &found.trace, counts);
+        let alike = self.alike(model, found, region);
         let known = self.rotations.entry((alike, head_dim));
+        known.or_insert_with(read).clone()
+    }
+
+    /// The number of a region by what it computes.
+    fn alike(&mut self, model: &Model, found: &Detection, region: &Region) -> usize {
+        let counts = region.counts(model.graph(), &found.classes, Count::Numbers);
+        self.signatures
+            .region(model.graph(), region, &found.trace, counts)
+    }
+
+    /// A region whose angles do not grow with the position, as a rotation on a grid.
+    fn axial(
+        &mut self,
+        model: &Model,
+        found: &Detection,
+        region: &Region,
+        head_dim: usize,
+        why: Unread,
+    ) -> Option<(Axial, f64)> {
+        if why != Unread::NotProportional || region.inside.is_some() {
+            return None;
+        }
+        let alike = self.alike(model, found, region);
+        let known = self.axial.entry((alike, head_dim));
+        let read = || axial::read(model, &found.trace, region, head_dim).ok();
         known.or_insert_with(read).clone()
     }
 
@@ -171,7 +205,18 @@ fn half(
     region.gather_features(graph, &found.trace, width.unwrap_or(head_dim));
     match known.rotation(model, found, &region, head_dim) {
         Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
-        Err(why) => Read::Refused(node, why.to_string()),
+        Err(why) => match known.axial(model, found, &region, head_dim, why) {
+            Some((axial, fit)) => Read::OnGrid(Box::new(Finding {
+                encoding: Encoding::Axial(axial),
+                sites: vec![site.layer],
+                form: form(model, &region),
+                entries: region.entries,
+                fit_error: Some(fit),
+                max_length: None,
+                evidence: vec![],
+            })),
+            None => Read::Refused(node, why.to_string()),
+        },
     }
 }
 

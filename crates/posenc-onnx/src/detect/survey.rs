@@ -22,9 +22,12 @@ pub struct Survey {
     pub warnings: Vec<String>,
 }
 
-/// Looks for every encoding that is no rotation.
+/// Looks for every encoding but rotations by one position.
 pub fn survey(model: &Model, found: &Detection) -> Survey {
-    let mut survey = Survey::default();
+    let mut survey = Survey {
+        findings: found.axial.clone(),
+        ..Survey::default()
+    };
     let mut runs = Runs::new(model, found);
     super::absolute::find(&mut runs, &mut survey);
     super::bias::find(&mut runs, &mut survey);

@@ -5,6 +5,7 @@
 //! `(i, i + d/2)` (GPT-NeoX, Llama), interleaved layout pairs `(2i, 2i + 1)` (RoFormer, GPT-J).
 //! Source: Su et al., arXiv:2104.09864, section 3.2.
 
+pub mod axial;
 mod matrices;
 mod read;
 pub mod source;

@@ -55,7 +55,7 @@ pub enum Unread {
 }
 
 /// Differences that half-precision tables bring along.
-const LOOSE: f64 = 4e-3;
+pub(super) const LOOSE: f64 = 4e-3;
 
 /// Reads the rotation of a region. `base` and the seeds of `change` (which win) give everything
 /// that is not content.
@@ -95,57 +95,97 @@ pub fn read_again(
     rotation(&maps, before.way, region, before.rope.head_dim)
 }
 
+/// Pairs of features with their cos and sin, times m, at every position.
+#[derive(Clone, Debug)]
+pub(super) struct Turns {
+    /// Places in the head.
+    pub(super) pairs: Vec<(usize, usize)>,
+    /// `[pos, pair]`.
+    pub(super) cos: ndarray::Array2<f64>,
+    /// `[pos, pair]`.
+    pub(super) sin: ndarray::Array2<f64>,
+    /// m.
+    pub(super) factor: f64,
+    /// The largest difference between the matrices and rotations, over m.
+    pub(super) fit_error: f64,
+}
+
+impl Turns {
+    /// The pairs that the matrices `[pos, out, in]` turn.
+    pub(super) fn of(maps: &Array3<f64>, region: &Region, head_dim: usize) -> Result<Self, Unread> {
+        let (length, width) = (maps.shape()[0], maps.shape()[1]);
+        let offset = usize::try_from(region.output_lane.offset).map_err(|_| Unread::NoFeatures)?;
+        if offset + width > head_dim {
+            return Err(Unread::NoFeatures);
+        }
+        let partner = partners(maps)?;
+        let mut pairs: Vec<(usize, usize)> = vec![];
+        let mut still = vec![];
+        for (a, partner) in partner.iter().enumerate() {
+            match partner {
+                Some(b) if a < *b => pairs.push((a, *b)),
+                Some(_) => {}
+                None => still.push(a),
+            }
+        }
+        if pairs.is_empty() {
+            return Err(Unread::NotPairs);
+        }
+        // What does not turn must pass as it is.
+        let passes = |a: &usize| (0..length).all(|p| (maps[[p, *a, *a]] - 1.0).abs() < LOOSE);
+        if !still.iter().all(passes) {
+            return Err(Unread::NotRotation);
+        }
+        let shape = (length, pairs.len());
+        let cos = ndarray::Array2::from_shape_fn(shape, |(p, i)| {
+            let (a, b) = pairs[i];
+            (maps[[p, a, a]] + maps[[p, b, b]]) / 2.0
+        });
+        let sin = ndarray::Array2::from_shape_fn(shape, |(p, i)| {
+            let (a, b) = pairs[i];
+            (maps[[p, b, a]] - maps[[p, a, b]]) / 2.0
+        });
+        let factor = uniform_factor(&cos, &sin)?;
+        let mut fit_error: f64 = 0.0;
+        for p in 0..length {
+            for (i, (a, b)) in pairs.iter().copied().enumerate() {
+                let shear = (maps[[p, a, a]] - cos[[p, i]])
+                    .abs()
+                    .max((maps[[p, b, a]] - sin[[p, i]]).abs());
+                fit_error = fit_error.max(shear / factor);
+            }
+        }
+        if fit_error > LOOSE {
+            return Err(Unread::NotRotation);
+        }
+        for (a, b) in &mut pairs {
+            *a += offset;
+            *b += offset;
+        }
+        Ok(Self {
+            pairs,
+            cos,
+            sin,
+            factor,
+            fit_error,
+        })
+    }
+}
+
 fn rotation(
     maps: &Array3<f64>,
     way: Way,
     region: &Region,
     head_dim: usize,
 ) -> Result<Rotation, Unread> {
-    let (length, width) = (maps.shape()[0], maps.shape()[1]);
-    let offset = usize::try_from(region.output_lane.offset).map_err(|_| Unread::NoFeatures)?;
-    if offset + width > head_dim {
-        return Err(Unread::NoFeatures);
-    }
-    let partner = partners(maps)?;
-    let mut pairs: Vec<(usize, usize)> = vec![];
-    let mut still = vec![];
-    for (a, partner) in partner.iter().enumerate() {
-        match partner {
-            Some(b) if a < *b => pairs.push((a, *b)),
-            Some(_) => {}
-            None => still.push(a),
-        }
-    }
-    if pairs.is_empty() {
-        return Err(Unread::NotPairs);
-    }
-    // What does not turn must pass as it is.
-    let passes = |a: &usize| (0..length).all(|p| (maps[[p, *a, *a]] - 1.0).abs() < LOOSE);
-    if !still.iter().all(passes) {
-        return Err(Unread::NotRotation);
-    }
+    let Turns {
+        mut pairs,
+        cos,
+        sin,
+        factor,
+        mut fit_error,
+    } = Turns::of(maps, region, head_dim)?;
     let n = pairs.len();
-    let cos = ndarray::Array2::from_shape_fn((length, n), |(p, i)| {
-        let (a, b) = pairs[i];
-        (maps[[p, a, a]] + maps[[p, b, b]]) / 2.0
-    });
-    let sin = ndarray::Array2::from_shape_fn((length, n), |(p, i)| {
-        let (a, b) = pairs[i];
-        (maps[[p, b, a]] - maps[[p, a, b]]) / 2.0
-    });
-    let factor = uniform_factor(&cos, &sin)?;
-    let mut fit_error: f64 = 0.0;
-    for p in 0..length {
-        for (i, (a, b)) in pairs.iter().copied().enumerate() {
-            let shear = (maps[[p, a, a]] - cos[[p, i]])
-                .abs()
-                .max((maps[[p, b, a]] - sin[[p, i]]).abs());
-            fit_error = fit_error.max(shear / factor);
-        }
-    }
-    if fit_error > LOOSE {
-        return Err(Unread::NotRotation);
-    }
     let mut inv_freq = Vec::with_capacity(n);
     let mut starts = Vec::with_capacity(n);
     for i in 0..n {
@@ -167,10 +207,6 @@ fn rotation(
     }
     let slowest = (0..n).min_by(|a, b| inv_freq[*a].total_cmp(&inv_freq[*b]));
     let start = slowest.map_or(0.0, |i| starts[i] / inv_freq[i]);
-    let pairs: Vec<(usize, usize)> = pairs
-        .iter()
-        .map(|(a, b)| (a + offset, b + offset))
-        .collect();
     Ok(Rotation {
         rope: Rope {
             layout: layout(&pairs, head_dim),
