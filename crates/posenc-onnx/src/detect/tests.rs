@@ -2,6 +2,7 @@
 
 mod accepted;
 mod convolution;
+mod elsewhere;
 mod refused;
 
 use posenc_ir::{DType, Model};
