@@ -7,14 +7,14 @@ use crate::lane::Lane;
 
 /// How the two operands and the result of a product name their axes: one letter each, those that
 /// share a letter being one.
-struct Letters {
-    operands: [Vec<char>; 2],
-    result: Vec<char>,
+pub(crate) struct Letters {
+    pub(crate) operands: [Vec<char>; 2],
+    pub(crate) result: Vec<char>,
 }
 
 impl Letters {
     /// Of a `MatMul` or an `Einsum` of two operands.
-    fn of(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Self> {
+    pub(crate) fn of(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
         let rank = |v: Option<ValueId>| trace.get(v?).dims.as_ref().map(Vec::len);
         if node.is("Einsum") {

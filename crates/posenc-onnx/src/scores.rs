@@ -169,7 +169,7 @@ fn fused(mask: &Value) -> Option<ArrayD<f64>> {
 
 /// `[group, head, query, key]` of scores whose queries and keys stand on these axes. Axes that are
 /// broadcast along the heads stay one head.
-fn by_head(
+pub(crate) fn by_head(
     data: ArrayD<f64>,
     [rows, columns]: [usize; 2],
     heads: Option<usize>,

@@ -1,5 +1,368 @@
-//! Position that meets queries, keys or values beside their own product.
+//! Vectors by distance that meet queries, keys or the weights of attention: Shaw, Transformer-XL,
+//! disentangled attention.
+//!
+//! Each term that joins the scores is traced to the product in which content meets vectors. The
+//! vectors are replaced by the numbers of their rows, and the scores tell which pair meets which
+//! row, however it was gathered, shifted or padded on the way. How rows follow the distance, whose
+//! content meets them and what the rows are made from tell the family.
 
+mod family;
+mod longer;
+mod meeting;
+mod reading;
+mod source;
+mod weights;
+
+use std::collections::BTreeMap;
+
+use posenc_ir::{NodeId, Use, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::Refused;
 use super::survey::{Runs, Survey};
+use crate::attention::Site;
+use crate::dataflow::Class;
+use crate::encoding::{Encoding, Finding};
+use crate::encodings::shaw::{self, Clip};
+use crate::encodings::transformer_xl::{self, Code};
+use crate::region::Region;
+use crate::signature::{Count, Signatures};
+use family::{decide, finding, reach};
+use meeting::{Joins, Meeting};
+use reading::{Reader, Reading, Side, Unread};
 
-pub(super) fn find(_runs: &mut Runs<'_>, _survey: &mut Survey) {}
+/// The number of a vector for each distance `key − query`.
+type Distances = BTreeMap<i64, i64>;
+
+pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+    let mut known = Known::default();
+    for site in &runs.found.attention {
+        let found = at_site(runs, &mut known, site, survey);
+        survey.findings.extend(found);
+    }
+}
+
+/// A meeting that was read.
+struct Met {
+    entry: Use,
+    side: Side,
+    reading: Reading,
+    /// The row of each distance; `None` where distance alone does not tell.
+    distances: Option<Distances>,
+    /// The vectors of the heads are projections of others.
+    projected: bool,
+    /// Rows of the table, where they do not grow with the sequence.
+    rows: Option<usize>,
+    /// Rows of the stored table that one that grows is cut from.
+    origin: Option<usize>,
+    code: Option<Waves>,
+}
+
+/// Vectors that the weights of attention gather.
+struct Gathering {
+    entry: Use,
+    rows: Option<usize>,
+    distances: Distances,
+}
+
+/// Vectors that are sines and cosines of the distance.
+#[derive(Clone, Debug)]
+struct Waves {
+    code: Code,
+    max_length: Option<usize>,
+}
+
+/// Sines and cosines, none, or why vectors that look like them are others.
+type Waved = Result<Option<Waves>, String>;
+
+/// What was read already: layers that are alike are read once.
+#[derive(Default)]
+struct Known {
+    signatures: Signatures,
+    readings: FxHashMap<usize, (Reading, Option<Distances>)>,
+    codes: FxHashMap<ValueId, Vec<(Distances, Waved)>>,
+}
+
+/// The findings at a site.
+fn at_site(
+    runs: &mut Runs<'_>,
+    known: &mut Known,
+    site: &Site,
+    survey: &mut Survey,
+) -> Vec<Finding> {
+    let (model, found) = (runs.model, runs.found);
+    let graph = model.graph();
+    let joins = meeting::joins(graph, &found.classes, &found.trace, site);
+    let mut refuse = |node: NodeId, why: &str| {
+        survey.refused.push(Refused {
+            site: site.layer,
+            node,
+            why: why.to_owned(),
+        });
+    };
+    for (join, why) in &joins.others {
+        refuse(join.node, why);
+    }
+    let unknown =
+        |entry: Use, why: String| finding(site, Encoding::Unknown, vec![entry], vec![why]);
+    let (mut met, mut strange) = (vec![], vec![]);
+    for meeting in &joins.meetings {
+        match known.read(runs, site, &joins, meeting) {
+            Ok(one) => met.push(one),
+            Err(Unread::Everywhere) => {
+                refuse(meeting.node, "what it adds to the scores is the same for all pairs");
+            }
+            Err(Unread::Absent) => survey.warnings.push(format!(
+                "{}: what content meets here could not be evaluated, its numbers are absent or too many",
+                graph.place(meeting.node)
+            )),
+            Err(Unread::Other(why)) => strange.push(unknown(meeting.vectors, why.to_owned())),
+        }
+    }
+    for one in &mut met {
+        match known.waves(runs, one) {
+            Ok(code) => one.code = code,
+            Err(why) => strange.push(unknown(one.entry, why)),
+        }
+    }
+    if !strange.is_empty() {
+        return strange;
+    }
+    let value = gathered(runs, site);
+    decide(site, met, value)
+}
+
+/// Vectors that the weights gather: where, and the row of each distance.
+fn gathered(runs: &mut Runs<'_>, site: &Site) -> Option<Gathering> {
+    let (model, found) = (runs.model, runs.found);
+    let graph = model.graph();
+    let all = weights::gathered(graph, &found.classes, &found.trace, site);
+    all.into_iter().find_map(|one| {
+        let (rows, table, axis) = weights::rows(model, &found.trace, site, &one)?;
+        let short = weights::by_distance(&rows)?;
+        let (queries, keys) = rows.dim();
+        let reading = Reading {
+            side: Side::Key,
+            rows,
+            past: i64::try_from(keys.saturating_sub(queries)).ok()?,
+            table: Some((table, axis)),
+            shared: true,
+        };
+        let picks = meeting::picks(graph, &one.chain);
+        let long = longer::distances(runs, &picks, &reading);
+        Some(Gathering {
+            entry: one.vectors,
+            rows: self::rows(runs, &reading),
+            distances: long.unwrap_or(short),
+        })
+    })
+}
+
+impl Known {
+    /// Reads a meeting, or recalls the reading of one that is alike.
+    fn read(
+        &mut self,
+        runs: &mut Runs<'_>,
+        site: &Site,
+        joins: &Joins,
+        meeting: &Meeting,
+    ) -> Result<Met, Unread> {
+        let (model, found) = (runs.model, runs.found);
+        let graph = model.graph();
+        let table = meeting.chain.last().copied();
+        let alike = self.alike(runs, site, joins, meeting);
+        let (reading, distances) = match alike.and_then(|a| self.readings.get(&a)) {
+            Some((reading, distances)) => {
+                let mut reading = reading.clone();
+                reading.table = reading.table.and_then(|(_, axis)| Some((table?, axis)));
+                (reading, distances.clone())
+            }
+            None => {
+                let reader = Reader {
+                    model,
+                    found,
+                    trace: &found.trace,
+                    site,
+                    joins,
+                    meeting,
+                };
+                let reading = reader.read()?;
+                let short = reading.by_distance();
+                let long = short
+                    .is_some()
+                    .then(|| longer::distances(runs, &joins.picks, &reading));
+                let distances = long.flatten().or(short);
+                if let (Some(alike), Some(_)) = (alike, reading.table) {
+                    self.readings
+                        .insert(alike, (reading.clone(), distances.clone()));
+                }
+                (reading, distances)
+            }
+        };
+        let made = reading
+            .table
+            .map(|(t, axis)| source::sources(graph, &found.trace, t, axis));
+        let made = made.unwrap_or_default();
+        let rows = rows(runs, &reading);
+        Ok(Met {
+            entry: meeting.vectors,
+            side: reading.side,
+            projected: made.iter().any(|s| s.projected),
+            rows,
+            origin: made.iter().find_map(|s| s.stored_rows(graph, &found.trace)),
+            reading,
+            distances,
+            code: None,
+        })
+    }
+
+    /// What the scores of a site compute of a meeting, by number.
+    fn alike(
+        &mut self,
+        runs: &Runs<'_>,
+        site: &Site,
+        joins: &Joins,
+        meeting: &Meeting,
+    ) -> Option<usize> {
+        let (graph, found) = (runs.model.graph(), runs.found);
+        let lane = site.query.lane;
+        let region = Region {
+            input: meeting.content,
+            input_lane: lane,
+            output: site.scores?,
+            output_lane: lane,
+            entries: vec![],
+            inside: None,
+        };
+        let table = *meeting.chain.last()?;
+        let others = joins.meetings.iter().filter(|m| m.node != meeting.node);
+        let others = others.filter_map(|m| graph.node(m.node).output(0));
+        let joined = joins.others.iter();
+        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot));
+        let mut shapes: Vec<ValueId> = others.chain(joined).chain([table]).collect();
+        shapes.extend(site.product);
+        let count = |v: ValueId| {
+            if shapes.contains(&v) {
+                return Count::Shape;
+            }
+            let content = found.classes.of_value(v).has(Class::CONTENT);
+            match content || meeting.chain.contains(&v) {
+                true => Count::Origin,
+                false => Count::Numbers,
+            }
+        };
+        Some(self.signatures.region(graph, &region, &found.trace, count))
+    }
+
+    /// The sines and cosines that the vectors are made from, if they are; why not, where they look
+    /// like it and are others.
+    fn waves(&mut self, runs: &mut Runs<'_>, met: &Met) -> Waved {
+        let (Some(distances), Some((table, axis))) = (&met.distances, met.reading.table) else {
+            return Ok(None);
+        };
+        let (graph, found) = (runs.model.graph(), runs.found);
+        let Some(rows) = found
+            .trace
+            .get(table)
+            .dims
+            .as_ref()
+            .and_then(|d| d.get(axis).copied())
+        else {
+            return Ok(None);
+        };
+        let mut missed = None;
+        for source in source::sources(graph, &found.trace, table, axis) {
+            let known = self.codes.get(&source.value).into_iter().flatten();
+            let known = known.into_iter().find(|(d, _)| d == distances);
+            let read = match (known, source.code(&found.trace, Some(rows))) {
+                (Some((_, read)), _) => read.clone(),
+                (None, Some(code)) if source::is_wave(&code) => {
+                    waves(runs, &source, &code, distances).map(Some)
+                }
+                (None, _) => Ok(None),
+            };
+            let codes = self.codes.entry(source.value).or_default();
+            codes.push((distances.clone(), read.clone()));
+            match read {
+                Ok(None) if missed.is_none() && source.waves(graph) => {
+                    let why = "vectors computed from sines or cosines, which they are not";
+                    missed = Some(why.to_owned());
+                }
+                Ok(None) => {}
+                Ok(Some(waves)) => return Ok(Some(waves)),
+                Err(why) => missed = Some(why),
+            }
+        }
+        missed.map_or(Ok(None), Err)
+    }
+}
+
+/// The rows of the table of a reading; `None` where they grow with the sequence.
+fn rows(runs: &mut Runs<'_>, reading: &Reading) -> Option<usize> {
+    let (table, axis) = reading.table?;
+    let found = runs.found;
+    let count = |dims: &Option<Vec<usize>>| dims.as_ref()?.get(axis).copied();
+    let rows = count(&found.trace.get(table).dims)?;
+    let longer = runs.at(2 * found.lengths.sequence);
+    let grown = longer.and_then(|t| count(&t.get(table).dims));
+    grown.is_none_or(|n| n == rows).then_some(rows)
+}
+
+/// Reads sines and cosines of the distance off the rows that the distances pick.
+fn waves(
+    runs: &mut Runs<'_>,
+    source: &source::Source,
+    code: &ndarray::Array2<f64>,
+    distances: &Distances,
+) -> Result<Waves, String> {
+    let pick = |code: &ndarray::Array2<f64>, rows: &mut dyn Iterator<Item = (i64, i64)>| {
+        rows.filter_map(|(d, row)| {
+            let row = usize::try_from(row).ok().filter(|r| *r < code.nrows())?;
+            Some((-d, code.row(row).to_vec()))
+        })
+        .collect::<Vec<_>>()
+    };
+    let short = pick(code, &mut distances.iter().map(|(d, r)| (*d, *r)));
+    let mut read = transformer_xl::identify(&short).map_err(|miss| miss.why)?;
+    let clip = shaw::identify(distances).ok();
+    let stored = source.stored(runs.model.graph(), &runs.found.trace, code.ncols());
+    let mut max_length = None;
+    if let Some(clip) = clip {
+        if let Some((stored, cut)) = stored {
+            let clip = match cut {
+                true => center(&stored).map(|center| Clip { center, ..clip }),
+                false => Some(clip),
+            };
+            max_length = clip.and_then(|c| reach(&c, stored.nrows(), distances));
+        } else if read.clamp.is_none()
+            && let Some(long) = runs.at(LONG).and_then(|t| source.code(t, None))
+            && let Some(center) = center(&long)
+        {
+            // A longer code has its center elsewhere.
+            let last = i64::try_from(long.nrows()).unwrap_or(0);
+            let mut rows = (0..last).map(|row| (clip.step * (row - center), row));
+            let rows = pick(&long, &mut rows);
+            if let Ok(longer) = transformer_xl::identify(&rows) {
+                read.clamp = longer.clamp;
+            }
+        }
+    }
+    Ok(Waves {
+        code: read,
+        max_length,
+    })
+}
+
+/// Tokens of the run that shows where a code is clamped.
+const LONG: usize = 1100;
+
+/// The row of distance 0: sines of 0, and half of the features 1.
+fn center(code: &ndarray::Array2<f64>) -> Option<i64> {
+    let exact = |row: &ndarray::ArrayView1<f64>| {
+        let zeros = row.iter().filter(|v| v.abs() < 1e-9).count();
+        let ones = row.iter().filter(|v| (*v - 1.0).abs() < 1e-9).count();
+        zeros == ones && zeros + ones == row.len()
+    };
+    let place = code.rows().into_iter().position(|r| exact(&r))?;
+    i64::try_from(place).ok()
+}

@@ -4,6 +4,7 @@ mod accepted;
 mod convolution;
 mod elsewhere;
 mod refused;
+mod terms;
 
 use posenc_ir::{DType, Model};
 

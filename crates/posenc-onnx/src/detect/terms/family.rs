@@ -1,0 +1,257 @@
+//! The family of what meets queries, keys and weights at a site.
+
+use std::collections::BTreeMap;
+
+use posenc_ir::Use;
+
+use super::reading::Side;
+use super::{Distances, Gathering, Met};
+use crate::attention::Site;
+use crate::encoding::{Encoding, Finding};
+use crate::encodings::disentangled::{self, Disentangled};
+use crate::encodings::relative_bias::RelativeBias;
+use crate::encodings::shaw::{self, Clip, Shaw};
+use crate::encodings::transformer_xl::TransformerXl;
+use crate::kind::Form;
+
+/// The longest sequence whose distances all have rows; `None` where distances are clipped.
+pub(super) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<usize> {
+    let (behind, ahead) = limits(clip, rows);
+    let ends = [
+        (clip.behind.is_none() && distances.keys().any(|d| *d < 0)).then_some(behind),
+        (clip.ahead.is_none() && distances.keys().any(|d| *d > 0)).then_some(ahead),
+    ];
+    ends.into_iter().flatten().min().map(|n| n + 1)
+}
+
+/// The farthest distances behind and ahead that a table has rows for.
+fn limits(clip: &Clip, rows: usize) -> (usize, usize) {
+    let center = usize::try_from(clip.center).unwrap_or(0);
+    let after = rows.saturating_sub(center + 1);
+    match clip.step > 0 {
+        true => (center, after),
+        false => (after, center),
+    }
+}
+
+pub(super) fn finding(
+    site: &Site,
+    encoding: Encoding,
+    entries: Vec<Use>,
+    evidence: Vec<String>,
+) -> Finding {
+    Finding {
+        encoding,
+        sites: vec![site.layer],
+        entries,
+        form: Form::Ops,
+        fit_error: None,
+        max_length: None,
+        evidence,
+    }
+}
+
+/// The family of what meets queries, keys and weights at a site.
+pub(super) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Vec<Finding> {
+    let unknown = |entries: &[Use], why: &str| {
+        vec![finding(
+            site,
+            Encoding::Unknown,
+            entries.to_vec(),
+            vec![why.to_owned()],
+        )]
+    };
+    let mut entries: Vec<Use> = met.iter().map(|m| m.entry).collect();
+    if let Some(window) = window(site, &met) {
+        return match window {
+            Ok(encoding) => vec![finding(site, encoding, entries, vec![])],
+            Err(why) => unknown(&entries, why),
+        };
+    }
+    let (waves, met): (Vec<Met>, Vec<Met>) = met.into_iter().partition(|m| m.code.is_some());
+    let mut found = vec![];
+    for one in &waves {
+        let Some(waves) = &one.code else { continue };
+        if one.side == Side::Key {
+            found.extend(unknown(&[one.entry], "keys meet sinusoids of the distance"));
+            continue;
+        }
+        let xl = TransformerXl {
+            heads: site.heads.unwrap_or(0),
+            head_dim: site.head_dim.unwrap_or(0),
+            clamp: waves.code.clamp,
+        };
+        let made = finding(site, Encoding::TransformerXl(xl), vec![one.entry], vec![]);
+        found.push(Finding {
+            fit_error: Some(waves.code.error),
+            max_length: waves.max_length,
+            ..made
+        });
+    }
+    entries = met.iter().map(|m| m.entry).collect();
+    if met.is_empty() && value.is_none() {
+        return found;
+    }
+    let clips: Vec<(Option<Clip>, &Distances, Option<usize>)> = met
+        .iter()
+        .filter_map(|m| Some((m.distances.as_ref()?, m.rows)))
+        .chain(value.iter().map(|v| (&v.distances, v.rows)))
+        .map(|(d, rows)| (shaw::identify(d).ok(), d, rows))
+        .collect();
+    let has = |side: Side| met.iter().any(|m| m.side == side);
+    let apart = met
+        .iter()
+        .any(|m| !m.reading.shared && m.reading.table.is_some());
+    let projected = met.iter().any(|m| !m.reading.shared && m.projected);
+    let logarithmic = clips.iter().any(|(clip, ..)| clip.is_none());
+    if value.is_none()
+        && (logarithmic || apart && (projected || has(Side::Key) && has(Side::Query)))
+    {
+        found.extend(match disentangled(&met, &clips) {
+            Ok((encoding, max_length)) => vec![Finding {
+                max_length,
+                ..finding(site, Encoding::Disentangled(encoding), entries, vec![])
+            }],
+            Err(why) => unknown(&entries, &why),
+        });
+        return found;
+    }
+    entries.extend(value.iter().map(|v| v.entry));
+    let clips: Option<Vec<(Clip, &Distances, Option<usize>)>> = clips
+        .into_iter()
+        .map(|(c, d, n)| Some((c?, d, n)))
+        .collect();
+    let Some(clips) = clips else {
+        found.extend(unknown(
+            &entries,
+            "vectors by distance that are neither clipped nor in buckets",
+        ));
+        return found;
+    };
+    let (first, ..) = clips[0];
+    let alike = |c: &Clip| {
+        // What no pair is seen at says nothing.
+        let same = |a: Option<usize>, b: Option<usize>| a.is_none() || b.is_none() || a == b;
+        c.step == first.step && same(c.behind, first.behind) && same(c.ahead, first.ahead)
+    };
+    if !clips.iter().all(|(c, ..)| alike(c)) {
+        found.extend(unknown(
+            &entries,
+            "queries, keys and values meet vectors of other distances",
+        ));
+        return found;
+    }
+    let ends = clips.iter().map(|(clip, seen, rows)| {
+        let most = rows.map(|rows| limits(clip, rows));
+        let side = |end: Option<usize>, most: Option<usize>, ahead: bool| {
+            let any = seen.keys().any(|d| if ahead { *d > 0 } else { *d < 0 });
+            end.or(most.filter(|_| any))
+        };
+        (
+            side(clip.behind, most.map(|m| m.0), false),
+            side(clip.ahead, most.map(|m| m.1), true),
+        )
+    });
+    let (behind, ahead) = ends.fold((None, None), |(a, b), (c, d)| (a.or(c), b.or(d)));
+    let max_length = clips
+        .iter()
+        .filter_map(|(c, d, rows)| reach(c, (*rows)?, d))
+        .min();
+    let shaw = Shaw {
+        max_distance: behind.or(ahead),
+        ahead: ahead.filter(|a| behind.is_some_and(|b| b != *a)),
+        key: has(Side::Query),
+        value: value.is_some(),
+        query: has(Side::Key),
+    };
+    found.push(Finding {
+        max_length,
+        ..finding(site, Encoding::Shaw(shaw), entries, vec![])
+    });
+    found
+}
+
+/// The terms as disentangled attention, and the longest sequence.
+fn disentangled(
+    met: &[Met],
+    clips: &[(Option<Clip>, &Distances, Option<usize>)],
+) -> Result<(Disentangled, Option<usize>), String> {
+    let has = |side: Side| met.iter().any(|m| m.side == side);
+    let mut encoding = Disentangled {
+        c2p: has(Side::Query),
+        p2c: has(Side::Key),
+        buckets: None,
+        max_distance: None,
+    };
+    if met.len() != clips.len() {
+        return Err("vectors that distance alone does not tell".to_owned());
+    }
+    let mut max_length = None;
+    let mut all = vec![];
+    for ((clip, distances, rows), met) in clips.iter().zip(met) {
+        match clip {
+            Some(clip) if clip.step > 0 => {
+                return Err("rows of the positions run with key − query".to_owned());
+            }
+            Some(clip) => {
+                let span = rows.or(met.origin).map_or(0, |n| n / 2);
+                if rows.is_some() && usize::try_from(clip.center) != Ok(span) {
+                    return Err("the row of distance 0 is not the middle of the table".to_owned());
+                }
+                max_length = rows.and_then(|rows| reach(clip, rows, distances));
+                all.push((None, Some(span).filter(|s| *s > 0)));
+            }
+            None => {
+                let buckets = disentangled::identify(distances).map_err(|miss| miss.why)?;
+                all.push((Some(buckets.count), buckets.max_distance));
+            }
+        }
+    }
+    all.dedup();
+    let [(buckets, max_distance)] = all[..] else {
+        return Err("queries and keys meet other buckets".to_owned());
+    };
+    (encoding.buckets, encoding.max_distance) = (buckets, max_distance);
+    Ok((encoding, max_length))
+}
+
+/// Terms by rows and columns of a window of pixels; `None` where distances along one line tell all.
+fn window(site: &Site, met: &[Met]) -> Option<Result<Encoding, &'static str>> {
+    let unread = |m: &&Met| m.distances.is_none();
+    let first = met.iter().find(unread)?;
+    let tokens = first.reading.rows.nrows();
+    let square = first.reading.rows.dim() == (tokens, tokens);
+    let fits = |[height, width]: [usize; 2]| {
+        let offsets = |i: usize, j: usize| {
+            let apart = |a: usize, b: usize| a as i64 - b as i64;
+            [apart(i / width, j / width), apart(i % width, j % width)]
+        };
+        height * width == tokens
+            && met.iter().all(|m| {
+                [0, 1].iter().any(|axis| {
+                    let mut seen = BTreeMap::new();
+                    m.reading.rows.indexed_iter().all(|((i, j), row)| {
+                        let (Some(row), at) = (row, offsets(i, j)[*axis]) else {
+                            return true;
+                        };
+                        *seen.entry(at).or_insert(*row) == *row
+                    })
+                })
+            })
+    };
+    let sizes = (2..=tokens / 2)
+        .filter(|h| tokens.is_multiple_of(*h))
+        .map(|h| [h, tokens / h]);
+    let mut all = sizes.filter(|s| square && fits(*s));
+    let queries = met.iter().all(|m| m.side == Side::Query);
+    Some(match (all.next(), all.next()) {
+        (Some(window), None) if queries && met.len() == 2 => {
+            Ok(Encoding::RelativeBias(RelativeBias {
+                max_distance: None,
+                window: Some(window),
+                heads: site.heads.unwrap_or(0),
+            }))
+        }
+        _ => Err("vectors that neither distance nor offsets within a window tell"),
+    })
+}

@@ -1,0 +1,157 @@
+//! Where queries or keys meet vectors: products of content and of what is none, whose result
+//! joins the scores.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, NodeId, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::attention::{Site, is_product};
+use crate::dataflow::{Class, Classes};
+use crate::lane::is_elementwise;
+use crate::product::Letters;
+
+/// A product of content with vectors that carry none.
+#[derive(Clone, Debug)]
+pub(super) struct Meeting {
+    /// The product.
+    pub(super) node: NodeId,
+    /// The content.
+    pub(super) content: ValueId,
+    /// The axes of the content that are summed over.
+    pub(super) features: Vec<usize>,
+    /// The operand that carries no content.
+    pub(super) vectors: Use,
+    /// What is read of vectors: from the operand back through what only moves and picks rows.
+    pub(super) chain: Vec<ValueId>,
+    /// Where it joins the scores.
+    pub(super) join: Use,
+}
+
+/// What joins the scores of a site.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Joins {
+    pub(super) meetings: Vec<Meeting>,
+    /// Content that joins by no such product, and the reason why it is none.
+    pub(super) others: Vec<(Use, &'static str)>,
+    /// Indices that pick among rows on the way.
+    pub(super) picks: Vec<ValueId>,
+}
+
+/// Walks back from the uses at which content joins the scores to the nearest products.
+pub(super) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Joins {
+    let mut joins = Joins::default();
+    let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    for join in crate::scores::terms(graph, classes, site) {
+        let Some(value) = graph.node(join.node).input(join.slot) else {
+            continue;
+        };
+        let (mut met, mut why) = (false, "no product of content leads to it");
+        let mut seen = FxHashSet::default();
+        let mut stack = vec![value];
+        while let Some(value) = stack.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            let Some((id, _)) = graph.producer(value) else {
+                continue;
+            };
+            let node = graph.node(id);
+            if is_product(node.domain(), node.op()) {
+                match meeting(graph, classes, trace, id, join) {
+                    Some(meeting) if joins.meetings.iter().all(|m| m.node != id) => {
+                        met = true;
+                        joins.picks.extend(picks(graph, &meeting.chain));
+                        joins.meetings.push(meeting);
+                    }
+                    Some(_) => met = true,
+                    None => why = "it is a product of content with content",
+                }
+                continue;
+            }
+            if node.domain().is_empty() && matches!(node.op(), "Gather" | "GatherElements") {
+                joins.picks.extend(node.input(1).filter(|v| !content(*v)));
+            }
+            let inputs = crate::region::reads(graph, id).into_iter();
+            stack.extend(inputs.filter(|v| content(*v)));
+        }
+        if !met {
+            joins.others.push((join, why));
+        }
+    }
+    joins.meetings.sort_by_key(|m| m.node);
+    joins
+}
+
+/// The product as a meeting, where one operand alone is content.
+fn meeting(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    id: NodeId,
+    join: Use,
+) -> Option<Meeting> {
+    let node = graph.node(id);
+    let content = |slot: usize| {
+        let value = node.input(slot);
+        value.is_some_and(|v| classes.of_value(v).has(Class::CONTENT))
+    };
+    let slot = match (content(0), content(1)) {
+        (true, false) => 0,
+        (false, true) => 1,
+        _ => return None,
+    };
+    let letters = Letters::of(graph, trace, id)?;
+    let own = &letters.operands[slot];
+    let summed = |a: &usize| !letters.result.contains(&own[*a]);
+    let vectors = Use {
+        node: id,
+        slot: 1 - slot,
+    };
+    Some(Meeting {
+        node: id,
+        content: node.input(slot)?,
+        features: (0..own.len()).filter(summed).collect(),
+        vectors,
+        chain: chain(graph, trace, node.input(1 - slot)?),
+        join,
+    })
+}
+
+/// A value and what it is moved, picked or scaled from, nearest first.
+pub(super) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId> {
+    let mut chain = vec![value];
+    let mut at = value;
+    while let Some((id, _)) = graph.producer(at).filter(|_| graph.stored(at).is_none()) {
+        let node = graph.node(id);
+        let single = |v: ValueId| trace.get(v).elements() == Some(1);
+        let next = match node.op() {
+            _ if !node.domain().is_empty() => None,
+            "Reshape" | "Flatten" | "Transpose" | "Squeeze" | "Unsqueeze" | "Expand" | "Tile"
+            | "Cast" | "Identity" | "Dropout" | "Slice" | "Gather" | "GatherElements" | "Pad" => {
+                node.input(0)
+            }
+            op if is_elementwise(op) && node.inputs().len() == 2 => {
+                match (node.input(0), node.input(1)) {
+                    (a, Some(b)) if single(b) => a,
+                    (Some(a), b) if single(a) => b,
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let Some(next) = next.filter(|v| trace.get(*v).elements().is_some_and(|n| n > 1)) else {
+            break;
+        };
+        chain.push(next);
+        at = next;
+    }
+    chain
+}
+
+/// The indices that pick among the rows of a chain.
+pub(super) fn picks(graph: &Graph, chain: &[ValueId]) -> Vec<ValueId> {
+    let makers = chain.iter().filter_map(|v| graph.producer(*v));
+    let nodes = makers.map(|(id, _)| graph.node(id));
+    let picking = nodes.filter(|n| matches!(n.op(), "Gather" | "GatherElements"));
+    picking.filter_map(|n| n.input(1)).collect()
+}

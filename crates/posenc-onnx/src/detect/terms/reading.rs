@@ -1,0 +1,386 @@
+//! Which vector each pair of a query and a key meets, read by running the scores with vectors and
+//! content of our own.
+
+use ndarray::{Array2, Array4, ArrayD, Axis, IxDyn, Slice};
+use posenc_ir::eval::{Budget, Trace, Value, probe};
+use posenc_ir::{Model, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::meeting::{Joins, Meeting};
+use crate::attention::Site;
+use crate::detect::Detection;
+
+/// Elements that a probe may take.
+const BUDGET: Budget = Budget { elements: 1 << 22 };
+
+/// Scores this far below the best of a row are hidden.
+const HIDDEN: f64 = 1e3;
+
+/// Numbers of rows are read off ratios of scores to this.
+const WHOLE: f64 = 1e-3;
+
+/// Whose content meets the vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Query,
+    Key,
+}
+
+/// The vector that each visible pair meets, by number: those of a table by row, others by order of
+/// appearance. `None` for pairs that are hidden or meet none.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) side: Side,
+    pub(super) rows: Array2<Option<i64>>,
+    /// Keys before the first query.
+    pub(super) past: i64,
+    /// The table whose rows these are, and the axis along which they stand.
+    pub(super) table: Option<(ValueId, usize)>,
+    /// All heads meet the same vectors.
+    pub(super) shared: bool,
+}
+
+/// Why pairs could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// The scores do not follow: data that is absent, or sizes beyond the budget.
+    Absent,
+    /// All pairs meet the same vectors.
+    Everywhere,
+    /// The numbers do not read as one vector for each pair.
+    Other(&'static str),
+}
+
+/// One meeting of a site under way.
+pub(super) struct Reader<'a> {
+    pub(super) model: &'a Model,
+    pub(super) found: &'a Detection,
+    pub(super) trace: &'a Trace,
+    pub(super) site: &'a Site,
+    pub(super) joins: &'a Joins,
+    pub(super) meeting: &'a Meeting,
+}
+
+type Seeds = FxHashMap<ValueId, Value>;
+
+impl Reader<'_> {
+    pub(super) fn read(&self) -> Result<Reading, Unread> {
+        let table = self.meeting.chain.last();
+        match table.map(|t| self.by_table(*t)) {
+            Some(Ok(Some(reading))) => Ok(reading),
+            _ => self.by_numbers(),
+        }
+    }
+
+    /// Reads rows of a table that is filled with the numbers of its rows. `None` where no axis of
+    /// it alone tells the pairs apart.
+    fn by_table(&self, table: ValueId) -> Result<Option<Reading>, Unread> {
+        let dims = self.dims(table)?;
+        let content = self.content(|_| 1.0)?;
+        let filled = |of: &dyn Fn(&IxDyn) -> f64| {
+            let mut seeds = content.clone();
+            let data = ArrayD::from_shape_fn(dims.clone(), |at| of(&at));
+            seeds.insert(table, Value::float(data));
+            self.scores(&seeds)
+        };
+        let zero = filled(&|_| 0.0)?;
+        let one = filled(&|_| 1.0)? - &zero;
+        let seen = visible(&zero);
+        let mut telling = vec![];
+        for axis in (0..dims.len()).filter(|a| dims[*a] > 1) {
+            let numbers = (filled(&|at| at[axis] as f64)? - &zero) / &one;
+            if varies(&numbers, &seen) {
+                telling.push((axis, numbers));
+            }
+        }
+        let Some((axis, numbers)) = telling.pop().filter(|_| telling.is_empty()) else {
+            return Ok(None);
+        };
+        let rows = agreed(&numbers, |pair| seen[pair] && one[pair] != 0.0, whole)
+            .ok_or(Unread::Other("scores are no sums of rows of a table"))?;
+        let mut seeds = content;
+        seeds.insert(table, Value::float(ArrayD::ones(dims.clone())));
+        let doubled = self.scores(&{
+            let mut seeds = seeds.clone();
+            seeds.extend(self.content(|_| 2.0)?);
+            seeds
+        })?;
+        linear(&one, &(doubled - &zero), &seen)?;
+        let each: usize = dims.iter().product::<usize>() / dims[axis];
+        Ok(Some(Reading {
+            side: self.side(&seeds, &seen)?,
+            past: self.past(&rows),
+            rows,
+            table: Some((table, axis)),
+            shared: Some(each) == self.width(),
+        }))
+    }
+
+    /// Tells vectors apart by the scores that they give.
+    fn by_numbers(&self) -> Result<Reading, Unread> {
+        let zero = self.scores(&self.content(|_| 0.0)?)?;
+        let seen = visible(&zero);
+        let runs: Vec<Array4<f64>> = [1.0, 2.0]
+            .iter()
+            .map(|turn| {
+                let content = self.content(|k| probing(k, *turn))?;
+                Ok(self.scores(&content)? - &zero)
+            })
+            .collect::<Result<_, _>>()?;
+        if !runs.iter().any(|r| varies(r, &seen)) {
+            return Err(Unread::Everywhere);
+        }
+        let doubled = self.content(|k| 2.0 * probing(k, 1.0))?;
+        linear(&runs[0], &(self.scores(&doubled)? - &zero), &seen)?;
+        let (_, heads, queries, keys) = zero.dim();
+        let group = clearest(&seen);
+        let scale = runs.iter().flat_map(|r| r.iter()).zip(seen.iter().cycle());
+        let scale = scale
+            .filter(|(_, s)| **s)
+            .fold(0.0, |m: f64, (v, _)| m.max(v.abs()));
+        let mut met: Vec<Vec<f64>> = vec![];
+        let rows = Array2::from_shape_fn((queries, keys), |(i, j)| {
+            if !(0..heads).all(|h| seen[[group, h, i, j]]) {
+                return None;
+            }
+            let at = |r: &Array4<f64>| (0..heads).map(|h| r[[group, h, i, j]]).collect::<Vec<_>>();
+            let vector: Vec<f64> = runs.iter().flat_map(at).collect();
+            let near = |v: &Vec<f64>| {
+                let mut pairs = v.iter().zip(&vector);
+                pairs.all(|(a, b)| (a - b).abs() <= 1e-5 * scale)
+            };
+            let place = met.iter().position(near).unwrap_or_else(|| {
+                met.push(vector.clone());
+                met.len() - 1
+            });
+            i64::try_from(place).ok()
+        });
+        Ok(Reading {
+            side: self.side(&self.content(|k| 1.0 + (k as f64).sin())?, &seen)?,
+            past: self.past(&rows),
+            rows,
+            table: None,
+            shared: false,
+        })
+    }
+
+    /// Whose content it is: where that of one token alone acts.
+    fn side(&self, seeds: &Seeds, seen: &Array4<bool>) -> Result<Side, Unread> {
+        let content = self.meeting.content;
+        let dims = self.dims(content)?;
+        let whole = seeds[&content].to_f64().ok_or(Unread::Absent)?;
+        let mut without = seeds.clone();
+        without.insert(content, Value::float(ArrayD::zeros(dims.clone())));
+        let zero = self.scores(&without)?;
+        let (_, _, queries, keys) = zero.dim();
+        let mut sides = vec![];
+        let free = |a: &usize| !self.meeting.features.contains(a) && dims[*a] > 1;
+        for axis in (0..dims.len()).filter(free) {
+            let token = dims[axis] / 2;
+            let mut one = ArrayD::zeros(dims.clone());
+            let at = || Slice::from(token..=token);
+            one.slice_axis_mut(Axis(axis), at())
+                .assign(&whole.slice_axis(Axis(axis), at()));
+            let mut seeds = seeds.clone();
+            seeds.insert(content, Value::float(one));
+            let moved = self.scores(&seeds)? - &zero;
+            let acts = |i: usize, j: usize| {
+                let lanes = moved.slice(ndarray::s![.., .., i, j]);
+                let seen = seen.slice(ndarray::s![.., .., i, j]);
+                lanes.iter().zip(&seen).any(|(m, s)| *s && m.abs() > 1e-9)
+            };
+            let any_row = |i: usize| (0..keys).any(|j| acts(i, j));
+            let any_column = |j: usize| (0..queries).any(|i| acts(i, j));
+            let rows = (0..queries).filter(|i| any_row(*i)).count();
+            let columns = (0..keys).filter(|j| any_column(*j)).count();
+            let plane = dims[axis] == queries || dims[axis] == keys;
+            sides.push(match (rows < queries, columns < keys) {
+                _ if rows == 0 => continue,
+                // Behind a causal mask, keys of one query are few as well.
+                (true, true) if rows == 1 && (columns > 1 || any_row(token)) => Side::Query,
+                (true, true) if columns == 1 => Side::Key,
+                (true, false) => Side::Query,
+                (false, true) => Side::Key,
+                (true, true) if plane => {
+                    return Err(Unread::Other(
+                        "content of a token acts on pairs of other tokens",
+                    ));
+                }
+                _ => continue,
+            });
+        }
+        match sides[..] {
+            [] => Err(Unread::Other("content of all tokens acts on all pairs")),
+            [first, ..] if sides.iter().all(|s| *s == first) => Ok(first),
+            _ => Err(Unread::Other("content of queries and keys acts at once")),
+        }
+    }
+
+    /// Content that is the same for all tokens and heads, by feature.
+    fn content(&self, of: impl Fn(usize) -> f64) -> Result<Seeds, Unread> {
+        let dims = self.dims(self.meeting.content)?;
+        let features = &self.meeting.features;
+        let data = ArrayD::from_shape_fn(dims.clone(), |at| {
+            of(features.iter().fold(0, |k, a| k * dims[*a] + at[*a]))
+        });
+        Ok(FxHashMap::from_iter([(
+            self.meeting.content,
+            Value::float(data),
+        )]))
+    }
+
+    /// Features of the content that the vectors meet.
+    fn width(&self) -> Option<usize> {
+        let dims = self.trace.get(self.meeting.content).dims.as_ref()?;
+        Some(self.meeting.features.iter().map(|a| dims[*a]).product())
+    }
+
+    fn dims(&self, value: ValueId) -> Result<Vec<usize>, Unread> {
+        let dims = self.trace.get(value).dims.clone();
+        dims.filter(|d| BUDGET.allows(d)).ok_or(Unread::Absent)
+    }
+
+    /// `[group, head, query, key]` of the scores with the product and all other terms at zero.
+    fn scores(&self, seeds: &Seeds) -> Result<Array4<f64>, Unread> {
+        let graph = self.model.graph();
+        let (Some(product), Some(scores), Some(plane)) =
+            (self.site.product, self.site.scores, self.site.plane)
+        else {
+            return Err(Unread::Other("the scores cannot be followed"));
+        };
+        let mut all = seeds.clone();
+        let meetings = self.joins.meetings.iter();
+        let others = meetings
+            .filter(|m| m.node != self.meeting.node)
+            .filter_map(|m| graph.node(m.node).output(0));
+        let joined = self.joins.others.iter();
+        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot));
+        for value in others.chain(joined).chain([product]) {
+            let zeros = ArrayD::zeros(self.dims(value)?);
+            all.insert(value, Value::float(zeros));
+        }
+        let got = probe(self.model, self.trace, &all, &[scores], &BUDGET);
+        let data = got.ok().and_then(|v| v.first()?.to_f64());
+        let data = crate::scores::by_head(data.ok_or(Unread::Absent)?, plane, self.site.heads);
+        let data = data.ok_or(Unread::Other("the scores have no queries and keys"))?;
+        // A sink adds a column that is no key.
+        let keys = self.keys().map_or(data.dim().3, |n| n.min(data.dim().3));
+        Ok(data.slice_move(ndarray::s![.., .., .., ..keys]))
+    }
+
+    fn keys(&self) -> Option<usize> {
+        let key = &self.site.key;
+        let dims = self.trace.get(key.value).dims.as_ref()?;
+        dims.get(key.lane.sequence).copied()
+    }
+
+    fn past(&self, rows: &Array2<Option<i64>>) -> i64 {
+        let (queries, keys) = rows.dim();
+        i64::try_from(keys.saturating_sub(queries)).unwrap_or(0)
+    }
+}
+
+/// A feature of content that is like drawn at random.
+fn probing(feature: usize, turn: f64) -> f64 {
+    (1.3 * turn * (feature + 1) as f64 + turn).sin() + 0.1
+}
+
+/// Whether twice the content gives twice the scores.
+fn linear(once: &Array4<f64>, twice: &Array4<f64>, seen: &Array4<bool>) -> Result<(), Unread> {
+    let pairs = once.iter().zip(twice).zip(seen).filter(|(_, s)| **s);
+    let mut off = pairs.map(|((a, b), _)| (2.0 * a - b).abs() > 1e-6 * (1.0 + a.abs()));
+    match off.any(|off| off) {
+        true => Err(Unread::Other(
+            "content acts on the scores, but not in proportion",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Which pairs no mask hides.
+fn visible(plane: &Array4<f64>) -> Array4<bool> {
+    let mut seen = Array4::from_elem(plane.dim(), false);
+    for (row, mut seen) in plane.rows().into_iter().zip(seen.rows_mut()) {
+        let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        seen.zip_mut_with(&row, |s, v| *s = !v.is_nan() && best - v <= HIDDEN);
+    }
+    seen
+}
+
+/// The group in which the fewest pairs are hidden.
+fn clearest(seen: &Array4<bool>) -> usize {
+    let count = |g: &usize| seen.index_axis(Axis(0), *g).iter().filter(|s| **s).count();
+    (0..seen.dim().0).rev().max_by_key(count).unwrap_or(0)
+}
+
+/// Whether visible pairs of one head and group differ.
+fn varies(data: &Array4<f64>, seen: &Array4<bool>) -> bool {
+    let planes = data.outer_iter().zip(seen.outer_iter());
+    let planes = planes.flat_map(|(d, s)| {
+        let heads = d.outer_iter().map(|d| d.to_owned()).collect::<Vec<_>>();
+        heads
+            .into_iter()
+            .zip(s.outer_iter().map(|s| s.to_owned()).collect::<Vec<_>>())
+    });
+    planes.into_iter().any(|(d, s)| {
+        let all = d.iter().zip(&s).filter(|(v, s)| **s && v.is_finite());
+        let range = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (v, _)| {
+            (a.min(*v), b.max(*v))
+        });
+        range.1 - range.0 > WHOLE
+    })
+}
+
+fn whole(number: f64) -> Option<i64> {
+    let near = number.round();
+    ((number - near).abs() < WHOLE && near.abs() < 1e12).then_some(near as i64)
+}
+
+/// One number for each pair, on which all heads and groups in which it counts agree; `None` where
+/// they do not, or where it is none.
+fn agreed(
+    numbers: &Array4<f64>,
+    counts: impl Fn([usize; 4]) -> bool,
+    read: impl Fn(f64) -> Option<i64>,
+) -> Option<Array2<Option<i64>>> {
+    let (groups, heads, queries, keys) = numbers.dim();
+    let mut rows = Array2::from_elem((queries, keys), None);
+    for g in 0..groups {
+        for h in 0..heads {
+            for i in 0..queries {
+                for j in 0..keys {
+                    let at = [g, h, i, j];
+                    if !counts(at) {
+                        continue;
+                    }
+                    let row = read(numbers[at])?;
+                    if rows[[i, j]].is_some_and(|r| r != row) {
+                        return None;
+                    }
+                    rows[[i, j]] = Some(row);
+                }
+            }
+        }
+    }
+    Some(rows)
+}
+
+impl Reading {
+    /// The vector of each distance `key − query`, where the distance alone tells it.
+    pub(super) fn by_distance(&self) -> Option<super::Distances> {
+        by_distance(&self.rows, self.past)
+    }
+}
+
+/// The number of each distance `key − query`, where the distance alone tells it.
+pub(super) fn by_distance(rows: &Array2<Option<i64>>, past: i64) -> Option<super::Distances> {
+    let mut found = super::Distances::new();
+    for ((i, j), row) in rows.indexed_iter() {
+        let Some(row) = row else { continue };
+        let distance = j as i64 - (i as i64 + past);
+        if *found.entry(distance).or_insert(*row) != *row {
+            return None;
+        }
+    }
+    (found.len() > 1).then_some(found)
+}

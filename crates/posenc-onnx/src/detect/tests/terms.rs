@@ -1,0 +1,310 @@
+//! Vectors by distance that meet queries, keys or weights, and what is none.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::detect::{Survey, survey};
+use crate::kind::Kind;
+
+/// Vectors to either side in the tables of these tests.
+const CLIP: i64 = 4;
+const ROWS: usize = 2 * CLIP as usize + 1;
+
+/// What is done to the scores `[batch, heads, query, key]`, given queries and keys.
+type Term = fn(&mut Sketch, &str, &str, &str) -> String;
+
+/// A layer whose scores have a term, scaled and softmaxed, with plain values.
+fn surveyed(term: Term) -> Survey {
+    surveyed_with(term, |s, _, weighted| weighted_only(s, weighted))
+}
+
+fn weighted_only(_: &mut Sketch, weighted: &str) -> String {
+    weighted.to_owned()
+}
+
+/// The same with something done to the weighted values, given the weights.
+fn surveyed_with(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Survey {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let turned = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &turned]);
+    let scores = term(&mut s, &scores, &q, &k);
+    let scale = s.float(0.3);
+    let scores = s.op("Mul", &[&scores, &scale]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = after(&mut s, &weights, &y);
+    let y = s.transpose(&y, &[0, 2, 1, 3]);
+    let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+    let model = s.model(23, &[&y]);
+    survey(&model, &found(&model))
+}
+
+/// What is reported: kind and parameters of each finding.
+fn told(survey: &Survey) -> Vec<(Kind, Value)> {
+    let findings = survey.findings.iter();
+    let one =
+        |f: &crate::encoding::Finding| (f.encoding.kind(), Value::Object(f.encoding.params()));
+    findings.map(one).collect()
+}
+
+fn shaw(distance: Value, [key, value, query]: [bool; 3]) -> Vec<(Kind, Value)> {
+    let params = json!({"max_distance": distance, "key": key, "value": value, "query": query});
+    vec![(Kind::Shaw, params)]
+}
+
+fn is_unknown(survey: &Survey) -> bool {
+    let told = told(survey);
+    told.len() == 1 && told[0].0 == Kind::Unknown && !survey.findings[0].evidence.is_empty()
+}
+
+/// `key − query`, `[query, key]`.
+fn distance(s: &mut Sketch) -> String {
+    let at = s.range();
+    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+    s.op("Sub", &[&columns, &rows])
+}
+
+fn clipped(s: &mut Sketch, [low, high]: [i64; 2], offset: i64) -> String {
+    let distance = distance(s);
+    let (low, high, offset) = (s.int(low), s.int(high), s.int(offset));
+    let at = s.op("Clip", &[&distance, &low, &high]);
+    s.op("Add", &[&at, &offset])
+}
+
+/// A term of a side's content with vectors picked by `index`.
+fn meets(s: &mut Sketch, scores: &str, content: &str, index: &str, equation: &str) -> String {
+    let table = s.weights(&[ROWS, SIZE]);
+    let vectors = s.gather(&table, index, 0);
+    let term = s.with(
+        "Einsum",
+        &[content, &vectors],
+        &[("equation", A::Text(equation))],
+    );
+    s.op("Add", &[scores, &term])
+}
+
+const QUERY: &str = "bhid,ijd->bhij";
+const KEY: &str = "bhjd,ijd->bhij";
+
+#[test]
+fn queries_that_meet_vectors_by_clipped_distance_are_shaw() {
+    let found = surveyed(|s, scores, q, _| {
+        let index = clipped(s, [-CLIP, CLIP], CLIP);
+        meets(s, scores, q, &index, QUERY)
+    });
+    assert_eq!(told(&found), shaw(json!(4), [true, false, false]));
+}
+
+#[test]
+fn keys_are_told_from_queries_and_both_are_one_encoding() {
+    let found = surveyed(|s, scores, _, k| {
+        let index = clipped(s, [-CLIP, CLIP], CLIP);
+        meets(s, scores, k, &index, KEY)
+    });
+    assert_eq!(told(&found), shaw(json!(4), [false, false, true]));
+    let found = surveyed(|s, scores, q, k| {
+        let index = clipped(s, [-CLIP, CLIP], CLIP);
+        let scores = meets(s, scores, q, &index, QUERY);
+        meets(s, &scores, k, &index, KEY)
+    });
+    assert_eq!(told(&found), shaw(json!(4), [true, false, true]));
+}
+
+#[test]
+fn values_by_distance_are_told() {
+    let found = surveyed_with(
+        |_, scores, _, _| scores.to_owned(),
+        |s, weights, weighted| {
+            let index = clipped(s, [-CLIP, CLIP], CLIP);
+            let table = s.weights(&[ROWS, SIZE]);
+            let vectors = s.gather(&table, &index, 0);
+            let equation = [("equation", A::Text("bhij,ijd->bhid"))];
+            let more = s.with("Einsum", &[weights, &vectors], &equation);
+            s.op("Add", &[weighted, &more])
+        },
+    );
+    assert_eq!(told(&found), shaw(json!(4), [false, true, false]));
+}
+
+#[test]
+fn other_clips_are_other_reports() {
+    let at_three = surveyed(|s, scores, q, _| {
+        let index = clipped(s, [-3, 3], CLIP);
+        meets(s, scores, q, &index, QUERY)
+    });
+    assert_eq!(told(&at_three), shaw(json!(3), [true, false, false]));
+    let uneven = surveyed(|s, scores, q, _| {
+        let index = clipped(s, [-4, 2], CLIP);
+        meets(s, scores, q, &index, QUERY)
+    });
+    assert_eq!(told(&uneven), shaw(json!([4, 2]), [true, false, false]));
+    let shifted = surveyed(|s, scores, q, _| {
+        let distance = distance(s);
+        let one = s.int(1);
+        let next = s.op("Add", &[&distance, &one]);
+        let bounds = [-CLIP, CLIP, CLIP].map(|n| s.int(n));
+        let index = s.op("Clip", &[&next, &bounds[0], &bounds[1]]);
+        let index = s.op("Add", &[&index, &bounds[2]]);
+        meets(s, scores, q, &index, QUERY)
+    });
+    assert_eq!(told(&shifted), shaw(json!([5, 3]), [true, false, false]));
+}
+
+#[test]
+fn keys_and_queries_that_meet_opposite_distances_are_unknown() {
+    let found = surveyed(|s, scores, q, k| {
+        let index = clipped(s, [-CLIP, CLIP], CLIP);
+        let scores = meets(s, scores, q, &index, QUERY);
+        let index = s.transpose(&index, &[1, 0]);
+        meets(s, &scores, k, &index, KEY)
+    });
+    assert!(is_unknown(&found), "{:?}", told(&found));
+}
+
+#[test]
+fn vectors_by_no_distance_are_unknown() {
+    let cases: [(&str, Term); 3] = [
+        ("by key position", |s, scores, q, _| {
+            let table = s.weights(&[30, SIZE]);
+            let at = s.range();
+            let vectors = s.gather(&table, &at, 0);
+            let turned = s.transpose(&vectors, &[1, 0]);
+            let term = s.op("MatMul", &[q, &turned]);
+            s.op("Add", &[scores, &term])
+        }),
+        ("by absolute distance", |s, scores, q, _| {
+            let index = distance(s);
+            let index = s.op("Abs", &[&index]);
+            let last = s.int(ROWS as i64 - 1);
+            let index = s.op("Min", &[&index, &last]);
+            meets(s, scores, q, &index, QUERY)
+        }),
+        ("content that acts out of proportion", |s, scores, q, _| {
+            let index = clipped(s, [-CLIP, CLIP], CLIP);
+            let q = s.op("Tanh", &[q]);
+            let term = meets(s, scores, &q, &index, QUERY);
+            let table = s.weights(&[ROWS, SIZE]);
+            let vectors = s.gather(&table, &index, 0);
+            let more = s.with("Einsum", &[&q, &vectors], &[("equation", A::Text(QUERY))]);
+            let more = s.op("Sigmoid", &[&more]);
+            s.op("Add", &[&term, &more])
+        }),
+    ];
+    for (name, term) in cases {
+        let found = surveyed(term);
+        assert!(is_unknown(&found), "{name}: {:?}", told(&found));
+    }
+}
+
+#[test]
+fn terms_without_position_are_refused_with_the_reason() {
+    let cases: [(&str, Term); 3] = [
+        ("a bias of the product", |s, scores, q, _| {
+            let vector = s.weights(&[SIZE, 1]);
+            let term = s.op("MatMul", &[q, &vector]);
+            s.op("Add", &[scores, &term])
+        }),
+        ("another product of content", |s, scores, q, k| {
+            let turned = s.transpose(k, &[0, 1, 3, 2]);
+            let term = s.op("MatMul", &[q, &turned]);
+            s.op("Add", &[scores, &term])
+        }),
+        ("a gate of each query", |s, scores, q, _| {
+            let axes = s.ints(&[-1]);
+            let gate = s.op("ReduceSum", &[q, &axes]);
+            s.op("Add", &[scores, &gate])
+        }),
+    ];
+    for (name, term) in cases {
+        let found = surveyed(term);
+        assert_eq!(told(&found), [], "{name}");
+        assert!(!found.refused.is_empty(), "{name}");
+    }
+}
+
+/// Queries that meet projected codes of `query − key`, shifted into place.
+fn relative(
+    s: &mut Sketch,
+    scores: &str,
+    q: &str,
+    frequency: fn(usize) -> f64,
+    shift: i64,
+) -> String {
+    relative_of(s, scores, q, frequency, shift, ["Sin", "Cos"])
+}
+
+fn relative_of(
+    s: &mut Sketch,
+    scores: &str,
+    q: &str,
+    frequency: fn(usize) -> f64,
+    shift: i64,
+    waves: [&str; 2],
+) -> String {
+    let half = HIDDEN / 2;
+    let distance = distance(s);
+    let apart = s.op("Neg", &[&distance]);
+    let shift = s.int(shift);
+    let apart = s.op("Add", &[&apart, &shift]);
+    // Codes of −40 to 40, and the row of each pair.
+    let from = [-40, 41, 1].map(|n| s.int(n));
+    let all = s.op("Range", &[&from[0], &from[1], &from[2]]);
+    let all = s.cast(&all, DType::F32);
+    let all = s.unsqueeze(&all, &[1]);
+    let f = s.floats(&[1, half], (0..half).map(frequency));
+    let angles = s.op("Mul", &[&all, &f]);
+    let parts = waves.map(|op| s.op(op, &[&angles]));
+    let code = s.concat(&[&parts[0], &parts[1]], -1);
+    let w = s.weights(&[HIDDEN, HIDDEN]);
+    let rows = s.op("MatMul", &[&code, &w]);
+    let rows = s.reshape(&rows, &[81, HEADS as i64, SIZE as i64]);
+    let rows = s.transpose(&rows, &[1, 2, 0]);
+    let bias = s.weights(&[HEADS, 1, SIZE]);
+    let q = s.op("Add", &[q, &bias]);
+    let all = s.op("MatMul", &[&q, &rows]);
+    let center = s.int(40);
+    let index = s.op("Add", &[&apart, &center]);
+    let shape = s.op("Shape", &[scores]);
+    let index = s.op("Expand", &[&index, &shape]);
+    let term = s.with("GatherElements", &[&all, &index], &[("axis", A::Int(-1))]);
+    s.op("Add", &[scores, &term])
+}
+
+fn falling(m: usize) -> f64 {
+    1e4f64.powf(-2.0 * m as f64 / HIDDEN as f64)
+}
+
+#[test]
+fn queries_that_meet_projected_sinusoids_are_transformer_xl() {
+    let found = surveyed(|s, scores, q, _| relative(s, scores, q, falling, 0));
+    let want = json!({"heads": HEADS, "head_dim": SIZE, "clamp": null});
+    assert_eq!(told(&found), [(Kind::TransformerXl, want)]);
+}
+
+#[test]
+fn changed_sinusoids_are_unknown() {
+    let cases: [(&str, Term); 5] = [
+        ("a frequency up by 1 %", |s, scores, q, _| {
+            let f = |m: usize| falling(m) * if m == 3 { 1.01 } else { 1.0 };
+            relative(s, scores, q, f, 0)
+        }),
+        ("of the next distance", |s, scores, q, _| {
+            relative(s, scores, q, falling, 1)
+        }),
+        ("of the opposite distance", |s, scores, q, _| {
+            relative(s, scores, q, |m| -falling(m), 0)
+        }),
+        ("sines and cosines swapped", |s, scores, q, _| {
+            relative_of(s, scores, q, falling, 0, ["Cos", "Sin"])
+        }),
+        ("frequencies in no series", |s, scores, q, _| {
+            relative(s, scores, q, |m| 1.0 / (1.0 + m as f64), 0)
+        }),
+    ];
+    for (name, term) in cases {
+        let found = surveyed(term);
+        assert!(is_unknown(&found), "{name}: {:?}", told(&found));
+    }
+}
