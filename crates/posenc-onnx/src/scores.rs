@@ -94,7 +94,7 @@ pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
                 && content(value)
                 && !main.contains(value)
             {
-                terms.push(Use { node: id, slot });
+                terms.push(Use::new(id, slot));
             }
         }
     }
@@ -150,7 +150,7 @@ fn zeroed(
     let others = terms(graph, classes, site);
     let others = others
         .iter()
-        .filter_map(|u| graph.node(u.node).input(u.slot));
+        .filter_map(|u| graph.node(u.node).input(u.slot()));
     let seeds: FxHashMap<ValueId, Value> = std::iter::once(product)
         .chain(others)
         .map(zeros)

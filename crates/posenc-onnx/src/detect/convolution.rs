@@ -52,7 +52,7 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
             survey.findings.push(Finding {
                 encoding: Encoding::Conv(conv),
                 sites,
-                entries: vec![Use { node: id, slot }],
+                entries: vec![Use::new(id, slot)],
                 form: match graph.node(first).domain() {
                     "" => Form::Ops,
                     _ => Form::Contrib,

@@ -238,7 +238,7 @@ impl Known {
         let others = joins.meetings.iter().filter(|m| m.node != meeting.node);
         let others = others.filter_map(|m| graph.node(m.node).output(0));
         let joined = joins.others.iter();
-        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot));
+        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot()));
         let mut shapes: Vec<ValueId> = others.chain(joined).chain([table]).collect();
         shapes.extend(site.product);
         let count = |v: ValueId| {

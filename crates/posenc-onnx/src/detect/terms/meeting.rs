@@ -42,7 +42,7 @@ pub(super) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
     let mut joins = Joins::default();
     let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
     for join in crate::scores::terms(graph, classes, site) {
-        let Some(value) = graph.node(join.node).input(join.slot) else {
+        let Some(value) = graph.node(join.node).input(join.slot()) else {
             continue;
         };
         let (mut met, mut why) = (false, "no product of content leads to it");
@@ -103,10 +103,7 @@ fn meeting(
     let letters = Letters::of(graph, trace, id)?;
     let own = &letters.operands[slot];
     let summed = |a: &usize| !letters.result.contains(&own[*a]);
-    let vectors = Use {
-        node: id,
-        slot: 1 - slot,
-    };
+    let vectors = Use::new(id, 1 - slot);
     Some(Meeting {
         node: id,
         content: node.input(slot)?,

@@ -254,7 +254,7 @@ impl Reader<'_> {
             .filter(|m| m.node != self.meeting.node)
             .filter_map(|m| graph.node(m.node).output(0));
         let joined = self.joins.others.iter();
-        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot));
+        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot()));
         for value in others.chain(joined).chain([product]) {
             let zeros = ArrayD::zeros(self.dims(value)?);
             all.insert(value, Value::float(zeros));

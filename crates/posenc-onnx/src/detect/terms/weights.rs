@@ -47,17 +47,14 @@ pub(super) fn gathered(
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             if is_product(node.domain(), node.op()) {
-                let slot = 1 - at.slot.min(1);
+                let slot = 1 - at.slot().min(1);
                 let Some(vectors) = node.input(slot) else {
                     continue;
                 };
                 if !classes.of_value(vectors).has(Class::CONTENT) {
                     found.push(Gathered {
                         node: at.node,
-                        vectors: Use {
-                            node: at.node,
-                            slot,
-                        },
+                        vectors: Use::new(at.node, slot),
                         chain: chain(graph, trace, vectors),
                     });
                 }
