@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Large models for benchmarks: `workloads.py w1|w2|w3|w3x2|nodes FOLDER`.
+"""Large models for benchmarks: `workloads.py w1|w2|w3|w3x2|nodes|absent FOLDER`.
 
 w1    16 layers, width 2048, float16, 1.8 GB in one file
 w2    14 layers, width 4096, float16, 6 GB of external data
 w3    1,176 layers of width 16, float32, 60,000 nodes
 w3x2  twice as many layers
 nodes a chain of a million Relu
+absent 32 layers, width 4096, float16, 13 GB of external data that is not there
 
-All but the last are decoders with RoPE. Cos and sin are computed in the graph, once for all layers, from a constant of frequencies. The
-weights are noise: nothing is to be learned from what such a model says.
+All but `nodes` are decoders with RoPE. Cos and sin are computed in the graph, once for all
+layers, from a constant of frequencies. The weights are noise: nothing is to be learned from what
+such a model says.
 """
 
 import sys
@@ -21,6 +23,18 @@ from onnx import TensorProto, helper
 ALIGN = 4096
 NOISE = np.random.default_rng(7).standard_normal(1 << 20).astype(np.float32) * 0.02
 END = np.iinfo(np.int64).max
+
+
+class Absent:
+    """A file that is not written: only where its payloads would stand counts."""
+
+    def __init__(self, name):
+        self.name, self.end = name, 0
+
+    def skip(self, size):
+        at = -(-self.end // ALIGN) * ALIGN
+        self.end = at + size
+        return at
 
 
 class Decoder:
@@ -65,6 +79,10 @@ class Decoder:
     def weight(self, *shape):
         name = self.fresh("w")
         count = int(np.prod(shape))
+        if isinstance(self.data, Absent):
+            size = count * self.dtype.itemsize
+            self.constants.append(self.elsewhere(name, shape, self.data.skip(size), size))
+            return name
         values = np.resize(NOISE, count).astype(self.dtype)
         if self.data is None:
             tensor = onnx.numpy_helper.from_array(values.reshape(shape), name)
@@ -75,13 +93,16 @@ class Decoder:
 
     def outside(self, name, shape, values):
         self.data.write(b"\0" * (-self.data.tell() % ALIGN))
+        tensor = self.elsewhere(name, shape, self.data.tell(), values.nbytes)
+        self.data.write(values.tobytes())
+        return tensor
+
+    def elsewhere(self, name, shape, offset, length):
         tensor = TensorProto(name=name, dims=shape, data_type=self.code)
         tensor.data_location = TensorProto.EXTERNAL
-        where = [("location", Path(self.data.name).name), ("offset", self.data.tell()),
-                 ("length", values.nbytes)]
+        where = [("location", Path(self.data.name).name), ("offset", offset), ("length", length)]
         for key, value in where:
             tensor.external_data.add(key=key, value=str(value))
-        self.data.write(values.tobytes())
         return tensor
 
     def frame(self):
@@ -161,6 +182,8 @@ def make(name, folder):
             model = Decoder(14, 4096, 11008, 32000, 32, np.float16, data).model()
     elif name == "nodes":
         model = chain(1_000_000)
+    elif name == "absent":
+        model = Decoder(32, 4096, 11008, 32000, 32, np.float16, Absent(f"{path}.data")).model()
     else:
         layers = {"w3": 1176, "w3x2": 2352}[name]
         model = Decoder(layers, 16, 32, 50, 2, np.float32).model()
