@@ -235,7 +235,7 @@ fn product(
 
 pub(crate) fn is_product(domain: &str, op: &str) -> bool {
     match domain {
-        "" => matches!(op, "MatMul" | "Gemm" | "Einsum"),
+        "" => matches!(op, "MatMul" | "Gemm" | "Einsum" | "QLinearMatMul"),
         "com.microsoft" => op == "FusedMatMul",
         _ => false,
     }
@@ -251,7 +251,8 @@ struct Product {
 /// Which operand of the product is the queries', given the axis along which the softmax runs.
 fn operands(graph: &Graph, trace: &Trace, product: NodeId, axis: usize) -> Option<Product> {
     let node = graph.node(product);
-    let (a, b) = (node.input(0)?, node.input(1)?);
+    let second = if node.is("QLinearMatMul") { 3 } else { 1 };
+    let (a, b) = (node.input(0)?, node.input(second)?);
     let rank = |v: ValueId| trace.get(v).dims.as_ref().map(Vec::len);
     let out = rank(node.output(0)?)?;
     if node.is("Einsum") {

@@ -180,18 +180,24 @@ impl Classes {
     /// Whether a comparison reads integer ids as they are fed.
     fn compares_ids(&self, graph: &Graph, id: NodeId) -> bool {
         let node = graph.node(id);
-        node.inputs().iter().flatten().all(|v| {
-            let mut v = *v;
-            while let Some((p, _)) = graph.producer(v) {
-                let p = graph.node(p);
-                match p.input(0) {
-                    Some(x) if p.is("Cast") || p.is("Identity") => v = x,
-                    _ => break,
-                }
-            }
-            let fed = graph.producer(v).is_none();
-            !self.of_value(v).has(Class::CONTENT)
-                || (fed && graph.dtype(v).is_some_and(|d| d.is_int()))
-        })
+        let free = |v: ValueId| !self.of_value(v).has(Class::CONTENT);
+        let inputs = node.inputs().iter().flatten();
+        inputs.copied().all(|v| free(v) || is_fed_ids(graph, v))
     }
+}
+
+/// Whether a value holds integers of an input of the graph as they are fed, in whatever shape.
+pub(crate) fn is_fed_ids(graph: &Graph, mut value: ValueId) -> bool {
+    while let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        let keeps = matches!(
+            node.op(),
+            "Cast" | "Identity" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze"
+        );
+        match node.input(0) {
+            Some(x) if keeps && node.domain().is_empty() => value = x,
+            _ => return false,
+        }
+    }
+    graph.dtype(value).is_some_and(|d| d.is_int())
 }

@@ -16,12 +16,13 @@ use posenc_ir::eval::{Budget, Trace, trace};
 use posenc_ir::{Model, NodeId};
 
 use crate::attention::{Site, sites};
-use crate::dataflow::{Class, Classes};
+use crate::dataflow::{Class, Classes, is_fed_ids};
 use crate::encoding::Finding;
 use crate::ports::{Lengths, Ports, Role};
 use crate::report::Limit;
 
 pub use rotary::{Half, RotarySite};
+pub(crate) use survey::Runs;
 pub use survey::{Survey, survey};
 pub use switch::Switch;
 
@@ -89,7 +90,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
     let graph = model.graph();
     let ports = Ports::of(graph, &options.roles);
     let classes = Classes::of(graph, &ports);
-    let opaque = |v| classes.of_value(v).has(Class::CONTENT);
+    let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
     let run = |sequence: usize| {
         let lengths = ports.fit(Lengths { sequence, ..TRIAL });
         let seeds = ports.seeds(graph, lengths);
@@ -106,7 +107,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         (lengths, trace, attention) = run(sequence);
     }
     let mut found = Detection {
-        limits: crate::limits::limits(model, &classes, &trace, &ports),
+        limits: vec![],
         ports,
         lengths,
         classes,
@@ -118,6 +119,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         warnings: vec![],
     };
     rotary::find(model, &mut found);
+    found.limits = crate::limits::limits(&Runs::new(model, &found));
     found
 }
 

@@ -45,6 +45,9 @@ pub fn report(model: &Model, found: &Detection) -> Inspect {
     report.encodings.extend(unknown(model, found));
     report.attention = found.attention.iter().map(attention).collect();
     report.limits = found.limits.clone();
+    let added = crate::limits::added(model.graph(), &survey.findings);
+    report.limits.extend(added);
+    report.limits.sort_by_key(|l| l.length);
     report.warnings = found.warnings.clone();
     report.warnings.extend(survey.warnings);
     let refusal = |r: &crate::detect::Refused| Refusal {

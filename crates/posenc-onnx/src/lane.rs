@@ -67,6 +67,8 @@ pub(crate) fn is_elementwise(op: &str) -> bool {
             | "Min"
             | "Max"
             | "Round"
+            | "QuantizeLinear"
+            | "DequantizeLinear"
     )
 }
 
@@ -282,7 +284,7 @@ fn regrouped(from: &[usize], to: &[usize], axis: usize) -> Option<usize> {
 }
 
 /// Where a `Slice` of step 1 starts on `axis`; `None` for other steps.
-fn slice_start(
+pub(crate) fn slice_start(
     graph: &Graph,
     trace: &Trace,
     id: NodeId,

@@ -28,5 +28,6 @@ mod scores;
 mod signature;
 #[cfg(test)]
 mod sketch;
+mod stream;
 pub mod verify;
 pub mod words;

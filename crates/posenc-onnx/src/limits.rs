@@ -3,16 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, Model, Node, ValueId};
+use posenc_ir::eval::{Budget, Trace};
+use posenc_ir::{Graph, Node, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::dataflow::{Class, Classes};
+use crate::detect::Runs;
+use crate::encoding::Finding;
 use crate::lane::wrap;
-use crate::ports::Ports;
 use crate::report::{Limit, LimitCause};
 
 /// Every limit that the graph holds, smallest first.
-pub(crate) fn limits(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> Vec<Limit> {
+pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
+    let (model, detection) = (runs.model, runs.found);
+    let (classes, trace, ports) = (&detection.classes, &detection.trace, &detection.ports);
     let graph = model.graph();
     let mut found = BTreeSet::new();
     if let Some(length) = ports.fixed_sequence() {
@@ -20,12 +24,14 @@ pub(crate) fn limits(model: &Model, classes: &Classes, trace: &Trace, ports: &Po
     }
     for (_, node) in graph.nodes() {
         let picked = match (node.domain(), node.op()) {
-            ("", "Gather" | "GatherElements") => rows_by_position(classes, trace, node),
+            ("", "Gather" | "GatherElements" | "GatherND")
+            | ("com.microsoft", "GatherBlockQuantized") => rows_by_position(runs, node),
             ("", "Slice") => cut_to_length(classes, trace, node),
             (_, "RotaryEmbedding") => rotary_cache(classes, trace, node),
             ("com.microsoft", "GroupQueryAttention") => {
                 chosen_cache(graph, classes, trace, node.input(7))
             }
+            (_, "EmbedLayerNormalization") => embedded(trace, node),
             ("com.microsoft", "SparseAttention") => {
                 chosen_cache(graph, classes, trace, node.input(9))
             }
@@ -46,32 +52,155 @@ pub(crate) fn limits(model: &Model, classes: &Classes, trace: &Trace, ports: &Po
         .collect()
 }
 
-/// A constant whose rows are picked by an index that follows position.
-fn rows_by_position(classes: &Classes, trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
+/// A constant whose rows are picked by an index that follows position, and the longest sequence
+/// that it has rows for.
+fn rows_by_position(runs: &Runs<'_>, node: &Node) -> Option<(ValueId, usize)> {
+    let (classes, trace) = (&runs.found.classes, &runs.found.trace);
     let (table, index) = (node.input(0)?, node.input(1)?);
     let class = classes.of_value(index);
     let follows = class.has(Class::POSITION) && !class.has(Class::CONTENT);
     // A shape vector is picked from by constants, never by position.
     let dims = trace.get(table).dims.as_ref()?;
-    let axis = wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?;
+    let axis = match node.op() {
+        "GatherND" => 0,
+        _ => wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?,
+    };
     let class = classes.of_value(table);
     let stored = !class.has(Class::CONTENT) && !class.has(Class::PADDING);
     let rows = dims[axis];
+    if !follows || !stored || rows < 2 {
+        return None;
+    }
+    let at = Reach::of(trace, node, index, runs.found.lengths.batch)?;
     // A table that is made for the positions at hand has no row to spare.
     let grows = class.has(Class::POSITION) || class.has(Class::LENGTH);
-    let spare = largest(trace, index).is_some_and(|last| last + 1.0 < rows as f64);
-    let ends = stored && rows > 1 && (!grows || spare);
-    (follows && ends && many(trace, index)).then_some((table, rows))
+    if at.most == at.least || grows && at.most + 1 >= i64::try_from(rows).ok()? {
+        return None;
+    }
+    let length = at.length_for(rows, runs.found.lengths.past)?;
+    let ends = !bends(runs.model.graph(), classes, index) || overruns(runs, node, rows, length);
+    ends.then_some((table, length))
 }
 
-fn largest(trace: &Trace, index: ValueId) -> Option<f64> {
-    trace.get(index).to_f64()?.iter().copied().reduce(f64::max)
+/// The rows that the trial run reads.
+#[derive(Clone, Copy)]
+struct Reach {
+    least: i64,
+    most: i64,
+    /// Tokens along the longest axis of the index.
+    tokens: usize,
+    /// Whether each token reads the row after that of the token before.
+    steps: bool,
 }
 
-fn many(trace: &Trace, index: ValueId) -> bool {
-    let dims = &trace.get(index).dims;
-    dims.as_ref()
-        .is_some_and(|d| d.iter().product::<usize>() > 1)
+impl Reach {
+    /// Of an index in the trial run, which may hold the rows of each of `copies` sequences one after
+    /// another.
+    fn of(trace: &Trace, node: &Node, index: ValueId, copies: usize) -> Option<Self> {
+        let numbers = trace.get(index).to_i64()?;
+        let rows: Vec<i64> = numbers.iter().copied().collect();
+        // An index of pairs and the like has a last axis that is no sequence.
+        let rank = numbers.ndim() - usize::from(node.op() == "GatherND");
+        let longest = numbers.shape()[..rank].iter().copied().max()?;
+        let one = longest / copies.max(1);
+        let again = one > 1 && longest == one * copies && longest == rows.len();
+        let tokens = match again && (one..longest).all(|i| rows[i] == rows[i % one]) {
+            true => one,
+            false => longest,
+        };
+        let line = rows.get(..tokens)?;
+        Some(Self {
+            least: *rows.iter().min()?,
+            most: *rows.iter().max()?,
+            tokens,
+            steps: rank < 3 && line.windows(2).all(|w| w[1] == w[0] + 1),
+        })
+        .filter(|_| tokens > 1)
+    }
+
+    /// The length at which the last row is read, each further token reading one more.
+    fn length_for(self, rows: usize, past: usize) -> Option<usize> {
+        let spare = i64::try_from(rows).ok()? - 1 - self.most;
+        let spare = usize::try_from(spare).ok()?;
+        // One row for each new token: those before it stand in the cache.
+        let before = match self.steps && self.least >= i64::try_from(past).ok()? {
+            true => past,
+            false => 0,
+        };
+        Some(before + self.tokens + spare)
+    }
+}
+
+/// Whether something on the way from positions to an index may keep it from growing with them.
+fn bends(graph: &Graph, classes: &Classes, index: ValueId) -> bool {
+    let mut stack = vec![index];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        let class = classes.of_value(value);
+        if !class.has(Class::POSITION) || !seen.insert(value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        let bends = matches!(
+            node.op(),
+            "Clip" | "Min" | "Max" | "Where" | "Log" | "Mod" | "Div" | "Floor" | "If" | "Loop"
+        );
+        if bends {
+            return true;
+        }
+        stack.extend(node.inputs().iter().flatten());
+    }
+    false
+}
+
+/// Elements that a value of a longer run may have: indices of pairs, but no weights.
+const LONG: Budget = Budget { elements: 1 << 18 };
+
+/// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run, yes.
+fn overruns(runs: &Runs<'_>, node: &Node, rows: usize, length: usize) -> bool {
+    let past = runs.found.lengths.past;
+    let Some(index) = node.input(1) else {
+        return true;
+    };
+    let wanted = (length + 1).saturating_sub(past);
+    let Some(trace) = runs.once(wanted, &LONG) else {
+        return true;
+    };
+    let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
+    match trace.get(index).to_i64() {
+        Some(numbers) => numbers.iter().any(beyond),
+        None => true,
+    }
+}
+
+/// The table of an operator that gathers by itself, from the first row that a token reads on.
+fn embedded(trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
+    let table = node.input(3)?;
+    let rows = *trace.get(table).dims.as_ref()?.first()?;
+    let ids = node.input(8).and_then(|v| trace.get(v).to_i64());
+    let first = ids.and_then(|ids| ids.iter().next().copied()).unwrap_or(0);
+    let unused = usize::try_from(first).unwrap_or(0);
+    Some((table, rows.checked_sub(unused)?))
+}
+
+/// Tables that are added whole: they fit one length alone.
+pub(crate) fn added(graph: &Graph, findings: &[Finding]) -> Vec<Limit> {
+    let whole = |finding: &Finding| {
+        let entry = finding.entries.first()?;
+        let value = graph.node(entry.node).input(entry.slot())?;
+        let plain = graph.node(entry.node).domain().is_empty();
+        graph.stored(value).filter(|_| plain)?;
+        Some(Limit {
+            length: finding.max_length?,
+            cause: LimitCause::Table,
+            value: Some(graph.name(value).to_owned()),
+        })
+    };
+    let absolute = findings.iter().filter(|f| f.encoding.is_absolute());
+    absolute.filter_map(whole).collect()
 }
 
 /// A constant that is cut to the length of the sequence.
@@ -127,13 +256,16 @@ fn chosen_cache(
 
 fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usize) -> LimitCause {
     use posenc_ir::DType;
-    if !node.domain().is_empty() || node.op() == "RotaryEmbedding" {
+    let fused = !node.domain().is_empty() && !gathers(node);
+    if fused || node.op() == "RotaryEmbedding" {
         return LimitCause::Cache;
     }
     let dims = trace.get(table).dims.clone().unwrap_or_default();
     let square = dims.ends_with(&[length, length]);
+    // A quantized table has many integers to a row, an index one.
+    let line = dims.iter().product::<usize>() == dims.iter().copied().max().unwrap_or(0);
     match graph.dtype(table).or(trace.get(table).dtype) {
-        Some(dtype) if dtype.is_int() => match trace.get(table).to_i64() {
+        Some(dtype) if dtype.is_int() && line => match trace.get(table).to_i64() {
             Some(data) if data.iter().all(|v| *v == 0) => LimitCause::TokenTypeBuffer,
             _ => LimitCause::PositionBuffer,
         },
@@ -141,6 +273,14 @@ fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usiz
         _ if square && two_valued(trace, table) => LimitCause::CausalBuffer,
         _ => LimitCause::Table,
     }
+}
+
+/// Whether a fused operator reads rows of a table.
+fn gathers(node: &Node) -> bool {
+    matches!(
+        node.op(),
+        "GatherBlockQuantized" | "EmbedLayerNormalization"
+    )
 }
 
 /// Whether a constant holds no more than two different numbers, as masks do.

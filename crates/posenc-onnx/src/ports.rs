@@ -3,6 +3,8 @@
 //! Input names are an interface, so they count as evidence; how an input is used decides against
 //! them. No other name does.
 
+mod image;
+
 use std::collections::BTreeMap;
 
 use posenc_ir::eval::Value;
@@ -58,6 +60,8 @@ pub struct Ports {
     ports: Vec<Port>,
     /// Symbols of the declared shapes that stand for the batch, the new and the earlier tokens.
     symbols: BTreeMap<Box<str>, Axis>,
+    /// The side of an image whose size is left open, where a table of patches tells.
+    image: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +96,12 @@ impl Ports {
             });
         }
         let symbols = symbols(&ports);
-        Self { ports, symbols }
+        let image = image::side(graph, &ports);
+        Self {
+            ports,
+            symbols,
+            image,
+        }
     }
 
     /// The inputs in the order of the graph.
@@ -158,8 +167,8 @@ impl Ports {
             Dim::Known(n) => *n,
             Dim::Symbol(s) => self
                 .symbol(s, at)
-                .unwrap_or_else(|| guess(port, i, rank, at)),
-            Dim::Unknown => guess(port, i, rank, at),
+                .unwrap_or_else(|| guess(port, i, rank, at, self.image)),
+            Dim::Unknown => guess(port, i, rank, at, self.image),
         };
         port.dims
             .iter()
@@ -370,7 +379,7 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
 }
 
 /// The length of an axis that the shapes leave open.
-fn guess(port: &Port, axis: usize, rank: usize, at: Lengths) -> usize {
+fn guess(port: &Port, axis: usize, rank: usize, at: Lengths, image: Option<usize>) -> usize {
     match port.role {
         Role::CacheFlag => 1,
         Role::Past if axis == 0 => at.batch,
@@ -378,7 +387,8 @@ fn guess(port: &Port, axis: usize, rank: usize, at: Lengths) -> usize {
         Role::Padding if axis + 1 == rank => at.past + at.sequence,
         _ if axis == 0 && rank > 1 => at.batch,
         // Images: square, and large enough for a few patches.
-        Role::Content if rank == 4 => at.sequence.clamp(64, 1024),
+        Role::Content if rank == 4 && axis >= 2 => image.unwrap_or(at.sequence.clamp(64, 1024)),
+        Role::Content if rank == 4 => 3,
         _ => at.sequence,
     }
 }

@@ -1,5 +1,6 @@
-//! Convolutions, pooling and resizing: dimensions only.
+//! Convolutions, pooling and resizing: dimensions only, except for the nearest of known elements.
 
+use super::array::Array;
 use super::call::{Call, Given, typed};
 use super::shape::{axis, dim, product};
 use super::window::Window;
@@ -181,7 +182,9 @@ pub(super) fn resize(c: &Call<'_>) -> Outputs {
                 Some(ratio) => dim((ratio * old[*a] as f64 + 0.5).floor() as i64)?,
             };
         }
-        return Ok(vec![Value::shaped(x.dtype, Some(dims))]);
+        let ratio = |(new, old): (&usize, &usize)| *new as f64 / (*old).max(1) as f64;
+        let scales: Vec<f64> = dims.iter().zip(old).map(ratio).collect();
+        return Ok(vec![nearest(c, dims, &scales)?]);
     }
     let scales: Vec<f64> = match c.at(if early { 1 } else { 2 }) {
         Some(scales) => match scales.array(c.budget) {
@@ -199,12 +202,70 @@ pub(super) fn resize(c: &Call<'_>) -> Outputs {
     if scales.len() != axes.len() {
         return Err(Why::Parameter("scales").into());
     }
+    let mut all = vec![1.0; old.len()];
     for (a, scale) in axes.iter().zip(scales) {
+        all[*a] = scale;
         let length = (old[*a] as f64 * scale).floor();
         if length.is_nan() || length < 0.0 {
             return Err(Why::Dimension.into());
         }
         dims[*a] = dim(length as usize)?;
     }
-    Ok(vec![Value::shaped(x.dtype, Some(dims))])
+    Ok(vec![nearest(c, dims, &all)?])
+}
+
+/// The resized value where each element is that of the nearest place, the default mode.
+fn nearest(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, Miss> {
+    let x = c.need(0)?;
+    let shaped = Value::shaped(x.dtype, Some(dims.clone()));
+    let plain = matches!(c.string("mode")?, None | Some("nearest"));
+    let data = (plain && c.budget.allows(&dims)).then(|| x.array(c.budget));
+    let (Some(Some(mut data)), Some(old)) = (data, x.dims.as_deref()) else {
+        return Ok(shaped);
+    };
+    let early = c.opset < 11 || c.node.is("Upsample");
+    let from = match c.string("coordinate_transformation_mode")? {
+        _ if early => "asymmetric",
+        from => from.unwrap_or("half_pixel"),
+    };
+    let rounding = match c.string("nearest_mode")? {
+        _ if early => "floor",
+        rounding => rounding.unwrap_or("round_prefer_floor"),
+    };
+    for (axis, scale) in scales.iter().enumerate() {
+        if old[axis] == dims[axis] && *scale == 1.0 {
+            continue;
+        }
+        let last = old[axis].saturating_sub(1) as f64;
+        let place = |at: usize| -> Option<usize> {
+            let at = at as f64;
+            let place = match from {
+                "asymmetric" => at / scale,
+                "pytorch_half_pixel" if dims[axis] == 1 => 0.0,
+                "half_pixel" | "pytorch_half_pixel" => (at + 0.5) / scale - 0.5,
+                "align_corners" if dims[axis] == 1 => 0.0,
+                "align_corners" => at * last / (dims[axis] - 1) as f64,
+                _ => return None,
+            };
+            let place = match rounding {
+                "floor" => place.floor(),
+                "ceil" => place.ceil(),
+                "round_prefer_floor" => (place - 0.5).ceil(),
+                "round_prefer_ceil" => (place + 0.5).floor(),
+                _ => return None,
+            };
+            Some(place.clamp(0.0, last) as usize)
+        };
+        let places: Option<Vec<usize>> = (0..dims[axis]).map(place).collect();
+        let Some(places) = places.filter(|_| old[axis] > 0) else {
+            return Ok(shaped);
+        };
+        let axis = ndarray::Axis(axis);
+        data = match data {
+            Array::Float(a) => Array::Float(a.select(axis, &places).into_shared()),
+            Array::Int(a) => Array::Int(a.select(axis, &places).into_shared()),
+            Array::Bool(a) => Array::Bool(a.select(axis, &places).into_shared()),
+        };
+    }
+    Ok(Value::of(x.dtype, data))
 }

@@ -1,5 +1,411 @@
 //! What is added to the residual stream: learned tables and sinusoids.
 
-use super::survey::{Runs, Survey};
+mod coordinates;
+mod grid;
+mod rows;
+mod source;
 
-pub(super) fn find(_runs: &mut Runs<'_>, _survey: &mut Survey) {}
+use posenc_ir::eval::Trace;
+use posenc_ir::{DType, Graph, Model, ValueId};
+
+use super::survey::{Runs, Survey};
+use super::{Detection, Refused};
+use crate::dataflow::Class;
+use crate::encoding::{Encoding, Finding};
+use crate::encodings::learned::Learned;
+use crate::encodings::sinusoidal::{self, Image, Precision, Sinusoidal};
+use crate::kind::{Form, Stack};
+use crate::stream::{Addition, Stream};
+
+use grid::{Patches, patches};
+use rows::Rows;
+use source::{Search, Table};
+
+pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+    let (model, found) = (runs.model, runs.found);
+    let stream = Stream::of(
+        model.graph(),
+        &found.classes,
+        &found.trace,
+        &found.attention,
+    );
+    let mut known: Vec<(Key, Finding)> = vec![];
+    for addition in &stream.additions {
+        let candidate = Candidate::of(model, found, addition);
+        for (key, finding) in candidate.map_or_else(Vec::new, |c| c.findings(survey)) {
+            let same = known.iter_mut().find(|(k, _)| *k == key);
+            match same {
+                Some((_, before)) => merge(before, finding),
+                None => known.push((key, finding)),
+            }
+        }
+    }
+    survey.findings.extend(known.into_iter().map(|(_, f)| f));
+    survey
+        .findings
+        .extend(coordinates::find(model, found, &stream.lookups));
+}
+
+/// What tells one encoding of a stack from another: the table, or the computed code.
+#[derive(Clone, Debug, PartialEq)]
+struct Key {
+    stack: Option<Stack>,
+    table: Option<ValueId>,
+    encoding: Encoding,
+}
+
+fn merge(into: &mut Finding, more: Finding) {
+    into.entries.extend(more.entries);
+    into.sites.extend(more.sites);
+    into.sites.sort_unstable();
+    into.sites.dedup();
+    into.evidence.extend(more.evidence);
+    into.evidence.dedup();
+}
+
+/// Something that is added and varies along the sequence.
+struct Candidate<'a> {
+    model: &'a Model,
+    found: &'a Detection,
+    addition: &'a Addition,
+    /// What is added.
+    value: ValueId,
+    /// Its numbers; `None` where they are not at hand.
+    rows: Option<Rows>,
+    /// The tables that it is read from; none where it is computed.
+    tables: Vec<Table>,
+    patches: Patches,
+}
+
+impl<'a> Candidate<'a> {
+    /// The candidate of an addition; `None` where nothing varies along the sequence.
+    fn of(model: &'a Model, found: &'a Detection, addition: &'a Addition) -> Option<Self> {
+        let (graph, trace) = (model.graph(), &found.trace);
+        let entry = addition.entry;
+        let node = graph.node(entry.node);
+        let value = node.input(entry.slot())?;
+        let search = Search {
+            graph,
+            classes: &found.classes,
+            trace,
+        };
+        let tokens = addition.tokens;
+        let copies = found.lengths.batch;
+        if node.op() == "EmbedLayerNormalization" {
+            let table = embedded(trace, addition, value, node.input(8))?;
+            return Some(Self {
+                rows: rows::of_table(trace, &table),
+                tables: vec![table],
+                patches: Patches::default(),
+                model,
+                found,
+                addition,
+                value,
+            });
+        }
+        let along = crate::stream::back(graph, trace, entry.node, 0, entry.slot(), tokens)?;
+        let rows = match Rows::of(trace.get(value), along, copies) {
+            rows::Read::Rows(rows) => Some(rows),
+            rows::Read::Alike => return None,
+            rows::Read::Absent => None,
+        };
+        let count = rows.as_ref().map(|r| r.count());
+        let mut tables = search.tables(value, along);
+        for table in &mut tables {
+            let read = table.read.take();
+            table.read = read.map(|read| rows::once(read, copies, count));
+        }
+        let content = addition.content;
+        let patches = content.map(|v| patches(graph, &found.classes, trace, v, tokens));
+        Some(Self {
+            model,
+            found,
+            addition,
+            value,
+            rows,
+            tables,
+            patches: patches.unwrap_or_default(),
+        })
+    }
+
+    fn graph(&self) -> &Graph {
+        self.model.graph()
+    }
+
+    /// What it is.
+    fn findings(&self, survey: &mut Survey) -> Vec<(Key, Finding)> {
+        let place = self.graph().place(self.addition.entry.node);
+        let Some(rows) = &self.rows else {
+            let found: Vec<_> = self.tables.iter().filter_map(|t| self.absent(t)).collect();
+            if self.tables.is_empty() {
+                return self.unread().into_iter().collect();
+            }
+            for why in found.iter().flat_map(|(_, f)| &f.evidence) {
+                survey.warnings.push(format!("{place}: {why}"));
+            }
+            return found;
+        };
+        if rows.dim() < 2 {
+            self.refuse(survey, "what is added is the same for all features");
+            return vec![];
+        }
+        match self.sinusoidal(rows) {
+            Ok((table, encoding, error)) => {
+                return vec![self.finding(table, Encoding::Sinusoidal(encoding), Some(error))];
+            }
+            Err(why) => self.refuse(survey, &format!("no sinusoid: {why}")),
+        }
+        let mut evidence = vec![];
+        let mut findings = vec![];
+        for table in &self.tables {
+            match self.learned(table) {
+                Ok(encoding) => {
+                    let encoding = Encoding::Learned(encoding);
+                    findings.push(self.finding(Some(table.value), encoding, None));
+                }
+                Err(why) => evidence.push(format!("no table read by position: {why}")),
+            }
+        }
+        // A constant that was computed when the model was loaded is a table too.
+        let constant = self.found.classes.of_value(self.value).is_constant();
+        if self.tables.is_empty() && constant {
+            let count = i64::try_from(rows.count()).unwrap_or(0);
+            let table = Table {
+                value: self.value,
+                rows: rows.count(),
+                dim: rows.dim(),
+                read: Some((0..count).collect()),
+                beside: 0,
+                resized: None,
+            };
+            if let Ok(encoding) = self.learned(&table) {
+                let encoding = Encoding::Learned(encoding);
+                findings.push(self.finding(Some(self.value), encoding, None));
+            }
+        }
+        if findings.is_empty() {
+            let shape = format!("[{}, {}]", rows.count(), rows.dim());
+            evidence.insert(
+                0,
+                format!("{place} adds rows {shape} that follow the position and are no sinusoids"),
+            );
+            let mut unknown = self.finding(None, Encoding::Unknown, None);
+            unknown.1.evidence = evidence;
+            unknown.0.table = Some(self.value);
+            findings.push(unknown);
+        }
+        findings
+    }
+
+    /// The rows as sines and cosines, with the table that holds them.
+    fn sinusoidal(
+        &self,
+        rows: &Rows,
+    ) -> Result<(Option<ValueId>, Sinusoidal, f64), crate::encoding::Miss> {
+        let trace = &self.found.trace;
+        let table = match &self.tables[..] {
+            [table] => Some(table),
+            _ => None,
+        };
+        let dtype = table.map_or(self.value, |t| t.value);
+        let precision = Precision::of(self.dtype(dtype).max_loss(self.dtype(self.value)));
+        if let Some(grid) = self.patches.grid {
+            let patches = grid[0] * grid[1];
+            let prefix = rows.count().saturating_sub(patches);
+            let of_patches = rows.numbers.slice(ndarray::s![prefix.., ..]);
+            if let Ok((code, error)) = sinusoidal::identify_grid(of_patches, grid, precision) {
+                let image = code.image.map(|image| Image { prefix, ..image });
+                let max_positions = table.map(|t| t.rows);
+                let code = Sinusoidal {
+                    image,
+                    max_positions,
+                    ..code
+                };
+                return Ok((table.map(|t| t.value), code, error));
+            }
+        }
+        let near: Vec<f64> = (0..rows.count()).map(|p| p as f64).collect();
+        let (code, error) = sinusoidal::identify(&near, rows.numbers.view(), precision)?;
+        // A table is to be one as far as it goes.
+        let (mut code, mut error) = (code, error);
+        let mut max_positions = None;
+        if let Some(table) = table {
+            let first = table.read.as_ref().and_then(|r| r.first().copied());
+            let first = first.and_then(|r| usize::try_from(r).ok()).unwrap_or(0);
+            if let Some((at, sample)) = rows::sample(trace, table, first)
+                && code.amplitude == 1.0
+            {
+                (code, error) = sinusoidal::identify(&at, sample.view(), precision)?;
+            }
+            let past = self.first();
+            let unused = first.checked_sub(past).unwrap_or(first);
+            max_positions = Some(table.rows.saturating_sub(unused));
+        }
+        code.offset = code.offset.checked_sub(self.first()).unwrap_or(code.offset);
+        code.max_positions = max_positions;
+        Ok((table.map(|t| t.value), code, error))
+    }
+
+    /// The table as one that is learned.
+    fn learned(&self, table: &Table) -> Result<Learned, crate::encoding::Miss> {
+        let Patches { prefix, grid } = self.patches;
+        let rows = table.rows + table.beside;
+        let shape = [rows, table.dim];
+        let grid = table.resized.or(grid);
+        let Some(read) = &table.read else {
+            return Ok(Learned {
+                max_positions: rows,
+                table_rows: rows,
+                dim: table.dim,
+                offset: 0,
+                prefix,
+                grid,
+            });
+        };
+        let found = Learned::identify(shape, read, self.first(), prefix, grid)?;
+        // Patches begin behind rows that class tokens read elsewhere.
+        let shared = self.graph().uses(table.value).len() > 1;
+        Ok(match grid.is_some() && found.offset > 0 && shared {
+            true => Learned {
+                max_positions: table.rows,
+                prefix: found.offset,
+                offset: 0,
+                ..found
+            },
+            false => found,
+        })
+    }
+
+    /// A table of which what is added could not be computed.
+    fn absent(&self, table: &Table) -> Option<(Key, Finding)> {
+        let encoding = Encoding::Learned(self.learned(table).ok()?);
+        let mut found = self.finding(Some(table.value), encoding, None);
+        if self.found.trace.get(table.value).data.is_none() {
+            let name = self.graph().name(table.value);
+            found.1.evidence = vec![format!(
+                "the data of the position table {name} is absent, so sinusoids are not ruled out"
+            )];
+        }
+        Some(found)
+    }
+
+    /// Something that follows the position and could not be computed.
+    fn unread(&self) -> Option<(Key, Finding)> {
+        let class = self.found.classes.of_value(self.value);
+        let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
+        let place = self.graph().place(self.addition.entry.node);
+        found.1.evidence = vec![format!(
+            "{place} adds what follows the position and could not be computed"
+        )];
+        class.has(Class::POSITION).then_some(found)
+    }
+
+    fn finding(
+        &self,
+        table: Option<ValueId>,
+        encoding: Encoding,
+        fit_error: Option<f64>,
+    ) -> (Key, Finding) {
+        let entry = self.addition.entry;
+        let contrib = self.graph().node(entry.node).op() == "EmbedLayerNormalization";
+        let max_length = match &encoding {
+            Encoding::Learned(e) if e.grid.is_none() => Some(e.max_positions),
+            Encoding::Sinusoidal(e) if e.image.is_none() => e.max_positions,
+            _ => None,
+        };
+        let sites = self.addition.sites.clone();
+        let stack = sites
+            .first()
+            .and_then(|s| self.found.attention[*s].place.stack);
+        let finding = Finding {
+            encoding: encoding.clone(),
+            sites,
+            entries: vec![entry],
+            form: if contrib { Form::Contrib } else { Form::Ops },
+            fit_error,
+            max_length,
+            evidence: vec![],
+        };
+        let key = Key {
+            stack,
+            table,
+            encoding,
+        };
+        (key, finding)
+    }
+
+    fn refuse(&self, survey: &mut Survey, why: &str) {
+        if let Some(site) = self.addition.sites.first() {
+            survey.refused.push(Refused {
+                site: *site,
+                node: self.addition.entry.node,
+                why: why.to_owned(),
+            });
+        }
+    }
+
+    /// The position of the first token of the trial run.
+    fn first(&self) -> usize {
+        self.found.lengths.past
+    }
+
+    fn dtype(&self, value: ValueId) -> Option<DType> {
+        let told = self.graph().dtype(value);
+        told.or(self.found.trace.get(value).dtype)
+    }
+}
+
+/// The coarser of two types in which the same numbers are held.
+trait Coarser {
+    fn max_loss(self, other: Self) -> Self;
+}
+
+impl Coarser for Option<DType> {
+    fn max_loss(self, other: Self) -> Self {
+        let rank = |t: &Self| match t {
+            Some(t) if t.is_int() => 3,
+            Some(DType::BF16) => 2,
+            Some(DType::F16) => 1,
+            _ => 0,
+        };
+        [self, other].into_iter().max_by_key(rank).flatten()
+    }
+}
+
+/// The table of an operator that gathers by itself.
+fn embedded(
+    trace: &Trace,
+    addition: &Addition,
+    value: ValueId,
+    ids: Option<ValueId>,
+) -> Option<Table> {
+    let [rows, dim] = *trace.get(value).dims.as_deref()? else {
+        return None;
+    };
+    let [_, length, _] = addition.dims[..] else {
+        return None;
+    };
+    let read = match ids {
+        Some(ids) => trace
+            .get(ids)
+            .to_i64()?
+            .iter()
+            .copied()
+            .take(length)
+            .collect(),
+        None => (0..i64::try_from(length).ok()?).collect(),
+    };
+    Some(Table {
+        value,
+        rows,
+        dim,
+        read: Some(read),
+        beside: 0,
+        resized: None,
+    })
+}
+
+/// Whether a value is content.
+fn is_content(found: &Detection, value: ValueId) -> bool {
+    found.classes.of_value(value).has(Class::CONTENT)
+}

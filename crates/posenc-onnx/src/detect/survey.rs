@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use posenc_ir::Model;
-use posenc_ir::eval::{Trace, trace};
+use posenc_ir::eval::{Budget, Trace, trace};
 
 use super::{BUDGET, Detection, Refused};
-use crate::dataflow::Class;
+use crate::dataflow::{Class, is_fed_ids};
 use crate::encoding::Finding;
 use crate::ports::Lengths;
 
@@ -58,20 +58,28 @@ impl<'a> Runs<'a> {
         if sequence == found.lengths.sequence {
             return Some(&found.trace);
         }
-        let make = || {
-            let wanted = Lengths {
-                batch: 1,
-                sequence,
-                ..found.lengths
-            };
-            let lengths = found.ports.fit(wanted);
-            if lengths.sequence != sequence {
-                return None;
-            }
-            let seeds = found.ports.seeds(model.graph(), lengths);
-            let opaque = |v| found.classes.of_value(v).has(Class::CONTENT);
-            Some(trace(model, &seeds, &opaque, &BUDGET))
-        };
+        let make = || run(model, found, sequence, &BUDGET);
         self.others.entry(sequence).or_insert_with(make).as_ref()
     }
+
+    /// A run that is not kept, within a budget of its own.
+    pub(crate) fn once(&self, sequence: usize, budget: &Budget) -> Option<Trace> {
+        run(self.model, self.found, sequence, budget)
+    }
+}
+
+fn run(model: &Model, found: &Detection, sequence: usize, budget: &Budget) -> Option<Trace> {
+    let wanted = Lengths {
+        batch: 1,
+        sequence,
+        ..found.lengths
+    };
+    let lengths = found.ports.fit(wanted);
+    if lengths.sequence != sequence {
+        return None;
+    }
+    let seeds = found.ports.seeds(model.graph(), lengths);
+    let content = |v| found.classes.of_value(v).has(Class::CONTENT);
+    let opaque = |v| content(v) && !is_fed_ids(model.graph(), v);
+    Some(trace(model, &seeds, &opaque, budget))
 }

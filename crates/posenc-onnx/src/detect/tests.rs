@@ -1,5 +1,6 @@
 //! Idioms of rotation and attention that are to be read, and look-alikes that are not.
 
+mod absolute;
 mod accepted;
 mod convolution;
 mod elsewhere;

@@ -75,6 +75,25 @@ fn convolutions_and_pools_slide_over_space() {
 }
 
 #[test]
+fn resizing_of_numbers_takes_the_nearest() {
+    let x = floats(&[1, 4], &[1.0, 2.0, 3.0, 4.0]);
+    let run = |o: Op, factor: f64| {
+        o.numbers(&[x.clone(), left_out(), floats(&[2], &[1.0, factor])])
+            .1
+    };
+    assert_eq!(run(op("Resize"), 0.5), [1.0, 3.0]);
+    assert_eq!(
+        run(op("Resize"), 2.0),
+        [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]
+    );
+    let corners = op("Resize").text("coordinate_transformation_mode", "align_corners");
+    assert_eq!(run(corners, 0.5), [1.0, 4.0]);
+    let cubic = op("Resize").text("mode", "cubic");
+    let inputs = [x.clone(), left_out(), floats(&[2], &[1.0, 0.5])];
+    assert!(cubic.run(&inputs).unwrap().data.is_none());
+}
+
+#[test]
 fn resizing_follows_scales_or_sizes() {
     let x = content(&[1, 2, 4, 5]);
     let run = |o: Op, inputs: &[Value]| o.run(inputs).map(|v| v.dims).map_err(|m| m.why);

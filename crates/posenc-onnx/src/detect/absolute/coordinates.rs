@@ -1,0 +1,116 @@
+//! Tables that coordinates of the input pick from: boxes of words on a page, rows and columns of
+//! patches.
+
+use posenc_ir::{Dim, Graph, Model, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::is_content;
+use crate::detect::Detection;
+use crate::encoding::{Encoding, Finding};
+use crate::encodings::learned::Learned;
+use crate::kind::Form;
+use crate::ports::{Port, Role};
+use crate::stream::Lookup;
+
+pub(super) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<Finding> {
+    let graph = model.graph();
+    let mut findings: Vec<(ValueId, Finding)> = vec![];
+    for lookup in lookups {
+        let node = graph.node(lookup.entry.node);
+        let (Some(table), Some(index)) = (node.input(0), node.input(1)) else {
+            continue;
+        };
+        let Some([rows, dim]) = found.trace.get(table).dims.as_deref() else {
+            continue;
+        };
+        if !is_coordinate(graph, found, index) {
+            continue;
+        }
+        if let Some((_, finding)) = findings.iter_mut().find(|(t, _)| *t == table) {
+            finding.entries.push(lookup.entry);
+            continue;
+        }
+        let encoding = Encoding::Learned(Learned {
+            max_positions: *rows,
+            table_rows: *rows,
+            dim: *dim,
+            offset: 0,
+            prefix: 0,
+            grid: None,
+        });
+        findings.push((
+            table,
+            Finding {
+                encoding,
+                sites: lookup.sites.clone(),
+                entries: vec![lookup.entry],
+                form: Form::Ops,
+                fit_error: None,
+                max_length: None,
+                evidence: vec![],
+            },
+        ));
+    }
+    findings.into_iter().map(|(_, f)| f).collect()
+}
+
+/// Whether an index follows from coordinates that the caller feeds: integers, four for each token
+/// (or two), or single columns of floats that are turned into integers.
+fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
+    let mut stack = vec![(index, false)];
+    let mut seen = FxHashSet::default();
+    let mut fed = vec![];
+    while let Some((value, cut)) = stack.pop() {
+        if !seen.insert((value, cut)) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            fed.push((value, cut));
+            continue;
+        };
+        let node = graph.node(id);
+        let cuts = matches!(node.op(), "Slice" | "Gather" | "Split" | "GatherElements");
+        let moves = matches!(
+            node.op(),
+            "Cast"
+                | "Identity"
+                | "Squeeze"
+                | "Unsqueeze"
+                | "Reshape"
+                | "Transpose"
+                | "Sub"
+                | "Add"
+                | "Mul"
+                | "Div"
+                | "Clip"
+                | "Min"
+                | "Max"
+                | "Round"
+                | "Floor"
+        );
+        if !cuts && !moves {
+            return false;
+        }
+        let inputs = node.inputs().iter().flatten().copied();
+        stack.extend(
+            inputs
+                .filter(|v| is_content(found, *v))
+                .map(|v| (v, cut || cuts)),
+        );
+    }
+    let coordinates = |(value, cut): &(ValueId, bool)| {
+        let port = found.ports.iter().find(|p| p.value == *value);
+        *cut && port.is_some_and(holds_coordinates)
+    };
+    !fed.is_empty() && fed.iter().all(coordinates)
+}
+
+fn holds_coordinates(port: &Port) -> bool {
+    let last = match port.dims.last() {
+        Some(Dim::Known(n)) => Some(*n),
+        _ => None,
+    };
+    let each = port.dims.len() == 3 && port.role == Role::Content;
+    // Floats are cut to a column before they become integers.
+    each && (port.dtype.is_float() || matches!(last, Some(2 | 4)))
+}

@@ -1,0 +1,77 @@
+//! The grid of patches behind the tokens of an image, and the rows that were put before them.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, ValueId};
+
+use crate::dataflow::{Class, Classes};
+use crate::lane::wrap;
+use crate::stream::{Tokens, back};
+
+/// How tokens make up an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Patches {
+    /// Tokens before the first patch: class and registers.
+    pub(super) prefix: usize,
+    /// Rows and columns, where there are such.
+    pub(super) grid: Option<[usize; 2]>,
+}
+
+/// Between patches and tokens there are few operators.
+const STEPS: usize = 64;
+
+/// Follows the tokens of a value back to where they stand in rows and columns.
+pub(super) fn patches(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    mut value: ValueId,
+    mut tokens: Tokens,
+) -> Patches {
+    let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    let mut found = Patches::default();
+    for _ in 0..STEPS {
+        let Some(dims) = trace.get(value).dims.as_deref() else {
+            break;
+        };
+        let axes: Vec<usize> = tokens.iter().filter(|a| dims.get(*a) > Some(&1)).collect();
+        if let [rows, columns] = axes[..] {
+            // Batch and sequence of one axis are no grid.
+            found.grid = (rows > 0).then(|| [dims[rows], dims[columns]]);
+            break;
+        }
+        let Some((id, output)) = graph.producer(value) else {
+            break;
+        };
+        let node = graph.node(id);
+        let joined = match node.is("Concat") {
+            true => node
+                .int("axis")
+                .ok()
+                .flatten()
+                .and_then(|a| wrap(a, dims.len())),
+            false => None,
+        };
+        if let Some(axis) = joined.filter(|a| tokens.has(*a)) {
+            let before = node.inputs().iter().flatten().take_while(|v| !content(**v));
+            let rows = |v: &ValueId| trace.get(*v).dims.as_ref().map_or(0, |d| d[axis]);
+            found.prefix += before.map(rows).sum::<usize>();
+        }
+        let elements = |v: ValueId| trace.get(v).elements().unwrap_or(0);
+        let inputs = node.inputs().iter().enumerate();
+        let next = inputs
+            .filter_map(|(slot, v)| Some((slot, v.filter(|v| content(*v))?)))
+            .rev()
+            .max_by_key(|(_, v)| elements(*v));
+        let Some((slot, input)) = next else {
+            break;
+        };
+        let Some(before) = back(graph, trace, id, output, slot, tokens) else {
+            break;
+        };
+        (value, tokens) = (input, before);
+    }
+    if found.grid.is_none() {
+        found.prefix = 0;
+    }
+    found
+}

@@ -1,0 +1,160 @@
+//! The numbers that are added: one row for each token.
+
+use ndarray::{Array2, ArrayD, Axis, Slice};
+use posenc_ir::eval::{Data, Trace, Value};
+
+use super::source::Table;
+use crate::stream::Tokens;
+
+/// Larger values are not read.
+const MOST: usize = 1 << 23;
+
+/// Rows of a table that are read: so many at its start, and so many up to its end.
+const SAMPLE: usize = 64;
+
+/// Rows `[token, feature]`.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    pub(super) numbers: Array2<f64>,
+}
+
+/// What reading a value gives.
+pub(super) enum Read {
+    /// Rows that differ.
+    Rows(Rows),
+    /// All rows are the same, or there is but one.
+    Alike,
+    /// The numbers are not at hand.
+    Absent,
+}
+
+impl Rows {
+    /// The rows of a value whose tokens stand along these axes; what repeats for each of so many
+    /// sequences is read once.
+    pub(super) fn of(value: &Value, tokens: Tokens, copies: usize) -> Read {
+        let Some(dims) = value.dims.as_deref() else {
+            return Read::Absent;
+        };
+        let count: usize = tokens.iter().filter_map(|a| dims.get(a)).product();
+        if count < 2 || value.elements().is_none_or(|n| n <= count) {
+            return Read::Alike;
+        }
+        let small = value.elements().is_some_and(|n| n <= MOST);
+        let Some(data) = small.then(|| value.to_f64()).flatten() else {
+            return Read::Absent;
+        };
+        let numbers = by_token(data, tokens);
+        let count = whole(numbers.nrows(), copies, |a, b| {
+            numbers.row(a) == numbers.row(b)
+        });
+        let numbers = numbers.slice_move(ndarray::s![..count, ..]);
+        let first = numbers.row(0);
+        match numbers.rows().into_iter().all(|row| row == first) {
+            true => Read::Alike,
+            false => Read::Rows(Self { numbers }),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.numbers.nrows()
+    }
+
+    /// Features of a row.
+    pub(super) fn dim(&self) -> usize {
+        self.numbers.ncols()
+    }
+}
+
+/// Tokens first, and then the axes that vary otherwise.
+fn by_token(mut data: ArrayD<f64>, tokens: Tokens) -> Array2<f64> {
+    let rank = data.ndim();
+    let mut order: Vec<usize> = tokens.iter().filter(|a| *a < rank).collect();
+    let lead = order.len();
+    order.extend((0..rank).filter(|a| !tokens.has(*a)));
+    data = data.permuted_axes(order);
+    for axis in lead..rank {
+        let first = data.index_axis(Axis(axis), 0);
+        if data.axis_iter(Axis(axis)).all(|part| part == first) {
+            data = data.slice_axis_move(Axis(axis), Slice::from(0..1));
+        }
+    }
+    let count: usize = data.shape()[..lead].iter().product();
+    let width = data.len() / count.max(1);
+    let flat: Vec<f64> = data.iter().copied().collect();
+    Array2::from_shape_vec((count, width), flat).unwrap_or_default()
+}
+
+/// The length of one sequence where `count` rows hold the same for each of `copies`.
+fn whole(count: usize, copies: usize, same: impl Fn(usize, usize) -> bool) -> usize {
+    if copies < 2 || !count.is_multiple_of(copies) {
+        return count;
+    }
+    let one = count / copies;
+    match one > 1 && (one..count).all(|r| same(r, r % one)) {
+        true => one,
+        false => count,
+    }
+}
+
+/// Rows that are read, of one sequence.
+pub(super) fn once(read: Vec<i64>, copies: usize, count: Option<usize>) -> Vec<i64> {
+    let one = whole(read.len(), copies, |a, b| read[a] == read[b]);
+    let one = count.map_or(one, |n| n.min(read.len()));
+    let mut read = read;
+    read.truncate(one);
+    read
+}
+
+/// The rows of a table that the tokens of the trial run read; `None` where its numbers are absent.
+pub(super) fn of_table(trace: &Trace, table: &Table) -> Option<Rows> {
+    let read = table.read.as_ref()?;
+    let rows: Vec<usize> = read
+        .iter()
+        .filter_map(|r| usize::try_from(*r).ok())
+        .collect();
+    let numbers = pick(trace, table, &rows)?;
+    Some(Rows { numbers })
+}
+
+/// Rows of a table from `first` on, at its start and up to its end, with their places from
+/// `first`; `None` where the table holds no floats in rows that can be read as they are.
+pub(super) fn sample(
+    trace: &Trace,
+    table: &Table,
+    first: usize,
+) -> Option<(Vec<f64>, Array2<f64>)> {
+    if trace.get(table.value).dtype.is_some_and(|t| t.is_int()) {
+        return None;
+    }
+    let usable = table.rows.checked_sub(first)?;
+    let step = usable.saturating_sub(SAMPLE).div_ceil(SAMPLE).max(1);
+    let far = (SAMPLE..usable).step_by(step);
+    let places: Vec<usize> = (0..usable.min(SAMPLE)).chain(far).collect();
+    let rows: Vec<usize> = places.iter().map(|p| p + first).collect();
+    let numbers = pick(trace, table, &rows)?;
+    Some((places.iter().map(|p| *p as f64).collect(), numbers))
+}
+
+fn pick(trace: &Trace, table: &Table, rows: &[usize]) -> Option<Array2<f64>> {
+    let value = trace.get(table.value);
+    if *value.dims.as_ref()?.last()? != table.dim {
+        return None;
+    }
+    let mut numbers = Array2::zeros((rows.len(), table.dim));
+    let data = value.data.as_deref()?;
+    let whole = match data {
+        Data::Stored(_) => None,
+        _ => Some(value.to_f64()?.into_iter().collect::<Vec<f64>>()),
+    };
+    for (i, row) in rows.iter().enumerate() {
+        for column in 0..table.dim {
+            let place = row * table.dim + column;
+            numbers[[i, column]] = match (&whole, data) {
+                (Some(whole), _) => *whole.get(place)?,
+                (None, Data::Stored(tensor)) => tensor.get_f64(place)?,
+                (None, _) => return None,
+            };
+        }
+    }
+    Some(numbers)
+}

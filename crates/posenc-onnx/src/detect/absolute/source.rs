@@ -1,0 +1,389 @@
+//! From a value that is added to the residual stream back to the tables that its rows are read
+//! from, and which rows these are.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Node, NodeId, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::dataflow::Classes;
+use crate::lane::{slice_start, wrap};
+use crate::stream::Tokens;
+
+/// A table whose rows are added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    /// The constant that holds it.
+    pub(super) value: ValueId,
+    /// Its rows.
+    pub(super) rows: usize,
+    /// Width of a row.
+    pub(super) dim: usize,
+    /// The row that each token of the trial run reads; `None` where it is not known.
+    pub(super) read: Option<Vec<i64>>,
+    /// Rows of other constants that stand beside it.
+    pub(super) beside: usize,
+    /// Rows and columns of its grid, where the graph resizes that.
+    pub(super) resized: Option<[usize; 2]>,
+}
+
+/// How a value came about, on the way back.
+#[derive(Clone)]
+struct Step {
+    value: ValueId,
+    /// The axes of rows.
+    tokens: Tokens,
+    /// For each token of the trial run, the place along `tokens`.
+    read: Option<Vec<i64>>,
+    beside: usize,
+    resized: Option<[usize; 2]>,
+    /// The nearest constant that rows were picked from.
+    picked: Option<Table>,
+}
+
+/// What tables are looked for in.
+pub(super) struct Search<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) classes: &'a Classes,
+    pub(super) trace: &'a Trace,
+}
+
+/// Tables behind one value are few.
+const MOST: usize = 64;
+
+impl Search<'_> {
+    /// The tables behind a value whose rows stand along `tokens`; none where it is computed.
+    pub(super) fn tables(&self, value: ValueId, tokens: Tokens) -> Vec<Table> {
+        let rows = self.rows(value, tokens);
+        let mut found = vec![];
+        let mut seen = FxHashSet::default();
+        let mut stack = vec![Step {
+            value,
+            tokens,
+            read: i64::try_from(rows).ok().map(|n| (0..n).collect()),
+            beside: 0,
+            resized: None,
+            picked: None,
+        }];
+        while let Some(step) = stack.pop() {
+            if self.graph.stored(step.value).is_some() || self.is_whole(&step) {
+                found.extend(self.table(&step));
+                continue;
+            }
+            if !seen.insert(step.value) || seen.len() > MOST {
+                continue;
+            }
+            let picked = step.picked.clone();
+            match self.before(step) {
+                Some(steps) => stack.extend(steps),
+                // Computed, yet rows were picked from it as from a table.
+                None => found.extend(picked),
+            }
+        }
+        // Parts of one table that were joined again read it whole.
+        found.sort_by_key(|t| (t.value, t.read.is_none()));
+        found.dedup_by(|b, a| {
+            let same = a.value == b.value;
+            if same {
+                a.read = joined(a.read.take(), b.read.take());
+                a.resized = a.resized.or(b.resized);
+                a.beside = 0;
+            }
+            same
+        });
+        found
+    }
+
+    /// Whether rows of several constants were joined: they are one table.
+    fn is_whole(&self, step: &Step) -> bool {
+        let node = self
+            .graph
+            .producer(step.value)
+            .map(|(id, _)| self.graph.node(id));
+        let joins = node.is_some_and(|node| {
+            let axis = node.int("axis").ok().flatten();
+            let rank = self.dims(step.value).map_or(0, <[usize]>::len);
+            let along = axis
+                .and_then(|a| wrap(a, rank))
+                .is_some_and(|a| step.tokens.has(a));
+            node.is("Concat") && along
+        });
+        joins && self.classes.of_value(step.value).is_constant()
+    }
+
+    fn dims(&self, value: ValueId) -> Option<&[usize]> {
+        self.trace.get(value).dims.as_deref()
+    }
+
+    fn rows(&self, value: ValueId, tokens: Tokens) -> usize {
+        let dims = self.dims(value).unwrap_or_default();
+        let along = (0..dims.len()).filter(|a| tokens.has(*a));
+        along.map(|a| dims[a]).product()
+    }
+
+    /// The constant of a step as a table.
+    fn table(&self, step: &Step) -> Option<Table> {
+        let dims = self.dims(step.value)?;
+        let rows = self.rows(step.value, step.tokens);
+        let all: usize = dims.iter().product();
+        (rows > 1 && all > rows).then(|| Table {
+            value: step.value,
+            rows,
+            dim: all / rows,
+            read: step.read.clone(),
+            beside: step.beside,
+            resized: step.resized,
+        })
+    }
+
+    /// The steps before this one; `None` where the value is computed.
+    fn before(&self, step: Step) -> Option<Vec<Step>> {
+        let (id, output) = self.graph.producer(step.value)?;
+        let node = self.graph.node(id);
+        let op = node.op();
+        if node.is("If") {
+            let inner = node.bodies().filter_map(|(_, body)| {
+                let value = *self.graph.scope(body).outputs().get(output)?;
+                let read = step.read.clone().filter(|_| self.dims(value).is_some());
+                Some(Step {
+                    value,
+                    read,
+                    ..step.clone()
+                })
+            });
+            return Some(inner.collect());
+        }
+        let through = |slot: usize, step: Step| -> Option<Step> {
+            let value = node.input(slot)?;
+            let before = step.tokens;
+            let tokens = crate::stream::back(self.graph, self.trace, id, output, slot, before)?;
+            let rows = self.rows(value, tokens);
+            // Rows that are repeated are all read.
+            let read = match rows == self.rows(step.value, before) {
+                true => step.read,
+                false => i64::try_from(rows).ok().map(|n| (0..n).collect()),
+            };
+            Some(Step {
+                value,
+                tokens,
+                read,
+                ..step
+            })
+        };
+        match op {
+            "Cast" | "CastLike" | "Identity" | "Dropout" | "DequantizeLinear"
+            | "QuantizeLinear" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose"
+            | "Expand" | "Tile" | "LayerNormalization" | "Neg" | "Split" => {
+                let split = op == "Split";
+                let next = through(0, step)?;
+                let read = next.read.clone().filter(|_| !split || output == 0);
+                Some(vec![Step { read, ..next }])
+            }
+            "Resize" | "Upsample" => {
+                let next = through(0, step)?;
+                let dims = self.dims(next.value)?;
+                let axes: Vec<usize> = next.tokens.iter().filter(|a| *a < dims.len()).collect();
+                let resized = match axes[..] {
+                    [rows, columns] => Some([dims[rows], dims[columns]]),
+                    _ => None,
+                };
+                Some(vec![Step {
+                    read: None,
+                    resized,
+                    ..next
+                }])
+            }
+            "Gather" | "GatherElements" | "GatherND" | "GatherBlockQuantized" => {
+                Some(vec![self.picked(id, node, step)?])
+            }
+            "Slice" => Some(vec![self.sliced(id, node, step)?]),
+            "MatMul" => Some(vec![self.chosen(node, step)?]),
+            "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Where" => {
+                let varying: Vec<usize> = (0..node.inputs().len())
+                    .filter(|slot| self.acts(id, output, *slot, step.tokens))
+                    .collect();
+                let sum = matches!(op, "Add" | "Sum");
+                if varying.is_empty() || varying.len() > 1 && !sum {
+                    return None;
+                }
+                let steps = varying.into_iter().filter_map(|s| through(s, step.clone()));
+                Some(steps.collect())
+            }
+            "Concat" => {
+                let rank = self.dims(step.value)?.len();
+                let axis = wrap(node.int("axis").ok()??, rank)?;
+                let along = step.tokens.has(axis);
+                let constant = |v: ValueId| self.classes.of_value(v).is_constant();
+                let rows = |v: ValueId| self.dims(v).map_or(0, |d| d[axis]);
+                let beside = |slot: usize| -> usize {
+                    let others = node.inputs().iter().enumerate();
+                    let others = others.filter(|(other, _)| along && *other != slot);
+                    let others = others.filter_map(|(_, v)| v.filter(|v| constant(*v)));
+                    others.map(rows).sum()
+                };
+                let steps = (0..node.inputs().len()).filter_map(|slot| {
+                    let value = node.input(slot)?;
+                    let read = step.read.clone().filter(|_| !along);
+                    let beside = step.beside + beside(slot);
+                    Some(Step {
+                        value,
+                        read,
+                        beside,
+                        ..step.clone()
+                    })
+                });
+                Some(steps.collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an input varies along the tokens.
+    fn acts(&self, id: NodeId, output: usize, slot: usize, tokens: Tokens) -> bool {
+        let Some(value) = self.graph.node(id).input(slot) else {
+            return false;
+        };
+        crate::stream::back(self.graph, self.trace, id, output, slot, tokens)
+            .is_some_and(|tokens| self.rows(value, tokens) > 1)
+    }
+
+    /// Rows that an index picks.
+    fn picked(&self, id: NodeId, node: &Node, step: Step) -> Option<Step> {
+        let (data, index) = (node.input(0)?, node.input(1)?);
+        let from = self.dims(data)?;
+        let at = self.dims(index)?;
+        let name = if node.domain().is_empty() {
+            "axis"
+        } else {
+            "gather_axis"
+        };
+        let axis = match node.op() {
+            "GatherND" => 0,
+            _ => wrap(node.int(name).ok()?.unwrap_or(0), from.len())?,
+        };
+        // Axes of the output that the index spans.
+        let span = match node.op() {
+            "GatherElements" => axis..axis + 1,
+            "GatherND" => 0..at.len().checked_sub(1)?,
+            _ => axis..axis + at.len(),
+        };
+        if !step.tokens.iter().any(|a| span.contains(&a)) {
+            let tokens = crate::stream::back(self.graph, self.trace, id, 0, 0, step.tokens)?;
+            return Some(Step {
+                value: data,
+                tokens,
+                ..step
+            });
+        }
+        let numbers = self.trace.get(index).to_i64();
+        let rows = numbers.map(|numbers| {
+            let whole = node.op() == "GatherElements";
+            let line = numbers.indexed_iter().filter(|(place, _)| {
+                let axes = 0..numbers.ndim();
+                axes.into_iter().all(|a| {
+                    let out = if whole { a } else { a + span.start };
+                    place[a] == 0 || step.tokens.has(out)
+                })
+            });
+            line.map(|(_, row)| *row).collect::<Vec<i64>>()
+        });
+        let read = match (&step.read, rows) {
+            (Some(read), Some(rows)) => compose(read, &rows),
+            _ => None,
+        };
+        let count = i64::try_from(from[axis]).ok();
+        let read = read.zip(count).map(|(read, n)| {
+            read.into_iter()
+                .map(|r| if r < 0 { r + n } else { r })
+                .collect()
+        });
+        Some(self.on_record(Step {
+            value: data,
+            tokens: Tokens::one(axis),
+            read,
+            ..step
+        }))
+    }
+
+    /// Rows that are cut out.
+    fn sliced(&self, id: NodeId, node: &Node, step: Step) -> Option<Step> {
+        let data = node.input(0)?;
+        let (from, to) = (self.dims(data)?, self.dims(step.value)?);
+        let axes: Vec<usize> = step
+            .tokens
+            .iter()
+            .filter(|a| from.get(*a) != to.get(*a))
+            .collect();
+        let read = match (axes[..].first(), axes.len(), &step.read) {
+            (None, _, read) => read.clone(),
+            (Some(axis), 1, Some(read)) => {
+                let start = slice_start(self.graph, self.trace, id, *axis, from);
+                start.map(|start| read.iter().map(|r| r + start).collect())
+            }
+            _ => None,
+        };
+        let next = Step {
+            value: data,
+            read,
+            ..step
+        };
+        Some(match axes.is_empty() {
+            true => next,
+            false => self.on_record(next),
+        })
+    }
+
+    /// Rows of a table that are picked by a product with rows of one 1 each.
+    fn chosen(&self, node: &Node, step: Step) -> Option<Step> {
+        let (choice, table) = (node.input(0)?, node.input(1)?);
+        let numbers = self.trace.get(choice).to_f64()?;
+        let [.., columns] = *numbers.shape() else {
+            return None;
+        };
+        if self.dims(table)? != [columns, *self.dims(table)?.last()?] {
+            return None;
+        }
+        let flat: Vec<f64> = numbers.iter().copied().collect();
+        let row = |line: &[f64]| -> Option<i64> {
+            let mut ones = line.iter().enumerate().filter(|(_, v)| **v != 0.0);
+            match (ones.next(), ones.next()) {
+                (Some((at, one)), None) if *one == 1.0 => i64::try_from(at).ok(),
+                _ => None,
+            }
+        };
+        let rows: Vec<i64> = flat
+            .chunks(columns.max(1))
+            .map(row)
+            .collect::<Option<_>>()?;
+        let read = step.read.as_ref().and_then(|read| compose(read, &rows));
+        Some(self.on_record(Step {
+            value: table,
+            tokens: Tokens::one(0),
+            read,
+            ..step
+        }))
+    }
+
+    /// The same step, where rows of a constant were picked with the constant on record.
+    fn on_record(&self, step: Step) -> Step {
+        let constant = self.classes.of_value(step.value).is_constant();
+        let picked = match constant {
+            true => self.table(&step),
+            false => None,
+        };
+        Step { picked, ..step }
+    }
+}
+
+/// The rows that are read through a list of rows.
+fn compose(read: &[i64], rows: &[i64]) -> Option<Vec<i64>> {
+    let row = |r: &i64| usize::try_from(*r).ok().and_then(|r| rows.get(r).copied());
+    read.iter().map(row).collect()
+}
+
+/// What two parts of one table read together.
+fn joined(a: Option<Vec<i64>>, b: Option<Vec<i64>>) -> Option<Vec<i64>> {
+    match (a, b) {
+        (Some(a), Some(b)) if a == b => Some(a),
+        _ => None,
+    }
+}

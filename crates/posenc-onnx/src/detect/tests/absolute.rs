@@ -1,0 +1,372 @@
+//! What is added to the residual stream: tables, sinusoids, and what is neither.
+
+use super::*;
+use crate::detect::{Survey, survey};
+use crate::encoding::Encoding;
+use crate::encodings::learned::Learned;
+use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
+use crate::kind::Layout;
+
+/// Rows of the tables.
+const ROWS: usize = 40;
+
+type Embed = fn(&mut Sketch, String) -> String;
+
+fn looked_at(embed: Embed) -> (Model, Survey) {
+    let form = Form {
+        turned: |s, x, _| headed(s, x),
+        embed,
+        ..Form::default()
+    };
+    let model = model(&form);
+    let survey = survey(&model, &found(&model));
+    (model, survey)
+}
+
+fn encodings(embed: Embed) -> Vec<Encoding> {
+    let (_, survey) = looked_at(embed);
+    survey.findings.into_iter().map(|f| f.encoding).collect()
+}
+
+fn learned(offset: usize) -> Encoding {
+    Encoding::Learned(Learned {
+        max_positions: ROWS - offset,
+        table_rows: ROWS,
+        dim: HIDDEN,
+        offset,
+        prefix: 0,
+        grid: None,
+    })
+}
+
+fn sinusoid(max_positions: Option<usize>, offset: usize) -> Sinusoidal {
+    Sinusoidal {
+        dim: HIDDEN,
+        layout: Layout::Half,
+        cosines_first: false,
+        denominator: Denominator::Pairs,
+        base: THETA,
+        factor: 1.0,
+        amplitude: 1.0,
+        max_positions,
+        offset,
+        image: None,
+    }
+}
+
+/// The rows that an index picks from a learned table.
+fn rows(s: &mut Sketch, index: &str) -> String {
+    let table = s.weights(&[ROWS, HIDDEN]);
+    s.gather(&table, index, 0)
+}
+
+/// 0, 1, … plus something.
+fn moved(s: &mut Sketch, by: i64) -> String {
+    let (at, by) = (s.range(), s.int(by));
+    s.op("Add", &[&at, &by])
+}
+
+/// Rows of a stored sinusoid whose numbers are changed.
+fn stored(s: &mut Sketch, change: impl Fn(usize, usize, f64) -> f64) -> String {
+    let at: Vec<f64> = (0..ROWS).map(|p| p as f64).collect();
+    let rows = sinusoid(None, 0).reference(&at);
+    let data = rows.indexed_iter().map(|((p, c), v)| change(p, c, *v));
+    let table = s.floats(&[ROWS, HIDDEN], data);
+    let at = s.range();
+    s.gather(&table, &at, 0)
+}
+
+/// Sines, then cosines, of frequencies that `change` scales, computed in the graph.
+fn computed(s: &mut Sketch, first: &str, second: &str, change: fn(usize) -> f64) -> String {
+    let pairs = HIDDEN / 2;
+    let frequency = |i: usize| change(i) * THETA.powf(-(i as f64) / pairs as f64);
+    let frequencies = s.floats(&[1, pairs], (0..pairs).map(frequency));
+    let at = s.range();
+    let at = s.cast(&at, DType::F32);
+    let at = s.unsqueeze(&at, &[1]);
+    let angles = s.op("MatMul", &[&at, &frequencies]);
+    let (a, b) = (s.op(first, &[&angles]), s.op(second, &[&angles]));
+    s.concat(&[&a, &b], -1)
+}
+
+#[test]
+fn tables_are_found_however_their_rows_are_read() {
+    let cases: [(&str, Embed, usize); 8] = [
+        (
+            "gathered",
+            |s, x| {
+                let at = s.range();
+                let p = rows(s, &at);
+                s.op("Add", &[&x, &p])
+            },
+            0,
+        ),
+        (
+            "the other way round, batched and scaled",
+            |s, x| {
+                let at = s.range();
+                let at = s.unsqueeze(&at, &[0]);
+                let p = rows(s, &at);
+                let two = s.float(2.0);
+                let p = s.op("Mul", &[&p, &two]);
+                s.op("Add", &[&p, &x])
+            },
+            0,
+        ),
+        (
+            "two reserved rows",
+            |s, x| {
+                let at = moved(s, 2);
+                let p = rows(s, &at);
+                s.op("Add", &[&x, &p])
+            },
+            2,
+        ),
+        (
+            "shifted by one more",
+            |s, x| {
+                let at = moved(s, 3);
+                let p = rows(s, &at);
+                s.op("Add", &[&x, &p])
+            },
+            3,
+        ),
+        (
+            "cut to the length",
+            |s, x| {
+                let table = s.weights(&[ROWS, HIDDEN]);
+                let shape = s.op("Shape", &[&x]);
+                let one = s.ints(&[1]);
+                let length = s.gather(&shape, &one, 0);
+                let zero = s.ints(&[0]);
+                let p = s.op("Slice", &[&table, &zero, &length, &zero]);
+                s.op("Add", &[&x, &p])
+            },
+            0,
+        ),
+        (
+            "read as counts of a mask",
+            |s, x| {
+                let mask = s.input("attention_mask", DType::I64, &["batch", "sequence"]);
+                let axis = s.int(1);
+                let at = s.op("CumSum", &[&mask, &axis]);
+                let at = s.op("Mul", &[&at, &mask]);
+                let p = rows(s, &at);
+                s.op("Add", &[&x, &p])
+            },
+            1,
+        ),
+        (
+            "in an operator of its own",
+            |s, x| {
+                let at = s.range();
+                let at = s.unsqueeze(&at, &[0]);
+                let p = rows(s, &at);
+                let scale = s.weights(&[HIDDEN]);
+                s.op("ms.SkipLayerNormalization", &[&x, &p, &scale])
+            },
+            0,
+        ),
+        (
+            "chosen by a product",
+            |s, x| {
+                let at = s.range();
+                let (depth, values) = (s.int(ROWS as i64), s.floats(&[2], [0.0, 1.0]));
+                let choice = s.op("OneHot", &[&at, &depth, &values]);
+                let table = s.weights(&[ROWS, HIDDEN]);
+                let p = s.op("MatMul", &[&choice, &table]);
+                s.op("Add", &[&x, &p])
+            },
+            0,
+        ),
+    ];
+    for (name, embed, offset) in cases {
+        assert_eq!(encodings(embed), [learned(offset)], "{name}");
+    }
+}
+
+#[test]
+fn sinusoids_are_told_from_learned_rows_by_their_numbers() {
+    let cases: [(&str, Embed, Encoding); 8] = [
+        (
+            "stored",
+            |s, x| {
+                let p = stored(s, |_, _, v| v);
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Sinusoidal(sinusoid(Some(ROWS), 0)),
+        ),
+        (
+            "computed",
+            |s, x| {
+                let p = computed(s, "Sin", "Cos", |_| 1.0);
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Sinusoidal(sinusoid(None, 0)),
+        ),
+        (
+            "stored, one column negated",
+            |s, x| {
+                let p = stored(s, |_, c, v| if c == 3 { -v } else { v });
+                s.op("Add", &[&x, &p])
+            },
+            learned(0),
+        ),
+        (
+            "stored, one row of the far end changed",
+            |s, x| {
+                let p = stored(s, |p, c, v| if p == 35 && c == 0 { 0.5 } else { v });
+                s.op("Add", &[&x, &p])
+            },
+            learned(0),
+        ),
+        (
+            "stored, negated as a whole",
+            |s, x| {
+                let p = stored(s, |_, _, v| v);
+                s.op("Sub", &[&p, &x])
+            },
+            Encoding::Sinusoidal(sinusoid(Some(ROWS), 0)),
+        ),
+        (
+            "computed, one frequency 1 % up",
+            |s, x| {
+                let p = computed(s, "Sin", "Cos", |i| if i == 5 { 1.01 } else { 1.0 });
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Unknown,
+        ),
+        (
+            "computed, sines alone",
+            |s, x| {
+                let p = computed(s, "Sin", "Sin", |_| 1.0);
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Unknown,
+        ),
+        (
+            "computed, sines and cosines exchanged",
+            |s, x| {
+                let p = computed(s, "Cos", "Sin", |_| 1.0);
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Sinusoidal(Sinusoidal {
+                cosines_first: true,
+                ..sinusoid(None, 0)
+            }),
+        ),
+    ];
+    for (name, embed, want) in cases {
+        assert_eq!(encodings(embed), [want], "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_encoding_is_not_reported() {
+    let cases: [(&str, Embed); 7] = [
+        ("nothing", |_, x| x),
+        ("a bias", |s, x| {
+            let bias = s.weights(&[HIDDEN]);
+            s.op("Add", &[&x, &bias])
+        }),
+        ("a bias of full rank", |s, x| {
+            let bias = s.weights(&[1, 1, HIDDEN]);
+            s.op("Add", &[&x, &bias])
+        }),
+        ("the same row for all tokens", |s, x| {
+            let (at, zero) = (s.range(), s.int(0));
+            let types = s.op("Mul", &[&at, &zero]);
+            let p = rows(s, &types);
+            s.op("Add", &[&x, &p])
+        }),
+        ("the position itself, for all features", |s, x| {
+            let at = s.range();
+            let at = s.cast(&at, DType::F32);
+            let at = s.unsqueeze(&at, &[0, 2]);
+            s.op("Add", &[&x, &at])
+        }),
+        ("types that the caller feeds", |s, x| {
+            let types = s.input("token_type_ids", DType::I64, &["batch", "sequence"]);
+            let p = rows(s, &types);
+            s.op("Add", &[&x, &p])
+        }),
+        ("a mask", |s, x| {
+            let mask = s.input("attention_mask", DType::I64, &["batch", "sequence"]);
+            let mask = s.cast(&mask, DType::F32);
+            let mask = s.unsqueeze(&mask, &[2]);
+            let wide = s.weights(&[1, 1, HIDDEN]);
+            let mask = s.op("Mul", &[&mask, &wide]);
+            s.op("Add", &[&x, &mask])
+        }),
+    ];
+    for (name, embed) in cases {
+        let found = encodings(embed);
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn rows_that_do_not_follow_one_another_are_unknown() {
+    let cases: [(&str, Embed, &str); 2] = [
+        (
+            "every other row",
+            |s, x| {
+                let (at, two) = (s.range(), s.int(2));
+                let at = s.op("Mul", &[&at, &two]);
+                let p = rows(s, &at);
+                s.op("Add", &[&x, &p])
+            },
+            "row 0 is followed by row 2",
+        ),
+        (
+            "two positions a row",
+            |s, x| {
+                let (at, two) = (s.range(), s.int(2));
+                let at = s.op("Div", &[&at, &two]);
+                let p = rows(s, &at);
+                s.op("Add", &[&x, &p])
+            },
+            "row 0 is followed by row 0",
+        ),
+    ];
+    for (name, embed, why) in cases {
+        let (_, survey) = looked_at(embed);
+        let [finding] = &survey.findings[..] else {
+            panic!("{name}: {:?}", survey.findings);
+        };
+        assert_eq!(finding.encoding, Encoding::Unknown, "{name}");
+        assert!(
+            finding.evidence.iter().any(|e| e.contains(why)),
+            "{name}: {finding:?}"
+        );
+    }
+}
+
+#[test]
+fn limits_are_the_rows_that_positions_reach() {
+    let limit = |embed: Embed| -> Vec<usize> {
+        let (model, _) = looked_at(embed);
+        found(&model).limits.iter().map(|l| l.length).collect()
+    };
+    let reserved = limit(|s, x| {
+        let at = moved(s, 2);
+        let p = rows(s, &at);
+        s.op("Add", &[&x, &p])
+    });
+    assert_eq!(reserved, [ROWS - 2]);
+    // Rows beyond the last are never asked for.
+    let clipped = limit(|s, x| {
+        let (at, last) = (s.range(), s.int(ROWS as i64 - 1));
+        let at = s.op("Min", &[&at, &last]);
+        let p = rows(s, &at);
+        s.op("Add", &[&x, &p])
+    });
+    assert!(clipped.is_empty(), "{clipped:?}");
+    let types = limit(|s, x| {
+        let (at, zero) = (s.range(), s.int(0));
+        let types = s.op("Mul", &[&at, &zero]);
+        let p = rows(s, &types);
+        s.op("Add", &[&x, &p])
+    });
+    assert!(types.is_empty(), "{types:?}");
+}
