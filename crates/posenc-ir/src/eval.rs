@@ -11,6 +11,7 @@
 mod array;
 mod attention;
 mod binary;
+mod buckets;
 mod call;
 mod cast;
 mod concat;

@@ -4,10 +4,14 @@
 //! and its output weighs a third: routers, pooling and classifier heads are not.
 
 mod fused;
+pub(crate) mod planes;
 mod stacks;
 mod walk;
 
 pub use stacks::Place;
+
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
@@ -16,6 +20,8 @@ use crate::dataflow::{Class, Classes};
 use crate::kind::Form;
 use crate::lane::{Lane, is_elementwise, wrap};
 use crate::ports::{Ports, Role};
+use crate::scores::Plane;
+use planes::Planes;
 
 /// One attention: its operands and what is known of its shape.
 #[derive(Clone, Debug)]
@@ -54,6 +60,9 @@ pub struct Site {
     pub past: bool,
     /// Spelled out in plain operators, or one of a fused domain.
     pub form: Form,
+    /// What the softmax sees in the trial run where queries and keys are zero, where that could
+    /// be computed; alike sites share it.
+    pub(crate) bias: Option<Arc<Plane>>,
 }
 
 /// Queries or keys.
@@ -78,6 +87,7 @@ pub struct Mask {
 
 /// Every attention of the graph, in order of computation.
 pub fn sites(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> Vec<Site> {
+    let planes = RefCell::new(Planes::default());
     let find = |id: NodeId| -> Option<Site> {
         let graph = model.graph();
         let node = graph.node(id);
@@ -87,6 +97,8 @@ pub fn sites(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> 
             _ => fused::fused(graph, trace, id),
         }?;
         describe(model, classes, trace, ports, &mut site);
+        site.bias = planes.borrow_mut().of(model, classes, trace, &site);
+        site.mask = crate::mask::read(graph, classes, &site, site.bias.as_deref());
         Some(site)
     };
     let mut sites = walk::scope(model.graph(), trace, model.graph().main(), &find);
@@ -171,6 +183,7 @@ fn weighted(
         cross: false,
         past: false,
         form: Form::Ops,
+        bias: None,
     })
 }
 
@@ -353,7 +366,7 @@ fn weighs_content(graph: &Graph, classes: &Classes, weights: ValueId) -> Option<
     None
 }
 
-/// Heads, cache, kind and masks.
+/// Heads, cache and kind.
 fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site: &mut Site) {
     let graph = model.graph();
     site.name = name(graph, site.node);
@@ -387,7 +400,6 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
     {
         site.kv_heads = Some(site.kv_heads.map_or(heads, |n| n.min(heads)));
     }
-    site.mask = crate::mask::read(model, classes, trace, site);
 }
 
 /// Values to look at before the operands.

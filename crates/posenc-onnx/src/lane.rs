@@ -73,7 +73,7 @@ pub(crate) fn is_elementwise(op: &str) -> bool {
 }
 
 /// Operators that move elements without computing.
-fn is_layout(op: &str) -> bool {
+pub(crate) fn is_layout(op: &str) -> bool {
     matches!(
         op,
         "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Expand" | "Tile"

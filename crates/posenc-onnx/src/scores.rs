@@ -1,16 +1,22 @@
 //! The scores of a site between the product of queries and keys and the softmax: what is added to
 //! them, and what they are where queries and keys are zero.
 
-use ndarray::{Array4, ArrayD, Axis};
+use std::collections::BTreeMap;
+
+use ndarray::{Array3, Array4, ArrayD, Axis};
 use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{DType, Graph, Model, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Site;
 use crate::dataflow::{Class, Classes};
+use crate::encoding::Miss;
 
 /// Scores this far below the best of a row are hidden.
 const HIDDEN: f64 = 1e3;
+
+/// What a mask that hides less takes off at the least.
+const MASKED: f64 = 20.0;
 
 /// Elements that a probe of the scores may take.
 const BUDGET: Budget = Budget { elements: 1 << 23 };
@@ -18,29 +24,164 @@ const BUDGET: Budget = Budget { elements: 1 << 23 };
 /// What the softmax of a site sees where queries and keys are zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Plane {
-    /// `[group, head, query, key]`: a group is a sequence of the batch, or a window.
+    /// `[group, head, query, key]`: a group is a sequence of the batch, or a window. Hidden pairs
+    /// are −∞.
     pub(crate) bias: Array4<f64>,
     /// Keys that came before the first query.
     pub(crate) past: usize,
 }
 
 impl Plane {
-    /// Whether a score is hidden by a mask: far below the best of its row.
-    pub(crate) fn is_hidden(&self, [group, head, query, key]: [usize; 4]) -> bool {
-        let row = self.bias.slice(ndarray::s![group, head, query, ..]);
-        let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let at = row[key];
-        at.is_nan() || best - at > HIDDEN
+    fn new(mut bias: Array4<f64>) -> Self {
+        for mut row in bias.lanes_mut(Axis(3)) {
+            let seen = row.iter().copied().filter(|v| !v.is_nan());
+            let best = seen.fold(f64::NEG_INFINITY, f64::max);
+            // A row that hides every key alike hides none.
+            let all = !best.is_finite();
+            row.mapv_inplace(|v| match v.is_nan() || best - v > HIDDEN {
+                _ if all => 0.0,
+                true => f64::NEG_INFINITY,
+                false => v,
+            });
+        }
+        let past = bias.dim().3.saturating_sub(bias.dim().2);
+        Self { bias, past }
     }
 
-    /// The group in which the fewest keys are hidden: of windows, one that no edge cuts.
-    pub(crate) fn clearest(&self) -> usize {
-        let [groups, _, queries, keys] = self.bias.dim().into();
-        let hidden = |g: usize| {
-            let all = (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j)));
-            all.filter(|(i, j)| self.is_hidden([g, 0, *i, *j])).count()
-        };
-        (0..groups).min_by_key(|g| hidden(*g)).unwrap_or(0)
+    /// Whether a score is hidden by a mask: far below the best of its row.
+    pub(crate) fn is_hidden(&self, at: [usize; 4]) -> bool {
+        self.bias[at] == f64::NEG_INFINITY
+    }
+
+    /// Whether every query sees the same number everywhere: no bias, for a softmax.
+    pub(crate) fn is_flat(&self) -> bool {
+        let near = 1e-9 * most(self.bias.iter());
+        self.bias.lanes(Axis(3)).into_iter().all(|row| {
+            let mut seen = row.iter().filter(|v| v.is_finite());
+            let first = seen.next().copied().unwrap_or(0.0);
+            seen.all(|v| (v - first).abs() <= near)
+        })
+    }
+
+    /// The bias `[head, query, key]` that all groups share: what hides pairs in some of them
+    /// alone, as the masks of shifted windows do, is lifted. `None` where groups differ otherwise.
+    pub(crate) fn shared(&self) -> Option<Array3<f64>> {
+        let [groups, heads, queries, keys] = self.bias.dim().into();
+        let first = self.bias.index_axis(Axis(0), 0);
+        if (1..groups).all(|g| self.bias.index_axis(Axis(0), g) == first) {
+            return Some(first.to_owned());
+        }
+        let best = self
+            .bias
+            .fold_axis(Axis(0), f64::NEG_INFINITY, |a, b| a.max(*b));
+        let near = 1e-6 * most(best.iter());
+        for g in 0..groups {
+            for (i, j) in (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))) {
+                let less = |h: usize| match self.is_hidden([g, h, i, j]) {
+                    true => f64::INFINITY,
+                    false => best[[h, i, j]] - self.bias[[g, h, i, j]],
+                };
+                let of_first = less(0);
+                let masks = of_first <= near || of_first >= MASKED;
+                let alike = |h: usize| less(h) == of_first || (less(h) - of_first).abs() <= near;
+                if !masks || !(0..heads).all(alike) {
+                    return None;
+                }
+            }
+        }
+        Some(best)
+    }
+}
+
+/// The largest finite number, its sign aside.
+pub(crate) fn most<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
+    let finite = values.filter(|v| v.is_finite());
+    finite.fold(0.0, |most, v| most.max(v.abs()))
+}
+
+/// The biases of one group as families read them.
+#[derive(Clone, Debug)]
+pub(crate) struct Scores {
+    /// `[head, query, key]`, −∞ where hidden.
+    pub(crate) values: Array3<f64>,
+    /// The place of the first query among the keys.
+    pub(crate) origin: i64,
+    /// How exactly the graph holds its numbers, as a share of the largest.
+    pub(crate) tolerance: f64,
+}
+
+impl Scores {
+    pub(crate) fn heads(&self) -> usize {
+        self.values.dim().0
+    }
+
+    pub(crate) fn queries(&self) -> usize {
+        self.values.dim().1
+    }
+
+    /// What a query sees: the distance of each key, key − query, and its bias.
+    pub(crate) fn seen(&self, head: usize, query: usize) -> impl Iterator<Item = (i64, f64)> {
+        let at = query as i64 + self.origin;
+        let row = self.values.slice(ndarray::s![head, query, ..]);
+        let row: Vec<f64> = row.to_vec();
+        let keys = row.into_iter().enumerate();
+        keys.filter(|(_, v)| v.is_finite())
+            .map(move |(j, v)| (j as i64 - at, v))
+    }
+
+    /// Whether every query sees the same number everywhere: no bias, for a softmax.
+    pub(crate) fn is_flat(&self) -> bool {
+        let near = 1e-9 * most(self.values.iter());
+        (0..self.heads()).all(|h| {
+            (0..self.queries()).all(|i| {
+                let mut seen = self.seen(h, i).map(|(_, v)| v);
+                let first = seen.next().unwrap_or(0.0);
+                seen.all(|v| (v - first).abs() <= near)
+            })
+        })
+    }
+
+    /// The same with the constant of each query lifted, which a softmax does not see: 0 where a
+    /// query meets its own key. `None` where one does not see it.
+    pub(crate) fn anchored(&self) -> Option<Self> {
+        let mut values = self.values.clone();
+        for mut head in values.outer_iter_mut() {
+            for (i, mut row) in head.outer_iter_mut().enumerate() {
+                let own = usize::try_from(i as i64 + self.origin).ok()?;
+                let own = row.get(own).copied().filter(|v| v.is_finite())?;
+                row.mapv_inplace(|v| v - own);
+            }
+        }
+        Some(Self {
+            values,
+            ..self.clone()
+        })
+    }
+
+    /// The number of each head by the distance; a miss where there is more than one.
+    pub(crate) fn by_distance(&self) -> Result<BTreeMap<i64, Vec<f64>>, Miss> {
+        let near = self.tolerance * most(self.values.iter());
+        let mut profile: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
+        let mut worst = 0.0f64;
+        for head in 0..self.heads() {
+            for i in 0..self.queries() {
+                for (d, v) in self.seen(head, i) {
+                    let at = profile
+                        .entry(d)
+                        .or_insert_with(|| vec![f64::NAN; self.heads()]);
+                    match at[head].is_nan() {
+                        true => at[head] = v,
+                        false => worst = worst.max((at[head] - v).abs()),
+                    }
+                }
+            }
+        }
+        match worst <= near {
+            true => Ok(profile),
+            false => Err(Miss::new(format!(
+                "pairs of equal distance differ by up to {worst:.2e}"
+            ))),
+        }
     }
 }
 
@@ -101,35 +242,154 @@ pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
     terms
 }
 
+/// Whether the term of this use is a bias under a gate: content that is the same for all keys,
+/// times numbers without content that are not.
+pub(crate) fn is_gated(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    site: &Site,
+    term: Use,
+) -> bool {
+    let Some([_, keys]) = site.plane else {
+        return false;
+    };
+    let rank = site.scores.and_then(|v| trace.get(v).dims.as_ref());
+    let Some(from_end) = rank.and_then(|d| d.len().checked_sub(keys)) else {
+        return false;
+    };
+    // How many keys a value tells apart.
+    let along = |v: ValueId| {
+        let dims = trace.get(v).dims.as_deref().unwrap_or_default();
+        let axis = dims.len().checked_sub(from_end);
+        axis.map_or(1, |a| dims[a])
+    };
+    let mut value = graph.node(term.node).input(term.slot());
+    while let Some((id, _)) = value.and_then(|v| graph.producer(v)) {
+        let node = graph.node(id);
+        let inputs = || node.inputs().iter().flatten().copied();
+        let (content, free): (Vec<_>, Vec<_>) =
+            inputs().partition(|v| classes.of_value(*v).has(Class::CONTENT));
+        let [content] = content[..] else {
+            return false;
+        };
+        if node.is("Mul") && along(content) == 1 && free.iter().any(|v| along(*v) > 1) {
+            return true;
+        }
+        let moves = ["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Add"];
+        let moves = moves.iter().any(|op| node.is(op));
+        value = moves.then_some(content);
+    }
+    false
+}
+
+/// The content that terms of their own are made of: what their sums and gates start from.
+fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHashSet<ValueId> {
+    let mut found = FxHashSet::default();
+    let mut seen = FxHashSet::default();
+    let mut stack: Vec<ValueId> = terms
+        .iter()
+        .filter_map(|u| graph.node(u.node).input(u.slot()))
+        .collect();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        let node = graph.producer(value).map(|(id, _)| graph.node(id));
+        let through = node.filter(|n| {
+            n.domain().is_empty()
+                && (crate::lane::is_elementwise(n.op()) || crate::lane::is_layout(n.op()))
+        });
+        match through {
+            Some(node) => {
+                let inputs = node.inputs().iter().flatten().copied();
+                stack.extend(inputs.filter(|v| classes.of_value(*v).has(Class::CONTENT)));
+            }
+            None => {
+                found.insert(value);
+            }
+        }
+    }
+    found
+}
+
+/// The uses at which values without content enter between the product and the softmax, one number
+/// for all pairs aside: biases and masks.
+pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Vec<Use> {
+    let plain = |v: ValueId| {
+        let dims = trace.get(v).dims.as_deref();
+        let one = dims.is_some_and(|d| d.iter().product::<usize>() <= 1);
+        !classes.of_value(v).has(Class::CONTENT) && !one
+    };
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        return fused_entry(graph, site).into_iter().collect();
+    };
+    let mut found = vec![];
+    let mut seen = FxHashSet::default();
+    let mut stack = vec![scores];
+    while let Some(value) = stack.pop() {
+        if value == product || !seen.insert(value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        if crate::attention::is_product(node.domain(), node.op()) || node.is("Softmax") {
+            continue;
+        }
+        for (slot, input) in node.inputs().iter().enumerate() {
+            let Some(input) = *input else { continue };
+            let computes = crate::lane::is_elementwise(node.op()) || node.is("Concat");
+            if classes.of_value(input).has(Class::CONTENT) {
+                stack.push(input);
+            } else if computes && plain(input) {
+                found.push(Use::new(id, slot));
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// What the softmax of a site sees where queries and keys are zero, in a run of the graph.
 ///
-/// Of a fused operator, its bias or mask input; hidden pairs of a bool mask are −∞.
+/// Of a fused operator, its bias or mask input and what it hides by itself.
 pub(crate) fn plane(model: &Model, classes: &Classes, trace: &Trace, site: &Site) -> Option<Plane> {
     let (data, [rows, columns]) = match (site.product, site.scores) {
-        (Some(product), Some(scores)) => (
-            zeroed(model, classes, trace, site, product, scores)?,
-            site.plane?,
-        ),
+        (Some(product), Some(scores)) => {
+            let data = zeroed(model, classes, trace, site, product, scores)?;
+            let last = [data.ndim().checked_sub(2)?, data.ndim() - 1];
+            (data, site.plane.unwrap_or(last))
+        }
         _ => {
-            let slots = crate::mask::bias_slots(model.graph(), site.node);
-            let slot = slots
-                .iter()
-                .find(|s| model.graph().node(site.node).input(**s).is_some())?;
-            let data = fused(trace.get(model.graph().node(site.node).input(*slot)?))?;
+            let data = fused(model.graph(), trace, site)?;
             let rank = data.ndim();
-            (data, [rank.checked_sub(2)?, rank.checked_sub(1)?])
+            (data, [rank.checked_sub(2)?, rank - 1])
         }
     };
-    let keys = trace.get(site.key.value).dims.as_ref()?[site.key.lane.sequence];
     let bias = by_head(data, [rows, columns], site.heads)?;
     // A sink adds a column that is no key.
     let keys = match site.scores {
-        Some(_) => keys.min(bias.dim().3),
+        Some(_) => trace.get(site.key.value).dims.as_ref()?[site.key.lane.sequence],
         None => bias.dim().3,
     };
-    let bias = bias.slice_move(ndarray::s![.., .., .., ..keys]);
-    let past = keys.saturating_sub(bias.dim().2);
-    Some(Plane { bias, past })
+    let keys = keys.min(bias.dim().3);
+    let mut bias = bias.slice_move(ndarray::s![.., .., .., ..keys]);
+    let (queries, keys) = (bias.dim().2, bias.dim().3);
+    if queries == 0 || keys == 0 {
+        return None;
+    }
+    if site.scores.is_none() && site.mask.causal == Some(true) {
+        let past = keys.saturating_sub(queries);
+        for i in 0..queries {
+            let later = (i + past + 1).min(keys);
+            let mut hidden = bias.slice_mut(ndarray::s![.., .., i, later..]);
+            hidden.fill(f64::NEG_INFINITY);
+        }
+    }
+    Some(Plane::new(bias))
 }
 
 /// The scores with the product and all other terms set to zero.
@@ -141,16 +401,13 @@ fn zeroed(
     product: ValueId,
     scores: ValueId,
 ) -> Option<ArrayD<f64>> {
-    let graph = model.graph();
     let zeros = |v: ValueId| {
         let dims = trace.get(v).dims.clone()?;
         let small = BUDGET.allows(&dims);
         small.then(|| (v, Value::float(ArrayD::<f64>::zeros(dims))))
     };
-    let others = terms(graph, classes, site);
-    let others = others
-        .iter()
-        .filter_map(|u| graph.node(u.node).input(u.slot()));
+    let graph = model.graph();
+    let others = origins(graph, classes, &terms(graph, classes, site));
     let seeds: FxHashMap<ValueId, Value> = std::iter::once(product)
         .chain(others)
         .map(zeros)
@@ -159,12 +416,37 @@ fn zeroed(
     got.first()?.to_f64()
 }
 
-fn fused(mask: &Value) -> Option<ArrayD<f64>> {
-    let data = mask.to_f64()?;
-    Some(match mask.dtype {
-        Some(DType::Bool) => data.mapv(|seen| if seen == 0.0 { f64::NEG_INFINITY } else { 0.0 }),
-        _ => data,
+/// Where the bias or mask of a fused operator enters; one that content gates, where it meets the
+/// gate: it has the structure there.
+fn fused_entry(graph: &Graph, site: &Site) -> Option<Use> {
+    let node = graph.node(site.node);
+    let mut slots = crate::mask::bias_slots(graph, site.node).iter();
+    let slot = slots.find(|slot| node.input(**slot).is_some())?;
+    let gate = node.input(*slot).and_then(|v| graph.producer(v));
+    let gated = gate.map(|(id, _)| id).filter(|id| {
+        let gate = graph.node(*id);
+        gate.domain() == "com.microsoft" && gate.op() == "GatedRelativePositionBias"
+    });
+    Some(match gated {
+        Some(gate) => Use::new(gate, 2),
+        None => Use::new(site.node, *slot),
     })
+}
+
+/// The bias or mask of a fused operator; hidden pairs of a bool mask are −∞.
+fn fused(graph: &Graph, trace: &Trace, site: &Site) -> Option<ArrayD<f64>> {
+    let at = fused_entry(graph, site)?;
+    let value = graph.node(at.node).input(at.slot())?;
+    let mask = trace.get(value);
+    match mask.dtype? {
+        DType::Bool => {
+            let hidden = |seen: f64| if seen == 0.0 { f64::NEG_INFINITY } else { 0.0 };
+            Some(mask.to_f64()?.mapv(hidden))
+        }
+        dtype if dtype.is_float() => mask.to_f64(),
+        // Lengths of sequences, or which tokens count.
+        _ => None,
+    }
 }
 
 /// `[group, head, query, key]` of scores whose queries and keys stand on these axes. Axes that are

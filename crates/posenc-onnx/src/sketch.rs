@@ -125,6 +125,19 @@ impl Sketch {
         name
     }
 
+    /// Moves a constant to a file that does not exist.
+    pub(crate) fn lose(&mut self, name: &str) {
+        let at = self.graph.initializer.iter_mut();
+        for tensor in at.filter(|t| t.name.as_deref() == Some(name)) {
+            tensor.raw_data = None;
+            tensor.data_location = Some(1);
+            tensor.external_data = vec![posenc_ir::proto::StringStringEntryProto {
+                key: Some("location".to_owned()),
+                value: Some("lost.bin".to_owned()),
+            }];
+        }
+    }
+
     pub(crate) fn floats(&mut self, dims: &[usize], data: impl IntoIterator<Item = f64>) -> String {
         self.typed(DType::F32, dims, data)
     }

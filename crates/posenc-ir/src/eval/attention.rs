@@ -196,19 +196,7 @@ pub(super) fn group_query(c: &Call<'_>) -> Outputs {
     all(dtype, [Some(out), present.clone(), present])
 }
 
-/// Indices of buckets to biases of the scores: `[1, heads, q, k]`.
-pub(super) fn relative_position_bias(c: &Call<'_>) -> Outputs {
-    let table = c.need(0)?;
-    let (q, k) = (c.need(1)?.scalar_i64(), c.need(2)?.scalar_i64());
-    let dims = match (table.dims.as_deref(), q, k) {
-        (Some([_, heads]), Some(q), Some(k)) => Some(vec![1, *heads, dim(q)?, dim(k)?]),
-        (Some(dims), _, _) if dims.len() != 2 => return Err(Why::Rank.into()),
-        _ => None,
-    };
-    all(table.dtype, [dims])
-}
-
-/// The same, gated by the query `[b, s, h · size]`: `[b, heads, s, s]`.
+/// A bias of the scores gated by the query `[b, s, h · size]`: `[b, heads, s, s]`.
 pub(super) fn gated_relative_position_bias(c: &Call<'_>) -> Outputs {
     let heads = heads(c, "num_heads")?;
     let dtype = c.need(0)?.dtype;

@@ -142,6 +142,26 @@ pub(super) fn pool(c: &Call<'_>) -> Outputs {
 
 /// Scales are input 1 before opset 11, and inputs 2 (factors) or 3 (sizes) since.
 pub(super) fn resize(c: &Call<'_>) -> Outputs {
+    let mut outputs = resized(c)?;
+    let x = c.need(0)?;
+    let crops = c.string("coordinate_transformation_mode")? == Some("tf_crop_and_resize");
+    let scales = c
+        .at(if c.opset < 11 { 1 } else { 2 })
+        .and_then(Value::to_f64);
+    let stays = scales.is_none_or(|all| all.iter().all(|s| *s == 1.0));
+    if let [out] = &mut outputs[..]
+        && out.data.is_none()
+        && out.dims == x.dims
+        && stays
+        && !crops
+    {
+        // Every mode takes a place for itself where no axis changes.
+        out.data = x.data.clone();
+    }
+    Ok(outputs)
+}
+
+fn resized(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let Some(old) = x.dims.as_deref() else {
         return typed(x.dtype);

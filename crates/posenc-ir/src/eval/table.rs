@@ -2,9 +2,9 @@
 
 use super::call::Call;
 use super::{
-    Outputs, attention, binary, cast, concat, constant, contrib, einsum, gather, layout, make,
-    normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter, slice, spatial,
-    unary,
+    Outputs, attention, binary, buckets, cast, concat, constant, contrib, einsum, gather, layout,
+    make, normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter, slice,
+    spatial, unary,
 };
 
 /// Evaluates one node.
@@ -215,7 +215,7 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ("QLinearConv", spatial::quantized_conv),
     ("QuantizeLinear", quantize::quantize),
     ("QuickGelu", unary::quick_gelu),
-    ("RelativePositionBias", attention::relative_position_bias),
+    ("RelativePositionBias", buckets::relative_position_bias),
     ("RotaryEmbedding", rotary::contrib_rotary),
     ("SimplifiedLayerNormalization", normalize::simplified_layer),
     ("SkipLayerNormalization", normalize::skip_layer),

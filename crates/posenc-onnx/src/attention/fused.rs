@@ -40,6 +40,7 @@ pub(super) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
         cross: false,
         past: shape.past,
         form,
+        bias: None,
     })
 }
 

@@ -208,3 +208,34 @@ fn fused_layers_tell_their_dimensions() {
     let quantized = op("DynamicQuantizeLinear").outputs(3);
     assert_eq!(quantized.dims(&[&[3, 4]]), dims(&[&[3, 4], &[], &[]]));
 }
+
+#[test]
+fn resizing_to_the_same_size_keeps_the_numbers() {
+    let x = floats(&[1, 1, 3], &[1.0, 2.0, 3.0]);
+    let run = |n: i64| {
+        let inputs = [x.clone(), left_out(), left_out(), list(&[1, 1, n])];
+        op("Resize").text("mode", "linear").run(&inputs).unwrap()
+    };
+    assert_eq!(run(3).to_f64(), x.to_f64());
+    assert!(run(4).data.is_none());
+}
+
+#[test]
+fn fused_biases_pick_rows_by_bucket() {
+    // With 8 buckets and a maximum of 20 each way: 0, 1, 2 up to 6, 3 from 7.
+    let table = floats(&[8, 1], &[0., 1., 2., 3., 4., 5., 6., 7.]);
+    let bias = |both: i64| {
+        let op = contrib("RelativePositionBias").int("max_distance", 20);
+        let lengths = [ints(&[], &[8]), ints(&[], &[8])];
+        let inputs = [table.clone(), lengths[0].clone(), lengths[1].clone()];
+        op.int("is_bidirectional", both).numbers(&inputs).1
+    };
+    let both = bias(1);
+    assert_eq!(both[..8], [0., 5., 6., 6., 6., 6., 6., 7.], "later keys");
+    let back: Vec<f64> = both.chunks(8).map(|row| row[0]).collect();
+    assert_eq!(back, [0., 1., 2., 2., 2., 2., 2., 3.], "earlier keys");
+    let causal = bias(0);
+    assert_eq!(causal[..8], [0.; 8]);
+    let back: Vec<f64> = causal.chunks(8).map(|row| row[0]).collect();
+    assert_eq!(back, [0., 1., 2., 3., 4., 4., 5., 5.]);
+}

@@ -42,6 +42,10 @@ pub(super) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
     let mut joins = Joins::default();
     let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
     for join in crate::scores::terms(graph, classes, site) {
+        // A bias that content scales is read as a bias.
+        if crate::scores::is_gated(graph, classes, trace, site, join) {
+            continue;
+        }
         let Some(value) = graph.node(join.node).input(join.slot()) else {
             continue;
         };

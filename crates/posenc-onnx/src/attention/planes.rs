@@ -1,0 +1,59 @@
+//! What the softmax of each site sees where queries and keys are zero; alike sites are run once.
+
+use std::sync::Arc;
+
+use posenc_ir::Model;
+use posenc_ir::eval::Trace;
+use rustc_hash::FxHashMap;
+
+use super::Site;
+use crate::dataflow::Classes;
+use crate::lane::Lane;
+use crate::region::Region;
+use crate::scores::{Plane, plane};
+use crate::signature::{Count, Signatures};
+
+/// The planes so far.
+#[derive(Default)]
+pub(super) struct Planes {
+    signatures: Signatures,
+    known: FxHashMap<Alike, Option<Arc<Plane>>>,
+}
+
+/// What sites with the same plane share: the stretch, the heads, and the axes of the scores.
+type Alike = (usize, Option<usize>, Option<[usize; 2]>, Option<usize>);
+
+impl Planes {
+    pub(super) fn of(
+        &mut self,
+        model: &Model,
+        classes: &Classes,
+        trace: &Trace,
+        site: &Site,
+    ) -> Option<Arc<Plane>> {
+        let read = || plane(model, classes, trace, site).map(Arc::new);
+        let Some(stretch) = stretch(site) else {
+            return read();
+        };
+        let graph = model.graph();
+        let counts = stretch.counts(graph, classes, Count::Numbers);
+        let signature = self.signatures.region(graph, &stretch, trace, counts);
+        let dims = trace.get(site.key.value).dims.as_ref();
+        let keys = dims.map(|d| d[site.key.lane.sequence]);
+        let alike = (signature, site.heads, site.plane, keys);
+        self.known.entry(alike).or_insert_with(read).clone()
+    }
+}
+
+/// The way from the product to the softmax.
+pub(crate) fn stretch(site: &Site) -> Option<Region> {
+    let lane = Lane::of_sequence(0);
+    Some(Region {
+        input: site.product?,
+        input_lane: lane,
+        output: site.scores?,
+        output_lane: lane,
+        entries: vec![],
+        inside: None,
+    })
+}

@@ -1,0 +1,326 @@
+//! Where biases come from: tables of which distances pick rows.
+
+use std::collections::BTreeMap;
+
+use ndarray::ArrayD;
+use posenc_ir::eval::{Budget, Trace, Value, probe};
+use posenc_ir::{DType, Graph, Model, NodeId, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::dataflow::{Class, Classes};
+use crate::lane::wrap;
+
+/// Distances up to here are asked for.
+const FARTHEST: i64 = 1100;
+
+/// Elements of a constant that is looked into.
+const HELD: usize = 1 << 18;
+
+/// Numbers differ by this share at most from those that a constant holds.
+const NEAR: f64 = 1e-6;
+
+/// Elements of one probe.
+const BUDGET: Budget = Budget { elements: 1 << 16 };
+
+/// What the values that enter are computed from.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    /// Tables whose rows are picked by something other than content.
+    pub(super) lookups: Vec<Lookup>,
+    /// Whether numbers of a constant are absent.
+    pub(super) absent: bool,
+    /// Constants of a float type.
+    constants: Vec<ValueId>,
+    /// The float type of the fewest digits on the way.
+    coarsest: Option<DType>,
+}
+
+/// A table, and which row each pair of tokens picks.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// Rows of the table.
+    pub(super) table: usize,
+    /// Numbers of each row.
+    pub(super) width: Option<usize>,
+    index: ValueId,
+    /// What the index is computed from, the index included.
+    behind: Vec<ValueId>,
+}
+
+/// The rows that were asked for already, by the index that picks them.
+#[derive(Default)]
+pub(super) struct Asked(FxHashMap<ValueId, Option<BTreeMap<i64, i64>>>);
+
+impl Asked {
+    /// The row that each distance, key − query, picks; `None` where more than the distance counts.
+    pub(super) fn rows(
+        &mut self,
+        model: &Model,
+        trace: &Trace,
+        lookup: &Lookup,
+    ) -> Option<&BTreeMap<i64, i64>> {
+        let rows = || lookup.rows(model, trace);
+        self.0.entry(lookup.index).or_insert_with(rows).as_ref()
+    }
+}
+
+impl Origins {
+    pub(super) fn of(graph: &Graph, classes: &Classes, trace: &Trace, entries: &[Use]) -> Self {
+        let entering = entries
+            .iter()
+            .filter_map(|u| graph.node(u.node).input(u.slot()));
+        let mut origins = Self::default();
+        let mut gathers: Vec<NodeId> = vec![];
+        for value in ancestors(graph, classes, entering.collect()) {
+            let known = trace.get(value);
+            let dtype = known.dtype.filter(|d| d.is_float());
+            origins.coarsest = [origins.coarsest, dtype]
+                .into_iter()
+                .flatten()
+                .min_by_key(|d| digits(*d));
+            if graph.stored(value).is_some() && dtype.is_some() {
+                origins.absent |= known.data.is_none();
+                origins.constants.push(value);
+            }
+            if let Some((id, _)) = graph.producer(value)
+                && graph.node(id).is("Gather")
+            {
+                gathers.push(id);
+            }
+        }
+        gathers.sort_unstable();
+        let lookup = |id| Lookup::of(graph, classes, trace, id);
+        origins.lookups = gathers.into_iter().filter_map(lookup).collect();
+        origins
+    }
+
+    /// Whether one constant holds all these numbers, up to one factor.
+    pub(super) fn hold(&self, trace: &Trace, numbers: &[f64]) -> bool {
+        let Some(first) = numbers.iter().copied().find(|v| *v != 0.0) else {
+            return false;
+        };
+        self.constants.iter().any(|value| {
+            let known = trace.get(*value);
+            if known.elements().is_none_or(|n| !(2..=HELD).contains(&n)) {
+                return false;
+            }
+            let mut held: Vec<f64> = known.to_f64().into_iter().flatten().collect();
+            held.retain(|v| v.is_finite());
+            held.sort_by(f64::total_cmp);
+            let holds = |v: f64| {
+                let near = NEAR * v.abs();
+                let at = held.partition_point(|h| *h < v - near);
+                held.get(at).is_some_and(|h| *h <= v + near)
+            };
+            let by = |factor: f64| numbers.iter().all(|v| holds(v / factor));
+            let factors = held.iter().filter(|h| **h != 0.0).map(|h| first / h);
+            by(1.0) || factors.into_iter().any(by)
+        })
+    }
+
+    /// How exactly the graph holds what enters.
+    pub(super) fn tolerance(&self) -> f64 {
+        match self.coarsest {
+            Some(DType::F16) => 1e-3,
+            Some(DType::BF16) => 5e-3,
+            _ => 1e-6,
+        }
+    }
+}
+
+fn digits(dtype: DType) -> usize {
+    match dtype {
+        DType::BF16 => 8,
+        DType::F16 => 11,
+        DType::F32 => 24,
+        _ => 53,
+    }
+}
+
+/// Everything without content that these values are computed from, themselves included.
+fn ancestors(graph: &Graph, classes: &Classes, from: Vec<ValueId>) -> Vec<ValueId> {
+    let mut stack = from;
+    let mut seen = FxHashSet::default();
+    let mut found = vec![];
+    while let Some(value) = stack.pop() {
+        if classes.of_value(value).has(Class::CONTENT) || !seen.insert(value) {
+            continue;
+        }
+        found.push(value);
+        if let Some((id, _)) = graph.producer(value)
+            && graph.stored(value).is_none()
+            && !crate::region::shape_only(graph, id)
+        {
+            stack.extend(crate::region::reads(graph, id));
+        }
+    }
+    found
+}
+
+impl Lookup {
+    fn of(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Self> {
+        let node = graph.node(id);
+        let (table, index) = (node.input(0)?, node.input(1)?);
+        let rows = trace.get(table);
+        let dims = rows.dims.as_ref()?;
+        let axis = wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?;
+        let float = rows.dtype.is_some_and(|d| d.is_float());
+        if !float || !classes.of_value(table).is_constant() || dims[axis] < 2 {
+            return None;
+        }
+        let all: usize = dims.iter().product();
+        Some(Self {
+            table: dims[axis],
+            width: all.checked_div(dims[axis]),
+            index,
+            behind: ancestors(graph, classes, vec![index]),
+        })
+    }
+
+    /// The row that each distance, key − query, picks; `None` where more than the distance counts.
+    fn rows(&self, model: &Model, trace: &Trace) -> Option<BTreeMap<i64, i64>> {
+        let index = Square::of(trace.get(self.index))?;
+        let mut rows = BTreeMap::new();
+        for (d, row) in index.distances().zip(&index.cells) {
+            if *rows.entry(d).or_insert(*row) != *row {
+                return None;
+            }
+        }
+        self.farther(model, trace, &index, &mut rows);
+        Some(rows)
+    }
+
+    /// Asks for the rows of other distances, by giving the graph other distances to start from.
+    fn farther(
+        &self,
+        model: &Model,
+        trace: &Trace,
+        index: &Square,
+        rows: &mut BTreeMap<i64, i64>,
+    ) -> Option<()> {
+        let sources = self.sources(model.graph(), trace, index);
+        if sources.is_empty() {
+            return None;
+        }
+        let ask = |distances: &[i64]| -> Option<Vec<i64>> {
+            let seeds: FxHashMap<ValueId, Value> = sources
+                .iter()
+                .map(|s| Some((s.value, s.seed(trace, distances)?)))
+                .collect::<Option<_>>()?;
+            let got = probe(model, trace, &seeds, &[self.index], &BUDGET).ok()?;
+            Some(
+                got.first()?
+                    .to_i64()?
+                    .iter()
+                    .copied()
+                    .take(distances.len())
+                    .collect(),
+            )
+        };
+        // In another order each distance has to pick the row that it did.
+        let turned: Vec<i64> = index
+            .distances()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect();
+        let expected: Option<Vec<i64>> = turned.iter().map(|d| rows.get(d).copied()).collect();
+        if ask(&turned) != expected {
+            return None;
+        }
+        let step = i64::try_from(turned.len()).ok().filter(|n| *n > 0)?;
+        let mut first = -FARTHEST;
+        while first <= FARTHEST {
+            let distances: Vec<i64> = (first..first + step).collect();
+            rows.extend(distances.iter().copied().zip(ask(&distances)?));
+            first += step;
+        }
+        Some(())
+    }
+
+    /// The values that hold the distance of each pair, where nothing before them does.
+    fn sources(&self, graph: &Graph, trace: &Trace, index: &Square) -> Vec<Source> {
+        let size = index.cells.len() * index.copies;
+        let whole = |v: &ValueId| trace.get(*v).elements() == Some(size);
+        let candidates = self.behind.iter().copied().filter(whole);
+        let source = |value: ValueId| {
+            let (id, _) = graph.producer(value)?;
+            let mut before = graph.node(id).inputs().iter().flatten();
+            if before.any(whole) {
+                return None;
+            }
+            let data = Square::of(trace.get(value))
+                .filter(|s| (s.columns, s.copies) == (index.columns, index.copies))?;
+            let pairs = || index.distances().zip(&data.cells);
+            let here = pairs().find(|(d, _)| *d == 0).map(|(_, v)| *v)?;
+            [1, -1].into_iter().find_map(|sign| {
+                let same = pairs().all(|(d, v)| *v == sign * d + here);
+                same.then_some(Source { value, sign, here })
+            })
+        };
+        candidates.filter_map(source).collect()
+    }
+}
+
+/// Whole numbers for each query and key.
+struct Square {
+    cells: Vec<i64>,
+    columns: usize,
+    /// How often they stand one after another, for the sequences of a batch.
+    copies: usize,
+}
+
+impl Square {
+    /// Of a value whose last two axes are queries and keys, and whose others hold the same again.
+    fn of(value: &Value) -> Option<Self> {
+        let dims = value.dims.as_ref()?;
+        let (last, before) = (*dims.last()?, *dims.get(dims.len().checked_sub(2)?)?);
+        let size: usize = dims.iter().product();
+        if last < 2 || before == 0 || size > BUDGET.elements {
+            return None;
+        }
+        let cells: Vec<f64> = value.to_f64()?.iter().copied().collect();
+        let one = last * before;
+        let alike = cells.chunks(one).all(|c| c == &cells[..one]);
+        let whole = cells.iter().all(|v| v.fract() == 0.0);
+        (alike && whole).then(|| Self {
+            cells: cells.iter().take(one).map(|v| *v as i64).collect(),
+            columns: last,
+            copies: size / one,
+        })
+    }
+
+    /// The distance of each pair: the last query stands at the last key.
+    fn distances(&self) -> impl Iterator<Item = i64> {
+        let columns = self.columns as i64;
+        let past = columns - self.cells.len() as i64 / columns;
+        let all = 0..self.cells.len() as i64;
+        all.map(move |at| at % columns - at / columns - past)
+    }
+}
+
+/// A value that is `sign · distance + here`.
+struct Source {
+    value: ValueId,
+    sign: i64,
+    here: i64,
+}
+
+impl Source {
+    fn seed(&self, trace: &Trace, distances: &[i64]) -> Option<Value> {
+        let known = trace.get(self.value);
+        let dims = known.dims.as_deref()?;
+        let all: usize = dims.iter().product();
+        let cells = distances.iter().cycle().take(all);
+        let cells = cells.map(|d| self.sign * d + self.here);
+        let dtype = known.dtype?;
+        let value = match dtype.is_float() {
+            true => {
+                let cells = cells.map(|v| v as f64).collect();
+                Value::float(ArrayD::from_shape_vec(dims, cells).ok()?)
+            }
+            false => Value::int(ArrayD::from_shape_vec(dims, cells.collect()).ok()?),
+        };
+        Some(value.with_dtype(dtype))
+    }
+}
