@@ -88,23 +88,31 @@ const BUDGET: Budget = Budget { elements: 1 << 22 };
 /// Finds attention and what encodes position in it.
 pub fn detect(model: &Model, options: &Options) -> Detection {
     let graph = model.graph();
-    let ports = Ports::of(graph, &options.roles);
+    let mut ports = Ports::of(graph, &options.roles);
     let classes = Classes::of(graph, &ports);
     let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
-    let run = |sequence: usize| {
+    let run = |ports: &Ports, sequence: usize| {
         let lengths = ports.fit(Lengths { sequence, ..TRIAL });
         let seeds = ports.seeds(graph, lengths);
         let trace = trace(model, &seeds, &opaque, &BUDGET);
-        let attention = sites(model, &classes, &trace, &ports);
+        let attention = sites(model, &classes, &trace, ports);
         (lengths, trace, attention)
     };
-    let (mut lengths, mut trace, mut attention) = run(TRIAL.sequence);
+    let (mut lengths, mut trace, mut attention) = run(&ports, TRIAL.sequence);
+    // Lengths that the inputs name apart may have to agree.
+    if let Some(tied) = ports.tied() {
+        let again = run(&tied, TRIAL.sequence);
+        if again.2.len() > attention.len() {
+            (lengths, trace, attention) = again;
+            ports = tied;
+        }
+    }
     // How much sound or how large a picture makes a few tokens is for the model to say.
     for sequence in LARGER {
         if !ports.has_free_content() || !is_short(&trace, &attention) {
             break;
         }
-        (lengths, trace, attention) = run(sequence);
+        (lengths, trace, attention) = run(&ports, sequence);
     }
     let mut found = Detection {
         limits: vec![],

@@ -94,6 +94,9 @@ pub(crate) fn back(
     let dims = |v: ValueId| trace.get(v).dims.as_deref();
     let from = dims(node.input(slot)?)?;
     let to = dims(node.output(output)?)?;
+    if lane.sequence.max(lane.feature.unwrap_or(0)) >= to.len() {
+        return None;
+    }
     let op = node.op();
     if !node.domain().is_empty() {
         // Normalizations keep every axis; their first inputs carry the tokens.

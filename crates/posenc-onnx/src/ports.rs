@@ -62,6 +62,8 @@ pub struct Ports {
     symbols: BTreeMap<Box<str>, Axis>,
     /// The side of an image whose size is left open, where a table of patches tells.
     image: Option<usize>,
+    /// The inputs of two stacks are of one length.
+    tied: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +103,17 @@ impl Ports {
             ports,
             symbols,
             image,
+            tied: false,
         }
+    }
+
+    /// The same with the inputs of two stacks of one length, where they may differ.
+    pub(crate) fn tied(&self) -> Option<Self> {
+        let apart = self.symbols.values().any(|axis| *axis == Axis::Encoder);
+        (apart && !self.tied).then(|| Self {
+            tied: true,
+            ..self.clone()
+        })
     }
 
     /// The inputs in the order of the graph.
@@ -184,7 +196,7 @@ impl Ports {
                 Axis::Sequence => at.sequence,
                 Axis::Past => at.past,
                 Axis::Total => at.past + at.sequence,
-                Axis::Encoder => at.sequence + 1,
+                Axis::Encoder => at.sequence + usize::from(!self.tied),
             });
         }
         // Sums of symbols and numbers: `past_sequence_length + 1`.

@@ -5,12 +5,14 @@ mod accepted;
 mod bias;
 mod convolution;
 mod elsewhere;
+mod lengths;
 mod refused;
 mod terms;
 
 use posenc_ir::{DType, Model};
 
 use super::{Detection, Options, detect};
+use crate::ports::Ports;
 use crate::request::{Parameters, Request, ScaleType};
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 

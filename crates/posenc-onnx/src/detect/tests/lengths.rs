@@ -1,0 +1,30 @@
+//! Lengths of the trial run.
+
+use super::*;
+
+/// Attention with a mask whose length the graph names apart from that of the tokens.
+fn masked(s: &mut Sketch, q: &str, k: &str, v: &str) -> String {
+    let scores = scores(s, q, k);
+    let mask = s.input("attention_mask", DType::F32, &["batch", "mask"]);
+    let mask = s.unsqueeze(&mask, &[1, 2]);
+    let scores = s.op("Add", &[&scores, &mask]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    s.op("MatMul", &[&weights, v])
+}
+
+#[test]
+fn inputs_of_two_stacks_are_of_one_length_where_the_graph_asks_for_it() {
+    let model = model(&Form {
+        attend: masked,
+        embed: |s, x| {
+            let ids = s.input("decoder_input_ids", DType::I64, &["batch", "other"]);
+            let table = s.weights(&[30, HIDDEN]);
+            s.op("Gather", &[&table, &ids]);
+            x
+        },
+        ..Form::default()
+    });
+    let ports = Ports::of(model.graph(), &Default::default());
+    assert!(ports.tied().is_some_and(|p| p.tied().is_none()), "control");
+    assert_eq!(found(&model).attention.len(), 1);
+}
