@@ -4,6 +4,7 @@ mod absolute;
 mod bias;
 mod convolution;
 mod rotary;
+mod streams;
 mod survey;
 mod switch;
 mod terms;
@@ -22,6 +23,7 @@ use crate::ports::{Lengths, Ports, Role};
 use crate::report::Limit;
 
 pub use rotary::{Half, RotarySite};
+pub use streams::Streams;
 pub(crate) use survey::Runs;
 pub use survey::{Survey, survey};
 pub use switch::Switch;

@@ -121,6 +121,7 @@ pub(crate) fn inspect_encodings(model: &Model, found: &Detection) -> Vec<Encodin
         let alike = |other: &RotarySite| {
             other.query.rotation.rope == site.query.rotation.rope
                 && other.switch == site.switch
+                && other.streams == site.streams
                 && tolerance(found, other) == tolerance(found, site)
         };
         let params = match known.iter().find(|(other, _)| alike(other)) {
@@ -177,6 +178,10 @@ fn params(found: &Detection, site: &RotarySite) -> Map<String, Value> {
     }
     let factor = rounded(rope.attention_factor, 7);
     params.insert("attention_factor".into(), json!(factor));
+    if let Some(streams) = &site.streams {
+        params.insert("mrope_section".into(), json!(streams.sections));
+        params.insert("mrope_interleaved".into(), json!(streams.interleaved));
+    }
     let first = rope.pairs.iter().map(|p| p.0.min(p.1)).min().unwrap_or(0);
     if first > 0 {
         params.insert("first_feature".into(), json!(first));

@@ -3,7 +3,7 @@
 use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Refused, Switch};
+use super::{Detection, Refused, Streams, Switch};
 use crate::attention::{Operand, Site};
 use crate::encoding::{Encoding, Finding};
 use crate::encodings::rope::axial::{self, Axial};
@@ -33,6 +33,8 @@ pub struct RotarySite {
     pub key: Half,
     /// What it becomes beyond some length, where the graph chooses.
     pub switch: Option<Switch>,
+    /// Which pairs follow which positions, where the model counts several.
+    pub streams: Option<Streams>,
     /// How it stands in the graph.
     pub form: Form,
     /// A node of it, for people.
@@ -66,6 +68,7 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                     None => found.rotary.push(RotarySite {
                         site: site.layer,
                         switch: known.switch(model, found, &query),
+                        streams: known.streams(model, found, &query),
                         form: form(model, &query.region),
                         query: *query,
                         key: *key,
@@ -106,6 +109,7 @@ struct Known {
     signatures: Signatures,
     rotations: FxHashMap<(usize, usize), Result<Rotation, Unread>>,
     switches: FxHashMap<Turned, Option<Switch>>,
+    streams: FxHashMap<Turned, Option<Streams>>,
     axial: FxHashMap<(usize, usize), Option<(Axial, f64)>>,
 }
 
@@ -156,17 +160,27 @@ impl Known {
     }
 
     fn switch(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
-        let graph = model.graph();
-        let entries = half.region.entries.iter();
-        let entering = entries
-            .map(|u| graph.node(u.node).input(u.slot()))
-            .collect();
-        let turned = half.rotation.rope.pairs.clone();
-        let known = self.switches.entry((entering, turned));
+        let known = self.switches.entry(turned(model, half));
         known
             .or_insert_with(|| super::switch::find(model, found, half))
             .clone()
     }
+
+    fn streams(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Streams> {
+        let known = self.streams.entry(turned(model, half));
+        known
+            .or_insert_with(|| super::streams::find(model, found, half))
+            .clone()
+    }
+}
+
+fn turned(model: &Model, half: &Half) -> Turned {
+    let graph = model.graph();
+    let entries = half.region.entries.iter();
+    let entering = entries
+        .map(|u| graph.node(u.node).input(u.slot()))
+        .collect();
+    (entering, half.rotation.rope.pairs.clone())
 }
 
 fn half(

@@ -7,6 +7,7 @@ mod convolution;
 mod elsewhere;
 mod lengths;
 mod refused;
+mod streams;
 mod terms;
 
 use posenc_ir::{DType, Model};
