@@ -101,12 +101,12 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         (lengths, trace, attention)
     };
     let (mut lengths, mut trace, mut attention) = run(&ports, TRIAL.sequence);
-    // Lengths that the inputs name apart may have to agree.
-    if let Some(tied) = ports.tied() {
-        let again = run(&tied, TRIAL.sequence);
+    // What the declared shapes leave open is read in the way that makes the most of the graph.
+    for other in ports.others() {
+        let again = run(&other, TRIAL.sequence);
         if again.2.len() > attention.len() {
             (lengths, trace, attention) = again;
-            ports = tied;
+            ports = other;
         }
     }
     // How much sound or how large a picture makes a few tokens is for the model to say.

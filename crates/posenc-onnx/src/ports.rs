@@ -62,8 +62,17 @@ pub struct Ports {
     symbols: BTreeMap<Box<str>, Axis>,
     /// The side of an image whose size is left open, where a table of patches tells.
     image: Option<usize>,
+    /// What the declared shapes leave open is read in this way.
+    reading: Reading,
+}
+
+/// How to read lengths that the declared shapes leave open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reading {
     /// The inputs of two stacks are of one length.
     tied: bool,
+    /// A mask that is declared as long as the new tokens is no longer, whatever is cached.
+    short_mask: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,17 +112,34 @@ impl Ports {
             ports,
             symbols,
             image,
-            tied: false,
+            reading: Reading::default(),
         }
     }
 
-    /// The same with the inputs of two stacks of one length, where they may differ.
-    pub(crate) fn tied(&self) -> Option<Self> {
-        let apart = self.symbols.values().any(|axis| *axis == Axis::Encoder);
-        (apart && !self.tied).then(|| Self {
-            tied: true,
-            ..self.clone()
-        })
+    /// Other ways to read the lengths that the declared shapes leave open.
+    pub(crate) fn others(&self) -> Vec<Self> {
+        let tied = self.symbols.values().any(|axis| *axis == Axis::Encoder);
+        let short_mask = self.ports.iter().any(|p| self.is_short_mask(p));
+        let readings = [(tied, false), (false, short_mask), (tied, short_mask)];
+        let mut others: Vec<Self> = vec![];
+        for (tied, short_mask) in readings {
+            let reading = Reading { tied, short_mask };
+            let known = |p: &Self| p.reading == reading;
+            if !known(self) && !others.iter().any(known) {
+                others.push(Self {
+                    reading,
+                    ..self.clone()
+                });
+            }
+        }
+        others
+    }
+
+    /// Whether a mask is declared as long as the new tokens, though tokens are cached.
+    fn is_short_mask(&self, port: &Port) -> bool {
+        let sequence =
+            |d: &Dim| matches!(d, Dim::Symbol(s) if self.symbols.get(s) == Some(&Axis::Sequence));
+        port.role == Role::Padding && self.has_past() && port.dims.last().is_some_and(sequence)
     }
 
     /// The inputs in the order of the graph.
@@ -175,8 +201,10 @@ impl Ports {
     /// The dimensions of an input at these lengths.
     pub fn dims(&self, port: &Port, at: Lengths) -> Vec<usize> {
         let rank = port.dims.len();
+        let longer = !self.reading.short_mask && self.is_short_mask(port);
         let axis = |i: usize, d: &Dim| match d {
             Dim::Known(n) => *n,
+            Dim::Symbol(_) if i + 1 == rank && longer => at.past + at.sequence,
             Dim::Symbol(s) => self
                 .symbol(s, at)
                 .unwrap_or_else(|| guess(port, i, rank, at, self.image)),
@@ -196,7 +224,7 @@ impl Ports {
                 Axis::Sequence => at.sequence,
                 Axis::Past => at.past,
                 Axis::Total => at.past + at.sequence,
-                Axis::Encoder => at.sequence + usize::from(!self.tied),
+                Axis::Encoder => at.sequence + usize::from(!self.reading.tied),
             });
         }
         // Sums of symbols and numbers: `past_sequence_length + 1`.
