@@ -1,8 +1,9 @@
 //! `inspect`: what a model encodes positions with.
 
+mod limits;
 mod text;
 
-pub(crate) use text::limits;
+pub(crate) use limits::limits;
 
 use std::path::{Path, PathBuf};
 

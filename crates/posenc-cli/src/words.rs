@@ -1,5 +1,9 @@
 //! Parameters of an encoding, in words.
 
+mod absolute;
+mod distance;
+mod rope;
+
 use posenc_onnx::kind::Kind;
 use posenc_onnx::report::Params;
 use serde_json::Value;
@@ -11,80 +15,69 @@ const SHOWN: usize = 4;
 
 /// The parameters of an encoding of that kind, in one line.
 pub(crate) fn words(kind: Kind, params: &Params) -> String {
+    let mut telling = Telling::of(params);
     match kind {
-        Kind::Rope => rope(params),
-        _ => entries(params, &[]).join(", "),
+        Kind::Rope => rope::tell(&mut telling),
+        Kind::Learned => absolute::learned(&mut telling),
+        Kind::Sinusoidal => absolute::sinusoidal(&mut telling),
+        Kind::Conv => absolute::conv(&mut telling),
+        Kind::Alibi => distance::alibi(&mut telling),
+        Kind::T5Bias => distance::t5_bias(&mut telling),
+        Kind::RelativeBias => distance::relative_bias(&mut telling),
+        Kind::Shaw => distance::shaw(&mut telling),
+        Kind::TransformerXl => distance::transformer_xl(&mut telling),
+        Kind::Disentangled => distance::disentangled(&mut telling),
+        Kind::None | Kind::Unknown => {}
     }
+    telling.end()
 }
 
-fn rope(params: &Params) -> String {
-    let mut words = vec![];
-    let get = |name| params.get(name).filter(|v| !v.is_null());
-    words.extend(get("theta").map(|theta| format!("θ {}", number(theta))));
-    match (get("rotary_dim"), get("head_dim")) {
-        (Some(rotary), Some(head)) if rotary == head => words.push(format!("all {head} elements")),
-        (Some(rotary), Some(head)) => words.push(format!("{rotary} of {head} elements")),
-        (Some(rotary), None) => words.push(format!("{rotary} elements")),
-        _ => {}
-    }
-    words.extend(get("layout").map(|layout| match layout.as_str() {
-        Some("half") => "halves".to_owned(),
-        Some(other) => other.to_owned(),
-        None => layout.to_string(),
-    }));
-    if let Some(Value::Object(law)) = get("scaling") {
-        words.push(scaling(law));
-    }
-    let factor = get("attention_factor").filter(|m| m.as_f64() != Some(1.0));
-    words.extend(factor.map(|m| format!("cos and sin × {}", number(m))));
-    let told = [
-        "theta",
-        "rotary_dim",
-        "head_dim",
-        "layout",
-        "scaling",
-        "attention_factor",
-    ];
-    words.extend(entries(params, &told));
-    words.join(", ")
+/// Parameters on the way into words: what is asked for by name has been told, and the rest follows
+/// under its name.
+struct Telling<'a> {
+    params: &'a Params,
+    told: Vec<&'static str>,
+    words: Vec<String>,
 }
 
-/// `yarn × 4 from 64 (63 to 198)`, and the law's other parameters.
-fn scaling(law: &Params) -> String {
-    let get = |name| law.get(name).filter(|v| !v.is_null());
-    let mut words = get("type")
-        .and_then(Value::as_str)
-        .unwrap_or("scaled")
-        .to_owned();
-    if let Some(factor) = get("factor") {
-        words += &format!(" × {}", number(factor));
-    }
-    match (get("original_length"), get("original_length_range")) {
-        (Some(length), None) => words += &format!(" from {length}"),
-        (length, Some(Value::Array(range))) => {
-            let range: Vec<String> = range.iter().map(Value::to_string).collect();
-            let range = range.join(" to ");
-            match length {
-                Some(length) => words += &format!(" from {length} ({range})"),
-                None => words += &format!(" from {range}"),
-            }
+impl<'a> Telling<'a> {
+    fn of(params: &'a Params) -> Self {
+        Self {
+            params,
+            told: vec![],
+            words: vec![],
         }
-        _ => {}
     }
-    let told = [
-        "type",
-        "factor",
-        "original_length",
-        "original_length_range",
-        "exact",
-        // Stands beside the law, as the factor on cos and sin.
-        "attention_factor",
-    ];
-    let more = entries(law, &told);
-    if !more.is_empty() {
-        words += &format!(" ({})", more.join(", "));
+
+    /// The value of that name, unless it is not known.
+    fn get(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.told.push(name);
+        self.params.get(name).filter(|v| !v.is_null())
     }
-    words
+
+    /// The whole number of that name.
+    fn count(&mut self, name: &'static str) -> Option<u64> {
+        self.get(name)?.as_u64()
+    }
+
+    /// Whether the answer of that name is yes.
+    fn yes(&mut self, name: &'static str) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+
+    /// Whether there is such a parameter, known or not.
+    fn has(&self, name: &str) -> bool {
+        self.params.contains_key(name)
+    }
+
+    fn say(&mut self, words: impl Into<String>) {
+        self.words.push(words.into());
+    }
+
+    fn end(mut self) -> String {
+        self.words.extend(entries(self.params, &self.told));
+        self.words.join(", ")
+    }
 }
 
 /// Every entry that is not among those `told` already.
@@ -111,16 +104,24 @@ fn entry(name: &str, value: &Value) -> String {
 /// The first entries of a list, and its last.
 fn short(list: &[Value]) -> String {
     let shown = |values: &[Value]| {
-        let values: Vec<String> = values.iter().map(plain).collect();
+        let values: Vec<String> = values.iter().map(within).collect();
         values.join(" ")
     };
     match list {
         [] => "none".to_owned(),
         [start @ .., last] if start.len() > SHOWN => {
-            let (start, last) = (shown(&start[..SHOWN - 1]), plain(last));
+            let (start, last) = (shown(&start[..SHOWN - 1]), within(last));
             format!("{start} … {last} ({})", list.len())
         }
         _ => shown(list),
+    }
+}
+
+/// An element of a list.
+fn within(value: &Value) -> String {
+    match value {
+        Value::Array(list) => format!("({})", short(list)),
+        _ => plain(value),
     }
 }
 
@@ -134,6 +135,24 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
+/// `4 × 4`, of a grid, a window or a kernel.
+fn sides(value: &Value) -> String {
+    match value {
+        Value::Array(sides) => sides.iter().map(plain).collect::<Vec<_>>().join(" × "),
+        side => plain(side),
+    }
+}
+
+/// `63 to 198`, unless the ends are the same.
+fn between(range: Option<&Value>) -> Option<String> {
+    match range.and_then(Value::as_array)?.as_slice() {
+        [least, greatest] if least != greatest => {
+            Some(format!("{} to {}", plain(least), plain(greatest)))
+        }
+        _ => None,
+    }
+}
+
 /// Whole numbers with all their digits, others with five.
 fn number(value: &Value) -> String {
     match value.as_f64() {
@@ -143,55 +162,4 @@ fn number(value: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn of(kind: Kind, params: Value) -> String {
-        let Value::Object(params) = params else {
-            panic!("parameters are an object");
-        };
-        words(kind, &params)
-    }
-
-    #[test]
-    fn parameters_are_told_in_words() {
-        let yarn = json!({"type": "yarn", "factor": 4.0, "original_length": 64,
-                          "original_length_range": [63, 198], "exact": false});
-        let cases = [
-            (
-                Kind::Rope,
-                json!({"theta": 1e4, "head_dim": 16, "rotary_dim": 16, "layout": "half",
-                       "attention_factor": 1.0, "scaling": null}),
-                "θ 10000, all 16 elements, halves",
-            ),
-            (
-                Kind::Rope,
-                json!({"theta": 5e5, "head_dim": 64, "rotary_dim": 16, "layout": "interleaved",
-                       "attention_factor": 1.138629, "scaling": yarn}),
-                "θ 500000, 16 of 64 elements, interleaved, yarn × 4 from 64 (63 to 198), cos and sin × 1.1386",
-            ),
-            (
-                Kind::Rope,
-                json!({"theta": null, "rotary_dim": 8, "head_dim": null, "layout": null,
-                       "scaling": {"type": "custom", "inv_freq": [1.0, 0.5, 0.25, 0.125, 0.0625]}}),
-                "8 elements, custom (inv freq 1 0.5 0.25 0.125 0.0625)",
-            ),
-            (
-                Kind::Learned,
-                json!({"max_positions": 512, "offset": 2, "grid": null}),
-                "max positions 512, offset 2, grid not told",
-            ),
-            (
-                Kind::Alibi,
-                json!({"heads": 2, "slopes": [0.0625, 0.00390625], "symmetric": false}),
-                "heads 2, slopes 0.0625 0.0039062, not symmetric",
-            ),
-            (Kind::Conv, json!({}), ""),
-        ];
-        for (kind, params, want) in cases {
-            assert_eq!(of(kind, params), want, "{kind}");
-        }
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! A report for people.
 
 use posenc_onnx::kind::{Form, Kind, Stack};
-use posenc_onnx::report::{Attention, AttentionKind, Encoding, Inspect, Limit, ModelSummary};
+use posenc_onnx::report::{Attention, AttentionKind, Encoding, Inspect, ModelSummary};
 
+use super::limits::limits;
 use crate::columns::{Align, Columns};
 use crate::number::{counted, grouped, ranges, rough};
 use crate::terminal::{Palette, one_line};
@@ -16,6 +17,7 @@ pub(super) fn text(report: &Inspect, palette: Palette) -> String {
     let mut text = model(&report.model, palette);
     section("Encodings", &mut text, palette);
     text += &encodings(&report.encodings, palette);
+    text += &without(report, palette);
     section("Attention", &mut text, palette);
     text += &attention(&report.attention, palette);
     section("Limits", &mut text, palette);
@@ -42,7 +44,7 @@ fn section(title: &str, text: &mut String, palette: Palette) {
 }
 
 /// The columns, or that there is nothing.
-fn or_none(columns: Columns, rows: usize, palette: Palette) -> String {
+pub(super) fn or_none(columns: Columns, rows: usize, palette: Palette) -> String {
     if rows == 0 {
         format!("  {}\n", palette.dim("none found"))
     } else {
@@ -95,6 +97,7 @@ fn encodings(encodings: &[Encoding], palette: Palette) -> String {
         let mut about = vec![words(e.kind, &e.params)];
         about.extend(e.evidence.iter().cloned());
         about.retain(|a| !a.is_empty());
+        let mut about = about.into_iter();
         columns.row([
             e.kind.to_string(),
             stack(e.stack),
@@ -103,8 +106,11 @@ fn encodings(encodings: &[Encoding], palette: Palette) -> String {
             e.form.to_string(),
             e.max_length.map_or_else(String::new, |n| n.to_string()),
             e.fit_error.map_or_else(String::new, rough),
-            about.join("; "),
+            about.next().unwrap_or_default(),
         ]);
+        for more in about {
+            columns.row([const { String::new() }; 7].into_iter().chain([more]));
+        }
     }
     let mut text = or_none(columns, encodings.len(), palette);
     if encodings.iter().any(|e| e.kind == Kind::Unknown) {
@@ -112,6 +118,31 @@ fn encodings(encodings: &[Encoding], palette: Palette) -> String {
             "  {}\n",
             palette.alert("unknown: depends on positions, but no family fits")
         );
+    }
+    text
+}
+
+/// Layers of which self-attention sees no encoding while that of others does.
+fn without(report: &Inspect, palette: Palette) -> String {
+    let mut text = String::new();
+    if report.encodings.is_empty() {
+        return text;
+    }
+    for of in [None, Some(Stack::Encoder), Some(Stack::Decoder)] {
+        let sees = |layer: &usize| {
+            let mut entries = report.encodings.iter().filter(|e| e.stack == of);
+            entries.any(|e| e.layers.contains(layer))
+        };
+        let sites = report.attention.iter();
+        let own = sites.filter(|s| s.stack == of && s.kind == AttentionKind::SelfAttention);
+        let mut layers: Vec<usize> = own.filter_map(|s| s.layer).collect();
+        layers.retain(|layer| !sees(layer));
+        layers.dedup();
+        if !layers.is_empty() {
+            let noun = if layers.len() == 1 { "layer" } else { "layers" };
+            let what = format!("{} {noun} {}: none found", stack(of), ranges(&layers));
+            text += &format!("  {}\n", palette.dim(what.trim_start()));
+        }
     }
     text
 }
@@ -154,7 +185,7 @@ fn attention(sites: &[Attention], palette: Palette) -> String {
         ("kind", LEFT),
         ("heads", RIGHT),
         ("kv heads", RIGHT),
-        ("head", RIGHT),
+        ("head dim", RIGHT),
         ("sees", LEFT),
         ("form", LEFT),
     ]);
@@ -199,26 +230,11 @@ fn stack(stack: Option<Stack>) -> String {
     stack.map_or_else(String::new, |s| s.to_string())
 }
 
-/// Limits, shortest first: that is the one that counts.
-pub(crate) fn limits(limits: &[Limit], palette: Palette) -> String {
-    let mut sorted: Vec<&Limit> = limits.iter().collect();
-    sorted.sort_by_key(|l| l.length);
-    let mut columns = Columns::new(&[("length", RIGHT), ("cause", LEFT), ("value", LEFT)]);
-    for limit in &sorted {
-        columns.row([
-            limit.length.to_string(),
-            limit.cause.to_string(),
-            limit.value.clone().unwrap_or_default(),
-        ]);
-    }
-    or_none(columns, sorted.len(), palette)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use posenc_onnx::report::{LimitCause, Params, Refusal};
+    use posenc_onnx::report::{Limit, LimitCause, Params, Refusal};
     use serde_json::json;
 
     use super::*;
@@ -320,7 +336,10 @@ mod tests {
         );
         unknown.layers = vec![1];
         unknown.sites = 1;
-        unknown.evidence = vec!["the bias varies along the keys but with no distance".into()];
+        unknown.evidence = vec![
+            "the bias varies along the keys but with no distance".into(),
+            "no alibi: the bias is not linear".into(),
+        ];
         report.encodings = vec![t5, unknown];
         report.attention = (0..2)
             .map(|layer| Attention {
@@ -343,6 +362,21 @@ mod tests {
             why: "the operands come from two sources".into(),
         }]);
         insta::assert_snapshot!(text(&report, Palette::Plain));
+    }
+
+    #[test]
+    fn layers_without_an_encoding_are_named() {
+        let mut report = Inspect::new(summary());
+        report.encodings = vec![rope((0..8).filter(|l| l % 4 != 3), 1e4)];
+        report.attention = (0..8).map(site).collect();
+        assert_eq!(
+            without(&report, Palette::Plain),
+            "  layers 3,7: none found\n"
+        );
+        report.attention[3].kind = AttentionKind::Cross;
+        assert_eq!(without(&report, Palette::Plain), "  layer 7: none found\n");
+        report.encodings.clear();
+        assert_eq!(without(&report, Palette::Plain), "");
     }
 
     #[test]
