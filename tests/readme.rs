@@ -54,6 +54,18 @@ fn every_line_of_the_diff_is_what_the_tool_prints() {
 }
 
 #[test]
+fn the_inspection_is_what_the_tool_prints() {
+    let text = readme();
+    let command = text
+        .split('`')
+        .find(|part| part.starts_with("inspect fixtures"));
+    let ran = binary::run(command.expect("the README names the command").split(' '));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let shown = block("text", "Encodings").join("\n");
+    assert!(ran.stdout.trim_end().ends_with(&shown), "{}", ran.stdout);
+}
+
+#[test]
 fn every_scaling_of_rope_has_a_row() {
     let text = readme();
     let rows: Vec<&str> = text.lines().filter(|l| l.starts_with('|')).collect();
