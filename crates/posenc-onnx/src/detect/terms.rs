@@ -180,7 +180,6 @@ impl Known {
             None => {
                 let reader = Reader {
                     model,
-                    found,
                     trace: &found.trace,
                     site,
                     joins,

@@ -23,8 +23,6 @@ pub(super) struct Meeting {
     pub(super) vectors: Use,
     /// What is read of vectors: from the operand back through what only moves and picks rows.
     pub(super) chain: Vec<ValueId>,
-    /// Where it joins the scores.
-    pub(super) join: Use,
 }
 
 /// What joins the scores of a site.
@@ -61,7 +59,7 @@ pub(super) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
             };
             let node = graph.node(id);
             if is_product(node.domain(), node.op()) {
-                match meeting(graph, classes, trace, id, join) {
+                match meeting(graph, classes, trace, id) {
                     Some(meeting) if joins.meetings.iter().all(|m| m.node != id) => {
                         met = true;
                         joins.picks.extend(picks(graph, &meeting.chain));
@@ -87,13 +85,7 @@ pub(super) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
 }
 
 /// The product as a meeting, where one operand alone is content.
-fn meeting(
-    graph: &Graph,
-    classes: &Classes,
-    trace: &Trace,
-    id: NodeId,
-    join: Use,
-) -> Option<Meeting> {
+fn meeting(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Meeting> {
     let node = graph.node(id);
     let content = |slot: usize| {
         let value = node.input(slot);
@@ -114,7 +106,6 @@ fn meeting(
         features: (0..own.len()).filter(summed).collect(),
         vectors,
         chain: chain(graph, trace, node.input(1 - slot)?),
-        join,
     })
 }
 

@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 
 use super::meeting::{Joins, Meeting};
 use crate::attention::Site;
-use crate::detect::Detection;
 
 /// Elements that a probe may take.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -54,7 +53,6 @@ pub(super) enum Unread {
 /// One meeting of a site under way.
 pub(super) struct Reader<'a> {
     pub(super) model: &'a Model,
-    pub(super) found: &'a Detection,
     pub(super) trace: &'a Trace,
     pub(super) site: &'a Site,
     pub(super) joins: &'a Joins,

@@ -12,7 +12,10 @@ fn linear(s: &mut Sketch, x: &str, from: usize, to: usize) -> String {
     s.op("MatMul", &[x, &w])
 }
 
-fn networks() -> Vec<(&'static str, fn(&mut Sketch) -> String)> {
+/// What a network is called, and what draws it.
+type Network = (&'static str, fn(&mut Sketch) -> String);
+
+fn networks() -> Vec<Network> {
     vec![
         ("a convolutional network with a residual", |s| {
             let x = s.input("pixels", DType::F32, &["batch", "3", "32", "32"]);
