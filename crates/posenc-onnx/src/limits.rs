@@ -19,13 +19,14 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
     let (classes, trace, ports) = (&detection.classes, &detection.trace, &detection.ports);
     let graph = model.graph();
     let mut found = BTreeSet::new();
+    let mut longer = Longer::of(runs);
     if let Some(length) = ports.fixed_sequence() {
         found.insert((length, LimitCause::StaticShape, None));
     }
     for (_, node) in graph.nodes() {
         let picked = match (node.domain(), node.op()) {
             ("", "Gather" | "GatherElements" | "GatherND")
-            | ("com.microsoft", "GatherBlockQuantized") => rows_by_position(runs, node),
+            | ("com.microsoft", "GatherBlockQuantized") => rows_by_position(&mut longer, node),
             ("", "Slice") => cut_to_length(classes, trace, node),
             (_, "RotaryEmbedding") => rotary_cache(classes, trace, node),
             ("com.microsoft", "GroupQueryAttention") => {
@@ -54,7 +55,8 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
 
 /// A constant whose rows are picked by an index that follows position, and the longest sequence
 /// that it has rows for.
-fn rows_by_position(runs: &Runs<'_>, node: &Node) -> Option<(ValueId, usize)> {
+fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize)> {
+    let runs = longer.runs;
     let (classes, trace) = (&runs.found.classes, &runs.found.trace);
     let (table, index) = (node.input(0)?, node.input(1)?);
     let class = classes.of_value(index);
@@ -67,7 +69,7 @@ fn rows_by_position(runs: &Runs<'_>, node: &Node) -> Option<(ValueId, usize)> {
     };
     let class = classes.of_value(table);
     let stored = !class.has(Class::CONTENT) && !class.has(Class::PADDING);
-    let rows = dims[axis];
+    let rows = *dims.get(axis)?;
     if !follows || !stored || rows < 2 {
         return None;
     }
@@ -78,7 +80,7 @@ fn rows_by_position(runs: &Runs<'_>, node: &Node) -> Option<(ValueId, usize)> {
         return None;
     }
     let length = at.length_for(rows, runs.found.lengths.past)?;
-    let ends = !bends(runs.model.graph(), classes, index) || overruns(runs, node, rows, length);
+    let ends = !longer.bends(index) || longer.overruns(index, rows, length);
     ends.then_some((table, length))
 }
 
@@ -100,7 +102,8 @@ impl Reach {
         let numbers = trace.get(index).to_i64()?;
         let rows: Vec<i64> = numbers.iter().copied().collect();
         // An index of pairs and the like has a last axis that is no sequence.
-        let rank = numbers.ndim() - usize::from(node.op() == "GatherND");
+        let pairs = usize::from(node.op() == "GatherND");
+        let rank = numbers.ndim().checked_sub(pairs)?;
         let longest = numbers.shape()[..rank].iter().copied().max()?;
         let one = longest / copies.max(1);
         let again = one > 1 && longest == one * copies && longest == rows.len();
@@ -131,48 +134,83 @@ impl Reach {
     }
 }
 
-/// Whether something on the way from positions to an index may keep it from growing with them.
-fn bends(graph: &Graph, classes: &Classes, index: ValueId) -> bool {
-    let mut stack = vec![index];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        let class = classes.of_value(value);
-        if !class.has(Class::POSITION) || !seen.insert(value) {
-            continue;
-        }
-        let Some((id, _)) = graph.producer(value) else {
-            continue;
-        };
-        let node = graph.node(id);
-        let bends = matches!(
-            node.op(),
-            "Clip" | "Min" | "Max" | "Where" | "Log" | "Mod" | "Div" | "Floor" | "If" | "Loop"
-        );
-        if bends {
-            return true;
-        }
-        stack.extend(node.inputs().iter().flatten());
-    }
-    false
-}
-
 /// Elements that a value of a longer run may have: indices of pairs, but no weights.
 const LONG: Budget = Budget { elements: 1 << 18 };
 
-/// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run, yes.
-fn overruns(runs: &Runs<'_>, node: &Node, rows: usize, length: usize) -> bool {
-    let past = runs.found.lengths.past;
-    let Some(index) = node.input(1) else {
-        return true;
-    };
-    let wanted = (length + 1).saturating_sub(past);
-    let Some(trace) = runs.once(wanted, &LONG) else {
-        return true;
-    };
-    let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
-    match trace.get(index).to_i64() {
-        Some(numbers) => numbers.iter().any(beyond),
-        None => true,
+/// Longer runs that are made at the most.
+const RUNS: usize = 8;
+
+/// What longer sequences read.
+struct Longer<'a> {
+    runs: &'a Runs<'a>,
+    /// The last run, by its tokens.
+    last: Option<(usize, Option<Trace>)>,
+    /// Runs so far.
+    made: usize,
+    /// Values with nothing behind them that bends.
+    straight: FxHashSet<ValueId>,
+}
+
+impl<'a> Longer<'a> {
+    fn of(runs: &'a Runs<'a>) -> Self {
+        Self {
+            runs,
+            last: None,
+            made: 0,
+            straight: FxHashSet::default(),
+        }
+    }
+
+    /// Whether something on the way from positions to an index may keep it from growing with them.
+    fn bends(&mut self, index: ValueId) -> bool {
+        let graph = self.runs.model.graph();
+        let classes = &self.runs.found.classes;
+        let mut stack = vec![index];
+        let mut seen = FxHashSet::default();
+        while let Some(value) = stack.pop() {
+            let class = classes.of_value(value);
+            let known = self.straight.contains(&value);
+            if known || !class.has(Class::POSITION) || !seen.insert(value) {
+                continue;
+            }
+            let Some((id, _)) = graph.producer(value) else {
+                continue;
+            };
+            let node = graph.node(id);
+            let bends = matches!(
+                node.op(),
+                "Clip" | "Min" | "Max" | "Where" | "Log" | "Mod" | "Div" | "Floor" | "If" | "Loop"
+            );
+            if bends {
+                return true;
+            }
+            stack.extend(node.inputs().iter().flatten());
+        }
+        self.straight.extend(seen);
+        false
+    }
+
+    /// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run,
+    /// yes.
+    fn overruns(&mut self, index: ValueId, rows: usize, length: usize) -> bool {
+        let wanted = (length + 1).saturating_sub(self.runs.found.lengths.past);
+        if self
+            .last
+            .as_ref()
+            .is_none_or(|(tokens, _)| *tokens != wanted)
+        {
+            if self.made == RUNS {
+                return true;
+            }
+            self.made += 1;
+            self.last = Some((wanted, self.runs.once(wanted, &LONG)));
+        }
+        let trace = self.last.as_ref().and_then(|(_, trace)| trace.as_ref());
+        let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
+        match trace.and_then(|t| t.get(index).to_i64()) {
+            Some(numbers) => numbers.iter().any(beyond),
+            None => true,
+        }
     }
 }
 

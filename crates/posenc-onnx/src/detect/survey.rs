@@ -36,6 +36,9 @@ pub fn survey(model: &Model, found: &Detection) -> Survey {
     survey
 }
 
+/// Lengths that are run beside that of the trial.
+const MOST: usize = 16;
+
 /// The trial run at several lengths, each made when it is first asked for.
 pub(crate) struct Runs<'a> {
     pub(crate) model: &'a Model,
@@ -52,11 +55,15 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The run with so many new tokens; `None` where the model is of another, fixed length.
+    /// The run with so many new tokens; `None` where the model is of another, fixed length, and
+    /// where too many other lengths were asked for.
     pub(crate) fn at(&mut self, sequence: usize) -> Option<&Trace> {
         let (model, found) = (self.model, self.found);
         if sequence == found.lengths.sequence {
             return Some(&found.trace);
+        }
+        if self.others.len() >= MOST && !self.others.contains_key(&sequence) {
+            return None;
         }
         let make = || run(model, found, sequence, &BUDGET);
         self.others.entry(sequence).or_insert_with(make).as_ref()
