@@ -4,6 +4,7 @@
 mod axes;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Def, Graph, Node, NodeId, ScopeKind, Use, ValueId};
@@ -43,7 +44,12 @@ pub(crate) struct Lookup {
 pub(crate) struct Stream {
     pub(crate) additions: Vec<Addition>,
     pub(crate) lookups: Vec<Lookup>,
+    /// There are more than are looked at.
+    pub(crate) more: bool,
 }
+
+/// What joins a residual stream is no more than this.
+const MOST: usize = 1024;
 
 /// A value on the way back, and whether a projection lies between it and the scores.
 type Step = (ValueId, bool);
@@ -90,11 +96,11 @@ impl Stream {
                 walk.back(start(operand), Tokens::one(operand.lane.sequence));
             }
         }
-        let mut seen: FxHashMap<Step, BTreeSet<Entry>> = FxHashMap::default();
+        let mut seen: FxHashMap<Step, Rc<BTreeSet<Entry>>> = FxHashMap::default();
         for (place, site) in sites.iter().enumerate() {
             let mut entries = BTreeSet::new();
             for operand in operands(site) {
-                entries.extend(walk.reach(start(operand), &mut seen));
+                entries.extend(walk.reach(start(operand), &mut seen).iter());
             }
             for entry in entries {
                 match entry {
@@ -191,7 +197,7 @@ impl Walk<'_> {
         }
         if node.domain().is_empty() && node.op() == "Gather" {
             let slot = |i: usize| node.input(i).is_some_and(|v| self.is_content(v));
-            if slot(1) && !slot(0) {
+            if slot(1) && !slot(0) && self.has_room() {
                 self.stream.lookups.push(Lookup {
                     entry: Use::new(id, 0),
                     sites: vec![],
@@ -209,8 +215,8 @@ impl Walk<'_> {
             let Some(free) = node.input(*slot).filter(|v| !self.is_content(*v)) else {
                 continue;
             };
-            let known = self.trace.get(free);
-            if known.dims.as_ref().is_none_or(|d| d.len() < 2) {
+            let varies = embeds(node) || self.varies(id, *slot, free, *tokens);
+            if !varies || !self.has_room() {
                 continue;
             }
             self.stream.additions.push(Addition {
@@ -223,6 +229,26 @@ impl Walk<'_> {
             entries.push(Entry::Addition(self.stream.additions.len() - 1));
         }
         entries
+    }
+
+    /// Whether a summand differs from token to token, as far as its shape tells.
+    fn varies(&self, id: NodeId, slot: usize, free: ValueId, tokens: Tokens) -> bool {
+        let Some(dims) = self.trace.get(free).dims.as_deref() else {
+            return false;
+        };
+        let along = back(self.graph, self.trace, id, 0, slot, tokens);
+        let mut lengths = along
+            .iter()
+            .flat_map(|t| t.iter())
+            .filter_map(|a| dims.get(a));
+        dims.len() > 1 && lengths.any(|n| *n > 1)
+    }
+
+    /// Whether one more may join; if not, that is noted.
+    fn has_room(&mut self) -> bool {
+        let joined = self.stream.additions.len() + self.stream.lookups.len();
+        self.stream.more |= joined >= MOST;
+        joined < MOST
     }
 
     /// What a value is that a body takes from outside.
@@ -255,17 +281,27 @@ impl Walk<'_> {
         inputs.filter_map(|(slot, v)| Some((slot, v.filter(|v| self.is_content(*v))?)))
     }
 
-    /// Everything that enters behind a step.
-    fn reach(&self, start: Step, known: &mut FxHashMap<Step, BTreeSet<Entry>>) -> BTreeSet<Entry> {
+    /// Everything that enters behind a step. Steps at which nothing more enters share one set.
+    fn reach(
+        &self,
+        start: Step,
+        known: &mut FxHashMap<Step, Rc<BTreeSet<Entry>>>,
+    ) -> Rc<BTreeSet<Entry>> {
         let mut stack = vec![(start, false)];
         let mut open = FxHashSet::default();
         while let Some((step, ready)) = stack.pop() {
             let before = self.before.get(&step).map_or(&[][..], Vec::as_slice);
             if ready {
-                let mut all: BTreeSet<Entry> = BTreeSet::new();
-                all.extend(self.enters.get(&step).into_iter().flatten());
-                for b in before {
-                    all.extend(known.get(b).into_iter().flatten());
+                let mut sets = before.iter().filter_map(|b| known.get(b));
+                let mut all = sets.next().cloned().unwrap_or_default();
+                for set in sets.filter(|set| !set.is_empty()) {
+                    if !Rc::ptr_eq(&all, set) && !set.is_subset(&all) {
+                        Rc::make_mut(&mut all).extend(set.iter());
+                    }
+                }
+                let entries = self.enters.get(&step).map_or(&[][..], Vec::as_slice);
+                if !entries.is_empty() {
+                    Rc::make_mut(&mut all).extend(entries);
                 }
                 known.insert(step, all);
             } else if !known.contains_key(&step) && open.insert(step) {

@@ -29,6 +29,10 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
         &found.trace,
         &found.attention,
     );
+    if stream.more {
+        let why = "more values join what attention reads than are looked at";
+        survey.warnings.push(why.to_owned());
+    }
     let mut known: Vec<(Key, Finding)> = vec![];
     for addition in &stream.additions {
         let candidate = Candidate::of(model, found, addition);
