@@ -4,8 +4,11 @@
 //! norm. A depthwise convolution within a feed-forward or Conformer block has products on the way
 //! and is none.
 
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Refused;
 use super::survey::{Runs, Survey};
@@ -25,21 +28,28 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     if runs.found.attention.is_empty() {
         return;
     }
-    for (id, node) in graph.nodes().filter(|(_, n)| n.is("Add")) {
-        for slot in 0..node.inputs().len() {
+    let mut downstream = Downstream::of(runs);
+    let first = (survey.findings.len(), survey.refused.len());
+    let sums: Vec<NodeId> = graph
+        .nodes()
+        .filter(|(_, n)| n.is("Add"))
+        .map(|n| n.0)
+        .collect();
+    for id in sums.into_iter().rev() {
+        for slot in 0..graph.node(id).inputs().len() {
             let Some(branch) = Branch::of(runs, id, slot) else {
                 continue;
             };
             let Some(conv) = conv(runs, &branch) else {
                 continue;
             };
-            let sites = downstream(runs, id);
-            if sites.is_empty() {
+            let sites = downstream.sites(graph, id);
+            let Some(site) = sites.first().copied() else {
                 continue;
-            }
+            };
             if let Some(product) = branch.product {
                 survey.refused.push(Refused {
-                    site: sites[0],
+                    site,
                     node: branch.convolutions[0],
                     why: format!(
                         "no convolutional encoding: {} stands between the convolution and the addition",
@@ -51,7 +61,7 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
             let first = branch.convolutions[branch.convolutions.len() - 1];
             survey.findings.push(Finding {
                 encoding: Encoding::Conv(conv),
-                sites,
+                sites: sites.iter().copied().collect(),
                 entries: vec![Use::new(id, slot)],
                 form: match graph.node(first).domain() {
                     "" => Form::Ops,
@@ -63,6 +73,8 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
             });
         }
     }
+    survey.findings[first.0..].reverse();
+    survey.refused[first.1..].reverse();
 }
 
 /// What lies between an addition and the value that its other operand is, too.
@@ -204,20 +216,51 @@ fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
     })
 }
 
-/// The attention sites that a node's output flows into.
-fn downstream(runs: &Runs<'_>, from: NodeId) -> Vec<usize> {
-    let graph = runs.model.graph();
-    let mut seen = FxHashSet::from_iter([from]);
-    let mut stack = vec![from];
-    while let Some(id) = stack.pop() {
-        for value in graph.node(id).outputs().iter().flatten() {
-            let readers = graph.uses(*value).iter().map(|u| u.node);
-            stack.extend(readers.filter(|n| seen.insert(*n)));
+/// The attention sites that the outputs of nodes flow into.
+struct Downstream {
+    sites: FxHashMap<NodeId, Vec<usize>>,
+    /// Of the nodes that were asked for.
+    known: FxHashMap<NodeId, Rc<BTreeSet<usize>>>,
+}
+
+impl Downstream {
+    fn of(runs: &Runs<'_>) -> Self {
+        let mut sites: FxHashMap<NodeId, Vec<usize>> = FxHashMap::default();
+        for (place, site) in runs.found.attention.iter().enumerate() {
+            sites.entry(site.node).or_default().push(place);
+        }
+        Self {
+            sites,
+            known: FxHashMap::default(),
         }
     }
-    let sites = runs.found.attention.iter().enumerate();
-    sites
-        .filter(|(_, site)| seen.contains(&site.node))
-        .map(|(i, _)| i)
-        .collect()
+
+    /// Walks as far as the nodes that were asked for before: the last are best asked first.
+    fn sites(&mut self, graph: &Graph, from: NodeId) -> Rc<BTreeSet<usize>> {
+        if let Some(known) = self.known.get(&from) {
+            return known.clone();
+        }
+        let mut all: Rc<BTreeSet<usize>> = Rc::default();
+        let mut seen = FxHashSet::from_iter([from]);
+        let mut stack = vec![from];
+        while let Some(id) = stack.pop() {
+            if let Some(known) = self.known.get(&id) {
+                match all.is_empty() {
+                    true => all = known.clone(),
+                    false if known.is_subset(&all) => {}
+                    false => Rc::make_mut(&mut all).extend(known.iter()),
+                }
+                continue;
+            }
+            if let Some(sites) = self.sites.get(&id) {
+                Rc::make_mut(&mut all).extend(sites);
+            }
+            for value in graph.node(id).outputs().iter().flatten() {
+                let readers = graph.uses(*value).iter().map(|u| u.node);
+                stack.extend(readers.filter(|n| seen.insert(*n)));
+            }
+        }
+        self.known.insert(from, all.clone());
+        all
+    }
 }
