@@ -81,6 +81,8 @@ struct Known {
     signatures: Signatures,
     readings: FxHashMap<usize, (Reading, Option<Distances>)>,
     codes: FxHashMap<ValueId, Vec<(Distances, Waved)>>,
+    /// Whether values are computed from sines or cosines.
+    computed: FxHashMap<ValueId, bool>,
 }
 
 /// The findings at a site.
@@ -271,23 +273,27 @@ impl Known {
         };
         let mut missed = None;
         for source in source::sources(graph, &found.trace, table, axis) {
-            let known = self.codes.get(&source.value).into_iter().flatten();
-            let known = known.into_iter().find(|(d, _)| d == distances);
-            let read = match (known, source.code(&found.trace, Some(rows))) {
-                (Some((_, read)), _) => read.clone(),
-                (None, Some(code)) if source::is_wave(&code) => {
-                    waves(runs, &source, &code, distances).map(Some)
-                }
-                (None, _) => Ok(None),
-            };
             let codes = self.codes.entry(source.value).or_default();
-            codes.push((distances.clone(), read.clone()));
-            match read {
-                Ok(None) if missed.is_none() && source.waves(graph) => {
-                    let why = "vectors computed from sines or cosines, which they are not";
-                    missed = Some(why.to_owned());
+            let read = match codes.iter().find(|(d, _)| d == distances) {
+                Some((_, read)) => read.clone(),
+                None => {
+                    let code = source.code(&found.trace, Some(rows));
+                    let read = match code.filter(source::is_wave) {
+                        Some(code) => waves(runs, &source, &code, distances).map(Some),
+                        None => Ok(None),
+                    };
+                    codes.push((distances.clone(), read.clone()));
+                    read
                 }
-                Ok(None) => {}
+            };
+            match read {
+                Ok(None) => {
+                    let computed = self.computed.entry(source.value);
+                    if *computed.or_insert_with(|| source.waves(graph)) {
+                        let why = "vectors computed from sines or cosines, which they are not";
+                        missed.get_or_insert_with(|| why.to_owned());
+                    }
+                }
                 Ok(Some(waves)) => return Ok(Some(waves)),
                 Err(why) => missed = Some(why),
             }
