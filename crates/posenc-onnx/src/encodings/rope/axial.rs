@@ -28,7 +28,7 @@ pub struct Axial {
     /// Tokens before the patches that do not turn.
     pub prefix: usize,
     /// For each pair its axis (0: rows, 1: columns) and the radians from one patch to the next,
-    /// between 0 and π.
+    /// between −π and π.
     pub steps: Vec<(usize, f64)>,
     /// θ, where both axes have the same geometric frequencies.
     pub theta: Option<f64>,
@@ -175,10 +175,10 @@ fn steps(
                     fit = fit.max(off);
                 }
             }
-            Some(first.1.atan2(first.0).abs())
+            Some(first.1.atan2(first.0))
         };
         let (down, across) = (along(0)?, along(1)?);
-        steps.push(match (down > LOOSE, across > LOOSE) {
+        steps.push(match (down.abs() > LOOSE, across.abs() > LOOSE) {
             (true, false) => (0, down),
             (false, true) => (1, across),
             _ => return None,
@@ -189,7 +189,7 @@ fn steps(
 }
 
 /// θ of frequencies that fall geometrically along both axes; the last ones tell it, since the
-/// first may have turned more than once round.
+/// first may have turned more than once round. None where a pair turns backwards.
 fn theta(steps: &[(usize, f64)]) -> Option<f64> {
     let of = |axis: usize| {
         let own: Vec<f64> = steps.iter().filter(|s| s.0 == axis).map(|s| s.1).collect();
@@ -198,10 +198,11 @@ fn theta(steps: &[(usize, f64)]) -> Option<f64> {
         let turn = std::f64::consts::TAU;
         let fits = own.iter().rev().enumerate().all(|(back, f)| {
             let want = own[n - 1] * ratio.powi(-(i32::try_from(back).unwrap_or(i32::MAX)));
-            let off = (want - turn * (want / turn).round()).abs() - f;
+            let off = want - f;
+            let off = off - turn * (off / turn).round();
             off.abs() < 1e-3 * want.max(LOOSE)
         });
-        let falls = ratio < 1.0 && n > 1 && fits;
+        let falls = own[n - 1] > 0.0 && ratio < 1.0 && fits;
         falls.then(|| ratio.powi(-(i32::try_from(n).unwrap_or(i32::MAX))))
     };
     let (rows, columns) = (of(0)?, of(1)?);
@@ -260,6 +261,23 @@ mod tests {
         steps[0].1 *= 1.01;
         let (odd, _) = identify(&turns(&axial(&steps), [0.5; 2]), 12).unwrap();
         assert_eq!(odd.theta, None);
+    }
+
+    #[test]
+    fn pairs_that_turn_backwards_take_theta_away() {
+        // More than half a turn from patch to patch looks like a turn back and is none.
+        let of = |axis: usize| [4.0, 0.4, 0.04].map(|f| (axis, f));
+        let steps = [of(0), of(1)].concat();
+        let read =
+            |steps: &[(usize, f64)]| identify(&turns(&axial(steps), [0.5; 2]), 12).unwrap().0;
+        assert!((read(&steps).theta.unwrap() - 1000.0).abs() < 1e-6);
+        for pair in 0..steps.len() {
+            let mut flipped = steps.clone();
+            flipped[pair].1 *= -1.0;
+            assert_eq!(read(&flipped).theta, None, "{pair}");
+        }
+        let all: Vec<(usize, f64)> = steps.iter().map(|(a, f)| (*a, -f)).collect();
+        assert_eq!(read(&all).theta, None);
     }
 
     #[test]
