@@ -137,7 +137,9 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
 fn is_short(trace: &Trace, sites: &[Site]) -> bool {
     let keys = |site: &Site| {
         let dims = trace.get(site.key.value).dims.as_deref();
-        dims.map_or(0, |d| d[site.key.lane.sequence])
+        dims.and_then(|d| d.get(site.key.lane.sequence))
+            .copied()
+            .unwrap_or(0)
     };
     sites.iter().map(keys).min().unwrap_or(0) < SHORT
 }

@@ -372,7 +372,10 @@ pub(crate) fn plane(model: &Model, classes: &Classes, trace: &Trace, site: &Site
     let bias = by_head(data, [rows, columns], site.heads)?;
     // A sink adds a column that is no key.
     let keys = match site.scores {
-        Some(_) => trace.get(site.key.value).dims.as_ref()?[site.key.lane.sequence],
+        Some(_) => {
+            let dims = trace.get(site.key.value).dims.as_ref()?;
+            *dims.get(site.key.lane.sequence)?
+        }
         None => bias.dim().3,
     };
     let keys = keys.min(bias.dim().3);

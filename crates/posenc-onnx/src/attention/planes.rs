@@ -39,7 +39,7 @@ impl Planes {
         let counts = stretch.counts(graph, classes, Count::Numbers);
         let signature = self.signatures.region(graph, &stretch, trace, counts);
         let dims = trace.get(site.key.value).dims.as_ref();
-        let keys = dims.map(|d| d[site.key.lane.sequence]);
+        let keys = dims.and_then(|d| d.get(site.key.lane.sequence)).copied();
         let alike = (signature, site.heads, site.plane, keys);
         self.known.entry(alike).or_insert_with(read).clone()
     }

@@ -14,7 +14,7 @@ pub(super) fn side(graph: &Graph, ports: &[Port]) -> Option<usize> {
     let first = ports.iter().find(image)?;
     let Patch { size, width } = patch(graph, first.value)?;
     let fitting = graph.values().filter_map(|v| grid(graph, v, width));
-    Some(size * fitting.min()?)
+    size.checked_mul(fitting.min()?)
 }
 
 /// How an image is cut into patches.

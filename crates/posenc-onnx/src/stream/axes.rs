@@ -86,15 +86,15 @@ pub(crate) fn back(
     let from = trace.get(node.input(slot)?).dims.as_deref()?;
     let to = trace.get(node.output(output)?).dims.as_deref()?;
     let aligned = |a: usize| {
-        let axis = (a + from.len()).checked_sub(to.len());
-        axis.filter(|i| from[*i] == to[a])
+        let axis = (a + from.len()).checked_sub(to.len())?;
+        (from.get(axis)? == to.get(a)?).then_some(axis)
     };
     match node.op() {
         "Transpose" => {
             let perm = node.ints("perm").ok()?;
             tokens.moved(|a| match perm {
                 Some(perm) => usize::try_from(*perm.get(a)?).ok(),
-                None => (from.len() - 1).checked_sub(a),
+                None => from.len().checked_sub(a + 1),
             })
         }
         "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" if slot == 0 => regrouped(from, to, tokens),
@@ -154,9 +154,8 @@ fn projected(
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
     match node.op() {
         op if op.ends_with("Gemm") && slot == 2 => tokens.moved(|a| {
-            (a + from.len())
-                .checked_sub(2)
-                .filter(|i| from[*i] == to[a])
+            let axis = (a + from.len()).checked_sub(2)?;
+            (from.get(axis)? == to.get(a)?).then_some(axis)
         }),
         op if op.ends_with("Gemm") => match slot {
             0 => tokens.moved(|a| (a == 0).then_some(usize::from(flag("transA")))),
@@ -164,8 +163,11 @@ fn projected(
             _ => None,
         },
         op if op.ends_with("Conv") || op == "ConvInteger" => tokens.moved(|a| {
-            let channels = if op == "NhwcConv" { to.len() - 1 } else { 1 };
-            (slot == 0 && a != channels).then_some(a)
+            let is_channel = match op {
+                "NhwcConv" => a + 1 == to.len(),
+                _ => a == 1,
+            };
+            (slot == 0 && !is_channel).then_some(a)
         }),
         // Batch axes stay; of the last two, the content has one and the weights the other.
         _ => {
@@ -173,11 +175,11 @@ fn projected(
             let transposed = flag(if first { "transA" } else { "transB" });
             tokens.moved(|a| {
                 let axis = (a + from.len()).checked_sub(to.len())?;
-                let behind = to.len() - a;
+                let behind = to.len().checked_sub(a)?;
                 match (behind, first, transposed) {
                     (1, true, _) | (2, false, _) => None,
                     (2, true, true) => Some(axis + 1),
-                    (1, false, true) => Some(axis - 1),
+                    (1, false, true) => axis.checked_sub(1),
                     _ => Some(axis),
                 }
             })

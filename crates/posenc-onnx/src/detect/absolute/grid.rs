@@ -53,7 +53,10 @@ pub(super) fn patches(
         };
         if let Some(axis) = joined.filter(|a| tokens.has(*a)) {
             let before = node.inputs().iter().flatten().take_while(|v| !content(**v));
-            let rows = |v: &ValueId| trace.get(*v).dims.as_ref().map_or(0, |d| d[axis]);
+            let rows = |v: &ValueId| {
+                let dims = trace.get(*v).dims.as_ref();
+                dims.and_then(|d| d.get(axis)).copied().unwrap_or(0)
+            };
             found.prefix += before.map(rows).sum::<usize>();
         }
         let elements = |v: ValueId| trace.get(v).elements().unwrap_or(0);

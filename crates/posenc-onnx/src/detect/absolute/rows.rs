@@ -140,15 +140,18 @@ fn pick(trace: &Trace, table: &Table, rows: &[usize]) -> Option<Array2<f64>> {
     if *value.dims.as_ref()?.last()? != table.dim {
         return None;
     }
-    let mut numbers = Array2::zeros((rows.len(), table.dim));
     let data = value.data.as_deref()?;
+    if rows.len().checked_mul(table.dim)? > MOST {
+        return None;
+    }
+    let mut numbers = Array2::zeros((rows.len(), table.dim));
     let whole = match data {
         Data::Stored(_) => None,
         _ => Some(value.to_f64()?.into_iter().collect::<Vec<f64>>()),
     };
     for (i, row) in rows.iter().enumerate() {
         for column in 0..table.dim {
-            let place = row * table.dim + column;
+            let place = row.checked_mul(table.dim)?.checked_add(column)?;
             numbers[[i, column]] = match (&whole, data) {
                 (Some(whole), _) => *whole.get(place)?,
                 (None, Data::Stored(tensor)) => tensor.get_f64(place)?,

@@ -117,14 +117,13 @@ impl Search<'_> {
     fn rows(&self, value: ValueId, tokens: Tokens) -> usize {
         let dims = self.dims(value).unwrap_or_default();
         let along = (0..dims.len()).filter(|a| tokens.has(*a));
-        along.map(|a| dims[a]).product()
+        along.fold(1, |n, a| dims[a].saturating_mul(n))
     }
 
     /// The constant of a step as a table.
     fn table(&self, step: &Step) -> Option<Table> {
-        let dims = self.dims(step.value)?;
         let rows = self.rows(step.value, step.tokens);
-        let all: usize = dims.iter().product();
+        let all = self.trace.get(step.value).elements()?;
         (rows > 1 && all > rows).then(|| Table {
             value: step.value,
             rows,
@@ -213,7 +212,10 @@ impl Search<'_> {
                 let axis = wrap(node.int("axis").ok()??, rank)?;
                 let along = step.tokens.has(axis);
                 let constant = |v: ValueId| self.classes.of_value(v).is_constant();
-                let rows = |v: ValueId| self.dims(v).map_or(0, |d| d[axis]);
+                let rows = |v: ValueId| {
+                    let length = self.dims(v).and_then(|d| d.get(axis));
+                    length.copied().unwrap_or(0)
+                };
                 let beside = |slot: usize| -> usize {
                     let others = node.inputs().iter().enumerate();
                     let others = others.filter(|(other, _)| along && *other != slot);
@@ -317,7 +319,8 @@ impl Search<'_> {
             (None, _, read) => read.clone(),
             (Some(axis), 1, Some(read)) => {
                 let start = slice_start(self.graph, self.trace, id, *axis, from);
-                start.map(|start| read.iter().map(|r| r + start).collect())
+                let shifted = |start| read.iter().map(|r: &i64| r.checked_add(start)).collect();
+                start.and_then(shifted)
             }
             _ => None,
         };

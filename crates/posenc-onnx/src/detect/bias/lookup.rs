@@ -19,6 +19,9 @@ const HELD: usize = 1 << 18;
 /// Numbers differ by this share at most from those that a constant holds.
 const NEAR: f64 = 1e-6;
 
+/// Rows and distances are smaller than this.
+const WHOLE: f64 = 1e12;
+
 /// Elements of one probe.
 const BUDGET: Budget = Budget { elements: 1 << 16 };
 
@@ -168,10 +171,9 @@ impl Lookup {
         if !float || !classes.of_value(table).is_constant() || dims[axis] < 2 {
             return None;
         }
-        let all: usize = dims.iter().product();
         Some(Self {
             table: dims[axis],
-            width: all.checked_div(dims[axis]),
+            width: rows.elements()?.checked_div(dims[axis]),
             index,
             behind: ancestors(graph, classes, vec![index]),
         })
@@ -208,14 +210,9 @@ impl Lookup {
                 .map(|s| Some((s.value, s.seed(trace, distances)?)))
                 .collect::<Option<_>>()?;
             let got = probe(model, trace, &seeds, &[self.index], &BUDGET).ok()?;
-            Some(
-                got.first()?
-                    .to_i64()?
-                    .iter()
-                    .copied()
-                    .take(distances.len())
-                    .collect(),
-            )
+            let rows = got.first()?.to_f64()?;
+            let near = |v: &f64| (v.abs() < WHOLE).then_some(*v as i64);
+            rows.iter().take(distances.len()).map(near).collect()
         };
         // In another order each distance has to pick the row that it did.
         let turned: Vec<i64> = index
@@ -275,14 +272,14 @@ impl Square {
     fn of(value: &Value) -> Option<Self> {
         let dims = value.dims.as_ref()?;
         let (last, before) = (*dims.last()?, *dims.get(dims.len().checked_sub(2)?)?);
-        let size: usize = dims.iter().product();
-        if last < 2 || before == 0 || size > BUDGET.elements {
+        let size = value.elements()?;
+        if last < 2 || before == 0 || size == 0 || size > BUDGET.elements {
             return None;
         }
         let cells: Vec<f64> = value.to_f64()?.iter().copied().collect();
         let one = last * before;
         let alike = cells.chunks(one).all(|c| c == &cells[..one]);
-        let whole = cells.iter().all(|v| v.fract() == 0.0);
+        let whole = cells.iter().all(|v| v.fract() == 0.0 && v.abs() < WHOLE);
         (alike && whole).then(|| Self {
             cells: cells.iter().take(one).map(|v| *v as i64).collect(),
             columns: last,

@@ -259,6 +259,9 @@ impl Reader<'_> {
         }
         let got = probe(self.model, self.trace, &all, &[scores], &BUDGET);
         let data = got.ok().and_then(|v| v.first()?.to_f64());
+        // Runs are compared with each other.
+        let known = self.trace.get(scores).dims.as_deref();
+        let data = data.filter(|d| Some(d.shape()) == known);
         let data = crate::scores::by_head(data.ok_or(Unread::Absent)?, plane, self.site.heads);
         let data = data.ok_or(Unread::Other("the scores have no queries and keys"))?;
         // A sink adds a column that is no key.
