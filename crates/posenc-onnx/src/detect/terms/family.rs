@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use posenc_ir::Use;
 
-use super::reading::Side;
+use super::reading::{Reading, Side};
 use super::{Distances, Gathering, Met};
 use crate::attention::Site;
 use crate::encoding::{Encoding, Finding};
@@ -62,8 +62,9 @@ pub(super) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Ve
         )]
     };
     let mut entries: Vec<Use> = met.iter().map(|m| m.entry).collect();
-    if let Some(window) = window(site, &met) {
-        return match window {
+    if met.iter().any(|m| m.distances.is_none()) {
+        let readings: Vec<&Reading> = met.iter().map(|m| &m.reading).collect();
+        return match window(site.heads.unwrap_or(0), &readings) {
             Ok(encoding) => vec![finding(site, encoding, entries, vec![])],
             Err(why) => unknown(&entries, why),
         };
@@ -215,43 +216,97 @@ fn disentangled(
     Ok((encoding, max_length))
 }
 
-/// Terms by rows and columns of a window of pixels; `None` where distances along one line tell all.
-fn window(site: &Site, met: &[Met]) -> Option<Result<Encoding, &'static str>> {
-    let unread = |m: &&Met| m.distances.is_none();
-    let first = met.iter().find(unread)?;
-    let tokens = first.reading.rows.nrows();
-    let square = first.reading.rows.dim() == (tokens, tokens);
-    let fits = |[height, width]: [usize; 2]| {
-        let offsets = |i: usize, j: usize| {
-            let apart = |a: usize, b: usize| a as i64 - b as i64;
-            [apart(i / width, j / width), apart(i % width, j % width)]
-        };
+/// Terms by rows and by columns of a window of pixels.
+fn window(heads: usize, readings: &[&Reading]) -> Result<Encoding, &'static str> {
+    let miss = "vectors that neither distance nor offsets within a window tell";
+    let tokens = readings.first().map_or(0, |r| r.rows.nrows());
+    // Whether offsets along rows (axis 0) or columns tell the vectors.
+    let along = |reading: &Reading, [height, width]: [usize; 2], axis: usize| {
+        let place = |t: usize| [t / width, t % width][axis] as i64;
+        let mut seen = BTreeMap::new();
+        let mut pairs = reading.rows.indexed_iter();
         height * width == tokens
-            && met.iter().all(|m| {
-                [0, 1].iter().any(|axis| {
-                    let mut seen = BTreeMap::new();
-                    m.reading.rows.indexed_iter().all(|((i, j), row)| {
-                        let (Some(row), at) = (row, offsets(i, j)[*axis]) else {
-                            return true;
-                        };
-                        *seen.entry(at).or_insert(*row) == *row
-                    })
-                })
+            && reading.rows.dim() == (tokens, tokens)
+            && pairs.all(|((i, j), row)| {
+                row.is_none_or(|row| *seen.entry(place(i) - place(j)).or_insert(row) == row)
             })
     };
-    let sizes = (2..=tokens / 2)
-        .filter(|h| tokens.is_multiple_of(*h))
-        .map(|h| [h, tokens / h]);
-    let mut all = sizes.filter(|s| square && fits(*s));
-    let queries = met.iter().all(|m| m.side == Side::Query);
-    Some(match (all.next(), all.next()) {
-        (Some(window), None) if queries && met.len() == 2 => {
-            Ok(Encoding::RelativeBias(RelativeBias {
-                max_distance: None,
-                window: Some(window),
-                heads: site.heads.unwrap_or(0),
-            }))
+    let [one, other] = readings else {
+        return Err(miss);
+    };
+    let fits = |size: &[usize; 2]| {
+        let both = |[a, b]: [usize; 2]| along(one, *size, a) && along(other, *size, b);
+        both([0, 1]) || both([1, 0])
+    };
+    let heights = (2..=tokens / 2).filter(|h| tokens.is_multiple_of(*h));
+    let mut sizes = heights.map(|h| [h, tokens / h]).filter(fits);
+    let queries = readings.iter().all(|r| r.side == Side::Query);
+    match (sizes.next(), sizes.next()) {
+        (Some(size), None) if queries => Ok(Encoding::RelativeBias(RelativeBias {
+            max_distance: None,
+            window: Some(size),
+            heads,
+        })),
+        _ => Err(miss),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+
+    /// Rows by the offset of a pair's places, `[down, across]`, in a window of 3 rows and 4 columns.
+    fn reading(side: Side, row: impl Fn([i64; 2]) -> i64) -> Reading {
+        let place = |t: usize| [t / 4, t % 4].map(|n| n as i64);
+        let rows = Array2::from_shape_fn((12, 12), |(i, j)| {
+            let ([y, x], [v, u]) = (place(i), place(j));
+            Some(row([y - v, x - u]))
+        });
+        Reading {
+            side,
+            rows,
+            past: 0,
+            table: None,
+            shared: true,
         }
-        _ => Err("vectors that neither distance nor offsets within a window tell"),
-    })
+    }
+
+    #[test]
+    fn queries_that_meet_offsets_down_and_across_tell_the_window() {
+        let down = reading(Side::Query, |[y, _]| y + 2);
+        let across = reading(Side::Query, |[_, x]| x + 3);
+        for readings in [[&down, &across], [&across, &down]] {
+            let Ok(Encoding::RelativeBias(found)) = window(5, &readings) else {
+                panic!("no window");
+            };
+            assert_eq!((found.window, found.heads), (Some([3, 4]), 5));
+        }
+    }
+
+    #[test]
+    fn other_terms_tell_no_window() {
+        let down = reading(Side::Query, |[y, _]| y + 2);
+        let across = reading(Side::Query, |[_, x]| x + 3);
+        let of_keys = reading(Side::Key, |[_, x]| x + 3);
+        let both = reading(Side::Query, |[y, x]| 7 * y + x + 17);
+        let mut shifted = across.clone();
+        shifted.rows[[5, 6]] = Some(3);
+        let mut narrow = across.clone();
+        narrow.rows = narrow.rows.slice_move(ndarray::s![.., ..11]);
+        let cases: [(&str, &[&Reading]); 8] = [
+            ("down alone", &[&down]),
+            ("down twice", &[&down, &down]),
+            ("across twice", &[&across, &across]),
+            ("met by keys", &[&down, &of_keys]),
+            ("down and across at once", &[&down, &both]),
+            ("one pair of another offset", &[&down, &shifted]),
+            ("fewer keys than queries", &[&down, &narrow]),
+            ("three terms", &[&down, &across, &across]),
+        ];
+        for (name, readings) in cases {
+            assert!(window(5, readings).is_err(), "{name}");
+        }
+    }
 }
