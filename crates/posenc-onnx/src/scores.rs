@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ndarray::{Array3, Array4, ArrayD, Axis};
 use posenc_ir::eval::{Budget, Trace, Value, probe};
-use posenc_ir::{DType, Graph, Model, Use, ValueId};
+use posenc_ir::{DType, Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Site;
@@ -185,14 +185,14 @@ impl Scores {
     }
 }
 
-/// The uses at which content other than the product itself joins the scores: terms of their own
-/// (queries that meet positions, and the like).
-pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
-    let (Some(product), Some(scores)) = (site.product, site.scores) else {
-        return vec![];
-    };
-    let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
-    // Everything behind the scores, products being the end.
+/// The nodes behind the scores that content goes through, and the values at which it was looked
+/// for; the product and others are the end.
+fn behind(
+    graph: &Graph,
+    classes: &Classes,
+    product: ValueId,
+    scores: ValueId,
+) -> (Vec<NodeId>, FxHashSet<ValueId>) {
     let mut nodes = vec![];
     let mut seen = FxHashSet::default();
     let mut stack = vec![scores];
@@ -208,8 +208,20 @@ pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
             continue;
         }
         nodes.push(id);
-        stack.extend(node.inputs().iter().flatten().copied().filter(content));
+        let inputs = node.inputs().iter().flatten().copied();
+        stack.extend(inputs.filter(|v| classes.of_value(*v).has(Class::CONTENT)));
     }
+    (nodes, seen)
+}
+
+/// The uses at which content other than the product itself joins the scores: terms of their own
+/// (queries that meet positions, and the like).
+pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        return vec![];
+    };
+    let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
+    let (mut nodes, seen) = behind(graph, classes, product, scores);
     // What the product flows into.
     let mut main = FxHashSet::from_iter([product]);
     let mut stack = vec![product];
@@ -325,25 +337,14 @@ pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Si
         return fused_entry(graph, site).into_iter().collect();
     };
     let mut found = vec![];
-    let mut seen = FxHashSet::default();
-    let mut stack = vec![scores];
-    while let Some(value) = stack.pop() {
-        if value == product || !seen.insert(value) {
-            continue;
-        }
-        let Some((id, _)) = graph.producer(value) else {
-            continue;
-        };
+    for id in behind(graph, classes, product, scores).0 {
         let node = graph.node(id);
-        if crate::attention::is_product(node.domain(), node.op()) || node.is("Softmax") {
-            continue;
-        }
+        let computes = crate::lane::is_elementwise(node.op()) || node.is("Concat");
         for (slot, input) in node.inputs().iter().enumerate() {
-            let Some(input) = *input else { continue };
-            let computes = crate::lane::is_elementwise(node.op()) || node.is("Concat");
-            if classes.of_value(input).has(Class::CONTENT) {
-                stack.push(input);
-            } else if computes && plain(input) {
+            if let Some(input) = *input
+                && computes
+                && plain(input)
+            {
                 found.push(Use::new(id, slot));
             }
         }
