@@ -447,8 +447,9 @@ fn last_lead(dims: &[usize], lane: &Lane) -> Option<usize> {
 
 /// Elements that share a token and a feature: batch times heads.
 pub(crate) fn per_token(dims: &[usize], lane: &Lane) -> Option<usize> {
-    let all: usize = dims.iter().product();
-    all.checked_div(dims[lane.sequence] * lane.width(dims)?)
+    let all = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    let each = dims.get(lane.sequence)?.checked_mul(lane.width(dims)?)?;
+    all.checked_div(each)
 }
 
 /// The path that a node's name spells, or its label.

@@ -301,7 +301,7 @@ fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usiz
     let dims = trace.get(table).dims.clone().unwrap_or_default();
     let square = dims.ends_with(&[length, length]);
     // A quantized table has many integers to a row, an index one.
-    let line = dims.iter().product::<usize>() == dims.iter().copied().max().unwrap_or(0);
+    let line = dims.iter().filter(|n| **n != 1).count() < 2;
     match graph.dtype(table).or(trace.get(table).dtype) {
         Some(dtype) if dtype.is_int() && line => match trace.get(table).to_i64() {
             Some(data) if data.iter().all(|v| *v == 0) => LimitCause::TokenTypeBuffer,

@@ -329,8 +329,7 @@ fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHashSet<ValueId
 /// for all pairs aside: biases and masks.
 pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Vec<Use> {
     let plain = |v: ValueId| {
-        let dims = trace.get(v).dims.as_deref();
-        let one = dims.is_some_and(|d| d.iter().product::<usize>() <= 1);
+        let one = trace.get(v).elements().is_some_and(|n| n <= 1);
         !classes.of_value(v).has(Class::CONTENT) && !one
     };
     let (Some(product), Some(scores)) = (site.product, site.scores) else {

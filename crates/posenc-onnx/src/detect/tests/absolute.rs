@@ -343,6 +343,33 @@ fn rows_that_do_not_follow_one_another_are_unknown() {
 }
 
 #[test]
+fn of_very_many_summands_the_first_are_looked_at() {
+    const MANY: usize = 1100;
+    let (_, rows_alone) = looked_at(|s, mut x| {
+        let at = s.range();
+        let p = rows(s, &at);
+        for _ in 0..MANY {
+            x = s.op("Add", &[&x, &p]);
+        }
+        x
+    });
+    assert_eq!(rows_alone.findings.len(), 1);
+    assert_eq!(rows_alone.warnings.len(), 1, "{:?}", rows_alone.warnings);
+    // What is the same for all tokens does not count.
+    let (_, after_biases) = looked_at(|s, mut x| {
+        let bias = s.weights(&[1, 1, HIDDEN]);
+        for _ in 0..MANY {
+            x = s.op("Add", &[&x, &bias]);
+        }
+        let at = s.range();
+        let p = rows(s, &at);
+        s.op("Add", &[&x, &p])
+    });
+    assert_eq!(after_biases.findings.len(), 1);
+    assert!(after_biases.warnings.is_empty());
+}
+
+#[test]
 fn limits_are_the_rows_that_positions_reach() {
     let limit = |embed: Embed| -> Vec<usize> {
         let (model, _) = looked_at(embed);
