@@ -255,7 +255,10 @@ fn regrouped_features(
     if let Some(same) = regrouped(from, to, axis) {
         return (Some(same), group);
     }
-    let width = group.unwrap_or(to[axis]);
+    let Some(all) = to.get(axis) else {
+        return (None, None);
+    };
+    let width = group.unwrap_or(*all);
     let behind: usize = to[axis + 1..].iter().product();
     let mut product = 1;
     for (i, n) in from.iter().enumerate().rev() {
@@ -275,10 +278,11 @@ fn regrouped_features(
 
 /// The axis of `from` that stands unchanged at `to[axis]` after regrouping.
 fn regrouped(from: &[usize], to: &[usize], axis: usize) -> Option<usize> {
+    let all = to.get(axis)?;
     let before: usize = to[..axis].iter().product();
     let mut product = 1;
     for (i, n) in from.iter().enumerate() {
-        if product == before && *n == to[axis] {
+        if product == before && n == all {
             return Some(i);
         }
         product *= n;
@@ -358,6 +362,12 @@ mod tests {
             let got = regrouped_features(from, to, axis, group);
             assert_eq!(got, want, "{from:?} {to:?} {axis}");
         }
+    }
+
+    #[test]
+    fn an_axis_that_is_not_there_comes_from_nowhere() {
+        assert_eq!(regrouped_features(&[2, 7], &[2, 7], 2, None), (None, None));
+        assert_eq!(regrouped(&[2, 7], &[2, 7], 2), None);
     }
 
     #[test]
