@@ -17,6 +17,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
 
 use crate::dataflow::{Class, Classes};
+use crate::einsum::Equation;
 use crate::kind::Form;
 use crate::lane::{Lane, is_elementwise, wrap};
 use crate::ports::{Ports, Role};
@@ -269,7 +270,7 @@ fn operands(graph: &Graph, trace: &Trace, product: NodeId, axis: usize) -> Optio
     let rank = |v: ValueId| trace.get(v).dims.as_ref().map(Vec::len);
     let out = rank(node.output(0)?)?;
     if node.is("Einsum") {
-        return einsum_operands(node.string("equation").ok()??, a, b, axis);
+        return einsum_operands(&Equation::of(graph, trace, product)?, a, b, axis);
     }
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
     let lane = |value: ValueId, transposed: bool, row: bool| -> Option<Operand> {
@@ -300,37 +301,37 @@ fn operands(graph: &Graph, trace: &Trace, product: NodeId, axis: usize) -> Optio
     })
 }
 
-fn einsum_operands(equation: &str, a: ValueId, b: ValueId, axis: usize) -> Option<Product> {
-    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
-    let (inputs, output) = equation.split_once("->")?;
-    let (left, right) = inputs.split_once(',')?;
-    let keys = output.chars().nth(axis)?;
-    let contracted = |c: &char| !output.contains(*c);
-    let side = |term: &str, value: ValueId, own: char| -> Option<Operand> {
-        let feature = term.chars().position(|c| contracted(&c))?;
+fn einsum_operands(equation: &Equation, a: ValueId, b: ValueId, axis: usize) -> Option<Product> {
+    let output = &equation.result;
+    let [left, right] = &equation.operands[..] else {
+        return None;
+    };
+    let keys = *output.get(axis)?;
+    let side = |term: &[char], value: ValueId, own: char| -> Option<Operand> {
+        let feature = term.iter().position(|c| !output.contains(c))?;
         Some(Operand {
             value,
             lane: Lane {
-                sequence: term.chars().position(|c| c == own)?,
+                sequence: term.iter().position(|c| *c == own)?,
                 feature: Some(feature),
                 group: None,
                 offset: 0,
             },
         })
     };
-    let (query, q_term, key, k_term) = match (left.contains(keys), right.contains(keys)) {
+    let (query, q_term, key, k_term) = match (left.contains(&keys), right.contains(&keys)) {
         (false, true) => (a, left, b, right),
         (true, false) => (b, right, a, left),
         _ => return None,
     };
     // The letter that the queries keep and the keys do not have.
-    let own = q_term
-        .chars()
-        .find(|c| output.contains(*c) && !k_term.contains(*c))?;
+    let own = *q_term
+        .iter()
+        .find(|c| output.contains(c) && !k_term.contains(c))?;
     Some(Product {
         query: side(q_term, query, own)?,
         key: side(k_term, key, keys)?,
-        queries: output.chars().position(|c| c == own)?,
+        queries: output.iter().position(|c| *c == own)?,
     })
 }
 
@@ -387,9 +388,14 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
         && let Some(all) = per_token(&d, &site.query.lane)
     {
         let heads = match ports.first(Role::Tokens) {
-            // Windows of a picture stand before the heads, as more sequences.
-            None => last_lead(&d, &site.query.lane).filter(|h| (all / h).is_multiple_of(batch)),
-            Some(_) => None,
+            // As long as the input, and so no part of it.
+            Some(port)
+                if dims(port.value).is_some_and(|p| p.last() == length(&site.query).as_ref()) =>
+            {
+                None
+            }
+            // Windows of a picture, or blocks of tokens, stand before the heads, as more sequences.
+            _ => last_lead(&d, &site.query.lane).filter(|h| (all / h).is_multiple_of(batch)),
         };
         site.heads = Some(heads.unwrap_or(all / batch));
         sequences = heads.map(|h| all / h).or(sequences);

@@ -6,6 +6,7 @@
 pub mod attention;
 pub mod dataflow;
 pub mod detect;
+mod einsum;
 pub mod encoding;
 pub mod encodings;
 pub mod frontier;

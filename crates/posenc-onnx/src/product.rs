@@ -3,6 +3,7 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
+use crate::einsum::Equation;
 use crate::lane::Lane;
 
 /// How the two operands and the result of a product name their axes: one letter each, those that
@@ -18,16 +19,10 @@ impl Letters {
         let node = graph.node(id);
         let rank = |v: Option<ValueId>| trace.get(v?).dims.as_ref().map(Vec::len);
         if node.is("Einsum") {
-            let equation = node.string("equation").ok()??;
-            let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
-            let (inputs, result) = equation.split_once("->")?;
-            let (a, b) = inputs.split_once(',')?;
-            if equation.contains('.') || b.contains(',') {
-                return None;
-            }
+            let Equation { operands, result } = Equation::of(graph, trace, id)?;
             return Some(Self {
-                operands: [a.chars().collect(), b.chars().collect()],
-                result: result.chars().collect(),
+                operands: operands.try_into().ok()?,
+                result,
             });
         }
         if !node.is("MatMul") {

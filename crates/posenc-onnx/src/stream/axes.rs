@@ -6,6 +6,7 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId};
 
+use crate::einsum::Equation;
 use crate::lane::wrap;
 
 /// A set of axes.
@@ -110,13 +111,11 @@ pub(crate) fn back(
             })
         }
         "Einsum" => {
-            let equation = node.string("equation").ok()??;
-            let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
-            let (inputs, result) = equation.split_once("->")?;
-            let own = inputs.split(',').nth(slot)?;
+            let Equation { operands, result } = Equation::of(graph, trace, id)?;
+            let own = operands.get(slot)?;
             tokens.moved(|a| {
-                let letter = result.chars().nth(a)?;
-                own.chars().position(|c| c == letter)
+                let letter = result.get(a)?;
+                own.iter().position(|c| c == letter)
             })
         }
         _ if is_projection(node) => projected(node, slot, from, to, tokens),
