@@ -103,10 +103,11 @@ pub(super) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Ve
     let apart = met
         .iter()
         .any(|m| !m.reading.shared && m.reading.table.is_some());
+    let folded = clips.iter().all(|(clip, _, rows)| is_folded(clip, *rows));
     let projected = met.iter().any(|m| !m.reading.shared && m.projected);
     let logarithmic = clips.iter().any(|(clip, ..)| clip.is_none());
     if value.is_none()
-        && (logarithmic || apart && (projected || has(Side::Key) && has(Side::Query)))
+        && (logarithmic || apart && (projected || folded || has(Side::Key) && has(Side::Query)))
     {
         found.extend(match disentangled(&met, &clips) {
             Ok((encoding, max_length)) => vec![Finding {
@@ -170,6 +171,15 @@ pub(super) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Ve
         ..finding(site, Encoding::Shaw(shaw), entries, vec![])
     });
     found
+}
+
+/// Whether rows count up with query − key in a table of as many on either side, distance 0 being
+/// the first of the second half: so are positions embedded once and projected for each head.
+fn is_folded(clip: &Option<Clip>, rows: Option<usize>) -> bool {
+    let (Some(clip), Some(rows)) = (clip, rows) else {
+        return false;
+    };
+    clip.step < 0 && rows.is_multiple_of(2) && usize::try_from(clip.center) == Ok(rows / 2)
 }
 
 /// The terms as disentangled attention, and the longest sequence.

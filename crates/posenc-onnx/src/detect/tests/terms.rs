@@ -308,3 +308,37 @@ fn changed_sinusoids_are_unknown() {
         assert!(is_unknown(&found), "{name}: {:?}", told(&found));
     }
 }
+
+/// Queries that meet a table of vectors for each head by the row of `query − key`.
+fn by_head(rows: usize, center: i64, step: i64) -> Survey {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let turned = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &turned]);
+    let table = s.weights(&[HEADS, SIZE, rows]);
+    let all = s.op("MatMul", &[&q, &table]);
+    let (step, center) = (s.int(step), s.int(center));
+    let at = distance(&mut s);
+    let at = s.op("Mul", &[&at, &step]);
+    let at = s.op("Add", &[&at, &center]);
+    let (low, high) = (s.int(0), s.int(rows as i64 - 1));
+    let at = s.op("Clip", &[&at, &low, &high]);
+    let shape = s.op("Shape", &[&scores]);
+    let at = s.op("Expand", &[&at, &shape]);
+    let term = s.with("GatherElements", &[&all, &at], &[("axis", A::Int(3))]);
+    let scores = s.op("Add", &[&scores, &term]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let model = s.model(23, &[&y]);
+    survey(&model, &found(&model))
+}
+
+#[test]
+fn vectors_of_each_head_are_disentangled_where_a_table_of_even_rows_is_cut_in_two() {
+    let kind = |s: Survey| told(&s).iter().map(|t| t.0).collect::<Vec<_>>();
+    assert_eq!(kind(by_head(8, 4, -1)), [Kind::Disentangled]);
+    assert_eq!(kind(by_head(9, 4, -1)), [Kind::Shaw]);
+    assert_eq!(kind(by_head(8, 3, -1)), [Kind::Shaw]);
+    assert_eq!(kind(by_head(8, 4, 1)), [Kind::Shaw]);
+}
