@@ -3,6 +3,7 @@
 mod absolute;
 mod bias;
 mod convolution;
+mod lost;
 mod rotary;
 mod streams;
 mod survey;
@@ -102,7 +103,8 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
     };
     let (mut lengths, mut trace, mut attention) = run(&ports, TRIAL.sequence);
     // What the declared shapes leave open is read in the way that makes the most of the graph.
-    for other in ports.others() {
+    let lost = !lost::softmaxes(graph, &classes, &trace).is_empty();
+    for other in ports.others().into_iter().filter(|_| lost) {
         let again = run(&other, TRIAL.sequence);
         if again.2.len() > attention.len() {
             (lengths, trace, attention) = again;
@@ -116,6 +118,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         }
         (lengths, trace, attention) = run(&ports, sequence);
     }
+    let warning = lost::warning(graph, &classes, &trace);
     let mut found = Detection {
         limits: vec![],
         ports,
@@ -126,7 +129,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         rotary: vec![],
         axial: vec![],
         unknown: vec![],
-        warnings: vec![],
+        warnings: warning.into_iter().collect(),
     };
     rotary::find(model, &mut found);
     found.limits = crate::limits::limits(&Runs::new(model, &found));

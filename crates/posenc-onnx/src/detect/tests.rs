@@ -6,6 +6,7 @@ mod bias;
 mod convolution;
 mod elsewhere;
 mod lengths;
+mod lost;
 mod refused;
 mod streams;
 mod terms;

@@ -1,0 +1,60 @@
+//! Inputs whose sizes have to agree, and sizes that stay unknown.
+
+use super::*;
+
+/// Attention over ids, with a term of another input, whose sizes are named `names`.
+fn with_boxes(names: &[&str]) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let boxes = s.input("boxes", DType::F32, names);
+    let w = s.weights(&[4, HIDDEN]);
+    let more = s.op("MatMul", &[&boxes, &w]);
+    let x = s.op("Add", &[&x, &more]);
+    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let y = attend(&mut s, &q, &k, &v);
+    s.model(23, &[&y])
+}
+
+#[test]
+fn sizes_of_other_names_may_have_to_agree() {
+    for names in [["batch", "sequence", "4"], ["batch", "boxes", "4"]] {
+        let found = found(&with_boxes(&names));
+        assert_eq!(found.attention.len(), 1, "{names:?}");
+        assert!(found.warnings.is_empty(), "{names:?}");
+    }
+}
+
+#[test]
+fn a_softmax_of_unknown_sizes_is_warned_of() {
+    let found = found(&with_boxes(&["batch", "3", "4"]));
+    assert!(found.attention.is_empty());
+    assert!(matches!(&found.warnings[..], [w] if w.contains("softmax") && w.contains("Add")));
+}
+
+#[test]
+fn an_einsum_with_an_ellipsis_is_a_product() {
+    let attend = |equations: [&str; 2]| {
+        let form = |s: &mut Sketch| {
+            let x = s.embedded();
+            let [q, k, v] = [0; 3].map(|_| projected(s, &x));
+            let scores = s.with("Einsum", &[&q, &k], &[("equation", A::Text(equations[0]))]);
+            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+            let equation = [("equation", A::Text(equations[1]))];
+            s.with("Einsum", &[&weights, &v], &equation)
+        };
+        let mut s = Sketch::default();
+        let y = form(&mut s);
+        let found = found(&s.model(23, &[&y]));
+        found
+            .attention
+            .iter()
+            .map(|a| (a.heads, a.head_dim, a.cross))
+            .collect::<Vec<_>>()
+    };
+    let want = [(Some(HEADS), Some(SIZE), false)];
+    assert_eq!(attend(["bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd"]), want);
+    assert_eq!(
+        attend(["...qhd,...khd->...hqk", "...hqk,...khd->...qhd"]),
+        want
+    );
+}
