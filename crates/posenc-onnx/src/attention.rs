@@ -395,10 +395,14 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
                 None
             }
             // Windows of a picture, or blocks of tokens, stand before the heads, as more sequences.
-            _ => last_lead(&d, &site.query.lane).filter(|h| (all / h).is_multiple_of(batch)),
+            _ => lead(graph, trace, &site.query, |h| all.is_multiple_of(h * batch)),
         };
-        site.heads = Some(heads.unwrap_or(all / batch));
-        sequences = heads.map(|h| all / h).or(sequences);
+        // A batch of one may be written into sizes that were declared open.
+        let baked = !all.is_multiple_of(batch);
+        site.heads = Some(heads.unwrap_or(if baked { all } else { all / batch }));
+        sequences = heads
+            .map(|h| all / h)
+            .or(if baked { Some(1) } else { sequences });
     }
     // A fused operator may be given keys that were repeated for every query head.
     if let Some(sequences) = sequences
@@ -441,6 +445,37 @@ fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
     let port = ports.first(Role::Tokens).or_else(|| ports.iter().next())?;
     let dims = trace.get(port.value).dims.as_ref()?;
     Some(if dims.len() > 1 { dims[0] } else { 1 })
+}
+
+/// Values to look back through for an axis of heads.
+const AXES: usize = 12;
+
+/// The heads of an operand, where they have an axis of their own behind that of the sequences, or
+/// had one before both were merged; `fits` tells what may be a number of heads.
+fn lead(
+    graph: &Graph,
+    trace: &Trace,
+    operand: &Operand,
+    fits: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let Operand {
+        mut value,
+        mut lane,
+    } = *operand;
+    for _ in 0..AXES {
+        let dims = trace.get(value).dims.as_ref()?;
+        if let Some(heads) = last_lead(dims, &lane).filter(|h| fits(*h)) {
+            return Some(heads);
+        }
+        let (id, output) = graph.producer(value)?;
+        let node = graph.node(id);
+        let mut before = (0..node.inputs().len()).filter_map(|slot| {
+            let lane = crate::lane::back(graph, trace, id, output, slot, lane)?;
+            Some((node.input(slot)?, lane)).filter(|(_, lane)| lane.feature.is_some())
+        });
+        (value, lane) = before.next()?;
+    }
+    None
 }
 
 /// The last axis that is neither tokens nor features, where there are several.

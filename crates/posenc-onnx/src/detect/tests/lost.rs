@@ -58,3 +58,39 @@ fn an_einsum_with_an_ellipsis_is_a_product() {
         want
     );
 }
+
+#[test]
+fn windows_that_were_merged_with_heads_are_no_heads() {
+    let mut s = Sketch::default();
+    let x = s.input("pixels", DType::F32, &["batch", "4", "9", "24"]);
+    let x = s.reshape(&x, &[-1, 9, HIDDEN as i64]);
+    let [q, k, v] = [0; 3].map(|_| {
+        let q = headed(&mut s, &x);
+        s.reshape(&q, &[-1, 9, SIZE as i64])
+    });
+    let k = s.transpose(&k, &[0, 2, 1]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let found = found(&s.model(23, &[&y]));
+    assert_eq!(found.attention[0].heads, Some(HEADS));
+}
+
+#[test]
+fn a_batch_of_one_that_was_written_down_halves_no_heads() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| {
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        let q = s.op("MatMul", &[&x, &w]);
+        let q = s.reshape(&q, &[1, -1, HEADS as i64, SIZE as i64]);
+        s.transpose(&q, &[0, 2, 1, 3])
+    });
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let found = found(&s.model(23, &[&y]));
+    let site = &found.attention[0];
+    assert_eq!((site.heads, site.kv_heads), (Some(HEADS), Some(HEADS)));
+}
