@@ -173,6 +173,15 @@ pub(super) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Ve
     found
 }
 
+/// Whether distances are clipped, and nowhere but to the first and the last row.
+fn at_ends(clip: &Clip, rows: usize) -> bool {
+    let (behind, ahead) = limits(clip, rows);
+    let ends = [(clip.behind, behind), (clip.ahead, ahead)];
+    let mut seen = ends.iter().filter_map(|(at, end)| Some((*at)? == *end));
+    seen.next()
+        .is_some_and(|first| first && seen.all(|end| end))
+}
+
 /// Whether rows count up with query − key in a table of as many on either side, distance 0 being
 /// the first of the second half: so are positions embedded once and projected for each head.
 fn is_folded(clip: &Option<Clip>, rows: Option<usize>) -> bool {
@@ -210,7 +219,9 @@ fn disentangled(
                     return Err("the row of distance 0 is not the middle of the table".to_owned());
                 }
                 max_length = rows.and_then(|rows| reach(clip, rows, distances));
-                all.push((None, Some(span).filter(|s| *s > 0)));
+                // Without distances that share the table's ends, there may be buckets farther out.
+                let clipped = rows.is_none_or(|rows| at_ends(clip, rows));
+                all.push((None, Some(span).filter(|s| clipped && *s > 0)));
             }
             None => {
                 let buckets = disentangled::identify(distances).map_err(|miss| miss.why)?;

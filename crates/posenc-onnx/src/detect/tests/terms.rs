@@ -311,6 +311,11 @@ fn changed_sinusoids_are_unknown() {
 
 /// Queries that meet a table of vectors for each head by the row of `query − key`.
 fn by_head(rows: usize, center: i64, step: i64) -> Survey {
+    by_head_within([0, rows as i64 - 1], rows, center, step)
+}
+
+/// The same with the rows clipped to others than the table's.
+fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) -> Survey {
     let mut s = Sketch::default();
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
@@ -322,7 +327,7 @@ fn by_head(rows: usize, center: i64, step: i64) -> Survey {
     let at = distance(&mut s);
     let at = s.op("Mul", &[&at, &step]);
     let at = s.op("Add", &[&at, &center]);
-    let (low, high) = (s.int(0), s.int(rows as i64 - 1));
+    let (low, high) = (s.int(low), s.int(high));
     let at = s.op("Clip", &[&at, &low, &high]);
     let shape = s.op("Shape", &[&scores]);
     let at = s.op("Expand", &[&at, &shape]);
@@ -341,4 +346,11 @@ fn vectors_of_each_head_are_disentangled_where_a_table_of_even_rows_is_cut_in_tw
     assert_eq!(kind(by_head(9, 4, -1)), [Kind::Shaw]);
     assert_eq!(kind(by_head(8, 3, -1)), [Kind::Shaw]);
     assert_eq!(kind(by_head(8, 4, 1)), [Kind::Shaw]);
+}
+
+#[test]
+fn distances_that_share_other_rows_than_the_last_tell_no_maximum() {
+    let farthest = |s: Survey| told(&s)[0].1["max_distance"].clone();
+    assert_eq!(farthest(by_head(8, 4, -1)), json!(4));
+    assert_eq!(farthest(by_head_within([1, 6], 8, 4, -1)), json!(null));
 }
