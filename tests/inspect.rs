@@ -117,7 +117,8 @@ fn a_truth_that_is_off_by_a_little_is_told_from_the_report() {
 fn models_without_rope_are_not_rescaled() {
     let mut seen = 0;
     for fixture in fixture::all() {
-        if !entries(&fixture.truth()).is_empty() {
+        let truth = fixture.truth();
+        if entries(&truth).iter().any(|e| e["kind"] == "rope") {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
