@@ -73,7 +73,17 @@ Exit codes:
      there is nothing to work on         5  the runtime or provider asked for is not there
   2  the command line is wrong";
 
+/// Freed memory that the allocator keeps for what comes next.
+const KEPT: usize = 4 << 20;
+
+/// glibc gives the end of its heap back to the system from a few hundred kilobytes on, and has the
+/// pages cleared again when it grows; after it has freed one larger block, from twice that on.
+fn keep_freed_memory() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(KEPT)));
+}
+
 fn main() -> ExitCode {
+    keep_freed_memory();
     let command = Cli::command().color(early_color());
     let cli = match command
         .try_get_matches()
