@@ -6,7 +6,7 @@ use posenc_ir::{DType, Model};
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
-use crate::detect::{Detection, Options, RotarySite, Switch, detect, survey};
+use crate::detect::{Detection, Options, RotarySite, Survey, Switch, detect, survey};
 use crate::encodings::rope::Rope;
 use crate::kind::{Form, Kind};
 use crate::report::{
@@ -110,6 +110,13 @@ fn tolerance(found: &Detection, site: &RotarySite) -> f64 {
         Some(DType::BF16) => 1e-2,
         _ => 2e-6,
     }
+}
+
+/// Everything that was found, as entries of the report.
+pub(crate) fn entries(model: &Model, found: &Detection, survey: &Survey) -> Vec<Encoding> {
+    let mut all = inspect_encodings(model, found);
+    all.extend(entries::of(model, found, &survey.findings));
+    all
 }
 
 /// RoPE: an entry for each set of parameters.

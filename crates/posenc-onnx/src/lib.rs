@@ -30,5 +30,6 @@ mod signature;
 #[cfg(test)]
 mod sketch;
 mod stream;
+mod swap;
 pub mod verify;
 pub mod words;

@@ -1,5 +1,6 @@
 //! Rewriting: plan, patch, commit, and look again.
 
+mod anew;
 mod emit;
 mod jobs;
 mod record;
@@ -123,6 +124,9 @@ fn rewrite_flat(
     let mut report = Rewrite::new(input);
     report.limits.before = before.limits.clone();
     report.limits.after = before.limits.clone();
+    if anew::is_asked(&before, request) {
+        return anew::rewrite(model, report, &before, request, &options);
+    }
     let plan = plan(model, &before, request)?;
     report.inferred = plan.inferred.clone();
     let Some((mut next, groups)) = rescale::rescale(model, &before, &plan, request)? else {

@@ -26,6 +26,20 @@ pub struct Alibi {
 /// Slopes before and behind the query may differ by this share beyond what the type rounds.
 const ALIKE: f64 = 1e-5;
 
+/// The slopes of the paper: `2^(−8(h+1)/n)` where n heads are a power of two; else those of the
+/// next smaller power, then every other one of the next greater power.
+pub fn slopes(heads: usize) -> Vec<f64> {
+    let of = |n: usize| (1..=n).map(move |h| (-8.0 * h as f64 / n as f64).exp2());
+    let near = match heads {
+        0 => return vec![],
+        n => 1usize << n.ilog2(),
+    };
+    of(near)
+        .chain(of(2 * near).step_by(2))
+        .take(heads)
+        .collect()
+}
+
 impl Alibi {
     /// The parameters by the names of the report.
     pub fn params(&self) -> Params {

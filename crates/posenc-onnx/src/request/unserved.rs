@@ -8,37 +8,24 @@ impl Request {
     /// silence.
     pub fn unserved(&self) -> Option<&'static str> {
         let Parameters {
-            num_buckets,
-            max_distance,
-            bidirectional,
-            slopes,
             image_size,
             corners,
             antialias,
             length,
-            seed,
             ..
         } = &self.parameters;
         let Allowances {
-            add_position_ids,
+            add_position_ids: _,
             allow_rescale: _,
             write_config,
             sort: _,
         } = self.allowances;
         let flags = [
-            ("--params", self.params.is_some()),
-            ("--stack", self.stack.is_some()),
             ("--form", self.form.is_some_and(|form| form != Form::Ops)),
-            ("--num-buckets", num_buckets.is_some()),
-            ("--max-distance", max_distance.is_some()),
-            ("--bidirectional", bidirectional.is_some()),
-            ("--slopes", slopes.is_some()),
             ("--image-size", image_size.is_some()),
             ("--align-corners", *corners == Corners::Aligned),
             ("--antialias", *antialias == Antialias::On),
             ("--dynamic", *length == Length::Dynamic),
-            ("--seed", seed.is_some()),
-            ("--add-position-ids", add_position_ids),
             ("--write-config", write_config),
         ];
         let said = flags.into_iter().find(|(_, said)| *said);
@@ -71,8 +58,8 @@ mod tests {
         let mut request = Request::default();
         request.allowances.write_config = true;
         assert_eq!(request.unserved(), Some("--write-config"));
-        request.parameters.slopes = Some(vec![0.5]);
-        assert_eq!(request.unserved(), Some("--slopes"));
+        request.parameters.length = crate::request::Length::Dynamic;
+        assert_eq!(request.unserved(), Some("--dynamic"));
         request.form = Some(Form::Contrib);
         assert_eq!(request.unserved(), Some("--form"));
     }

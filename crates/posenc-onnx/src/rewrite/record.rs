@@ -89,6 +89,17 @@ pub(super) fn write(model: &mut Model, source: &str, before: &Detection, plan: &
     model.set_metadata(KEY, entry.to_string());
 }
 
+/// Says that no rotation is recorded any more.
+pub(super) fn clear(model: &mut Model, source: &str) {
+    let entry = json!({
+        "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
+        "source": source,
+        "max_length": null,
+        "sites": [],
+    });
+    model.set_metadata(KEY, entry.to_string());
+}
+
 /// A scaling with all its parameters.
 pub(crate) fn scaling(scaling: &Scaling) -> Value {
     let mut value = match scaling {

@@ -1,0 +1,187 @@
+//! Putting another encoding in: what the swap did, as the report and the record of a rewrite.
+
+use posenc_ir::Model;
+use serde_json::{Value, json};
+
+use super::record::{self, record as recorded};
+use super::{RewriteError, Rewritten};
+use crate::detect::{Detection, Options};
+use crate::inspect::entries;
+use crate::kind::{Kind, Layout};
+use crate::report::{Edit, Encoding, Guarantee, Rewrite};
+use crate::request::{Parameters, Request};
+use crate::swap::{Swapped, swap};
+
+/// Whether a request puts an encoding in, rather than stretching the rotations that are there.
+pub(super) fn is_asked(found: &Detection, request: &Request) -> bool {
+    match request.to {
+        None => false,
+        Some(Kind::Rope) => rope_is_asked(found, request),
+        Some(_) => true,
+    }
+}
+
+/// Whether the sites that are spoken of do not turn yet, or turn other features.
+fn rope_is_asked(found: &Detection, request: &Request) -> bool {
+    let Parameters {
+        layout,
+        rotary_dim,
+        theta,
+        ..
+    } = &request.parameters;
+    let named = |site: usize| {
+        let site = &found.attention[site];
+        let layers = request.layers.as_ref();
+        let stack = request.stack.is_none_or(|s| site.place.stack == Some(s));
+        stack && !site.cross && layers.is_none_or(|l| l.contains(site.place.layer))
+    };
+    let rotary: Vec<_> = found.rotary.iter().filter(|r| named(r.site)).collect();
+    let all = (0..found.attention.len()).filter(|i| named(*i)).count();
+    if rotary.is_empty() || request.layers.is_some() && rotary.len() < all {
+        return found.unknown.is_empty() && found.axial.is_empty();
+    }
+    let stretched = request.scale.is_some() || request.hf_config.is_some() || theta.is_some();
+    rotary.iter().any(|r| {
+        let now = &r.query.rotation.rope;
+        // A plain `--to rope` means the plain kind: halves of the whole head.
+        let plain = |asked: bool| !stretched && !asked;
+        let layout_differs = match layout {
+            Some(layout) => now.layout != Some(*layout),
+            None => plain(false) && now.layout != Some(Layout::Half),
+        };
+        let width_differs = match rotary_dim {
+            Some(dim) => now.rotary_dim != *dim,
+            None => plain(false) && now.rotary_dim != now.head_dim,
+        };
+        layout_differs || width_differs
+    })
+}
+
+/// Swaps; what is left to do is to stretch rotations that were put in.
+pub(super) fn rewrite(
+    model: &mut Model,
+    mut report: Rewrite,
+    before: &Detection,
+    request: &Request,
+    options: &Options,
+) -> Result<Rewritten, RewriteError> {
+    let Some(swapped) = swap(model, before, request, options)? else {
+        return Ok(Rewritten {
+            report,
+            targets: vec![],
+            found: before.clone(),
+            max_length: request.parameters.max_length,
+        });
+    };
+    let Swapped {
+        model: mut next,
+        found,
+        asked,
+        nodes,
+        inferred,
+        surveys,
+    } = swapped;
+    let (from, to) = (
+        entries(model, before, &surveys[0]),
+        entries(&next, &found, &surveys[1]),
+    );
+    write(&mut next, &report, asked.kind, &to);
+    report.inferred = inferred;
+    report.edits = edits(before, &asked.sites, nodes, &from, &to);
+    report.guarantee = Guarantee::NewFunction;
+    report.limits.after = found.limits.clone();
+    report.warnings = warnings(before, &found, &asked.sites, asked.max_length);
+    *model = next;
+    Ok(Rewritten {
+        report,
+        targets: vec![],
+        found,
+        max_length: asked.max_length,
+    })
+}
+
+/// An edit for each site; nodes are counted with the first.
+fn edits(
+    before: &Detection,
+    sites: &[usize],
+    nodes: [usize; 2],
+    from: &[Encoding],
+    to: &[Encoding],
+) -> Vec<Edit> {
+    let describe = |all: &[Encoding], site: usize| -> Value {
+        let place = before.attention[site].place;
+        let here = all
+            .iter()
+            .filter(|e| e.stack == place.stack && e.layers.binary_search(&place.layer).is_ok());
+        let mut here: Vec<Value> = here
+            .map(|e| json!({"kind": e.kind, "params": e.params}))
+            .collect();
+        match here.len() {
+            0 => Value::Null,
+            1 => here.remove(0),
+            _ => Value::Array(here),
+        }
+    };
+    let edit = |(n, site): (usize, &usize)| {
+        let count = |all: usize| if n == 0 { all } else { 0 };
+        Edit {
+            site: before.attention[*site].name.clone(),
+            from: describe(from, *site),
+            to: describe(to, *site),
+            nodes_added: count(nodes[0]),
+            nodes_removed: count(nodes[1]),
+            initializers_changed: 0,
+        }
+    };
+    sites.iter().enumerate().map(edit).collect()
+}
+
+/// What a user should know of the result.
+fn warnings(
+    before: &Detection,
+    after: &Detection,
+    sites: &[usize],
+    max_length: Option<usize>,
+) -> Vec<String> {
+    let mut warnings = vec![];
+    let turned = before.rotary.iter().any(|r| sites.contains(&r.site));
+    if turned && before.ports.has_past() {
+        let warning = "keys in caches of the old model were turned by its rope: start with an \
+                       empty cache";
+        warnings.push(warning.to_owned());
+    } else if after.ports.has_past() && after.rotary.iter().any(|r| sites.contains(&r.site)) {
+        let warning = "keys in caches of the old model were not turned: start with an empty cache";
+        warnings.push(warning.to_owned());
+    }
+    if let Some(wanted) = max_length {
+        for limit in after.limits.iter().filter(|l| l.length < wanted) {
+            let name = limit.value.as_deref().unwrap_or("a shape");
+            warnings.push(format!(
+                "{name} ({}) still ends at {}, below the new length {wanted}",
+                limit.cause, limit.length
+            ));
+        }
+    }
+    warnings
+}
+
+const KEY: &str = "posenc.swap";
+
+/// Writes the record of a swap, and takes back that of rotations that are no more.
+fn write(model: &mut Model, report: &Rewrite, kind: Kind, to: &[Encoding]) {
+    let entries: Vec<Value> = to
+        .iter()
+        .filter(|e| e.kind == kind)
+        .map(|e| json!({"stack": e.stack, "layers": e.layers, "params": e.params}))
+        .collect();
+    let entry = json!({
+        "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
+        "source": report.input.fingerprint,
+        "to": kind,
+        "encodings": entries,
+    });
+    model.set_metadata(KEY, entry.to_string());
+    if recorded(model).is_some() {
+        record::clear(model, &report.input.fingerprint);
+    }
+}

@@ -1,0 +1,102 @@
+//! Swapping: what encodes position is taken out, what was asked for is put in, and the result is
+//! read anew.
+//!
+//! Taking out and putting in are a patch each, so that the second one is made for a graph without
+//! any encoding: it takes hold of queries, keys, scores and embeddings as they are then. What the
+//! second needs of the first (positions that heed padding) is held by a node in between.
+
+mod agree;
+mod asked;
+mod ground;
+mod numbers;
+mod params;
+mod put_in;
+mod take_out;
+
+use posenc_ir::Model;
+
+use crate::detect::{Detection, Options, Survey, detect, survey};
+use crate::report::Inferred;
+use crate::request::Request;
+use crate::rewrite::RewriteError;
+
+pub(crate) use asked::{Asked, Group, New, asked};
+pub(crate) use ground::Ground;
+pub(crate) use numbers::{Init, Numbers};
+
+/// A model whose encoding was swapped.
+#[derive(Debug)]
+pub(crate) struct Swapped {
+    /// The model.
+    pub(crate) model: Model,
+    /// The model, detected anew.
+    pub(crate) found: Detection,
+    /// The encodings before and after.
+    pub(crate) surveys: [Survey; 2],
+    /// What was put in where.
+    pub(crate) asked: Asked,
+    /// Nodes that came and went.
+    pub(crate) nodes: [usize; 2],
+    /// Values that no flag gave.
+    pub(crate) inferred: Vec<Inferred>,
+}
+
+/// Takes out what encodes position at the sites that are asked for, and puts in the new kind;
+/// `None` where the model already is what was asked.
+///
+/// # Errors
+/// When the request does not fit the model, a needed value is nowhere to be found, or a form is
+/// not supported; the site is named.
+pub(crate) fn swap(
+    model: &Model,
+    before: &Detection,
+    request: &Request,
+    options: &Options,
+) -> Result<Option<Swapped>, RewriteError> {
+    let old = survey(model, before);
+    let ground = Ground {
+        model,
+        found: before,
+        survey: &old,
+    };
+    let Some(asked) = asked(&ground, request)? else {
+        return Ok(None);
+    };
+    let mut out = model.graph().emitter(model.graph().main(), "posenc");
+    take_out::take_out(&mut out, &ground, &asked)?;
+    let kept = put_in::keep_positions(&mut out, &ground, &asked)?;
+    let patch = out.finish();
+    let (bare, gone) = model.clone().committed(patch)?;
+    let found = detect(&bare, options);
+    let rest = survey(&bare, &found);
+    let ground = Ground {
+        model: &bare,
+        found: &found,
+        survey: &rest,
+    };
+    agree::is_bare(&ground, before, &asked)?;
+    let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
+    put_in::put_in(&mut out, &ground, &asked, kept)?;
+    let patch = out.finish();
+    let (next, come) = bare.clone().committed(patch)?;
+    let found = detect(&next, options);
+    let new = survey(&next, &found);
+    let ground = Ground {
+        model: &next,
+        found: &found,
+        survey: &new,
+    };
+    agree::is_as_asked(&ground, &asked)?;
+    let inferred = asked.inferred.clone();
+    Ok(Some(Swapped {
+        surveys: [old, new],
+        model: next,
+        found,
+        inferred,
+        nodes: [
+            gone.added.len() + come.added.len(),
+            gone.removed.len() + come.removed.len(),
+        ],
+        asked,
+    }))
+}

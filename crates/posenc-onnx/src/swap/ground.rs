@@ -1,0 +1,50 @@
+//! A model with all that is known of it.
+
+use posenc_ir::Model;
+use posenc_ir::{DType, Graph, NodeId, ValueId};
+
+use crate::attention::Site;
+use crate::dataflow::Class;
+use crate::detect::{Detection, Survey};
+use crate::rewrite::{Refusal, RewriteError};
+
+/// What an edit stands on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ground<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) found: &'a Detection,
+    pub(crate) survey: &'a Survey,
+}
+
+impl<'a> Ground<'a> {
+    pub(crate) fn graph(&self) -> &'a Graph {
+        self.model.graph()
+    }
+
+    pub(crate) fn site(&self, site: usize) -> &'a Site {
+        &self.found.attention[site]
+    }
+
+    /// The dimensions of a value in the trial run.
+    pub(crate) fn dims(&self, value: ValueId) -> Option<&'a [usize]> {
+        self.found.trace.get(value).dims.as_deref()
+    }
+
+    /// Whether a value depends on content.
+    pub(crate) fn is_content(&self, value: ValueId) -> bool {
+        self.found.classes.of_value(value).has(Class::CONTENT)
+    }
+
+    /// The element type of a value.
+    pub(crate) fn dtype(&self, value: ValueId) -> DType {
+        let declared = self.graph().dtype(value);
+        declared
+            .or(self.found.trace.get(value).dtype)
+            .unwrap_or(DType::F32)
+    }
+
+    /// Why something cannot be done at a node.
+    pub(crate) fn refuse(&self, node: NodeId, why: impl std::fmt::Display) -> RewriteError {
+        Refusal::Unsupported(format!("{}: {why}", self.graph().place(node))).into()
+    }
+}
