@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use posenc_ir::eval::{Budget, Trace};
-use posenc_ir::{Graph, Node, ValueId};
+use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::dataflow::{Class, Classes};
@@ -15,15 +15,45 @@ use crate::report::{Limit, LimitCause};
 
 /// Every limit that the graph holds, smallest first.
 pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
-    let (model, detection) = (runs.model, runs.found);
-    let (classes, trace, ports) = (&detection.classes, &detection.trace, &detection.ports);
-    let graph = model.graph();
+    let graph = runs.model.graph();
     let mut found = BTreeSet::new();
-    let mut longer = Longer::of(runs);
-    if let Some(length) = ports.fixed_sequence() {
+    if let Some(length) = runs.found.ports.fixed_sequence() {
         found.insert((length, LimitCause::StaticShape, None));
     }
-    for (_, node) in graph.nodes() {
+    for bound in bounds(runs) {
+        found.insert((bound.length, bound.cause, source_name(graph, bound.table)));
+    }
+    found
+        .into_iter()
+        .map(|(length, cause, value)| Limit {
+            length,
+            cause,
+            value,
+        })
+        .collect()
+}
+
+/// A constant that ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    /// The node that reads it.
+    pub(crate) node: NodeId,
+    /// The constant, as the node reads it.
+    pub(crate) table: ValueId,
+    /// The longest sequence that it has rows for.
+    pub(crate) length: usize,
+    /// What it is.
+    pub(crate) cause: LimitCause,
+}
+
+/// Every read of a constant that ends, in the order of the nodes.
+pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
+    let (model, detection) = (runs.model, runs.found);
+    let (classes, trace) = (&detection.classes, &detection.trace);
+    let graph = model.graph();
+    let mut found = vec![];
+    let mut longer = Longer::of(runs);
+    for (id, node) in graph.nodes() {
         let picked = match (node.domain(), node.op()) {
             ("", "Gather" | "GatherElements" | "GatherND")
             | ("com.microsoft", "GatherBlockQuantized") => rows_by_position(&mut longer, node),
@@ -39,18 +69,15 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
             _ => None,
         };
         if let Some((table, length)) = picked {
-            let cause = cause(graph, trace, node, table, length);
-            found.insert((length, cause, source_name(graph, table)));
+            found.push(Bound {
+                node: id,
+                table,
+                length,
+                cause: cause(graph, trace, node, table, length),
+            });
         }
     }
     found
-        .into_iter()
-        .map(|(length, cause, value)| Limit {
-            length,
-            cause,
-            value,
-        })
-        .collect()
 }
 
 /// A constant whose rows are picked by an index that follows position, and the longest sequence

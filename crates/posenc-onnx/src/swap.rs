@@ -11,6 +11,7 @@ mod ground;
 mod numbers;
 mod params;
 mod put_in;
+mod room;
 mod take_out;
 
 use posenc_ir::Model;
@@ -77,6 +78,9 @@ pub(crate) fn swap(
     agree::is_bare(&ground, before, &asked)?;
     let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
     put_in::put_in(&mut out, &ground, &asked, kept)?;
+    if let Some(wanted) = asked.max_length {
+        room::widen(&mut out, &ground, wanted)?;
+    }
     let patch = out.finish();
     let (next, come) = bare.clone().committed(patch)?;
     let found = detect(&next, options);
