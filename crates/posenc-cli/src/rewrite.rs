@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 fn rewrite(model: &mut Model, request: &Request, proof: Proof) -> anyhow::Result<Rewrite> {
     let done = posenc_onnx::rewrite::rewrite(model, request)?;
     model.check()?;
-    let mut report = done.report;
-    check::fill(model, &done.found, proof, &mut report)?;
+    let mut report = done.report.clone();
+    check::fill(model, &done, proof, &mut report)?;
     Ok(report)
 }

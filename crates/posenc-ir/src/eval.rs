@@ -46,6 +46,7 @@ mod window;
 
 pub use probe::probe;
 pub use trace::{Trace, trace};
+pub use unary::gelu_erf;
 pub use value::{Data, Shared, Value};
 
 use crate::node::Node;

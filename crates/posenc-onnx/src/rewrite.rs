@@ -17,6 +17,7 @@ use crate::ports::Role;
 use crate::report::{Edit, Encoding, Endpoint, Guarantee, Rewrite};
 use crate::request::{InputRole, Request};
 
+pub use crate::swap::Proof;
 #[cfg(test)]
 pub(crate) use record::scaling as recorded_scaling;
 pub use record::{Record, record};
@@ -58,6 +59,8 @@ pub struct Rewritten {
     pub found: Detection,
     /// The length that was made room for, where it is known.
     pub max_length: Option<usize>,
+    /// What shows that an encoding that was put in computes its formula; `None` where none was.
+    pub proof: Option<Proof>,
 }
 
 /// Rewrites a model in memory as asked. On an error the model is as it was.
@@ -110,6 +113,7 @@ fn only_sort(
         targets: vec![],
         found,
         max_length: None,
+        proof: None,
     })
 }
 
@@ -135,6 +139,7 @@ fn rewrite_flat(
             targets: plan.targets,
             found: before,
             max_length: plan.max_length,
+            proof: None,
         });
     };
     record::write(&mut next, &report.input.fingerprint, &before, &plan);
@@ -157,6 +162,7 @@ fn rewrite_flat(
         targets: plan.targets,
         found: after,
         max_length: plan.max_length,
+        proof: None,
     })
 }
 

@@ -7,11 +7,15 @@
 
 mod agree;
 mod asked;
+mod formula;
 mod ground;
 mod numbers;
 mod params;
+mod proof;
 mod put_in;
 mod room;
+mod scale;
+mod shown;
 mod take_out;
 
 use posenc_ir::Model;
@@ -24,6 +28,7 @@ use crate::rewrite::RewriteError;
 pub(crate) use asked::{Asked, Group, New, asked};
 pub(crate) use ground::Ground;
 pub(crate) use numbers::{Init, Numbers};
+pub use proof::Proof;
 
 /// A model whose encoding was swapped.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ pub(crate) struct Swapped {
     pub(crate) surveys: [Survey; 2],
     /// What was put in where.
     pub(crate) asked: Asked,
+    /// What shows that it computes what was asked for.
+    pub(crate) proof: Proof,
     /// Nodes that came and went.
     pub(crate) nodes: [usize; 2],
     /// Values that no flag gave.
@@ -76,26 +83,45 @@ pub(crate) fn swap(
         survey: &rest,
     };
     agree::is_bare(&ground, before, &asked)?;
-    let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
-    put_in::put_in(&mut out, &ground, &asked, kept)?;
-    if let Some(wanted) = asked.max_length {
-        room::widen(&mut out, &ground, wanted)?;
-    }
-    let patch = out.finish();
-    let (next, come) = bare.clone().committed(patch)?;
-    let found = detect(&next, options);
-    let new = survey(&next, &found);
-    let ground = Ground {
-        model: &next,
-        found: &found,
-        survey: &new,
+    let put = |asked: &Asked| -> Result<_, RewriteError> {
+        let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
+        put_in::put_in(&mut out, &ground, asked, kept)?;
+        if let Some(wanted) = asked.max_length {
+            room::widen(&mut out, &ground, wanted)?;
+        }
+        Ok(bare.clone().committed(out.finish())?)
     };
-    agree::is_as_asked(&ground, &asked)?;
+    let (next, come) = put(&asked)?;
+    let after = detect(&next, options);
+    let new = survey(&next, &after);
+    // Zeros prove nothing: other numbers stand in for them.
+    let telling = asked.telling();
+    let done = match telling == asked.groups {
+        true => (next.clone(), after.clone()),
+        false => {
+            let (model, _) = put(&asked.with(telling.clone()))?;
+            let found = detect(&model, options);
+            (model, found)
+        }
+    };
+    let proof = Proof {
+        shown: survey(&done.0, &done.1),
+        asked: asked.with(telling),
+        bare: (bare.clone(), found.clone()),
+        done,
+    };
+    let ground = Ground {
+        model: &proof.done.0,
+        found: &proof.done.1,
+        survey: &proof.shown,
+    };
+    shown::is_as_asked(&ground, &proof)?;
     let inferred = asked.inferred.clone();
     Ok(Some(Swapped {
         surveys: [old, new],
         model: next,
-        found,
+        found: after,
+        proof,
         inferred,
         nodes: [
             gone.added.len() + come.added.len(),

@@ -25,7 +25,7 @@ pub mod sites;
 mod sweep;
 #[cfg(test)]
 mod testing;
-mod trial;
+pub(crate) mod trial;
 
 use std::collections::BTreeMap;
 

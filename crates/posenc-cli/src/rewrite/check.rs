@@ -1,8 +1,8 @@
-//! The proof of a rewrite: the emitted rotations, run by a runtime, against the formula in f64.
+//! The proof of a rewrite: what was emitted, run by a runtime, against the formula in f64.
 
 use posenc_ir::Model;
-use posenc_onnx::detect::Detection;
 use posenc_onnx::report::{Check, Rewrite};
+use posenc_onnx::rewrite::Rewritten;
 use posenc_onnx::verify::{Expected, check_rope, expectations};
 
 use crate::backend::Choice;
@@ -23,17 +23,18 @@ pub(super) enum Proof {
 /// When the model's own record cannot be followed, or a required proof cannot be had.
 pub(super) fn fill(
     model: &Model,
-    found: &Detection,
+    done: &Rewritten,
     proof: Proof,
     report: &mut Rewrite,
 ) -> anyhow::Result<()> {
-    if found.rotary.is_empty() {
+    let put_in = done.proof.as_ref().is_some_and(|p| !p.is_empty());
+    if done.found.rotary.is_empty() && !put_in {
         return Ok(());
     }
-    let expected = expectations(model, found)?;
+    let expected = expectations(model, &done.found)?;
     let mut reasons = vec![];
     for choice in Choice::defaults() {
-        match run(model, found, &expected, &choice) {
+        match run(model, done, &expected, &choice) {
             Ok(check) => {
                 report.check = Some(check);
                 return Ok(());
@@ -55,10 +56,17 @@ pub(super) fn fill(
 
 fn run(
     model: &Model,
-    found: &Detection,
+    done: &Rewritten,
     expected: &[Expected],
     choice: &Choice,
 ) -> anyhow::Result<Check> {
     let runtime = choice.open()?;
-    Ok(Check::of(&check_rope(model, found, expected, &*runtime)?))
+    let mut checks = match expected.is_empty() {
+        true => vec![],
+        false => check_rope(model, &done.found, expected, &*runtime)?,
+    };
+    if let Some(proof) = &done.proof {
+        checks.extend(proof.check(&*runtime)?);
+    }
+    Ok(Check::of(&checks))
 }

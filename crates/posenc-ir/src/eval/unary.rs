@@ -200,7 +200,8 @@ fn logistic(x: f64) -> f64 {
     }
 }
 
-fn gelu_erf(x: f64) -> f64 {
+/// `x · Φ(x)`, Φ being the normal distribution (Hendrycks and Gimpel, arXiv:1606.08415).
+pub fn gelu_erf(x: f64) -> f64 {
     0.5 * x * (1.0 + error_function(x * std::f64::consts::FRAC_1_SQRT_2))
 }
 

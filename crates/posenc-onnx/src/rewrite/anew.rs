@@ -71,6 +71,7 @@ pub(super) fn rewrite(
             targets: vec![],
             found: before.clone(),
             max_length: request.parameters.max_length,
+            proof: None,
         });
     };
     let Swapped {
@@ -80,6 +81,7 @@ pub(super) fn rewrite(
         nodes,
         inferred,
         surveys,
+        proof,
     } = swapped;
     let (from, to) = (
         entries(model, before, &surveys[0]),
@@ -97,6 +99,7 @@ pub(super) fn rewrite(
         targets: vec![],
         found,
         max_length: asked.max_length,
+        proof: Some(proof),
     })
 }
 

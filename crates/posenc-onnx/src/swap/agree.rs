@@ -17,12 +17,3 @@ pub(super) fn is_bare(
     let _ = (ground, before, asked);
     Ok(())
 }
-
-/// The sites show what was asked for.
-///
-/// # Errors
-/// Where a site does not, with its node.
-pub(super) fn is_as_asked(ground: &Ground<'_>, asked: &Asked) -> Result<(), RewriteError> {
-    let _ = (ground, asked);
-    Ok(())
-}

@@ -34,7 +34,7 @@ pub(crate) struct Asked {
 }
 
 /// Sites that get the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
     pub(crate) sites: Vec<usize>,
     pub(crate) new: New,
@@ -93,7 +93,49 @@ pub(crate) enum New {
     },
 }
 
+impl Asked {
+    /// The same with other groups.
+    pub(crate) fn with(&self, groups: Vec<Group>) -> Self {
+        Self {
+            groups,
+            ..self.clone()
+        }
+    }
+
+    /// The groups with numbers in place of zeros, which would show nothing of where they stand.
+    pub(crate) fn telling(&self) -> Vec<Group> {
+        let mut groups = self.groups.clone();
+        for (i, group) in groups.iter_mut().enumerate() {
+            for (j, numbers) in group.new.numbers().into_iter().enumerate() {
+                if numbers.is_zero() {
+                    let seed = (16 * i + j) as u64;
+                    *numbers = Numbers::Start(Init::Normal { std: 0.5, seed });
+                }
+            }
+        }
+        groups
+    }
+}
+
 impl New {
+    /// The learned numbers.
+    fn numbers(&mut self) -> Vec<&mut Numbers> {
+        match self {
+            Self::Learned { table, .. }
+            | Self::T5Bias { table, .. }
+            | Self::RelativeBias { table, .. } => vec![table],
+            Self::Conv { weight, bias, .. } => vec![weight, bias],
+            Self::Shaw { key, value, .. } => key.iter_mut().chain(value).collect(),
+            Self::TransformerXl {
+                content_bias,
+                position_bias,
+                position_projection,
+                ..
+            } => vec![content_bias, position_bias, position_projection],
+            Self::Sinusoidal { .. } | Self::Rope { .. } | Self::Alibi(_) => vec![],
+        }
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Learned { .. } => Kind::Learned,

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use posenc_ir::{DType, Tensor};
+use posenc_runtime::feeds::Random;
 
 use crate::rewrite::{Refusal, RewriteError};
 
@@ -43,6 +44,14 @@ impl Numbers {
         }
     }
 
+    /// Whether every value is 0.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Self::Given { tensor, .. } => (0..tensor.len()).all(|i| tensor.get_f64(i) == Some(0.0)),
+            Self::Start(init) => *init == Init::Zero,
+        }
+    }
+
     /// The values of a table of these dimensions, row by row.
     ///
     /// # Errors
@@ -79,28 +88,18 @@ impl Init {
         match self {
             Self::Zero => vec![0.0; count],
             Self::Normal { std, seed } => {
-                let mut state = seed;
-                (0..count).map(|_| std * normal(&mut state)).collect()
+                let mut random = Random::new(seed);
+                (0..count).map(|_| std * normal(&mut random)).collect()
             }
         }
     }
 }
 
 /// A normal number, by Box and Muller.
-fn normal(state: &mut u64) -> f64 {
-    let radius = (-2.0 * unit(state).ln()).sqrt();
-    let angle = std::f64::consts::TAU * unit(state);
+fn normal(random: &mut Random) -> f64 {
+    let radius = (-2.0 * random.uniform(f64::MIN_POSITIVE, 1.0).ln()).sqrt();
+    let angle = random.uniform(0.0, std::f64::consts::TAU);
     radius * angle.cos()
-}
-
-/// A number in (0, 1], by SplitMix64 (Steele, Lea and Flood, 2014).
-fn unit(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
-    ((z >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

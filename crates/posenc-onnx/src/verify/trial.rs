@@ -47,7 +47,7 @@ impl<'a> Trial<'a> {
 }
 
 /// A run of these lengths, and what entered it.
-pub(super) fn trial_run(
+pub(crate) fn trial_run(
     model: &Model,
     found: &Detection,
     at: Lengths,

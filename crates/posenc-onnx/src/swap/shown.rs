@@ -1,0 +1,116 @@
+//! What a graph shows of the encoding that was put in, read off the graph itself.
+
+use posenc_ir::DType;
+
+use super::asked::{Asked, Group, New};
+use super::{Ground, Proof};
+use crate::encoding::{Encoding, Finding};
+use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
+use crate::rewrite::RewriteError;
+
+/// Frequencies, as a share of themselves.
+const NEAR: f64 = 1e-5;
+
+/// Holds the graph to what was asked for: rotations and rows by what detection reads of them,
+/// scores by their formula.
+///
+/// # Errors
+/// Where a site shows something else, with the site.
+pub(super) fn is_as_asked(ground: &Ground<'_>, proof: &Proof) -> Result<(), RewriteError> {
+    let asked: &Asked = &proof.asked;
+    for group in &asked.groups {
+        for site in &group.sites {
+            match &group.new {
+                New::Rope { .. } => turns(ground, group, *site)?,
+                New::Learned { .. } | New::Sinusoidal { .. } | New::Conv { .. } => {
+                    is_added(ground, group, *site)?;
+                }
+                _ => {}
+            }
+        }
+    }
+    let checks = proof.evaluate();
+    let checks = checks.map_err(|e| crate::rewrite::Refusal::Unsupported(e.to_string()))?;
+    match checks.iter().find(|check| !check.ok) {
+        None => Ok(()),
+        Some(check) => {
+            let off = check.max_error.map_or("NaN".into(), |e| format!("{e:.1e}"));
+            let why = format!(
+                "{}: its {} are off their formula by {off}, more than {:.1e}",
+                check.site, check.quantity, check.bound
+            );
+            Err(crate::rewrite::Refusal::Unsupported(why).into())
+        }
+    }
+}
+
+/// The site turns as asked for.
+fn turns(ground: &Ground<'_>, group: &Group, site: usize) -> Result<(), RewriteError> {
+    let New::Rope { rope, layout } = &group.new else {
+        return Ok(());
+    };
+    let found = ground.found.rotary.iter().find(|r| r.site == site);
+    let Some(found) = found else {
+        let why = "the rotation that was put in cannot be read back";
+        return Err(ground.refuse(ground.site(site).node, why));
+    };
+    let allowed = match ground.found.trace.get(found.query.region.output).dtype {
+        Some(DType::F16) => 4e-3,
+        Some(DType::BF16) => 2e-2,
+        _ => NEAR,
+    };
+    let d = rope.rotary_dim as f64;
+    for half in [&found.query, &found.key] {
+        let now = &half.rotation.rope;
+        let want = (0..rope.rotary_dim / 2).map(|i| rope.theta.powf(-2.0 * i as f64 / d));
+        let near = now.inv_freq.len() == rope.rotary_dim / 2
+            && now
+                .inv_freq
+                .iter()
+                .zip(want)
+                .all(|(a, b)| (a - b).abs() <= allowed * b)
+            && (now.attention_factor - 1.0).abs() <= allowed;
+        if !near || now.layout != Some(*layout) {
+            let why = "the rotation that was put in reads otherwise than asked for";
+            return Err(ground.refuse(found.node, why));
+        }
+    }
+    Ok(())
+}
+
+/// What is added before the site is what was asked for.
+fn is_added(ground: &Ground<'_>, group: &Group, site: usize) -> Result<(), RewriteError> {
+    let kind = group.new.kind();
+    let own = |f: &&Finding| f.sites.contains(&site) && f.encoding.is_absolute();
+    let found = ground.survey.findings.iter().find(own);
+    let as_asked = found.is_some_and(|f| match (&f.encoding, &group.new) {
+        (Encoding::Learned(found), New::Learned { rows, .. }) => {
+            found.table_rows == *rows && found.offset == 0
+        }
+        // A learned table may hold sines.
+        (Encoding::Sinusoidal(found), New::Learned { rows, .. }) => {
+            found.max_positions == Some(*rows)
+        }
+        (Encoding::Sinusoidal(found), New::Sinusoidal { layout, base, rows }) => {
+            let plain = Sinusoidal {
+                layout: *layout,
+                denominator: Denominator::Pairs,
+                cosines_first: false,
+                factor: 1.0,
+                amplitude: 1.0,
+                ..found.clone()
+            };
+            let rows = rows.is_none_or(|n| found.max_positions == Some(n));
+            plain == *found && rows && (found.base - base).abs() <= 1e-3 * base
+        }
+        (Encoding::Conv(found), New::Conv { kernel, .. }) => found.kernel == [*kernel],
+        _ => false,
+    });
+    match as_asked {
+        true => Ok(()),
+        false => {
+            let why = format!("the {kind} encoding that was put in cannot be read back");
+            Err(ground.refuse(ground.site(site).node, why))
+        }
+    }
+}
