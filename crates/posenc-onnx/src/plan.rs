@@ -9,7 +9,6 @@ use serde_json::json;
 use crate::detect::{Detection, RotarySite};
 use crate::hf_config::HfConfig;
 use crate::inspect::identified;
-use crate::kind::Kind;
 use crate::report::{Inferred, LimitCause};
 use crate::request::{Request, ScaleType, rope_scaling};
 use crate::rewrite::{Refusal, RewriteError};
@@ -45,10 +44,6 @@ pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan,
     if found.attention.is_empty() {
         return Err(Refusal::NoSite("the model has no attention to work on".into()).into());
     }
-    if let Some(kind) = request.to.filter(|k| *k != Kind::Rope) {
-        let why = format!("this version rescales rope and does not put in {kind} yet");
-        return Err(Refusal::Unsupported(why).into());
-    }
     if let Some(refused) = found.unknown.first() {
         let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
         return Err(Refusal::Unsupported(why).into());
@@ -59,7 +54,7 @@ pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan,
         return Err(Refusal::Unsupported(why).into());
     }
     if found.rotary.is_empty() {
-        let why = "no attention of the model is rotary, and putting rope in is not there yet";
+        let why = "no attention of the model is rotary; give --to rope to put rope in";
         return Err(Refusal::Unsupported(why.into()).into());
     }
     let mut planner = Planner {

@@ -52,6 +52,9 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
         report.guarantee,
         lower(report.guarantee.about())
     );
+    if let Some(meaning) = &report.meaning {
+        text += &format!("{}\n", one_line(meaning));
+    }
     if let Some(check) = &report.check {
         text += &format!("{}\n", self::check(check, palette));
     }

@@ -23,6 +23,10 @@ pub struct Rewrite {
     pub sorted: usize,
     /// What holds between the two models.
     pub guarantee: Guarantee,
+    /// What another function means for the weights, in one sentence; written where an encoding
+    /// was swapped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
     /// Values that no flag gave, with where they came from.
     pub inferred: Vec<Inferred>,
     /// What bounds the length of a sequence.
@@ -45,6 +49,7 @@ impl Rewrite {
             edits: vec![],
             sorted: 0,
             guarantee: Guarantee::Bits,
+            meaning: None,
             inferred: vec![],
             limits: Limits::default(),
             check: None,

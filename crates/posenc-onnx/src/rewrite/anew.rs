@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::record::{self, record as recorded};
 use super::{RewriteError, Rewritten};
-use crate::detect::{Detection, Options};
+use crate::detect::{Detection, Options, Survey};
 use crate::inspect::entries;
 use crate::kind::{Kind, Layout};
 use crate::report::{Edit, Encoding, Guarantee, Rewrite};
@@ -91,7 +91,15 @@ pub(super) fn rewrite(
     report.inferred = inferred;
     report.edits = edits(before, &asked.sites, nodes, &from, &to);
     report.guarantee = Guarantee::NewFunction;
-    report.limits.after = found.limits.clone();
+    report.meaning = Some(meaning(&report.edits, asked.kind));
+    let bounds = |model: &Model, found: &Detection, survey: &Survey| {
+        let mut all = found.limits.clone();
+        all.extend(crate::limits::added(model.graph(), &survey.findings));
+        all.sort_by_key(|l| l.length);
+        all
+    };
+    report.limits.before = bounds(model, before, &surveys[0]);
+    report.limits.after = bounds(&next, &found, &surveys[1]);
     report.warnings = warnings(before, &found, &asked.sites, asked.max_length);
     *model = next;
     Ok(Rewritten {
@@ -137,6 +145,32 @@ fn edits(
         }
     };
     sites.iter().enumerate().map(edit).collect()
+}
+
+/// What the swap means for the weights.
+fn meaning(edits: &[Edit], to: Kind) -> String {
+    let mut kinds: Vec<&str> = vec![];
+    for from in edits.iter().map(|e| &e.from) {
+        let all = from
+            .as_array()
+            .map_or(std::slice::from_ref(from), |list| list);
+        for kind in all.iter().filter_map(|f| f["kind"].as_str()) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    let from = match kinds.is_empty() {
+        true => "without any encoding".to_owned(),
+        false => format!("with {}", kinds.join(" and ")),
+    };
+    format!(
+        "the weights were trained {from}: fine-tune the model with {}, or expect worse results",
+        match to {
+            Kind::None => "none".to_owned(),
+            kind => kind.to_string(),
+        }
+    )
 }
 
 /// What a user should know of the result.

@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Trace, Value, gelu_erf};
-use posenc_ir::{DType, Tensor, ValueId};
+use posenc_ir::{Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
