@@ -130,3 +130,6 @@ pub(crate) fn swap(
         asked,
     }))
 }
+
+#[cfg(test)]
+mod tests;
