@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::graph::{Def, Graph, Use};
-use crate::id::{ScopeId, ValueId};
+use crate::id::{NodeId, ScopeId, ValueId};
 use crate::patch::{Init, NewNode, NewValue, Patch};
 use crate::proto::{AttributeProto, attribute_proto::AttributeType};
 use crate::tensor::Tensor;
@@ -114,25 +114,65 @@ impl<'g> Emitter<'g> {
         outputs: usize,
     ) -> Vec<ValueId> {
         let name = self.fresh(&op.to_lowercase());
-        let outputs: Vec<ValueId> = (0..outputs)
-            .map(|i| {
-                let name = match i {
-                    0 => name.clone(),
-                    i => format!("{name}.{i}"),
-                };
-                self.patch.value(self.scope, name, NewValue::Computed)
-            })
-            .collect();
+        let outputs: Vec<ValueId> = (0..outputs).map(|i| self.computed(&name, i)).collect();
         self.patch.nodes.push(NewNode {
             scope: self.scope,
             name,
             domain: domain.to_owned(),
             op: op.to_owned(),
             inputs: inputs.to_vec(),
-            outputs: outputs.clone(),
+            outputs: outputs.iter().copied().map(Some).collect(),
             attributes: attrs.iter().map(|(n, a)| a.clone().proto(n)).collect(),
         });
         outputs
+    }
+
+    /// Adds a copy of a node of the graph that reads other inputs, and returns its outputs, which
+    /// stand where those of the node do. Attributes that `attrs` names are set anew, the others
+    /// are those of the node.
+    ///
+    /// # Errors
+    /// When the node has bodies, which no two nodes can share, or calls one of several functions
+    /// of a name.
+    pub fn copy(
+        &mut self,
+        node: NodeId,
+        inputs: &[Option<ValueId>],
+        attrs: &[(&str, Attr)],
+    ) -> Result<Vec<Option<ValueId>>> {
+        let old = self.graph.node(node);
+        if old.bodies().next().is_some() || !self.graph.overload(node).is_empty() {
+            let why = "the node cannot be copied";
+            return Err(Error::patch(why).at(self.graph.place(node)));
+        }
+        let name = self.fresh(&old.op().to_lowercase());
+        let outputs = old.outputs().iter().enumerate();
+        let outputs: Vec<Option<ValueId>> = outputs
+            .map(|(i, v)| v.map(|_| self.computed(&name, i)))
+            .collect();
+        let kept = old.attributes().iter();
+        let kept = kept.filter(|a| !attrs.iter().any(|(n, _)| *n == a.name()));
+        let mut attributes: Vec<AttributeProto> = kept.cloned().collect();
+        attributes.extend(attrs.iter().map(|(n, a)| a.clone().proto(n)));
+        self.patch.nodes.push(NewNode {
+            scope: self.scope,
+            name,
+            domain: old.domain().to_owned(),
+            op: old.op().to_owned(),
+            inputs: inputs.to_vec(),
+            outputs: outputs.clone(),
+            attributes,
+        });
+        Ok(outputs)
+    }
+
+    /// Output `place` of the new node `name`.
+    fn computed(&mut self, name: &str, place: usize) -> ValueId {
+        let name = match place {
+            0 => name.to_owned(),
+            place => format!("{name}.{place}"),
+        };
+        self.patch.value(self.scope, name, NewValue::Computed)
     }
 
     /// Adds an initializer; equal ones of one patch and scope are shared.

@@ -49,7 +49,7 @@ pub(crate) struct NewNode {
     pub(crate) domain: String,
     pub(crate) op: String,
     pub(crate) inputs: Vec<Option<ValueId>>,
-    pub(crate) outputs: Vec<ValueId>,
+    pub(crate) outputs: Vec<Option<ValueId>>,
     pub(crate) attributes: Vec<AttributeProto>,
 }
 
@@ -204,7 +204,9 @@ impl Graph {
                 }
             }
             for (i, value) in new.outputs.iter().enumerate() {
-                self.value_mut(*value).def = Def::Node(id, narrow(i));
+                if let Some(value) = value {
+                    self.value_mut(*value).def = Def::Node(id, narrow(i));
+                }
             }
             self.nodes.push(Node {
                 scope: new.scope,
@@ -215,7 +217,7 @@ impl Graph {
                     op: new.op.into(),
                 }),
                 inputs: new.inputs.into_iter().collect(),
-                outputs: new.outputs.into_iter().map(Some).collect(),
+                outputs: new.outputs.into_iter().collect(),
                 extra: Some(Arc::new(Extra {
                     attributes: new.attributes.into(),
                     bodies: vec![],

@@ -1,7 +1,8 @@
 use super::*;
-use crate::DType;
+use crate::{Attr, DType};
 use crate::model::Model;
-use crate::proto::GraphProto;
+use crate::proto::attribute_proto::AttributeType;
+use crate::proto::{AttributeProto, GraphProto};
 use crate::samples::{find, floats, lines, model, node, producer, untyped, value, with_bodies};
 
 mod refused;
@@ -333,6 +334,41 @@ fn a_new_node_in_a_body_goes_with_the_body() {
     let g = m.graph();
     assert_eq!(g.uses(find(g, "x")).len(), 1);
     assert_eq!(lines(&m), ["z = Identity(x)"]);
+}
+
+#[test]
+fn a_copy_keeps_what_is_not_set_anew() {
+    let int = |name: &str, i: i64| AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::Int as i32),
+        i: Some(i),
+        ..Default::default()
+    };
+    let mut graph = plain();
+    let mut fused = node("Fused", &["x", "w", "w"], &["f", "", "more"]);
+    fused.domain = Some("com.microsoft".to_owned());
+    fused.attribute = vec![int("heads", 3), int("turn", 1)];
+    graph.node.push(fused);
+    graph.node.push(node("Add", &["f", "more"], &["z"]));
+    graph.output.push(untyped("z"));
+    let mut m = model(graph);
+    let applied = commit(&mut m, |g, out| {
+        let (x, node) = (find(g, "x"), producer(g, "f"));
+        let set = [("turn", Attr::Int(0))];
+        let copied = out.copy(node, &[Some(x), None, Some(x)], &set).unwrap();
+        let [Some(f), None, Some(more)] = copied[..] else {
+            panic!("{copied:?}");
+        };
+        out.redirect(find(g, "f"), f).unwrap();
+        out.redirect(find(g, "more"), more).unwrap();
+    });
+    assert_eq!(names(&m, &applied.removed), ["Fused"]);
+    let line = "e/fused_0, , e/fused_0.2 = Fused(x, , x)";
+    assert!(lines(&m).contains(&line.to_owned()), "{:?}", lines(&m));
+    let g = m.graph();
+    let copy = g.node(producer(g, "e/fused_0"));
+    assert_eq!(copy.domain(), "com.microsoft");
+    assert_eq!((copy.int("heads"), copy.int("turn")), (Ok(Some(3)), Ok(Some(0))));
 }
 
 #[test]

@@ -46,14 +46,14 @@ impl Patch {
             out.push_str("@@ new nodes\n");
         }
         for node in &self.nodes {
-            let outputs: Vec<String> = node.outputs.iter().map(|v| label(*v)).collect();
+            let outputs = values(&node.outputs, label);
             let domain = match node.domain.as_str() {
                 "" => String::new(),
                 domain => format!("{domain}."),
             };
             let attributes = attributes(graph, &node.attributes)?;
             let inputs = values(&node.inputs, label);
-            write!(out, "+ {} = {domain}{}", outputs.join(", "), node.op)?;
+            write!(out, "+ {outputs} = {domain}{}", node.op)?;
             write!(out, "{attributes}({inputs})")?;
             let scope = graph.scope(node.scope);
             let place = (node.scope != graph.main()).then(|| scope.name());

@@ -169,3 +169,13 @@ fn a_function_takes_nodes_and_no_constants() {
         assert_eq!(read.graph().text(), m.graph().text());
     }
 }
+
+#[test]
+fn a_node_with_bodies_is_not_copied() {
+    let m = model(branching());
+    let g = m.graph();
+    let mut out = g.emitter(g.main(), "e");
+    let node = producer(g, "y");
+    let why = out.copy(node, &[Some(find(g, "c"))], &[]).unwrap_err();
+    assert!(why.to_string().contains("cannot be copied"), "{why}");
+}
