@@ -21,6 +21,7 @@ use crate::attention::{Site, sites};
 use crate::dataflow::{Class, Classes, is_fed_ids};
 use crate::encoding::Finding;
 use crate::ports::{Lengths, Ports, Role};
+use crate::region::Region;
 use crate::report::Limit;
 
 pub use rotary::{Half, RotarySite};
@@ -53,6 +54,8 @@ pub struct Detection {
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid.
     pub axial: Vec<Finding>,
+    /// Where each of `axial` turns queries and keys.
+    pub(crate) grids: Vec<[Region; 2]>,
     /// Position that acts on queries or keys but is no rotation, with the reason.
     pub unknown: Vec<Refused>,
     /// Everything that limits the length.
@@ -128,6 +131,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         attention,
         rotary: vec![],
         axial: vec![],
+        grids: vec![],
         unknown: vec![],
         warnings: warning.into_iter().collect(),
     };

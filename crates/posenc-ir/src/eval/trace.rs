@@ -29,7 +29,7 @@ impl Trace {
     }
 
     /// When a node was run, from 1; 0 for one that was not.
-    pub(super) fn turn(&self, id: NodeId) -> u32 {
+    pub fn turn(&self, id: NodeId) -> u32 {
         self.turns.get(id.index()).copied().unwrap_or(0)
     }
 }

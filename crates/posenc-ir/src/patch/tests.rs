@@ -1,9 +1,9 @@
 use super::*;
-use crate::{Attr, DType};
 use crate::model::Model;
 use crate::proto::attribute_proto::AttributeType;
 use crate::proto::{AttributeProto, GraphProto};
 use crate::samples::{find, floats, lines, model, node, producer, untyped, value, with_bodies};
+use crate::{Attr, DType};
 
 mod refused;
 
@@ -368,7 +368,10 @@ fn a_copy_keeps_what_is_not_set_anew() {
     let g = m.graph();
     let copy = g.node(producer(g, "e/fused_0"));
     assert_eq!(copy.domain(), "com.microsoft");
-    assert_eq!((copy.int("heads"), copy.int("turn")), (Ok(Some(3)), Ok(Some(0))));
+    assert_eq!(
+        (copy.int("heads"), copy.int("turn")),
+        (Ok(Some(3)), Ok(Some(0)))
+    );
 }
 
 #[test]

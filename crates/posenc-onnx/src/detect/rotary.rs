@@ -58,8 +58,10 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
         };
         match (query, key) {
             (Read::Nothing, Read::Nothing) => {}
-            (Read::OnGrid(query), Read::OnGrid(key)) if query.encoding == key.encoding => {
-                found.axial.push(*query);
+            (Read::OnGrid(query), Read::OnGrid(key)) if query.0.encoding == key.0.encoding => {
+                let (finding, region) = *query;
+                found.axial.push(finding);
+                found.grids.push([region, key.1]);
             }
             (Read::Turns(query), Read::Turns(key)) => {
                 let node = query.region.entries[0].node;
@@ -86,7 +88,7 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                         }
                         Read::OnGrid(half) => {
                             let why = "queries and keys turn otherwise on a grid".to_owned();
-                            refuse(half.entries[0].node, why);
+                            refuse(half.0.entries[0].node, why);
                         }
                         Read::Turns(_) | Read::Nothing => {}
                     }
@@ -99,7 +101,7 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
 enum Read {
     Nothing,
     Turns(Box<Half>),
-    OnGrid(Box<Finding>),
+    OnGrid(Box<(Finding, Region)>),
     Refused(NodeId, String),
 }
 
@@ -220,15 +222,18 @@ fn half(
     match known.rotation(model, found, &region, head_dim) {
         Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
         Err(why) => match known.axial(model, found, &region, head_dim, why) {
-            Some((axial, fit)) => Read::OnGrid(Box::new(Finding {
-                encoding: Encoding::Axial(axial),
-                sites: vec![site.layer],
-                form: form(model, &region),
-                entries: region.entries,
-                fit_error: Some(fit),
-                max_length: None,
-                evidence: vec![],
-            })),
+            Some((axial, fit)) => {
+                let finding = Finding {
+                    encoding: Encoding::Axial(axial),
+                    sites: vec![site.layer],
+                    form: form(model, &region),
+                    entries: region.entries.clone(),
+                    fit_error: Some(fit),
+                    max_length: None,
+                    evidence: vec![],
+                };
+                Read::OnGrid(Box::new((finding, region)))
+            }
             None => Read::Refused(node, why.to_string()),
         },
     }

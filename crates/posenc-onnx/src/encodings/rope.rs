@@ -13,6 +13,7 @@ pub mod source;
 use ndarray::{Array2, Array3};
 
 pub use matrices::Way;
+pub(crate) use matrices::matrices;
 pub use read::{Rotation, Unread, read, read_again};
 
 use crate::kind::Layout;

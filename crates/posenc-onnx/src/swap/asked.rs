@@ -21,7 +21,8 @@ use crate::scaling::Rope;
 pub(crate) struct Asked {
     /// The kind.
     pub(crate) kind: Kind,
-    /// The sites, by their place in [`Detection::attention`](crate::detect::Detection::attention).
+    /// The sites, by their place in [`Detection::attention`](crate::detect::Detection::attention),
+    /// in rising order.
     pub(crate) sites: Vec<usize>,
     /// What they get; none where nothing is put in.
     pub(crate) groups: Vec<Group>,
@@ -31,6 +32,24 @@ pub(crate) struct Asked {
     pub(crate) max_length: Option<usize>,
     /// Values that no flag gave.
     pub(crate) inferred: Vec<Inferred>,
+}
+
+impl Asked {
+    /// Whether a site is asked for.
+    pub(crate) fn has(&self, site: usize) -> bool {
+        self.sites.binary_search(&site).is_ok()
+    }
+
+    /// Whether what a finding tells of is to go: it stands before sites that are asked for and,
+    /// where it stands before all of a stack at once, before no others of self-attention.
+    pub(crate) fn speaks_of(&self, ground: &Ground<'_>, finding: &Finding) -> bool {
+        let own = finding.sites.iter().copied();
+        let mut own = own.filter(|site| !ground.site(*site).cross).peekable();
+        match finding.encoding.is_absolute() {
+            true => own.peek().is_some() && own.all(|site| self.has(site)),
+            false => own.any(|site| self.has(site)),
+        }
+    }
 }
 
 /// Sites that get the same.

@@ -2,15 +2,32 @@
 
 mod bias;
 mod convolution;
+mod coordinates;
+mod fused;
+mod gone;
+mod rest;
 mod rotation;
 mod stream;
 mod terms;
 
-use posenc_ir::Emitter;
+use posenc_ir::{Emitter, NodeId, Use};
 
 use super::{Asked, Ground};
-use crate::encoding::Encoding;
+use crate::encoding::{Encoding, Finding};
 use crate::rewrite::RewriteError;
+use gone::Gone;
+use rotation::Turned;
+use stream::Summands;
+
+/// Something that stands before sites and rotations, at the node where it ends.
+enum Job<'a> {
+    /// What a node adds to the residual stream.
+    Summands(NodeId),
+    /// A convolution that is added to its input.
+    Convolution(Use),
+    /// A rotation of queries or keys.
+    Rotation(Turned<'a>),
+}
 
 /// Takes out every encoding that the sites of `asked` see. What stands before all sites of a stack
 /// goes only where all of them are asked for.
@@ -19,47 +36,87 @@ pub(super) fn take_out(
     ground: &Ground<'_>,
     asked: &Asked,
 ) -> Result<(), RewriteError> {
-    let chosen = |site: &usize| asked.sites.contains(site);
     for refused in &ground.found.unknown {
-        if chosen(&refused.site) {
+        if asked.has(refused.site) {
             return Err(ground.refuse(refused.node, &refused.why));
         }
     }
-    for rotary in ground.found.rotary.iter().filter(|r| chosen(&r.site)) {
-        rotation::take_out(out, ground, rotary)?;
-    }
+    before_scores(out, ground, asked)?;
     for finding in &ground.survey.findings {
-        let sites: Vec<usize> = finding.sites.iter().copied().filter(chosen).collect();
-        if sites.is_empty() {
-            continue;
-        }
-        if finding.encoding.is_absolute() && sites.len() < finding.sites.len() {
-            // Other layers keep it, so it stays before all of them.
+        let sites: Vec<usize> = finding
+            .sites
+            .iter()
+            .copied()
+            .filter(|s| asked.has(*s))
+            .collect();
+        if sites.is_empty() || finding.encoding.is_absolute() {
             continue;
         }
         match &finding.encoding {
-            Encoding::Learned(_) | Encoding::Sinusoidal(_) => {
-                stream::take_out(out, ground, finding)?;
-            }
-            Encoding::Conv(_) => convolution::take_out(out, ground, finding)?,
             Encoding::Alibi(_) | Encoding::T5Bias(_) | Encoding::RelativeBias(_) => {
                 bias::take_out(out, ground, finding, &sites)?;
             }
             Encoding::Shaw(_) | Encoding::TransformerXl(_) | Encoding::Disentangled(_) => {
                 terms::take_out(out, ground, finding, &sites)?;
             }
-            Encoding::Axial(_) | Encoding::Unknown => {
-                let kind = finding.encoding.kind();
-                let why = match finding.evidence.first() {
-                    Some(why) => {
-                        format!("an encoding that no family fits ({why}) cannot be taken out")
-                    }
-                    None => format!("{kind} on a grid cannot be taken out yet"),
-                };
-                let site = ground.site(sites[0]);
-                return Err(ground.refuse(finding.node().unwrap_or(site.node), why));
-            }
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// Takes out what acts on queries and keys, or on what they are projected from.
+fn before_scores(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    asked: &Asked,
+) -> Result<(), RewriteError> {
+    let mut found = vec![];
+    let mut jobs = vec![];
+    for finding in &ground.survey.findings {
+        if !asked.speaks_of(ground, finding) {
+            continue;
+        }
+        let entries = finding.entries.iter().copied();
+        match &finding.encoding {
+            Encoding::Learned(_) | Encoding::Sinusoidal(_) => found.push(finding),
+            Encoding::Conv(_) => jobs.extend(entries.map(Job::Convolution)),
+            Encoding::Unknown => {
+                let why = finding.evidence.first().map_or("", String::as_str);
+                let why = format!("an encoding that no family fits ({why}) cannot be taken out");
+                let node = finding.node().or(node_of(ground, finding));
+                return match node {
+                    Some(node) => Err(ground.refuse(node, why)),
+                    None => Ok(()),
+                };
+            }
+            _ => {}
+        }
+    }
+    let summands = Summands::of(ground, &found)?;
+    jobs.extend(summands.nodes().map(Job::Summands));
+    let turned = rotation::turned(ground, asked)?;
+    jobs.extend(turned.into_iter().map(Job::Rotation));
+    // What stands in for a value is asked for behind it.
+    jobs.sort_by_key(|job| {
+        let node = match job {
+            Job::Summands(id) => Some(*id),
+            Job::Convolution(at) => Some(at.node),
+            Job::Rotation(turned) => turned.node(ground),
+        };
+        node.map(|node| ground.found.trace.turn(node))
+    });
+    let mut gone = Gone::new(ground);
+    for job in &jobs {
+        match job {
+            Job::Summands(id) => summands.take_out(out, &mut gone, *id)?,
+            Job::Convolution(at) => convolution::take_out(ground, &mut gone, *at)?,
+            Job::Rotation(turned) => turned.take_out(out, ground, &mut gone)?,
+        }
+    }
+    gone.apply(out)
+}
+
+fn node_of(ground: &Ground<'_>, finding: &Finding) -> Option<NodeId> {
+    finding.sites.first().map(|site| ground.site(*site).node)
 }

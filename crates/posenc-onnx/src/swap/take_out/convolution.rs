@@ -1,20 +1,27 @@
-//! Stub.
+//! Convolutions that are added to their input.
 
-use posenc_ir::Emitter;
+use posenc_ir::Use;
 
-use crate::encoding::Finding;
+use super::gone::Gone;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
+/// Lets what the branch is added to stand in for the sum; `at` is where the branch enters.
 pub(super) fn take_out(
-    out: &mut Emitter<'_>,
     ground: &Ground<'_>,
-    finding: &Finding,
+    gone: &mut Gone<'_>,
+    at: Use,
 ) -> Result<(), RewriteError> {
-    let _ = out;
-    let node = ground.site(finding.sites[0]).node;
-    Err(ground.refuse(
-        node,
-        format!("{} cannot be taken out yet", finding.encoding.kind()),
-    ))
+    let node = ground.graph().node(at.node);
+    let other = node.input(usize::from(at.slot() == 0));
+    match other.zip(node.output(0)) {
+        Some((other, sum)) if ground.dims(other) == ground.dims(sum) => {
+            gone.replace(sum, other);
+            Ok(())
+        }
+        _ => {
+            let why = "what the convolution is added to has another shape than the sum";
+            Err(ground.refuse(at.node, why))
+        }
+    }
 }

@@ -1,16 +1,133 @@
-//! Stub.
+//! Rotations of queries and keys.
 
-use posenc_ir::Emitter;
+mod restore;
 
-use crate::detect::RotarySite;
+use posenc_ir::{Attr, Emitter, NodeId, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::gone::Gone;
+use super::stream::replace_all;
+use crate::encodings::rope::Way;
+use crate::region::Region;
 use crate::rewrite::RewriteError;
-use crate::swap::Ground;
+use crate::swap::{Asked, Ground};
 
-pub(super) fn take_out(
+/// A region that turns queries or keys of sites that are asked for.
+pub(super) struct Turned<'a> {
+    region: &'a Region,
+    /// How it was read; `None` where that is not on record.
+    way: Option<Way>,
+    /// A site.
+    site: usize,
+}
+
+/// The regions that are to go, each once.
+///
+/// # Errors
+/// Where a site that is not asked for shares one.
+pub(super) fn turned<'a>(
+    ground: &Ground<'a>,
+    asked: &Asked,
+) -> Result<Vec<Turned<'a>>, RewriteError> {
+    let found = ground.found;
+    let rotary = found.rotary.iter().flat_map(|r| {
+        let halves = [&r.query, &r.key];
+        halves.map(|half| (r.site, &half.region, Some(half.rotation.way)))
+    });
+    let axial = found.axial.iter().zip(&found.grids);
+    let axial = axial.flat_map(|(finding, regions)| {
+        let site = finding.sites.first();
+        let each = regions.iter().map(move |r| Some((*site?, r, None)));
+        each.flatten()
+    });
+    let all: Vec<_> = rotary.chain(axial).collect();
+    let kept: FxHashMap<_, usize> = all
+        .iter()
+        .filter(|(site, ..)| !asked.has(*site))
+        .map(|(site, region, _)| (place(region), *site))
+        .collect();
+    let mut seen = FxHashSet::default();
+    let mut turned = vec![];
+    for (site, region, way) in all {
+        if !asked.has(site) || !seen.insert(place(region)) {
+            continue;
+        }
+        if let Some(other) = kept.get(&place(region)) {
+            let other = ground.graph().place(ground.site(*other).node);
+            let why = format!("its rotation is that of {other} too, which is to stay");
+            return Err(ground.refuse(ground.site(site).node, why));
+        }
+        turned.push(Turned { region, way, site });
+    }
+    Ok(turned)
+}
+
+/// What tells one region from another: the operator that turns by itself, or what leaves it.
+fn place(region: &Region) -> (ValueId, Option<Use>) {
+    let inside = region.entries.first().filter(|_| region.inside.is_some());
+    (region.output, inside.copied())
+}
+
+impl Turned<'_> {
+    /// The node at which it ends.
+    pub(super) fn node(&self, ground: &Ground<'_>) -> Option<NodeId> {
+        match self.region.inside {
+            Some(_) => self.region.entries.first().map(|at| at.node),
+            None => ground.graph().producer(self.region.output).map(|p| p.0),
+        }
+    }
+
+    /// Lets what enters the region stand in for what leaves it.
+    pub(super) fn take_out(
+        &self,
+        out: &mut Emitter<'_>,
+        ground: &Ground<'_>,
+        gone: &mut Gone<'_>,
+    ) -> Result<(), RewriteError> {
+        let Some(id) = self.node(ground) else {
+            let why = "its rotation cannot be followed";
+            return Err(ground.refuse(ground.site(self.site).node, why));
+        };
+        out.set_scope(ground.graph().node(id).scope());
+        if self.region.inside.is_some() {
+            return inside(out, ground, gone, id);
+        }
+        let moves = restore::moves(ground, self.region, self.way);
+        let Some(moves) = moves else {
+            let why = "what its rotation does to the order of the features cannot be told";
+            return Err(ground.refuse(id, why));
+        };
+        let value = gone.now(self.region.input);
+        let mut value = restore::emit(out, ground, &moves, value)?;
+        let (from, to) = (self.region.input, self.region.output);
+        if ground.dtype(from) != ground.dtype(to) {
+            value = out.cast(value, ground.dtype(to));
+        }
+        gone.replace(to, value);
+        Ok(())
+    }
+}
+
+/// The operator without the rotation that it does itself: neither rows of cos and sin nor
+/// positions enter.
+fn inside(
     out: &mut Emitter<'_>,
     ground: &Ground<'_>,
-    rotary: &RotarySite,
+    gone: &mut Gone<'_>,
+    id: NodeId,
 ) -> Result<(), RewriteError> {
-    let _ = out;
-    Err(ground.refuse(rotary.node, "rope cannot be taken out yet"))
+    let node = ground.graph().node(id);
+    let of_rotation = match node.op() {
+        "SparseAttention" => 9..11,
+        _ => 7..10,
+    };
+    let inputs = node.inputs().iter().enumerate();
+    let mut inputs: Vec<_> = inputs
+        .map(|(slot, v)| v.filter(|_| !of_rotation.contains(&slot)))
+        .map(|v| v.map(|v| gone.now(v)))
+        .collect();
+    while inputs.pop_if(|v| v.is_none()).is_some() {}
+    let new = out.copy(id, &inputs, &[("do_rotary", Attr::Int(0))])?;
+    replace_all(gone, node, &new);
+    Ok(())
 }

@@ -1,20 +1,193 @@
-//! Stub.
+//! What is added to the residual stream: learned tables and sinusoids.
 
-use posenc_ir::Emitter;
+use std::collections::BTreeMap;
 
+use posenc_ir::{Emitter, Node, NodeId, Use, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::coordinates::Coordinates;
+use super::fused;
+use super::gone::Gone;
+use super::rest::{Rest, rest};
 use crate::encoding::Finding;
 use crate::rewrite::RewriteError;
+use crate::stream::{Stream, Tokens, back};
 use crate::swap::Ground;
 
-pub(super) fn take_out(
+/// The summands that are to go.
+pub(super) struct Summands<'a> {
+    ground: &'a Ground<'a>,
+    /// The inputs at which they enter, by node.
+    entries: BTreeMap<NodeId, Vec<usize>>,
+    /// The axes of each sum along which tokens stand.
+    tokens: FxHashMap<Use, Tokens>,
+    /// What coordinates of the input pick.
+    picked: Coordinates,
+}
+
+impl<'a> Summands<'a> {
+    pub(super) fn of(ground: &'a Ground<'a>, found: &[&Finding]) -> Result<Self, RewriteError> {
+        let graph = ground.graph();
+        let all = found.iter().flat_map(|f| f.entries.iter().copied());
+        let (lookups, mut uses): (Vec<Use>, Vec<Use>) =
+            all.partition(|at| graph.node(at.node).is("Gather"));
+        let picked = Coordinates::of(ground, &lookups)?;
+        uses.extend(&picked.entries);
+        // Several tables may make one summand.
+        uses.sort_unstable();
+        uses.dedup();
+        let mut tokens = FxHashMap::default();
+        if !uses.is_empty() {
+            let found = ground.found;
+            let stream = Stream::of(graph, &found.classes, &found.trace, &found.attention);
+            tokens.extend(stream.additions.iter().map(|a| (a.entry, a.tokens)));
+        }
+        let mut entries: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        for at in uses {
+            entries.entry(at.node).or_default().push(at.slot());
+        }
+        Ok(Self {
+            ground,
+            entries,
+            tokens,
+            picked,
+        })
+    }
+
+    /// The nodes that add them.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.entries.keys().copied()
+    }
+
+    /// Takes the position out of what a node adds.
+    pub(super) fn take_out(
+        &self,
+        out: &mut Emitter<'_>,
+        gone: &mut Gone<'_>,
+        id: NodeId,
+    ) -> Result<(), RewriteError> {
+        let ground = self.ground;
+        let node = ground.graph().node(id);
+        out.set_scope(node.scope());
+        if node.op() == "EmbedLayerNormalization" {
+            return fused::embedding(out, ground, gone, id);
+        }
+        let mut left = BTreeMap::new();
+        for slot in self.entries.get(&id).into_iter().flatten() {
+            left.insert(*slot, self.left(out, Use::new(id, *slot))?);
+        }
+        let all_stay = left.values().all(|l| *l != Rest::Nothing);
+        match (node.domain(), node.op()) {
+            ("", "Add" | "Sum" | "Sub" | "Gemm") if all_stay => {
+                for (slot, rest) in left {
+                    if let (Some(old), Rest::Value(new)) = (node.input(slot), rest) {
+                        out.redirect_use(old, Use::new(id, slot), new)?;
+                    }
+                }
+                Ok(())
+            }
+            ("", "Sub") => difference(out, ground, gone, id, &left),
+            ("", "Add" | "Sum") | ("com.microsoft", "BiasAdd") => {
+                let Some(sum) = node.output(0) else {
+                    return Ok(());
+                };
+                let new = total(out, ground, gone, id, &left)?;
+                gone.replace(sum, new);
+                Ok(())
+            }
+            ("", "Gemm") => {
+                let inputs: Vec<_> = node.inputs().iter().take(2).copied().collect();
+                let inputs: Vec<_> = inputs.iter().map(|v| v.map(|v| gone.now(v))).collect();
+                let new = out.copy(id, &inputs, &[])?;
+                replace_all(gone, node, &new);
+                Ok(())
+            }
+            ("com.microsoft", "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization") => {
+                fused::skip(out, ground, gone, id, &left)
+            }
+            ("com.microsoft", "QLinearAdd") => fused::quantized(out, ground, gone, id, &left),
+            (_, op) => Err(ground.refuse(id, format!("position cannot be taken out of {op} yet"))),
+        }
+    }
+
+    /// What of a summand is no position.
+    fn left(&self, out: &mut Emitter<'_>, at: Use) -> Result<Rest, RewriteError> {
+        let (ground, graph) = (self.ground, self.ground.graph());
+        let summand = graph.node(at.node).input(at.slot());
+        let Some(summand) = summand.filter(|v| !self.picked.has(*v)) else {
+            return Ok(Rest::Nothing);
+        };
+        let trace = &ground.found.trace;
+        let tokens = self.tokens.get(&at);
+        let tokens = tokens.and_then(|t| back(graph, trace, at.node, 0, at.slot(), *t));
+        match tokens {
+            Some(tokens) => rest(out, ground, at.node, summand, tokens),
+            None => Err(ground.refuse(at.node, "the tokens of the sum cannot be followed")),
+        }
+    }
+}
+
+/// The sum of what a node adds, but for what goes: inputs of which nothing or something else is
+/// left.
+pub(super) fn total(
     out: &mut Emitter<'_>,
     ground: &Ground<'_>,
-    finding: &Finding,
+    gone: &Gone<'_>,
+    id: NodeId,
+    left: &BTreeMap<usize, Rest>,
+) -> Result<ValueId, RewriteError> {
+    let node = ground.graph().node(id);
+    let inputs = node.inputs().iter().enumerate();
+    let mut stay: Vec<ValueId> = vec![];
+    let mut whole = false;
+    for (slot, input) in inputs {
+        let Some(input) = input else { continue };
+        match left.get(&slot) {
+            Some(Rest::Nothing) => {}
+            Some(Rest::Value(value)) => stay.push(*value),
+            None => {
+                let dims = node.output(0).and_then(|sum| ground.dims(sum));
+                whole |= dims.is_some() && ground.dims(*input) == dims;
+                stay.push(gone.now(*input));
+            }
+        }
+    }
+    if !whole {
+        let why = "what position is added to has another shape than the sum";
+        return Err(ground.refuse(id, why));
+    }
+    let mut stay = stay.into_iter();
+    let first = stay.next();
+    let sum = first.map(|first| stay.fold(first, |a, b| out.op("Add", &[a, b])));
+    sum.ok_or_else(|| ground.refuse(id, "nothing is left of the sum"))
+}
+
+/// A difference one side of which goes.
+fn difference(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    gone: &mut Gone<'_>,
+    id: NodeId,
+    left: &BTreeMap<usize, Rest>,
 ) -> Result<(), RewriteError> {
-    let _ = out;
-    let node = ground.site(finding.sites[0]).node;
-    Err(ground.refuse(
-        node,
-        format!("{} cannot be taken out yet", finding.encoding.kind()),
-    ))
+    let node = ground.graph().node(id);
+    let Some(sum) = node.output(0) else {
+        return Ok(());
+    };
+    let other = total(out, ground, gone, id, left)?;
+    let new = match left.contains_key(&0) {
+        true => out.op("Neg", &[other]),
+        false => other,
+    };
+    gone.replace(sum, new);
+    Ok(())
+}
+
+/// Lets the outputs of a new node stand in for those of an old one.
+pub(super) fn replace_all(gone: &mut Gone<'_>, old: &Node, new: &[Option<ValueId>]) {
+    for (old, new) in old.outputs().iter().zip(new) {
+        if let (Some(old), Some(new)) = (old, new) {
+            gone.replace(*old, *new);
+        }
+    }
 }

@@ -1,0 +1,170 @@
+//! Operators of com.microsoft that gather or add by themselves, in parts.
+
+use std::collections::BTreeMap;
+
+use posenc_ir::{Attr, DType, Emitter, Node, NodeId, ValueId};
+
+use super::gone::Gone;
+use super::rest::Rest;
+use super::stream::{replace_all, total};
+use crate::rewrite::RewriteError;
+use crate::swap::Ground;
+
+/// `EmbedLayerNormalization` as the sum of what is gathered without positions, and its norm.
+///
+/// Inputs: ids, segments, tables of words, positions and segments, scale, shift, mask, position
+/// ids. Outputs: the norm, how many tokens of each sequence count, the sum.
+pub(super) fn embedding(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    gone: &mut Gone<'_>,
+    id: NodeId,
+) -> Result<(), RewriteError> {
+    let node = ground.graph().node(id);
+    let gathered = |out: &mut Emitter<'_>, table: usize, index: usize| {
+        let (table, index) = (node.input(table)?, node.input(index)?);
+        Some(out.op("Gather", &[table, index]))
+    };
+    let words = gathered(out, 2, 0);
+    let segments = gathered(out, 4, 1);
+    let Some(words) = words.zip(node.input(5)).zip(node.input(6)) else {
+        return Err(ground.refuse(id, "its tables are not as its operator defines"));
+    };
+    let ((words, scale), shift) = words;
+    let sum = match segments {
+        Some(segments) => out.op("Add", &[words, segments]),
+        None => words,
+    };
+    let norm = norm(out, "LayerNormalization", &[sum, scale, shift], node, 1);
+    let mut new = vec![norm.first().copied(), None, Some(sum)];
+    if let Some(index) = node.output(1).filter(|v| is_read(ground, *v)) {
+        let Some(mask) = node.input(7) else {
+            let why = "what counts the tokens of its mask is read, and there is no mask";
+            return Err(ground.refuse(id, why));
+        };
+        new[1] = Some(counted(out, ground, mask, ground.dtype(index)));
+    }
+    replace_all(gone, node, &new);
+    Ok(())
+}
+
+/// The number of ones in each row of a mask.
+fn counted(out: &mut Emitter<'_>, ground: &Ground<'_>, mask: ValueId, dtype: DType) -> ValueId {
+    let one = posenc_ir::Tensor::from_f64(ground.dtype(mask), &[], &[1.0]);
+    let one = out.constant("one", one);
+    let ones = out.op("Equal", &[mask, one]);
+    let ones = out.cast(ones, dtype);
+    let keep = ("keepdims", Attr::Int(0));
+    match ground.model.opset() < 13 {
+        true => out.op_with("ReduceSum", &[ones], &[("axes", Attr::Ints(vec![1])), keep]),
+        false => {
+            let axes = out.ints("axes", &[1]);
+            out.op_with("ReduceSum", &[ones, axes], &[keep])
+        }
+    }
+}
+
+/// A norm that adds first, as the norm alone.
+///
+/// Inputs: two summands, scale, then shift (of the norm that centers), then a third summand.
+/// Outputs: the norm, mean, inverse deviation, the sum.
+pub(super) fn skip(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    gone: &mut Gone<'_>,
+    id: NodeId,
+    left: &BTreeMap<usize, Rest>,
+) -> Result<(), RewriteError> {
+    let node = ground.graph().node(id);
+    let centers = node.op() == "SkipLayerNormalization";
+    let bias = if centers { 4 } else { 3 };
+    let mut left = left.clone();
+    // Only the summands are summed.
+    for slot in 2..bias {
+        left.insert(slot, Rest::Nothing);
+    }
+    let sum = total(out, ground, gone, id, &left)?;
+    let mut inputs = vec![sum];
+    inputs.extend((2..bias).filter_map(|slot| node.input(slot)));
+    let op = match centers {
+        true => "LayerNormalization",
+        false => "SimplifiedLayerNormalization",
+    };
+    let read = |place: usize| node.output(place).is_some_and(|v| is_read(ground, v));
+    // The norm that does not center gives no mean.
+    let statistics = match (read(1), read(2)) {
+        (false, false) => 1,
+        _ if centers => 3,
+        (false, true) => 2,
+        (true, _) => return Err(ground.refuse(id, "its mean is read")),
+    };
+    let made = norm(out, op, &inputs, node, statistics);
+    let at = |place: usize| made.get(place).copied();
+    let inverse = if centers { at(2) } else { at(1) };
+    let mean = at(1).filter(|_| centers);
+    replace_all(gone, node, &[at(0), mean, inverse, Some(sum)]);
+    Ok(())
+}
+
+/// The norm of the last axis with the epsilon of `like`; ONNX Runtime has both kinds in every
+/// opset, as it has the operators that they are made of.
+fn norm(
+    out: &mut Emitter<'_>,
+    op: &str,
+    inputs: &[ValueId],
+    like: &Node,
+    outputs: usize,
+) -> Vec<ValueId> {
+    let epsilon = like.float("epsilon").ok().flatten().unwrap_or(1e-12);
+    let attrs = [
+        ("axis", Attr::Int(-1)),
+        ("epsilon", Attr::Float(epsilon as f32)),
+    ];
+    let inputs: Vec<_> = inputs.iter().copied().map(Some).collect();
+    out.node("", op, &inputs, &attrs, outputs)
+}
+
+/// `QLinearAdd` of which one side goes: the other, with the scale of the sum.
+///
+/// Inputs: A, its scale and zero point; B, its scale and zero point; those of the sum.
+pub(super) fn quantized(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    gone: &mut Gone<'_>,
+    id: NodeId,
+    left: &BTreeMap<usize, Rest>,
+) -> Result<(), RewriteError> {
+    let node = ground.graph().node(id);
+    let stays = match (left.get(&0), left.get(&3)) {
+        (Some(Rest::Nothing), None) => 3,
+        (None, Some(Rest::Nothing)) => 0,
+        _ => {
+            let why = "what is added together with the position cannot be told from it";
+            return Err(ground.refuse(id, why));
+        }
+    };
+    let scaled = |first: usize| -> Option<Vec<ValueId>> {
+        let zero = node.input(first + 2);
+        let both = [node.input(first)?, node.input(first + 1)?];
+        Some(both.into_iter().chain(zero).collect())
+    };
+    let parts = scaled(stays).zip(node.input(6)).zip(node.output(0));
+    let Some(((mut parts, scale), sum)) = parts else {
+        return Err(ground.refuse(id, "its inputs are not as its operator defines"));
+    };
+    if ground.dims(parts[0]) != ground.dims(sum) {
+        let why = "what position is added to has another shape than the sum";
+        return Err(ground.refuse(id, why));
+    }
+    parts[0] = gone.now(parts[0]);
+    let plain = out.op("DequantizeLinear", &parts);
+    let to: Vec<ValueId> = [plain, scale].into_iter().chain(node.input(7)).collect();
+    let new = out.op("QuantizeLinear", &to);
+    gone.replace(sum, new);
+    Ok(())
+}
+
+fn is_read(ground: &Ground<'_>, value: ValueId) -> bool {
+    let graph = ground.graph();
+    !graph.uses(value).is_empty() || graph.value(value).is_output()
+}
