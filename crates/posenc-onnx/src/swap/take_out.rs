@@ -5,6 +5,7 @@ mod convolution;
 mod coordinates;
 mod fused;
 mod gone;
+mod norm;
 mod rest;
 mod rotation;
 mod stream;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Attr, DType, Emitter, Node, NodeId, ValueId};
+use posenc_ir::{Attr, DType, Emitter, NodeId, ValueId};
+
+use super::norm::{Affine, epsilon, norm};
 
 use super::gone::Gone;
 use super::rest::Rest;
@@ -35,8 +37,9 @@ pub(super) fn embedding(
         Some(segments) => out.op("Add", &[words, segments]),
         None => words,
     };
-    let norm = norm(out, "LayerNormalization", &[sum, scale, shift], node, 1);
-    let mut new = vec![norm.first().copied(), None, Some(sum)];
+    let shift = Some(shift);
+    let normal = norm(out, ground, id, sum, Affine { scale, shift }, false);
+    let mut new = vec![Some(normal.norm), None, Some(sum)];
     if let Some(index) = node.output(1).filter(|v| is_read(ground, *v)) {
         let Some(mask) = node.input(7) else {
             let why = "what counts the tokens of its mask is read, and there is no mask";
@@ -84,44 +87,37 @@ pub(super) fn skip(
         left.insert(slot, Rest::Nothing);
     }
     let sum = total(out, ground, gone, id, &left)?;
-    let mut inputs = vec![sum];
-    inputs.extend((2..bias).filter_map(|slot| node.input(slot)));
-    let op = match centers {
-        true => "LayerNormalization",
-        false => "SimplifiedLayerNormalization",
+    let refuse = |why: &str| ground.refuse(id, why);
+    let is_read = |place: usize| node.output(place).is_some_and(|v| is_read(ground, v));
+    let Some(scale) = node.input(2) else {
+        return Err(refuse("its inputs are not as its operator defines"));
     };
-    let read = |place: usize| node.output(place).is_some_and(|v| is_read(ground, v));
-    // The norm that does not center gives no mean.
-    let statistics = match (read(1), read(2)) {
-        (false, false) => 1,
-        _ if centers => 3,
-        (false, true) => 2,
-        (true, _) => return Err(ground.refuse(id, "its mean is read")),
-    };
-    let made = norm(out, op, &inputs, node, statistics);
-    let at = |place: usize| made.get(place).copied();
-    let inverse = if centers { at(2) } else { at(1) };
-    let mean = at(1).filter(|_| centers);
-    replace_all(gone, node, &[at(0), mean, inverse, Some(sum)]);
+    if !centers {
+        if is_read(1) || is_read(2) {
+            return Err(refuse("its mean or deviation is read"));
+        }
+        // Where there is the operator that adds, there is the one that does not.
+        let attrs = [
+            ("axis", Attr::Int(-1)),
+            ("epsilon", Attr::Float(epsilon(node))),
+        ];
+        let inputs = [Some(sum), Some(scale)];
+        let new = out.node("", "SimplifiedLayerNormalization", &inputs, &attrs, 1);
+        replace_all(gone, node, &[new.first().copied(), None, None, Some(sum)]);
+        return Ok(());
+    }
+    let shift = node.input(3);
+    let statistics = is_read(1) || is_read(2);
+    let new = norm(out, ground, id, sum, Affine { scale, shift }, statistics);
+    if statistics && (new.mean, new.inverse) == (None, None) {
+        return Err(refuse("its mean or deviation is read"));
+    }
+    replace_all(
+        gone,
+        node,
+        &[Some(new.norm), new.mean, new.inverse, Some(sum)],
+    );
     Ok(())
-}
-
-/// The norm of the last axis with the epsilon of `like`; ONNX Runtime has both kinds in every
-/// opset, as it has the operators that they are made of.
-fn norm(
-    out: &mut Emitter<'_>,
-    op: &str,
-    inputs: &[ValueId],
-    like: &Node,
-    outputs: usize,
-) -> Vec<ValueId> {
-    let epsilon = like.float("epsilon").ok().flatten().unwrap_or(1e-12);
-    let attrs = [
-        ("axis", Attr::Int(-1)),
-        ("epsilon", Attr::Float(epsilon as f32)),
-    ];
-    let inputs: Vec<_> = inputs.iter().copied().map(Some).collect();
-    out.node("", op, &inputs, &attrs, outputs)
 }
 
 /// `QLinearAdd` of which one side goes: the other, with the scale of the sum.

@@ -2,7 +2,7 @@
 
 mod restore;
 
-use posenc_ir::{Attr, Emitter, NodeId, Use, ValueId};
+use posenc_ir::{Attr, Emitter, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::gone::Gone;
@@ -63,9 +63,15 @@ pub(super) fn turned<'a>(
 }
 
 /// What tells one region from another: the operator that turns by itself, or what leaves it.
-fn place(region: &Region) -> (ValueId, Option<Use>) {
+fn place(region: &Region) -> Place {
     let inside = region.entries.first().filter(|_| region.inside.is_some());
-    (region.output, inside.copied())
+    inside.map_or(Place::Behind(region.output), |at| Place::Within(at.node))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Within(NodeId),
+    Behind(ValueId),
 }
 
 impl Turned<'_> {
