@@ -29,6 +29,7 @@ pub use streams::Streams;
 pub(crate) use survey::Runs;
 pub use survey::{Survey, survey};
 pub use switch::Switch;
+pub(crate) use terms::joins;
 
 /// What is asked of detection.
 #[derive(Clone, Debug, Default)]

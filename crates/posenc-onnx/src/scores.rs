@@ -214,6 +214,31 @@ fn behind(
     (nodes, seen)
 }
 
+/// What the product flows into on the way to the scores, itself included.
+pub(crate) fn way(graph: &Graph, classes: &Classes, site: &Site) -> FxHashSet<ValueId> {
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        return FxHashSet::default();
+    };
+    let (_, seen) = behind(graph, classes, product, scores);
+    flow(graph, product, &seen)
+}
+
+/// What a value flows into among those that were seen, itself included.
+fn flow(graph: &Graph, from: ValueId, seen: &FxHashSet<ValueId>) -> FxHashSet<ValueId> {
+    let mut flow = FxHashSet::from_iter([from]);
+    let mut stack = vec![from];
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            for out in graph.node(at.node).outputs().iter().flatten() {
+                if seen.contains(out) && flow.insert(*out) {
+                    stack.push(*out);
+                }
+            }
+        }
+    }
+    flow
+}
+
 /// The uses at which content other than the product itself joins the scores: terms of their own
 /// (queries that meet positions, and the like).
 pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
@@ -222,18 +247,7 @@ pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
     };
     let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
     let (mut nodes, seen) = behind(graph, classes, product, scores);
-    // What the product flows into.
-    let mut main = FxHashSet::from_iter([product]);
-    let mut stack = vec![product];
-    while let Some(value) = stack.pop() {
-        for at in graph.uses(value) {
-            for out in graph.node(at.node).outputs().iter().flatten() {
-                if seen.contains(out) && main.insert(*out) {
-                    stack.push(*out);
-                }
-            }
-        }
-    }
+    let main = flow(graph, product, &seen);
     nodes.sort_unstable();
     nodes.dedup();
     let mut terms = vec![];

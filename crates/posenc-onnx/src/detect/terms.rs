@@ -28,6 +28,7 @@ use crate::encodings::transformer_xl::{self, Code};
 use crate::region::Region;
 use crate::signature::{Count, Signatures};
 use family::{decide, finding, reach};
+pub(crate) use meeting::joins;
 use meeting::{Joins, Meeting};
 use reading::{Reader, Reading, Side, Unread};
 

@@ -1,6 +1,8 @@
 //! Taking encodings out of a graph.
 
+mod again;
 mod bias;
+mod branches;
 mod convolution;
 mod coordinates;
 mod fused;
@@ -10,15 +12,18 @@ mod rest;
 mod rotation;
 mod stream;
 mod terms;
+mod zeros;
 
 use posenc_ir::{Emitter, NodeId, Use};
 
 use super::{Asked, Ground};
 use crate::encoding::{Encoding, Finding};
 use crate::rewrite::RewriteError;
+use bias::Biases;
 use gone::Gone;
 use rotation::Turned;
 use stream::Summands;
+use zeros::Zeros;
 
 /// Something that stands before sites and rotations, at the node where it ends.
 enum Job<'a> {
@@ -37,12 +42,15 @@ pub(super) fn take_out(
     ground: &Ground<'_>,
     asked: &Asked,
 ) -> Result<(), RewriteError> {
+    branches::check(ground, &asked.sites)?;
     for refused in &ground.found.unknown {
         if asked.has(refused.site) {
             return Err(ground.refuse(refused.node, &refused.why));
         }
     }
     before_scores(out, ground, asked)?;
+    let mut zeros = Zeros::new(ground);
+    let mut biases = Biases::new(ground);
     for finding in &ground.survey.findings {
         let sites: Vec<usize> = finding
             .sites
@@ -54,16 +62,26 @@ pub(super) fn take_out(
             continue;
         }
         match &finding.encoding {
-            Encoding::Alibi(_) | Encoding::T5Bias(_) | Encoding::RelativeBias(_) => {
-                bias::take_out(out, ground, finding, &sites)?;
+            // A bias by rows and columns may be made of terms that queries are a part of.
+            Encoding::Alibi(_) | Encoding::T5Bias(_) | Encoding::RelativeBias(_)
+                if !terms::enter_by(ground, finding) =>
+            {
+                for site in sites {
+                    biases.take_out(out, &mut zeros, ground.site(site))?;
+                }
             }
-            Encoding::Shaw(_) | Encoding::TransformerXl(_) | Encoding::Disentangled(_) => {
-                terms::take_out(out, ground, finding, &sites)?;
+            Encoding::Alibi(_)
+            | Encoding::T5Bias(_)
+            | Encoding::RelativeBias(_)
+            | Encoding::Shaw(_)
+            | Encoding::TransformerXl(_)
+            | Encoding::Disentangled(_) => {
+                terms::take_out(out, ground, &mut zeros, finding, &sites)?;
             }
             _ => {}
         }
     }
-    Ok(())
+    zeros.finish(out)
 }
 
 /// Takes out what acts on queries and keys, or on what they are projected from.

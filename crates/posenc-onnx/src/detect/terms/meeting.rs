@@ -12,31 +12,31 @@ use crate::product::Letters;
 
 /// A product of content with vectors that carry none.
 #[derive(Clone, Debug)]
-pub(super) struct Meeting {
+pub(crate) struct Meeting {
     /// The product.
-    pub(super) node: NodeId,
+    pub(crate) node: NodeId,
     /// The content.
-    pub(super) content: ValueId,
+    pub(crate) content: ValueId,
     /// The axes of the content that are summed over.
-    pub(super) features: Vec<usize>,
+    pub(crate) features: Vec<usize>,
     /// The operand that carries no content.
-    pub(super) vectors: Use,
+    pub(crate) vectors: Use,
     /// What is read of vectors: from the operand back through what only moves and picks rows.
-    pub(super) chain: Vec<ValueId>,
+    pub(crate) chain: Vec<ValueId>,
 }
 
 /// What joins the scores of a site.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Joins {
-    pub(super) meetings: Vec<Meeting>,
+pub(crate) struct Joins {
+    pub(crate) meetings: Vec<Meeting>,
     /// Content that joins by no such product, and the reason why it is none.
-    pub(super) others: Vec<(Use, &'static str)>,
+    pub(crate) others: Vec<(Use, &'static str)>,
     /// Indices that pick among rows on the way.
-    pub(super) picks: Vec<ValueId>,
+    pub(crate) picks: Vec<ValueId>,
 }
 
 /// Walks back from the uses at which content joins the scores to the nearest products.
-pub(super) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Joins {
+pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Joins {
     let mut joins = Joins::default();
     let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
     for join in crate::scores::terms(graph, classes, site) {

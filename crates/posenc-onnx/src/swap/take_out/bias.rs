@@ -1,21 +1,148 @@
-//! Stub.
+//! Biases of the scores: what hides pairs stays, what moves scores goes.
+//!
+//! Each use at which a value without content enters between product and softmax is looked at for
+//! itself: a bias gives way, a mask stays, and where both were joined before they entered, the use
+//! comes to read the mask alone, which all sites share that shared the old value.
 
-use posenc_ir::Emitter;
+mod fused;
+mod looks;
+mod moved;
+mod strip;
 
-use crate::encoding::Finding;
+use posenc_ir::{Emitter, ScopeId, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::zeros::Zeros;
+use crate::attention::Site;
 use crate::rewrite::RewriteError;
+use crate::scores::{entries, way};
 use crate::swap::Ground;
+use strip::{Strip, broadcast};
 
-pub(super) fn take_out(
-    out: &mut Emitter<'_>,
-    ground: &Ground<'_>,
-    finding: &Finding,
-    sites: &[usize],
-) -> Result<(), RewriteError> {
-    let _ = out;
-    let node = ground.site(sites[0]).node;
-    Err(ground.refuse(
-        node,
-        format!("{} cannot be taken out yet", finding.encoding.kind()),
-    ))
+/// Takes biases out of the scores of sites.
+pub(super) struct Biases<'a> {
+    ground: Ground<'a>,
+    strip: Strip<'a>,
+    /// Masks as fused operators take them, by scope and by what they take the place of.
+    fitted: FxHashMap<(ScopeId, ValueId), ValueId>,
+}
+
+impl<'a> Biases<'a> {
+    pub(super) fn new(ground: &Ground<'a>) -> Self {
+        Self {
+            ground: *ground,
+            strip: Strip::new(ground),
+            fitted: FxHashMap::default(),
+        }
+    }
+
+    /// # Errors
+    /// Where bias and mask cannot be told apart, or nothing is found that could go.
+    pub(super) fn take_out(
+        &mut self,
+        out: &mut Emitter<'_>,
+        zeros: &mut Zeros<'_>,
+        site: &Site,
+    ) -> Result<(), RewriteError> {
+        let (graph, found) = (self.ground.graph(), self.ground.found);
+        let way = way(graph, &found.classes, site);
+        let mut changed = false;
+        for entry in entries(graph, &found.classes, &found.trace, site) {
+            let Some(value) = graph.node(entry.node).input(entry.slot()) else {
+                continue;
+            };
+            changed |= match site.product {
+                Some(_) => {
+                    let joins = Joins { site, way: &way };
+                    self.at(out, zeros, &joins, entry, value)?
+                }
+                None => self.fused(out, site, entry, value)?,
+            };
+        }
+        match changed {
+            true => Ok(()),
+            false => {
+                let why = "where the bias of its scores enters cannot be told";
+                Err(self.ground.refuse(site.node, why))
+            }
+        }
+    }
+
+    /// Takes out what is bias of a value that enters; whether anything was.
+    fn at(
+        &mut self,
+        out: &mut Emitter<'_>,
+        zeros: &mut Zeros<'_>,
+        joins: &Joins<'_>,
+        entry: Use,
+        value: ValueId,
+    ) -> Result<bool, RewriteError> {
+        let ground = self.ground;
+        let graph = ground.graph();
+        let node = graph.node(entry.node);
+        let others = || (0..node.inputs().len()).filter(|slot| *slot != entry.slot());
+        let content = others()
+            .filter_map(|slot| node.input(slot))
+            .find(|v| ground.is_content(*v));
+        let (Some(content), Some(sum)) = (content, node.output(0)) else {
+            return Ok(false);
+        };
+        let factor = match (node.op(), joins.way.contains(&content)) {
+            ("Add" | "Sum", true) => 1.0,
+            ("Sub", true) if entry.slot() == 1 => -1.0,
+            // Content scales the bias before it joins the scores.
+            ("Mul", false) => 1.0,
+            _ => return Ok(false),
+        };
+        if !joins.tells_keys(&ground, value, sum) {
+            return Ok(false);
+        }
+        let Some(left) = self.strip.rest(out, value, factor)? else {
+            zeros.follow(out, &[entry])?;
+            return Ok(true);
+        };
+        if left.value == value {
+            return Ok(false);
+        }
+        let fits = ground
+            .dims(content)
+            .and_then(|dims| broadcast(dims, &left.dims));
+        if fits.as_deref() != ground.dims(sum) {
+            let why = "the bias here gives the scores their shape";
+            return Err(ground.refuse(entry.node, why));
+        }
+        out.redirect_use(value, entry, left.value)?;
+        Ok(true)
+    }
+}
+
+/// What joins the scores of a site.
+struct Joins<'s> {
+    site: &'s Site,
+    /// The way from the product to the softmax.
+    way: &'s FxHashSet<ValueId>,
+}
+
+impl Joins<'_> {
+    /// Whether a summand may differ from key to key: what does not is nothing to a softmax.
+    fn tells_keys(&self, ground: &Ground<'_>, value: ValueId, sum: ValueId) -> bool {
+        let key = &self.site.key;
+        let keys = ground
+            .dims(key.value)
+            .and_then(|d| d.get(key.lane.sequence));
+        let (Some(keys), Some([_, axis])) = (keys, self.site.plane) else {
+            return true;
+        };
+        let rank = self
+            .site
+            .scores
+            .and_then(|v| ground.dims(v))
+            .map_or(0, <[usize]>::len);
+        let from_end = rank - axis.min(rank);
+        let along = |v: ValueId| {
+            let dims = ground.dims(v)?;
+            dims.get(dims.len().checked_sub(from_end)?).copied()
+        };
+        along(sum) != Some(*keys) || along(value).is_some_and(|n| n > 1)
+    }
 }

@@ -1,21 +1,41 @@
-//! Stub.
+//! Terms of vectors by distance: Shaw's, Transformer-XL's, those of disentangled attention.
+//!
+//! The products in which content meets the vectors give way, and so do the sums that they join.
+//! What divides or multiplies the whole of the scores stays: of disentangled attention, content
+//! keeps the divisor √(d·(1 + terms)) that the terms had made larger.
+
+mod content;
 
 use posenc_ir::Emitter;
 
-use crate::encoding::Finding;
+use super::zeros::Zeros;
+use crate::encoding::{Encoding, Finding};
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
+/// Takes the terms of a finding out.
+///
+/// # Errors
+/// Where a term goes through something else before it joins the scores or the values.
 pub(super) fn take_out(
     out: &mut Emitter<'_>,
     ground: &Ground<'_>,
+    zeros: &mut Zeros<'_>,
     finding: &Finding,
     sites: &[usize],
 ) -> Result<(), RewriteError> {
-    let _ = out;
-    let node = ground.site(sites[0]).node;
-    Err(ground.refuse(
-        node,
-        format!("{} cannot be taken out yet", finding.encoding.kind()),
-    ))
+    zeros.follow(out, &finding.entries)?;
+    if matches!(finding.encoding, Encoding::TransformerXl(_)) {
+        for site in sites {
+            content::take_out(out, ground, zeros, ground.site(*site), &finding.entries)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether what was found enters by products of content and vectors.
+pub(super) fn enter_by(ground: &Ground<'_>, finding: &Finding) -> bool {
+    let graph = ground.graph();
+    let product = |id| crate::attention::is_product(graph.node(id).domain(), graph.node(id).op());
+    finding.node().is_some_and(product)
 }

@@ -1,0 +1,204 @@
+//! Mask or bias, by the numbers of the trial run and of one in which some tokens do not count.
+
+use posenc_ir::eval::{Budget, Value, probe};
+use posenc_ir::{DType, ValueId};
+use rustc_hash::FxHashMap;
+
+use crate::dataflow::Class;
+use crate::ports::Role;
+use crate::swap::Ground;
+
+/// What is this far below everything else is hidden, however large a bias may be.
+const HIDDEN: f64 = 1e3;
+
+/// What a mask that hides less takes off at the least, where it knows two numbers only.
+pub(super) const MASKED: f64 = 20.0;
+
+/// Tokens at either end that do not count in the second run.
+const HOLES: usize = 2;
+
+const BUDGET: Budget = Budget { elements: 1 << 23 };
+
+/// What a value is to the scores that it is added to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Look {
+    /// One number, whatever is fed.
+    Level(f64),
+    /// Nothing but hidden and seen pairs.
+    Mask,
+    /// Numbers of which none hides a pair.
+    Bias,
+    /// Numbers, and pairs hidden by those from here on down.
+    Both {
+        /// The largest number that hides.
+        hidden: f64,
+        /// The smallest that does not.
+        seen: f64,
+    },
+    /// The numbers are not known.
+    Unknown,
+}
+
+/// Looks at values, each once.
+pub(super) struct Looks<'a> {
+    ground: Ground<'a>,
+    /// Padding with holes in it, made when it is first asked for.
+    holes: Option<FxHashMap<ValueId, Value>>,
+    known: FxHashMap<ValueId, Option<Vec<f64>>>,
+}
+
+impl<'a> Looks<'a> {
+    pub(super) fn new(ground: &Ground<'a>) -> Self {
+        Self {
+            ground: *ground,
+            holes: None,
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// What a value is where it is multiplied by `factor` on the way to the scores.
+    pub(super) fn at(&mut self, value: ValueId, factor: f64) -> Look {
+        let class = self.ground.found.classes.of_value(value);
+        let fixed = !class.has(Class::PADDING) && !class.has(Class::POSITION);
+        match self.numbers(value) {
+            Some(numbers) => look(numbers.iter().map(|v| v * factor), fixed),
+            None => Look::Unknown,
+        }
+    }
+
+    /// The numbers of a value in both runs.
+    fn numbers(&mut self, value: ValueId) -> Option<&[f64]> {
+        if !self.known.contains_key(&value) {
+            let numbers = self.read(value);
+            self.known.insert(value, numbers);
+        }
+        self.known.get(&value)?.as_deref()
+    }
+
+    fn read(&mut self, value: ValueId) -> Option<Vec<f64>> {
+        let ground = self.ground;
+        let known = ground.found.trace.get(value);
+        let data = known.to_f64().filter(|data| BUDGET.allows(data.shape()))?;
+        let mut numbers: Vec<f64> = data.iter().copied().collect();
+        if ground.found.classes.of_value(value).has(Class::PADDING) {
+            let holes = self.holes.get_or_insert_with(|| holes(&ground));
+            let trace = &ground.found.trace;
+            let again = probe(ground.model, trace, holes, &[value], &BUDGET).ok()?;
+            numbers.extend(again.first()?.to_f64()?);
+        }
+        Some(numbers)
+    }
+}
+
+/// What numbers are; one alone is a level where it is `fixed`, whatever is fed, else it may be a
+/// mask that hides nothing here.
+fn look(numbers: impl Iterator<Item = f64> + Clone, fixed: bool) -> Look {
+    let numbers = numbers.map(|v| if v.is_nan() { f64::NEG_INFINITY } else { v });
+    let (low, best) = numbers
+        .clone()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, best), v| {
+            (low.min(v), best.max(v))
+        });
+    if best == low {
+        return if fixed { Look::Level(best) } else { Look::Mask };
+    }
+    let border = match best - low >= HIDDEN {
+        true => border(numbers.clone()),
+        false => None,
+    };
+    let seen = numbers.filter(|v| border.is_none_or(|(_, seen)| *v >= seen));
+    match (border, few(seen, best)) {
+        (_, Few::Masks) => Look::Mask,
+        (Some(_), Few::One) => Look::Mask,
+        (None, _) => Look::Bias,
+        (Some((hidden, seen)), Few::More) => Look::Both { hidden, seen },
+    }
+}
+
+/// The largest number that hides pairs and the smallest that does not: those around the first gap,
+/// from the top, that no bias leaves.
+fn border(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let mut sorted: Vec<f64> = numbers.collect();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut pairs = sorted.windows(2);
+    pairs.find_map(|pair| match *pair {
+        [seen, hidden] if seen - hidden >= HIDDEN => Some((hidden, seen)),
+        _ => None,
+    })
+}
+
+/// How many numbers there are.
+enum Few {
+    One,
+    /// Two, as far apart as those of a mask.
+    Masks,
+    More,
+}
+
+fn few(numbers: impl Iterator<Item = f64> + Clone, best: f64) -> Few {
+    let most = numbers.clone().map(f64::abs).filter(|v| v.is_finite());
+    let near = 1e-9 * most.fold(0.0, f64::max);
+    let mut other = None;
+    for v in numbers.filter(|v| best - v > near) {
+        match other {
+            None => other = Some(v),
+            Some(first) if f64::abs(first - v) <= near => {}
+            Some(_) => return Few::More,
+        }
+    }
+    match other {
+        None => Few::One,
+        Some(v) if best - v >= MASKED => Few::Masks,
+        Some(_) => Few::More,
+    }
+}
+
+/// Padding of which some tokens at either end do not count: where it is fed, and where ids are
+/// compared.
+fn holes(ground: &Ground<'_>) -> FxHashMap<ValueId, Value> {
+    let found = ground.found;
+    let classes = &found.classes;
+    let padding = |v: ValueId| {
+        let class = classes.of_value(v);
+        class.has(Class::PADDING) && !class.has(Class::CONTENT)
+    };
+    let ports = found.ports.iter().filter(|p| p.role == Role::Padding);
+    let mut values: Vec<ValueId> = ports.map(|p| p.value).collect();
+    for (_, node) in ground.graph().nodes() {
+        let mut inputs = node.inputs().iter().flatten();
+        if inputs.any(|v| classes.of_value(*v).has(Class::CONTENT)) {
+            values.extend(node.outputs().iter().flatten().filter(|v| padding(**v)));
+        }
+    }
+    let turned = |v: ValueId| Some((v, turned(found.trace.get(v))?));
+    values.into_iter().filter_map(turned).collect()
+}
+
+/// The same with tokens at one end of each row turned from counting to not counting.
+fn turned(value: &Value) -> Option<Value> {
+    let dtype = value.dtype?;
+    let mut data = value.to_f64()?;
+    let last = *data.shape().last()?;
+    let hide = |v: f64| match v {
+        // Added to the scores as it is.
+        0.0 if dtype.is_float() => -1e9,
+        0.0 => 1.0,
+        _ => 0.0,
+    };
+    for (at, v) in data.iter_mut().enumerate() {
+        let (row, token) = (at / last, at % last);
+        let hidden = match row % 2 {
+            0 => token < HOLES.min(last - 1),
+            _ => token + HOLES >= last && token > 0,
+        };
+        if hidden {
+            *v = hide(*v);
+        }
+    }
+    let value = match dtype {
+        DType::Bool => Value::bool(data.mapv(|v| v != 0.0)),
+        _ if dtype.is_float() => Value::float(data),
+        _ => Value::int(data.mapv(|v| v as i64)),
+    };
+    Some(value.with_dtype(dtype))
+}

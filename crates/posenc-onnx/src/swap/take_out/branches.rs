@@ -1,0 +1,59 @@
+//! Bodies of control flow: what stands in one serves more than one site, or is one of several ways.
+
+use posenc_ir::{NodeId, ScopeId, ScopeKind};
+use rustc_hash::FxHashSet;
+
+use crate::rewrite::RewriteError;
+use crate::swap::Ground;
+
+/// Refuses sites that cannot be changed alone, or not in every branch.
+///
+/// # Errors
+/// Where a body computes other layers too, and where attention in another branch was not found.
+pub(super) fn check(ground: &Ground<'_>, sites: &[usize]) -> Result<(), RewriteError> {
+    let graph = ground.graph();
+    let all = ground.found.attention.iter().enumerate();
+    let (chosen, rest): (Vec<_>, Vec<_>) = all.partition(|(i, _)| sites.contains(i));
+    let nodes: FxHashSet<NodeId> = chosen.iter().map(|(_, site)| site.node).collect();
+    if let Some((_, site)) = rest.iter().find(|(_, site)| nodes.contains(&site.node)) {
+        let why = "a body computes this layer and others, and only some of them are asked for";
+        return Err(ground.refuse(site.node, why));
+    }
+    let known: FxHashSet<NodeId> = ground.found.attention.iter().map(|s| s.node).collect();
+    let mut scopes: Vec<ScopeId> = chosen.iter().map(|(_, site)| site.scope).collect();
+    scopes.dedup();
+    for mut scope in scopes {
+        while let ScopeKind::Body(holder, _) = graph.scope(scope).kind() {
+            let node = graph.node(*holder);
+            let others = node.bodies().map(|b| b.1).filter(|body| *body != scope);
+            let others: Vec<ScopeId> = others.filter(|_| node.is("If")).collect();
+            if let Some(id) = attention(ground, others, &known) {
+                let why = "attention in this branch could not be read, and would keep its encoding";
+                return Err(ground.refuse(id, why));
+            }
+            scope = node.scope();
+        }
+    }
+    Ok(())
+}
+
+/// A softmax or fused attention in these bodies that is no known site.
+fn attention(
+    ground: &Ground<'_>,
+    bodies: Vec<ScopeId>,
+    known: &FxHashSet<NodeId>,
+) -> Option<NodeId> {
+    let graph = ground.graph();
+    let mut stack = bodies;
+    while let Some(body) = stack.pop() {
+        for id in graph.scope(body).nodes() {
+            let node = graph.node(*id);
+            let attends = node.is("Softmax") || node.op().ends_with("Attention");
+            if attends && !known.contains(id) {
+                return Some(*id);
+            }
+            stack.extend(node.bodies().map(|b| b.1));
+        }
+    }
+    None
+}

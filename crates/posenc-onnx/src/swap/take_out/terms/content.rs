@@ -1,0 +1,149 @@
+//! Transformer-XL's content bias u: of (q + u)·k + (q + v)·r, q·k is what is left without
+//! positions.
+//!
+//! A vector that queries get before they meet keys, and not before they meet positions, is u; the
+//! projection's own bias comes before both. A product of u and keys of its own may stand beside
+//! that of queries and keys instead.
+
+use posenc_ir::{Emitter, Graph, NodeId, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::attention::{Site, is_product};
+use crate::dataflow::Class;
+use crate::detect::joins;
+use crate::lane::{is_elementwise, is_layout};
+use crate::rewrite::RewriteError;
+use crate::swap::Ground;
+use crate::swap::take_out::zeros::Zeros;
+
+/// Operators between a product of queries and their projection.
+const NEAR: usize = 40;
+
+pub(super) fn take_out(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    zeros: &mut Zeros<'_>,
+    site: &Site,
+    positions: &[Use],
+) -> Result<(), RewriteError> {
+    let graph = ground.graph();
+    let content = |v: &ValueId| ground.is_content(*v);
+    let mut shared = FxHashSet::default();
+    for at in positions {
+        let met = graph
+            .node(at.node)
+            .inputs()
+            .iter()
+            .flatten()
+            .copied()
+            .find(content);
+        shared.extend(met.into_iter().flat_map(|v| behind(ground, v)));
+    }
+    for (at, rest) in added(ground, site, &shared) {
+        if let Some(value) = graph.node(at.node).input(at.slot()) {
+            out.redirect_use(value, at, rest)?;
+        }
+    }
+    // Products of keys with one vector for each head.
+    let (classes, trace) = (&ground.found.classes, &ground.found.trace);
+    let keys: FxHashSet<ValueId> = behind(ground, site.key.value).into_iter().collect();
+    let products = joins(graph, classes, trace, site).meetings.into_iter();
+    let biases: Vec<Use> = products
+        .filter(|m| !positions.contains(&m.vectors))
+        .filter(|m| behind(ground, m.content).iter().any(|v| keys.contains(v)))
+        .map(|m| m.vectors)
+        .filter(|u| {
+            let value = graph.node(u.node).input(u.slot());
+            value.is_some_and(|v| is_vector(ground, site, v))
+        })
+        .collect();
+    zeros.follow(out, &biases)
+}
+
+/// A value and what it is moved, scaled or shifted from, to its projection, nearest first.
+fn behind(ground: &Ground<'_>, value: ValueId) -> Vec<ValueId> {
+    let mut found = vec![value];
+    while let Some((_, before)) = found.last().and_then(|v| step(ground, *v)) {
+        found.push(before);
+        if found.len() > NEAR {
+            break;
+        }
+    }
+    found
+}
+
+/// The one content that a value is moved, scaled or shifted from, and the node.
+fn step(ground: &Ground<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
+    let graph = ground.graph();
+    let (id, _) = graph.producer(value)?;
+    let node = graph.node(id);
+    let through = node.domain().is_empty()
+        && (is_elementwise(node.op()) || is_layout(node.op()))
+        && !is_product(node.domain(), node.op());
+    let inputs = node.inputs().iter().flatten().copied();
+    let mut content = inputs.filter(|v| ground.is_content(*v));
+    let (Some(before), None) = (content.next(), content.next()) else {
+        return None;
+    };
+    through.then_some((id, before))
+}
+
+/// The uses that read queries with vectors added to them, on the way to the product from values in
+/// `shared`, and what they are to read instead; none where the way does not start there.
+fn added(ground: &Ground<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec<(Use, ValueId)> {
+    let graph = ground.graph();
+    let way = behind(ground, site.query.value);
+    let start = way.iter().position(|v| shared.contains(v));
+    let product = site.product.and_then(|v| graph.producer(v));
+    let (Some(start), Some((product, _))) = (start, product) else {
+        return vec![];
+    };
+    let mut found = vec![];
+    // Who reads the value at hand, and whether vectors were passed over since.
+    let (mut reader, mut passed) = (product, None);
+    for pair in way[..=start].windows(2) {
+        let [value, before] = *pair else { continue };
+        let Some((id, _)) = graph.producer(value) else {
+            break;
+        };
+        if is_bias(ground, site, id, value, before) {
+            passed = passed.or(Some(value));
+            continue;
+        }
+        found.extend(
+            passed
+                .take()
+                .and_then(|old| Some((slot(graph, reader, old)?, value))),
+        );
+        reader = id;
+    }
+    let last = way[start];
+    found.extend(passed.and_then(|old| Some((slot(graph, reader, old)?, last))));
+    found
+}
+
+/// Where a node reads a value.
+fn slot(graph: &Graph, id: NodeId, value: ValueId) -> Option<Use> {
+    let inputs = graph.node(id).inputs();
+    let slot = inputs.iter().position(|v| *v == Some(value))?;
+    Some(Use::new(id, slot))
+}
+
+/// Whether a node adds one constant vector for each head.
+fn is_bias(ground: &Ground<'_>, site: &Site, id: NodeId, value: ValueId, before: ValueId) -> bool {
+    let node = ground.graph().node(id);
+    let inputs = node.inputs().iter().flatten();
+    let mut others = inputs.copied().filter(|v| *v != before);
+    node.is("Add")
+        && ground.dims(value).is_some()
+        && ground.dims(value) == ground.dims(before)
+        && others.all(|v| is_vector(ground, site, v))
+}
+
+/// Whether a value is constant and holds a number at most for each feature of the heads.
+fn is_vector(ground: &Ground<'_>, site: &Site, value: ValueId) -> bool {
+    let found = ground.found;
+    let width = site.heads.zip(site.head_dim).map(|(n, d)| n * d);
+    let elements = found.trace.get(value).elements();
+    found.classes.of_value(value) == Class::CONSTANT && elements.is_some() && elements <= width
+}
