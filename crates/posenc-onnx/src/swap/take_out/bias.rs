@@ -87,16 +87,14 @@ impl<'a> Biases<'a> {
         let (Some(content), Some(sum)) = (content, node.output(0)) else {
             return Ok(false);
         };
+        let keys = joins.tells_keys(&ground, value, sum);
         let factor = match (node.op(), joins.way.contains(&content)) {
-            ("Add" | "Sum", true) => 1.0,
-            ("Sub", true) if entry.slot() == 1 => -1.0,
+            ("Add" | "Sum", true) if keys != Some(false) => 1.0,
+            ("Sub", true) if entry.slot() == 1 && keys != Some(false) => -1.0,
             // Content scales the bias before it joins the scores.
-            ("Mul", false) => 1.0,
+            ("Mul", false) if joins.scales_keys(&ground, value, content) => 1.0,
             _ => return Ok(false),
         };
-        if !joins.tells_keys(&ground, value, sum) {
-            return Ok(false);
-        }
         let Some(left) = self.strip.rest(out, value, factor)? else {
             zeros.follow(out, &[entry])?;
             return Ok(true);
@@ -124,25 +122,32 @@ struct Joins<'s> {
 }
 
 impl Joins<'_> {
-    /// Whether a summand may differ from key to key: what does not is nothing to a softmax.
-    fn tells_keys(&self, ground: &Ground<'_>, value: ValueId, sum: ValueId) -> bool {
+    /// Whether a summand may differ from key to key, as its shape tells: what does not is nothing
+    /// to a softmax. `None` where keys stand elsewhere in the sum.
+    fn tells_keys(&self, ground: &Ground<'_>, value: ValueId, sum: ValueId) -> Option<bool> {
+        let all = self.keys(ground);
+        let same = all.is_some() && self.along(ground, sum) == all;
+        same.then(|| self.along(ground, value).is_some_and(|n| n > 1))
+    }
+
+    /// Whether numbers that content scales differ from key to key, and the content does not.
+    fn scales_keys(&self, ground: &Ground<'_>, value: ValueId, content: ValueId) -> bool {
+        let all = self.keys(ground);
+        let alone = self.along(ground, content).is_none_or(|n| n == 1);
+        alone && all.is_some() && self.along(ground, value) == all
+    }
+
+    /// The number of keys.
+    fn keys(&self, ground: &Ground<'_>) -> Option<usize> {
         let key = &self.site.key;
-        let keys = ground
-            .dims(key.value)
-            .and_then(|d| d.get(key.lane.sequence));
-        let (Some(keys), Some([_, axis])) = (keys, self.site.plane) else {
-            return true;
-        };
-        let rank = self
-            .site
-            .scores
-            .and_then(|v| ground.dims(v))
-            .map_or(0, <[usize]>::len);
-        let from_end = rank - axis.min(rank);
-        let along = |v: ValueId| {
-            let dims = ground.dims(v)?;
-            dims.get(dims.len().checked_sub(from_end)?).copied()
-        };
-        along(sum) != Some(*keys) || along(value).is_some_and(|n| n > 1)
+        ground.dims(key.value)?.get(key.lane.sequence).copied()
+    }
+
+    /// The length of a value along the axis on which keys stand in the scores, from the end.
+    fn along(&self, ground: &Ground<'_>, value: ValueId) -> Option<usize> {
+        let [_, axis] = self.site.plane?;
+        let from_end = ground.dims(self.site.scores?)?.len().checked_sub(axis)?;
+        let dims = ground.dims(value)?;
+        dims.get(dims.len().checked_sub(from_end)?).copied()
     }
 }

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posenc_ir::{Emitter, Node, NodeId, Use, ValueId};
+use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeKind, Use, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::dataflow::Class;
 use crate::rewrite::RewriteError;
@@ -12,7 +13,7 @@ use crate::swap::Ground;
 /// Sums that give way, by what takes their place.
 pub(super) struct Zeros<'a> {
     ground: Ground<'a>,
-    /// The order of computation within each scope, by node.
+    /// The order of computation, by node.
     turns: Vec<usize>,
     instead: BTreeMap<ValueId, ValueId>,
 }
@@ -21,6 +22,8 @@ pub(super) struct Zeros<'a> {
 enum Fate {
     /// It gives zeros.
     Zero,
+    /// These outputs are zeros.
+    Zeros(Vec<ValueId>),
     /// It gives what this value is.
     Passes(ValueId),
     /// It adds up these.
@@ -31,16 +34,9 @@ enum Fate {
 
 impl<'a> Zeros<'a> {
     pub(super) fn new(ground: &Ground<'a>) -> Self {
-        let graph = ground.graph();
-        let mut turns = vec![0; graph.node_count()];
-        for scope in graph.scopes() {
-            for (turn, id) in graph.order(scope).unwrap_or_default().iter().enumerate() {
-                turns[id.index()] = turn;
-            }
-        }
         Self {
             ground: *ground,
-            turns,
+            turns: turns(ground.graph()),
             instead: BTreeMap::new(),
         }
     }
@@ -55,35 +51,53 @@ impl<'a> Zeros<'a> {
         from: &[Use],
     ) -> Result<(), RewriteError> {
         let graph = self.ground.graph();
-        let turn = |turns: &[usize], at: Use| (turns.get(at.node.index()).copied(), at.node);
-        let mut pending: BTreeMap<(Option<usize>, NodeId), BTreeSet<usize>> = BTreeMap::new();
+        let mut pending = Pending::default();
         for at in from {
-            let slots = pending.entry(turn(&self.turns, *at)).or_default();
-            slots.insert(at.slot());
+            pending.insert(self.turns[at.node.index()], at.node, Some(at.slot()));
         }
-        while let Some(((_, id), slots)) = pending.pop_first() {
-            let outputs: Vec<ValueId> =
-                graph.node(id).outputs().iter().flatten().copied().collect();
-            match self.fate(id, &slots)? {
-                Fate::Same => {}
-                Fate::Passes(value) => self.passes(id, &outputs, value)?,
+        let mut zeros = FxHashSet::default();
+        while let Some((id, slots)) = pending.next() {
+            let node = graph.node(id);
+            let outputs: Vec<ValueId> = node.outputs().iter().flatten().copied().collect();
+            let gone = match self.fate(id, &slots, &zeros)? {
+                Fate::Same => vec![],
+                Fate::Zero => outputs,
+                Fate::Zeros(values) => values,
+                Fate::Passes(value) => {
+                    self.passes(id, &outputs, value)?;
+                    vec![]
+                }
                 Fate::Sums(values) => {
-                    out.set_scope(graph.node(id).scope());
+                    out.set_scope(node.scope());
                     let sum = out.op("Sum", &values);
                     self.instead.extend(outputs.iter().map(|old| (*old, sum)));
+                    vec![]
                 }
-                Fate::Zero => {
-                    for value in outputs {
-                        self.check_inner(id, value)?;
-                        for at in graph.uses(value) {
-                            let slots = pending.entry(turn(&self.turns, *at)).or_default();
-                            slots.insert(at.slot());
-                        }
-                    }
+            };
+            for value in gone {
+                for at in graph.uses(value) {
+                    pending.insert(self.turns[at.node.index()], at.node, Some(at.slot()));
                 }
+                if graph.value(value).is_output() {
+                    let holder = self.holder(id)?;
+                    pending.insert(self.turns[holder.index()], holder, None);
+                }
+                zeros.insert(value);
             }
         }
         Ok(())
+    }
+
+    /// The node whose body this one stands in.
+    fn holder(&self, id: NodeId) -> Result<NodeId, RewriteError> {
+        let graph = self.ground.graph();
+        match graph.scope(graph.node(id).scope()).kind() {
+            ScopeKind::Body(holder, _) => Ok(*holder),
+            _ => {
+                let why = "what position adds is an output of the model";
+                Err(self.ground.refuse(id, why))
+            }
+        }
     }
 
     /// Moves the readers of the sums.
@@ -117,19 +131,12 @@ impl<'a> Zeros<'a> {
         Ok(())
     }
 
-    /// Refuses zeros that something other than the nodes of this scope reads.
-    fn check_inner(&self, id: NodeId, value: ValueId) -> Result<(), RewriteError> {
-        let graph = self.ground.graph();
-        let scope = graph.node(id).scope();
-        let outside = |at: &Use| graph.node(at.node).scope() != scope;
-        if graph.value(value).is_output() || graph.uses(value).iter().any(outside) {
-            let why = "what position adds is read before it is added";
-            return Err(self.ground.refuse(id, why));
-        }
-        Ok(())
-    }
-
-    fn fate(&self, id: NodeId, slots: &BTreeSet<usize>) -> Result<Fate, RewriteError> {
+    fn fate(
+        &self,
+        id: NodeId,
+        slots: &BTreeSet<usize>,
+        zeros: &FxHashSet<ValueId>,
+    ) -> Result<Fate, RewriteError> {
         let node = self.ground.graph().node(id);
         let rest = (0..node.inputs().len()).filter(|slot| !slots.contains(slot));
         let others = rest.filter_map(|slot| node.input(slot));
@@ -139,6 +146,7 @@ impl<'a> Zeros<'a> {
         };
         let data_alone = slots.len() == 1 && slots.contains(&0);
         let fate = match (node.domain(), node.op()) {
+            ("", "If") if slots.is_empty() => self.branches(node, zeros).map(Fate::Zeros),
             ("", "Shape" | "Size") => Some(Fate::Same),
             ("", "Add" | "Sum") => Some(match others[..] {
                 [] => Fate::Zero,
@@ -166,6 +174,27 @@ impl<'a> Zeros<'a> {
         })
     }
 
+    /// The outputs of an `If` that are zero whichever branch is taken; `None` where one is so in
+    /// some branches alone.
+    fn branches(&self, node: &Node, zeros: &FxHashSet<ValueId>) -> Option<Vec<ValueId>> {
+        let graph = self.ground.graph();
+        let mut gone = vec![];
+        for (i, value) in node.outputs().iter().enumerate() {
+            let made = |body| graph.scope(body).outputs().get(i).copied();
+            let made: Option<Vec<ValueId>> = node.bodies().map(|b| made(b.1)).collect();
+            let made = made?;
+            if made.iter().all(|v| !zeros.contains(v)) {
+                continue;
+            }
+            let zero = |v: &ValueId| zeros.contains(v) || self.is_zero(*v);
+            gone.extend(value.filter(|_| made.iter().all(zero)));
+            if !made.iter().all(zero) {
+                return None;
+            }
+        }
+        Some(gone)
+    }
+
     /// Whether a value is zero throughout, whatever is fed.
     fn is_zero(&self, value: ValueId) -> bool {
         let class = self.ground.found.classes.of_value(value);
@@ -180,6 +209,51 @@ impl<'a> Zeros<'a> {
     fn pads_with_zeros(&self, node: &Node) -> bool {
         let mode = node.string("mode").ok().flatten();
         mode.is_none_or(|mode| mode == "constant") && node.input(2).is_none_or(|v| self.is_zero(v))
+    }
+}
+
+/// The place of each node in the order of computation, what stands in a body before its holder.
+fn turns(graph: &Graph) -> Vec<usize> {
+    let mut turns = vec![0; graph.node_count()];
+    let mut next = 0;
+    let order = |scope| graph.order(scope).unwrap_or_default().into_iter();
+    let mut stack = vec![(order(graph.main()), None)];
+    while let Some((nodes, holder)) = stack.last_mut() {
+        let Some(id) = nodes.next() else {
+            if let Some(holder) = holder.take() {
+                turns[NodeId::index(holder)] = next;
+                next += 1;
+            }
+            stack.pop();
+            continue;
+        };
+        let bodies: Vec<_> = graph.node(id).bodies().map(|b| b.1).collect();
+        match bodies.split_first() {
+            None => {
+                turns[id.index()] = next;
+                next += 1;
+            }
+            Some((first, rest)) => {
+                // The holder's own turn comes when the lowest of its bodies is done.
+                stack.push((order(*first), Some(id)));
+                stack.extend(rest.iter().map(|body| (order(*body), None)));
+            }
+        }
+    }
+    turns
+}
+
+/// Nodes that read zeros, in order of computation, and where they do.
+#[derive(Default)]
+struct Pending(BTreeMap<(usize, NodeId), BTreeSet<usize>>);
+
+impl Pending {
+    fn insert(&mut self, turn: usize, id: NodeId, slot: Option<usize>) {
+        self.0.entry((turn, id)).or_default().extend(slot);
+    }
+
+    fn next(&mut self) -> Option<(NodeId, BTreeSet<usize>)> {
+        self.0.pop_first().map(|((_, id), slots)| (id, slots))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Mask or bias, by the numbers of the trial run and of one in which some tokens do not count.
 
+use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{DType, ValueId};
 use rustc_hash::FxHashMap;
@@ -78,7 +79,13 @@ impl<'a> Looks<'a> {
     fn read(&mut self, value: ValueId) -> Option<Vec<f64>> {
         let ground = self.ground;
         let known = ground.found.trace.get(value);
-        let data = known.to_f64().filter(|data| BUDGET.allows(data.shape()))?;
+        let data = match known.to_f64() {
+            Some(data) => data,
+            None => self.computed(value)?,
+        };
+        if !BUDGET.allows(data.shape()) {
+            return None;
+        }
         let mut numbers: Vec<f64> = data.iter().copied().collect();
         if ground.found.classes.of_value(value).has(Class::PADDING) {
             let holes = self.holes.get_or_insert_with(|| holes(&ground));
@@ -87,6 +94,14 @@ impl<'a> Looks<'a> {
             numbers.extend(again.first()?.to_f64()?);
         }
         Some(numbers)
+    }
+
+    /// The numbers of a value that the trial run did not keep.
+    fn computed(&self, value: ValueId) -> Option<ArrayD<f64>> {
+        let (model, trace) = (self.ground.model, &self.ground.found.trace);
+        let none = FxHashMap::default();
+        let again = probe(model, trace, &none, &[value], &BUDGET).ok()?;
+        again.first()?.to_f64()
     }
 }
 
