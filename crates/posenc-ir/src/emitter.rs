@@ -4,9 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Def, Graph, Use};
+use crate::graph::{Def, Dim, Graph, Use};
 use crate::id::{NodeId, ScopeId, ValueId};
-use crate::patch::{Init, NewNode, NewValue, Patch};
+use crate::patch::{Init, NewInput, NewNode, NewValue, Patch};
 use crate::proto::{AttributeProto, attribute_proto::AttributeType};
 use crate::tensor::Tensor;
 
@@ -204,6 +204,40 @@ impl<'g> Emitter<'g> {
     /// A `Cast`.
     pub fn cast(&mut self, x: ValueId, to: DType) -> ValueId {
         self.op_with("Cast", &[x], &[("to", Attr::Int(to.code().into()))])
+    }
+
+    /// Adds an input to the main graph, behind those that it has. The name is an interface, so it
+    /// is taken as it is.
+    ///
+    /// # Errors
+    /// When the graph or the patch has a value of that name.
+    pub fn input(&mut self, name: &str, dtype: DType, dims: &[Dim]) -> Result<ValueId> {
+        let taken = self.graph.values().any(|v| self.graph.name(v) == name);
+        let mut added = self.patch.inputs.iter();
+        if taken || added.any(|i| self.patch.name(self.graph, i.value) == name) {
+            return Err(Error::patch(format!(
+                "the graph has a value {name} already"
+            )));
+        }
+        let main = self.graph.main();
+        let value = self.patch.value(main, name.to_owned(), NewValue::Fed);
+        self.patch.inputs.push(NewInput {
+            value,
+            dtype,
+            dims: dims.to_vec(),
+        });
+        Ok(value)
+    }
+
+    /// Lets go of a value that nothing may read any more: where nothing does when the patch is
+    /// committed, what computes it is swept as if a use of it had been moved.
+    ///
+    /// # Errors
+    /// When `value` is new itself.
+    pub fn release(&mut self, value: ValueId) -> Result<()> {
+        self.known(value)?;
+        self.patch.released.push(value);
+        Ok(())
     }
 
     /// Moves every use of `old` that stands in the graph now, and its place among the outputs,

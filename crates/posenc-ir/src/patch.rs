@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Def, Graph, ScopeKind, Use, Value};
+use crate::graph::{Def, Dim, Graph, ScopeKind, Type, Use, Value};
 use crate::id::{NodeId, ScopeId, ValueId, narrow};
 use crate::node::{Extra, Node, Operator};
 use crate::proto::AttributeProto;
@@ -22,6 +23,9 @@ pub struct Patch {
     values: Vec<Draft>,
     pub(crate) nodes: Vec<NewNode>,
     pub(crate) initializers: Vec<Init>,
+    pub(crate) inputs: Vec<NewInput>,
+    /// Values of the graph that go where nothing reads them.
+    pub(crate) released: Vec<ValueId>,
     pub(crate) redirects: Vec<(Use, ValueId)>,
     pub(crate) outputs: Vec<(ValueId, ValueId)>,
     pub(crate) revalued: BTreeMap<ValueId, Tensor>,
@@ -39,6 +43,7 @@ struct Draft {
 pub(crate) enum NewValue {
     Computed,
     Initial,
+    Fed,
 }
 
 /// A node that the patch adds.
@@ -59,6 +64,14 @@ pub(crate) struct Init {
     pub(crate) scope: ScopeId,
     pub(crate) value: ValueId,
     pub(crate) tensor: Tensor,
+}
+
+/// An input that the patch adds to the main graph.
+#[derive(Clone, Debug)]
+pub(crate) struct NewInput {
+    pub(crate) value: ValueId,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<Dim>,
 }
 
 /// What a commit did.
@@ -82,6 +95,8 @@ impl Patch {
             values: vec![],
             nodes: vec![],
             initializers: vec![],
+            inputs: vec![],
+            released: vec![],
             redirects: vec![],
             outputs: vec![],
             revalued: BTreeMap::new(),
@@ -97,6 +112,8 @@ impl Patch {
     /// Whether the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
+            && self.inputs.is_empty()
+            && self.released.is_empty()
             && self.redirects.is_empty()
             && self.outputs.is_empty()
             && self.revalued.is_empty()
@@ -195,6 +212,17 @@ impl Graph {
                 payload: Payload::Raw(init.tensor.bytes().clone()),
             }));
         }
+        let main = self.main();
+        for input in patch.inputs {
+            let place = narrow(self.scope(main).inputs.len());
+            self.scope_mut(main).inputs.push(input.value);
+            let value = self.value_mut(input.value);
+            value.def = Def::Input(place);
+            value.ty = Some(Box::new(Type::Tensor {
+                dtype: Some(input.dtype),
+                shape: Some(input.dims),
+            }));
+        }
         let mut touched = vec![];
         for new in patch.nodes {
             let id = NodeId::from_index(self.nodes.len());
@@ -228,7 +256,7 @@ impl Graph {
             touched.push(new.scope);
             applied.added.push(id);
         }
-        let mut orphans = vec![];
+        let mut orphans = patch.released;
         // The last word on a use counts.
         let redirects: BTreeMap<Use, ValueId> = patch.redirects.into_iter().collect();
         for (at, new) in &redirects {

@@ -7,11 +7,13 @@ use prost::Message;
 
 use crate::encoded::Encoded;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Item, Piece};
+use crate::graph::message::tensor_type;
+use crate::graph::{Graph, Item, Piece, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::{Model, Part, PartKind, field as model_field};
 use crate::proto::{
     AttributeProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+    ValueInfoProto,
 };
 use crate::stored::field as tensor_field;
 use crate::tensor::Tensor;
@@ -162,7 +164,8 @@ impl<'a> Splice<'a> {
                 stack.extend(node.body_places().iter().map(|b| b.1));
                 node.piece.is_some() && !self.is_edited(*id)
             });
-            let initials = s.initializers.iter().all(|v| v.index() < g.read_values);
+            let read = |v: &ValueId| v.index() < g.read_values;
+            let initials = s.initializers.iter().chain(&s.inputs).all(read);
             let read = s.layout.iter().filter_map(|piece| match piece.item {
                 Item::Node(node) => Some(node),
                 _ => None,
@@ -234,6 +237,7 @@ impl<'a> Splice<'a> {
         if last_initial.is_none() {
             self.new_initializers(scope, &mut out);
         }
+        self.new_inputs(scope, &mut out);
         Ok(out)
     }
 
@@ -256,6 +260,26 @@ impl<'a> Splice<'a> {
             put_tensor(&tensor, Some(g.name(*id)), &mut bytes);
             let mut field = vec![];
             wire::put_bytes(5, &bytes, &mut field);
+            out.owned(&field);
+        }
+    }
+
+    /// Inputs of the main graph that were added; the source's come first wherever they stand.
+    fn new_inputs(&self, scope: ScopeId, out: &mut Encoded) {
+        let g = self.graph;
+        let inputs = g.scope(scope).inputs.iter();
+        for id in inputs.filter(|v| v.index() >= g.read_values) {
+            let ty = match g.value(*id).ty() {
+                Some(Type::Tensor { dtype, shape }) => Some(tensor_type(*dtype, shape.as_deref())),
+                Some(Type::Other) | None => None,
+            };
+            let proto = ValueInfoProto {
+                name: Some(g.name(*id).to_owned()),
+                r#type: ty,
+                ..Default::default()
+            };
+            let mut field = vec![];
+            wire::put_bytes(11, &proto.encode_to_vec(), &mut field);
             out.owned(&field);
         }
     }

@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::graph::{Dim, Type};
 use crate::proto::tensor_proto::DataLocation;
 use crate::proto::{
-    AttributeProto, SparseTensorProto, TensorProto, TypeProto, tensor_shape_proto, type_proto,
+    AttributeProto, SparseTensorProto, TensorProto, TensorShapeProto, TypeProto,
+    tensor_shape_proto, type_proto,
 };
 use crate::stored::{Payload, Stored};
 
@@ -79,6 +80,33 @@ pub(crate) fn type_of(proto: &TypeProto) -> Type {
             .shape
             .as_ref()
             .map(|s| s.dim.iter().map(dim).collect()),
+    }
+}
+
+/// The message of dimensions.
+pub(crate) fn shape_proto(dims: &[Dim]) -> TensorShapeProto {
+    use tensor_shape_proto::{Dimension, dimension::Value as D};
+    let dim = |d: &Dim| Dimension {
+        denotation: None,
+        value: match d {
+            Dim::Known(n) => Some(D::DimValue(*n as i64)),
+            Dim::Symbol(s) => Some(D::DimParam(s.to_string())),
+            Dim::Unknown => None,
+        },
+    };
+    TensorShapeProto {
+        dim: dims.iter().map(dim).collect(),
+    }
+}
+
+/// The message of a dense tensor's type.
+pub(crate) fn tensor_type(dtype: Option<DType>, dims: Option<&[Dim]>) -> TypeProto {
+    TypeProto {
+        value: Some(type_proto::Value::TensorType(type_proto::Tensor {
+            elem_type: dtype.map(DType::code),
+            shape: dims.map(shape_proto),
+        })),
+        ..TypeProto::default()
     }
 }
 

@@ -375,6 +375,80 @@ fn a_copy_keeps_what_is_not_set_anew() {
 }
 
 #[test]
+fn an_added_input_stands_behind_the_others_with_its_type() {
+    let mut m = model(branching());
+    let dims = [Dim::Symbol("batch".into()), Dim::Known(3), Dim::Unknown];
+    let mut out = m.graph().emitter(m.graph().main(), "e");
+    out.input("ids", DType::I64, &dims).unwrap();
+    let shown = out.finish().text(m.graph());
+    assert_eq!(shown, "@@ inputs\n+ int64[batch,3,?] ids\n");
+    commit(&mut m, |g, out| {
+        let ids = out.input("ids", DType::I64, &dims).unwrap();
+        // A body reads it as it reads any value around it.
+        let t = find(g, "t");
+        out.set_scope(g.value(t).scope());
+        let cast = out.cast(ids, DType::F32);
+        let sum = out.op("Add", &[find(g, "a"), cast]);
+        out.redirect(find(g, "a"), sum).unwrap();
+    });
+    let again = Model::from_bytes(m.to_bytes().unwrap(), None).unwrap();
+    for m in [&m, &again] {
+        let g = m.graph();
+        let inputs = g.scope(g.main()).inputs();
+        let names: Vec<&str> = inputs.iter().map(|v| g.name(*v)).collect();
+        assert_eq!(names, ["x", "c", "ids"]);
+        let ids = g.value(inputs[2]);
+        assert_eq!(ids.def(), Def::Input(2));
+        assert_eq!(g.dtype(inputs[2]), Some(DType::I64));
+        assert_eq!(ids.shape(), Some(&dims[..]));
+        assert_eq!(g.uses(inputs[2]).len(), 1);
+    }
+    // A second edit writes it as the first one did.
+    let mut m = again;
+    commit(&mut m, |g, out| {
+        let ids = find(g, "ids");
+        let cast = out.cast(ids, DType::I64);
+        out.redirect(ids, cast).unwrap();
+    });
+    assert_eq!(m.graph().scope(m.graph().main()).inputs().len(), 3);
+}
+
+#[test]
+fn an_input_alone_changes_the_bytes() {
+    let mut m = model(plain());
+    commit(&mut m, |_, out| {
+        out.input("ids", DType::I64, &[]).unwrap();
+    });
+    let again = Model::from_bytes(m.to_bytes().unwrap(), None).unwrap();
+    assert_eq!(again.graph().scope(again.graph().main()).inputs().len(), 2);
+}
+
+#[test]
+fn what_is_let_go_is_swept_only_where_nothing_reads_it() {
+    // A node that nothing reads yet stays for the patch to come.
+    let mut m = model(plain());
+    commit(&mut m, |g, out| {
+        let twice = out.op("Neg", &[find(g, "a")]);
+        out.op("Sin", &[twice]);
+    });
+    let held = m.clone();
+    let applied = commit(&mut m, |g, out| out.release(find(g, "e/sin_0")).unwrap());
+    assert_eq!(names(&m, &applied.removed), ["Sin", "Neg"]);
+    assert_eq!(lines(&m), lines(&model(plain())));
+    // Where this patch reads it, it stays; so do outputs and what was read before.
+    let mut m = held;
+    let applied = commit(&mut m, |g, out| {
+        let sin = find(g, "e/sin_0");
+        let sum = out.op("Add", &[find(g, "y"), sin]);
+        out.redirect(find(g, "y"), sum).unwrap();
+        for value in [sin, find(g, "y"), find(g, "w"), find(g, "x")] {
+            out.release(value).unwrap();
+        }
+    });
+    assert!(applied.removed.is_empty());
+}
+
+#[test]
 fn thousands_of_uses_move_at_once() {
     let n = 20_000;
     let mut graph = plain();

@@ -5,9 +5,9 @@ use std::fmt::{self, Write};
 use super::notes::Notes;
 use super::signs::shown;
 use super::{Weights, is_identifier, is_keyword, is_word, name, quote, shape_text, type_text};
-use crate::graph::{Dim, Graph, Type};
+use crate::graph::message::shape_proto;
+use crate::graph::{Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
-use crate::proto::{TensorShapeProto, tensor_shape_proto};
 use crate::stored::Payload;
 
 /// Whether what only tools read is written.
@@ -170,24 +170,13 @@ impl Printer<'_> {
 
     /// What is written as the type of a value.
     pub(super) fn type_of(&self, value: ValueId) -> Option<String> {
-        use tensor_shape_proto::{Dimension, dimension::Value};
         if let Some(ty) = self.graph.other_types.get(&value) {
             return type_text(ty);
         }
         match self.graph.value(value).ty()? {
             Type::Other => None,
             Type::Tensor { dtype, shape } => {
-                let dim = |d: &Dim| Dimension {
-                    denotation: None,
-                    value: match d {
-                        Dim::Known(n) => Some(Value::DimValue(*n as i64)),
-                        Dim::Symbol(s) => Some(Value::DimParam(s.to_string())),
-                        Dim::Unknown => None,
-                    },
-                };
-                let shape = shape.as_ref().map(|s| TensorShapeProto {
-                    dim: s.iter().map(dim).collect(),
-                });
+                let shape = shape.as_deref().map(shape_proto);
                 Some(format!("{}{}", (*dtype)?, shape_text(shape.as_ref())))
             }
         }

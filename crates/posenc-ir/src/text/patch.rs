@@ -6,8 +6,9 @@ use std::fmt::{self, Write};
 use super::graph::{Detail, Pass, Printer, values};
 use super::notes::Notes;
 use super::signs::shown;
-use super::{Weights, name};
+use super::{Weights, name, shape_text};
 use crate::graph::Graph;
+use crate::graph::message::shape_proto;
 use crate::id::{NodeId, ValueId};
 use crate::patch::Patch;
 use crate::proto::AttributeProto;
@@ -15,7 +16,7 @@ use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
 
 impl Patch {
-    /// The patch as text, before anything changes: new constants and nodes (`+`), constants with
+    /// The patch as text, before anything changes: new inputs, constants and nodes (`+`), constants with
     /// another payload, nodes that read other values and outputs that are computed elsewhere
     /// (`-` before, `+` after), and the nodes that nothing needs any more (`-`). Nodes below the
     /// main graph carry their place.
@@ -28,6 +29,13 @@ impl Patch {
 
     fn write(&self, graph: &Graph, out: &mut String) -> fmt::Result {
         let label = |v: ValueId| name(self.name(graph, v));
+        if !self.inputs.is_empty() {
+            out.push_str("@@ inputs\n");
+        }
+        for input in &self.inputs {
+            let shape = shape_text(Some(&shape_proto(&input.dims)));
+            writeln!(out, "+ {}{shape} {}", input.dtype, label(input.value))?;
+        }
         if !self.initializers.is_empty() || !self.revalued.is_empty() {
             out.push_str("@@ constants\n");
         }

@@ -179,3 +179,27 @@ fn a_node_with_bodies_is_not_copied() {
     let why = out.copy(node, &[Some(find(g, "c"))], &[]).unwrap_err();
     assert!(why.to_string().contains("cannot be copied"), "{why}");
 }
+
+#[test]
+fn an_input_of_a_name_that_is_taken_is_refused() {
+    let m = model(branching());
+    let mut out = m.graph().emitter(m.graph().main(), "e");
+    for taken in ["x", "w", "a", "z", "t"] {
+        let error = out.input(taken, DType::I64, &[]).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("a value {taken} already")),
+            "{error}"
+        );
+    }
+    out.input("ids", DType::I64, &[]).unwrap();
+    assert!(out.input("ids", DType::I64, &[]).is_err());
+    assert_eq!(out.finish().inputs.len(), 1);
+}
+
+#[test]
+fn a_new_value_is_not_let_go() {
+    let m = model(plain());
+    let mut out = m.graph().emitter(m.graph().main(), "e");
+    let twice = out.op("Neg", &[find(m.graph(), "a")]);
+    assert!(out.release(twice).is_err());
+}
