@@ -257,6 +257,29 @@ impl<'g> Emitter<'g> {
         Ok(())
     }
 
+    /// Moves the place of `old` among the outputs to `new`, and no use.
+    ///
+    /// # Errors
+    /// When `old` is no output, or the two declare different types.
+    pub fn redirect_output(&mut self, old: ValueId, new: ValueId) -> Result<()> {
+        self.known(old)?;
+        if !self.graph.value(old).is_output() {
+            let why = format!("{} is no output", self.graph.name(old));
+            return Err(Error::patch(why));
+        }
+        self.check_types(old, new)?;
+        self.patch.outputs.push((old, new));
+        Ok(())
+    }
+
+    /// Where a value of the graph or of the patch stands.
+    pub fn scope_of(&self, value: ValueId) -> ScopeId {
+        match value.index() < self.graph.value_count() {
+            true => self.graph.value(value).scope(),
+            false => self.patch.scope_of(value),
+        }
+    }
+
     /// Moves one use of `old` to `new`.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ mod concat;
 mod constant;
 mod contrib;
 mod control;
+mod convolve;
 mod einsum;
 mod gather;
 mod layout;

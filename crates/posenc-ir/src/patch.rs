@@ -109,6 +109,12 @@ impl Patch {
         id
     }
 
+    /// Where a value of the patch stands.
+    pub(crate) fn scope_of(&self, value: ValueId) -> ScopeId {
+        let place = value.index() - self.base;
+        self.values[place].scope
+    }
+
     /// Whether the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()

@@ -346,6 +346,14 @@ fn cost(node: &Node, inputs: &[Option<&Value>], output: &Value) -> usize {
             });
             elements.saturating_mul(last) / MULTIPLICATIONS
         }
+        "Conv" if elements > 0 => {
+            let weight = inputs.get(1).copied().flatten();
+            let taps = weight.and_then(|v| v.dims.as_ref()).map_or(1, |dims| {
+                let each = dims.iter().skip(1);
+                each.fold(1usize, |n, d| n.saturating_mul(*d))
+            });
+            elements.saturating_mul(taps) / MULTIPLICATIONS
+        }
         "Einsum" if elements > 0 => {
             let all = given.map(|v| elements_of(v));
             all.fold(1, usize::saturating_mul) / MULTIPLICATIONS

@@ -1,8 +1,11 @@
-//! Convolutions, pooling and resizing: dimensions only, except for the nearest of known elements.
+//! Convolutions, pooling and resizing: dimensions only, except for convolutions and the nearest of
+//! known elements.
 
 use super::array::Array;
 use super::call::{Call, Given, typed};
+use super::convolve::convolved;
 use super::shape::{axis, dim, product};
+use super::value::Shared;
 use super::window::Window;
 use super::{Miss, Outputs, Value, Why};
 use crate::dtype::DType;
@@ -44,7 +47,26 @@ fn convolve(c: &Call<'_>, form: &Form) -> Outputs {
     let mut dims = fits.collect::<Result<Vec<usize>, Miss>>()?;
     dims.insert(0, x[0]);
     dims.insert(if form.channels_last { rank + 1 } else { 1 }, w[0]);
-    Ok(vec![Value::shaped(form.dtype, Some(dims))])
+    // Weights of whole numbers carry scales with them.
+    let known = (!form.channels_last).then(|| floats(c)).flatten();
+    let made = |dims: &[usize]| {
+        let (x, w, bias) = known?;
+        convolved(&x, &w, bias.as_ref(), &window, dims, c.budget.elements)
+    };
+    Ok(vec![c.value(form.dtype, dims, made)])
+}
+
+/// The input, weights and bias of a convolution where all are known.
+fn floats(c: &Call<'_>) -> Option<(Shared<f64>, Shared<f64>, Option<Shared<f64>>)> {
+    if c.node.op() != "Conv" {
+        return None;
+    }
+    let at = |i: usize| c.array(i)?.floats();
+    let bias = match c.at(2) {
+        Some(_) => Some(at(2)?),
+        None => None,
+    };
+    Some((at(0)?, at(1)?, bias))
 }
 
 pub(super) fn conv(c: &Call<'_>) -> Outputs {

@@ -56,6 +56,44 @@ fn matrix_products_follow_numpy() {
 }
 
 #[test]
+fn convolutions_weigh_what_their_window_covers() {
+    // Numbers of the groups and the strides by hand.
+    let x = count(&[1, 2, 4]);
+    let w = floats(&[2, 1, 3], &[1.0, 10.0, 100.0, 0.0, 0.0, 1.0]);
+    let bias = floats(&[2], &[0.5, 0.0]);
+    let depthwise = op("Conv").int("group", 2);
+    let same = depthwise.clone().ints("pads", &[1, 1]);
+    let (dims, got) = same.numbers(&[x.clone(), w.clone(), bias]);
+    assert_eq!(dims, [1, 2, 4]);
+    assert_eq!(got, [100.5, 210.5, 321.5, 32.5, 5.0, 6.0, 7.0, 0.0]);
+    let sparse = depthwise.ints("dilations", &[2]).ints("pads", &[2, 2]);
+    let sparse = sparse.ints("strides", &[3]);
+    let got = sparse.numbers(&[x.clone(), w]).1;
+    assert_eq!(got, [200.0, 31.0, 6.0, 0.0]);
+    let all = floats(&[1, 2, 2], &[1.0, 10.0, 100.0, 1000.0]);
+    assert_eq!(op("Conv").numbers(&[x, all]).1, [5410.0, 6521.0, 7632.0]);
+    let plane = floats(&[1, 1, 2, 2], &[1.0, 10.0, 100.0, 1000.0]);
+    let got = op("Conv").numbers(&[count(&[1, 1, 3, 3]), plane]);
+    assert_eq!(
+        got,
+        (vec![1, 1, 2, 2], vec![4310.0, 5421.0, 7643.0, 8754.0])
+    );
+}
+
+#[test]
+fn a_convolution_that_would_take_too_long_is_not_computed() {
+    let same = op("Conv").text("auto_pad", "SAME_UPPER");
+    let long = [count(&[1, 1, 1 << 14]), count(&[256, 1, 5])];
+    let wide = [count(&[1, 1, 1 << 14]), count(&[1, 1, 1 << 13])];
+    for (op, inputs) in [(op("Conv"), long), (op("Conv"), wide)] {
+        assert!(op.run(&inputs).unwrap().data.is_none());
+    }
+    let small = [count(&[1, 1, 4]), count(&[1, 1, 3])];
+    assert!(same.run(&small).unwrap().data.is_none());
+    assert!(op("Conv").run(&small).unwrap().data.is_some(), "control");
+}
+
+#[test]
 fn a_product_that_would_take_too_long_is_not_computed() {
     let (a, b) = (count(&[1 << 15, 1]), count(&[1, 2]));
     assert!(op("MatMul").run(&[a, b]).unwrap().data.is_some());
