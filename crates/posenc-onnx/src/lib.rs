@@ -17,6 +17,7 @@ pub mod kind;
 pub mod lane;
 mod limits;
 mod mask;
+mod opset;
 pub mod plan;
 pub mod ports;
 mod product;

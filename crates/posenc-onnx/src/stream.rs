@@ -2,6 +2,7 @@
 //! every site, and what is added to it on the way.
 
 mod axes;
+mod begin;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,6 +15,7 @@ use crate::attention::{Operand, Site};
 use crate::dataflow::{Class, Classes};
 
 pub(crate) use axes::{Tokens, back};
+pub(crate) use begin::{Begin, Place};
 
 /// A content-free value that is added to content.
 #[derive(Clone, Debug)]
@@ -61,6 +63,8 @@ struct Walk<'a> {
     trace: &'a Trace,
     /// Values that were visited, and the values before each.
     before: FxHashMap<Step, Vec<Step>>,
+    /// The axes along which the tokens of visited values stand.
+    tokens: FxHashMap<ValueId, Tokens>,
     /// What enters at the node that computes a value, by places in `stream`.
     enters: FxHashMap<Step, Vec<Entry>>,
     /// Nodes whose additions are known.
@@ -82,15 +86,7 @@ impl Stream {
     /// products of content with content, which other sites are, and does not follow the keys of
     /// cross-attention.
     pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, sites: &[Site]) -> Self {
-        let mut walk = Walk {
-            graph,
-            classes,
-            trace,
-            before: FxHashMap::default(),
-            enters: FxHashMap::default(),
-            done: FxHashSet::default(),
-            stream: Self::default(),
-        };
+        let mut walk = Walk::new(graph, classes, trace);
         for site in sites {
             for operand in operands(site) {
                 walk.back(start(operand), Tokens::one(operand.lane.sequence));
@@ -123,7 +119,20 @@ fn start(operand: &Operand) -> Step {
     (operand.value, operand.lane.feature.is_none())
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(graph: &'a Graph, classes: &'a Classes, trace: &'a Trace) -> Self {
+        Self {
+            graph,
+            classes,
+            trace,
+            before: FxHashMap::default(),
+            tokens: FxHashMap::default(),
+            enters: FxHashMap::default(),
+            done: FxHashSet::default(),
+            stream: Stream::default(),
+        }
+    }
+
     /// Visits everything behind a value.
     fn back(&mut self, start: Step, tokens: Tokens) {
         let mut stack = vec![(start, tokens)];
@@ -131,6 +140,7 @@ impl Walk<'_> {
             if self.before.contains_key(&(value, outer)) {
                 continue;
             }
+            self.tokens.entry(value).or_insert(tokens);
             let next = self.step(value, outer, tokens);
             let steps = next.iter().map(|(step, _)| *step).collect();
             self.before.insert((value, outer), steps);

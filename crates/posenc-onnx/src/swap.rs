@@ -72,7 +72,7 @@ pub(crate) fn swap(
     };
     let mut out = model.graph().emitter(model.graph().main(), "posenc");
     take_out::take_out(&mut out, &ground, &asked)?;
-    let kept = put_in::keep_positions(&mut out, &ground, &asked)?;
+    let kept = put_in::keep(&mut out, &ground, &asked)?;
     let patch = out.finish();
     let (bare, gone) = model.clone().committed(patch)?;
     let found = detect(&bare, options);
@@ -85,7 +85,7 @@ pub(crate) fn swap(
     agree::is_bare(&ground, before, &asked)?;
     let put = |asked: &Asked| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
-        put_in::put_in(&mut out, &ground, asked, kept)?;
+        put_in::put_in(&mut out, &ground, asked, kept.clone())?;
         if let Some(wanted) = asked.max_length {
             room::widen(&mut out, &ground, wanted)?;
         }

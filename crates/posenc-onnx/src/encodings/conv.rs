@@ -7,6 +7,8 @@
 //! Sources: Baevski et al., arXiv:2006.11477, section 2 (wav2vec 2.0: 128 wide, 16 groups, GELU);
 //! Chu et al., arXiv:2102.10882, section 3 (conditional positional encodings, 3 × 3 depthwise).
 
+pub(crate) mod emit;
+
 use ndarray::{Array1, Array2, Array3};
 use serde_json::json;
 

@@ -9,6 +9,8 @@
 //! itself (SAM), a table that the graph resizes to the image (DINOv2, BEiT), and tables that
 //! coordinates of the input pick from (LayoutLM, Pix2Struct).
 
+pub(crate) mod emit;
+
 use ndarray::{Array2, ArrayView2, Axis};
 use serde_json::json;
 

@@ -10,6 +10,7 @@
 //! et al., arXiv:2005.12872, appendix A.4, where coordinates run to 2π; He et al.,
 //! arXiv:2111.06377, where columns come first).
 
+pub(crate) mod emit;
 mod fit;
 mod grid;
 

@@ -1,11 +1,12 @@
 //! A model with all that is known of it.
 
 use posenc_ir::Model;
-use posenc_ir::{DType, Graph, NodeId, ValueId};
+use posenc_ir::{DType, Graph, NodeId, ScopeId, ValueId};
 
 use crate::attention::Site;
 use crate::dataflow::Class;
 use crate::detect::{Detection, Survey};
+use crate::opset::Opset;
 use crate::rewrite::{Refusal, RewriteError};
 
 /// What an edit stands on.
@@ -41,6 +42,21 @@ impl<'a> Ground<'a> {
         declared
             .or(self.found.trace.get(value).dtype)
             .unwrap_or(DType::F32)
+    }
+
+    /// The innermost of scopes that stand within each other.
+    pub(crate) fn inner<const N: usize>(&self, scopes: [ScopeId; N]) -> ScopeId {
+        let depth = |scope: &ScopeId| {
+            let up = |s: &ScopeId| self.graph().scope(*s).parent();
+            std::iter::successors(Some(*scope), up).count()
+        };
+        let all = scopes.into_iter();
+        all.max_by_key(depth).unwrap_or(self.graph().main())
+    }
+
+    /// The version of ai.onnx.
+    pub(crate) fn opset(&self) -> Opset {
+        Opset(self.model.opset())
     }
 
     /// Why something cannot be done at a node.

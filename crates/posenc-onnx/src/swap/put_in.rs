@@ -1,33 +1,23 @@
 //! Putting an encoding into a graph that has none.
 
+mod align;
 mod convolution;
+mod keep;
+mod length;
+mod past;
 mod positions;
 mod rotation;
 mod scores;
 mod stream;
 mod terms;
 
-use posenc_ir::{Emitter, ValueId};
+use posenc_ir::Emitter;
 
 use super::{Asked, Ground, New};
+use crate::opset::Opset;
 use crate::rewrite::RewriteError;
 
-/// Positions of the graph as it was, held for the patch to come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    /// A node that nothing reads yet.
-    pub(super) positions: ValueId,
-}
-
-/// Holds the positions of a graph that heeds padding, where what is taken out is all that reads
-/// them.
-pub(super) fn keep_positions(
-    out: &mut Emitter<'_>,
-    ground: &Ground<'_>,
-    asked: &Asked,
-) -> Result<Option<Kept>, RewriteError> {
-    positions::keep(out, ground, asked)
-}
+pub(super) use keep::{Kept, keep};
 
 /// Puts in what is asked for, group by group.
 pub(super) fn put_in(
@@ -36,6 +26,17 @@ pub(super) fn put_in(
     asked: &Asked,
     kept: Option<Kept>,
 ) -> Result<(), RewriteError> {
+    if let Some(site) = asked
+        .sites
+        .first()
+        .filter(|_| ground.opset() < Opset::OLDEST)
+    {
+        let why = format!(
+            "opset {} is too old to put encodings in",
+            ground.model.opset()
+        );
+        return Err(ground.refuse(ground.site(*site).node, why));
+    }
     let mut positions = positions::Positions::new(ground, asked, kept);
     let mut scores = scores::Scores::new(ground);
     for group in &asked.groups {
@@ -43,7 +44,7 @@ pub(super) fn put_in(
             New::Learned { .. } | New::Sinusoidal { .. } => {
                 stream::put_in(out, ground, &mut positions, group)?;
             }
-            New::Conv { .. } => convolution::put_in(out, ground, group)?,
+            New::Conv { .. } => convolution::put_in(out, ground, positions.kept(), group)?,
             New::Rope { .. } => rotation::put_in(out, ground, &mut positions, group)?,
             New::Alibi { .. } | New::T5Bias { .. } | New::RelativeBias { .. } => {
                 scores::put_in(out, ground, &mut scores, group)?;

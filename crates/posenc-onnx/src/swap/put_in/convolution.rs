@@ -1,16 +1,58 @@
-//! Stub.
+//! A convolution along the tokens, added where the residual stream begins.
 
 use posenc_ir::Emitter;
 
+use super::Kept;
+use super::stream::Spot;
+use crate::encodings::conv::emit::{Axes, added};
 use crate::rewrite::RewriteError;
-use crate::swap::{Ground, Group};
+use crate::swap::{Ground, Group, New};
 
 pub(super) fn put_in(
     out: &mut Emitter<'_>,
     ground: &Ground<'_>,
+    kept: Option<&Kept>,
     group: &Group,
 ) -> Result<(), RewriteError> {
-    let _ = out;
-    let node = ground.site(group.sites[0]).node;
-    Err(ground.refuse(node, format!("{} cannot be put in yet", group.new.kind())))
+    let New::Conv {
+        kernel,
+        weight,
+        bias,
+    } = &group.new
+    else {
+        return Ok(());
+    };
+    let past = group.sites.iter().find(|site| ground.site(**site).past);
+    if let Some(site) = past {
+        let why = "a convolution reads the embeddings of earlier tokens, and a cache holds keys \
+                   and values alone";
+        return Err(ground.refuse(ground.site(*site).node, why));
+    }
+    let width = weight.dims().and_then(|d| d.first().copied());
+    let spot = Spot::of(ground, kept, group, width)?;
+    let Some(batch) = spot.batch.filter(|_| spot.rank == 3) else {
+        let why = "a convolution needs embeddings by sequence, token and feature";
+        return Err(ground.refuse(spot.node, why));
+    };
+    out.set_scope(ground.graph().main());
+    let weight = weight.tensor(spot.dtype, &[spot.dim, 1, *kernel])?;
+    let bias = bias.tensor(spot.dtype, &[spot.dim])?;
+    let numbers = [out.constant("weight", weight), out.constant("bias", bias)];
+    out.set_scope(ground.graph().value(spot.value).scope());
+    let axes = Axes {
+        batch,
+        channel: spot.feature,
+        token: spot.token,
+    };
+    let sizes = [spot.dim, *kernel];
+    let sum = added(
+        out,
+        ground.opset(),
+        spot.value,
+        axes,
+        numbers,
+        sizes,
+        spot.dtype,
+    );
+    spot.replace(out, ground, sum)
 }

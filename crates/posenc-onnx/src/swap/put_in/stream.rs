@@ -1,10 +1,36 @@
-//! Stub.
+//! Tables and sinusoids, added where the residual stream begins.
 
-use posenc_ir::Emitter;
+use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
 
-use super::positions::Positions;
+use super::Kept;
+use super::align::align;
+use super::length::{Axis, Length};
+use super::past::Past;
+use super::positions::{Positions, Stand, Values};
+use crate::encodings::learned::emit::{Pick, rows};
+use crate::encodings::sinusoidal::{Denominator, Sinusoidal, emit::computed};
 use crate::rewrite::RewriteError;
-use crate::swap::{Ground, Group};
+use crate::stream::{Begin, Place};
+use crate::swap::{Ground, Group, New};
+
+/// Where something is added to the stream of a stack.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) value: ValueId,
+    /// The axis of tokens.
+    pub(super) token: usize,
+    /// The axis of features.
+    pub(super) feature: usize,
+    /// That of sequences; `None` where there is not one of its own.
+    pub(super) batch: Option<usize>,
+    pub(super) rank: usize,
+    /// Width of the stream.
+    pub(super) dim: usize,
+    pub(super) dtype: DType,
+    only: Option<Use>,
+    /// A node to name.
+    pub(super) node: NodeId,
+}
 
 pub(super) fn put_in(
     out: &mut Emitter<'_>,
@@ -12,7 +38,263 @@ pub(super) fn put_in(
     positions: &mut Positions<'_>,
     group: &Group,
 ) -> Result<(), RewriteError> {
-    let _ = (out, positions);
-    let node = ground.site(group.sites[0]).node;
-    Err(ground.refuse(node, format!("{} cannot be put in yet", group.new.kind())))
+    let width = match &group.new {
+        New::Learned { table, .. } => table.dims().and_then(|d| d.get(1).copied()),
+        _ => None,
+    };
+    let spot = Spot::of(ground, positions.kept(), group, width)?;
+    let at = Axis {
+        value: spot.value,
+        axis: spot.token,
+    };
+    let stand = positions.stand(out, group.sites[0], at)?;
+    let rows = match &group.new {
+        New::Learned { rows, table } => {
+            let table = table.tensor(spot.dtype, &[*rows, spot.dim])?;
+            picked(out, ground, positions, &spot, stand, table)?
+        }
+        New::Sinusoidal { layout, base, rows } => {
+            let code = Sinusoidal {
+                dim: spot.dim,
+                layout: *layout,
+                base: *base,
+                cosines_first: false,
+                denominator: Denominator::Pairs,
+                factor: 1.0,
+                amplitude: 1.0,
+                max_positions: None,
+                offset: 0,
+                image: None,
+            };
+            let table = |count: usize| {
+                let positions: Vec<f64> = (0..count).map(|p| p as f64).collect();
+                let rows = code.reference(&positions);
+                let values: Vec<f64> = rows.iter().copied().collect();
+                Tensor::from_f64(spot.dtype, &[count, spot.dim], &values)
+            };
+            match (rows, stand) {
+                (Some(rows), _) => picked(out, ground, positions, &spot, stand, table(*rows))?,
+                (None, Stand::Fixed(n)) => {
+                    out.set_scope(ground.graph().main());
+                    let rows = out.constant("positions", table(n));
+                    spot.aligned(out, ground, rows, false)?
+                }
+                (None, _) => waves(out, ground, positions, &spot, stand, &code)?,
+            }
+        }
+        _ => return Ok(()),
+    };
+    out.set_scope(ground.graph().value(spot.value).scope());
+    let sum = out.op("Add", &[spot.value, rows]);
+    spot.replace(out, ground, sum)
+}
+
+/// The rows of a table at the positions of a stack, as they meet its stream.
+fn picked(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    positions: &mut Positions<'_>,
+    spot: &Spot,
+    stand: Stand,
+    table: Tensor,
+) -> Result<ValueId, RewriteError> {
+    let count = table.dims().first().copied().unwrap_or(0);
+    let whole = |out: &mut Emitter<'_>| {
+        out.set_scope(ground.graph().main());
+        out.constant("positions", table)
+    };
+    // A row beyond the table is an error of the runtime, never another row: what is cut to fewer
+    // rows than there are tokens does not fit them, unless one row is left.
+    let (pick, by_sequence) = match stand {
+        Stand::Fixed(n) if n > count => {
+            let why = format!("its sequence is {n} long, and the table has {count} rows");
+            return Err(ground.refuse(spot.node, why));
+        }
+        Stand::Fixed(n) if n == count => (Pick::All, false),
+        Stand::Fixed(n) => {
+            let list = positions.lengths().list(out, ground, Length::Known(n));
+            (Pick::First(list), false)
+        }
+        Stand::Counted(Past::Nothing, length) if count > 1 => {
+            let list = positions.lengths().list(out, ground, length);
+            (Pick::First(list), false)
+        }
+        Stand::Counted(..) | Stand::Told(_) => {
+            let values = positions.values(out, stand);
+            (Pick::At(index(out, ground, values)), values.by_sequence)
+        }
+    };
+    let scope = match stand {
+        Stand::Fixed(_) => ground.graph().main(),
+        Stand::Counted(past, length) => ground.inner([past.scope(ground), length.scope(ground)]),
+        Stand::Told(values) => out.scope_of(values.value),
+    };
+    let table = whole(out);
+    out.set_scope(scope);
+    let rows = rows(out, table, pick);
+    spot.aligned(out, ground, rows, by_sequence)
+}
+
+/// Positions as whole numbers of which none is below 0.
+fn index(out: &mut Emitter<'_>, ground: &Ground<'_>, values: Values) -> ValueId {
+    out.set_scope(out.scope_of(values.value));
+    let mut index = values.value;
+    let mut dtype = values.dtype;
+    if !matches!(dtype, DType::I32 | DType::I64) {
+        index = out.cast(index, DType::I64);
+        dtype = DType::I64;
+    }
+    match values.below_zero {
+        true => ground.opset().from_zero(out, index, dtype),
+        false => index,
+    }
+}
+
+/// Sines and cosines, computed from positions.
+fn waves(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    positions: &mut Positions<'_>,
+    spot: &Spot,
+    stand: Stand,
+    code: &Sinusoidal,
+) -> Result<ValueId, RewriteError> {
+    let values = positions.values(out, stand);
+    let dtype = wide(spot.dtype);
+    let floats = positions.floats(out, values, dtype);
+    let lead = usize::from(values.by_sequence);
+    let mut rows = computed(out, ground.opset(), code, floats, lead, dtype);
+    if spot.dtype != dtype {
+        rows = out.cast(rows, spot.dtype);
+    }
+    spot.aligned(out, ground, rows, values.by_sequence)
+}
+
+/// The type in which angles are computed for values of another.
+pub(super) fn wide(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+impl Spot {
+    /// Where a group's stack begins. What is as wide as `width` is preferred.
+    ///
+    /// # Errors
+    /// Where no one value stands before all that the stack reads.
+    pub(super) fn of(
+        ground: &Ground<'_>,
+        kept: Option<&Kept>,
+        group: &Group,
+        width: Option<usize>,
+    ) -> Result<Self, RewriteError> {
+        let site = ground.site(group.sites[0]);
+        let found = ground.found;
+        let refuse = |why: &str| Err(ground.refuse(site.node, why));
+        let stood = kept.and_then(|k| k.place(ground, site.place.stack));
+        let place = match stood {
+            Some(place) => place,
+            None => {
+                let graph = ground.graph();
+                let begin = Begin::of(graph, &found.classes, &found.trace, site);
+                let Some(begin) = begin else {
+                    return refuse("where its residual stream begins cannot be told");
+                };
+                let wide = |place: &&Place| {
+                    let dims = ground.dims(place.value);
+                    width.is_some() && dims.and_then(|d| d.last().copied()) == width
+                };
+                let usual = begin.places.get(begin.usual);
+                let usual = usual.filter(|p| width.is_none() || wide(p));
+                let place = usual.or(begin.places.iter().find(wide));
+                match place.or(begin.places.get(begin.usual)) {
+                    Some(place) => place.clone(),
+                    None => return refuse("where its residual stream begins cannot be told"),
+                }
+            }
+        };
+        let dims = ground.dims(place.value).unwrap_or_default();
+        let mut tokens = place.tokens.iter().filter(|a| *a < dims.len());
+        let (Some(token), None) = (tokens.next(), tokens.next()) else {
+            return refuse("its tokens stand on a grid, or share an axis with something else");
+        };
+        let rank = dims.len();
+        if rank < 2 {
+            return refuse("its embeddings have no features");
+        }
+        let feature = if token + 1 == rank {
+            rank - 2
+        } else {
+            rank - 1
+        };
+        let mut others = (0..rank).filter(|a| *a != token && *a != feature);
+        let batch = others.next().filter(|_| others.next().is_none());
+        let all = ground.dims(site.query.value);
+        let all = all.and_then(|d| d.get(site.query.lane.sequence));
+        if all != Some(&dims[token]) {
+            return refuse("its queries are more or fewer than the tokens of its stream");
+        }
+        let dtype = ground.dtype(place.value);
+        if !dtype.is_float() {
+            return refuse("its embeddings are no floats");
+        }
+        let producer = ground.graph().producer(place.value);
+        Ok(Self {
+            value: place.value,
+            token,
+            feature,
+            batch,
+            rank,
+            dim: dims[feature],
+            dtype,
+            only: place.only,
+            node: producer.map_or(site.node, |p| p.0),
+        })
+    }
+
+    /// Rows `[token, dim]`, or `[sequence, token, dim]`, as they meet the stream.
+    fn aligned(
+        &self,
+        out: &mut Emitter<'_>,
+        ground: &Ground<'_>,
+        rows: ValueId,
+        by_sequence: bool,
+    ) -> Result<ValueId, RewriteError> {
+        let mut axes = vec![self.token, self.feature];
+        if by_sequence {
+            let Some(batch) = self.batch else {
+                let why = "positions differ from sequence to sequence, and its sequences have no \
+                           axis of their own";
+                return Err(ground.refuse(self.node, why));
+            };
+            axes.insert(0, batch);
+        }
+        Ok(align(out, ground.opset(), rows, &axes, self.rank))
+    }
+
+    /// Lets the stack read something else in place of the value. What asks for its dimensions
+    /// alone may go on doing so.
+    pub(super) fn replace(
+        &self,
+        out: &mut Emitter<'_>,
+        ground: &Ground<'_>,
+        new: ValueId,
+    ) -> Result<(), RewriteError> {
+        let graph = ground.graph();
+        if let Some(at) = self.only {
+            out.redirect_use(self.value, at, new)?;
+            return Ok(());
+        }
+        for at in graph.uses(self.value) {
+            let node = graph.node(at.node);
+            if !node.is("Shape") && !node.is("Size") {
+                out.redirect_use(self.value, *at, new)?;
+            }
+        }
+        if graph.value(self.value).is_output() {
+            out.redirect_output(self.value, new)?;
+        }
+        Ok(())
+    }
 }
