@@ -6,6 +6,7 @@
 //! Source: Su et al., arXiv:2104.09864, section 3.2.
 
 pub mod axial;
+pub(crate) mod emit;
 mod matrices;
 mod read;
 pub mod source;

@@ -4,12 +4,14 @@ mod align;
 mod convolution;
 mod keep;
 mod length;
+mod operand;
 mod past;
 mod positions;
 mod rotation;
 mod scores;
 mod stream;
 mod terms;
+mod unfold;
 
 use posenc_ir::Emitter;
 
@@ -38,6 +40,7 @@ pub(super) fn put_in(
         return Err(ground.refuse(ground.site(*site).node, why));
     }
     let mut positions = positions::Positions::new(ground, asked, kept);
+    let mut rotations = rotation::Rotations::default();
     let mut scores = scores::Scores::new(ground);
     for group in &asked.groups {
         match &group.new {
@@ -45,7 +48,9 @@ pub(super) fn put_in(
                 stream::put_in(out, ground, &mut positions, group)?;
             }
             New::Conv { .. } => convolution::put_in(out, ground, positions.kept(), group)?,
-            New::Rope { .. } => rotation::put_in(out, ground, &mut positions, group)?,
+            New::Rope { .. } => {
+                rotation::put_in(out, ground, &mut positions, &mut rotations, group)?;
+            }
             New::Alibi { .. } | New::T5Bias { .. } | New::RelativeBias { .. } => {
                 scores::put_in(out, ground, &mut scores, group)?;
             }

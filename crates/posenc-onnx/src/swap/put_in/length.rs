@@ -281,3 +281,13 @@ fn alike(ground: &Ground<'_>, at: Axis) -> Vec<Axis> {
     axes.filter(|other| *other != at && length(*other) == length(at))
         .collect()
 }
+
+impl Axis {
+    /// Whether an axis is that of the batch of an input.
+    pub(super) fn is_batch(self, ground: &Ground<'_>) -> bool {
+        let origin = origin(ground, self);
+        let port = ground.found.ports.iter().any(|p| p.value == origin.value);
+        let length = ground.dims(origin.value).and_then(|d| d.get(origin.axis));
+        port && origin.axis == 0 && length == Some(&ground.found.lengths.batch)
+    }
+}
