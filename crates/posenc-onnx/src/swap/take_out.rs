@@ -14,6 +14,9 @@ mod stream;
 mod terms;
 mod zeros;
 
+#[cfg(test)]
+mod tests;
+
 use posenc_ir::{Emitter, NodeId, Use};
 
 use super::{Asked, Ground};
@@ -22,7 +25,7 @@ use crate::rewrite::RewriteError;
 use bias::Biases;
 use gone::Gone;
 use rotation::Turned;
-use stream::Summands;
+use stream::{Summands, Sums};
 use zeros::Zeros;
 
 /// Something that stands before sites and rotations, at the node where it ends.
@@ -92,6 +95,7 @@ fn before_scores(
 ) -> Result<(), RewriteError> {
     let mut found = vec![];
     let mut jobs = vec![];
+    let stream = Sums::new(ground);
     for finding in &ground.survey.findings {
         if !asked.speaks_of(ground, finding) {
             continue;
@@ -100,6 +104,10 @@ fn before_scores(
         match &finding.encoding {
             Encoding::Learned(_) | Encoding::Sinusoidal(_) => found.push(finding),
             Encoding::Conv(_) => jobs.extend(entries.map(Job::Convolution)),
+            // Whatever it is, a summand can be left out.
+            Encoding::Unknown if stream.adds(finding) && is_seen_alone(ground, finding, asked) => {
+                found.push(finding);
+            }
             Encoding::Unknown => {
                 let why = finding.evidence.first().map_or("", String::as_str);
                 let why = format!("an encoding that no family fits ({why}) cannot be taken out");
@@ -112,7 +120,7 @@ fn before_scores(
             _ => {}
         }
     }
-    let summands = Summands::of(ground, &found)?;
+    let summands = Summands::of(ground, &stream, &found)?;
     jobs.extend(summands.nodes().map(Job::Summands));
     let turned = rotation::turned(ground, asked)?;
     jobs.extend(turned.into_iter().map(Job::Rotation));
@@ -134,6 +142,12 @@ fn before_scores(
         }
     }
     gone.apply(out)
+}
+
+/// Whether all sites of self-attention that see what a finding tells of are asked for.
+fn is_seen_alone(ground: &Ground<'_>, finding: &Finding, asked: &Asked) -> bool {
+    let mut own = finding.sites.iter().filter(|s| !ground.site(**s).cross);
+    own.all(|site| asked.has(*site))
 }
 
 fn node_of(ground: &Ground<'_>, finding: &Finding) -> Option<NodeId> {

@@ -1,4 +1,5 @@
 mod attention;
+mod bare;
 
 use super::*;
 use crate::kind::Layout;

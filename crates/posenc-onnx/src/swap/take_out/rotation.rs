@@ -1,6 +1,9 @@
-//! Rotations of queries and keys.
+//! Rotations of queries and keys, and of values that turn with them.
 
 mod restore;
+mod values;
+
+use std::borrow::Cow;
 
 use posenc_ir::{Attr, Emitter, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -12,9 +15,9 @@ use crate::region::Region;
 use crate::rewrite::RewriteError;
 use crate::swap::{Asked, Ground};
 
-/// A region that turns queries or keys of sites that are asked for.
+/// A region that turns queries, keys or values of sites that are asked for.
 pub(super) struct Turned<'a> {
-    region: &'a Region,
+    region: Cow<'a, Region>,
     /// How it was read; `None` where that is not on record.
     way: Option<Way>,
     /// A site.
@@ -57,7 +60,20 @@ pub(super) fn turned<'a>(
             let why = format!("its rotation is that of {other} too, which is to stay");
             return Err(ground.refuse(ground.site(site).node, why));
         }
+        let region = Cow::Borrowed(region);
         turned.push(Turned { region, way, site });
+    }
+    for rotary in found.rotary.iter().filter(|r| asked.has(r.site)) {
+        let site = rotary.site;
+        let values = values::turned(ground, ground.site(site))?;
+        let Some((region, way)) = values.filter(|(region, _)| seen.insert(place(region))) else {
+            continue;
+        };
+        turned.push(Turned {
+            region: Cow::Owned(region),
+            way: Some(way),
+            site,
+        });
     }
     Ok(turned)
 }
@@ -98,7 +114,7 @@ impl Turned<'_> {
         if self.region.inside.is_some() {
             return inside(out, ground, gone, id);
         }
-        let moves = restore::moves(ground, self.region, self.way);
+        let moves = restore::moves(ground, &self.region, self.way);
         let Some(moves) = moves else {
             let why = "what its rotation does to the order of the features cannot be told";
             return Err(ground.refuse(id, why));

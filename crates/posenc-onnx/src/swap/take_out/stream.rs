@@ -1,5 +1,6 @@
 //! What is added to the residual stream: learned tables and sinusoids.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use posenc_ir::{Emitter, Node, NodeId, Use, ValueId};
@@ -14,19 +15,54 @@ use crate::rewrite::RewriteError;
 use crate::stream::{Stream, Tokens, back};
 use crate::swap::Ground;
 
+/// What is added to the residual stream, by the place where it enters, with the axes of the sum
+/// along which tokens stand; looked for when it is first asked for.
+pub(super) struct Sums<'a> {
+    ground: &'a Ground<'a>,
+    tokens: OnceCell<FxHashMap<Use, Tokens>>,
+}
+
+impl<'a> Sums<'a> {
+    pub(super) fn new(ground: &'a Ground<'a>) -> Self {
+        Self {
+            ground,
+            tokens: OnceCell::new(),
+        }
+    }
+
+    fn tokens(&self) -> &FxHashMap<Use, Tokens> {
+        let found = self.ground.found;
+        self.tokens.get_or_init(|| {
+            let graph = self.ground.graph();
+            let stream = Stream::of(graph, &found.classes, &found.trace, &found.attention);
+            let sums = stream.additions.iter();
+            sums.map(|sum| (sum.entry, sum.tokens)).collect()
+        })
+    }
+
+    /// Whether what a finding tells of is added to the stream and does nothing else.
+    pub(super) fn adds(&self, finding: &Finding) -> bool {
+        let mut entries = finding.entries.iter();
+        !finding.entries.is_empty() && entries.all(|at| self.tokens().contains_key(at))
+    }
+}
+
 /// The summands that are to go.
 pub(super) struct Summands<'a> {
     ground: &'a Ground<'a>,
     /// The inputs at which they enter, by node.
     entries: BTreeMap<NodeId, Vec<usize>>,
-    /// The axes of each sum along which tokens stand.
-    tokens: FxHashMap<Use, Tokens>,
+    sums: &'a Sums<'a>,
     /// What coordinates of the input pick.
     picked: Coordinates,
 }
 
 impl<'a> Summands<'a> {
-    pub(super) fn of(ground: &'a Ground<'a>, found: &[&Finding]) -> Result<Self, RewriteError> {
+    pub(super) fn of(
+        ground: &'a Ground<'a>,
+        sums: &'a Sums<'a>,
+        found: &[&Finding],
+    ) -> Result<Self, RewriteError> {
         let graph = ground.graph();
         let all = found.iter().flat_map(|f| f.entries.iter().copied());
         let (lookups, mut uses): (Vec<Use>, Vec<Use>) =
@@ -36,12 +72,6 @@ impl<'a> Summands<'a> {
         // Several tables may make one summand.
         uses.sort_unstable();
         uses.dedup();
-        let mut tokens = FxHashMap::default();
-        if !uses.is_empty() {
-            let found = ground.found;
-            let stream = Stream::of(graph, &found.classes, &found.trace, &found.attention);
-            tokens.extend(stream.additions.iter().map(|a| (a.entry, a.tokens)));
-        }
         let mut entries: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         for at in uses {
             entries.entry(at.node).or_default().push(at.slot());
@@ -49,7 +79,7 @@ impl<'a> Summands<'a> {
         Ok(Self {
             ground,
             entries,
-            tokens,
+            sums,
             picked,
         })
     }
@@ -118,7 +148,7 @@ impl<'a> Summands<'a> {
             return Ok(Rest::Nothing);
         };
         let trace = &ground.found.trace;
-        let tokens = self.tokens.get(&at);
+        let tokens = self.sums.tokens().get(&at);
         let tokens = tokens.and_then(|t| back(graph, trace, at.node, 0, at.slot(), *t));
         match tokens {
             Some(tokens) => rest(out, ground, at.node, summand, tokens),

@@ -1,0 +1,96 @@
+//! Values that turn as queries and keys do, as RoFormer's may.
+
+use rustc_hash::FxHashSet;
+
+use crate::attention::{Operand, Site, is_product};
+use crate::encodings::rope::{Way, read};
+use crate::frontier::{Found, Stretch};
+use crate::lane::{Lane, is_elementwise, is_layout};
+use crate::product::Letters;
+use crate::region::Region;
+use crate::rewrite::RewriteError;
+use crate::swap::Ground;
+
+/// The region that turns the values of a site, and how it was read; `None` where position does
+/// not act on them.
+///
+/// # Errors
+/// Where position acts on them otherwise.
+pub(super) fn turned(
+    ground: &Ground<'_>,
+    site: &Site,
+) -> Result<Option<(Region, Way)>, RewriteError> {
+    let (graph, found) = (ground.graph(), ground.found);
+    let Some(operand) = operand(ground, site) else {
+        return Ok(None);
+    };
+    let stretch = Stretch::of(graph, &found.classes, &found.trace, &operand);
+    let mut region = match stretch.region(graph, &found.classes, &found.trace) {
+        Found::Nothing => return Ok(None),
+        Found::Region(region) => *region,
+        Found::Scattered(node) => {
+            let why = "position acts on the values at several places that share no operand";
+            return Err(ground.refuse(node, why));
+        }
+    };
+    let dims = ground.dims(region.output).unwrap_or_default();
+    let width = region.output_lane.width(dims).or(site.head_dim);
+    let node = region.entries.first().map_or(site.node, |at| at.node);
+    let Some(width) = width else {
+        return Err(ground.refuse(
+            node,
+            "position acts on values of which the heads are not known",
+        ));
+    };
+    region.gather_features(graph, &found.trace, width);
+    let none = rustc_hash::FxHashMap::default();
+    let head_dim = site.head_dim.unwrap_or(width).max(width);
+    match read(ground.model, &found.trace, &none, &region, head_dim) {
+        Ok(rotation) => Ok(Some((region, rotation.way))),
+        Err(why) => Err(ground.refuse(node, format!("position acts on the values, and {why}"))),
+    }
+}
+
+/// The values of a site as they meet its weights, where these are spelled out.
+fn operand(ground: &Ground<'_>, site: &Site) -> Option<Operand> {
+    site.product?;
+    let graph = ground.graph();
+    let mut stack = vec![graph.node(site.node).output(0)?];
+    let mut seen = FxHashSet::default();
+    while let Some(weights) = stack.pop() {
+        if !seen.insert(weights) {
+            continue;
+        }
+        for at in graph.uses(weights) {
+            let node = graph.node(at.node);
+            if is_product(node.domain(), node.op()) {
+                let found = met(ground, at.node, at.slot());
+                if found.is_some() {
+                    return found;
+                }
+            } else if node.domain().is_empty()
+                && (is_elementwise(node.op()) || is_layout(node.op()))
+            {
+                stack.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    None
+}
+
+/// What meets weights at an input of a product, along the axis that is summed.
+fn met(ground: &Ground<'_>, id: posenc_ir::NodeId, slot: usize) -> Option<Operand> {
+    let graph = ground.graph();
+    let letters = Letters::of(graph, &ground.found.trace, id)?;
+    let own = letters.operands.get(slot)?;
+    let other = letters.operands.get(1 - slot.min(1))?;
+    let value = graph.node(id).input(1 - slot.min(1))?;
+    let place = |is: &dyn Fn(&char) -> bool| other.iter().position(is);
+    let sequence = place(&|c| own.contains(c) && !letters.result.contains(c))?;
+    let feature = place(&|c| !own.contains(c) && letters.result.contains(c))?;
+    let lane = Lane {
+        feature: Some(feature),
+        ..Lane::of_sequence(sequence)
+    };
+    ground.is_content(value).then_some(Operand { value, lane })
+}
