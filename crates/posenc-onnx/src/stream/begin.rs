@@ -5,7 +5,7 @@ use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::axes::is_projection;
-use super::{Tokens, Walk, operands, start};
+use super::{Tokens, Walk, ends, operands, start};
 use crate::attention::Site;
 use crate::dataflow::{Class, Classes};
 use crate::lane::{is_elementwise, is_layout};
@@ -110,17 +110,11 @@ impl Flow {
             if !open.insert(value) {
                 continue;
             }
-            let steps = [false, true].map(|outer| walk.before.get(&(value, outer)));
-            let all = steps.into_iter().flatten().flatten().map(|step| step.0);
-            // Earlier keys are no part of what a stream begins with.
-            let fresh = all.filter(|v| classes.of_value(*v).has(Class::FRESH));
-            let mut before: Vec<ValueId> = fresh.collect();
-            before.sort_unstable();
-            before.dedup();
-            if looks_up(graph, classes, value) {
-                flow.looks_up = true;
-                before.clear();
-            }
+            let before = match looks_up(graph, classes, value) {
+                true => vec![],
+                false => before(graph, classes, walk, value),
+            };
+            flow.looks_up |= looks_up(graph, classes, value);
             stack.push((value, true));
             stack.extend(before.iter().map(|v| (*v, false)));
             flow.before.insert(value, before);
@@ -215,6 +209,27 @@ impl Flow {
             only: Some(Use::new(id, 0)),
         })
     }
+}
+
+/// The content that a value is computed from, also where the walk does not follow its tokens: in
+/// the means and sums of a norm.
+fn before(graph: &Graph, classes: &Classes, walk: &Walk<'_>, value: ValueId) -> Vec<ValueId> {
+    let steps = [false, true].map(|outer| walk.before.get(&(value, outer)));
+    let mut all: Vec<ValueId> = steps.into_iter().flatten().flatten().map(|s| s.0).collect();
+    if let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        let inputs = || node.inputs().iter().flatten().copied();
+        let content = inputs().filter(|v| classes.of_value(*v).has(Class::CONTENT));
+        let mixes = is_projection(node) && content.count() > 1;
+        if !ends(node) && !mixes && node.bodies().next().is_none() {
+            all.extend(inputs());
+        }
+    }
+    // Earlier keys are no part of what a stream begins with.
+    all.retain(|v| classes.of_value(*v).has(Class::FRESH));
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Whether content picks rows of a table here.

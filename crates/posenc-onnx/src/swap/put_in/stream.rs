@@ -215,7 +215,17 @@ impl Spot {
             }
         };
         let dims = ground.dims(place.value).unwrap_or_default();
-        let mut tokens = place.tokens.iter().filter(|a| *a < dims.len());
+        let all = ground.dims(site.query.value);
+        let all = all.and_then(|d| d.get(site.query.lane.sequence));
+        // An axis that tokens share with sequences on the way is both of them here.
+        let own = |axis: &usize| {
+            let at = Axis {
+                value: place.value,
+                axis: *axis,
+            };
+            dims.get(*axis) == all && !at.is_batch(ground)
+        };
+        let mut tokens = place.tokens.iter().filter(own);
         let (Some(token), None) = (tokens.next(), tokens.next()) else {
             return refuse("its tokens stand on a grid, or share an axis with something else");
         };
@@ -230,11 +240,6 @@ impl Spot {
         };
         let mut others = (0..rank).filter(|a| *a != token && *a != feature);
         let batch = others.next().filter(|_| others.next().is_none());
-        let all = ground.dims(site.query.value);
-        let all = all.and_then(|d| d.get(site.query.lane.sequence));
-        if all != Some(&dims[token]) {
-            return refuse("its queries are more or fewer than the tokens of its stream");
-        }
         let dtype = ground.dtype(place.value);
         if !dtype.is_float() {
             return refuse("its embeddings are no floats");
