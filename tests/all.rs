@@ -5,6 +5,7 @@
 mod damage;
 mod fuzz;
 mod inspect;
+mod logits;
 mod minimal_diff;
 mod planted;
 mod readme;
@@ -12,3 +13,4 @@ mod rescale;
 mod roundtrip;
 mod runtime;
 mod snapshots;
+mod swap;

@@ -6,16 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use posenc_ir::{DType, Tensor};
-use posenc_runtime::{Backend, ModelSource, Options, Port, Session, TractBackend};
+use posenc_runtime::{Backend, TractBackend};
 use posenc_tests::binary;
 use posenc_tests::fixture::{self, Fixture, Run};
 use tempfile::TempDir;
 
+use crate::logits::{TOLERANCE, distance, empty_cache, load, logits, run_all};
 use crate::runtime::onnxruntime;
 
-/// How far logits may be off, relative to the largest one.
-const TOLERANCE: f64 = 5e-5;
-/// The same for a model that computes in half precision.
+/// How far logits may be off for a model that computes in half precision.
 const HALF_TOLERANCE: f64 = 2e-2;
 
 /// The oracles of each family.
@@ -64,62 +63,6 @@ fn scaled(fixture: &Fixture, config: &serde_json::Value) -> Scaled {
     let report = ran.json();
     assert_ne!(report["check"]["ok"], false, "{}: {report}", fixture.name());
     Scaled { folder }
-}
-
-fn load(backend: &dyn Backend, model: &Path) -> Box<dyn Session> {
-    let loaded = backend.load(ModelSource::File(model), &Options::default());
-    loaded.unwrap_or_else(|e| panic!("{}: {e}", model.display()))
-}
-
-/// The first output of a run; cache inputs are fed empty, position ids count from 0.
-fn logits(session: &mut dyn Session, inputs: &BTreeMap<String, Tensor>) -> Result<Tensor, String> {
-    let ids = &inputs["input_ids"];
-    let [batch, length] = ids.dims()[..] else {
-        panic!("ids have two axes");
-    };
-    let mut feeds = vec![];
-    for port in session.inputs() {
-        let tensor = match inputs.get(&port.name) {
-            Some(tensor) => tensor.clone(),
-            None if port.name == "position_ids" => counting(batch, length),
-            None => empty_cache(port, batch),
-        };
-        feeds.push((port.name.clone(), tensor));
-    }
-    let feeds: Vec<(&str, Tensor)> = feeds.iter().map(|(n, t)| (&n[..], t.clone())).collect();
-    let mut outputs = session.run(&feeds, &[]).map_err(|e| e.to_string())?;
-    Ok(outputs.swap_remove(0).1)
-}
-
-/// A cache that nothing is in yet.
-fn empty_cache(port: &Port, batch: usize) -> Tensor {
-    let dims = port.dims.as_ref().expect("caches have a shape");
-    let [heads, width] = [1, 3].map(|i| dims[i].size().expect("of fixed heads"));
-    Tensor::from_f32(&[batch, heads, 0, width], &[])
-}
-
-fn counting(batch: usize, length: usize) -> Tensor {
-    let row = 0..i64::try_from(length).expect("a length fits");
-    let values: Vec<i64> = (0..batch).flat_map(|_| row.clone()).collect();
-    Tensor::from_i64(&[batch, length], &values)
-}
-
-/// The largest difference relative to the largest wanted number; an error where the shapes differ
-/// or a number is none.
-fn distance(got: &Tensor, want: &Tensor) -> Result<f64, String> {
-    if got.dims() != want.dims() {
-        return Err(format!("shape {:?}, not {:?}", got.dims(), want.dims()));
-    }
-    let [got, want] = [got, want].map(|t| t.to_f64s().expect("logits are numbers"));
-    let scale = want.iter().fold(1f64, |m, v| m.max(v.abs()));
-    let mut largest = 0f64;
-    for (got, want) in got.iter().zip(want) {
-        if !got.is_finite() {
-            return Err(format!("{got}"));
-        }
-        largest = largest.max((got - want).abs());
-    }
-    Ok(largest / scale)
 }
 
 /// The first sequence of a batch.
@@ -271,14 +214,17 @@ fn a_step_on_the_cache_equals_the_whole_sequence_after_yarn() {
         let list = |inputs: &BTreeMap<String, Tensor>| -> Vec<(String, Tensor)> {
             inputs.iter().map(|(n, t)| (n.clone(), t.clone())).collect()
         };
-        let before = run_all(&mut *session, &list(&inputs));
+        let before = run_all(&mut *session, &list(&inputs)).unwrap();
         let mut step = feed(&ids[length - 1..], length);
         for (name, tensor) in before {
             if let Some(rest) = name.strip_prefix("present") {
                 step.insert(format!("past_key_values{rest}"), tensor);
             }
         }
-        let got = run_all(&mut *session, &list(&step)).swap_remove(0).1;
+        let got = run_all(&mut *session, &list(&step))
+            .unwrap()
+            .swap_remove(0)
+            .1;
         let want = &run.outputs["logits"];
         let row = want.bytes().len() / length;
         let last = want.bytes().slice(want.bytes().len() - row..);
@@ -288,15 +234,13 @@ fn a_step_on_the_cache_equals_the_whole_sequence_after_yarn() {
         // The same token one position early is another token.
         let early = Tensor::from_i64(&[1, 1], &[i64::try_from(length).unwrap() - 2]);
         step.insert("position_ids".into(), early);
-        let moved = run_all(&mut *session, &list(&step)).swap_remove(0).1;
+        let moved = run_all(&mut *session, &list(&step))
+            .unwrap()
+            .swap_remove(0)
+            .1;
         assert!(
             distance(&moved, &want).unwrap() > 10.0 * TOLERANCE,
             "{name}"
         );
     }
-}
-
-fn run_all(session: &mut dyn Session, feeds: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
-    let feeds: Vec<(&str, Tensor)> = feeds.iter().map(|(n, t)| (&n[..], t.clone())).collect();
-    session.run(&feeds, &[]).unwrap()
 }

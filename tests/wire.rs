@@ -24,6 +24,8 @@ pub mod node {
     pub const INPUT: u64 = 1;
     /// The name of an output.
     pub const OUTPUT: u64 = 2;
+    /// The node's name.
+    pub const NAME: u64 = 3;
     /// The operator.
     pub const OP: u64 = 4;
     /// An attribute.

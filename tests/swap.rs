@@ -1,0 +1,129 @@
+//! Swapped models against PyTorch: the fixtures `mini*` hold one transformer under every encoding,
+//! so that each is the oracle for the others swapped to its encoding.
+
+mod caches;
+mod equivariance;
+mod pairs;
+mod refusals;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use posenc_ir::Tensor;
+use posenc_runtime::{Backend, Session};
+use posenc_tests::binary;
+use posenc_tests::fixture::{self, Fixture, Run};
+use tempfile::TempDir;
+
+use crate::logits::{TOLERANCE, distance, logits, try_load};
+
+/// What `rewrite` is asked for to make an encoding of the mini models.
+const FLAGS: &[(&str, &str)] = &[
+    ("none", "--to none"),
+    ("sinusoidal", "--to sinusoidal"),
+    ("sinusoidal-computed", "--to sinusoidal"),
+    ("sinusoidal-concat", "--to sinusoidal --layout half"),
+    ("learned", "--to learned"),
+    ("rope", "--to rope"),
+    ("rope-interleaved", "--to rope --layout interleaved"),
+    ("rope-partial", "--to rope --rotary-dim 4"),
+    ("alibi", "--to alibi"),
+    ("t5", "--to t5-bias"),
+    ("relative-clipped", "--to relative-bias"),
+    ("shaw", "--to shaw"),
+    ("transformer-xl", "--to transformer-xl"),
+    ("conv", "--to conv"),
+];
+
+/// A model on disk for as long as this lives.
+struct Swapped {
+    folder: TempDir,
+}
+
+impl Swapped {
+    fn model(&self) -> PathBuf {
+        self.folder.path().join("out.onnx")
+    }
+}
+
+/// What `rewrite` makes of a model with these flags; else the words of its refusal.
+fn rewritten(model: &Path, flags: &str, params: Option<&Path>) -> Result<Swapped, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let swapped = Swapped { folder };
+    let mut arguments: Vec<OsString> = vec!["rewrite".into(), model.into()];
+    arguments.extend(flags.split(' ').map(OsString::from));
+    if let Some(params) = params {
+        arguments.extend(["--params".into(), params.into()]);
+    }
+    arguments.extend(["--json".into(), "-o".into(), swapped.model().into()]);
+    let ran = binary::run(arguments);
+    if ran.code != 0 {
+        return Err(format!("exit {}: {}", ran.code, ran.stderr.trim()));
+    }
+    match &ran.json()["check"]["ok"] {
+        ok if *ok == false => Err(format!("the check failed: {}", ran.stdout)),
+        _ => Ok(swapped),
+    }
+}
+
+/// A model swapped to the encoding of a mini fixture, with its numbers.
+fn swapped(model: &Path, target: &Fixture) -> Result<Swapped, String> {
+    let flags = FLAGS.iter().find(|(name, _)| *name == target.exporter);
+    let (_, flags) = flags.expect("every encoding has its flags");
+    let params = target.path("params.safetensors");
+    rewritten(model, flags, params.is_file().then_some(&params))
+}
+
+/// The fixtures of a mini family; what else is called exporter is the encoding here.
+fn family(name: &str) -> Vec<Fixture> {
+    let found: Vec<Fixture> = fixture::all()
+        .into_iter()
+        .filter(|f| f.family == name)
+        .collect();
+    assert!(found.len() > 5, "{name} has {} fixtures", found.len());
+    found
+}
+
+/// Those that a model can be swapped to, each once: computed codes are those of the table.
+fn targets(name: &str) -> Vec<Fixture> {
+    let mut found = family(name);
+    found.retain(|f| f.exporter != "sinusoidal-computed");
+    found
+}
+
+fn outputs(session: &mut dyn Session, run: &Run) -> Result<Tensor, String> {
+    logits(session, &run.inputs)
+}
+
+/// The runs of a reference that a model gets wrong.
+fn wrong(backend: &dyn Backend, model: &Path, target: &Fixture) -> Vec<String> {
+    let mut session = match try_load(backend, model) {
+        Ok(session) => session,
+        Err(error) => return vec![error],
+    };
+    let mut wrong = vec![];
+    for (name, run) in target.runs() {
+        let far =
+            outputs(&mut *session, &run).and_then(|got| distance(&got, &run.outputs["logits"]));
+        if !far.as_ref().is_ok_and(|far| *far <= TOLERANCE) {
+            wrong.push(format!("{name} on {}: {far:?}", backend.name()));
+        }
+    }
+    wrong
+}
+
+/// What is not right of some swaps, each with a name.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn add(&mut self, name: &str, what: impl IntoIterator<Item = String>) {
+        self.0
+            .extend(what.into_iter().map(|w| format!("{name}: {w}")));
+    }
+
+    #[track_caller]
+    fn none(self) {
+        assert!(self.0.is_empty(), "\n{}", self.0.join("\n"));
+    }
+}

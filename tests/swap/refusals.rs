@@ -1,0 +1,142 @@
+//! What is not done is said in a sentence, and nothing is written.
+
+use std::fs;
+use std::path::Path;
+
+use posenc_tests::fixture::Fixture;
+use posenc_tests::{binary, wire};
+
+use super::FLAGS;
+
+/// How a rewrite ended, what it said, and whether it left anything behind.
+fn refused(model: &Path, flags: &str) -> (i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.onnx");
+    let [model, out_text] = [model, &out].map(|p| p.display().to_string());
+    let arguments = ["rewrite", &model].into_iter().chain(flags.split(' '));
+    let ran = binary::run(arguments.chain(["-o", &out_text]));
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{model} {flags}: left {left:?}");
+    assert_eq!(ran.stdout, "", "{model} {flags}");
+    (ran.code, ran.stderr.trim().to_owned())
+}
+
+/// Whether a sentence names a node of the model, by its name or by an output.
+fn names_a_node(model: &Path, sentence: &str) -> bool {
+    let bytes = fs::read(model).unwrap();
+    let graph = wire::all(&bytes, wire::model::GRAPH).next().unwrap();
+    wire::all(graph.payload, wire::graph::NODE).any(|node| {
+        let mut names = wire::texts(node.payload, wire::node::NAME);
+        names.extend(wire::texts(node.payload, wire::node::OUTPUT));
+        let words = sentence.split(|c: char| c.is_whitespace() || ":,;()\"`".contains(c));
+        let words: Vec<&str> = words.collect();
+        names
+            .iter()
+            .any(|name| !name.is_empty() && words.contains(&&name[..]))
+    })
+}
+
+/// Forms that a swap is not made for (exit 4): the fixture and the flags.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    // A step sees its own token alone, and a convolution the ones beside it.
+    ("mini-cached/none", "--to conv"),
+    ("mini-cached/rope", "--to conv"),
+    ("mini-cached/t5", "--to conv"),
+    ("gpt2/optimum", "--to conv"),
+    ("llama/optimum", "--to conv"),
+];
+
+#[test]
+fn what_is_not_supported_names_the_site_and_leaves_nothing() {
+    for (name, flags) in UNSUPPORTED {
+        let model = Fixture::named(name).model();
+        let (code, said) = refused(&model, flags);
+        assert_eq!(code, 4, "{name} {flags}: {said}");
+        assert_eq!(said.lines().count(), 1, "{name} {flags}: {said}");
+        assert!(names_a_node(&model, &said), "{name} {flags}: {said}");
+    }
+}
+
+/// Parameters that do not fit the model (exit 2), and a word of what is said.
+const UNFIT: &[(&str, &str, &str)] = &[
+    ("mini/none", "--to rope --rotary-dim 5", "rotary"),
+    ("mini/none", "--to rope --rotary-dim 10", "rotary"),
+    ("mini/none", "--to alibi --slopes 0.5,0.25", "slopes"),
+    (
+        "mini/none",
+        "--to learned --params fixtures/mini/t5/params.safetensors",
+        "relative_attention_bias",
+    ),
+    (
+        "mini/none",
+        "--to shaw --params fixtures/mini/conv/params.safetensors",
+        "params",
+    ),
+    (
+        "gpt2/dynamo",
+        "--to learned --params fixtures/mini/learned/params.safetensors",
+        "position_embedding",
+    ),
+    (
+        "gpt2/dynamo",
+        "--to t5-bias --params fixtures/mini/t5/params.safetensors",
+        "relative_attention_bias",
+    ),
+    (
+        "gpt2/dynamo",
+        "--to conv --params fixtures/mini/conv/params.safetensors",
+        "weight",
+    ),
+    (
+        "gpt2/dynamo",
+        "--to transformer-xl --params fixtures/mini/transformer-xl/params.safetensors",
+        "_bias",
+    ),
+    (
+        "mini/none",
+        "--to rope --params fixtures/absent.safetensors",
+        "absent",
+    ),
+    (
+        "mini/none",
+        "--to rope --params fixtures/README.md",
+        "README.md",
+    ),
+    ("mini/none", "--to rope --layers 7", "7"),
+    ("mini/none", "--to rope --stack encoder", "encoder"),
+];
+
+#[test]
+fn numbers_that_do_not_fit_are_said_to_be_so_and_leave_nothing() {
+    for (name, flags, word) in UNFIT {
+        let model = Fixture::named(name).model();
+        let (code, said) = refused(&model, flags);
+        assert_eq!(code, 2, "{name} {flags}: {said}");
+        assert!(said.contains(word), "{name} {flags}: {said}");
+    }
+}
+
+#[test]
+fn a_model_without_attention_has_nothing_to_swap() {
+    for name in ["passthrough", "rnn-lstm"] {
+        let model = Path::new("fixtures/bad").join(format!("{name}.onnx"));
+        for (_, flags) in FLAGS {
+            let (code, said) = refused(&model, flags);
+            assert_eq!(code, 1, "{name} {flags}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_sentence_about_no_node_of_the_model_is_told() {
+    let model = Fixture::named("mini/none").model();
+    assert!(names_a_node(&model, "at softmax: cannot be done"));
+    for said in [
+        "",
+        "cannot be done",
+        "the softmaxes cannot be done",
+        "out.onnx: no",
+    ] {
+        assert!(!names_a_node(&model, said), "{said}");
+    }
+}
