@@ -14,6 +14,9 @@ use crate::runtime::onnxruntime;
 /// How far tract may be from ONNX Runtime, relative to the largest logit.
 const APART: f64 = 1e-4;
 
+/// Exports that tract does not take as they are: ranges that run down.
+const TRACT_REFUSES: &[&str] = &["mini/transformer-xl", "mini-encoder/transformer-xl"];
+
 /// A model swapped to every encoding of its family and back again.
 fn to_all_and_back(source: &Fixture) {
     let (backend, tract) = (onnxruntime(), TractBackend::default());
@@ -29,7 +32,9 @@ fn to_all_and_back(source: &Fixture) {
         };
         bad.add(&name, wrong(&backend, &there.model(), &target));
         bad.add(&name, mistaken(&backend, &there, &target));
-        bad.add(&name, apart(&backend, &tract, &there.model(), &target));
+        if target != *source || !TRACT_REFUSES.contains(&&source.name()[..]) {
+            bad.add(&name, apart(&backend, &tract, &there.model(), &target));
+        }
         if target != *source {
             let name = format!("{name} and back");
             match swapped(&there.model(), source) {
@@ -138,7 +143,11 @@ fn the_references_are_what_the_fixtures_compute_and_no_others() {
         for fixture in family(name) {
             let model = fixture.model();
             bad.add(&fixture.name(), wrong(&backend, &model, &fixture));
-            bad.add(&fixture.name(), apart(&backend, &tract, &model, &fixture));
+            let apart = apart(&backend, &tract, &model, &fixture);
+            match TRACT_REFUSES.contains(&&fixture.name()[..]) {
+                true => assert_ne!(apart, [""; 0], "tract takes {}", fixture.name()),
+                false => bad.add(&fixture.name(), apart),
+            }
             for other in targets(name) {
                 let kind = |f: &Fixture| f.exporter.replace("-computed", "");
                 if kind(&other) != kind(&fixture) {
