@@ -87,8 +87,15 @@ pub struct Mask {
     pub padding: bool,
 }
 
-/// Every attention of the graph, in order of computation.
-pub fn sites(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> Vec<Site> {
+/// Every attention of the graph, in order of computation; of the branches of an `If` that hold
+/// some, those of the one that comes at this place by how many it holds.
+pub fn sites(
+    model: &Model,
+    classes: &Classes,
+    trace: &Trace,
+    ports: &Ports,
+    branch: usize,
+) -> Vec<Site> {
     let planes = RefCell::new(Planes::default());
     let find = |id: NodeId| -> Option<Site> {
         let graph = model.graph();
@@ -103,7 +110,7 @@ pub fn sites(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports) -> 
         site.mask = crate::mask::read(graph, classes, &site, site.bias.as_deref());
         Some(site)
     };
-    let mut sites = walk::scope(model.graph(), trace, model.graph().main(), &find);
+    let mut sites = walk::scope(model.graph(), trace, branch, &find);
     for (layer, site) in sites.iter_mut().enumerate() {
         site.layer = layer;
     }

@@ -36,6 +36,9 @@ pub(crate) use terms::joins;
 pub struct Options {
     /// Roles of inputs, by name, where names and uses do not tell.
     pub roles: BTreeMap<String, Role>,
+    /// Which of the branches of an `If` count that hold attention; others than the first are
+    /// those of a decoder without earlier keys.
+    pub(crate) branch: usize,
 }
 
 /// What was found in a model.
@@ -99,10 +102,15 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
     let classes = Classes::of(graph, &ports);
     let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
     let run = |ports: &Ports, sequence: usize| {
-        let lengths = ports.fit(Lengths { sequence, ..TRIAL });
+        let past = if options.branch == 0 { TRIAL.past } else { 0 };
+        let lengths = ports.fit(Lengths {
+            sequence,
+            past,
+            ..TRIAL
+        });
         let seeds = ports.seeds(graph, lengths);
         let trace = trace(model, &seeds, &opaque, &BUDGET);
-        let attention = sites(model, &classes, &trace, ports);
+        let attention = sites(model, &classes, &trace, ports, options.branch);
         (lengths, trace, attention)
     };
     let (mut lengths, mut trace, mut attention) = run(&ports, TRIAL.sequence);

@@ -253,7 +253,8 @@ impl Ports {
                 }
                 Role::Padding => known(port.dtype, &dims, |_| 1.0),
                 Role::TokenTypes => known(port.dtype, &dims, |_| 0.0),
-                Role::CacheFlag => known(port.dtype, &dims, |_| 1.0),
+                // The cache is used where something is in it.
+                Role::CacheFlag => known(port.dtype, &dims, |_| f64::from(u8::from(at.past > 0))),
                 Role::Past | Role::Content => Value::opaque(port.dtype, dims),
             };
             seeds.insert(port.value, value);

@@ -178,6 +178,7 @@ fn options(request: &Request) -> Options {
     });
     Options {
         roles: roles.collect(),
+        ..Options::default()
     }
 }
 

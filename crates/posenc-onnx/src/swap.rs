@@ -7,6 +7,7 @@
 
 mod agree;
 mod asked;
+mod branches;
 mod formula;
 mod ground;
 mod numbers;
@@ -18,7 +19,7 @@ mod scale;
 mod shown;
 mod take_out;
 
-use posenc_ir::Model;
+use posenc_ir::{Model, NodeId};
 
 use crate::detect::{Detection, Options, Survey, detect, survey};
 use crate::report::Inferred;
@@ -61,6 +62,49 @@ pub(crate) fn swap(
     request: &Request,
     options: &Options,
 ) -> Result<Option<Swapped>, RewriteError> {
+    let others = branches::others(model, before, options);
+    let mut beside: Vec<NodeId> = before.attention.iter().map(|s| s.node).collect();
+    beside.extend(others.iter().flat_map(|o| &o.1));
+    let mut done = swap_branch(model, before, request, options, &beside)?;
+    for (options, _) in &others {
+        let at = done.as_ref().map_or(model, |done| &done.model);
+        let before = detect(at, options);
+        let Some(more) = swap_branch(at, &before, request, options, &beside)? else {
+            continue;
+        };
+        done = Some(match done {
+            Some(done) => done.with(more),
+            None => more,
+        });
+    }
+    if let Some(done) = done.as_mut().filter(|_| !others.is_empty()) {
+        done.found = detect(&done.model, options);
+        done.surveys = [survey(model, before), survey(&done.model, &done.found)];
+    }
+    Ok(done)
+}
+
+impl Swapped {
+    /// This, and what was done to another branch of the model behind.
+    fn with(self, more: Self) -> Self {
+        let nodes = [0, 1].map(|i| self.nodes[i] + more.nodes[i]);
+        Self {
+            model: more.model,
+            nodes,
+            ..self
+        }
+    }
+}
+
+/// Swaps at the sites of one branch, where a model decides between several; `beside` is the
+/// attention of all of them.
+fn swap_branch(
+    model: &Model,
+    before: &Detection,
+    request: &Request,
+    options: &Options,
+    beside: &[NodeId],
+) -> Result<Option<Swapped>, RewriteError> {
     let old = survey(model, before);
     let ground = Ground {
         model,
@@ -70,6 +114,7 @@ pub(crate) fn swap(
     let Some(asked) = asked(&ground, request)? else {
         return Ok(None);
     };
+    branches::check(&ground, &asked.sites, beside)?;
     let mut out = model.graph().emitter(model.graph().main(), "posenc");
     take_out::take_out(&mut out, &ground, &asked)?;
     let kept = put_in::keep(&mut out, &ground, &asked)?;

@@ -93,6 +93,7 @@ pub fn verify(
     }
     let detection = Options {
         roles: options.roles.clone(),
+        ..Options::default()
     };
     let found = detect(model, &detection);
     let sites = rotations(model, &found, backends)?;

@@ -1,5 +1,7 @@
 //! Sites in order of computation, through the bodies of control flow.
 
+use std::cmp::Reverse;
+
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId};
 
@@ -10,12 +12,13 @@ const MOST_TURNS: usize = 1024;
 
 /// What `find` sees in a scope and in the bodies below it.
 ///
-/// Of the branches of an `If` those count that hold the most sites. A body that runs a constant
+/// Of the branches of an `If` those count that hold the most sites, or that come at the place
+/// `branch` behind them; where no more hold any, the last that does. A body that runs a constant
 /// number of times counts as often.
 pub(super) fn scope(
     graph: &Graph,
     trace: &Trace,
-    id: ScopeId,
+    branch: usize,
     find: &dyn Fn(NodeId) -> Option<Site>,
 ) -> Vec<Site> {
     /// A scope under way.
@@ -32,7 +35,7 @@ pub(super) fn scope(
         sites: vec![],
         holder,
     };
-    let mut stack = vec![frame(id, None)];
+    let mut stack = vec![frame(graph.main(), None)];
     // What the bodies of the nodes under way have given so far.
     let mut bodies: Vec<(NodeId, Vec<Vec<Site>>)> = vec![];
     loop {
@@ -52,7 +55,8 @@ pub(super) fn scope(
             if done.len() == graph.node(holder).bodies().count()
                 && let (Some((_, done)), Some(top)) = (bodies.pop(), stack.last_mut())
             {
-                top.sites.extend(together(graph.node(holder), trace, done));
+                top.sites
+                    .extend(together(graph.node(holder), trace, branch, done));
             }
             continue;
         };
@@ -69,10 +73,12 @@ pub(super) fn scope(
 }
 
 /// The sites of a node with bodies.
-fn together(node: &Node, trace: &Trace, bodies: Vec<Vec<Site>>) -> Vec<Site> {
-    // The first of those that hold the most.
-    let most = bodies.into_iter().rev().max_by_key(Vec::len);
-    let sites = most.unwrap_or_default();
+fn together(node: &Node, trace: &Trace, branch: usize, mut bodies: Vec<Vec<Site>>) -> Vec<Site> {
+    bodies.retain(|sites| !sites.is_empty());
+    // Of bodies that hold as many the first comes first.
+    bodies.sort_by_key(|sites| Reverse(sites.len()));
+    bodies.truncate(branch + 1);
+    let sites = bodies.pop().unwrap_or_default();
     let turns = match node.op() {
         "Scan" => scanned(node, trace),
         "Loop" => node

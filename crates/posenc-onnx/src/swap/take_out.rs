@@ -2,7 +2,6 @@
 
 mod again;
 mod bias;
-mod branches;
 mod convolution;
 mod coordinates;
 mod fused;
@@ -45,7 +44,6 @@ pub(super) fn take_out(
     ground: &Ground<'_>,
     asked: &Asked,
 ) -> Result<(), RewriteError> {
-    branches::check(ground, &asked.sites)?;
     for refused in &ground.found.unknown {
         if asked.has(refused.site) {
             return Err(ground.refuse(refused.node, &refused.why));
