@@ -14,7 +14,7 @@ pub(crate) struct Letters {
 }
 
 impl Letters {
-    /// Of a `MatMul` or an `Einsum` of two operands.
+    /// Of a `MatMul`, a `FusedMatMul` or an `Einsum` of two operands.
     pub(crate) fn of(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
         let rank = |v: Option<ValueId>| trace.get(v?).dims.as_ref().map(Vec::len);
@@ -25,7 +25,9 @@ impl Letters {
                 result,
             });
         }
-        if !node.is("MatMul") {
+        let fused = node.domain() == "com.microsoft" && node.op() == "FusedMatMul";
+        let flag = |name: &str| fused && matches!(node.int(name), Ok(Some(n)) if n != 0);
+        if !(node.is("MatMul") || fused) || flag("transBatchA") || flag("transBatchB") {
             return None;
         }
         let (a, b) = (rank(node.input(0))?, rank(node.input(1))?);
@@ -34,12 +36,16 @@ impl Letters {
         }
         // Batch axes are named from the last backwards.
         let batch = |n: usize| (0..n).rev().map(|i| char::from(b'a' + (i % 20) as u8));
-        let named = |n: usize, row: char, column: char| -> Vec<char> {
-            batch(n - 2).chain([row, column]).collect()
+        let named = |n: usize, [row, column]: [char; 2], turned: bool| -> Vec<char> {
+            let last = if turned { [column, row] } else { [row, column] };
+            batch(n - 2).chain(last).collect()
         };
         Some(Self {
-            operands: [named(a, 'x', 'y'), named(b, 'y', 'z')],
-            result: named(a.max(b), 'x', 'z'),
+            operands: [
+                named(a, ['x', 'y'], flag("transA")),
+                named(b, ['y', 'z'], flag("transB")),
+            ],
+            result: named(a.max(b), ['x', 'z'], false),
         })
     }
 }
