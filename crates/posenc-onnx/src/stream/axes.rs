@@ -20,7 +20,7 @@ impl Tokens {
     }
 
     /// The set with one axis more.
-    fn with(self, axis: usize) -> Self {
+    pub(crate) fn with(self, axis: usize) -> Self {
         Self(self.0 | 1 << axis.min(63))
     }
 

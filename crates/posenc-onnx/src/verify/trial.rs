@@ -54,6 +54,6 @@ pub(crate) fn trial_run(
 ) -> (Trace, FxHashMap<ValueId, Value>) {
     let seeds = found.ports.seeds(model.graph(), at);
     let opaque = |v| found.classes.of_value(v).has(Class::CONTENT);
-    let trace = trace(model, &seeds, &opaque, &Budget { elements: 1 << 18 });
+    let trace = trace(model, &seeds, &opaque, &Budget { elements: 1 << 20 });
     (trace, seeds)
 }

@@ -4,6 +4,7 @@ use posenc_ir::{Attr, Dim, Emitter, NodeId, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::lane::{Lane, back};
+use crate::stream::{self, Tokens};
 use crate::swap::Ground;
 
 /// An axis of a value.
@@ -287,7 +288,47 @@ impl Axis {
     pub(super) fn is_batch(self, ground: &Ground<'_>) -> bool {
         let origin = origin(ground, self);
         let port = ground.found.ports.iter().any(|p| p.value == origin.value);
-        let length = ground.dims(origin.value).and_then(|d| d.get(origin.axis));
-        port && origin.axis == 0 && length == Some(&ground.found.lengths.batch)
+        port && origin.axis == 0 && self.is_as_long(ground)
+    }
+
+    /// Whether an axis comes from one that holds the batch of an input, where others may have been
+    /// folded into that on the way.
+    pub(super) fn holds_batch(self, ground: &Ground<'_>) -> bool {
+        let (graph, trace) = (ground.graph(), &ground.found.trace);
+        if !self.is_as_long(ground) {
+            return false;
+        }
+        let mut stack = vec![(self.value, Tokens::one(self.axis))];
+        let mut seen = FxHashSet::default();
+        while let Some((value, axes)) = stack.pop() {
+            if !seen.insert(value) || seen.len() > MOST {
+                continue;
+            }
+            let Some((id, output)) = graph.producer(value) else {
+                if ground.found.ports.iter().any(|p| p.value == value) && axes.has(0) {
+                    return true;
+                }
+                continue;
+            };
+            let node = graph.node(id);
+            for slot in (0..node.inputs().len()).rev() {
+                let input = node.input(slot).filter(|v| ground.is_content(*v));
+                let before = match node.op() {
+                    "Gather" if slot == 1 => {
+                        let picked = axes.iter().filter_map(|a| picked(ground, id, a));
+                        Some(picked.fold(Tokens::default(), Tokens::with))
+                    }
+                    _ => stream::back(graph, trace, id, output, slot, axes),
+                };
+                stack.extend(input.zip(before));
+            }
+        }
+        false
+    }
+
+    /// Whether an axis is as long as the batch.
+    fn is_as_long(self, ground: &Ground<'_>) -> bool {
+        let length = ground.dims(self.value).and_then(|d| d.get(self.axis));
+        length == Some(&ground.found.lengths.batch)
     }
 }

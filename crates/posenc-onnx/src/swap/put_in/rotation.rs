@@ -294,9 +294,10 @@ fn fit(ground: &Ground<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> Opt
 fn batch(ground: &Ground<'_>, value: ValueId, lane: &Lane) -> Option<usize> {
     let dims = ground.dims(value)?;
     let own = |axis: &usize| *axis != lane.sequence && Some(*axis) != lane.feature;
-    let mut found = (0..dims.len()).filter(own).filter(|axis| {
-        let at = Axis { value, axis: *axis };
-        at.is_batch(ground)
-    });
-    found.next().filter(|_| found.next().is_none())
+    let one = |test: &dyn Fn(Axis) -> bool| {
+        let others = (0..dims.len()).filter(own);
+        let mut found = others.filter(|axis| test(Axis { value, axis: *axis }));
+        found.next().filter(|_| found.next().is_none())
+    };
+    one(&|at| at.is_batch(ground)).or_else(|| one(&|at| at.holds_batch(ground)))
 }
