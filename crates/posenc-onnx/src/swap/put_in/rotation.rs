@@ -148,7 +148,7 @@ impl Writer<'_, '_> {
             let why = "the features of a head cannot be told apart";
             return Err(ground.refuse(self.site.node, why));
         };
-        let stand = self.stand(out, dims, lane)?;
+        let stand = self.stand(out, value, dims, lane)?;
         // Heads side by side get an axis of their own.
         let split = lane.group.is_some();
         let shape = Shape {
@@ -162,7 +162,7 @@ impl Writer<'_, '_> {
             let batch = self.batch(value, dims, lane)?;
             axes.insert(0, batch);
         }
-        let dtype = self.dtype(out, value);
+        let dtype = self.dtype(value);
         let waves = self.waves(out, stand, dtype, &axes, shape.rank)?;
         out.set_scope(scope);
         if !split {
@@ -181,6 +181,7 @@ impl Writer<'_, '_> {
     fn stand(
         &mut self,
         out: &mut Emitter<'_>,
+        value: ValueId,
         dims: &[usize],
         lane: Lane,
     ) -> Result<Stand, RewriteError> {
@@ -193,24 +194,36 @@ impl Writer<'_, '_> {
                 "its keys are more or fewer than its queries, so their positions are not known";
             return Err(ground.refuse(self.site.node, why));
         }
-        let at = Axis {
-            value: query.value,
-            axis: query.lane.sequence,
+        // What is new here is as long as what the operator was given.
+        let at = match self.is_old(value) {
+            true => Axis {
+                value,
+                axis: lane.sequence,
+            },
+            false => Axis {
+                value: query.value,
+                axis: query.lane.sequence,
+            },
         };
         self.positions.stand(out, self.index, at)
     }
 
-    fn dtype(&self, out: &Emitter<'_>, value: ValueId) -> DType {
-        let old = value.index() < out.graph().value_count();
-        let value = if old { value } else { self.site.query.value };
+    fn is_old(&self, value: ValueId) -> bool {
+        value.index() < self.ground.graph().value_count()
+    }
+
+    fn dtype(&self, value: ValueId) -> DType {
+        let value = match self.is_old(value) {
+            true => value,
+            false => self.site.query.value,
+        };
         self.ground.dtype(value)
     }
 
     /// The axis of sequences, which positions that differ from one to the next are to meet.
     fn batch(&self, value: ValueId, dims: &[usize], lane: Lane) -> Result<usize, RewriteError> {
         let ground = self.ground;
-        let old = value.index() < ground.graph().value_count();
-        let found = match old {
+        let found = match self.is_old(value) {
             true => batch(ground, value, &lane),
             false => Some(0).filter(|_| dims.len() == 3),
         };

@@ -1,48 +1,77 @@
-//! The operator of com.microsoft that projects by itself, in parts: a projection, and the operator
-//! that takes queries, keys and values.
+//! Fused operators that add to queries and keys, or hold their projection, taken apart as far as
+//! is needed to take hold of both.
 
-use posenc_ir::{Attr, Emitter, ValueId};
+use posenc_ir::{Attr, Emitter, Node, Tensor, ValueId};
 
 use crate::attention::Site;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
-/// Queries, keys and values `[batch, token, hidden]`, projected apart.
+/// Queries and keys `[batch, token, hidden]` of an operator that was taken apart.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) query: ValueId,
     pub(super) key: ValueId,
-    value: ValueId,
-    /// The dimensions of queries and keys in the trial run.
+    /// The dimensions of queries in the trial run.
     pub(super) dims: Vec<usize>,
+    rest: Rest,
 }
 
-/// Takes apart a site that projects by itself; `None` for any other.
+/// What queries and keys are to be joined with.
+#[derive(Clone, Debug)]
+enum Rest {
+    /// Values, that were projected with them.
+    Projected(ValueId),
+    /// Values, that were packed with them.
+    Packed(ValueId),
+    /// A bias for values alone.
+    Bias(ValueId),
+}
+
+/// Takes apart a site that shows no queries and keys as they enter the product; `None` for any
+/// other.
 ///
 /// # Errors
-/// Where it does more than the operator without projections can.
+/// Where it is of a form that cannot be taken apart.
 pub(super) fn parts(
     out: &mut Emitter<'_>,
     ground: &Ground<'_>,
     site: &Site,
 ) -> Result<Option<Parts>, RewriteError> {
-    let graph = ground.graph();
-    let node = graph.node(site.node);
-    if !(node.domain() == "com.microsoft" && node.op() == "Attention") {
-        return Ok(None);
-    }
+    let node = ground.graph().node(site.node);
+    let parts = match (node.domain(), node.op()) {
+        ("com.microsoft", "Attention") => projecting(out, ground, site, node)?,
+        ("com.microsoft", "MultiHeadAttention") if node.input(1).is_none() => {
+            let why = "queries, keys and values packed in one are not taken apart yet";
+            return Err(ground.refuse(site.node, why));
+        }
+        ("com.microsoft", "MultiHeadAttention") if node.input(3).is_some() => {
+            biased(out, ground, site, node)?
+        }
+        ("com.microsoft", "GroupQueryAttention" | "SparseAttention") if node.input(1).is_none() => {
+            packed(out, ground, site, node)?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(parts))
+}
+
+/// The operator that projects by itself.
+fn projecting(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    site: &Site,
+    node: &Node,
+) -> Result<Parts, RewriteError> {
     let refuse = |why: &str| Err(ground.refuse(site.node, why));
-    if node.input(4).is_some() || node.output(1).is_some() {
-        return refuse("an Attention that holds its projection and a cache is not taken apart yet");
-    }
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
-    if flag("do_rotary") {
-        return refuse("an Attention that turns by itself is not taken apart yet");
+    if flag("do_rotary") || flag("past_present_share_buffer") || node.input(6).is_some() {
+        return refuse("an Attention that turns, or fills its cache, by itself is not taken apart");
     }
     // The mask: lengths, or ones where a token counts, by sequence or by query.
-    let batch = ground.found.lengths.batch;
     let mask = node.input(3).map(|v| ground.dims(v));
-    if !matches!(mask, None | Some(Some([_, _] | [_, _, _]))) && mask != Some(Some(&[batch])) {
+    let lengths = Some(Some(&[ground.found.lengths.batch][..]));
+    if !matches!(mask, None | Some(Some([_, _] | [_, _, _]))) && mask != lengths {
         return refuse("its mask is of a form that only an Attention with its projection takes");
     }
     let (Some(x), Some(weight)) = (node.input(0), node.input(1)) else {
@@ -51,12 +80,13 @@ pub(super) fn parts(
     let (Some([b, s, _]), Some([_, all])) = (ground.dims(x), ground.dims(weight)) else {
         return refuse("the shapes of its input and its weights are not known");
     };
-    let sizes: Vec<usize> = match node.ints("qkv_hidden_sizes") {
-        Ok(Some(sizes)) => sizes
+    let given = node.ints("qkv_hidden_sizes").ok().flatten();
+    let sizes: Vec<usize> = match given {
+        Some(sizes) => sizes
             .iter()
             .filter_map(|n| usize::try_from(*n).ok())
             .collect(),
-        _ => vec![all / 3; 3],
+        None => vec![all / 3; 3],
     };
     if sizes.len() != 3 || sizes.iter().sum::<usize>() != *all || sizes[0] != sizes[1] {
         return refuse("its queries and keys are not of one width");
@@ -66,23 +96,96 @@ pub(super) fn parts(
     if let Some(bias) = node.input(2) {
         projected = out.op("Add", &[projected, bias]);
     }
-    let parts = ground.opset().split(out, projected, 2, &sizes);
-    let [query, key, value] = parts[..] else {
-        return refuse("it cannot be taken apart");
+    match ground.opset().split(out, projected, 2, &sizes)[..] {
+        [query, key, value] => Ok(Parts {
+            query,
+            key,
+            dims: vec![*b, *s, sizes[0]],
+            rest: Rest::Projected(value),
+        }),
+        _ => refuse("it cannot be taken apart"),
+    }
+}
+
+/// An operator that adds a bias to queries, keys and values.
+fn biased(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    site: &Site,
+    node: &Node,
+) -> Result<Parts, RewriteError> {
+    let refuse = |why: &str| Err(ground.refuse(site.node, why));
+    let [query, key, bias] = [0, 1, 3].map(|slot| node.input(slot));
+    let (Some(query), Some(key), Some(bias)) = (query, key, bias) else {
+        return refuse("it has no queries or keys");
     };
-    Ok(Some(Parts {
-        query,
-        key,
-        value,
-        dims: vec![*b, *s, sizes[0]],
-    }))
+    let (Some(dims @ [_, _, width]), Some([_, _, other])) = (ground.dims(query), ground.dims(key))
+    else {
+        return refuse("a bias is added to keys that are split into heads");
+    };
+    let constant = ground.graph().constant(bias);
+    let Some(all) = constant.as_ref().and_then(Tensor::to_f64s) else {
+        return refuse("the bias that it adds is no constant");
+    };
+    if all.len() < 2 * width || width != other {
+        return refuse("the bias that it adds is not one for queries, keys and values");
+    }
+    let dtype = ground.dtype(bias);
+    let row = |values: &[f64]| Tensor::from_f64(dtype, &[values.len()], values);
+    out.set_scope(ground.graph().main());
+    let [of_query, of_key] = [
+        out.constant("bias", row(&all[..*width])),
+        out.constant("bias", row(&all[*width..2 * width])),
+    ];
+    let zeros = std::iter::repeat_n(0.0, 2 * width);
+    let rest: Vec<f64> = zeros.chain(all[2 * width..].iter().copied()).collect();
+    let rest = out.constant("bias", row(&rest));
+    out.set_scope(site.scope);
+    Ok(Parts {
+        query: out.op("Add", &[query, of_query]),
+        key: out.op("Add", &[key, of_key]),
+        dims: dims.to_vec(),
+        rest: Rest::Bias(rest),
+    })
+}
+
+/// Queries, keys and values side by side in the first input.
+fn packed(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    site: &Site,
+    node: &Node,
+) -> Result<Parts, RewriteError> {
+    let refuse = |why: &str| Err(ground.refuse(site.node, why));
+    let (Some(x), Some(heads), Some(kv_heads), Some(head_dim)) =
+        (node.input(0), site.heads, site.kv_heads, site.head_dim)
+    else {
+        return refuse("its heads cannot be told apart");
+    };
+    let [query, key] = [heads, kv_heads].map(|n| n * head_dim);
+    let Some([b, s, all]) = ground.dims(x) else {
+        return refuse("the shape of its input is not known");
+    };
+    if *all != query + 2 * key {
+        return refuse("its heads cannot be told apart");
+    }
+    out.set_scope(site.scope);
+    match ground.opset().split(out, x, 2, &[query, key, key])[..] {
+        [q, k, value] => Ok(Parts {
+            query: q,
+            key: k,
+            dims: vec![*b, *s, query],
+            rest: Rest::Packed(value),
+        }),
+        _ => refuse("it cannot be taken apart"),
+    }
 }
 
 impl Parts {
-    /// Puts the operator that takes them in place of the site's.
+    /// Puts an operator that takes queries and keys as they are now in place of the site's.
     ///
     /// # Errors
-    /// Where the operator gives out something else than the attended values.
+    /// Where the site's operator cannot be replaced.
     pub(super) fn join(
         self,
         out: &mut Emitter<'_>,
@@ -90,16 +193,46 @@ impl Parts {
         site: &Site,
     ) -> Result<(), RewriteError> {
         let node = ground.graph().node(site.node);
+        let mut inputs = node.inputs().to_vec();
         out.set_scope(site.scope);
-        let inputs = [
-            Some(self.query),
-            Some(self.key),
-            Some(self.value),
-            None,
-            node.input(3),
-            node.input(5),
-        ];
-        let last = inputs.iter().rposition(Option::is_some).unwrap_or(0);
+        let (slot, with) = match self.rest {
+            Rest::Projected(value) => return self.attended(out, ground, site, value),
+            Rest::Packed(value) => (2, value),
+            Rest::Bias(bias) => (3, bias),
+        };
+        inputs.resize(inputs.len().max(slot + 1), None);
+        inputs[0] = Some(self.query);
+        inputs[1] = Some(self.key);
+        inputs[slot] = Some(with);
+        let made = out.copy(site.node, &inputs, &[])?;
+        for (old, new) in node.outputs().iter().zip(made) {
+            if let Some((old, new)) = old.zip(new) {
+                out.redirect(old, new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In place of the operator that projects, the one that does not.
+    fn attended(
+        &self,
+        out: &mut Emitter<'_>,
+        ground: &Ground<'_>,
+        site: &Site,
+        value: ValueId,
+    ) -> Result<(), RewriteError> {
+        let node = ground.graph().node(site.node);
+        let mut inputs = vec![Some(self.query), Some(self.key), Some(value), None];
+        inputs.extend([node.input(3), node.input(5)]);
+        // Earlier keys and values lie one behind the other.
+        if let Some(past) = node.input(4) {
+            for place in [0, 1] {
+                let at = out.constant("place", Tensor::from_i64(&[], &[place]));
+                let part = out.op_with("Gather", &[past, at], &[("axis", Attr::Int(0))]);
+                inputs.push(Some(part));
+            }
+        }
+        while inputs.pop_if(|v| v.is_none()).is_some() {}
         let mut attrs = vec![];
         for name in ["num_heads", "unidirectional"] {
             if let Ok(Some(n)) = node.int(name) {
@@ -111,16 +244,17 @@ impl Parts {
                 attrs.push((name, Attr::Float(x as f32)));
             }
         }
-        let made = out.node(
-            "com.microsoft",
-            "MultiHeadAttention",
-            &inputs[..=last],
-            &attrs,
-            1,
-        );
-        match (node.output(0), made.first()) {
-            (Some(old), Some(new)) => Ok(out.redirect(old, *new)?),
-            _ => Err(ground.refuse(site.node, "it gives nothing out")),
+        let count = if node.output(1).is_some() { 3 } else { 1 };
+        let op = "MultiHeadAttention";
+        let made = out.node("com.microsoft", op, &inputs, &attrs, count);
+        if let (Some(old), Some(new)) = (node.output(0), made.first()) {
+            out.redirect(old, *new)?;
         }
+        if let (Some(old), [_, key, value]) = (node.output(1), &made[..]) {
+            let parts = [*key, *value].map(|part| ground.opset().unsqueeze(out, part, &[0]));
+            let both = out.op_with("Concat", &parts, &[("axis", Attr::Int(0))]);
+            out.redirect(old, both)?;
+        }
+        Ok(())
     }
 }
