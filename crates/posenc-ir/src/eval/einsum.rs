@@ -4,7 +4,8 @@ use super::array::{Array, flat, from_vec};
 use super::call::{Call, typed};
 use super::shape::{elements, offsets, strides};
 use super::value::Shared;
-use super::{Miss, Outputs, Why};
+use super::{Miss, Outputs, Value, Why};
+use crate::node::Node;
 
 /// An axis of an operand or of the result: a letter, or a place in the ellipsis (from its end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,6 +136,14 @@ impl Equation {
         });
         from_vec(&dims, out.collect())
     }
+}
+
+/// How many multiplications the result takes, where the operands fit the equation.
+pub(super) fn multiplications(node: &Node, inputs: &[Option<&Value>]) -> Option<usize> {
+    let dims: Option<Vec<&[usize]>> = inputs.iter().map(|v| (*v)?.dims.as_deref()).collect();
+    let equation = Equation::read(node.string("equation").ok()??, &dims?).ok()?;
+    let lengths = equation.lengths.iter().map(|l| l.1);
+    Some(lengths.fold(1, usize::saturating_mul))
 }
 
 /// The labels of a term whose ellipsis stands for `hidden` axes; `None` where it is misspelled.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::memory::{Memory, State};
-use super::{Budget, Data, Value, apply, sequence};
+use super::{Budget, Data, Value, apply, einsum, sequence};
 use crate::graph::{Dim, Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
@@ -332,11 +332,6 @@ fn takes_weights(node: &Node) -> bool {
 /// What an output took to compute, in elements.
 fn cost(node: &Node, inputs: &[Option<&Value>], output: &Value) -> usize {
     let elements = bytes(output) / 8;
-    let elements_of = |v: &Value| {
-        let dims = v.dims.iter().flat_map(|d| d.iter());
-        dims.fold(1usize, |n, d| n.saturating_mul(*d))
-    };
-    let given = inputs.iter().flatten();
     match node.op() {
         // At the least, an inner axis is as long as the longer of the last two.
         "MatMul" | "Gemm" | "MatMulInteger" if elements > 0 => {
@@ -355,8 +350,8 @@ fn cost(node: &Node, inputs: &[Option<&Value>], output: &Value) -> usize {
             elements.saturating_mul(taps) / MULTIPLICATIONS
         }
         "Einsum" if elements > 0 => {
-            let all = given.map(|v| elements_of(v));
-            all.fold(1, usize::saturating_mul) / MULTIPLICATIONS
+            let all = einsum::multiplications(node, inputs);
+            all.unwrap_or(usize::MAX) / MULTIPLICATIONS
         }
         _ => elements,
     }

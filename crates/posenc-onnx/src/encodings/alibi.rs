@@ -6,6 +6,8 @@
 //! `m_h = 2^(−8(h+1)/n)`; learned and other slopes occur.
 //! Source: Press et al., arXiv:2108.12409, section 3.
 
+mod emit;
+
 use serde_json::json;
 
 use crate::encoding::Miss;

@@ -7,6 +7,8 @@
 //! section 3.2 (Swin). Variants: BEiT (class rows), Swin v2 (numbers from a small network), LeViT
 //! (queries on every second row and column).
 
+pub(crate) mod emit;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;

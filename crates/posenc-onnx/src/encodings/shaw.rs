@@ -9,6 +9,8 @@
 //! (2018), section 3. BERT's `relative_key` has `a` alone, a row for every distance and no clip;
 //! its `relative_key_query` meets keys with the same vectors. Wav2Vec2-BERT clips unevenly.
 
+pub(crate) mod emit;
+
 use std::collections::BTreeMap;
 
 use ndarray::Array2;

@@ -7,6 +7,8 @@
 //! Source: Raffel et al., arXiv:1910.10683, section 2.1. Variants: a table per layer (umT5),
 //! 320 buckets under a gate (WavLM).
 
+mod emit;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;

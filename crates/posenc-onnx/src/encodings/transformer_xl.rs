@@ -7,6 +7,8 @@
 //! Source: Dai, Yang, Yang, Carbonell, Le and Salakhutdinov, "Transformer-XL" (2019), section 3.3
 //! and appendix B. XLNet has both directions, Conformer a table of `2T − 1` rows.
 
+mod emit;
+
 use std::f64::consts::TAU;
 
 use ndarray::Array2;

@@ -168,8 +168,8 @@ impl Proof {
         let mut checks = vec![];
         let lengths = self.lengths();
         for (n, at) in lengths.into_iter().enumerate() {
-            let bare = trial_run(&self.bare.0, &self.bare.1, at);
-            let done = trial_run(&self.done.0, &self.done.1, at);
+            let bare = trial_run(&self.bare.0, &self.bare.1, at, &BUDGET);
+            let done = trial_run(&self.done.0, &self.done.1, at, &BUDGET);
             for group in &self.asked.groups {
                 // The longer run is for what is far, which one site shows.
                 let sites = if n == 0 {
@@ -194,6 +194,19 @@ impl Proof {
         Ok(checks)
     }
 
+    /// Numbers that a pair of tokens has at the most: one for each head, or a vector; twice as
+    /// many where distances are told apart before they are brought to pairs.
+    fn numbers(&self) -> usize {
+        let of = |group: &Group| {
+            let sites = group.sites.iter().filter_map(|i| self.done.1.attention.get(*i));
+            let vectors = matches!(group.new, New::Shaw { .. });
+            sites
+                .map(|site| site.heads.max(site.head_dim.filter(|_| vectors)).unwrap_or(1))
+                .max()
+        };
+        2 * self.asked.groups.iter().filter_map(of).max().unwrap_or(1).max(1)
+    }
+
     /// The content that a site's absolute encoding is added to, and the sum.
     fn added(&self, site: usize) -> Option<(ValueId, ValueId)> {
         let own = |f: &&Finding| f.sites.contains(&site) && f.encoding.is_absolute();
@@ -215,7 +228,7 @@ impl Proof {
         let (bare, done) = (&self.bare.1, &self.done.1);
         let wanted = Lengths {
             batch: 1,
-            sequence: LONG,
+            sequence: LONG.min((BUDGET.elements / self.numbers()).isqrt()),
             ..done.lengths
         };
         let longer = done.ports.fit(wanted);

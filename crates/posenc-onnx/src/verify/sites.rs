@@ -16,7 +16,7 @@ use super::cutout::{Cutout, Origin, cut_out, precision};
 use super::expected::Expected;
 use super::measure::{Content, Frame, Measured};
 use super::sample;
-use super::trial::{Trial, trial_run};
+use super::trial::{BUDGET, Trial, trial_run};
 use crate::detect::{Detection, Half};
 use crate::lane::Lane;
 use crate::ports::{Lengths, Role};
@@ -366,7 +366,7 @@ impl Rotation<'_> {
         if at.sequence + at.past != length {
             return None;
         }
-        let (trace, seeds) = trial_run(self.model, self.found, at);
+        let (trace, seeds) = trial_run(self.model, self.found, at, &BUDGET);
         let content = trace.get(self.half.region.input).elements()?;
         let fed = ports
             .iter()

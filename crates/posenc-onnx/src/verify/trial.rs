@@ -31,7 +31,7 @@ impl<'a> Trial<'a> {
         };
         let single = found.ports.fit(wanted);
         if content.max().is_some_and(|n| n > MANY) && single == wanted {
-            let (trace, seeds) = trial_run(model, found, single);
+            let (trace, seeds) = trial_run(model, found, single, &BUDGET);
             return Self {
                 lengths: single,
                 trace: Cow::Owned(trace),
@@ -46,14 +46,18 @@ impl<'a> Trial<'a> {
     }
 }
 
+/// Elements that a value of a run may have.
+pub(crate) const BUDGET: Budget = Budget { elements: 1 << 20 };
+
 /// A run of these lengths, and what entered it.
 pub(crate) fn trial_run(
     model: &Model,
     found: &Detection,
     at: Lengths,
+    budget: &Budget,
 ) -> (Trace, FxHashMap<ValueId, Value>) {
     let seeds = found.ports.seeds(model.graph(), at);
     let opaque = |v| found.classes.of_value(v).has(Class::CONTENT);
-    let trace = trace(model, &seeds, &opaque, &Budget { elements: 1 << 20 });
+    let trace = trace(model, &seeds, &opaque, budget);
     (trace, seeds)
 }

@@ -1,0 +1,24 @@
+//! The nodes that meet content with vectors by clipped distance.
+
+use posenc_ir::{Attr, Emitter, Tensor, ValueId};
+
+/// `clip(distance, −k, k) + k`: the row of a distance in a table of `2k + 1`.
+pub(crate) fn rows(out: &mut Emitter<'_>, distances: ValueId, k: i64) -> ValueId {
+    let [low, high] = [-k, k].map(|n| out.constant("clip", Tensor::from_i64(&[], &[n])));
+    let near = out.op("Clip", &[distances, low, high]);
+    out.op("Add", &[near, high])
+}
+
+/// The products of content and vectors, summed over what the result does not name: each with a
+/// letter for every axis.
+pub(crate) fn meet(
+    out: &mut Emitter<'_>,
+    content: (ValueId, &[char]),
+    vectors: (ValueId, &[char]),
+    result: &[char],
+) -> ValueId {
+    let text = |letters: &[char]| letters.iter().collect::<String>();
+    let (a, b, c) = (text(content.1), text(vectors.1), text(result));
+    let equation = [("equation", Attr::Str(format!("{a},{b}->{c}")))];
+    out.op_with("Einsum", &[content.0, vectors.0], &equation)
+}

@@ -1,0 +1,33 @@
+//! The nodes that look up a bias by the bucket of a distance.
+
+use posenc_ir::{Emitter, ValueId};
+
+use super::T5Bias;
+use crate::encodings::shaw;
+
+impl T5Bias {
+    /// The biases `[query, key, heads..]` of distances, key − query, `[query, key]`, from a table
+    /// `[buckets, heads..]`; `None` without a maximum distance.
+    pub(crate) fn emit(
+        &self,
+        out: &mut Emitter<'_>,
+        distances: ValueId,
+        table: ValueId,
+    ) -> Option<ValueId> {
+        let max = i64::try_from(self.max_distance?).ok()?;
+        // Distances from here on share a bucket, on either side.
+        let is_last = |d: i64| self.bucket(d) == self.bucket(d.signum() * max);
+        let first = |sign: i64| {
+            let before = (0..max).rev().find(|d| !is_last(sign * d));
+            before.map_or(1, |d| d + 1)
+        };
+        let bound = first(-1).max(first(1));
+        let buckets: Option<Vec<i64>> = (-bound..=bound)
+            .map(|d| i64::try_from(self.bucket(d)?).ok())
+            .collect();
+        let buckets = out.ints("buckets", &buckets?);
+        let rows = shaw::emit::rows(out, distances, bound);
+        let buckets = out.op("Gather", &[buckets, rows]);
+        Some(out.op("Gather", &[table, buckets]))
+    }
+}

@@ -1,0 +1,194 @@
+//! Biases on the scores of attention that is one operator: the input for them, or for a mask.
+
+use posenc_ir::{DType, Emitter, Node, Use, ValueId};
+
+use super::Biases;
+use super::grid::{Length, Lengths, length};
+use super::layout::Layout;
+use super::place::Place;
+use crate::attention::Site;
+use crate::rewrite::RewriteError;
+use crate::swap::{Ground, New};
+
+/// What an operator says of its keys, and where it takes a bias.
+struct Taken {
+    /// The input for biases or masks.
+    slot: usize,
+    /// Earlier keys and the axis along which they stand.
+    past: Option<(usize, usize)>,
+    /// The input that tells how many keys there are, and that of the last index of each sequence.
+    said: Option<(usize, usize)>,
+    /// Inputs and attributes that make it another operator.
+    unknown: (&'static [usize], &'static [&'static str]),
+    /// A mask may be broadcast along queries, or be one of truth values.
+    standard: bool,
+}
+
+impl Taken {
+    fn by(node: &Node) -> Option<Self> {
+        let plain = Self {
+            slot: 5,
+            past: None,
+            said: None,
+            unknown: (&[], &[]),
+            standard: false,
+        };
+        Some(match (node.domain(), node.op()) {
+            ("", "Attention") => Self {
+                slot: 3,
+                past: Some((4, 2)),
+                unknown: (&[6], &["softcap"]),
+                standard: true,
+                ..plain
+            },
+            ("com.microsoft", "Attention") => Self {
+                past: Some((4, 3)),
+                unknown: (&[6], &["do_rotary"]),
+                ..plain
+            },
+            ("com.microsoft", "MultiHeadAttention") => Self {
+                past: Some((6, 2)),
+                unknown: (&[8, 9], &[]),
+                ..plain
+            },
+            ("com.microsoft", "GroupQueryAttention") => Self {
+                slot: 10,
+                said: Some((6, 5)),
+                ..plain
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Biases<'_, '_> {
+    /// Adds the bias of a site that is one operator.
+    pub(super) fn fuse(&mut self, out: &mut Emitter<'_>, site: &Site) -> Result<(), RewriteError> {
+        let ground = self.ground;
+        let refuse = |why: &str| ground.refuse(site.node, why);
+        let node = ground.graph().node(site.node);
+        let taken = Taken::by(node)
+            .ok_or_else(|| refuse("the operator takes no bias; write it in plain operators first"))?;
+        let given = |slot: &usize| node.input(*slot).is_some();
+        let set = |name: &&str| match node.attribute(name) {
+            Some(_) => node.float(name).ok().flatten() != Some(0.0)
+                && node.int(name).ok().flatten() != Some(0),
+            None => false,
+        };
+        if taken.unknown.0.iter().any(given) || taken.unknown.1.iter().any(set) {
+            let why = "the operator has inputs or attributes beside which a bias is not supported";
+            return Err(refuse(why));
+        }
+        let heads = site.heads.ok_or_else(|| refuse("its heads are not known"))?;
+        let old = node.input(taken.slot);
+        let straight = matches!(self.new, New::Alibi(a) if a.symmetric != Some(true));
+        // A sink beside the keys can tell a constant for each query.
+        let sink = (11..node.inputs().len()).any(|slot| given(&slot)) || set(&"smooth_softmax");
+        let lengths = lengths(ground, site, node, &taken, straight && !sink);
+        let lengths = lengths.ok_or_else(|| refuse("how many keys there are is not known"))?;
+        let by_key = taken.standard && straight && self.may_be_of_keys(site, old);
+        let ragged = lengths.last.is_some();
+        let place = Place {
+            stage: 0,
+            mask: None,
+            layout: Layout::of_operator(heads, ragged),
+            by_key,
+        };
+        let grid = self.scores.grids.of(site, lengths);
+        let bias = self.bias(out, site, grid, &place, site.query.value)?;
+        let Some(old) = old else {
+            let mut inputs = node.inputs().to_vec();
+            inputs.resize(inputs.len().max(taken.slot + 1), None);
+            inputs[taken.slot] = Some(bias);
+            let made = out.copy(site.node, &inputs, &[])?;
+            for (old, new) in node.outputs().iter().zip(made) {
+                if let (Some(old), Some(new)) = (old, new) {
+                    out.redirect(*old, new)?;
+                }
+            }
+            return Ok(());
+        };
+        let dtype = ground.dtype(site.query.value);
+        let merged = match ground.dtype(old) {
+            DType::Bool if taken.standard => self.chosen(out, site, old, bias, dtype),
+            have if have == dtype => self.merged(out, site, old, bias),
+            _ => return Err(refuse("its mask is neither of the type of its scores nor of bool")),
+        };
+        out.redirect_use(old, Use::new(site.node, taken.slot), merged)?;
+        Ok(())
+    }
+
+    /// Whether a bias for each key alone may enter by the mask.
+    fn may_be_of_keys(&self, site: &Site, mask: Option<ValueId>) -> bool {
+        let ground = self.ground;
+        let node = ground.graph().node(site.node);
+        let rows = mask.and_then(|m| {
+            let dims = ground.dims(m)?;
+            dims.len().checked_sub(2).map(|at| dims[at])
+        });
+        let wide = matches!(ground.dtype(site.query.value), DType::F32 | DType::F64);
+        // The scores themselves may be given out.
+        wide && node.output(3).is_none() && rows.is_none_or(|rows| rows == 1)
+    }
+
+    /// A mask of truth values as numbers: the bias where a pair is seen.
+    fn chosen(
+        &mut self,
+        out: &mut Emitter<'_>,
+        site: &Site,
+        mask: ValueId,
+        bias: ValueId,
+        dtype: DType,
+    ) -> ValueId {
+        let key = (self.scores.computed(site, mask), bias, site.scope);
+        if let Some((_, merged)) = self.scores.masks.iter().find(|(k, _)| *k == key) {
+            return *merged;
+        }
+        let lowest = match dtype {
+            DType::F16 => super::LOWEST_HALF,
+            DType::F64 => f64::MIN,
+            DType::BF16 => -3.38e38,
+            _ => f64::from(f32::MIN),
+        };
+        let lowest = out.scalar("lowest", dtype, lowest);
+        let merged = out.op("Where", &[mask, bias, lowest]);
+        self.scores.masks.push((key, merged));
+        merged
+    }
+}
+
+/// How many queries and keys an operator has. `even` tells that a constant for each query does not
+/// matter.
+fn lengths(
+    ground: &Ground<'_>,
+    site: &Site,
+    node: &Node,
+    taken: &Taken,
+    even: bool,
+) -> Option<Lengths> {
+    let (query, key) = (site.query, site.key);
+    let queries = length(ground, query.value, query.lane.sequence);
+    if let Some((total, last)) = taken.said {
+        return Some(Lengths {
+            queries,
+            keys: Length::Said(node.input(total)?),
+            square: false,
+            last: Some(node.input(last)?).filter(|_| !even),
+        });
+    }
+    let past = taken.past.and_then(|(slot, axis)| Some((node.input(slot)?, axis)));
+    let size = |(value, axis): (ValueId, usize)| ground.dims(value)?.get(axis).copied();
+    let own = (key.value, key.lane.sequence);
+    let square = past.is_none() && size(own)? == size((query.value, query.lane.sequence))?;
+    let keys = match past {
+        Some(past) => Length::Along(vec![past, own]),
+        None if square => queries.clone(),
+        None => length(ground, own.0, own.1),
+    };
+    Some(Lengths {
+        queries,
+        keys,
+        square,
+        last: None,
+    })
+}

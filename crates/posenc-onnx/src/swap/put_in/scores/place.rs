@@ -1,0 +1,100 @@
+//! Where a bias is added: to a mask that is added after the last scale, which costs the layers
+//! nothing, or else to the scores.
+
+use posenc_ir::Use;
+
+use super::layout::Layout;
+use super::way::{Step, Way};
+use crate::attention::Site;
+use crate::swap::Ground;
+
+/// A place for a bias.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The scores that the bias has the axes of, by their place on the way.
+    pub(super) stage: usize,
+    /// Where these are made of others and a mask: the use of the mask.
+    pub(super) mask: Option<Use>,
+    pub(super) layout: Layout,
+    /// The bias may be that of the key alone.
+    pub(super) by_key: bool,
+}
+
+/// The best place. `straight` tells that the bias of a key differs between queries by no more
+/// than a constant for each query.
+pub(super) fn choose(
+    ground: &Ground<'_>,
+    site: &Site,
+    way: &Way,
+    straight: bool,
+) -> Option<Place> {
+    let heads = site.heads?;
+    let keys = *ground
+        .dims(site.key.value)?
+        .get(site.key.lane.sequence)?;
+    let layout = |stage: usize| {
+        let stage = way.stages.get(stage)?;
+        let dims = ground.dims(stage.value)?;
+        // Columns that are no keys get no bias.
+        let own = dims.get(stage.plane[1]) == Some(&keys);
+        Layout::of(dims, stage.plane, heads).filter(|_| own)
+    };
+    let mut masks: Vec<(usize, Place)> = vec![];
+    for (from, stage) in way.stages.iter().enumerate() {
+        let Step::Added(mask) = stage.next else {
+            continue;
+        };
+        let Some(to) = from.checked_sub(1) else {
+            continue;
+        };
+        let (Some(layout), Some([rows, elements])) = (layout(to), mask_size(ground, way, to, mask))
+        else {
+            continue;
+        };
+        let by_key = straight && rows == 1 && !way.is_exposed(ground, site, from);
+        let place = Place {
+            stage: to,
+            mask: Some(mask),
+            layout,
+            by_key,
+        };
+        let elements = if by_key { 0 } else { elements };
+        masks.push((elements, place));
+    }
+    if let Some((_, place)) = masks.into_iter().min_by_key(|(elements, _)| *elements) {
+        return Some(place);
+    }
+    // The nearest to the product, where masks come behind and leave no trace of it.
+    let mut scores: Vec<(usize, Layout)> = (0..way.stages.len())
+        .filter_map(|stage| Some((stage, layout(stage)?)))
+        .collect();
+    scores.reverse();
+    let trouble = |layout: &Layout| (layout.is_folded(), !layout.is_plain());
+    let (stage, layout) = scores.into_iter().min_by_key(|(_, l)| trouble(l))?;
+    Some(Place {
+        by_key: straight && !way.is_exposed(ground, site, stage),
+        stage,
+        mask: None,
+        layout,
+    })
+}
+
+/// How many queries a mask tells apart, and the elements that it has with a bias.
+fn mask_size(ground: &Ground<'_>, way: &Way, to: usize, at: Use) -> Option<[usize; 2]> {
+    let mask = ground.graph().node(at.node).input(at.slot())?;
+    let (mask, stage) = (ground.dims(mask)?, way.stages.get(to)?);
+    let dims = ground.dims(stage.value)?;
+    let float = ground.dtype(stage.value).is_float();
+    // Axes of the mask are counted from the last.
+    let size = |axis: usize| {
+        let at = (axis + mask.len()).checked_sub(dims.len());
+        at.and_then(|a| mask.get(a).copied()).unwrap_or(1)
+    };
+    let rows = size(stage.plane[0]);
+    let sequences = (0..dims.len())
+        .filter(|a| !stage.plane.contains(a))
+        .map(size)
+        .product::<usize>();
+    let fits = float && mask.len() <= dims.len();
+    fits.then_some([rows, rows.max(1) * sequences])
+}

@@ -1,0 +1,148 @@
+//! The product of queries and keys that a term joins.
+
+use posenc_ir::{Graph, Node, NodeId, ValueId};
+
+use crate::attention::Site;
+use crate::product::Letters;
+use crate::rewrite::RewriteError;
+use crate::swap::{Ground, scale};
+
+/// The product, with a letter for each axis.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub(super) node: NodeId,
+    pub(super) value: ValueId,
+    /// The slot of the queries.
+    pub(super) slot: usize,
+    /// The axes of the queries.
+    pub(super) content: Vec<char>,
+    /// The axes of the result.
+    pub(super) result: Vec<char>,
+    pub(super) query: char,
+    pub(super) key: char,
+    pub(super) feature: char,
+    /// What the graph has multiplied queries with.
+    pub(super) on_queries: f64,
+    /// What it has multiplied keys with, and the product by itself.
+    pub(super) on_keys: f64,
+}
+
+impl Product {
+    /// The product of a site.
+    ///
+    /// # Errors
+    /// Where it is none that a term can join.
+    pub(super) fn of(ground: &Ground<'_>, site: &Site) -> Result<Self, RewriteError> {
+        let refuse = |why: &str| ground.refuse(site.node, why);
+        let (graph, trace) = (ground.graph(), &ground.found.trace);
+        let Some((value, (node, _))) = site
+            .product
+            .and_then(|value| Some((value, graph.producer(value)?)))
+        else {
+            return Err(refuse(
+                "attention in one operator takes no terms beside its product; write it in plain \
+                 operators first",
+            ));
+        };
+        let named = Named::of(ground, node)
+            .ok_or_else(|| refuse("its product of queries and keys is of an unknown kind"))?;
+        let is_query = |slot: usize| graph.node(node).input(slot) == Some(site.query.value);
+        let slot = usize::from(!is_query(0));
+        let (query, key) = (site.query.lane, site.key.lane);
+        let found = || {
+            let (content, other) = (&named.operands[slot], &named.operands[1 - slot]);
+            let feature = *content.get(query.feature?)?;
+            let (query, key) = (*content.get(query.sequence)?, *other.get(key.sequence)?);
+            let known = |c: &char| content.contains(c) || *c == key;
+            let summed = !named.result.contains(&feature) && named.result.contains(&query);
+            let whole = summed && query != key && named.result.iter().all(known);
+            whole.then_some((content.clone(), query, key, feature))
+        };
+        let (content, query, key, feature) = found()
+            .filter(|_| is_query(slot) && site.head_dim.is_some())
+            .ok_or_else(|| refuse("the axes of its queries and keys are not known"))?;
+        Ok(Self {
+            node,
+            value,
+            slot,
+            content,
+            result: named.result,
+            query,
+            key,
+            feature,
+            on_queries: scale::before(graph, trace, &site.query),
+            on_keys: scale::before(graph, trace, &site.key) * named.factor,
+        })
+    }
+
+    /// The axis of the result along which these stand.
+    pub(super) fn axis(&self, letter: char) -> Option<usize> {
+        self.result.iter().position(|c| *c == letter)
+    }
+}
+
+/// A product of two operands with a letter for each axis, and its factor.
+pub(super) struct Named {
+    pub(super) operands: [Vec<char>; 2],
+    pub(super) result: Vec<char>,
+    pub(super) factor: f64,
+}
+
+/// A letter that no axis of a product has.
+pub(super) const FREE: char = 'z';
+
+impl Named {
+    pub(super) fn of(ground: &Ground<'_>, id: NodeId) -> Option<Self> {
+        let graph = ground.graph();
+        let node = graph.node(id);
+        let (letters, factor) = match (node.domain(), node.op()) {
+            ("com.microsoft", "FusedMatMul") => (fused(ground, node)?, alpha(graph, id)?),
+            _ => (Letters::of(graph, &ground.found.trace, id)?, 1.0),
+        };
+        let mut seen: Vec<char> = vec![];
+        // Letters that an equation can hold.
+        let mut plain = |all: &[char]| -> Option<Vec<char>> {
+            let letter = |c: &char| {
+                let at = seen.iter().position(|s| s == c).unwrap_or_else(|| {
+                    seen.push(*c);
+                    seen.len() - 1
+                });
+                (b'a'..=b'y').nth(at).map(char::from)
+            };
+            all.iter().map(letter).collect()
+        };
+        let [a, b] = &letters.operands;
+        Some(Self {
+            operands: [plain(a)?, plain(b)?],
+            result: plain(&letters.result)?,
+            factor,
+        })
+    }
+}
+
+/// The factor of a `FusedMatMul`.
+fn alpha(graph: &Graph, id: NodeId) -> Option<f64> {
+    Some(graph.node(id).float("alpha").ok()?.unwrap_or(1.0))
+}
+
+/// The axes of a `FusedMatMul` that leaves those of batches in their place.
+fn fused(ground: &Ground<'_>, node: &Node) -> Option<Letters> {
+    let flag = |name: &str| Some(node.int(name).ok()?.unwrap_or(0) != 0);
+    if flag("transBatchA")? || flag("transBatchB")? {
+        return None;
+    }
+    let rank = |slot: usize| Some(ground.dims(node.input(slot)?)?.len());
+    let batch = |n: usize| (0..n).rev().map(|i| char::from(b'a' + (i % 20) as u8));
+    let named = |rank: usize, turned: bool, [row, column]: [char; 2]| -> Option<Vec<char>> {
+        let last = if turned { [column, row] } else { [row, column] };
+        Some(batch(rank.checked_sub(2)?).chain(last).collect())
+    };
+    let (a, b) = (rank(0)?, rank(1)?);
+    Some(Letters {
+        operands: [
+            named(a, flag("transA")?, ['x', 'y'])?,
+            named(b, flag("transB")?, ['y', 'z'])?,
+        ],
+        result: named(a.max(b), false, ['x', 'z'])?,
+    })
+}
