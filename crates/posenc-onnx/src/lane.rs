@@ -45,6 +45,7 @@ pub(crate) fn is_elementwise(op: &str) -> bool {
     matches!(
         op,
         "Add"
+            | "Sum"
             | "Sub"
             | "Mul"
             | "Div"

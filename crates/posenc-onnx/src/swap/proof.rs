@@ -198,13 +198,27 @@ impl Proof {
     /// many where distances are told apart before they are brought to pairs.
     fn numbers(&self) -> usize {
         let of = |group: &Group| {
-            let sites = group.sites.iter().filter_map(|i| self.done.1.attention.get(*i));
+            let sites = group
+                .sites
+                .iter()
+                .filter_map(|i| self.done.1.attention.get(*i));
             let vectors = matches!(group.new, New::Shaw { .. });
             sites
-                .map(|site| site.heads.max(site.head_dim.filter(|_| vectors)).unwrap_or(1))
+                .map(|site| {
+                    site.heads
+                        .max(site.head_dim.filter(|_| vectors))
+                        .unwrap_or(1)
+                })
                 .max()
         };
-        2 * self.asked.groups.iter().filter_map(of).max().unwrap_or(1).max(1)
+        2 * self
+            .asked
+            .groups
+            .iter()
+            .filter_map(of)
+            .max()
+            .unwrap_or(1)
+            .max(1)
     }
 
     /// The content that a site's absolute encoding is added to, and the sum.

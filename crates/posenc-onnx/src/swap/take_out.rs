@@ -11,6 +11,8 @@ mod rest;
 mod rotation;
 mod stream;
 mod terms;
+#[cfg(test)]
+mod testing;
 mod zeros;
 
 #[cfg(test)]
@@ -63,21 +65,16 @@ pub(super) fn take_out(
             continue;
         }
         match &finding.encoding {
-            // A bias by rows and columns may be made of terms that queries are a part of.
-            Encoding::Alibi(_) | Encoding::T5Bias(_) | Encoding::RelativeBias(_)
-                if !terms::enter_by(ground, finding) =>
-            {
+            Encoding::Axial(_) => {}
+            // Biases and terms go whatever their family, a bias by rows and columns that queries
+            // are a part of among them.
+            _ if terms::enter_by(ground, finding) => {
+                terms::take_out(out, ground, &mut zeros, finding, &sites)?;
+            }
+            _ if bias::enters_by(ground, finding) => {
                 for site in sites {
                     biases.take_out(out, &mut zeros, ground.site(site))?;
                 }
-            }
-            Encoding::Alibi(_)
-            | Encoding::T5Bias(_)
-            | Encoding::RelativeBias(_)
-            | Encoding::Shaw(_)
-            | Encoding::TransformerXl(_)
-            | Encoding::Disentangled(_) => {
-                terms::take_out(out, ground, &mut zeros, finding, &sites)?;
             }
             _ => {}
         }
@@ -106,6 +103,8 @@ fn before_scores(
             Encoding::Unknown if stream.adds(finding) && is_seen_alone(ground, finding, asked) => {
                 found.push(finding);
             }
+            Encoding::Unknown
+                if terms::enter_by(ground, finding) || bias::enters_by(ground, finding) => {}
             Encoding::Unknown => {
                 let why = finding.evidence.first().map_or("", String::as_str);
                 let why = format!("an encoding that no family fits ({why}) cannot be taken out");

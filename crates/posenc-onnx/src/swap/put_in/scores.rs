@@ -135,11 +135,7 @@ pub(super) fn put_in(
 }
 
 /// The operators that are put in have to be there.
-pub(super) fn check_opset(
-    ground: &Ground<'_>,
-    site: &Site,
-    new: &New,
-) -> Result<(), RewriteError> {
+pub(super) fn check_opset(ground: &Ground<'_>, site: &Site, new: &New) -> Result<(), RewriteError> {
     let least = match new {
         New::Alibi(_) | New::TransformerXl { .. } => 11,
         _ => 12,
@@ -322,12 +318,7 @@ pub(super) fn shaped(
 
 impl New {
     /// The biases of pairs from rows of a table, `[query, key, heads..]`.
-    fn looked_up(
-        &self,
-        out: &mut Emitter<'_>,
-        grid: &mut Grid,
-        table: ValueId,
-    ) -> Option<ValueId> {
+    fn looked_up(&self, out: &mut Emitter<'_>, grid: &mut Grid, table: ValueId) -> Option<ValueId> {
         let distances = grid.distances(out);
         match self {
             Self::T5Bias { bias, .. } => bias.emit(out, distances, table),
@@ -404,9 +395,8 @@ fn grid_of(
     way: &Way,
 ) -> Result<usize, RewriteError> {
     let refuse = |why: &str| ground.refuse(site.node, why);
-    let keys_of = |o: &crate::attention::Operand| {
-        Some(*ground.dims(o.value)?.get(o.lane.sequence)?)
-    };
+    let keys_of =
+        |o: &crate::attention::Operand| Some(*ground.dims(o.value)?.get(o.lane.sequence)?);
     let keys = keys_of(&site.key);
     // The first scores that have an axis of queries and one of keys to themselves.
     let stage = way.stages.iter().rev().find(|s| {

@@ -99,13 +99,7 @@ impl Term<'_, '_> {
         make: impl FnOnce(&mut Emitter<'_>, &mut Self) -> Result<ValueId, RewriteError>,
     ) -> Result<ValueId, RewriteError> {
         let grid = self.spot.grid;
-        let key = (
-            label,
-            grid,
-            layout.cloned(),
-            self.dtype(),
-            factor.to_bits(),
-        );
+        let key = (label, grid, layout.cloned(), self.dtype(), factor.to_bits());
         if let Some((_, known)) = self.made.iter().find(|(k, _)| *k == key) {
             return Ok(*known);
         }

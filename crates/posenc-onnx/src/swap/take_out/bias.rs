@@ -8,16 +8,37 @@ mod fused;
 mod looks;
 mod moved;
 mod strip;
+#[cfg(test)]
+mod tests;
 
 use posenc_ir::{Emitter, ScopeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::zeros::Zeros;
 use crate::attention::Site;
+use crate::encoding::Finding;
 use crate::rewrite::RewriteError;
 use crate::scores::{entries, way};
 use crate::swap::Ground;
+#[cfg(test)]
+pub(super) use looks::holes;
 use strip::{Strip, broadcast};
+
+/// Whether what was found enters between product and softmax.
+pub(super) fn enters_by(ground: &Ground<'_>, finding: &Finding) -> bool {
+    let found = ground.found;
+    let Some(site) = finding.sites.first() else {
+        return false;
+    };
+    let entries = entries(
+        ground.graph(),
+        &found.classes,
+        &found.trace,
+        ground.site(*site),
+    );
+    let mut own = finding.entries.iter();
+    own.any(|entry| entries.contains(entry))
+}
 
 /// Takes biases out of the scores of sites.
 pub(super) struct Biases<'a> {
@@ -92,7 +113,7 @@ impl<'a> Biases<'a> {
             ("Add" | "Sum", true) if keys != Some(false) => 1.0,
             ("Sub", true) if entry.slot() == 1 && keys != Some(false) => -1.0,
             // Content scales the bias before it joins the scores.
-            ("Mul", false) if joins.scales_keys(&ground, value, content) => 1.0,
+            ("Mul", _) if joins.scales_keys(&ground, value, content) => 1.0,
             _ => return Ok(false),
         };
         let Some(left) = self.strip.rest(out, value, factor)? else {

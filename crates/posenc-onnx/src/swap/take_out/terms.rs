@@ -5,10 +5,13 @@
 //! keeps the divisor √(d·(1 + terms)) that the terms had made larger.
 
 mod content;
+#[cfg(test)]
+mod tests;
 
 use posenc_ir::Emitter;
 
 use super::zeros::Zeros;
+use crate::detect::joins;
 use crate::encoding::{Encoding, Finding};
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
@@ -25,7 +28,10 @@ pub(super) fn take_out(
     sites: &[usize],
 ) -> Result<(), RewriteError> {
     zeros.follow(out, &finding.entries)?;
-    if matches!(finding.encoding, Encoding::TransformerXl(_)) {
+    if matches!(
+        finding.encoding,
+        Encoding::TransformerXl(_) | Encoding::Unknown
+    ) {
         for site in sites {
             content::take_out(out, ground, zeros, ground.site(*site), &finding.entries)?;
         }
@@ -33,9 +39,20 @@ pub(super) fn take_out(
     Ok(())
 }
 
-/// Whether what was found enters by products of content and vectors.
+/// Whether what was found enters by products of vectors with content or with the weights of
+/// attention.
 pub(super) fn enter_by(ground: &Ground<'_>, finding: &Finding) -> bool {
-    let graph = ground.graph();
-    let product = |id| crate::attention::is_product(graph.node(id).domain(), graph.node(id).op());
-    finding.node().is_some_and(product)
+    let found = ground.found;
+    let Some(site) = finding.sites.first().map(|site| ground.site(*site)) else {
+        return false;
+    };
+    let named = matches!(
+        finding.encoding,
+        Encoding::Shaw(_) | Encoding::TransformerXl(_) | Encoding::Disentangled(_)
+    );
+    let meetings = || joins(ground.graph(), &found.classes, &found.trace, site).meetings;
+    named
+        || meetings()
+            .iter()
+            .any(|m| finding.entries.contains(&m.vectors))
 }

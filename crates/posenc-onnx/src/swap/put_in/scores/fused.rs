@@ -67,19 +67,24 @@ impl Biases<'_, '_> {
         let ground = self.ground;
         let refuse = |why: &str| ground.refuse(site.node, why);
         let node = ground.graph().node(site.node);
-        let taken = Taken::by(node)
-            .ok_or_else(|| refuse("the operator takes no bias; write it in plain operators first"))?;
+        let taken = Taken::by(node).ok_or_else(|| {
+            refuse("the operator takes no bias; write it in plain operators first")
+        })?;
         let given = |slot: &usize| node.input(*slot).is_some();
         let set = |name: &&str| match node.attribute(name) {
-            Some(_) => node.float(name).ok().flatten() != Some(0.0)
-                && node.int(name).ok().flatten() != Some(0),
+            Some(_) => {
+                node.float(name).ok().flatten() != Some(0.0)
+                    && node.int(name).ok().flatten() != Some(0)
+            }
             None => false,
         };
         if taken.unknown.0.iter().any(given) || taken.unknown.1.iter().any(set) {
             let why = "the operator has inputs or attributes beside which a bias is not supported";
             return Err(refuse(why));
         }
-        let heads = site.heads.ok_or_else(|| refuse("its heads are not known"))?;
+        let heads = site
+            .heads
+            .ok_or_else(|| refuse("its heads are not known"))?;
         let old = node.input(taken.slot);
         let straight = matches!(self.new, New::Alibi(a) if a.symmetric != Some(true));
         // A sink beside the keys can tell a constant for each query.
@@ -112,7 +117,11 @@ impl Biases<'_, '_> {
         let merged = match ground.dtype(old) {
             DType::Bool if taken.standard => self.chosen(out, site, old, bias, dtype),
             have if have == dtype => self.merged(out, site, old, bias),
-            _ => return Err(refuse("its mask is neither of the type of its scores nor of bool")),
+            _ => {
+                return Err(refuse(
+                    "its mask is neither of the type of its scores nor of bool",
+                ));
+            }
         };
         out.redirect_use(old, Use::new(site.node, taken.slot), merged)?;
         Ok(())
@@ -176,7 +185,9 @@ fn lengths(
             last: Some(node.input(last)?).filter(|_| !even),
         });
     }
-    let past = taken.past.and_then(|(slot, axis)| Some((node.input(slot)?, axis)));
+    let past = taken
+        .past
+        .and_then(|(slot, axis)| Some((node.input(slot)?, axis)));
     let size = |(value, axis): (ValueId, usize)| ground.dims(value)?.get(axis).copied();
     let own = (key.value, key.lane.sequence);
     let square = past.is_none() && size(own)? == size((query.value, query.lane.sequence))?;

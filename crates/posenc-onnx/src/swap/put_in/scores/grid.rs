@@ -282,11 +282,7 @@ impl<'a> Grids<'a> {
 }
 
 /// The length of an axis of a value: a number where every run has the same.
-pub(in crate::swap::put_in) fn length(
-    ground: &Ground<'_>,
-    value: ValueId,
-    axis: usize,
-) -> Length {
+pub(in crate::swap::put_in) fn length(ground: &Ground<'_>, value: ValueId, axis: usize) -> Length {
     let dims = ground.dims(value).and_then(|dims| dims.get(axis));
     let declared = ground.graph().value(value).shape();
     let declared = match declared.and_then(|shape| shape.get(axis)) {

@@ -99,7 +99,8 @@ impl Layout {
     /// Whether one number for each sequence and head stands before its plane, in this order.
     pub(in crate::swap::put_in) fn is_plain(&self) -> bool {
         let rank = self.rank;
-        let near = |(i, (axis, _)): (usize, &(usize, usize))| axis + 2 + self.heads.len() - i == rank;
+        let near =
+            |(i, (axis, _)): (usize, &(usize, usize))| axis + 2 + self.heads.len() - i == rank;
         self.plane == [rank.wrapping_sub(2), rank.wrapping_sub(1)]
             && self.heads.iter().enumerate().all(near)
     }
@@ -178,7 +179,10 @@ impl Layout {
             (n > 0).then(|| out.ints("once", &one))
         };
         let (first, last) = (ones(out, before), ones(out, behind));
-        let repeats: Vec<ValueId> = [first, Some(sequences), last].into_iter().flatten().collect();
+        let repeats: Vec<ValueId> = [first, Some(sequences), last]
+            .into_iter()
+            .flatten()
+            .collect();
         let repeats = match repeats[..] {
             [one] => one,
             _ => out.op_with("Concat", &repeats, &[("axis", Attr::Int(0))]),
@@ -202,8 +206,18 @@ mod tests {
         let cases: [(&[usize], [usize; 2], usize, Found); 9] = [
             (&[2, 3, 7, 9], [2, 3], 3, Some((vec![(1, 3)], false))),
             (&[6, 7, 9], [1, 2], 3, Some((vec![(0, 3)], true))),
-            (&[2, 3, 4, 7, 9], [3, 4], 12, Some((vec![(1, 3), (2, 4)], false))),
-            (&[6, 4, 7, 9], [2, 3], 12, Some((vec![(0, 3), (1, 4)], true))),
+            (
+                &[2, 3, 4, 7, 9],
+                [3, 4],
+                12,
+                Some((vec![(1, 3), (2, 4)], false)),
+            ),
+            (
+                &[6, 4, 7, 9],
+                [2, 3],
+                12,
+                Some((vec![(0, 3), (1, 4)], true)),
+            ),
             (&[7, 9, 2, 3], [0, 1], 3, Some((vec![(3, 3)], false))),
             (&[2, 7, 3, 9], [1, 3], 3, Some((vec![(2, 3)], false))),
             (&[2, 3, 1, 7, 9], [3, 4], 3, Some((vec![(1, 3)], false))),
@@ -212,7 +226,11 @@ mod tests {
             (&[2, 1, 7, 9], [2, 3], 1, Some((vec![], false))),
         ];
         for (dims, plane, heads, want) in cases {
-            assert_eq!(layout(dims, plane, heads), want, "{dims:?} {plane:?} {heads}");
+            assert_eq!(
+                layout(dims, plane, heads),
+                want,
+                "{dims:?} {plane:?} {heads}"
+            );
         }
     }
 
@@ -226,13 +244,18 @@ mod tests {
             (&[2, 3, 7, 9], [2, 4], 3),
             (&[2, 3, 7, 9], [3, 3], 3),
         ] {
-            assert_eq!(layout(dims, plane, heads), None, "{dims:?} {plane:?} {heads}");
+            assert_eq!(
+                layout(dims, plane, heads),
+                None,
+                "{dims:?} {plane:?} {heads}"
+            );
         }
     }
 
     #[test]
     fn plain_is_heads_right_before_their_plane() {
-        let plain = |dims: &[usize], plane, heads| Layout::of(dims, plane, heads).unwrap().is_plain();
+        let plain =
+            |dims: &[usize], plane, heads| Layout::of(dims, plane, heads).unwrap().is_plain();
         assert!(plain(&[2, 3, 7, 9], [2, 3], 3));
         assert!(plain(&[6, 7, 9], [1, 2], 3));
         assert!(plain(&[2, 3, 4, 7, 9], [3, 4], 12));

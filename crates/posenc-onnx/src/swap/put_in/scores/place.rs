@@ -22,16 +22,9 @@ pub(super) struct Place {
 
 /// The best place. `straight` tells that the bias of a key differs between queries by no more
 /// than a constant for each query.
-pub(super) fn choose(
-    ground: &Ground<'_>,
-    site: &Site,
-    way: &Way,
-    straight: bool,
-) -> Option<Place> {
+pub(super) fn choose(ground: &Ground<'_>, site: &Site, way: &Way, straight: bool) -> Option<Place> {
     let heads = site.heads?;
-    let keys = *ground
-        .dims(site.key.value)?
-        .get(site.key.lane.sequence)?;
+    let keys = *ground.dims(site.key.value)?.get(site.key.lane.sequence)?;
     let layout = |stage: usize| {
         let stage = way.stages.get(stage)?;
         let dims = ground.dims(stage.value)?;

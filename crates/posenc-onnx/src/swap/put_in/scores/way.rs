@@ -74,11 +74,9 @@ impl Way {
                 let lane = Lane::of_sequence(axis);
                 Some(back(graph, trace, id, output, slot, lane)?.sequence)
             };
-            let (Some(value), Some(rows), Some(columns)) = (
-                graph.node(id).input(slot),
-                axis(at.1[0]),
-                axis(at.1[1]),
-            ) else {
+            let (Some(value), Some(rows), Some(columns)) =
+                (graph.node(id).input(slot), axis(at.1[0]), axis(at.1[1]))
+            else {
                 break;
             };
             at = (value, [rows, columns]);
@@ -96,7 +94,12 @@ impl Way {
     }
 
     /// The uses of scores that lead to the softmax.
-    pub(in crate::swap::put_in) fn uses(&self, ground: &Ground<'_>, site: &Site, value: ValueId) -> Vec<Use> {
+    pub(in crate::swap::put_in) fn uses(
+        &self,
+        ground: &Ground<'_>,
+        site: &Site,
+        value: ValueId,
+    ) -> Vec<Use> {
         let graph = ground.graph();
         // A softmax in parts reads its scores in another node.
         let parts = graph.node(site.node).inputs().iter().flatten();

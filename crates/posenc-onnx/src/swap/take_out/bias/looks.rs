@@ -170,7 +170,7 @@ fn few(numbers: impl Iterator<Item = f64> + Clone, best: f64) -> Few {
 
 /// Padding of which some tokens at either end do not count: where it is fed, and where ids are
 /// compared.
-fn holes(ground: &Ground<'_>) -> FxHashMap<ValueId, Value> {
+pub(in crate::swap::take_out) fn holes(ground: &Ground<'_>) -> FxHashMap<ValueId, Value> {
     let found = ground.found;
     let classes = &found.classes;
     let padding = |v: ValueId| {

@@ -125,6 +125,14 @@ impl<'a> Moves<'a> {
                 let none = axes.iter().all(|a| dims[*a] == 1 && to[*a] > 0);
                 none.then_some(Shrunk::Keeps)
             }
+            "Gather" => {
+                let named = node.int("axis").ok()?.unwrap_or(0);
+                let axis =
+                    wrap(named, from.len()).filter(|a| whole(a) && from.len() == to.len())?;
+                let mut next = dims.to_vec();
+                next[axis] = to[axis];
+                Some(Shrunk::Becomes(next))
+            }
             "Expand" => {
                 let shape = self.ground.found.trace.get(node.input(1)?).to_i64()?;
                 let shape: Option<Vec<usize>> =

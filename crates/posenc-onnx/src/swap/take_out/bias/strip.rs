@@ -85,7 +85,8 @@ impl<'a> Strip<'a> {
             depth: 0,
         };
         let rest = self.strip(out, at)?;
-        Ok((*rest).clone().filter(|left| left.level.is_none()))
+        let counts = |left: &Left| left.level.is_none() || left.value == value;
+        Ok((*rest).clone().filter(counts))
     }
 
     fn strip(&mut self, out: &mut Emitter<'_>, at: At) -> Result<Rc<Rest>, RewriteError> {
