@@ -62,6 +62,9 @@ pub struct Detection {
     pub(crate) grids: Vec<[Region; 2]>,
     /// Position that acts on queries or keys but is no rotation, with the reason.
     pub unknown: Vec<Refused>,
+    /// Where queries and keys of a site turn, though by no rotation that is known: each of them
+    /// is among `unknown`.
+    pub(crate) odd: Vec<(usize, Vec<Region>)>,
     /// Everything that limits the length.
     pub limits: Vec<Limit>,
     /// What a user should know.
@@ -142,6 +145,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         axial: vec![],
         grids: vec![],
         unknown: vec![],
+        odd: vec![],
         warnings: warning.into_iter().collect(),
     };
     rotary::find(model, &mut found);

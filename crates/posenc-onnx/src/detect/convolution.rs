@@ -32,11 +32,11 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     let first = (survey.findings.len(), survey.refused.len());
     let sums: Vec<NodeId> = graph
         .nodes()
-        .filter(|(_, n)| n.is("Add"))
+        .filter(|(_, n)| sums(n))
         .map(|n| n.0)
         .collect();
     for id in sums.into_iter().rev() {
-        for slot in 0..graph.node(id).inputs().len() {
+        for slot in 0..2 {
             let Some(branch) = Branch::of(runs, id, slot) else {
                 continue;
             };
@@ -92,9 +92,6 @@ impl Branch {
         let graph = runs.model.graph();
         let node = graph.node(id);
         let content = |v: &ValueId| runs.found.classes.of_value(*v).has(Class::CONTENT);
-        let [Some(_), Some(_)] = *node.inputs() else {
-            return None;
-        };
         let origin = moved(graph, node.input(1 - slot)?);
         let mut branch = Self {
             convolutions: vec![],
@@ -149,6 +146,12 @@ fn moved(graph: &Graph, mut value: ValueId) -> ValueId {
         }
     }
     value
+}
+
+/// Whether a node adds its first two inputs; norms may do that themselves.
+fn sums(node: &Node) -> bool {
+    let norms = ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"];
+    node.is("Add") || node.domain() == "com.microsoft" && norms.contains(&node.op())
 }
 
 fn is_convolution(node: &Node) -> bool {

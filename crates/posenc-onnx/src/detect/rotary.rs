@@ -7,7 +7,7 @@ use super::{Detection, Refused, Streams, Switch};
 use crate::attention::{Operand, Site};
 use crate::encoding::{Encoding, Finding};
 use crate::encodings::rope::axial::{self, Axial};
-use crate::encodings::rope::{Rotation, Unread, read};
+use crate::encodings::rope::{Rotation, Unread, is_turning, read};
 use crate::frontier::{Found, Stretch};
 use crate::kind::Form;
 use crate::region::{Inside, Region};
@@ -56,6 +56,7 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                 why,
             });
         };
+        let mut regions = vec![];
         match (query, key) {
             (Read::Nothing, Read::Nothing) => {}
             (Read::OnGrid(query), Read::OnGrid(key)) if query.0.encoding == key.0.encoding => {
@@ -66,7 +67,10 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
             (Read::Turns(query), Read::Turns(key)) => {
                 let node = query.region.entries[0].node;
                 match unlike(&query.rotation, &key.rotation) {
-                    Some(why) => refuse(node, why),
+                    Some(why) => {
+                        refuse(node, why);
+                        regions.extend([query.region, key.region]);
+                    }
                     None => found.rotary.push(RotarySite {
                         site: site.layer,
                         switch: known.switch(model, found, &query),
@@ -79,9 +83,20 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                 }
             }
             (query, key) => {
+                regions = [&query, &key]
+                    .into_iter()
+                    .filter_map(Read::region)
+                    .cloned()
+                    .collect();
                 for (side, other) in [(&query, &key), (&key, &query)] {
                     match side {
-                        Read::Refused(node, why) => refuse(*node, why.clone()),
+                        Read::Refused(node, why) => {
+                            regions.clear();
+                            refuse(*node, why.clone());
+                        }
+                        Read::Odd(region, why) => {
+                            refuse(region.entries[0].node, why.clone());
+                        }
                         Read::Turns(half) if matches!(other, Read::Nothing) => {
                             let why = "only one of queries and keys turns".to_owned();
                             refuse(half.region.entries[0].node, why);
@@ -95,6 +110,9 @@ pub(super) fn find(model: &Model, found: &mut Detection) {
                 }
             }
         }
+        if !regions.is_empty() {
+            found.odd.push((site.layer, regions));
+        }
     }
 }
 
@@ -102,7 +120,21 @@ enum Read {
     Nothing,
     Turns(Box<Half>),
     OnGrid(Box<(Finding, Region)>),
+    /// It turns, but not as any rotation that is known.
+    Odd(Box<Region>, String),
     Refused(NodeId, String),
+}
+
+impl Read {
+    /// Where it turns.
+    fn region(&self) -> Option<&Region> {
+        match self {
+            Self::Turns(half) => Some(&half.region),
+            Self::OnGrid(found) => Some(&found.1),
+            Self::Odd(region, _) => Some(region),
+            Self::Nothing | Self::Refused(..) => None,
+        }
+    }
 }
 
 /// What was read already: layers that are alike are read once.
@@ -113,6 +145,7 @@ struct Known {
     switches: FxHashMap<Turned, Option<Switch>>,
     streams: FxHashMap<Turned, Option<Streams>>,
     axial: FxHashMap<(usize, usize), Option<(Axial, f64)>>,
+    odd: FxHashMap<usize, bool>,
 }
 
 /// What enters a rotation, and the features that it turns.
@@ -159,6 +192,16 @@ impl Known {
         let known = self.axial.entry((alike, head_dim));
         let read = || axial::read(model, &found.trace, region, head_dim).ok();
         known.or_insert_with(read).clone()
+    }
+
+    /// Whether a region that is no known rotation turns all the same.
+    fn turns(&mut self, model: &Model, found: &Detection, region: &Region) -> bool {
+        if region.inside.is_some() {
+            return true;
+        }
+        let alike = self.alike(model, found, region);
+        let read = || is_turning(model, &found.trace, region);
+        *self.odd.entry(alike).or_insert_with(read)
     }
 
     fn switch(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
@@ -233,6 +276,9 @@ fn half(
                     evidence: vec![],
                 };
                 Read::OnGrid(Box::new((finding, region)))
+            }
+            None if known.turns(model, found, &region) => {
+                Read::Odd(Box::new(region), why.to_string())
             }
             None => Read::Refused(node, why.to_string()),
         },

@@ -15,6 +15,7 @@ use ndarray::{Array2, Array3};
 
 pub use matrices::Way;
 pub(crate) use matrices::matrices;
+pub(crate) use read::is_turning;
 pub use read::{Rotation, Unread, read, read_again};
 
 use crate::kind::Layout;

@@ -19,6 +19,7 @@ mod zeros;
 mod tests;
 
 use posenc_ir::{Emitter, NodeId, Use};
+use rustc_hash::FxHashSet;
 
 use super::{Asked, Ground};
 use crate::encoding::{Encoding, Finding};
@@ -46,8 +47,10 @@ pub(super) fn take_out(
     ground: &Ground<'_>,
     asked: &Asked,
 ) -> Result<(), RewriteError> {
+    let turning: FxHashSet<usize> = ground.found.odd.iter().map(|(site, _)| *site).collect();
     for refused in &ground.found.unknown {
-        if asked.has(refused.site) {
+        // What turns can be kept from it, whatever the angles.
+        if asked.has(refused.site) && !turning.contains(&refused.site) {
             return Err(ground.refuse(refused.node, &refused.why));
         }
     }
@@ -134,7 +137,7 @@ fn before_scores(
     for job in &jobs {
         match job {
             Job::Summands(id) => summands.take_out(out, &mut gone, *id)?,
-            Job::Convolution(at) => convolution::take_out(ground, &mut gone, *at)?,
+            Job::Convolution(at) => convolution::take_out(out, ground, &mut gone, *at)?,
             Job::Rotation(turned) => turned.take_out(out, ground, &mut gone)?,
         }
     }

@@ -95,6 +95,33 @@ pub fn read_again(
     rotation(&maps, before.way, region, before.rope.head_dim)
 }
 
+/// How far a map may be from one that turns, over the length of what it turns; as near as numbers
+/// of eight bits are.
+const TURNING: f64 = 2e-2;
+
+/// Whether a region turns pairs of features, by whatever angles and at whatever lengths, and leaves
+/// the others as they are.
+pub(crate) fn is_turning(model: &Model, base: &Trace, region: &Region) -> bool {
+    let Ok((maps, _)) = matrices(model, base, &FxHashMap::default(), region) else {
+        return false;
+    };
+    let Ok(partner) = partners(&maps) else {
+        return false;
+    };
+    let length = maps.shape()[0];
+    let turns = |p: usize, a: usize, b: usize| {
+        let (cos, sin) = (maps[[p, a, a]], maps[[p, b, a]]);
+        let off = (maps[[p, b, b]] - cos)
+            .abs()
+            .max((maps[[p, a, b]] + sin).abs());
+        off <= TURNING * cos.hypot(sin)
+    };
+    let passes = |p: usize, a: usize| (maps[[p, a, a]] - 1.0).abs() <= TURNING;
+    let holds = |p: usize, a: usize| partner[a].map_or_else(|| passes(p, a), |b| turns(p, a, b));
+    let all = (0..length).all(|p| (0..partner.len()).all(|a| holds(p, a)));
+    all && partner.iter().any(Option::is_some)
+}
+
 /// Pairs of features with their cos and sin, times m, at every position.
 #[derive(Clone, Debug)]
 pub(super) struct Turns {

@@ -77,5 +77,6 @@ fn keeps(op: &str) -> bool {
             op,
             "Add" | "Sub" | "Sum" | "Mul" | "Div" | "Concat" | "Cast" | "Identity" | "Dropout"
         )
-        || matches!(op, "MatMul" | "Gemm" | "Slice" | "Split")
+        || matches!(op, "MatMul" | "FusedMatMul" | "Gemm" | "Slice" | "Split")
+        || op.ends_with("uantizeLinear")
 }

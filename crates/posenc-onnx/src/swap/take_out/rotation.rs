@@ -43,7 +43,9 @@ pub(super) fn turned<'a>(
         let each = regions.iter().map(move |r| Some((*site?, r, None)));
         each.flatten()
     });
-    let all: Vec<_> = rotary.chain(axial).collect();
+    let odd = found.odd.iter();
+    let odd = odd.flat_map(|(site, regions)| regions.iter().map(move |r| (*site, r, None)));
+    let all: Vec<_> = rotary.chain(axial).chain(odd).collect();
     let kept: FxHashMap<_, usize> = all
         .iter()
         .filter(|(site, ..)| !asked.has(*site))
@@ -63,15 +65,16 @@ pub(super) fn turned<'a>(
         let region = Cow::Borrowed(region);
         turned.push(Turned { region, way, site });
     }
-    for rotary in found.rotary.iter().filter(|r| asked.has(r.site)) {
-        let site = rotary.site;
+    let mut sites: Vec<usize> = turned.iter().map(|turned| turned.site).collect();
+    sites.dedup();
+    for site in sites {
         let values = values::turned(ground, ground.site(site))?;
         let Some((region, way)) = values.filter(|(region, _)| seen.insert(place(region))) else {
             continue;
         };
         turned.push(Turned {
             region: Cow::Owned(region),
-            way: Some(way),
+            way,
             site,
         });
     }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::attention::{Operand, Site, is_product};
-use crate::encodings::rope::{Way, read};
+use crate::encodings::rope::{Way, is_turning, read};
 use crate::frontier::{Found, Stretch};
 use crate::lane::{Lane, is_elementwise, is_layout};
 use crate::product::Letters;
@@ -11,15 +11,15 @@ use crate::region::Region;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
-/// The region that turns the values of a site, and how it was read; `None` where position does
-/// not act on them.
+/// The region that turns the values of a site, and how it was read, where it was; `None` where
+/// position does not act on them.
 ///
 /// # Errors
 /// Where position acts on them otherwise.
 pub(super) fn turned(
     ground: &Ground<'_>,
     site: &Site,
-) -> Result<Option<(Region, Way)>, RewriteError> {
+) -> Result<Option<(Region, Option<Way>)>, RewriteError> {
     let (graph, found) = (ground.graph(), ground.found);
     let Some(operand) = operand(ground, site) else {
         return Ok(None);
@@ -46,7 +46,8 @@ pub(super) fn turned(
     let none = rustc_hash::FxHashMap::default();
     let head_dim = site.head_dim.unwrap_or(width).max(width);
     match read(ground.model, &found.trace, &none, &region, head_dim) {
-        Ok(rotation) => Ok(Some((region, rotation.way))),
+        Ok(rotation) => Ok(Some((region, Some(rotation.way)))),
+        Err(_) if is_turning(ground.model, &found.trace, &region) => Ok(Some((region, None))),
         Err(why) => Err(ground.refuse(node, format!("position acts on the values, and {why}"))),
     }
 }
