@@ -27,7 +27,7 @@ impl Letters {
         }
         let fused = node.domain() == "com.microsoft" && node.op() == "FusedMatMul";
         let flag = |name: &str| fused && matches!(node.int(name), Ok(Some(n)) if n != 0);
-        if !(node.is("MatMul") || fused) || flag("transBatchA") || flag("transBatchB") {
+        if !node.is("MatMul") && !fused {
             return None;
         }
         let (a, b) = (rank(node.input(0))?, rank(node.input(1))?);
@@ -36,16 +36,24 @@ impl Letters {
         }
         // Batch axes are named from the last backwards.
         let batch = |n: usize| (0..n).rev().map(|i| char::from(b'a' + (i % 20) as u8));
-        let named = |n: usize, [row, column]: [char; 2], turned: bool| -> Vec<char> {
-            let last = if turned { [column, row] } else { [row, column] };
-            batch(n - 2).chain(last).collect()
+        // The first axis may stand before those of the batch.
+        let named = |n: usize, [row, column]: [char; 2], turned: bool, first: bool| -> Vec<char> {
+            let [row, column] = if turned { [column, row] } else { [row, column] };
+            match first {
+                true => [row]
+                    .into_iter()
+                    .chain(batch(n - 2))
+                    .chain([column])
+                    .collect(),
+                false => batch(n - 2).chain([row, column]).collect(),
+            }
         };
         Some(Self {
             operands: [
-                named(a, ['x', 'y'], flag("transA")),
-                named(b, ['y', 'z'], flag("transB")),
+                named(a, ['x', 'y'], flag("transA"), flag("transBatchA")),
+                named(b, ['y', 'z'], flag("transB"), flag("transBatchB")),
             ],
-            result: named(a.max(b), ['x', 'z'], false),
+            result: named(a.max(b), ['x', 'z'], false, false),
         })
     }
 }

@@ -7,7 +7,7 @@ use super::binary::zip;
 use super::call::{Call, typed};
 use super::shape::{broadcast, offsets, strides};
 use super::value::Shared;
-use super::{Miss, Outputs, Why};
+use super::{Budget, Miss, Outputs, Value, Why};
 use crate::dtype::DType;
 
 /// Two stacks of matrices about to be multiplied.
@@ -177,12 +177,38 @@ pub(super) fn quantized_mat_mul(c: &Call<'_>) -> Outputs {
 /// alpha · A B, each operand possibly transposed.
 pub(super) fn fused_mat_mul(c: &Call<'_>) -> Outputs {
     let dtype = c.dtype(0).or(c.dtype(1));
-    if c.flag("transBatchA")? || c.flag("transBatchB")? {
-        return typed(dtype);
-    }
     let alpha = c.float("alpha")?.unwrap_or(1.0);
     let flipped = [c.flag("transA")?, c.flag("transB")?];
+    let turned = |flag: &'static str, slot: usize| -> Result<Option<Value>, Miss> {
+        Ok(match c.flag(flag)? {
+            true => behind_batch(c.need(slot)?, c.budget),
+            false => None,
+        })
+    };
+    let own = [turned("transBatchA", 0)?, turned("transBatchB", 1)?];
+    let inputs: Vec<Option<&Value>> = own
+        .iter()
+        .zip([c.at(0), c.at(1)])
+        .map(|(own, given)| own.as_ref().or(given))
+        .collect();
+    let c = &Call {
+        inputs: &inputs,
+        ..*c
+    };
     multiply(c, [0, 1], flipped, dtype, |a| scaled(a, alpha))
+}
+
+/// The first axis moved behind the batch axes, which stand between it and the last.
+fn behind_batch(value: &Value, budget: &Budget) -> Option<Value> {
+    let dims = value.dims.as_deref().filter(|d| d.len() > 2)?;
+    let last = dims.len() - 1;
+    let order: Vec<usize> = (1..last).chain([0, last]).collect();
+    let turned = order.iter().map(|a| dims[*a]).collect();
+    Some(match value.array(budget) {
+        Some(Array::Float(a)) => Value::of(value.dtype, Array::Float(a.permuted_axes(order))),
+        Some(Array::Int(a)) => Value::of(value.dtype, Array::Int(a.permuted_axes(order))),
+        _ => Value::shaped(value.dtype, Some(turned)),
+    })
 }
 
 fn scaled(array: Array, factor: f64) -> Option<Array> {

@@ -81,6 +81,32 @@ fn convolutions_weigh_what_their_window_covers() {
 }
 
 #[test]
+fn the_first_axis_may_stand_before_those_of_the_batch() {
+    // Numbers of ONNX Runtime 1.31.
+    let (a, b) = (count(&[2, 3, 2]), count(&[3, 2, 2]));
+    let turned = contrib("FusedMatMul").int("transBatchA", 1);
+    let got = turned.numbers(&[a.clone(), b.clone()]);
+    assert_eq!(got.0, [3, 2, 2]);
+    assert_eq!(
+        got.1,
+        [
+            2.0, 3.0, 14.0, 27.0, 26.0, 31.0, 86.0, 103.0, 82.0, 91.0, 190.0, 211.0
+        ]
+    );
+    let both = contrib("FusedMatMul")
+        .int("transBatchA", 1)
+        .int("transA", 1);
+    let got = both.numbers(&[a, b]);
+    assert_eq!(got.0, [3, 2, 2]);
+    assert_eq!(
+        got.1,
+        [
+            12.0, 18.0, 14.0, 22.0, 56.0, 66.0, 66.0, 78.0, 132.0, 146.0, 150.0, 166.0
+        ]
+    );
+}
+
+#[test]
 fn a_convolution_that_would_take_too_long_is_not_computed() {
     let same = op("Conv").text("auto_pad", "SAME_UPPER");
     let long = [count(&[1, 1, 1 << 14]), count(&[256, 1, 5])];

@@ -79,13 +79,13 @@ impl<'a> Looks<'a> {
     fn read(&mut self, value: ValueId) -> Option<Vec<f64>> {
         let ground = self.ground;
         let known = ground.found.trace.get(value);
+        if !BUDGET.allows(known.dims.as_deref()?) {
+            return None;
+        }
         let data = match known.to_f64() {
             Some(data) => data,
             None => self.computed(value)?,
         };
-        if !BUDGET.allows(data.shape()) {
-            return None;
-        }
         let mut numbers: Vec<f64> = data.iter().copied().collect();
         if ground.found.classes.of_value(value).has(Class::PADDING) {
             let holes = self.holes.get_or_insert_with(|| holes(&ground));
