@@ -126,6 +126,11 @@ impl Formula {
         }
     }
 
+    /// Whether it depends on more than the distance.
+    pub(crate) fn meets_content(&self) -> bool {
+        matches!(self, Self::Shaw(_) | Self::TransformerXl { .. })
+    }
+
     /// Whether a softmax cannot tell it from one that differs by a constant for each query.
     pub(crate) fn is_up_to_a_constant(&self) -> bool {
         matches!(self, Self::Alibi(alibi) if alibi.symmetric.is_none())

@@ -5,8 +5,13 @@ use posenc_ir::{Emitter, ValueId};
 use crate::encodings::shaw;
 
 /// The biases `[query, key, heads..]` of distances, key − query, `[query, key]`, from a table
-/// `[2k + 1, heads..]`.
-pub(crate) fn emit(out: &mut Emitter<'_>, distances: ValueId, k: i64, table: ValueId) -> ValueId {
-    let rows = shaw::emit::rows(out, distances, k);
-    out.op("Gather", &[table, rows])
+/// `[2k + 1, heads..]`; `None` for a k beyond all integers.
+pub(crate) fn emit(
+    out: &mut Emitter<'_>,
+    distances: ValueId,
+    k: usize,
+    table: ValueId,
+) -> Option<ValueId> {
+    let rows = shaw::emit::rows(out, distances, i64::try_from(k).ok()?);
+    Some(out.op("Gather", &[table, rows]))
 }

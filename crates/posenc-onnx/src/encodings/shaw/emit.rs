@@ -9,16 +9,16 @@ pub(crate) fn rows(out: &mut Emitter<'_>, distances: ValueId, k: i64) -> ValueId
     out.op("Add", &[near, high])
 }
 
-/// The products of content and vectors, summed over what the result does not name: each with a
-/// letter for every axis.
+/// The products of vectors and content, summed over what the result does not name: each with a
+/// letter for every axis. ONNX Runtime is faster where the vectors stand first.
 pub(crate) fn meet(
     out: &mut Emitter<'_>,
-    content: (ValueId, &[char]),
     vectors: (ValueId, &[char]),
+    content: (ValueId, &[char]),
     result: &[char],
 ) -> ValueId {
     let text = |letters: &[char]| letters.iter().collect::<String>();
-    let (a, b, c) = (text(content.1), text(vectors.1), text(result));
+    let (a, b, c) = (text(vectors.1), text(content.1), text(result));
     let equation = [("equation", Attr::Str(format!("{a},{b}->{c}")))];
-    out.op_with("Einsum", &[content.0, vectors.0], &equation)
+    out.op_with("Einsum", &[vectors.0, content.0], &equation)
 }

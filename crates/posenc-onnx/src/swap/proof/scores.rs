@@ -8,6 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Computes, Proof, Run};
 use crate::attention::{Operand, Site};
+use crate::lane::Lane;
+use crate::product::Letters;
 use crate::report::SiteCheck;
 use crate::rewrite::RewriteError;
 use crate::scores::by_head;
@@ -52,13 +54,18 @@ impl Both<'_> {
         };
         let mut random = Random::new(0x005c_07e5 + self.site as u64);
         let mut given = vec![];
-        for operand in [&before.query, &before.key] {
-            let known = self.bare.0.get(operand.value);
+        // Where content plays no part, products may be of kinds that the evaluator does not run.
+        let from = match formula.meets_content() {
+            true => vec![before.query.value, before.key.value],
+            false => vec![product],
+        };
+        for value in from {
+            let known = self.bare.0.get(value);
             let tensor = known.dims.as_deref().zip(known.dtype);
             let tensor = tensor.and_then(|(dims, dtype)| random.tensor(dtype, dims, -1.0, 1.0));
             let tensor = tensor.ok_or_else(|| refuse("its queries are not known".into()))?;
-            if given.iter().all(|(v, _)| *v != operand.value) {
-                given.push((operand.value, tensor));
+            if given.iter().all(|(v, _)| *v != value) {
+                given.push((value, tensor));
             }
         }
         let run = |model, (trace, seeds): &'_ (Trace, _), wanted| {
@@ -70,16 +77,21 @@ impl Both<'_> {
             };
             self.computes.compute(&run, &given, wanted)
         };
-        let of = |data| by_head(data, plane, before.heads);
-        let was = of(run(&self.proof.bare.0, self.bare, scores)?);
-        let met = of(run(&self.proof.bare.0, self.bare, product)?);
-        let is = of(run(&self.proof.done.0, self.done, now)?);
+        let of = |data, plane| by_head(data, plane, before.heads);
+        let was = of(run(&self.proof.bare.0, self.bare, scores)?, plane);
+        let at_product = self.plane_of_product(before).unwrap_or(plane);
+        let met = of(run(&self.proof.bare.0, self.bare, product)?, at_product);
+        let is = of(run(&self.proof.done.0, self.done, now)?, plane);
         let (Some(was), Some(met), Some(is)) = (was, met, is) else {
             return Err(refuse("the axes of its scores are not known".into()));
         };
         let operand = |o: &Operand| {
-            let tensor = given.iter().find(|(v, _)| *v == o.value).map(|(_, t)| t)?;
-            let data = ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()?;
+            let data = match given.iter().find(|(v, _)| *v == o.value) {
+                Some((_, tensor)) => {
+                    ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()?
+                }
+                None => ArrayD::zeros(self.bare.0.get(o.value).dims.clone()?),
+            };
             o.lane.split(data)
         };
         let (queries, keys) = operand(&before.query)
@@ -102,6 +114,25 @@ impl Both<'_> {
             bound,
             ok: error <= bound,
         }))
+    }
+
+    /// The axes of queries and keys in the product.
+    fn plane_of_product(&self, site: &Site) -> Option<[usize; 2]> {
+        let (graph, trace) = (self.proof.bare.0.graph(), &self.bare.0);
+        let product = site.product?;
+        let (id, _) = graph.producer(product)?;
+        let turned = graph.node(id).input(0) != Some(site.query.value);
+        let Some(letters) = Letters::of(graph, trace, id) else {
+            let rank = trace.get(product).dims.as_ref()?.len();
+            let [row, column] = [rank.checked_sub(2)?, rank - 1];
+            return Some(if turned { [column, row] } else { [row, column] });
+        };
+        let axis = |operand: usize, lane: &Lane| {
+            let letter = letters.operands[operand].get(lane.sequence)?;
+            letters.result.iter().position(|c| c == letter)
+        };
+        let (query, key) = (usize::from(turned), usize::from(!turned));
+        Some([axis(query, &site.query.lane)?, axis(key, &site.key.lane)?])
     }
 
     /// The factors that the bare graph puts on queries, keys and their product.

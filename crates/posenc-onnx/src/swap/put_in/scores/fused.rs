@@ -2,8 +2,8 @@
 
 use posenc_ir::{DType, Emitter, Node, Use, ValueId};
 
-use super::Biases;
-use super::grid::{Length, Lengths, length};
+use super::biases::{Biases, LOWEST_HALF};
+use super::grid::{Counts, Number, length};
 use super::layout::Layout;
 use super::place::Place;
 use crate::attention::Site;
@@ -20,7 +20,7 @@ struct Taken {
     said: Option<(usize, usize)>,
     /// Inputs and attributes that make it another operator.
     unknown: (&'static [usize], &'static [&'static str]),
-    /// A mask may be broadcast along queries, or be one of truth values.
+    /// A mask may be one of truth values.
     standard: bool,
 }
 
@@ -89,17 +89,17 @@ impl Biases<'_, '_> {
         let straight = matches!(self.new, New::Alibi(a) if a.symmetric != Some(true));
         // A sink beside the keys can tell a constant for each query.
         let sink = (11..node.inputs().len()).any(|slot| given(&slot)) || set(&"smooth_softmax");
-        let lengths = lengths(ground, site, node, &taken, straight && !sink);
-        let lengths = lengths.ok_or_else(|| refuse("how many keys there are is not known"))?;
-        let by_key = taken.standard && straight && self.may_be_of_keys(site, old);
-        let ragged = lengths.last.is_some();
+        let counts = counts(ground, site, node, &taken, straight && !sink);
+        let counts = counts.ok_or_else(|| refuse("how many keys there are is not known"))?;
+        let ragged = counts.last.is_some();
         let place = Place {
             stage: 0,
             mask: None,
             layout: Layout::of_operator(heads, ragged),
-            by_key,
+            // Operators do not broadcast along queries.
+            by_key: false,
         };
-        let grid = self.scores.grids.of(site, lengths);
+        let grid = self.scores.grids.of(site, counts);
         let bias = self.bias(out, site, grid, &place, site.query.value)?;
         let Some(old) = old else {
             let mut inputs = node.inputs().to_vec();
@@ -127,19 +127,6 @@ impl Biases<'_, '_> {
         Ok(())
     }
 
-    /// Whether a bias for each key alone may enter by the mask.
-    fn may_be_of_keys(&self, site: &Site, mask: Option<ValueId>) -> bool {
-        let ground = self.ground;
-        let node = ground.graph().node(site.node);
-        let rows = mask.and_then(|m| {
-            let dims = ground.dims(m)?;
-            dims.len().checked_sub(2).map(|at| dims[at])
-        });
-        let wide = matches!(ground.dtype(site.query.value), DType::F32 | DType::F64);
-        // The scores themselves may be given out.
-        wide && node.output(3).is_none() && rows.is_none_or(|rows| rows == 1)
-    }
-
     /// A mask of truth values as numbers: the bias where a pair is seen.
     fn chosen(
         &mut self,
@@ -154,7 +141,7 @@ impl Biases<'_, '_> {
             return *merged;
         }
         let lowest = match dtype {
-            DType::F16 => super::LOWEST_HALF,
+            DType::F16 => LOWEST_HALF,
             DType::F64 => f64::MIN,
             DType::BF16 => -3.38e38,
             _ => f64::from(f32::MIN),
@@ -168,38 +155,35 @@ impl Biases<'_, '_> {
 
 /// How many queries and keys an operator has. `even` tells that a constant for each query does not
 /// matter.
-fn lengths(
+fn counts(
     ground: &Ground<'_>,
     site: &Site,
     node: &Node,
     taken: &Taken,
     even: bool,
-) -> Option<Lengths> {
+) -> Option<Counts> {
     let (query, key) = (site.query, site.key);
-    let queries = length(ground, query.value, query.lane.sequence);
+    let queries = Number::Along(vec![length(ground, query.value, query.lane.sequence)]);
     if let Some((total, last)) = taken.said {
-        return Some(Lengths {
+        return Some(Counts {
             queries,
-            keys: Length::Said(node.input(total)?),
-            square: false,
+            keys: Some(Number::Said(node.input(total)?)),
             last: Some(node.input(last)?).filter(|_| !even),
         });
     }
     let past = taken
         .past
         .and_then(|(slot, axis)| Some((node.input(slot)?, axis)));
-    let size = |(value, axis): (ValueId, usize)| ground.dims(value)?.get(axis).copied();
-    let own = (key.value, key.lane.sequence);
-    let square = past.is_none() && size(own)? == size((query.value, query.lane.sequence))?;
+    let size = |value: ValueId, axis: usize| ground.dims(value)?.get(axis).copied();
+    let own = length(ground, key.value, key.lane.sequence);
+    let square = size(key.value, key.lane.sequence)? == size(query.value, query.lane.sequence)?;
     let keys = match past {
-        Some(past) => Length::Along(vec![past, own]),
-        None if square => queries.clone(),
-        None => length(ground, own.0, own.1),
+        Some((past, axis)) => Some(vec![length(ground, past, axis), own]),
+        None => (!square).then_some(vec![own]),
     };
-    Some(Lengths {
+    Some(Counts {
         queries,
-        keys,
-        square,
+        keys: keys.map(Number::Along),
         last: None,
     })
 }

@@ -1,45 +1,45 @@
 //! How many queries and keys there are, and the distance of each pair.
 
-use posenc_ir::{Dim, Emitter, ScopeId, Tensor, ValueId};
+use posenc_ir::eval::Trace;
+use posenc_ir::{DType, Emitter, ScopeId, Tensor, ValueId};
 
-use crate::attention::Site;
+use super::way::Way;
+use crate::attention::{Operand, Site};
 use crate::detect::Runs;
-use crate::ports::{Port, Ports, Role};
+use crate::rewrite::RewriteError;
 use crate::swap::Ground;
+use crate::swap::put_in::length::{Axis, Length, Lengths};
 
 /// Distances of fixed lengths are stored where there are no more than this.
 const STORED: usize = 1 << 14;
 
 /// A number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::swap::put_in) enum Length {
-    /// The same in every run.
-    Fixed(usize),
-    /// The axes of these values, one behind the other.
-    Along(Vec<(ValueId, usize)>),
+pub(super) enum Number {
+    /// The lengths of axes together.
+    Along(Vec<Length>),
     /// What this value says, an integer of any type and shape.
     Said(ValueId),
 }
 
-/// Queries and keys of a site.
+/// How many queries and keys a site has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::swap::put_in) struct Lengths {
-    pub(in crate::swap::put_in) queries: Length,
-    pub(in crate::swap::put_in) keys: Length,
-    /// There are as many of both in every run.
-    pub(in crate::swap::put_in) square: bool,
-    /// How far each sequence goes, by its last index, where sequences stand at the start of
-    /// their rows.
-    pub(in crate::swap::put_in) last: Option<ValueId>,
+pub(super) struct Counts {
+    pub(super) queries: Number,
+    /// `None`: as many as queries, in every run.
+    pub(super) keys: Option<Number>,
+    /// How far each sequence goes, by its last index, where sequences of several lengths stand at
+    /// the start of their rows.
+    pub(super) last: Option<ValueId>,
 }
 
-/// What is computed of the lengths, once for all sites with the same; the last query stands at the
+/// What is computed of the counts, once for all sites with the same; the last query stands at the
 /// last key.
 #[derive(Debug)]
-pub(in crate::swap::put_in) struct Grid {
+struct Grid {
     scope: ScopeId,
-    lengths: Lengths,
-    /// The lengths in runs; nothing else has the same.
+    counts: Counts,
+    /// Queries and keys in runs: other grids have others.
     runs: Vec<[usize; 2]>,
     queries: Option<ValueId>,
     keys: Option<ValueId>,
@@ -48,202 +48,47 @@ pub(in crate::swap::put_in) struct Grid {
     distances: Option<ValueId>,
 }
 
-impl Grid {
-    /// The number of queries, a scalar.
-    pub(in crate::swap::put_in) fn queries(&mut self, out: &mut Emitter<'_>) -> ValueId {
-        match self.lengths.square {
-            true => self.keys(out),
-            false => {
-                let length = &self.lengths.queries;
-                *self.queries.get_or_insert_with(|| count(out, length))
-            }
-        }
-    }
-
-    /// The number of keys, a scalar.
-    pub(in crate::swap::put_in) fn keys(&mut self, out: &mut Emitter<'_>) -> ValueId {
-        let length = &self.lengths.keys;
-        *self.keys.get_or_insert_with(|| count(out, length))
-    }
-
-    /// The index of the last key, a scalar.
-    pub(in crate::swap::put_in) fn last_key(&mut self, out: &mut Emitter<'_>) -> ValueId {
-        if let Some(last) = self.last_key {
-            return last;
-        }
-        let last = match self.lengths.keys {
-            Length::Fixed(keys) => scalar(out, keys as i64 - 1),
-            _ => {
-                let (keys, one) = (self.keys(out), scalar(out, 1));
-                out.op("Sub", &[keys, one])
-            }
-        };
-        *self.last_key.insert(last)
-    }
-
-    /// The index of each key, `[keys]`.
-    pub(in crate::swap::put_in) fn places(&mut self, out: &mut Emitter<'_>) -> ValueId {
-        if let Some(places) = self.places {
-            return places;
-        }
-        let places = match self.lengths.keys {
-            Length::Fixed(keys) => {
-                let all: Vec<i64> = (0..keys as i64).collect();
-                out.ints("places", &all)
-            }
-            _ => {
-                let keys = self.keys(out);
-                let (zero, one) = (scalar(out, 0), scalar(out, 1));
-                out.op("Range", &[zero, keys, one])
-            }
-        };
-        *self.places.insert(places)
-    }
-
-    /// The distance of each pair, key − query: `[queries, keys]`, after an axis of sequences where
-    /// these differ.
-    pub(in crate::swap::put_in) fn distances(&mut self, out: &mut Emitter<'_>) -> ValueId {
-        if let Some(distances) = self.distances {
-            return distances;
-        }
-        let distances = match self.fixed() {
-            Some([queries, keys]) if queries * keys <= STORED => {
-                let past = keys as i64 - queries as i64;
-                let rows = 0..queries as i64;
-                let all: Vec<i64> = rows
-                    .flat_map(|i| (0..keys as i64).map(move |j| j - i - past))
-                    .collect();
-                out.constant("distances", Tensor::from_i64(&[queries, keys], &all))
-            }
-            _ => {
-                let places = self.places(out);
-                let from = self.from(out);
-                out.op("Sub", &[places, from])
-            }
-        };
-        *self.distances.insert(distances)
-    }
-
-    fn fixed(&self) -> Option<[usize; 2]> {
-        match (&self.lengths.queries, &self.lengths.keys) {
-            (Length::Fixed(queries), Length::Fixed(keys)) if self.lengths.last.is_none() => {
-                Some([*queries, *keys])
-            }
-            _ => None,
-        }
-    }
-
-    /// The index of each query among the keys, `[queries, 1]`.
-    fn from(&mut self, out: &mut Emitter<'_>) -> ValueId {
-        if let Some([queries, keys]) = self.fixed() {
-            let past = keys as i64 - queries as i64;
-            let all: Vec<i64> = (0..queries as i64).map(|i| i + past).collect();
-            return out.constant("queries", Tensor::from_i64(&[queries, 1], &all));
-        }
-        let column = out.ints("column", &[-1, 1]);
-        if let Some(last) = self.lengths.last {
-            return self.from_last(out, last, column);
-        }
-        let places = match self.lengths.square {
-            true => self.places(out),
-            false => {
-                let (queries, keys) = (self.queries(out), self.keys(out));
-                let past = out.op("Sub", &[keys, queries]);
-                let one = scalar(out, 1);
-                out.op("Range", &[past, keys, one])
-            }
-        };
-        out.op("Reshape", &[places, column])
-    }
-
-    /// The index of each query of each sequence, `[batch, queries, 1]`: the new ones are the last
-    /// of a sequence, or all where nothing came before.
-    fn from_last(&mut self, out: &mut Emitter<'_>, last: ValueId, column: ValueId) -> ValueId {
-        let queries = self.queries(out);
-        let (zero, one) = (scalar(out, 0), scalar(out, 1));
-        let places = out.op("Range", &[zero, queries, one]);
-        let places = out.op("Reshape", &[places, column]);
-        let last = out.cast(last, posenc_ir::DType::I64);
-        let sequences = out.ints("sequences", &[-1, 1, 1]);
-        let last = out.op("Reshape", &[last, sequences]);
-        let length = out.op("Add", &[last, one]);
-        let past = out.op("Sub", &[length, queries]);
-        let past = out.op("Max", &[past, zero]);
-        out.op("Add", &[past, places])
-    }
-
-    /// Whether distances have an axis of sequences.
-    pub(in crate::swap::put_in) fn is_ragged(&self) -> bool {
-        self.lengths.last.is_some()
-    }
-}
-
-/// A scalar.
-pub(in crate::swap::put_in) fn scalar(out: &mut Emitter<'_>, n: i64) -> ValueId {
-    out.constant("count", Tensor::from_i64(&[], &[n]))
-}
-
-/// A length as a scalar.
-fn count(out: &mut Emitter<'_>, length: &Length) -> ValueId {
-    let mut all: Option<ValueId> = None;
-    match length {
-        Length::Fixed(n) => return scalar(out, *n as i64),
-        Length::Said(value) => {
-            let value = out.cast(*value, posenc_ir::DType::I64);
-            let none = out.ints("scalar", &[]);
-            return out.op("Reshape", &[value, none]);
-        }
-        Length::Along(parts) => {
-            for (value, axis) in parts {
-                let shape = out.op("Shape", &[*value]);
-                let axis = scalar(out, *axis as i64);
-                let part = out.op("Gather", &[shape, axis]);
-                all = Some(match all {
-                    Some(before) => out.op("Add", &[before, part]),
-                    None => part,
-                });
-            }
-        }
-    }
-    all.unwrap_or_else(|| scalar(out, 0))
-}
-
 /// The grids of a graph.
 pub(in crate::swap::put_in) struct Grids<'a> {
     ground: &'a Ground<'a>,
     runs: Runs<'a>,
+    lengths: Lengths,
     grids: Vec<Grid>,
 }
 
 impl<'a> Grids<'a> {
-    pub(in crate::swap::put_in) fn new(ground: &'a Ground<'a>) -> Self {
+    pub(super) fn new(ground: &'a Ground<'a>) -> Self {
         Self {
             ground,
             runs: Runs::new(ground.model, ground.found),
+            lengths: Lengths::default(),
             grids: vec![],
         }
     }
 
-    /// The grid of a site whose queries and keys stand on axes of values, by number.
-    pub(in crate::swap::put_in) fn of(&mut self, site: &Site, lengths: Lengths) -> usize {
-        let runs = self.lengths(&lengths);
-        let said = |l: &Lengths| match l.keys {
-            Length::Said(value) => Some(value),
+    /// The grid of a site, by number.
+    pub(super) fn of(&mut self, site: &Site, counts: Counts) -> usize {
+        let exact = |g: &Grid| g.scope == site.scope && g.counts == counts;
+        if let Some(known) = self.grids.iter().position(exact) {
+            return known;
+        }
+        let runs = self.in_runs(&counts);
+        let said = |c: &Counts| match c.keys {
+            Some(Number::Said(value)) => Some(value),
             _ => None,
         };
         let same = |g: &Grid| {
-            let told = !runs.is_empty() && g.runs == runs;
-            let alike = lengths.square == g.lengths.square
-                && lengths.last == g.lengths.last
-                && said(&lengths) == said(&g.lengths);
-            g.scope == site.scope && (g.lengths == lengths || told && alike)
+            let alike = g.counts.keys.is_some() == counts.keys.is_some()
+                && g.counts.last == counts.last
+                && said(&g.counts) == said(&counts);
+            alike && g.scope == site.scope && !runs.is_empty() && g.runs == runs
         };
         if let Some(known) = self.grids.iter().position(same) {
             return known;
         }
         self.grids.push(Grid {
             scope: site.scope,
-            lengths,
+            counts,
             runs,
             queries: None,
             keys: None,
@@ -254,56 +99,266 @@ impl<'a> Grids<'a> {
         self.grids.len() - 1
     }
 
-    pub(in crate::swap::put_in) fn get(&mut self, grid: usize) -> &mut Grid {
-        &mut self.grids[grid]
-    }
-
-    /// The lengths in the trial run and in a longer one, where there is one.
-    fn lengths(&mut self, lengths: &Lengths) -> Vec<[usize; 2]> {
+    /// Queries and keys in the trial run and in a longer one, where there is one.
+    fn in_runs(&mut self, counts: &Counts) -> Vec<[usize; 2]> {
         let found = self.ground.found;
-        let of = |trace: &posenc_ir::eval::Trace| -> Option<[usize; 2]> {
-            let long = |length: &Length| match length {
-                Length::Fixed(n) => Some(*n),
-                Length::Along(parts) => {
-                    let sizes = parts.iter().map(|(v, axis)| {
-                        let dims = trace.get(*v).dims.as_ref()?;
-                        dims.get(*axis).copied()
-                    });
-                    sizes.sum()
-                }
-                Length::Said(_) => Some(0),
+        let of = |trace: &Trace| -> Option<[usize; 2]> {
+            let length = |length: &Length| match length {
+                Length::Known(n) => Some(*n),
+                Length::Of(at) => trace.get(at.value).dims.as_ref()?.get(at.axis).copied(),
             };
-            Some([long(&lengths.queries)?, long(&lengths.keys)?])
+            let count = |count: &Number| match count {
+                Number::Along(parts) => parts.iter().map(length).sum::<Option<usize>>(),
+                Number::Said(_) => Some(0),
+            };
+            let queries = count(&counts.queries)?;
+            Some([queries, counts.keys.as_ref().map_or(Some(queries), count)?])
         };
         let short = of(&found.trace);
         let long = self.runs.at(2 * found.lengths.sequence + 1).and_then(of);
         short.into_iter().chain(long).collect()
     }
-}
 
-/// The length of an axis of a value: a number where every run has the same.
-pub(in crate::swap::put_in) fn length(ground: &Ground<'_>, value: ValueId, axis: usize) -> Length {
-    let dims = ground.dims(value).and_then(|dims| dims.get(axis));
-    let declared = ground.graph().value(value).shape();
-    let declared = match declared.and_then(|shape| shape.get(axis)) {
-        Some(Dim::Known(n)) => dims == Some(n),
-        _ => false,
-    };
-    match dims.filter(|_| declared || is_fixed(&ground.found.ports)) {
-        Some(n) => Length::Fixed(*n),
-        None => Length::Along(vec![(value, axis)]),
+    /// Whether distances have an axis of sequences.
+    pub(super) fn is_ragged(&self, grid: usize) -> bool {
+        self.grids[grid].counts.last.is_some()
+    }
+
+    /// The number of queries, a scalar.
+    pub(in crate::swap::put_in) fn queries(
+        &mut self,
+        out: &mut Emitter<'_>,
+        grid: usize,
+    ) -> ValueId {
+        if let Some(queries) = self.grids[grid].queries {
+            return queries;
+        }
+        let count = self.grids[grid].counts.queries.clone();
+        let queries = self.count(out, grid, &count);
+        *self.grids[grid].queries.insert(queries)
+    }
+
+    /// The number of keys, a scalar.
+    fn keys(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(keys) = self.grids[grid].keys {
+            return keys;
+        }
+        let keys = match self.grids[grid].counts.keys.clone() {
+            Some(count) => self.count(out, grid, &count),
+            None => self.queries(out, grid),
+        };
+        *self.grids[grid].keys.insert(keys)
+    }
+
+    /// A count as a scalar.
+    fn count(&mut self, out: &mut Emitter<'_>, grid: usize, count: &Number) -> ValueId {
+        let parts = match count {
+            Number::Said(value) => {
+                let value = out.cast(*value, DType::I64);
+                let none = out.ints("scalar", &[]);
+                return out.op("Reshape", &[value, none]);
+            }
+            Number::Along(parts) => parts,
+        };
+        let mut parts: Vec<ValueId> = parts
+            .iter()
+            .map(|length| self.lengths.scalar(out, self.ground, *length))
+            .collect();
+        out.set_scope(self.grids[grid].scope);
+        let first = parts.pop();
+        let first = first.unwrap_or_else(|| scalar(out, 0));
+        parts
+            .into_iter()
+            .fold(first, |all, part| out.op("Add", &[part, all]))
+    }
+
+    /// The index of the last key, a scalar.
+    pub(in crate::swap::put_in) fn last_key(
+        &mut self,
+        out: &mut Emitter<'_>,
+        grid: usize,
+    ) -> ValueId {
+        if let Some(last) = self.grids[grid].last_key {
+            return last;
+        }
+        let last = match self.grids[grid].fixed() {
+            Some([_, keys]) => scalar(out, keys as i64 - 1),
+            None => {
+                let (keys, one) = (self.keys(out, grid), scalar(out, 1));
+                out.op("Sub", &[keys, one])
+            }
+        };
+        *self.grids[grid].last_key.insert(last)
+    }
+
+    /// The index of each key, `[keys]`.
+    pub(super) fn places(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(places) = self.grids[grid].places {
+            return places;
+        }
+        let places = match self.grids[grid].fixed() {
+            Some([_, keys]) => {
+                let all: Vec<i64> = (0..keys as i64).collect();
+                out.ints("places", &all)
+            }
+            None => {
+                let keys = self.keys(out, grid);
+                range(out, 0, keys)
+            }
+        };
+        *self.grids[grid].places.insert(places)
+    }
+
+    /// The distance of each pair, key − query: `[queries, keys]`, after an axis of sequences where
+    /// these differ.
+    pub(in crate::swap::put_in) fn distances(
+        &mut self,
+        out: &mut Emitter<'_>,
+        grid: usize,
+    ) -> ValueId {
+        if let Some(distances) = self.grids[grid].distances {
+            return distances;
+        }
+        let distances = match self.grids[grid].fixed() {
+            Some([queries, keys]) if queries * keys <= STORED => {
+                let past = keys as i64 - queries as i64;
+                let rows = 0..queries as i64;
+                let all = rows.flat_map(|i| (0..keys as i64).map(move |j| j - i - past));
+                let all: Vec<i64> = all.collect();
+                out.constant("distances", Tensor::from_i64(&[queries, keys], &all))
+            }
+            _ => {
+                let (places, from) = (self.places(out, grid), self.from(out, grid));
+                out.op("Sub", &[places, from])
+            }
+        };
+        *self.grids[grid].distances.insert(distances)
+    }
+
+    /// The index of each query among the keys, `[queries, 1]`.
+    fn from(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        let known = &self.grids[grid];
+        if let Some([queries, keys]) = known.fixed() {
+            let past = keys as i64 - queries as i64;
+            let all: Vec<i64> = (0..queries as i64).map(|i| i + past).collect();
+            return out.constant("queries", Tensor::from_i64(&[queries, 1], &all));
+        }
+        let (square, last) = (known.counts.keys.is_none(), known.counts.last);
+        if let Some(last) = last {
+            return self.from_last(out, grid, last);
+        }
+        let places = match square {
+            true => self.places(out, grid),
+            false => {
+                let (queries, keys) = (self.queries(out, grid), self.keys(out, grid));
+                let past = out.op("Sub", &[keys, queries]);
+                let one = scalar(out, 1);
+                out.op("Range", &[past, keys, one])
+            }
+        };
+        let column = out.ints("column", &[-1, 1]);
+        out.op("Reshape", &[places, column])
+    }
+
+    /// The index of each query of each sequence, `[batch, queries, 1]`: the new ones are the last
+    /// of a sequence, or all where nothing came before.
+    fn from_last(&mut self, out: &mut Emitter<'_>, grid: usize, last: ValueId) -> ValueId {
+        let queries = self.queries(out, grid);
+        let places = range(out, 0, queries);
+        let column = out.ints("column", &[-1, 1]);
+        let places = out.op("Reshape", &[places, column]);
+        let last = out.cast(last, DType::I64);
+        let sequences = out.ints("sequences", &[-1, 1, 1]);
+        let last = out.op("Reshape", &[last, sequences]);
+        let one = scalar(out, 1);
+        let length = out.op("Add", &[last, one]);
+        let past = out.op("Sub", &[length, queries]);
+        let past = self.ground.opset().from_zero(out, past, DType::I64);
+        out.op("Add", &[past, places])
     }
 }
 
-/// Whether the inputs fix every length but that of the batch.
-fn is_fixed(ports: &Ports) -> bool {
-    let known = |dims: &[Dim]| dims.iter().all(|d| matches!(d, Dim::Known(_)));
-    let ids = |p: &&Port| matches!(p.role, Role::Tokens | Role::Positions);
-    let tokens = ports.iter().any(|p| ids(&p) && p.dims.len() > 1);
-    // Rows of ids and pictures stand one behind the other; of other things the first axis may
-    // be that of tokens.
-    ports.iter().all(|p| match tokens || p.dims.len() == 4 {
-        true => known(p.dims.get(1..).unwrap_or_default()),
-        false => known(&p.dims),
+impl Grid {
+    /// Queries and keys, where every run has the same.
+    fn fixed(&self) -> Option<[usize; 2]> {
+        let count = |count: &Number| match count {
+            Number::Along(parts) => {
+                let known = parts.iter().map(|length| match length {
+                    Length::Known(n) => Some(*n),
+                    Length::Of(_) => None,
+                });
+                known.sum()
+            }
+            Number::Said(_) => None,
+        };
+        let Counts {
+            queries,
+            keys,
+            last,
+        } = &self.counts;
+        let queries = count(queries).filter(|_| last.is_none())?;
+        Some([queries, keys.as_ref().map_or(Some(queries), count)?])
+    }
+}
+
+fn scalar(out: &mut Emitter<'_>, n: i64) -> ValueId {
+    out.constant("count", Tensor::from_i64(&[], &[n]))
+}
+
+/// The integers from `first` up to a scalar.
+fn range(out: &mut Emitter<'_>, first: i64, end: ValueId) -> ValueId {
+    let (first, one) = (scalar(out, first), scalar(out, 1));
+    out.op("Range", &[first, end, one])
+}
+
+/// The length of an axis of a value.
+pub(super) fn length(ground: &Ground<'_>, value: ValueId, axis: usize) -> Length {
+    Length::of(ground, Axis { value, axis })
+}
+
+/// How many queries and keys a site in plain operators has.
+///
+/// # Errors
+/// Where its scores do not tell, or the last query may not stand at the last key.
+pub(super) fn counts(ground: &Ground<'_>, site: &Site, way: &Way) -> Result<Counts, RewriteError> {
+    let refuse = |why: &str| ground.refuse(site.node, why);
+    let tokens = |o: &Operand| ground.dims(o.value)?.get(o.lane.sequence).copied();
+    // The first scores that have an axis of keys to themselves.
+    let stage = way.stages.iter().rev().find(|s| {
+        let dims = ground.dims(s.value).unwrap_or_default();
+        dims.get(s.plane[1]).copied() == tokens(&site.key)
+    });
+    let stage = stage.ok_or_else(|| refuse("its scores are not those of its keys"))?;
+    let dims = ground.dims(stage.value).unwrap_or_default();
+    let size = |axis: usize| dims.get(axis).copied();
+    let of = |operand: &Operand, axis: usize| {
+        let length = match tokens(operand) == size(axis) {
+            true => length(ground, operand.value, operand.lane.sequence),
+            false => length(ground, stage.value, axis),
+        };
+        Number::Along(vec![length])
+    };
+    let square = !site.past && size(stage.plane[0]) == size(stage.plane[1]);
+    if !square && !ends_with_queries(site) {
+        return Err(refuse(
+            "where its queries stand among the keys cannot be told from lengths",
+        ));
+    }
+    Ok(Counts {
+        queries: of(&site.query, stage.plane[0]),
+        keys: (!square).then(|| of(&site.key, stage.plane[1])),
+        last: None,
+    })
+}
+
+/// Whether no query is kept from the key of its own place, the last query being at the last key.
+fn ends_with_queries(site: &Site) -> bool {
+    let Some(plane) = &site.bias else {
+        return true;
+    };
+    let (_, _, queries, keys) = plane.bias.dim();
+    (0..queries).all(|i| {
+        let own = i + plane.past;
+        own >= keys || !plane.is_hidden([0, 0, i, own])
     })
 }

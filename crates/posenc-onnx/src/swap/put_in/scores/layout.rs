@@ -3,6 +3,8 @@
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
+use crate::opset::Opset;
+
 /// The axes of a value that numbers for heads meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::swap::put_in) struct Layout {
@@ -129,6 +131,7 @@ impl Layout {
     pub(in crate::swap::put_in) fn bring(
         &self,
         out: &mut Emitter<'_>,
+        opset: Opset,
         mut x: ValueId,
         axes: &[Axis],
         like: ValueId,
@@ -146,8 +149,7 @@ impl Layout {
             .map(|a| (a - first) as i64)
             .collect();
         if !gaps.is_empty() {
-            let gaps = out.ints("axes", &gaps);
-            x = out.op("Unsqueeze", &[x, gaps]);
+            x = opset.unsqueeze(out, x, &gaps);
             places = (first..self.rank).collect();
         }
         match self.heads.first() {

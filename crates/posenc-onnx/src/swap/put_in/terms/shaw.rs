@@ -1,6 +1,6 @@
 //! Vectors by clipped distance: queries meet them, and weights gather them beside the values.
 
-use posenc_ir::{Emitter, ValueId};
+use posenc_ir::{Attr, Emitter, ValueId};
 
 use super::values::Values;
 use super::{Shared, Term};
@@ -26,8 +26,8 @@ impl Term<'_, '_> {
             let letters = [p.query, p.key, p.feature];
             let term = emit::meet(
                 out,
-                (self.site.query.value, &p.content),
                 (vectors, &letters),
+                (self.site.query.value, &p.content),
                 &p.result,
             );
             self.join(out, term)?;
@@ -35,10 +35,17 @@ impl Term<'_, '_> {
         if let Some(table) = value {
             let values = Values::of(self.ground, self.site)?;
             let vectors = self.vectors(out, "relative_value", k, table, 1.0)?;
+            // ONNX Runtime gathers these faster with the keys last.
+            let label = "relative_value_by_key";
+            let vectors = self.once(out, label, None, 1.0, |out, _| {
+                let perm = [("perm", Attr::Ints(vec![0, 2, 1]))];
+                Ok(out.op_with("Transpose", &[vectors], &perm))
+            })?;
+            let [query, key, feature] = values.vectors;
             let term = emit::meet(
                 out,
+                (vectors, &[query, feature, key]),
                 (values.weights, &values.content),
-                (vectors, &values.vectors),
                 &values.result,
             );
             let sum = out.op("Add", &[values.value, term]);
@@ -59,7 +66,7 @@ impl Term<'_, '_> {
         let grid = self.spot.grid;
         self.once(out, label, None, factor, |out, term| {
             let rows = term.shared(out, Shared::Rows { grid, k }, |out, term| {
-                let distances = term.scores.grids.get(grid).distances(out);
+                let distances = term.scores.grids.distances(out, grid);
                 emit::rows(out, distances, k)
             });
             let width = term.site.head_dim.unwrap_or(0);

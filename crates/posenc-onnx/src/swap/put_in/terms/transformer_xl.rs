@@ -54,8 +54,7 @@ impl Term<'_, '_> {
         let plane = query.lane.feature.map(|f| [query.lane.sequence, f]);
         let layout = plane.and_then(|plane| Layout::of(dims, plane, heads));
         let layout = layout.ok_or_else(|| self.refuse("the heads of its queries are not known"))?;
-        let old = self.ground.model.opset() < 13;
-        match layout.is_plain() || !layout.is_folded() && !old {
+        match layout.is_plain() || !layout.is_folded() {
             true => Ok(layout),
             false => Err(self.refuse("the heads of its queries stand among other axes")),
         }
@@ -75,7 +74,7 @@ impl Term<'_, '_> {
         let bias = self.once(out, label, Some(layout), factor, |out, term| {
             let shape = [&layout.lead()[..], &[1, width]].concat();
             let bias = term.constant(out, label, numbers, factor, &[heads, width], &shape)?;
-            Ok(layout.bring(out, bias, &layout.heads_first(), query))
+            Ok(layout.bring(out, term.ground.opset(), bias, &layout.heads_first(), query))
         })?;
         Ok(out.op("Add", &[query, bias]))
     }
@@ -94,8 +93,8 @@ impl Term<'_, '_> {
         let query = self.site.query.value;
         self.once(out, label, Some(layout), factor, |out, term| {
             let code = term.shared(out, Shared::Code { grid, dim, dtype }, |out, term| {
-                let grid = term.scores.grids.get(grid);
-                let ends = [grid.last_key(out), grid.queries(out)];
+                let grids = &mut term.scores.grids;
+                let ends = [grids.last_key(out, grid), grids.queries(out, grid)];
                 code(dim).emit(out, ends, dtype)
             });
             let shape = [&layout.lead()[..], &[width, dim]].concat();
@@ -103,7 +102,13 @@ impl Term<'_, '_> {
             let weight = term.constant(out, label, projection, factor, &dims, &shape)?;
             let vectors = out.op("MatMul", &[weight, code]);
             match layout.is_folded() {
-                true => Ok(layout.bring(out, vectors, &layout.heads_first(), query)),
+                true => Ok(layout.bring(
+                    out,
+                    term.ground.opset(),
+                    vectors,
+                    &layout.heads_first(),
+                    query,
+                )),
                 false => Ok(vectors),
             }
         })
@@ -128,7 +133,7 @@ impl Term<'_, '_> {
         let letters: Vec<char> = heads.chain([p.feature, FREE]).collect();
         let distance = |c: &char| if *c == p.key { FREE } else { *c };
         let result: Vec<char> = p.result.iter().map(distance).collect();
-        meet(out, (queries, &p.content), (vectors, &letters), &result)
+        meet(out, (vectors, &letters), (queries, &p.content), &result)
     }
 
     /// The place of the distance of each pair among the vectors, for each sequence and head.
@@ -149,10 +154,11 @@ impl Term<'_, '_> {
             layout: layout.clone(),
         };
         Ok(self.shared(out, key, |out, term| {
-            let grid = term.scores.grids.get(grid);
-            let (last, distances) = (grid.last_key(out), grid.distances(out));
+            let grids = &mut term.scores.grids;
+            let (last, distances) = (grids.last_key(out, grid), grids.distances(out, grid));
             let places = out.op("Add", &[distances, last]);
-            let places = layout.bring(out, places, &[Axis::Row, Axis::Column], product);
+            let axes = [Axis::Row, Axis::Column];
+            let places = layout.bring(out, term.ground.opset(), places, &axes, product);
             let shape = out.op("Shape", &[product]);
             out.op("Expand", &[places, shape])
         }))
