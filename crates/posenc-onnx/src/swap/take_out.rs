@@ -153,3 +153,20 @@ fn is_seen_alone(ground: &Ground<'_>, finding: &Finding, asked: &Asked) -> bool 
 fn node_of(ground: &Ground<'_>, finding: &Finding) -> Option<NodeId> {
     finding.sites.first().map(|site| ground.site(*site).node)
 }
+
+/// The dimensions of two values together; `None` where they do not fit.
+fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let (long, short) = if a.len() < b.len() { (b, a) } else { (a, b) };
+    let mut dims = long.to_vec();
+    let offset = long.len() - short.len();
+    for (i, n) in short.iter().enumerate() {
+        let own = &mut dims[offset + i];
+        match (*own, *n) {
+            (a, b) if a == b => {}
+            (1, b) => *own = b,
+            (_, 1) => {}
+            _ => return None,
+        }
+    }
+    Some(dims)
+}

@@ -14,6 +14,7 @@ mod tests;
 use posenc_ir::{Emitter, ScopeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::broadcast;
 use super::zeros::Zeros;
 use crate::attention::Site;
 use crate::encoding::Finding;
@@ -22,7 +23,7 @@ use crate::scores::{entries, way};
 use crate::swap::Ground;
 #[cfg(test)]
 pub(super) use looks::holes;
-use strip::{Strip, broadcast};
+use strip::Strip;
 
 /// Whether what was found enters between product and softmax.
 pub(super) fn enters_by(ground: &Ground<'_>, finding: &Finding) -> bool {
@@ -108,12 +109,16 @@ impl<'a> Biases<'a> {
         let (Some(content), Some(sum)) = (content, node.output(0)) else {
             return Ok(false);
         };
-        let keys = joins.tells_keys(&ground, value, sum);
-        let factor = match (node.op(), joins.way.contains(&content)) {
-            ("Add" | "Sum", true) if keys != Some(false) => 1.0,
-            ("Sub", true) if entry.slot() == 1 && keys != Some(false) => -1.0,
+        let joined = match joins.way.contains(&content) {
+            true => joins.tells_keys(&ground, value, sum) != Some(false),
+            // A bias may join other content before both join the scores.
+            false => joins.is_by_key(&ground, value),
+        };
+        let factor = match node.op() {
+            "Add" | "Sum" if joined => 1.0,
+            "Sub" if joined && entry.slot() == 1 => -1.0,
             // Content scales the bias before it joins the scores.
-            ("Mul", _) if joins.scales_keys(&ground, value, content) => 1.0,
+            "Mul" if joins.scales_keys(&ground, value, content) => 1.0,
             _ => return Ok(false),
         };
         let Some(left) = self.strip.rest(out, value, factor)? else {
@@ -153,9 +158,14 @@ impl Joins<'_> {
 
     /// Whether numbers that content scales differ from key to key, and the content does not.
     fn scales_keys(&self, ground: &Ground<'_>, value: ValueId, content: ValueId) -> bool {
-        let all = self.keys(ground);
         let alone = self.along(ground, content).is_none_or(|n| n == 1);
-        alone && all.is_some() && self.along(ground, value) == all
+        alone && self.is_by_key(ground, value)
+    }
+
+    /// Whether a value has a number for each key.
+    fn is_by_key(&self, ground: &Ground<'_>, value: ValueId) -> bool {
+        let all = self.keys(ground);
+        all.is_some() && self.along(ground, value) == all
     }
 
     /// The number of keys.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeKind, Use, ValueId};
 use rustc_hash::FxHashSet;
 
+use super::broadcast;
 use crate::dataflow::Class;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
@@ -123,7 +124,7 @@ impl<'a> Zeros<'a> {
         let [old] = outputs else {
             return Err(ground.refuse(id, "it has several outputs"));
         };
-        if ground.dims(*old).is_none() || ground.dims(*old) != ground.dims(value) {
+        if !self.stands_for(*old, value) {
             let why = "what position adds here gives the sum its shape";
             return Err(ground.refuse(id, why));
         }
@@ -172,6 +173,24 @@ impl<'a> Zeros<'a> {
             let why = "what position adds goes through this operator before it joins the rest";
             self.ground.refuse(id, why)
         })
+    }
+
+    /// Whether a value has the dimensions of another, or is broadcast to them wherever that is read.
+    fn stands_for(&self, old: ValueId, value: ValueId) -> bool {
+        let (ground, graph) = (&self.ground, self.ground.graph());
+        let Some((all, own)) = ground.dims(old).zip(ground.dims(value)) else {
+            return false;
+        };
+        let broadcasts = |at: &Use| {
+            let node = graph.node(at.node);
+            let sums = ["Add", "Sub", "Sum"].iter().any(|op| node.is(op));
+            let others = (0..node.inputs().len()).filter(|slot| *slot != at.slot());
+            let mut others = others.filter_map(|slot| ground.dims(node.input(slot)?));
+            let dims = others.try_fold(own.to_vec(), |dims, other| broadcast(&dims, other));
+            sums && dims.as_deref() == node.output(0).and_then(|sum| ground.dims(sum))
+        };
+        let free = !graph.value(old).is_output() && graph.uses(old).iter().all(broadcasts);
+        all == own || free
     }
 
     /// The outputs of an `If` that are zero whichever branch is taken; `None` where one is so in

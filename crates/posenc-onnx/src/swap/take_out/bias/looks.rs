@@ -40,12 +40,11 @@ pub(super) enum Look {
     Unknown,
 }
 
-/// Looks at values, each once.
+/// Looks at values.
 pub(super) struct Looks<'a> {
     ground: Ground<'a>,
     /// Padding with holes in it, made when it is first asked for.
     holes: Option<FxHashMap<ValueId, Value>>,
-    known: FxHashMap<ValueId, Option<Vec<f64>>>,
 }
 
 impl<'a> Looks<'a> {
@@ -53,7 +52,6 @@ impl<'a> Looks<'a> {
         Self {
             ground: *ground,
             holes: None,
-            known: FxHashMap::default(),
         }
     }
 
@@ -68,15 +66,7 @@ impl<'a> Looks<'a> {
     }
 
     /// The numbers of a value in both runs.
-    fn numbers(&mut self, value: ValueId) -> Option<&[f64]> {
-        if !self.known.contains_key(&value) {
-            let numbers = self.read(value);
-            self.known.insert(value, numbers);
-        }
-        self.known.get(&value)?.as_deref()
-    }
-
-    fn read(&mut self, value: ValueId) -> Option<Vec<f64>> {
+    fn numbers(&mut self, value: ValueId) -> Option<Vec<f64>> {
         let ground = self.ground;
         let known = ground.found.trace.get(value);
         if !BUDGET.allows(known.dims.as_deref()?) {

@@ -3,12 +3,12 @@
 use posenc_ir::eval::Budget;
 use posenc_ir::{Emitter, NodeId, ValueId};
 
-use super::strip::broadcast;
 use crate::detect::Runs;
 use crate::lane::wrap;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 use crate::swap::take_out::again::again;
+use crate::swap::take_out::broadcast;
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 

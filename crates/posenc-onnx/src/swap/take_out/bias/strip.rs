@@ -15,6 +15,7 @@ use crate::dataflow::Class;
 use crate::lane::is_layout;
 use crate::rewrite::{Refusal, RewriteError};
 use crate::swap::Ground;
+use crate::swap::take_out::broadcast;
 
 /// Operators on the way from what enters to what it is made of.
 const DEEPEST: usize = 100;
@@ -377,21 +378,4 @@ impl<'a> Strip<'a> {
 /// Whether a value hides pairs, or may hide some where others have another one.
 fn hides(left: &Left) -> bool {
     left.level.is_none_or(|level| level.abs() >= MASKED)
-}
-
-/// The dimensions of two values together; `None` where they do not fit.
-pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
-    let (long, short) = if a.len() < b.len() { (b, a) } else { (a, b) };
-    let mut dims = long.to_vec();
-    let offset = long.len() - short.len();
-    for (i, n) in short.iter().enumerate() {
-        let own = &mut dims[offset + i];
-        match (*own, *n) {
-            (a, b) if a == b => {}
-            (1, b) => *own = b,
-            (_, 1) => {}
-            _ => return None,
-        }
-    }
-    Some(dims)
 }

@@ -324,13 +324,13 @@ fn masks_are_not_touched() {
         let ground = known.ground();
         assert_eq!(ground.found.attention.len(), 2, "{name}");
         let mut out = known.emitter();
-        let (mut gone, mut biases) = (Gone::new(&ground), Biases::new(&ground));
+        let (mut zeros, mut biases) = (Zeros::new(&ground), Biases::new(&ground));
         for site in &ground.found.attention {
-            let error = biases.take_out(&mut out, &mut gone, site).unwrap_err();
+            let error = biases.take_out(&mut out, &mut zeros, site).unwrap_err();
             let why = "where the bias of its scores enters cannot be told";
             assert!(error.to_string().contains(why), "{name}: {error}");
         }
-        gone.finish(&mut out).unwrap();
+        zeros.finish(&mut out).unwrap();
         assert!(out.finish().is_empty(), "{name}");
     }
 }
@@ -375,8 +375,8 @@ fn what_cannot_be_told_is_refused_with_its_node() {
         let known = model(*made, *joined, 1.0);
         let ground = known.ground();
         let mut out = known.emitter();
-        let (mut gone, mut biases) = (Gone::new(&ground), Biases::new(&ground));
-        let error = biases.take_out(&mut out, &mut gone, &ground.found.attention[0]);
+        let (mut zeros, mut biases) = (Zeros::new(&ground), Biases::new(&ground));
+        let error = biases.take_out(&mut out, &mut zeros, &ground.found.attention[0]);
         let error = error.expect_err(name).to_string();
         assert!(error.contains(why), "{name}: {error}");
         assert!(error.starts_with("sketch/"), "{name}: {error}");
@@ -396,6 +396,25 @@ fn other_layers_keep_what_they_share() {
         assert_eq!(bare.planes()[1], plain[1], "{name}");
         assert_ne!(bare.planes()[0], plain[0], "{name}");
     }
+}
+
+#[test]
+fn a_bias_goes_that_joins_other_content_first() {
+    let of = |factor| {
+        let made: Made = |s, f| {
+            let kinds = s.input("token_type_ids", DType::I64, &["batch", "sequence"]);
+            let kinds = s.unsqueeze(&kinds, &[1, 2]);
+            let kinds = s.cast(&kinds, DType::F32);
+            let (low, line) = (s.float(-1e4), line(s, f));
+            let hidden = s.op("Mul", &[&kinds, &low]);
+            vec![s.op("Add", &[&hidden, &line])]
+        };
+        model(made, added, factor)
+    };
+    let (known, plain) = (of(1.0), of(0.0).output());
+    assert_eq!(known.kinds(), [Kind::Alibi]);
+    assert_ne!(known.output(), plain);
+    assert_eq!(known.all_bare().unwrap().output(), plain);
 }
 
 /// Layers of one operator of com.microsoft or ai.onnx, with a bias input.

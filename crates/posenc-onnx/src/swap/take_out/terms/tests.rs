@@ -274,7 +274,7 @@ fn terms_that_cannot_be_followed_are_refused() {
             .take(1)
             .collect();
         let mut out = known.emitter();
-        let error = Gone::new(&ground)
+        let error = Zeros::new(&ground)
             .follow(&mut out, &entries)
             .expect_err(name);
         let why = "goes through this operator";
