@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::detect::{Detection, RotarySite};
 use crate::hf_config::HfConfig;
 use crate::inspect::identified;
-use crate::report::{Inferred, LimitCause};
+use crate::report::{Inferred, Limit, LimitCause};
 use crate::request::{Request, ScaleType, rope_scaling};
 use crate::rewrite::{Refusal, RewriteError};
 use crate::scaling::{Rope, Scaling};
@@ -41,6 +41,16 @@ pub struct Plan {
 /// # Errors
 /// When the request does not fit the model, or a value that is needed is nowhere to be found.
 pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan, RewriteError> {
+    plan_within(model, found, &found.limits, request)
+}
+
+/// The same, where `limits` tell of the length that the model was made for.
+pub(crate) fn plan_within(
+    model: &Model,
+    found: &Detection,
+    limits: &[Limit],
+    request: &Request,
+) -> Result<Plan, RewriteError> {
     if found.attention.is_empty() {
         return Err(Refusal::NoSite("the model has no attention to work on".into()).into());
     }
@@ -60,6 +70,7 @@ pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan,
     let mut planner = Planner {
         model,
         found,
+        limits,
         request,
         inferred: vec![],
         max_length: request.parameters.max_length,
@@ -79,6 +90,7 @@ pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan,
 struct Planner<'a> {
     model: &'a Model,
     found: &'a Detection,
+    limits: &'a [Limit],
     request: &'a Request,
     inferred: Vec<Inferred>,
     max_length: Option<usize>,
@@ -232,12 +244,7 @@ impl Planner<'_> {
             return Ok(Some((length, "the model's posenc.rope metadata".into())));
         }
         let holds = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
-        let shortest = self
-            .found
-            .limits
-            .iter()
-            .filter(holds)
-            .min_by_key(|l| l.length);
+        let shortest = self.limits.iter().filter(holds).min_by_key(|l| l.length);
         Ok(shortest.map(|l| {
             let name = l.value.as_deref().unwrap_or("a fixed shape");
             (l.length, format!("the graph's {} {name}", l.cause))
@@ -357,7 +364,7 @@ fn config_beside(model: &Model) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-fn read_config(path: &PathBuf) -> Result<HfConfig, RewriteError> {
+pub(crate) fn read_config(path: &PathBuf) -> Result<HfConfig, RewriteError> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?;
     let config = HfConfig::parse(&text);

@@ -4,10 +4,11 @@ use posenc_ir::Model;
 use serde_json::{Value, json};
 
 use super::record::{self, record as recorded};
-use super::{RewriteError, Rewritten};
-use crate::detect::{Detection, Options, Survey};
+use super::{RewriteError, Rewritten, rescale};
+use crate::detect::{Detection, Options, Survey, detect, survey};
 use crate::inspect::entries;
 use crate::kind::{Kind, Layout};
+use crate::plan::{Target, plan_within};
 use crate::report::{Edit, Encoding, Guarantee, Rewrite};
 use crate::request::{Parameters, Request};
 use crate::swap::{Swapped, swap};
@@ -83,12 +84,28 @@ pub(super) fn rewrite(
         surveys,
         proof,
     } = swapped;
+    report.inferred = inferred;
+    let stretched = match asked.kind {
+        Kind::Rope => stretched(&mut next, &found, before, request, options, &mut report)?,
+        _ => None,
+    };
+    let Stretched {
+        found,
+        shown,
+        targets,
+        nodes: more,
+    } = stretched.unwrap_or_else(|| Stretched {
+        found,
+        shown: surveys[1].clone(),
+        targets: vec![],
+        nodes: [0, 0],
+    });
+    let nodes = [nodes[0] + more[0], nodes[1] + more[1]];
     let (from, to) = (
         entries(model, before, &surveys[0]),
-        entries(&next, &found, &surveys[1]),
+        entries(&next, &found, &shown),
     );
-    write(&mut next, &report, asked.kind, &to);
-    report.inferred = inferred;
+    write(&mut next, &report, asked.kind, &to, targets.is_empty());
     report.edits = edits(before, &asked.sites, nodes, &from, &to);
     report.guarantee = Guarantee::NewFunction;
     report.meaning = Some(meaning(&report.edits, asked.kind));
@@ -99,16 +116,63 @@ pub(super) fn rewrite(
         all
     };
     report.limits.before = bounds(model, before, &surveys[0]);
-    report.limits.after = bounds(&next, &found, &surveys[1]);
+    report.limits.after = bounds(&next, &found, &shown);
     report.warnings = warnings(before, &found, &asked.sites, asked.max_length);
     *model = next;
     Ok(Rewritten {
         report,
-        targets: vec![],
+        targets,
         found,
         max_length: asked.max_length,
         proof: Some(proof),
     })
+}
+
+/// Rotations that were put in and stretched.
+struct Stretched {
+    found: Detection,
+    shown: Survey,
+    targets: Vec<(usize, Target)>,
+    /// Nodes that came and went.
+    nodes: [usize; 2],
+}
+
+/// Gives plain rotations that were put in the frequencies that the request names; `None` where it
+/// names none. The length to stretch from is that of the model as it was.
+fn stretched(
+    next: &mut Model,
+    found: &Detection,
+    before: &Detection,
+    request: &Request,
+    options: &Options,
+    report: &mut Rewrite,
+) -> Result<Option<Stretched>, RewriteError> {
+    if request.scale.is_none() && request.hf_config.is_none() {
+        return Ok(None);
+    }
+    let plan = plan_within(next, found, &before.limits, request)?;
+    for value in &plan.inferred {
+        if !report.inferred.contains(value) {
+            report.inferred.push(value.clone());
+        }
+    }
+    let mut nodes = [0, 0];
+    if let Some((scaled, groups)) = rescale::rescale(next, found, &plan, request)? {
+        *next = scaled;
+        for group in groups {
+            nodes[0] += group.nodes_added;
+            nodes[1] += group.nodes_removed;
+        }
+    }
+    record::write(next, &report.input.fingerprint, found, &plan);
+    let after = detect(next, options);
+    super::agrees(next, found, &after, &plan)?;
+    Ok(Some(Stretched {
+        shown: survey(next, &after),
+        found: after,
+        targets: plan.targets,
+        nodes,
+    }))
 }
 
 /// An edit for each site; nodes are counted with the first.
@@ -205,7 +269,7 @@ fn warnings(
 const KEY: &str = "posenc.swap";
 
 /// Writes the record of a swap, and takes back that of rotations that are no more.
-fn write(model: &mut Model, report: &Rewrite, kind: Kind, to: &[Encoding]) {
+fn write(model: &mut Model, report: &Rewrite, kind: Kind, to: &[Encoding], is_plain: bool) {
     let entries: Vec<Value> = to
         .iter()
         .filter(|e| e.kind == kind)
@@ -218,7 +282,7 @@ fn write(model: &mut Model, report: &Rewrite, kind: Kind, to: &[Encoding]) {
         "encodings": entries,
     });
     model.set_metadata(KEY, entry.to_string());
-    if recorded(model).is_some() {
+    if is_plain && recorded(model).is_some() {
         record::clear(model, &report.input.fingerprint);
     }
 }

@@ -68,7 +68,7 @@ impl Begin {
             if next == Some(Between::Other) && !flow.looks_up {
                 usual = places.len() + 1;
             }
-            if next != Some(Between::Soft) {
+            if next != Some(Between::Soft) || branches(graph, value) {
                 places.push(Place {
                     value,
                     tokens: *walk.tokens.get(&value)?,
@@ -209,6 +209,16 @@ impl Flow {
             only: Some(Use::new(id, 0)),
         })
     }
+}
+
+/// Whether several nodes compute with a value.
+fn branches(graph: &Graph, value: ValueId) -> bool {
+    let uses = graph.uses(value).iter();
+    let computing = uses.filter(|u| {
+        let node = graph.node(u.node);
+        !node.is("Shape") && !node.is("Size")
+    });
+    computing.count() > 1
 }
 
 /// The content that a value is computed from, also where the walk does not follow its tokens: in

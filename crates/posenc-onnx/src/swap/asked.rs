@@ -10,7 +10,9 @@ use crate::encodings::alibi::{self, Alibi};
 use crate::encodings::relative_bias::RelativeBias;
 use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
 use crate::encodings::t5_bias::T5Bias;
+use crate::hf_config::RopeRequest;
 use crate::kind::{Kind, Layout};
+use crate::plan::read_config;
 use crate::report::{Inferred, LimitCause};
 use crate::request::{Parameters, Request};
 use crate::rewrite::{Refusal, RewriteError};
@@ -348,8 +350,11 @@ impl Planner<'_> {
             }
             Kind::Rope => {
                 let head_dim = head_dim()?;
-                let rotary_dim = p.rotary_dim.unwrap_or(head_dim);
-                let rope = Rope::new(p.theta.unwrap_or(THETA), rotary_dim, head_dim)
+                let config = self.configured(site)?;
+                let of_config = config.as_ref().and_then(|c| c.rotary_dim);
+                let rotary_dim = p.rotary_dim.or(of_config).unwrap_or(head_dim);
+                let theta = p.theta.or(config.map(|c| c.theta)).unwrap_or(THETA);
+                let rope = Rope::new(theta, rotary_dim, head_dim)
                     .map_err(|e| Refusal::Usage(format!("{}: {e}", place())))?;
                 New::Rope {
                     rope,
@@ -429,6 +434,15 @@ impl Planner<'_> {
                 return Err(Refusal::Usage(why).into());
             }
         })
+    }
+
+    /// What the configuration that is to be followed says of a layer.
+    fn configured(&self, site: &Site) -> Result<Option<RopeRequest>, RewriteError> {
+        let Some(path) = &self.request.hf_config else {
+            return Ok(None);
+        };
+        let asked = read_config(path)?.rope_for(site.layer);
+        Ok(asked.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
     }
 
     /// What a table starts from: zeros, or with a seed what the papers start from.
