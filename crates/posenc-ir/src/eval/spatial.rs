@@ -56,8 +56,11 @@ fn convolve(c: &Call<'_>, form: &Form) -> Outputs {
     Ok(vec![c.value(form.dtype, dims, made)])
 }
 
-/// The input, weights and bias of a convolution where all are known.
-fn floats(c: &Call<'_>) -> Option<(Shared<f64>, Shared<f64>, Option<Shared<f64>>)> {
+/// The input, weights and bias of a convolution.
+type Operands = (Shared<f64>, Shared<f64>, Option<Shared<f64>>);
+
+/// The operands where all are known.
+fn floats(c: &Call<'_>) -> Option<Operands> {
     if c.node.op() != "Conv" {
         return None;
     }
