@@ -217,14 +217,20 @@ fn is_alike(ground: &Ground<'_>, step: &Step, factor: ValueId) -> bool {
     one || feature && along(step.lane.sequence) == 1
 }
 
-/// Whether anything but the way reads a value; what asks for its dimensions does not count.
-fn is_shared(ground: &Ground<'_>, step: &Step) -> bool {
+/// The uses of a value but for those that ask for its dimensions.
+fn computing(ground: &Ground<'_>, value: ValueId) -> impl Iterator<Item = Use> {
     let graph = ground.graph();
-    let mut others = graph.uses(step.value).iter().filter(|u| {
+    let uses = graph.uses(value).iter().copied();
+    uses.filter(|u| {
         let node = graph.node(u.node);
-        **u != step.at && !node.is("Shape") && !node.is("Size")
-    });
-    graph.value(step.value).is_output() || others.next().is_some()
+        !node.is("Shape") && !node.is("Size")
+    })
+}
+
+/// Whether anything but the way reads a value.
+fn is_shared(ground: &Ground<'_>, step: &Step) -> bool {
+    let mut uses = computing(ground, step.value);
+    ground.graph().value(step.value).is_output() || uses.any(|u| u != step.at)
 }
 
 /// Whether a use does nothing but give the value out in another layout, as a cache to come.
@@ -237,9 +243,10 @@ fn is_cached(ground: &Ground<'_>, at: Use) -> bool {
         let Some(value) = node.output(0).filter(|_| moves && at.slot() == 0) else {
             return false;
         };
-        match graph.uses(value) {
-            [] => return graph.value(value).is_output(),
-            [one] if !graph.value(value).is_output() => at = *one,
+        let mut uses = computing(ground, value);
+        match (uses.next(), uses.next(), graph.value(value).is_output()) {
+            (None, None, is_output) => return is_output,
+            (Some(one), None, false) => at = one,
             _ => return false,
         }
     }

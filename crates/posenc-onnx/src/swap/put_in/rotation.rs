@@ -9,7 +9,7 @@ use super::operand::{Hold, Side};
 use super::positions::{Positions, Stand};
 use super::stream::wide;
 use super::unfold;
-use crate::attention::Site;
+use crate::attention::{Site, per_token};
 use crate::encodings::rope::emit::{Shape, Turn};
 use crate::kind::Layout;
 use crate::lane::Lane;
@@ -187,11 +187,20 @@ impl Writer<'_, '_> {
     ) -> Result<Stand, RewriteError> {
         let ground = self.ground;
         let query = self.site.query;
-        let queries = ground.dims(query.value);
-        let queries = queries.and_then(|d| d.get(query.lane.sequence));
+        let queries_dims = ground.dims(query.value);
+        let queries = queries_dims.and_then(|d| d.get(query.lane.sequence));
         if queries.is_none() || dims.get(lane.sequence) != queries {
             let why =
                 "its keys are more or fewer than its queries, so their positions are not known";
+            return Err(ground.refuse(self.site.node, why));
+        }
+        let all = queries_dims.and_then(|d| per_token(d, &query.lane));
+        let batch = ground.found.lengths.batch;
+        if let (Some(all), Some(heads)) = (all, self.site.heads)
+            && all > heads * batch
+        {
+            let why = "its sequence is cut into windows, in which tokens have no positions of the \
+                       whole";
             return Err(ground.refuse(self.site.node, why));
         }
         // What is new here is as long as what the operator was given.
