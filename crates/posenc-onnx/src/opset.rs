@@ -48,7 +48,7 @@ impl Opset {
     }
 
     /// Integers, none below 0.
-    pub(crate) fn from_zero(self, out: &mut Emitter<'_>, x: ValueId, dtype: DType) -> ValueId {
+    pub(crate) fn at_least_zero(self, out: &mut Emitter<'_>, x: ValueId, dtype: DType) -> ValueId {
         let zero = out.constant("zero", Tensor::from_f64(dtype, &[], &[0.0]));
         if self >= Self(12) {
             return out.op("Max", &[x, zero]);

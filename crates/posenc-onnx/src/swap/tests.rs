@@ -187,7 +187,8 @@ fn requests_that_do_not_fit_are_refused_with_what_to_do() {
 
 #[test]
 fn files_that_do_not_fit_are_refused_by_name() {
-    let cases: [(Kind, &[(&str, &[usize])], &str); 5] = [
+    type Tensors = &'static [(&'static str, &'static [usize])];
+    let cases: [(Kind, Tensors, &str); 5] = [
         (Kind::Alibi, &[("slope", &[HEADS])], "nothing reads slope"),
         (
             Kind::Alibi,

@@ -47,7 +47,7 @@ impl Planner<'_> {
         }
         for &i in self.sites {
             let site = self.ground.site(i);
-            let new = self.new(kind, site)?;
+            let new = self.encoding(kind, site)?;
             let stack = site.place.stack;
             let same = |g: &&mut Group| {
                 // What stands before all sites stands before those of one stack.
@@ -66,7 +66,7 @@ impl Planner<'_> {
         Ok(groups)
     }
 
-    fn new(&mut self, kind: Kind, site: &Site) -> Result<New, RewriteError> {
+    fn encoding(&mut self, kind: Kind, site: &Site) -> Result<New, RewriteError> {
         let p = self.parameters;
         let place = || self.ground.graph().place(site.node);
         let unknown = |what: &str| -> RewriteError {

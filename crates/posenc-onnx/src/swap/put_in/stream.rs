@@ -145,7 +145,7 @@ fn index(out: &mut Emitter<'_>, ground: &Ground<'_>, values: Values) -> ValueId 
         dtype = DType::I64;
     }
     match values.below_zero {
-        true => ground.opset().from_zero(out, index, dtype),
+        true => ground.opset().at_least_zero(out, index, dtype),
         false => index,
     }
 }

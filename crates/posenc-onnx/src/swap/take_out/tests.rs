@@ -67,7 +67,8 @@ fn outputs(model: &Model, zeroed: bool) -> Vec<ArrayD<f64>> {
     let graph = model.graph();
     let found = detect(model, &Options::default());
     let mut seeds = found.ports.seeds(graph, found.lengths);
-    for seed in seeds.values_mut() {
+    for port in found.ports.iter() {
+        let seed = seeds.get_mut(&port.value).unwrap();
         if let Some(ids) = seed.to_i64() {
             let ids = ids
                 .indexed_iter()

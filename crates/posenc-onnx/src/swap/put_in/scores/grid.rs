@@ -245,7 +245,7 @@ impl<'a> Grids<'a> {
         }
         let (square, last) = (known.counts.keys.is_none(), known.counts.last);
         if let Some(last) = last {
-            return self.from_last(out, grid, last);
+            return self.up_to_last(out, grid, last);
         }
         let places = match square {
             true => self.places(out, grid),
@@ -262,7 +262,7 @@ impl<'a> Grids<'a> {
 
     /// The index of each query of each sequence, `[batch, queries, 1]`: the new ones are the last
     /// of a sequence, or all where nothing came before.
-    fn from_last(&mut self, out: &mut Emitter<'_>, grid: usize, last: ValueId) -> ValueId {
+    fn up_to_last(&mut self, out: &mut Emitter<'_>, grid: usize, last: ValueId) -> ValueId {
         let queries = self.queries(out, grid);
         let places = range(out, 0, queries);
         let column = out.ints("column", &[-1, 1]);
@@ -273,7 +273,7 @@ impl<'a> Grids<'a> {
         let one = scalar(out, 1);
         let length = out.op("Add", &[last, one]);
         let past = out.op("Sub", &[length, queries]);
-        let past = self.ground.opset().from_zero(out, past, DType::I64);
+        let past = self.ground.opset().at_least_zero(out, past, DType::I64);
         out.op("Add", &[past, places])
     }
 }
