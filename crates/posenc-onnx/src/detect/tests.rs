@@ -2,6 +2,7 @@
 
 mod absolute;
 mod accepted;
+mod bare;
 mod bias;
 mod convolution;
 mod elsewhere;

@@ -66,3 +66,96 @@ fn same_sites(ground: &Ground<'_>, before: &Detection) -> Result<(), RewriteErro
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::{DType, Model};
+
+    use super::*;
+    use crate::detect::{Options, detect, survey};
+    use crate::request::Request;
+    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+    use crate::swap::asked;
+
+    /// One layer whose residual stream has a table added, and whose queries and keys turn.
+    fn model() -> Model {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let at = s.range();
+        let rows = s.weights(&[40, HIDDEN]);
+        let rows = s.gather(&rows, &at, 0);
+        let x = s.op("Add", &[&x, &rows]);
+        let at = s.cast(&at, DType::F32);
+        let at = s.unsqueeze(&at, &[0, 2]);
+        let f = s.floats(&[1, 1, SIZE / 2], [1.0, 0.1, 0.01, 0.001]);
+        let angles = s.op("Mul", &[&at, &f]);
+        let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
+        let [q, k, v] = [true, true, false].map(|turns| {
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let y = s.op("MatMul", &[&x, &w]);
+            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
+            let y = s.transpose(&y, &[0, 2, 1, 3]);
+            match turns {
+                true => s.op("RotaryEmbedding", &[&y, &cos, &sin]),
+                false => y,
+            }
+        });
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        s.model(23, &[&y])
+    }
+
+    /// What is said of the model where the first input of these operators stands in for them.
+    fn told(without: &[&str]) -> Result<(), String> {
+        let model = model();
+        let before = detect(&model, &Options::default());
+        let old = survey(&model, &before);
+        let request = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        let ground = Ground {
+            model: &model,
+            found: &before,
+            survey: &old,
+        };
+        let asked = asked(&ground, &request).unwrap().unwrap();
+        let graph = model.graph();
+        let mut out = graph.emitter(graph.main(), "test");
+        for (_, node) in graph.nodes().filter(|(_, n)| without.contains(&n.op())) {
+            let (new, old) = (node.input(0).unwrap(), node.output(0).unwrap());
+            out.redirect(old, new).unwrap();
+        }
+        let (next, _) = model.clone().committed(out.finish()).unwrap();
+        let found = detect(&next, &Options::default());
+        let ground = Ground {
+            model: &next,
+            found: &found,
+            survey: &survey(&next, &found),
+        };
+        is_bare(&ground, &before, &asked).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn what_is_left_is_named() {
+        assert_eq!(told(&["Add", "RotaryEmbedding"]), Ok(()));
+        let cases: [(&[&str], &str); 4] = [
+            (&[], "rope is left"),
+            (&["Add"], "rope is left"),
+            (&["RotaryEmbedding"], "learned is left"),
+            (
+                &["Add", "RotaryEmbedding", "Softmax"],
+                "not found as attention",
+            ),
+        ];
+        for (without, want) in cases {
+            let why = told(without).unwrap_err();
+            assert!(
+                why.contains(want) && why.starts_with("sketch/"),
+                "{without:?}: {why}"
+            );
+        }
+    }
+}

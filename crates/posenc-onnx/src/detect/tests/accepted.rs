@@ -1,14 +1,13 @@
 mod attention;
-mod bare;
 
 use super::*;
 use crate::kind::Layout;
 use crate::rewrite::rewrite;
 
 /// A form that is rope.
-struct Case {
-    name: &'static str,
-    form: Form,
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) form: Form,
     layout: Layout,
 }
 
@@ -58,7 +57,7 @@ fn on_angles(s: &mut Sketch, x: &str, angles: &str) -> String {
     by(s, &q, &cos, &sin)
 }
 
-fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<Case> {
     let mut cases = rotations();
     cases.extend(frequencies());
     cases.extend(attention::native());

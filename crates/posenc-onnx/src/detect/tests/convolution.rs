@@ -92,6 +92,22 @@ fn cases() -> Vec<Case> {
             let y = s.reshape(&y, &[0, 0, -1]);
             turned(s, &y)
         }),
+        case("added by a norm", Some((&[5], 4)), |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, 4, 5);
+            let y = turned(s, &y);
+            let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
+            s.op("ms.SkipLayerNormalization", &[&y, &x, &scale, &bias])
+        }),
+        case("a product, added by a norm", None, |s, x| {
+            let t = turned(s, &x);
+            let y = convolved(s, &t, HIDDEN, 3);
+            let y = turned(s, &y);
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let y = s.op("MatMul", &[&y, &w]);
+            let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
+            s.op("ms.SkipLayerNormalization", &[&x, &y, &scale, &bias])
+        }),
         case("no addition", None, |s, x| {
             let t = turned(s, &x);
             let y = convolved(s, &t, 4, 5);
@@ -199,4 +215,35 @@ fn a_product_on_the_way_is_named_as_the_reason() {
         matches!(why[..], [one] if one.contains("MatMul")),
         "{why:?}"
     );
+}
+
+#[test]
+fn convolutions_are_taken_out_and_what_they_were_added_to_stays() {
+    for case in cases().into_iter().filter(|c| c.want.is_some()) {
+        let mut bare = model(&Form {
+            turned: |s, x, _| headed(s, x),
+            embed: case.embed,
+            ..Form::default()
+        });
+        let count = |m: &Model, op: &str| m.graph().nodes().filter(|(_, n)| n.is(op)).count();
+        let norms = |m: &Model| {
+            m.graph()
+                .nodes()
+                .filter(|(_, n)| n.op().ends_with("tion"))
+                .count()
+        };
+        let before = (count(&bare, "Gather"), norms(&bare));
+        let to_none = Request {
+            to: Some(crate::kind::Kind::None),
+            ..Request::default()
+        };
+        let done = crate::rewrite::rewrite(&mut bare, &to_none);
+        done.unwrap_or_else(|why| panic!("{}: {why}", case.name));
+        bare.check().unwrap();
+        assert_eq!(count(&bare, "Conv"), 0, "{}", case.name);
+        // The embeddings, and a norm that adds; the norm of the branch goes with it.
+        let after = (count(&bare, "Gather"), norms(&bare));
+        let branch = usize::from(case.name.starts_with("a norm between"));
+        assert_eq!(after, (before.0, before.1 - branch), "{}", case.name);
+    }
 }

@@ -1,0 +1,137 @@
+//! Every form without what turns its queries and keys.
+
+use ndarray::{ArrayD, Axis};
+use posenc_ir::eval::{Budget, Value, trace};
+
+use super::*;
+use crate::attention::Operand;
+use crate::kind::Kind;
+use crate::rewrite::rewrite;
+
+fn none() -> Request {
+    Request {
+        to: Some(Kind::None),
+        ..Request::default()
+    }
+}
+
+/// Queries and keys of the one site where all tokens are the same, and the position of the first.
+fn operands(model: &Model) -> Option<[ArrayD<f64>; 2]> {
+    let found = found(model);
+    let [site] = &found.attention[..] else {
+        return None;
+    };
+    let mut seeds = found.ports.seeds(model.graph(), found.lengths);
+    for seed in seeds.values_mut().filter(|v| v.data.is_none()) {
+        *seed = Value::float(ArrayD::ones(seed.dims.clone()?));
+    }
+    let budget = Budget { elements: 1 << 22 };
+    let run = trace(model, &seeds, &|_| false, &budget);
+    let of = |operand: &Operand| {
+        let value = run.get(operand.value).to_f64()?;
+        // Tokens first.
+        let mut order: Vec<usize> = (0..value.ndim()).collect();
+        order.retain(|a| *a != operand.lane.sequence);
+        order.insert(0, operand.lane.sequence);
+        Some(value.permuted_axes(order))
+    };
+    Some([of(&site.query)?, of(&site.key)?])
+}
+
+/// A model without what turns its queries and keys, or why there is none.
+fn bared(form: &Form) -> Result<Model, String> {
+    let mut bare = model(form);
+    rewrite(&mut bare, &none()).map_err(|why| why.to_string())?;
+    let text = bare.graph().text();
+    match rewrite(&mut bare, &none()) {
+        Ok(done) if done.report.edits.is_empty() && bare.graph().text() == text => Ok(bare),
+        Ok(_) => Err("taken out twice".to_owned()),
+        Err(why) => Err(format!("the second time: {why}")),
+    }
+}
+
+/// What a model without its rotation is other than it should be.
+fn misbared(form: &Form) -> Option<String> {
+    let (whole, bare) = (model(form), bared(form));
+    let bare = match bare {
+        Ok(bare) => bare,
+        Err(why) => return Some(why),
+    };
+    let Some((before, after)) = operands(&whole).zip(operands(&bare)) else {
+        return Some("queries and keys cannot be computed".to_owned());
+    };
+    for (before, after) in before.iter().zip(&after) {
+        if before.shape() != after.shape() {
+            return Some(format!("{:?} {:?}", before.shape(), after.shape()));
+        }
+        // The first token stands at position 0, where nothing turns.
+        let first = before.index_axis(Axis(0), 0);
+        let near = |a: &f64, b: &f64| (a - b).abs() < 1e-9;
+        let turns = before.axis_iter(Axis(0)).any(|x| x != first);
+        let alike = |x: ndarray::ArrayViewD<'_, f64>| x.iter().zip(&first).all(|(a, b)| near(a, b));
+        if !turns || !after.axis_iter(Axis(0)).all(alike) {
+            return Some(format!("turned before: {turns}, and other numbers after"));
+        }
+    }
+    None
+}
+
+#[test]
+fn rope_is_taken_out_however_it_is_written() {
+    let wrong: Vec<(&str, String)> = accepted::cases()
+        .iter()
+        .filter_map(|c| Some((c.name, misbared(&c.form)?)))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Attention whose values are changed by position, too.
+fn with_values(attend: fn(&mut Sketch, &str, &str, &str) -> String) -> Form {
+    Form {
+        attend,
+        ..Form::default()
+    }
+}
+
+#[test]
+fn values_that_turn_go_with_queries_and_keys() {
+    let turned = with_values(|s, q, k, v| {
+        let v = halves(s, v);
+        attend(s, q, k, &v)
+    });
+    let bare = bared(&turned).unwrap();
+    let waves = bare.graph().nodes().filter(|(_, n)| n.is("Cos")).count();
+    assert_eq!(waves, 0);
+    let gated = with_values(|s, q, k, v| {
+        let at = s.range();
+        let at = s.cast(&at, DType::F32);
+        let at = s.unsqueeze(&at, &[1]);
+        let v = s.op("Mul", &[v, &at]);
+        attend(s, q, k, &v)
+    });
+    let why = bared(&gated).unwrap_err();
+    assert!(why.contains("position acts on the values"), "{why}");
+}
+
+#[test]
+fn what_turns_by_no_known_rotation_is_taken_out_and_what_does_not_turn_is_refused() {
+    let refused = refused::cases().into_iter().filter(|c| c.unknown);
+    let (stay, go): (Vec<_>, Vec<_>) = refused.partition(|c| bared(&c.form).is_err());
+    let names = |cases: &[refused::Case]| cases.iter().map(|c| c.name).collect::<Vec<_>>();
+    assert_eq!(
+        names(&stay),
+        [
+            "heads with frequencies in another order",
+            "no partner",
+            "a partner without a sign",
+            "a table added to queries and keys",
+            "gates by position",
+            "halves from two projections, turned by content",
+        ]
+    );
+    assert!(
+        names(&go).contains(&"rows in a shuffled order"),
+        "{:?}",
+        names(&go)
+    );
+}
