@@ -239,6 +239,44 @@ impl Sketch {
         self.op("Range", &[&zero, &length, &one])
     }
 
+    /// What one of two sketches gives; they read what stands here by its name.
+    pub(crate) fn choice(
+        &mut self,
+        condition: &str,
+        branches: [fn(&mut Self) -> String; 2],
+    ) -> String {
+        let names = ["then_branch", "else_branch"];
+        let attribute = names.iter().zip(branches).map(|(name, branch)| {
+            let mut inner = Self {
+                made: self.made,
+                ..Self::default()
+            };
+            let given = branch(&mut inner);
+            self.made = inner.made;
+            inner.graph.output = vec![ValueInfoProto {
+                name: Some(given),
+                ..ValueInfoProto::default()
+            }];
+            let mut proto = AttributeProto {
+                name: Some((*name).to_owned()),
+                g: Some(Box::new(inner.graph)),
+                ..AttributeProto::default()
+            };
+            proto.set_type(AttributeType::Graph);
+            proto
+        });
+        let attribute = attribute.collect();
+        let output = self.fresh();
+        self.graph.node.push(NodeProto {
+            op_type: Some("If".to_owned()),
+            input: vec![condition.to_owned()],
+            output: vec![output.clone()],
+            attribute,
+            ..NodeProto::default()
+        });
+        output
+    }
+
     /// The model with these outputs.
     pub(crate) fn model(mut self, opset: i64, outputs: &[&str]) -> Model {
         let output = |name: &&str| ValueInfoProto {

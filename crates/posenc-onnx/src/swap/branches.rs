@@ -96,3 +96,93 @@ fn attention(graph: &Graph, bodies: Vec<ScopeId>, known: &FxHashSet<NodeId>) -> 
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::{DType, Model};
+
+    use crate::kind::Kind;
+    use crate::request::Request;
+    use crate::rewrite::rewrite;
+    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+
+    /// A layer behind embeddings with a table added, on keys that `earlier` may join.
+    fn layer(s: &mut Sketch, earlier: Option<&str>) -> String {
+        let (words, rows) = (s.weights(&[30, HIDDEN]), s.weights(&[40, HIDDEN]));
+        let x = s.gather(&words, "input_ids", 0);
+        let rows = s.gather(&rows, "position_ids", 0);
+        let x = s.op("Add", &[&x, &rows]);
+        let [q, k, v] = [(); 3].map(|()| {
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let y = s.op("MatMul", &[&x, &w]);
+            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
+            s.transpose(&y, &[0, 2, 1, 3])
+        });
+        let [k, v] = [k, v].map(|new| match earlier {
+            Some(earlier) => s.concat(&[earlier, &new], 2),
+            None => new,
+        });
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let mask = s.cast("attention_mask", DType::F32);
+        let mask = s.unsqueeze(&mask, &[1, 2]);
+        let scores = s.op("Add", &[&scores, &mask]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        s.op("MatMul", &[&weights, &v])
+    }
+
+    /// A decoder that was merged from one with and one without a cache.
+    fn merged(without: fn(&mut Sketch) -> String) -> Model {
+        let mut s = Sketch::default();
+        for name in ["input_ids", "position_ids"] {
+            s.input(name, DType::I64, &["batch", "sequence"]);
+        }
+        s.input("attention_mask", DType::I64, &["batch", "total"]);
+        let dims = ["batch", "3", "past", "8"];
+        s.input("past_key_values.0.key", DType::F32, &dims);
+        let flag = s.input("use_cache_branch", DType::Bool, &["1"]);
+        let with: fn(&mut Sketch) -> String = |s| layer(s, Some("past_key_values.0.key"));
+        let y = s.choice(&flag, [with, without]);
+        s.model(17, &[&y])
+    }
+
+    fn to_none(model: &mut Model) -> Result<usize, String> {
+        let request = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        let done = rewrite(model, &request).map_err(|why| why.to_string())?;
+        Ok(done.report.edits.iter().map(|e| e.nodes_removed).sum())
+    }
+
+    #[test]
+    fn every_branch_is_swapped() {
+        let mut model = merged(|s| layer(s, None));
+        // A gather and a sum in each.
+        assert_eq!(to_none(&mut model), Ok(4));
+        model.check().unwrap();
+        let sums = model.graph().nodes().filter(|(_, n)| n.is("Add")).count();
+        assert_eq!(sums, 2);
+        assert_eq!(to_none(&mut model), Ok(0));
+    }
+
+    #[test]
+    fn a_branch_that_cannot_be_read_is_refused() {
+        let mut model = merged(|s| {
+            let y = layer(s, None);
+            let sizes = s.op("NonZero", &[&y]);
+            let y = s.op("Reshape", &[&y, &sizes]);
+            let k = s.transpose(&y, &[0, 1, 3, 2]);
+            let scores = s.op("MatMul", &[&y, &k]);
+            let weights = s.op("Softmax", &[&scores]);
+            s.op("MatMul", &[&weights, &y])
+        });
+        let before = model.graph().text();
+        let why = to_none(&mut model).unwrap_err();
+        assert!(
+            why.contains("attention in this branch could not be read"),
+            "{why}"
+        );
+        assert_eq!(model.graph().text(), before);
+    }
+}
