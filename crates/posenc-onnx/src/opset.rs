@@ -57,6 +57,23 @@ impl Opset {
         out.op("Where", &[below, zero, x])
     }
 
+    /// Integers, none below `low` or above `high`.
+    pub(crate) fn clip(
+        self,
+        out: &mut Emitter<'_>,
+        x: ValueId,
+        low: ValueId,
+        high: ValueId,
+    ) -> ValueId {
+        if self >= Self(12) {
+            return out.op("Clip", &[x, low, high]);
+        }
+        let below = out.op("Less", &[x, low]);
+        let x = out.op("Where", &[below, low, x]);
+        let above = out.op("Greater", &[x, high]);
+        out.op("Where", &[above, high, x])
+    }
+
     /// `x · Φ(x)`, with the error function.
     pub(crate) fn gelu(self, out: &mut Emitter<'_>, x: ValueId, dtype: DType) -> ValueId {
         if self >= Self(20) {

@@ -3,15 +3,17 @@
 use posenc_ir::{Emitter, ValueId};
 
 use crate::encodings::shaw;
+use crate::opset::Opset;
 
 /// The biases `[query, key, heads..]` of distances, key − query, `[query, key]`, from a table
 /// `[2k + 1, heads..]`; `None` for a k beyond all integers.
 pub(crate) fn emit(
     out: &mut Emitter<'_>,
+    opset: Opset,
     distances: ValueId,
     k: usize,
     table: ValueId,
 ) -> Option<ValueId> {
-    let rows = shaw::emit::rows(out, distances, i64::try_from(k).ok()?);
+    let rows = shaw::emit::rows(out, opset, distances, i64::try_from(k).ok()?);
     Some(out.op("Gather", &[table, rows]))
 }

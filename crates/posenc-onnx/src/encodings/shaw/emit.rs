@@ -2,10 +2,12 @@
 
 use posenc_ir::{Attr, Emitter, Tensor, ValueId};
 
+use crate::opset::Opset;
+
 /// `clip(distance, −k, k) + k`: the row of a distance in a table of `2k + 1`.
-pub(crate) fn rows(out: &mut Emitter<'_>, distances: ValueId, k: i64) -> ValueId {
+pub(crate) fn rows(out: &mut Emitter<'_>, opset: Opset, distances: ValueId, k: i64) -> ValueId {
     let [low, high] = [-k, k].map(|n| out.constant("clip", Tensor::from_i64(&[], &[n])));
-    let near = out.op("Clip", &[distances, low, high]);
+    let near = opset.clip(out, distances, low, high);
     out.op("Add", &[near, high])
 }
 

@@ -4,6 +4,7 @@ use posenc_ir::{Emitter, ValueId};
 
 use super::T5Bias;
 use crate::encodings::shaw;
+use crate::opset::Opset;
 
 impl T5Bias {
     /// The biases `[query, key, heads..]` of distances, key − query, `[query, key]`, from a table
@@ -11,6 +12,7 @@ impl T5Bias {
     pub(crate) fn emit(
         &self,
         out: &mut Emitter<'_>,
+        opset: Opset,
         distances: ValueId,
         table: ValueId,
     ) -> Option<ValueId> {
@@ -26,7 +28,7 @@ impl T5Bias {
             .map(|d| i64::try_from(self.bucket(d)?).ok())
             .collect();
         let buckets = out.ints("buckets", &buckets?);
-        let rows = shaw::emit::rows(out, distances, bound);
+        let rows = shaw::emit::rows(out, opset, distances, bound);
         let buckets = out.op("Gather", &[buckets, rows]);
         Some(out.op("Gather", &[table, buckets]))
     }

@@ -135,6 +135,14 @@ impl Both<'_> {
         Some([axis(query, &site.query.lane)?, axis(key, &site.key.lane)?])
     }
 
+    /// The factor that the product has in itself.
+    fn within(&self, site: &Site) -> f64 {
+        let graph = self.proof.bare.0.graph();
+        let node = site.product.and_then(|v| graph.producer(v));
+        let factor = node.and_then(|(id, _)| graph.node(id).float("alpha").ok()?);
+        factor.unwrap_or(1.0)
+    }
+
     /// The factors that the bare graph puts on queries, keys and their product.
     fn scales(&self, site: &Site, was: &Array4<f64>, met: &Array4<f64>) -> Scales {
         let model = &self.proof.bare.0;
@@ -153,11 +161,12 @@ impl Both<'_> {
         Scales {
             query: before(&site.query),
             key: before(&site.key),
-            product: if steps.1 > 0.0 {
-                steps.0 / steps.1
-            } else {
-                1.0
-            },
+            product: self.within(site)
+                * if steps.1 > 0.0 {
+                    steps.0 / steps.1
+                } else {
+                    1.0
+                },
         }
     }
 }

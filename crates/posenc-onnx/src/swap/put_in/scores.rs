@@ -17,7 +17,6 @@ use posenc_ir::{Emitter, NodeId, ScopeId, ValueId};
 
 use super::terms::Shared;
 use crate::attention::Site;
-use crate::opset::Opset;
 use crate::rewrite::RewriteError;
 use crate::signature::Signatures;
 use crate::swap::{Ground, Group, New};
@@ -104,7 +103,6 @@ pub(super) fn put_in(
         if !biases.scores.is_open(site, &group.new)? {
             continue;
         }
-        check_opset(ground, site, &group.new)?;
         out.set_scope(site.scope);
         match site.scores {
             Some(_) => biases.add(out, site)?,
@@ -112,16 +110,5 @@ pub(super) fn put_in(
         }
     }
     out.set_scope(ground.graph().main());
-    Ok(())
-}
-
-/// The operators that are put in have to be there.
-pub(super) fn check_opset(ground: &Ground<'_>, site: &Site, new: &New) -> Result<(), RewriteError> {
-    // Clips of integers, and sums of products by name.
-    let newer = !matches!(new, New::Alibi(_) | New::TransformerXl { .. });
-    if newer && ground.opset() < Opset(12) {
-        let why = format!("{} needs opset 12 or later", new.kind());
-        return Err(ground.refuse(site.node, why));
-    }
     Ok(())
 }

@@ -12,8 +12,9 @@ mod values;
 use posenc_ir::{DType, Emitter, ValueId};
 
 use super::scores::layout::Layout;
-use super::scores::{Scores, Spot, check_opset};
+use super::scores::{Scores, Spot};
 use crate::attention::Site;
+use crate::opset::Opset;
 use crate::rewrite::RewriteError;
 use crate::swap::{Ground, Group, New, Numbers};
 use product::Product;
@@ -46,7 +47,9 @@ pub(super) fn put_in(
         if !scores.is_open(site, &group.new)? {
             continue;
         }
-        check_opset(ground, site, &group.new)?;
+        if ground.opset() < Opset(12) && matches!(group.new, New::Shaw { .. }) {
+            return Err(ground.refuse(site.node, "shaw needs opset 12 or later"));
+        }
         out.set_scope(site.scope);
         let product = Product::of(ground, site)?;
         let spot = scores.spot(site)?;

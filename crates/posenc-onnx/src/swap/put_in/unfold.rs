@@ -15,6 +15,8 @@ pub(super) struct Parts {
     /// The dimensions of queries in the trial run.
     pub(super) dims: Vec<usize>,
     rest: Rest,
+    /// A bias on the scores, in place of the one that the operator was given.
+    pub(super) bias: Option<ValueId>,
 }
 
 /// What queries and keys are to be joined with.
@@ -102,6 +104,7 @@ fn projecting(
             key,
             dims: vec![*b, *s, sizes[0]],
             rest: Rest::Projected(value),
+            bias: None,
         }),
         _ => refuse("it cannot be taken apart"),
     }
@@ -146,6 +149,7 @@ fn biased(
         key: out.op("Add", &[key, of_key]),
         dims: dims.to_vec(),
         rest: Rest::Bias(rest),
+        bias: None,
     })
 }
 
@@ -176,6 +180,7 @@ fn packed(
             key: k,
             dims: vec![*b, *s, query],
             rest: Rest::Packed(value),
+            bias: None,
         }),
         _ => refuse("it cannot be taken apart"),
     }
@@ -223,7 +228,7 @@ impl Parts {
     ) -> Result<(), RewriteError> {
         let node = ground.graph().node(site.node);
         let mut inputs = vec![Some(self.query), Some(self.key), Some(value), None];
-        inputs.extend([node.input(3), node.input(5)]);
+        inputs.extend([node.input(3), self.bias.or(node.input(5))]);
         // Earlier keys and values lie one behind the other.
         if let Some(past) = node.input(4) {
             for place in [0, 1] {

@@ -136,6 +136,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         place: &Place,
         dtype: DType,
     ) -> Result<(ValueId, Vec<Axis>), RewriteError> {
+        let opset = self.ground.opset();
         let mut lead = place.layout.lead();
         let table = self.table(out, site, &lead, dtype)?;
         let grids = &mut self.scores.grids;
@@ -153,12 +154,12 @@ impl<'a, 'g> Biases<'a, 'g> {
                 (Some(bias), place.layout.heads_first(), heads)
             }
             (New::T5Bias { bias, .. }, Some(table)) => (
-                bias.emit(out, distances, table),
+                bias.emit(out, opset, distances, table),
                 place.layout.heads_last(),
                 0,
             ),
             (New::RelativeBias { max_distance, .. }, Some(table)) => (
-                relative_bias::emit::emit(out, distances, *max_distance, table),
+                relative_bias::emit::emit(out, opset, distances, *max_distance, table),
                 place.layout.heads_last(),
                 0,
             ),

@@ -8,6 +8,7 @@ use super::layout::Layout;
 use super::place::Place;
 use crate::attention::Site;
 use crate::rewrite::RewriteError;
+use crate::swap::put_in::unfold;
 use crate::swap::{Ground, New};
 
 /// What an operator says of its keys, and where it takes a bias.
@@ -102,16 +103,7 @@ impl Biases<'_, '_> {
         let grid = self.scores.grids.of(site, counts);
         let bias = self.bias(out, site, grid, &place, site.query.value)?;
         let Some(old) = old else {
-            let mut inputs = node.inputs().to_vec();
-            inputs.resize(inputs.len().max(taken.slot + 1), None);
-            inputs[taken.slot] = Some(bias);
-            let made = out.copy(site.node, &inputs, &[])?;
-            for (old, new) in node.outputs().iter().zip(made) {
-                if let (Some(old), Some(new)) = (old, new) {
-                    out.redirect(*old, new)?;
-                }
-            }
-            return Ok(());
+            return self.give(out, site, taken.slot, bias);
         };
         let dtype = ground.dtype(site.query.value);
         let merged = match ground.dtype(old) {
@@ -123,7 +115,40 @@ impl Biases<'_, '_> {
                 ));
             }
         };
-        out.redirect_use(old, Use::new(site.node, taken.slot), merged)?;
+        match is_whole(node) {
+            true => self.give(out, site, taken.slot, merged),
+            false => Ok(out.redirect_use(old, Use::new(site.node, taken.slot), merged)?),
+        }
+    }
+
+    /// Puts the operator with the bias in place of the one without.
+    fn give(
+        &self,
+        out: &mut Emitter<'_>,
+        site: &Site,
+        slot: usize,
+        bias: ValueId,
+    ) -> Result<(), RewriteError> {
+        let ground = self.ground;
+        let node = ground.graph().node(site.node);
+        // ONNX Runtime takes no bias beside a cache where the operator projects by itself.
+        let parts = match is_whole(node) {
+            true => unfold::parts(out, ground, site)?,
+            false => None,
+        };
+        if let Some(mut parts) = parts {
+            parts.bias = Some(bias);
+            return parts.join(out, ground, site);
+        }
+        let mut inputs = node.inputs().to_vec();
+        inputs.resize(inputs.len().max(slot + 1), None);
+        inputs[slot] = Some(bias);
+        let made = out.copy(site.node, &inputs, &[])?;
+        for (old, new) in node.outputs().iter().zip(made) {
+            if let Some((old, new)) = old.zip(new) {
+                out.redirect(old, new)?;
+            }
+        }
         Ok(())
     }
 
@@ -151,6 +176,11 @@ impl Biases<'_, '_> {
         self.scores.masks.push((key, merged));
         merged
     }
+}
+
+/// Whether an operator holds both its projection and a cache.
+fn is_whole(node: &Node) -> bool {
+    node.domain() == "com.microsoft" && node.op() == "Attention" && node.input(4).is_some()
 }
 
 /// How many queries and keys an operator has. `even` tells that a constant for each query does not

@@ -142,7 +142,7 @@ impl Layout {
             let perm = order.iter().map(|i| *i as i64).collect();
             x = out.op_with("Transpose", &[x], &[("perm", Attr::Ints(perm))]);
         }
-        let mut places: Vec<usize> = order.iter().map(|i| self.place(axes[*i])).collect();
+        let places: Vec<usize> = order.iter().map(|i| self.place(axes[*i])).collect();
         let first = places.first().copied().unwrap_or(self.rank);
         let gaps: Vec<i64> = (first..self.rank)
             .filter(|a| !places.contains(a))
@@ -150,36 +150,33 @@ impl Layout {
             .collect();
         if !gaps.is_empty() {
             x = opset.unsqueeze(out, x, &gaps);
-            places = (first..self.rank).collect();
         }
         match self.heads.first() {
-            Some((axis, size)) if self.folded && places.contains(axis) => {
-                let before = (axis - first) as i64;
-                let behind = (self.rank - axis - 1) as i64;
-                self.repeat(out, x, like, (*axis, *size), [before, behind])
+            Some((axis, _)) if axes.contains(&Axis::Head(0)) => {
+                self.spread(out, x, like, [axis - first, self.rank - axis - 1])
             }
             _ => x,
         }
     }
 
-    /// Repeats an axis for every sequence; so many axes stand before and behind it.
-    fn repeat(
+    /// Repeats the first axis of heads for every sequence, where both share one; so many axes of
+    /// `x` stand before and behind it. `like` has the layout.
+    pub(in crate::swap::put_in) fn spread(
         &self,
         out: &mut Emitter<'_>,
         x: ValueId,
         like: ValueId,
-        (axis, size): (usize, usize),
-        [before, behind]: [i64; 2],
+        [before, behind]: [usize; 2],
     ) -> ValueId {
-        let shape = out.op("Shape", &[like]);
-        let axis = out.ints("axis", &[axis as i64]);
-        let all = out.op("Gather", &[shape, axis]);
-        let heads = out.ints("heads", &[size as i64]);
-        let sequences = out.op("Div", &[all, heads]);
-        let ones = |out: &mut Emitter<'_>, n: i64| {
-            let one = vec![1; usize::try_from(n).unwrap_or(0)];
-            (n > 0).then(|| out.ints("once", &one))
+        let Some((axis, size)) = self.heads.first().filter(|_| self.folded) else {
+            return x;
         };
+        let shape = out.op("Shape", &[like]);
+        let axis = out.ints("axis", &[*axis as i64]);
+        let all = out.op("Gather", &[shape, axis]);
+        let heads = out.ints("heads", &[*size as i64]);
+        let sequences = out.op("Div", &[all, heads]);
+        let ones = |out: &mut Emitter<'_>, n: usize| (n > 0).then(|| out.ints("once", &vec![1; n]));
         let (first, last) = (ones(out, before), ones(out, behind));
         let repeats: Vec<ValueId> = [first, Some(sequences), last]
             .into_iter()

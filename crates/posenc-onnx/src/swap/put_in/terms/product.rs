@@ -1,6 +1,6 @@
 //! The product of queries and keys that a term joins.
 
-use posenc_ir::{Graph, Node, NodeId, ValueId};
+use posenc_ir::{NodeId, ValueId};
 
 use crate::attention::Site;
 use crate::product::Letters;
@@ -95,10 +95,9 @@ impl Named {
     pub(super) fn of(ground: &Ground<'_>, id: NodeId) -> Option<Self> {
         let graph = ground.graph();
         let node = graph.node(id);
-        let (letters, factor) = match (node.domain(), node.op()) {
-            ("com.microsoft", "FusedMatMul") => (fused(ground, node)?, alpha(graph, id)?),
-            _ => (Letters::of(graph, &ground.found.trace, id)?, 1.0),
-        };
+        let letters = Letters::of(graph, &ground.found.trace, id)?;
+        // That of a `FusedMatMul`.
+        let factor = node.float("alpha").ok()?.unwrap_or(1.0);
         let mut seen: Vec<char> = vec![];
         // Letters that an equation can hold.
         let mut plain = |all: &[char]| -> Option<Vec<char>> {
@@ -118,31 +117,4 @@ impl Named {
             factor,
         })
     }
-}
-
-/// The factor of a `FusedMatMul`.
-fn alpha(graph: &Graph, id: NodeId) -> Option<f64> {
-    Some(graph.node(id).float("alpha").ok()?.unwrap_or(1.0))
-}
-
-/// The axes of a `FusedMatMul` that leaves those of batches in their place.
-fn fused(ground: &Ground<'_>, node: &Node) -> Option<Letters> {
-    let flag = |name: &str| Some(node.int(name).ok()?.unwrap_or(0) != 0);
-    if flag("transBatchA")? || flag("transBatchB")? {
-        return None;
-    }
-    let rank = |slot: usize| Some(ground.dims(node.input(slot)?)?.len());
-    let batch = |n: usize| (0..n).rev().map(|i| char::from(b'a' + (i % 20) as u8));
-    let named = |rank: usize, turned: bool, [row, column]: [char; 2]| -> Option<Vec<char>> {
-        let last = if turned { [column, row] } else { [row, column] };
-        Some(batch(rank.checked_sub(2)?).chain(last).collect())
-    };
-    let (a, b) = (rank(0)?, rank(1)?);
-    Some(Letters {
-        operands: [
-            named(a, flag("transA")?, ['x', 'y'])?,
-            named(b, flag("transB")?, ['y', 'z'])?,
-        ],
-        result: named(a.max(b), false, ['x', 'z'])?,
-    })
 }

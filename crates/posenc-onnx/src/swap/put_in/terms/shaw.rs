@@ -67,7 +67,7 @@ impl Term<'_, '_> {
         self.once(out, label, None, factor, |out, term| {
             let rows = term.shared(out, Shared::Rows { grid, k }, |out, term| {
                 let distances = term.scores.grids.distances(out, grid);
-                emit::rows(out, distances, k)
+                emit::rows(out, term.ground.opset(), distances, k)
             });
             let width = term.site.head_dim.unwrap_or(0);
             let count = usize::try_from(2 * k + 1).unwrap_or(0);

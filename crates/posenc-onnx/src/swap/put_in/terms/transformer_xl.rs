@@ -53,11 +53,7 @@ impl Term<'_, '_> {
         let dims = self.ground.dims(query.value).unwrap_or_default();
         let plane = query.lane.feature.map(|f| [query.lane.sequence, f]);
         let layout = plane.and_then(|plane| Layout::of(dims, plane, heads));
-        let layout = layout.ok_or_else(|| self.refuse("the heads of its queries are not known"))?;
-        match layout.is_plain() || !layout.is_folded() {
-            true => Ok(layout),
-            false => Err(self.refuse("the heads of its queries stand among other axes")),
-        }
+        layout.ok_or_else(|| self.refuse("the heads of its queries are not known"))
     }
 
     /// Queries with a bias on them.
@@ -101,16 +97,8 @@ impl Term<'_, '_> {
             let dims = [heads * width, dim];
             let weight = term.constant(out, label, projection, factor, &dims, &shape)?;
             let vectors = out.op("MatMul", &[weight, code]);
-            match layout.is_folded() {
-                true => Ok(layout.bring(
-                    out,
-                    term.ground.opset(),
-                    vectors,
-                    &layout.heads_first(),
-                    query,
-                )),
-                false => Ok(vectors),
-            }
+            // Heads stand first here.
+            Ok(layout.spread(out, vectors, query, [0, shape.len() - 1]))
         })
     }
 
@@ -146,9 +134,7 @@ impl Term<'_, '_> {
             .axis(self.product.query)
             .zip(self.product.axis(self.product.key));
         let layout = plane.and_then(|(q, k)| Layout::of(dims, [q, k], heads));
-        let layout = layout
-            .filter(|l| l.is_plain() || !l.is_folded())
-            .ok_or_else(|| self.refuse("the heads of its scores are not known"))?;
+        let layout = layout.ok_or_else(|| self.refuse("the heads of its scores are not known"))?;
         let key = Shared::Places {
             grid,
             layout: layout.clone(),
