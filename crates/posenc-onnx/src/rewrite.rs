@@ -128,7 +128,13 @@ fn rewrite_flat(
     let mut report = Rewrite::new(input);
     report.limits.before = before.limits.clone();
     report.limits.after = before.limits.clone();
-    if anew::is_asked(&before, request) {
+    let kind = request.to.filter(|_| anew::is_asked(&before, request));
+    if let Some(flag) = request.idle(kind) {
+        let done = kind.map_or("this rewrite".to_owned(), |kind| format!("--to {kind}"));
+        let why = format!("{done} does not heed {flag}; leave it out");
+        return Err(Refusal::Unsupported(why).into());
+    }
+    if kind.is_some() {
         return anew::rewrite(model, report, &before, request, &options);
     }
     let plan = plan(model, &before, request)?;

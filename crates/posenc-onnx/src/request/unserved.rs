@@ -1,7 +1,7 @@
 //! What can be said and is not done yet.
 
 use super::{Allowances, Antialias, Corners, Length, Parameters, Request};
-use crate::kind::Form;
+use crate::kind::{Form, Kind};
 
 impl Request {
     /// The first flag that was given and that no rewrite heeds yet; it must not be passed over in
@@ -33,10 +33,62 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The first flag that was given and that putting in this kind does not heed; without a kind,
+    /// stretching what is there.
+    pub(crate) fn idle(&self, kind: Option<Kind>) -> Option<&'static str> {
+        use Kind::TransformerXl as Xl;
+        use Kind::{Alibi, Conv, Learned, RelativeBias, Rope, Shaw, Sinusoidal, T5Bias};
+        let p = &self.parameters;
+        let tables: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl];
+        let given: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl, Alibi];
+        let flags: [(&str, bool, &[Kind]); 11] = [
+            ("--params", self.params.is_some(), given),
+            ("--seed", p.seed.is_some(), tables),
+            ("--num-buckets", p.num_buckets.is_some(), &[T5Bias]),
+            (
+                "--max-distance",
+                p.max_distance.is_some(),
+                &[T5Bias, RelativeBias, Shaw],
+            ),
+            (
+                "--bidirectional",
+                p.bidirectional.is_some(),
+                &[T5Bias, Alibi],
+            ),
+            ("--slopes", p.slopes.is_some(), &[Alibi]),
+            (
+                "--add-position-ids",
+                self.allowances.add_position_ids,
+                &[Learned, Sinusoidal, Rope],
+            ),
+            (
+                "--theta",
+                p.theta.is_some() && kind.is_some(),
+                &[Rope, Sinusoidal],
+            ),
+            (
+                "--layout",
+                p.layout.is_some() && kind.is_some(),
+                &[Rope, Sinusoidal],
+            ),
+            (
+                "--rotary-dim",
+                p.rotary_dim.is_some() && kind.is_some(),
+                &[Rope],
+            ),
+            ("--stack", self.stack.is_some() && kind.is_none(), &[]),
+        ];
+        let idle = |(_, said, kinds): &(&str, bool, &[Kind])| {
+            *said && kind.is_none_or(|kind| !kinds.contains(&kind))
+        };
+        flags.into_iter().find(idle).map(|(flag, ..)| flag)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Kind;
     use crate::request::ScaleType;
 
     #[test]
@@ -51,6 +103,21 @@ mod tests {
         request.allowances.sort = true;
         assert_eq!(request.unserved(), None);
         assert_eq!(Request::default().unserved(), None);
+    }
+
+    #[test]
+    fn a_flag_of_another_kind_is_named() {
+        let mut request = Request::default();
+        assert_eq!(request.idle(None), None);
+        request.parameters.slopes = Some(vec![0.5]);
+        assert_eq!(request.idle(Some(Kind::Alibi)), None);
+        for kind in [None, Some(Kind::Rope), Some(Kind::None), Some(Kind::T5Bias)] {
+            assert_eq!(request.idle(kind), Some("--slopes"));
+        }
+        request.parameters.slopes = None;
+        request.parameters.theta = Some(1e6);
+        assert_eq!(request.idle(None), None);
+        assert_eq!(request.idle(Some(Kind::Learned)), Some("--theta"));
     }
 
     #[test]

@@ -63,11 +63,7 @@ fn joined(s: &mut Sketch, x: &str, y: &str) -> String {
 }
 
 /// A layer whose scores `[batch, head, query, key]` go through `to_softmax`.
-fn plain(
-    s: &mut Sketch,
-    x: &str,
-    to_softmax: impl Fn(&mut Sketch, &str) -> String,
-) -> String {
+fn plain(s: &mut Sketch, x: &str, to_softmax: impl Fn(&mut Sketch, &str) -> String) -> String {
     let [q, k, v] = [0; 3].map(|_| headed(s, x));
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &k]);
@@ -114,7 +110,12 @@ fn takes(name: &str, model: &Model, kind: Kind) -> Swapped {
     let sites = done.found.attention.len();
     for site in 0..sites {
         let own = |f: &&crate::encoding::Finding| f.sites.contains(&site);
-        let found: Vec<Kind> = done.surveys[1].findings.iter().filter(own).map(|f| f.encoding.kind()).collect();
+        let found: Vec<Kind> = done.surveys[1]
+            .findings
+            .iter()
+            .filter(own)
+            .map(|f| f.encoding.kind())
+            .collect();
         assert_eq!(found, [kind], "{name} to {kind} at {site}");
     }
     done
