@@ -23,7 +23,8 @@ use rustc_hash::FxHashSet;
 
 use super::{Asked, Ground};
 use crate::encoding::{Encoding, Finding};
-use crate::rewrite::RewriteError;
+use crate::kind::Kind;
+use crate::rewrite::{Refusal, RewriteError};
 use bias::Biases;
 use gone::Gone;
 use rotation::Turned;
@@ -96,6 +97,12 @@ fn before_scores(
     let stream = Sums::new(ground);
     for finding in &ground.survey.findings {
         if !asked.speaks_of(ground, finding) {
+            let seen = finding.sites.iter().any(|site| asked.has(*site));
+            if asked.kind == Kind::None && seen {
+                let kind = finding.encoding.kind();
+                let why = format!("{kind} stands before all layers; leave out --layers");
+                return Err(Refusal::Usage(why).into());
+            }
             continue;
         }
         let entries = finding.entries.iter().copied();

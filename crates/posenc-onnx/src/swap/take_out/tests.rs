@@ -220,6 +220,29 @@ fn tables_are_taken_out_however_they_are_added() {
 }
 
 #[test]
+fn what_stands_before_all_layers_goes_for_all_or_for_none() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let p = rows(&mut s);
+    let x = s.op("Add", &[&x, &p]);
+    let y = attended(&mut s, &x);
+    let x = s.op("Add", &[&x, &y]);
+    let y = attended(&mut s, &x);
+    let mut model = s.model(17, &[&y]);
+    let one = Request {
+        layers: Some("1".parse().unwrap()),
+        ..none()
+    };
+    let why = rewrite(&mut model, &one).unwrap_err().to_string();
+    assert_eq!(why, "learned stands before all layers; leave out --layers");
+    let both = Request {
+        layers: Some("0,1".parse().unwrap()),
+        ..none()
+    };
+    assert_eq!(rewrite(&mut model, &both).unwrap().report.edits.len(), 2);
+}
+
+#[test]
 fn what_reads_the_position_elsewhere_keeps_it() {
     let whole = model(|s, x| {
         let p = rows(s);
