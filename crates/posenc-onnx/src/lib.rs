@@ -7,6 +7,8 @@ pub mod attention;
 pub mod dataflow;
 pub mod detect;
 mod einsum;
+#[cfg(test)]
+mod emitted;
 pub mod encoding;
 pub mod encodings;
 pub mod frontier;

@@ -268,3 +268,6 @@ fn moves(node: &Node) -> bool {
     let op = node.op();
     node.domain().is_empty() && (is_elementwise(op) || is_layout(op))
 }
+
+#[cfg(test)]
+mod tests;

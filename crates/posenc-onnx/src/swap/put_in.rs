@@ -61,3 +61,6 @@ pub(super) fn put_in(
     }
     positions.finish(out)
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,9 @@ fn turns(ground: &Ground<'_>, group: &Group, site: usize) -> Result<(), RewriteE
                 .zip(want)
                 .all(|(a, b)| (a - b).abs() <= allowed * b)
             && (now.attention_factor - 1.0).abs() <= allowed;
-        if !near || now.layout != Some(*layout) {
+        // One pair is of either layout.
+        let alike = now.layout == Some(*layout) || rope.rotary_dim == 2;
+        if !near || !alike {
             let why = "the rotation that was put in reads otherwise than asked for";
             return Err(ground.refuse(found.node, why));
         }

@@ -198,3 +198,158 @@ impl Turn {
 fn concat(out: &mut Emitter<'_>, parts: &[ValueId], axis: usize) -> ValueId {
     out.op_with("Concat", parts, &[("axis", Attr::Int(axis as i64))])
 }
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array3, Ix3};
+
+    use super::*;
+    use crate::emitted::{apart, emitted};
+    use crate::encodings::rope;
+
+    const TOKENS: usize = 5;
+    const HEADS: usize = 3;
+
+    fn turn(layout: Layout, rotary_dim: usize, head_dim: usize) -> Turn {
+        Turn {
+            rope: Rope::new(100.0, rotary_dim, head_dim).unwrap(),
+            layout,
+        }
+    }
+
+    /// The rotation as the reference knows it.
+    fn reference(turn: &Turn) -> rope::Rope {
+        let n = turn.rope.pairs();
+        let pair = |i: usize| match turn.layout {
+            Layout::Half => (i, i + n),
+            Layout::Interleaved => (2 * i, 2 * i + 1),
+        };
+        rope::Rope {
+            inv_freq: (0..n)
+                .map(|i| 100f64.powf(-(i as f64) / n as f64))
+                .collect(),
+            attention_factor: 1.0,
+            pairs: (0..n).map(pair).collect(),
+            layout: Some(turn.layout),
+            rotary_dim: 2 * n,
+            head_dim: turn.rope.head_dim,
+        }
+    }
+
+    /// `[head, token, feature]`.
+    fn content(head_dim: usize) -> Array3<f64> {
+        Array3::from_shape_fn((HEADS, TOKENS, head_dim), |(h, t, f)| {
+            (1.3 * h as f64 + 0.7 * t as f64 + 2.1 * f as f64).sin()
+        })
+    }
+
+    const TURNS: [(Layout, usize, usize); 8] = [
+        (Layout::Half, 8, 8),
+        (Layout::Half, 4, 8),
+        (Layout::Half, 6, 7),
+        (Layout::Half, 2, 2),
+        (Layout::Interleaved, 8, 8),
+        (Layout::Interleaved, 4, 8),
+        (Layout::Interleaved, 6, 7),
+        (Layout::Interleaved, 2, 2),
+    ];
+
+    #[test]
+    fn every_form_turns_as_the_formula_says() {
+        let opset = Opset(17);
+        for (layout, rotary_dim, head_dim) in TURNS {
+            let turn = turn(layout, rotary_dim, head_dim);
+            let x = content(head_dim);
+            let positions: Vec<f64> = (0..TOKENS).map(|p| (p + 3) as f64).collect();
+            let want = reference(&turn).rotate(&x, &positions);
+            let flat = |x: &Array3<f64>| x.iter().copied().collect::<Vec<f64>>();
+            let given = [
+                Tensor::from_f64(DType::F64, &[HEADS, TOKENS, head_dim], &flat(&x)),
+                Tensor::from_f64(DType::F64, &[TOKENS], &positions),
+            ];
+            let got = emitted(opset.0, &given, |out, given| {
+                let waves = turn.waves(out, opset, given[1], 0, DType::F64);
+                let shape = Shape {
+                    rank: 3,
+                    feature: 2,
+                };
+                turn.turned(out, opset, given[0], shape, waves)
+            });
+            let far = apart(&got, &want);
+            assert!(far < 1e-12, "{layout} {rotary_dim} of {head_dim}: {far}");
+            // Keys that stand transposed.
+            let moved = x.view().permuted_axes([0, 2, 1]);
+            let flat: Vec<f64> = moved.iter().copied().collect();
+            let given = [
+                Tensor::from_f64(DType::F64, &[HEADS, head_dim, TOKENS], &flat),
+                given[1].clone(),
+            ];
+            let got = emitted(opset.0, &given, |out, given| {
+                let waves = turn.waves(out, opset, given[1], 0, DType::F64);
+                let waves = waves.map(|w| out.op("Transpose", &[w]));
+                let shape = Shape {
+                    rank: 3,
+                    feature: 1,
+                };
+                turn.turned(out, opset, given[0], shape, waves)
+            });
+            let got = got.into_dimensionality::<Ix3>().unwrap();
+            let far = apart(got.view().permuted_axes([0, 2, 1]), &want);
+            assert!(far < 1e-12, "{layout} {rotary_dim} of {head_dim}: {far}");
+        }
+    }
+
+    #[test]
+    fn tables_hold_what_is_computed_elsewhere() {
+        for (layout, rotary_dim, head_dim) in TURNS {
+            let turn = turn(layout, rotary_dim, head_dim);
+            let positions: Vec<f64> = (0..TOKENS).map(|p| p as f64).collect();
+            let given = [Tensor::from_f64(DType::F64, &[TOKENS], &positions)];
+            for (place, table) in turn.tables(TOKENS, DType::F64).iter().enumerate() {
+                let got = emitted(17, &given, |out, given| {
+                    turn.waves(out, Opset(17), given[0], 0, DType::F64)[place]
+                });
+                assert_eq!(got.shape(), table.dims());
+                let far = apart(&got, &table.to_f64s().unwrap());
+                assert!(far < 1e-12, "{layout} {rotary_dim}: {far}");
+            }
+        }
+    }
+
+    #[test]
+    fn positions_of_several_sequences_give_rows_of_each() {
+        let turn = turn(Layout::Half, 8, 8);
+        let positions = [0.0, 1.0, 2.0, 4.0, 5.0, 6.0];
+        let given = [Tensor::from_f64(DType::F64, &[2, 3], &positions)];
+        let got = emitted(13, &given, |out, given| {
+            turn.waves(out, Opset(13), given[0], 1, DType::F64)[0]
+        });
+        assert_eq!(got.shape(), [2, 3, 8]);
+        assert!((got[[1, 0, 0]] - 4f64.cos()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_common_form_takes_five_nodes() {
+        let count = |layout, rotary_dim| {
+            let turn = turn(layout, rotary_dim, 8);
+            let mut s = crate::sketch::Sketch::default();
+            let x = s.embedded();
+            let model = s.model(17, &[&x]);
+            let graph = model.graph();
+            let mut out = graph.emitter(graph.main(), "test");
+            let x = graph.scope(graph.main()).inputs()[0];
+            let shape = Shape {
+                rank: 3,
+                feature: 2,
+            };
+            turn.turned(&mut out, Opset(17), x, shape, [x, x]);
+            let text = out.finish().text(graph);
+            let nodes = text.split("@@ new nodes\n").nth(1).unwrap_or_default();
+            nodes.lines().filter(|line| line.starts_with('+')).count()
+        };
+        assert_eq!(count(Layout::Half, 8), 5);
+        assert_eq!(count(Layout::Half, 4), 8);
+        assert_eq!(count(Layout::Interleaved, 8), 7);
+        assert_eq!(count(Layout::Interleaved, 4), 9);
+    }
+}

@@ -65,3 +65,69 @@ fn waves(
     let angles = out.op("Mul", &[column, frequencies]);
     ["Sin", "Cos"].map(|op| out.op(op, &[angles]))
 }
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Ix2;
+
+    use super::super::{Denominator, Precision, identify};
+    use super::*;
+    use crate::emitted::{apart, emitted};
+
+    fn code(layout: Layout, dim: usize) -> Sinusoidal {
+        Sinusoidal {
+            dim,
+            layout,
+            cosines_first: false,
+            denominator: Denominator::Pairs,
+            base: 10_000.0,
+            factor: 1.0,
+            amplitude: 1.0,
+            max_positions: None,
+            offset: 0,
+            image: None,
+        }
+    }
+
+    #[test]
+    fn rows_are_those_of_the_formula_and_are_read_back() {
+        for layout in [Layout::Half, Layout::Interleaved] {
+            for dim in [2, 3, 7, 8, 24, 33] {
+                let code = code(layout, dim);
+                let positions: Vec<f64> = (0..40).map(f64::from).collect();
+                let given = [Tensor::from_f64(DType::F64, &[40], &positions)];
+                let got = emitted(17, &given, |out, given| {
+                    computed(out, Opset(17), &code, given[0], 0, DType::F64)
+                });
+                assert_eq!(got.shape(), [40, dim], "{layout}");
+                let far = apart(&got, &code.reference(&positions));
+                assert!(far < 1e-12, "{layout} {dim}: {far}");
+                if dim < 7 {
+                    continue;
+                }
+                let rows = got.into_dimensionality::<Ix2>().unwrap();
+                let read = identify(&positions, rows.view(), Precision::of(Some(DType::F32)));
+                let (read, _) = read.unwrap();
+                assert_eq!((read.layout, read.denominator), (layout, code.denominator));
+                assert!((read.base - code.base).abs() < 1e-3 * code.base, "{dim}");
+            }
+        }
+    }
+
+    #[test]
+    fn positions_of_several_sequences_give_rows_of_each() {
+        for layout in [Layout::Half, Layout::Interleaved] {
+            let code = code(layout, 8);
+            let positions = [0.0, 1.0, 2.0, 7.0, 8.0, 9.0];
+            let given = [Tensor::from_f64(DType::F64, &[2, 3], &positions)];
+            for opset in [11, 13, 20] {
+                let got = emitted(opset, &given, |out, given| {
+                    computed(out, Opset(opset), &code, given[0], 1, DType::F64)
+                });
+                assert_eq!(got.shape(), [2, 3, 8]);
+                let far = apart(&got, &code.reference(&positions));
+                assert!(far < 1e-12, "{layout}: {far}");
+            }
+        }
+    }
+}
