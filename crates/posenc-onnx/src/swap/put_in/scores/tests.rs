@@ -1,10 +1,9 @@
 //! Biases and terms in the layouts and with the masks that exporters write. Every swap holds its
 //! result to the formula in f64 at each site, so that `Ok` says more than it looks.
 
-use posenc_ir::{DType, Model};
+use posenc_ir::Model;
 
-use crate::detect::{Options, detect, survey};
-use crate::encoding::Encoding;
+use crate::detect::{Options, detect};
 use crate::kind::Kind;
 use crate::request::{Parameters, Request};
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
