@@ -4,7 +4,7 @@
 use posenc_ir::Use;
 
 use super::layout::Layout;
-use super::way::{Step, Way};
+use super::way::{Stage, Step, Way};
 use crate::attention::Site;
 use crate::swap::Ground;
 
@@ -13,7 +13,7 @@ use crate::swap::Ground;
 pub(super) struct Place {
     /// The scores that the bias has the axes of, by their place on the way.
     pub(super) stage: usize,
-    /// Where these are made of others and a mask: the use of the mask.
+    /// Where a mask is added to these: the use of the mask.
     pub(super) mask: Option<Use>,
     pub(super) layout: Layout,
     /// The bias may be that of the key alone.
@@ -37,16 +37,13 @@ pub(super) fn choose(ground: &Ground<'_>, site: &Site, way: &Way, straight: bool
         let Step::Added(mask) = stage.next else {
             continue;
         };
-        let Some(to) = from.checked_sub(1) else {
-            continue;
-        };
-        let (Some(layout), Some([rows, elements])) = (layout(to), mask_size(ground, way, to, mask))
+        let (Some(layout), Some([rows, elements])) = (layout(from), mask_size(ground, stage, mask))
         else {
             continue;
         };
         let by_key = straight && rows == 1 && !way.is_exposed(ground, site, from);
         let place = Place {
-            stage: to,
+            stage: from,
             mask: Some(mask),
             layout,
             by_key,
@@ -72,22 +69,19 @@ pub(super) fn choose(ground: &Ground<'_>, site: &Site, way: &Way, straight: bool
     })
 }
 
-/// How many queries a mask tells apart, and the elements that it has with a bias.
-fn mask_size(ground: &Ground<'_>, way: &Way, to: usize, at: Use) -> Option<[usize; 2]> {
+/// How many queries a mask tells apart, and the elements that it has with a bias; `None` where it
+/// cannot take one.
+fn mask_size(ground: &Ground<'_>, stage: &Stage, at: Use) -> Option<[usize; 2]> {
     let mask = ground.graph().node(at.node).input(at.slot())?;
-    let (mask, stage) = (ground.dims(mask)?, way.stages.get(to)?);
-    let dims = ground.dims(stage.value)?;
-    let float = ground.dtype(stage.value).is_float();
+    let (mask, dims) = (ground.dims(mask)?, ground.dims(stage.value)?);
     // Axes of the mask are counted from the last.
     let size = |axis: usize| {
         let at = (axis + mask.len()).checked_sub(dims.len());
         at.and_then(|a| mask.get(a).copied()).unwrap_or(1)
     };
     let rows = size(stage.plane[0]);
-    let sequences = (0..dims.len())
-        .filter(|a| !stage.plane.contains(a))
-        .map(size)
-        .product::<usize>();
-    let fits = float && mask.len() <= dims.len();
+    let lead = (0..dims.len()).filter(|a| !stage.plane.contains(a));
+    let sequences: usize = lead.map(size).product();
+    let fits = ground.dtype(stage.value).is_float() && mask.len() <= dims.len();
     fits.then_some([rows, rows.max(1) * sequences])
 }
