@@ -124,7 +124,7 @@ fn models_without_rope_are_not_rescaled() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out.onnx");
         let [model, out_text] = [&fixture.model(), &out].map(|p| p.display().to_string());
-        let flags = "--to rope --scale yarn --factor 4 --original-length 64 -o";
+        let flags = "--scale yarn --factor 4 --original-length 64 -o";
         let arguments = ["rewrite", &model].into_iter().chain(flags.split(' '));
         let ran = binary::run(arguments.chain([&out_text[..]]));
         assert_eq!(ran.code, 4, "{}: {}", fixture.name(), ran.stderr);

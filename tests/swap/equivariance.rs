@@ -27,7 +27,12 @@ fn disorder(session: &mut dyn Session) -> f64 {
     let [before, after] = [ids, other].map(|ids| {
         let ids = Tensor::from_i64(&[1, LENGTH], &ids);
         let mask = Tensor::from_i64(&[1, LENGTH], &[1; LENGTH]);
-        let feeds = [("input_ids", ids), ("attention_mask", mask)];
+        let types = Tensor::from_i64(&[1, LENGTH], &[0; LENGTH]);
+        let feeds = [
+            ("input_ids", ids),
+            ("attention_mask", mask),
+            ("token_type_ids", types),
+        ];
         let feeds: BTreeMap<_, _> = feeds.map(|(n, t)| (n.to_owned(), t)).into();
         logits(session, &feeds).unwrap()
     });

@@ -110,8 +110,11 @@ pub(crate) fn asked(ground: &Ground<'_>, request: &Request) -> Result<Option<Ask
         let why = format!("{kind} stands before all layers; leave out --layers");
         return Err(Refusal::Usage(why).into());
     }
-    let groups = planner.groups(kind)?;
-    planner.params.all_read()?;
+    let groups = planner.groups(kind);
+    if groups.is_ok() || planner.params.is_unread() {
+        planner.params.all_read()?;
+    }
+    let groups = groups?;
     if planner.is_already(kind, &groups) {
         return Ok(None);
     }

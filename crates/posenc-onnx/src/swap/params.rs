@@ -83,6 +83,11 @@ impl Params {
         Some(Numbers::Given { name, tensor })
     }
 
+    /// Whether nothing of a file was asked for.
+    pub(super) fn is_unread(&self) -> bool {
+        self.read.borrow().is_empty()
+    }
+
     /// Refuses a file of which something was never asked for: a misspelled name would be passed
     /// over in silence.
     ///

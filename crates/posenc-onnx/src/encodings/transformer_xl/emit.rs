@@ -18,12 +18,15 @@ impl Code {
             DType::F64 => DType::F64,
             _ => DType::F32,
         };
-        let down = out.constant("down", Tensor::from_i64(&[], &[-1]));
-        let end = out.op("Neg", &[queries]);
-        let distances = out.op("Range", &[longest, end, down]);
+        // Counted up with its sign turned, which the frequencies turn back: tract has no range
+        // that falls.
+        let one = out.constant("one", Tensor::from_i64(&[], &[1]));
+        let first = out.op("Neg", &[longest]);
+        let distances = out.op("Range", &[first, queries, one]);
         let distances = out.cast(distances, exact);
         let dims = [self.frequencies.len(), 1];
-        let frequencies = Tensor::from_f64(exact, &dims, &self.frequencies);
+        let turned: Vec<f64> = self.frequencies.iter().map(|f| -f).collect();
+        let frequencies = Tensor::from_f64(exact, &dims, &turned);
         let frequencies = out.constant("frequencies", frequencies);
         let angles = out.op("Mul", &[frequencies, distances]);
         let (sin, cos) = (out.op("Sin", &[angles]), out.op("Cos", &[angles]));
