@@ -91,12 +91,12 @@ const UNFIT: &[(&str, &str, &str)] = &[
     ),
     (
         "mini/none",
-        "--to rope --params fixtures/absent.safetensors",
+        "--to alibi --params fixtures/absent.safetensors",
         "absent",
     ),
     (
         "mini/none",
-        "--to rope --params fixtures/README.md",
+        "--to alibi --params fixtures/README.md",
         "README.md",
     ),
     ("mini/none", "--to rope --layers 7", "7"),
