@@ -14,19 +14,33 @@ impl Opset {
     const INPUTS: Self = Self(13);
 
     pub(crate) fn unsqueeze(self, out: &mut Emitter<'_>, x: ValueId, axes: &[i64]) -> ValueId {
-        self.with_axes(out, "Unsqueeze", x, axes)
+        self.with_axes(out, "Unsqueeze", x, axes, &[])
     }
 
     pub(crate) fn squeeze(self, out: &mut Emitter<'_>, x: ValueId, axes: &[i64]) -> ValueId {
-        self.with_axes(out, "Squeeze", x, axes)
+        self.with_axes(out, "Squeeze", x, axes, &[])
     }
 
-    fn with_axes(self, out: &mut Emitter<'_>, op: &str, x: ValueId, axes: &[i64]) -> ValueId {
+    /// The sum along axes, which go.
+    pub(crate) fn sum(self, out: &mut Emitter<'_>, x: ValueId, axes: &[i64]) -> ValueId {
+        self.with_axes(out, "ReduceSum", x, axes, &[("keepdims", Attr::Int(0))])
+    }
+
+    fn with_axes(
+        self,
+        out: &mut Emitter<'_>,
+        op: &str,
+        x: ValueId,
+        axes: &[i64],
+        attrs: &[(&str, Attr)],
+    ) -> ValueId {
         if self < Self::INPUTS {
-            return out.op_with(op, &[x], &[("axes", Attr::Ints(axes.to_vec()))]);
+            let mut attrs = attrs.to_vec();
+            attrs.push(("axes", Attr::Ints(axes.to_vec())));
+            return out.op_with(op, &[x], &attrs);
         }
         let axes = out.ints("axes", axes);
-        out.op(op, &[x, axes])
+        out.op_with(op, &[x, axes], attrs)
     }
 
     /// Parts of these sizes along an axis.

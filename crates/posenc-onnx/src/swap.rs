@@ -22,7 +22,6 @@ mod take_out;
 use posenc_ir::{Model, NodeId};
 
 use crate::detect::{Detection, Options, Survey, detect, survey};
-use crate::report::Inferred;
 use crate::request::Request;
 use crate::rewrite::RewriteError;
 
@@ -46,8 +45,6 @@ pub(crate) struct Swapped {
     pub(crate) proof: Proof,
     /// Nodes that came and went.
     pub(crate) nodes: [usize; 2],
-    /// Values that no flag gave.
-    pub(crate) inferred: Vec<Inferred>,
 }
 
 /// Takes out what encodes position at the sites that are asked for, and puts in the new kind;
@@ -141,16 +138,17 @@ fn swap_branch(
     let new = survey(&next, &after);
     // Zeros prove nothing: other numbers stand in for them.
     let telling = asked.telling();
-    let done = match telling == asked.groups {
-        true => (next.clone(), after.clone()),
+    let (done, shown) = match telling == asked.groups {
+        true => ((next.clone(), after.clone()), new.clone()),
         false => {
             let (model, _) = put(&asked.with(telling.clone()))?;
             let found = detect(&model, options);
-            (model, found)
+            let shown = survey(&model, &found);
+            ((model, found), shown)
         }
     };
     let proof = Proof {
-        shown: survey(&done.0, &done.1),
+        shown,
         asked: asked.with(telling),
         bare: (bare.clone(), found.clone()),
         done,
@@ -161,13 +159,11 @@ fn swap_branch(
         survey: &proof.shown,
     };
     shown::is_as_asked(&ground, &proof)?;
-    let inferred = asked.inferred.clone();
     Ok(Some(Swapped {
         surveys: [old, new],
         model: next,
         found: after,
         proof,
-        inferred,
         nodes: [
             gone.added.len() + come.added.len(),
             gone.removed.len() + come.removed.len(),

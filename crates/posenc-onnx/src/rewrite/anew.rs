@@ -45,14 +45,13 @@ fn rope_is_asked(found: &Detection, request: &Request) -> bool {
     rotary.iter().any(|r| {
         let now = &r.query.rotation.rope;
         // A plain `--to rope` means the plain kind: halves of the whole head.
-        let plain = |asked: bool| !stretched && !asked;
         let layout_differs = match layout {
             Some(layout) => now.layout != Some(*layout),
-            None => plain(false) && now.layout != Some(Layout::Half),
+            None => !stretched && now.layout != Some(Layout::Half),
         };
         let width_differs = match rotary_dim {
             Some(dim) => now.rotary_dim != *dim,
-            None => plain(false) && now.rotary_dim != now.head_dim,
+            None => !stretched && now.rotary_dim != now.head_dim,
         };
         layout_differs || width_differs
     })
@@ -80,11 +79,10 @@ pub(super) fn rewrite(
         found,
         asked,
         nodes,
-        inferred,
         surveys,
         proof,
     } = swapped;
-    report.inferred = inferred;
+    report.inferred.clone_from(&asked.inferred);
     let stretched = match asked.kind {
         Kind::Rope => stretched(&mut next, &found, before, request, options, &mut report)?,
         _ => None,
@@ -228,13 +226,11 @@ fn meaning(edits: &[Edit], to: Kind) -> String {
         true => "without any encoding".to_owned(),
         false => format!("with {}", kinds.join(" and ")),
     };
-    format!(
-        "the weights were trained {from}: fine-tune the model with {}, or expect worse results",
-        match to {
-            Kind::None => "none".to_owned(),
-            kind => kind.to_string(),
-        }
-    )
+    let to = match to {
+        Kind::None => "without any".to_owned(),
+        kind => format!("with {kind}"),
+    };
+    format!("the weights were trained {from}: fine-tune the model {to}, or expect worse results")
 }
 
 /// What a user should know of the result.

@@ -6,7 +6,7 @@ use posenc_ir::Model;
 use safetensors::tensor::{Dtype, TensorView};
 
 use super::asked::asked;
-use super::{Asked, Ground, Init, New, Numbers};
+use super::{Asked, Ground, Init, New, Numbers, Proof, swap};
 use crate::detect::{Options, detect, survey};
 use crate::kind::{Kind, Stack};
 use crate::request::Request;
@@ -239,4 +239,50 @@ fn half_precision_is_read_and_integers_are_not() {
     assert!(slopes().unwrap_err().contains("not finite"));
     std::fs::write(&path, b"no such thing").unwrap();
     assert!(slopes().unwrap_err().contains("not a safetensors file"));
+}
+
+/// What was put in into the small model, and what shows that it computes what was asked for.
+fn proof(kind: Kind) -> Proof {
+    let model = model();
+    let options = Options::default();
+    let mut request = Request {
+        to: Some(kind),
+        ..Request::default()
+    };
+    request.parameters.seed = Some(5);
+    request.parameters.max_length = Some(64);
+    let found = detect(&model, &options);
+    let done = swap(&model, &found, &request, &options);
+    done.unwrap().unwrap().proof
+}
+
+/// Another encoding of the same kind, not far off.
+fn other(new: &mut New) {
+    match new {
+        New::Alibi(alibi) => alibi.slopes[0] *= 1.001,
+        New::Sinusoidal { base, .. } => *base *= 1.01,
+        _ => {
+            for numbers in new.numbers() {
+                *numbers = Numbers::Start(Init::Normal { std: 0.01, seed: 9 });
+            }
+        }
+    }
+}
+
+#[test]
+fn the_proof_holds_for_what_was_put_in_and_for_nothing_else() {
+    let kinds = Kind::targets().filter(|k| !matches!(k, Kind::None | Kind::Rope));
+    for kind in kinds {
+        let mut proof = proof(kind);
+        let held = proof.evaluate().unwrap();
+        assert!(
+            !held.is_empty() && held.iter().all(|c| c.ok),
+            "{kind}: {held:?}"
+        );
+        for group in &mut proof.asked.groups {
+            other(&mut group.new);
+        }
+        let missed = proof.evaluate().unwrap();
+        assert!(missed.iter().all(|c| !c.ok), "{kind}: {missed:?}");
+    }
 }

@@ -60,7 +60,7 @@ pub(crate) enum New {
 }
 impl New {
     /// The learned numbers.
-    pub(super) fn numbers(&mut self) -> Vec<&mut Numbers> {
+    pub(in crate::swap) fn numbers(&mut self) -> Vec<&mut Numbers> {
         match self {
             Self::Learned { table, .. }
             | Self::T5Bias { table, .. }

@@ -143,9 +143,8 @@ impl Lengths {
         let scalar = match Shown::of(ground, at).scalar {
             Some(scalar) => scalar,
             None if ground.model.opset() < 15 && !self.lists.contains_key(&at) => {
-                let shape = out.op("Shape", &[at.value]);
                 let index = out.constant("axis", Tensor::from_i64(&[], &[at.axis as i64]));
-                out.op_with("Gather", &[shape, index], &[("axis", Attr::Int(0))])
+                gathered(out, at, index)
             }
             None => {
                 let list = self.list(out, ground, length);
@@ -177,9 +176,8 @@ impl Lengths {
         let list = match Shown::of(ground, at).list {
             Some(list) => list,
             None if ground.model.opset() < 15 => {
-                let shape = out.op("Shape", &[at.value]);
                 let index = out.ints("axis", &[at.axis as i64]);
-                out.op_with("Gather", &[shape, index], &[("axis", Attr::Int(0))])
+                gathered(out, at, index)
             }
             None => {
                 let axis = at.axis as i64;
@@ -190,6 +188,12 @@ impl Lengths {
         self.lists.insert(at, list);
         list
     }
+}
+
+/// The length of an axis, of the rank of the index that picks it.
+fn gathered(out: &mut Emitter<'_>, at: Axis, index: ValueId) -> ValueId {
+    let shape = out.op("Shape", &[at.value]);
+    out.op_with("Gather", &[shape, index], &[("axis", Attr::Int(0))])
 }
 
 /// What shows the length of an axis in the graph already.

@@ -57,14 +57,7 @@ fn counted(out: &mut Emitter<'_>, ground: &Ground<'_>, mask: ValueId, dtype: DTy
     let one = out.constant("one", one);
     let ones = out.op("Equal", &[mask, one]);
     let ones = out.cast(ones, dtype);
-    let keep = ("keepdims", Attr::Int(0));
-    match ground.model.opset() < 13 {
-        true => out.op_with("ReduceSum", &[ones], &[("axes", Attr::Ints(vec![1])), keep]),
-        false => {
-            let axes = out.ints("axes", &[1]);
-            out.op_with("ReduceSum", &[ones, axes], &[keep])
-        }
-    }
+    ground.opset().sum(out, ones, &[1])
 }
 
 /// A norm that adds first, as the norm alone.

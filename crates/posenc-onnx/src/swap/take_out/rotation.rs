@@ -129,7 +129,46 @@ impl Turned<'_> {
             value = out.cast(value, ground.dtype(to));
         }
         gone.replace(to, value);
+        joined(out, ground, gone, to, value);
         Ok(())
+    }
+}
+
+/// A rotation that stood between two transposes kept them apart: where it is gone, one does for
+/// both.
+fn joined(
+    out: &mut Emitter<'_>,
+    ground: &Ground<'_>,
+    gone: &mut Gone<'_>,
+    old: ValueId,
+    new: ValueId,
+) {
+    let graph = ground.graph();
+    let transposed = |id: NodeId| {
+        let node = graph.node(id);
+        let order = node.is("Transpose").then(|| node.ints("perm").ok()?)??;
+        Some((node, order))
+    };
+    let first = (new.index() < graph.value_count())
+        .then(|| graph.producer(new))
+        .flatten();
+    let Some((first, inner)) = first.and_then(|(id, _)| transposed(id)) else {
+        return;
+    };
+    for at in graph.uses(old) {
+        let Some((second, outer)) = transposed(at.node) else {
+            continue;
+        };
+        let at = |axis: &i64| inner.get(usize::try_from(*axis).ok()?).copied();
+        let order: Option<Vec<i64>> = outer.iter().map(at).collect();
+        let ends = first.input(0).zip(second.output(0)).zip(order);
+        let Some(((from, to), order)) = ends.filter(|_| first.scope() == second.scope()) else {
+            continue;
+        };
+        out.set_scope(second.scope());
+        let from = gone.now(from);
+        let both = out.op_with("Transpose", &[from], &[("perm", Attr::Ints(order))]);
+        gone.replace(to, both);
     }
 }
 
