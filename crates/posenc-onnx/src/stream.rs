@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attention::{Operand, Site};
 use crate::dataflow::{Class, Classes};
 
-pub(crate) use axes::{Tokens, back};
+pub(crate) use axes::{Tokens, back, is_projection};
 pub(crate) use begin::{Begin, Place};
 
 /// A content-free value that is added to content.

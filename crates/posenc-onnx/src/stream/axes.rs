@@ -42,7 +42,7 @@ impl Tokens {
 }
 
 /// Operators that mix features by weights.
-pub(super) fn is_projection(node: &Node) -> bool {
+pub(crate) fn is_projection(node: &Node) -> bool {
     matches!(
         node.op(),
         "MatMul"

@@ -1,9 +1,10 @@
 //! How long an axis is: known, or read off a value while the graph runs.
 
+use posenc_ir::eval::Budget;
 use posenc_ir::{Attr, Dim, Emitter, NodeId, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::lane::{Lane, back};
+use crate::detect::Runs;
 use crate::stream::{self, Tokens};
 use crate::swap::Ground;
 
@@ -33,6 +34,9 @@ pub(super) struct Lengths {
 /// Values to look through on the way to an input.
 const MOST: usize = 4096;
 
+/// Elements of a value in a run of another batch, of which only dimensions are read.
+const BUDGET: Budget = Budget { elements: 1 << 12 };
+
 impl Length {
     /// The length of an axis, taken where it comes from: at best from an input of the graph.
     pub(super) fn of(ground: &Ground<'_>, at: Axis) -> Self {
@@ -46,11 +50,9 @@ impl Length {
         if let Some(n) = declared(origin).filter(|_| is_port(origin)) {
             return Self::Known(n);
         }
-        // Where inputs leave open nothing but the batch, no other axis is.
-        let fixed = |dims: &[Dim]| dims.iter().skip(1).all(|d| matches!(d, Dim::Known(_)));
-        let all = ground.found.ports.iter().all(|p| fixed(&p.dims));
-        match ground.dims(at.value).and_then(|d| d.get(at.axis)) {
-            Some(n) if all && !is_port(origin) => Self::Known(*n),
+        let length = ground.dims(at.value).and_then(|d| d.get(at.axis));
+        match length {
+            Some(n) if !is_port(origin) && is_fixed(ground, at, *n) => Self::Known(*n),
             _ => Self::Of(origin),
         }
     }
@@ -62,6 +64,24 @@ impl Length {
             Self::Of(at) => ground.graph().value(at.value).scope(),
         }
     }
+}
+
+/// Whether an axis is this long in every run: inputs leave open nothing but the batch, and with
+/// another batch it is as long.
+fn is_fixed(ground: &Ground<'_>, at: Axis, length: usize) -> bool {
+    let fixed = |dims: &[Dim]| dims.iter().skip(1).all(|d| matches!(d, Dim::Known(_)));
+    let found = ground.found;
+    if !found.ports.iter().all(|p| fixed(&p.dims)) {
+        return false;
+    }
+    let whole = |dims: &[Dim]| !matches!(dims.first(), Some(Dim::Symbol(_) | Dim::Unknown));
+    if found.ports.iter().all(|p| whole(&p.dims)) {
+        return true;
+    }
+    let runs = Runs::new(ground.model, found);
+    let other = runs.once(found.lengths.sequence, &BUDGET);
+    let other = other.and_then(|t| t.get(at.value).dims.as_ref()?.get(at.axis).copied());
+    other == Some(length)
 }
 
 /// The axis that an axis is as long as, farther up: an input's, if one can be followed to.
@@ -91,10 +111,14 @@ fn origin(ground: &Ground<'_>, at: Axis) -> Axis {
             };
             let axis = match node.op() {
                 "Gather" if node.domain().is_empty() && slot == 1 => picked(ground, id, at.axis),
-                "MatMul" if slot == 0 => kept(ground, id, at.axis),
                 _ => {
-                    let lane = Lane::of_sequence(at.axis);
-                    back(graph, trace, id, output, slot, lane).map(|lane| lane.sequence)
+                    let axes = Tokens::one(at.axis);
+                    let axes = stream::back(graph, trace, id, output, slot, axes);
+                    let one = |axes: Tokens| {
+                        let mut axes = axes.iter();
+                        axes.next().filter(|_| axes.next().is_none())
+                    };
+                    axes.and_then(one)
                 }
             };
             let next = axis.map(|axis| Axis { value, axis });
@@ -111,14 +135,6 @@ fn picked(ground: &Ground<'_>, id: NodeId, axis: usize) -> Option<usize> {
     let index = ground.dims(node.input(1)?)?.len();
     let along = crate::lane::wrap(node.int("axis").ok()?.unwrap_or(0), data)?;
     axis.checked_sub(along).filter(|a| *a < index)
-}
-
-/// The axis of the first operand of a product at which an axis of the product stands.
-fn kept(ground: &Ground<'_>, id: NodeId, axis: usize) -> Option<usize> {
-    let node = ground.graph().node(id);
-    let from = ground.dims(node.input(0)?)?.len();
-    let to = ground.dims(node.output(0)?)?.len();
-    (from == to && axis + 1 < to).then_some(axis)
 }
 
 impl Lengths {
@@ -295,9 +311,9 @@ impl Axis {
         port && origin.axis == 0 && self.is_as_long(ground)
     }
 
-    /// Whether an axis comes from one that holds the batch of an input, where others may have been
-    /// folded into that on the way.
-    pub(super) fn holds_batch(self, ground: &Ground<'_>) -> bool {
+    /// Whether an axis of queries or keys is that of the batch: it stands before the features that
+    /// are projected, or comes from the batch of an input.
+    pub(super) fn is_batch_of_heads(self, ground: &Ground<'_>) -> bool {
         let (graph, trace) = (ground.graph(), &ground.found.trace);
         if !self.is_as_long(ground) {
             return false;
@@ -317,14 +333,14 @@ impl Axis {
             let node = graph.node(id);
             for slot in (0..node.inputs().len()).rev() {
                 let input = node.input(slot).filter(|v| ground.is_content(*v));
-                let before = match node.op() {
-                    "Gather" if slot == 1 => {
-                        let picked = axes.iter().filter_map(|a| picked(ground, id, a));
-                        Some(picked.fold(Tokens::default(), Tokens::with))
-                    }
-                    _ => stream::back(graph, trace, id, output, slot, axes),
+                let before = stream::back(graph, trace, id, output, slot, axes);
+                let Some(step) = input.zip(before) else {
+                    continue;
                 };
-                stack.extend(input.zip(before));
+                if stream::is_projection(node) {
+                    return true;
+                }
+                stack.push(step);
             }
         }
         false

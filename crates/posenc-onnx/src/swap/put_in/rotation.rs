@@ -82,8 +82,17 @@ impl Writer<'_, '_> {
     fn side(&mut self, out: &mut Emitter<'_>, side: Side) -> Result<(), RewriteError> {
         let ground = self.ground;
         let head_dim = self.turn.rope.head_dim;
-        let fits = |value: ValueId, lane: &Lane| fit(ground, value, lane, head_dim);
-        let hold = Hold::of(ground, self.site, side, &fits)?;
+        let any = |value: ValueId, lane: &Lane| fit(ground, value, lane, head_dim);
+        let mut hold = Hold::of(ground, self.site, side, &any)?;
+        let dims = ground.dims(hold.value).unwrap_or_default();
+        let stand = self.stand(out, hold.value, dims, hold.lane)?;
+        if by_sequence(stand) && batch(ground, hold.value, &hold.lane).is_none() {
+            // Sequences that share an axis with heads have one of their own farther back.
+            let apart = |value: ValueId, lane: &Lane| {
+                batch(ground, value, lane).and_then(|_| fit(ground, value, lane, head_dim))
+            };
+            hold = Hold::of(ground, self.site, side, &apart)?;
+        }
         let key = (hold.value, self.turn_key());
         let turned = match self.rotations.turned.get(&key) {
             Some(turned) => *turned,
@@ -156,9 +165,7 @@ impl Writer<'_, '_> {
             feature: feature + usize::from(split),
         };
         let mut axes = vec![lane.sequence, shape.feature];
-        if let Stand::Told(told) = stand
-            && told.by_sequence
-        {
+        if by_sequence(stand) {
             let batch = self.batch(value, dims, lane)?;
             axes.insert(0, batch);
         }
@@ -300,26 +307,28 @@ fn fit(ground: &Ground<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> Opt
         return None;
     }
     let last = feature + 1 == dims.len();
-    let apart = dims.len() > 3 || batch(ground, value, lane).is_some();
     match (lane.group, last) {
         (Some(_), true) if lane.sequence < feature => Some(1),
         (Some(_), _) => None,
         // Blocks of tokens and features lie side by side.
-        (None, true) if apart && lane.sequence + 1 == feature => Some(5),
-        (None, true) if apart => Some(4),
-        (None, _) if apart => Some(3),
-        (None, _) => Some(2),
+        (None, true) if lane.sequence + 1 == feature => Some(4),
+        (None, true) => Some(3),
+        (None, false) => Some(2),
     }
+}
+
+/// Whether positions differ from sequence to sequence.
+fn by_sequence(stand: Stand) -> bool {
+    matches!(stand, Stand::Told(told) if told.by_sequence)
 }
 
 /// The axis along which the sequences of a batch stand, where it is one of its own.
 fn batch(ground: &Ground<'_>, value: ValueId, lane: &Lane) -> Option<usize> {
     let dims = ground.dims(value)?;
     let own = |axis: &usize| *axis != lane.sequence && Some(*axis) != lane.feature;
-    let one = |test: &dyn Fn(Axis) -> bool| {
-        let others = (0..dims.len()).filter(own);
-        let mut found = others.filter(|axis| test(Axis { value, axis: *axis }));
-        found.next().filter(|_| found.next().is_none())
-    };
-    one(&|at| at.is_batch(ground)).or_else(|| one(&|at| at.holds_batch(ground)))
+    let mut found = (0..dims.len()).filter(own).filter(|axis| {
+        let at = Axis { value, axis: *axis };
+        at.is_batch_of_heads(ground)
+    });
+    found.next().filter(|_| found.next().is_none())
 }
