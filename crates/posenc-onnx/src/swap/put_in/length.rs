@@ -5,6 +5,7 @@ use posenc_ir::{Attr, Dim, Emitter, NodeId, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::Runs;
+use crate::lane::{Lane, back};
 use crate::stream::{self, Tokens};
 use crate::swap::Ground;
 
@@ -86,7 +87,7 @@ fn is_fixed(ground: &Ground<'_>, at: Axis, length: usize) -> bool {
 
 /// The axis that an axis is as long as, farther up: an input's, if one can be followed to.
 fn origin(ground: &Ground<'_>, at: Axis) -> Axis {
-    let (graph, trace) = (ground.graph(), &ground.found.trace);
+    let graph = ground.graph();
     let length = |at: Axis| ground.dims(at.value)?.get(at.axis).copied();
     let Some(wanted) = length(at) else {
         return at;
@@ -111,21 +112,31 @@ fn origin(ground: &Ground<'_>, at: Axis) -> Axis {
             };
             let axis = match node.op() {
                 "Gather" if node.domain().is_empty() && slot == 1 => picked(ground, id, at.axis),
-                _ => {
-                    let axes = Tokens::one(at.axis);
-                    let axes = stream::back(graph, trace, id, output, slot, axes);
-                    let one = |axes: Tokens| {
-                        let mut axes = axes.iter();
-                        axes.next().filter(|_| axes.next().is_none())
-                    };
-                    axes.and_then(one)
-                }
+                _ => along(ground, id, output, slot, at.axis),
             };
             let next = axis.map(|axis| Axis { value, axis });
             stack.extend(next.filter(|next| length(*next) == Some(wanted)));
         }
     }
     at
+}
+
+/// The axis of an input at which an axis of an output stands, alone.
+fn along(
+    ground: &Ground<'_>,
+    id: NodeId,
+    output: usize,
+    slot: usize,
+    axis: usize,
+) -> Option<usize> {
+    let (graph, trace) = (ground.graph(), &ground.found.trace);
+    let lane = back(graph, trace, id, output, slot, Lane::of_sequence(axis));
+    let all = || {
+        let axes = stream::back(graph, trace, id, output, slot, Tokens::one(axis))?;
+        let mut axes = axes.iter();
+        axes.next().filter(|_| axes.next().is_none())
+    };
+    lane.map(|lane| lane.sequence).or_else(all)
 }
 
 /// The axis of an index at which an axis of what it picks stands.
