@@ -107,7 +107,8 @@ impl Planner<'_> {
             let place = || self.model.graph().place(site.node);
             let Some(asked) = config.rope_for(site.site).map_err(usage)? else {
                 let why = format!(
-                    "{}: the config asks for no rope in layer {}, and taking it out is not there yet",
+                    "{}: the config asks for no rope in layer {1}; take it out first with \
+                     --to none --layers {1}",
                     place(),
                     site.site
                 );
@@ -289,9 +290,9 @@ fn chosen<'a>(
     found: &'a Detection,
     request: &'a Request,
 ) -> impl Iterator<Item = (usize, &'a RotarySite)> {
-    let asked = |site: &RotarySite| match &request.layers {
-        Some(layers) => layers.contains(site.site),
-        None => true,
+    let asked = |site: &RotarySite| {
+        let attention = found.attention.get(site.site);
+        attention.is_some_and(|s| request.names(s))
     };
     found
         .rotary

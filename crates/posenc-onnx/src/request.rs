@@ -16,6 +16,7 @@ pub use list::{ListError, parse_list};
 pub use rope::{FACTOR, LLAMA3_FACTOR, RopeScalingError, rope_scaling};
 pub use size::{ImageSize, ImageSizeError};
 
+use crate::attention::Site;
 use crate::kind::{Form, Kind, Layout, Stack};
 use crate::words::words;
 
@@ -49,6 +50,13 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether a site is spoken of: self-attention of the stack and the layers that are named.
+    pub(crate) fn names(&self, site: &Site) -> bool {
+        let stack = self.stack.is_none_or(|s| site.place.stack == Some(s));
+        let layers = self.layers.as_ref();
+        stack && !site.cross && layers.is_none_or(|l| l.contains(site.place.layer))
+    }
+
     /// Whether an order of computation is all that is asked for.
     pub fn is_only_sort(&self) -> bool {
         let sort = Allowances {

@@ -6,6 +6,7 @@ use posenc_onnx::rewrite::Rewritten;
 use posenc_onnx::verify::{Expected, check_rope, expectations};
 
 use crate::backend::Choice;
+use crate::exit::Failure;
 
 /// Whether a rewrite may stand without its proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +41,12 @@ pub(super) fn fill(
                 return Ok(());
             }
             Ok(None) => {
-                let warning = "a fused operator shows no scores, so what was put in was not run \
-                               against its formula";
+                let warning = "what was put in shows in no scores of its own, so it was read back \
+                               and not run against its formula";
+                if proof == Proof::Required {
+                    let path = model.path().map_or_else(String::new, |p| p.display().to_string());
+                    return Err(Failure::unsupported(format!("{path}: {warning}")).into());
+                }
                 report.warnings.push(warning.to_owned());
                 return Ok(());
             }

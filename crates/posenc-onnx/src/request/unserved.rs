@@ -2,6 +2,7 @@
 
 use super::{Allowances, Antialias, Corners, Length, Parameters, Request};
 use crate::kind::{Form, Kind};
+use crate::scaling::RampBounds;
 
 impl Request {
     /// The first flag that was given and that no rewrite heeds yet; it must not be passed over in
@@ -40,9 +41,10 @@ impl Request {
         use Kind::TransformerXl as Xl;
         use Kind::{Alibi, Conv, Learned, RelativeBias, Rope, Shaw, Sinusoidal, T5Bias};
         let p = &self.parameters;
+        let anew = kind.is_some();
         let tables: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl];
         let given: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl, Alibi];
-        let flags: [(&str, bool, &[Kind]); 11] = [
+        let flags: [(&str, bool, &[Kind]); 10] = [
             ("--params", self.params.is_some(), given),
             ("--seed", p.seed.is_some(), tables),
             ("--num-buckets", p.num_buckets.is_some(), &[T5Bias]),
@@ -62,27 +64,42 @@ impl Request {
                 self.allowances.add_position_ids,
                 &[Learned, Sinusoidal, Rope],
             ),
-            (
-                "--theta",
-                p.theta.is_some() && kind.is_some(),
-                &[Rope, Sinusoidal],
-            ),
-            (
-                "--layout",
-                p.layout.is_some() && kind.is_some(),
-                &[Rope, Sinusoidal],
-            ),
-            (
-                "--rotary-dim",
-                p.rotary_dim.is_some() && kind.is_some(),
-                &[Rope],
-            ),
-            ("--stack", self.stack.is_some() && kind.is_none(), &[]),
+            ("--theta", p.theta.is_some() && anew, &[Rope, Sinusoidal]),
+            ("--layout", p.layout.is_some() && anew, &[Rope, Sinusoidal]),
+            ("--rotary-dim", p.rotary_dim.is_some() && anew, &[Rope]),
         ];
         let idle = |(_, said, kinds): &(&str, bool, &[Kind])| {
             *said && kind.is_none_or(|kind| !kinds.contains(&kind))
         };
-        flags.into_iter().find(idle).map(|(flag, ..)| flag)
+        let idle = flags.into_iter().find(idle).map(|(flag, ..)| flag);
+        let stretched = kind == Some(Rope) && (self.scale.is_some() || self.hf_config.is_some());
+        match anew && !stretched {
+            true => idle.or_else(|| self.stretching()),
+            false => idle,
+        }
+    }
+
+    /// The first flag that was given and that only stretching heeds.
+    fn stretching(&self) -> Option<&'static str> {
+        let p = &self.parameters;
+        let flags = [
+            ("--hf-config", self.hf_config.is_some()),
+            ("--factor", p.factor.is_some()),
+            ("--original-length", p.original_length.is_some()),
+            ("--attention-factor", p.attention_factor.is_some()),
+            ("--beta-fast", p.beta_fast.is_some()),
+            ("--beta-slow", p.beta_slow.is_some()),
+            ("--mscale", p.mscale.is_some()),
+            ("--mscale-all-dim", p.mscale_all_dim.is_some()),
+            ("--no-truncate", p.bounds == RampBounds::Exact),
+            ("--low-freq-factor", p.low_freq_factor.is_some()),
+            ("--high-freq-factor", p.high_freq_factor.is_some()),
+            ("--short-factor", p.short_factor.is_some()),
+            ("--long-factor", p.long_factor.is_some()),
+            ("--table-precision", p.table_precision.is_some()),
+        ];
+        let given = flags.into_iter().find(|(_, given)| *given);
+        given.map(|(flag, _)| flag)
     }
 }
 
@@ -118,6 +135,19 @@ mod tests {
         request.parameters.theta = Some(1e6);
         assert_eq!(request.idle(None), None);
         assert_eq!(request.idle(Some(Kind::Learned)), Some("--theta"));
+    }
+
+    #[test]
+    fn what_only_stretching_heeds_is_named() {
+        let mut request = Request::default();
+        request.parameters.factor = Some(4.0);
+        assert_eq!(request.idle(None), None);
+        for kind in [Kind::None, Kind::Alibi, Kind::Rope] {
+            assert_eq!(request.idle(Some(kind)), Some("--factor"));
+        }
+        request.scale = Some(ScaleType::Yarn);
+        assert_eq!(request.idle(Some(Kind::Rope)), None);
+        assert_eq!(request.idle(Some(Kind::Alibi)), Some("--factor"));
     }
 
     #[test]

@@ -30,12 +30,7 @@ fn rope_is_asked(found: &Detection, request: &Request) -> bool {
         theta,
         ..
     } = &request.parameters;
-    let named = |site: usize| {
-        let site = &found.attention[site];
-        let layers = request.layers.as_ref();
-        let stack = request.stack.is_none_or(|s| site.place.stack == Some(s));
-        stack && !site.cross && layers.is_none_or(|l| l.contains(site.place.layer))
-    };
+    let named = |site: usize| request.names(&found.attention[site]);
     let rotary: Vec<_> = found.rotary.iter().filter(|r| named(r.site)).collect();
     let all = (0..found.attention.len()).filter(|i| named(*i)).count();
     if rotary.is_empty() || request.layers.is_some() && rotary.len() < all {

@@ -149,21 +149,14 @@ fn chosen(ground: &Ground<'_>, request: &Request) -> Result<Vec<usize>, RewriteE
         };
         return Err(Refusal::Usage(why).into());
     }
-    let Some(layers) = &request.layers else {
-        return Ok(own);
-    };
-    let count = own
-        .iter()
-        .map(|i| all[*i].place.layer + 1)
-        .max()
-        .unwrap_or(0);
-    if let Some(layer) = layers.beyond(count) {
-        let why = format!(
-            "--layers names layer {layer}, and the last one is {}",
-            count - 1
-        );
-        return Err(Refusal::Usage(why).into());
+    if let Some(layers) = &request.layers {
+        let layer = |i: &usize| all[*i].place.layer;
+        let last = own.iter().map(layer).max().unwrap_or(0);
+        if let Some(layer) = layers.beyond(last + 1) {
+            let why = format!("--layers names layer {layer}, and the last one is {last}");
+            return Err(Refusal::Usage(why).into());
+        }
     }
-    let named = |i: &usize| layers.contains(all[*i].place.layer);
+    let named = |i: &usize| request.names(&all[*i]);
     Ok(own.into_iter().filter(named).collect())
 }
