@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a swapped model costs in ONNX Runtime on the CPU.
 
-    benches/swap.py native [--length 1024] [--runs 15] [--targets rope,alibi] [--exporters ts,dynamo]
+    benches/swap.py native [--length 1024] [--runs 31] [--targets rope,alibi] [--exporters ts,dynamo]
     benches/swap.py cost [--lengths 256,1024,4096] [--rounds 5] [--runs 5] [--exporter dynamo]
 
 `native` compares the rewritten model with one that was exported with the encoding: nodes, and run
@@ -38,12 +38,14 @@ from mini import Architecture  # noqa: E402, the path comes first
 
 ARCHITECTURE = Architecture(vocabulary=512, width=256, heads=8, kv_heads=8, layers=4,
                             positions=4096, table=4096)
+ROWS = ["--max-length", str(ARCHITECTURE.positions)]
 # What `rewrite` is asked for to make each encoding of the mini models.
 FLAGS = {
     "none": ["--to", "none"],
     "learned": ["--to", "learned"],
-    "sinusoidal": ["--to", "sinusoidal"],
-    "sinusoidal-concat": ["--to", "sinusoidal", "--layout", "half"],
+    # The mini models hold tables; without the length, sines are computed.
+    "sinusoidal": ["--to", "sinusoidal", *ROWS],
+    "sinusoidal-concat": ["--to", "sinusoidal", "--layout", "half", *ROWS],
     "rope": ["--to", "rope"],
     "rope-interleaved": ["--to", "rope", "--layout", "interleaved"],
     "rope-partial": ["--to", "rope", "--rotary-dim", str(ARCHITECTURE.size // 2)],
@@ -66,7 +68,7 @@ def main():
     parts = flags.add_subparsers(dest="what", required=True)
     native = parts.add_parser("native")
     native.add_argument("--length", type=int, default=1024)
-    native.add_argument("--runs", type=int, default=15)
+    native.add_argument("--runs", type=int, default=31)
     native.add_argument("--exporters", default="ts,dynamo")
     native.add_argument("--sources", default="rope,learned",
                         help="the first that is not the target is rewritten; or `native`")

@@ -9,6 +9,7 @@ use super::{Ground, Init, Numbers};
 use crate::attention::Site;
 use crate::encoding::Finding;
 use crate::kind::Kind;
+use crate::plan::read_config;
 use crate::report::Inferred;
 use crate::request::Request;
 use crate::rewrite::{Refusal, RewriteError};
@@ -94,8 +95,10 @@ pub(crate) fn asked(ground: &Ground<'_>, request: &Request) -> Result<Option<Ask
         Some(path) => Params::read(path)?,
         None => Params::default(),
     };
+    let config = request.hf_config.as_ref().map(read_config).transpose()?;
     let mut planner = Planner {
         ground,
+        config,
         request,
         parameters: &request.parameters,
         params,

@@ -7,9 +7,8 @@ use crate::attention::Site;
 use crate::encoding::{Encoding, Finding};
 use crate::encodings::alibi::{self, Alibi};
 use crate::encodings::t5_bias::T5Bias;
-use crate::hf_config::RopeRequest;
+use crate::hf_config::{HfConfig, RopeRequest};
 use crate::kind::{Kind, Layout};
-use crate::plan::read_config;
 use crate::report::{Inferred, LimitCause};
 use crate::request::{Parameters, Request};
 use crate::rewrite::{Refusal, RewriteError};
@@ -34,6 +33,8 @@ pub(super) struct Planner<'a> {
     pub(super) request: &'a Request,
     pub(super) parameters: &'a Parameters,
     pub(super) params: Params,
+    /// What `--hf-config` names.
+    pub(super) config: Option<HfConfig>,
     pub(super) sites: &'a [usize],
     pub(super) inferred: Vec<Inferred>,
 }
@@ -193,10 +194,10 @@ impl Planner<'_> {
 
     /// What the configuration that is to be followed says of a layer.
     fn configured(&self, site: &Site) -> Result<Option<RopeRequest>, RewriteError> {
-        let Some(path) = &self.request.hf_config else {
+        let (Some(path), Some(config)) = (&self.request.hf_config, &self.config) else {
             return Ok(None);
         };
-        let asked = read_config(path)?.rope_for(site.layer);
+        let asked = config.rope_for(site.layer);
         Ok(asked.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
     }
 
