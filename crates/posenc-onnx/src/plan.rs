@@ -155,7 +155,7 @@ impl Planner<'_> {
         let mut parameters = self.request.parameters.clone();
         let keep = self.request.scale.is_none() && parameters.theta.is_none();
         if keep {
-            return Ok(vec![]);
+            return Ok(self.kept());
         }
         let scale = self.request.scale.unwrap_or(ScaleType::None);
         if parameters.original_length.is_none()
@@ -211,6 +211,26 @@ impl Planner<'_> {
             ));
         }
         Ok(targets)
+    }
+
+    /// Rotations as they are, where their tables may get more rows: those whose numbers tell all.
+    fn kept(&self) -> Vec<(usize, Target)> {
+        let as_it_is = |(i, site): (usize, &RotarySite)| {
+            let now = &site.query.rotation.rope;
+            let known = identified(self.found, site);
+            let target = Target {
+                rope: Rope::new(known.theta?, now.rotary_dim, now.head_dim).ok()?,
+                scaling: known.scaling(now.attention_factor)?,
+                softmax_factor: softmax_factor(self.model, site.site),
+            };
+            is_already(self.model, site, &target).then_some((i, target))
+        };
+        match self.max_length {
+            None => vec![],
+            Some(_) => chosen(self.found, self.request)
+                .filter_map(as_it_is)
+                .collect(),
+        }
     }
 
     fn infer(&mut self, name: &str, value: serde_json::Value, source: String) {

@@ -140,6 +140,7 @@ fn rewrite_flat(
     let plan = plan(model, &before, request)?;
     report.inferred = plan.inferred.clone();
     let Some((mut next, groups)) = rescale::rescale(model, &before, &plan, request)? else {
+        report.warnings = warnings(&before, &plan);
         return Ok(Rewritten {
             report,
             targets: plan.targets,

@@ -6,13 +6,15 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::{Refusal, RewriteError};
-use crate::detect::Detection;
+use crate::detect::{Detection, RotarySite};
 use crate::encodings::rope::source::{Source, source};
 use crate::plan::{Plan, Target, is_already, softmax_factor};
 
 /// Everything that takes its numbers from the same constants.
 pub(super) struct Job {
     pub(super) target: Target,
+    /// Whether its tables have the right rows and are to have more.
+    pub(super) keeps_rows: bool,
     pub(super) sites: Vec<usize>,
     pub(super) source: Source,
     /// The factor on cos and sin as it stands.
@@ -34,7 +36,8 @@ pub(super) fn jobs(
     let mut known: BTreeMap<Vec<ValueId>, usize> = BTreeMap::new();
     for (i, target) in &plan.targets {
         let site = &found.rotary[*i];
-        if is_already(model, site, target) {
+        let keeps_rows = is_already(model, site, target);
+        if keeps_rows && !is_short(model, found, site, plan) {
             continue;
         }
         for half in [&site.query, &site.key] {
@@ -59,6 +62,7 @@ pub(super) fn jobs(
                         None => {
                             jobs.push(Job {
                                 target: target.clone(),
+                                keeps_rows,
                                 sites: vec![],
                                 source,
                                 factor: half.rotation.rope.attention_factor,
@@ -76,6 +80,7 @@ pub(super) fn jobs(
             let job = &mut jobs[at];
             // Halves with the same numbers still bring them in at nodes of their own.
             job.source.enter(half.region.entries.iter().map(|u| u.node));
+            job.keeps_rows &= keeps_rows;
             if job.target != *target {
                 let why = "it shares its frequencies with a site that is to have others";
                 return Err(Refusal::Unsupported(format!("{}: {why}", place())).into());
@@ -90,6 +95,22 @@ pub(super) fn jobs(
     }
     refuse_bystanders(model, found, plan, &jobs)?;
     Ok(jobs)
+}
+
+/// Whether a site reads a table that ends before the length that is planned, and could be longer.
+fn is_short(model: &Model, found: &Detection, site: &RotarySite, plan: &Plan) -> bool {
+    let Some(wanted) = plan.max_length.and_then(|n| i64::try_from(n).ok()) else {
+        return false;
+    };
+    if found.ports.fixed_sequence().is_some() {
+        return false;
+    }
+    let halves = [&site.query, &site.key].into_iter();
+    let mut sources = halves.filter_map(|half| source(model, found, half).ok());
+    sources.any(|source| match source {
+        Source::Computed(_) => false,
+        Source::Tables(tables) => tables.iter().any(|t| t.end() < wanted),
+    })
 }
 
 fn roots(source: &Source) -> Vec<ValueId> {

@@ -22,6 +22,7 @@ impl Writer<'_> {
             Some(wanted) if !fixed => wanted.max(old),
             _ => old,
         };
+        let kept = self.graph.constant(t.root).filter(|_| self.job.keeps_rows);
         let tensor = |length: usize| -> Result<Tensor, RewriteError> {
             let (f, m) = self.numbers(length);
             let mut dims = t.dims.clone();
@@ -33,6 +34,12 @@ impl Writer<'_> {
                 for row in 0..rows {
                     let position = (t.first + row as i64) as f64;
                     for i in 0..inner {
+                        let kept = kept.as_ref().filter(|_| row < old);
+                        if let Some(was) = kept.and_then(|k| k.get_f64((o * old + row) * inner + i))
+                        {
+                            data.push(was);
+                            continue;
+                        }
                         let column = t.columns[o * inner + i];
                         let f = *f.get(column.pair).ok_or_else(|| {
                             self.refuse("the scaling is for another number of pairs")

@@ -63,6 +63,14 @@ pub struct Table {
     pub cone: FxHashSet<NodeId>,
 }
 
+impl Table {
+    /// The first position without a row.
+    pub fn end(&self) -> i64 {
+        self.first
+            .saturating_add_unsigned(self.dims[self.axis] as u64)
+    }
+}
+
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column {
