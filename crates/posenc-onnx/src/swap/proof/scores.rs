@@ -145,9 +145,9 @@ impl Both<'_> {
 
     /// The factors that the bare graph puts on queries, keys and their product.
     fn scales(&self, site: &Site, was: &Array4<f64>, met: &Array4<f64>) -> Scales {
-        let model = &self.proof.bare.0;
-        let before =
-            |operand: &Operand| crate::swap::scale::before(model.graph(), &self.bare.0, operand);
+        let (model, found) = &self.proof.bare;
+        let (graph, classes) = (model.graph(), &found.classes);
+        let before = |of: &Operand| crate::swap::scale::before(graph, classes, &self.bare.0, of);
         // Two visible scores of one query tell the factor, whatever is added to all.
         let mut steps = (0.0, 0.0);
         for (row, product) in was.lanes(Axis(3)).into_iter().zip(met.lanes(Axis(3))) {

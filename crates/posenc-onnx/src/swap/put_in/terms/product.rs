@@ -2,7 +2,7 @@
 
 use posenc_ir::{NodeId, ValueId};
 
-use crate::attention::Site;
+use crate::attention::{Operand, Site};
 use crate::product::Letters;
 use crate::rewrite::RewriteError;
 use crate::swap::{Ground, scale};
@@ -61,6 +61,8 @@ impl Product {
         let (content, query, key, feature) = found()
             .filter(|_| is_query(slot) && site.head_dim.is_some())
             .ok_or_else(|| refuse("the axes of its queries and keys are not known"))?;
+        let classes = &ground.found.classes;
+        let factor = |of: &Operand| scale::before(graph, classes, trace, of);
         Ok(Self {
             node,
             value,
@@ -70,8 +72,8 @@ impl Product {
             query,
             key,
             feature,
-            on_queries: scale::before(graph, trace, &site.query),
-            on_keys: scale::before(graph, trace, &site.key) * named.factor,
+            on_queries: factor(&site.query),
+            on_keys: factor(&site.key) * named.factor,
         })
     }
 
