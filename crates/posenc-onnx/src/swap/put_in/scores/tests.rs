@@ -10,7 +10,7 @@ use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::swap::{Swapped, swap};
 
 /// All that acts on scores.
-const KINDS: [Kind; 5] = [
+pub(super) const KINDS: [Kind; 5] = [
     Kind::Alibi,
     Kind::T5Bias,
     Kind::RelativeBias,
@@ -32,25 +32,25 @@ fn headed(s: &mut Sketch, x: &str) -> String {
 }
 
 /// Which keys come later than their query, `[token, token]`.
-fn later(s: &mut Sketch) -> String {
+pub(super) fn later(s: &mut Sketch) -> String {
     let at = s.range();
     let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
     s.op("Greater", &[&columns, &rows])
 }
 
 /// The same as numbers to add.
-fn low(s: &mut Sketch, lowest: f64) -> String {
+pub(super) fn low(s: &mut Sketch, lowest: f64) -> String {
     let later = later(s);
     let (low, zero) = (s.float(lowest), s.float(0.0));
     s.op("Where", &[&later, &low, &zero])
 }
 
-fn scaled(s: &mut Sketch, scores: &str) -> String {
+pub(super) fn scaled(s: &mut Sketch, scores: &str) -> String {
     let scale = s.float((SIZE as f64).powf(-0.5));
     s.op("Mul", &[scores, &scale])
 }
 
-fn softmax(s: &mut Sketch, scores: &str, axis: i64) -> String {
+pub(super) fn softmax(s: &mut Sketch, scores: &str, axis: i64) -> String {
     s.with("Softmax", &[scores], &[("axis", A::Int(axis))])
 }
 
@@ -62,7 +62,11 @@ fn joined(s: &mut Sketch, x: &str, y: &str) -> String {
 }
 
 /// A layer whose scores `[batch, head, query, key]` go through `to_softmax`.
-fn plain(s: &mut Sketch, x: &str, to_softmax: impl Fn(&mut Sketch, &str) -> String) -> String {
+pub(super) fn plain(
+    s: &mut Sketch,
+    x: &str,
+    to_softmax: impl Fn(&mut Sketch, &str) -> String,
+) -> String {
     let [q, k, v] = [0; 3].map(|_| headed(s, x));
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &k]);
@@ -73,7 +77,7 @@ fn plain(s: &mut Sketch, x: &str, to_softmax: impl Fn(&mut Sketch, &str) -> Stri
 }
 
 /// A model of one form: two layers of it.
-fn model(layer: impl Fn(&mut Sketch, &str) -> String) -> Model {
+pub(super) fn model(layer: impl Fn(&mut Sketch, &str) -> String) -> Model {
     let mut s = Sketch::default();
     let mut x = s.embedded();
     for _ in 0..2 {
@@ -82,7 +86,7 @@ fn model(layer: impl Fn(&mut Sketch, &str) -> String) -> Model {
     s.model(17, &[&x])
 }
 
-fn swapped(model: &Model, kind: Kind) -> Result<Option<Swapped>, String> {
+pub(super) fn swapped(model: &Model, kind: Kind) -> Result<Option<Swapped>, String> {
     let request = Request {
         to: Some(kind),
         parameters: Parameters {
@@ -103,7 +107,7 @@ fn takes_all(name: &str, model: &Model) {
     }
 }
 
-fn takes(name: &str, model: &Model, kind: Kind) -> Swapped {
+pub(super) fn takes(name: &str, model: &Model, kind: Kind) -> Swapped {
     let done = swapped(model, kind).unwrap_or_else(|e| panic!("{name} to {kind}: {e}"));
     let done = done.unwrap_or_else(|| panic!("{name} to {kind}: nothing was done"));
     let sites = done.found.attention.len();

@@ -40,6 +40,8 @@ pub(super) enum Step {
     Added(Use),
     /// Pairs are hidden, or all pairs of a query change alike.
     Masked,
+    /// Scores beyond a bound, which none of the model reaches, are held to it.
+    Capped,
     /// Another shape or type.
     Moved,
     /// Columns that are no keys join.
@@ -112,13 +114,14 @@ impl Way {
     }
 
     /// Whether more than the softmax can tell scores from `stage` on from others that differ by a
-    /// constant for each query: a sink beside the keys, or a reader of the scores themselves.
+    /// constant for each query: a sink beside the keys, an upper bound, or a reader of the scores
+    /// themselves.
     pub(super) fn is_exposed(&self, ground: &Ground<'_>, site: &Site, stage: usize) -> bool {
         let seen = self.stages.iter().take(stage + 1);
         seen.into_iter().any(|s| {
             let value = ground.graph().value(s.value);
             let uses = ground.graph().uses(s.value).len();
-            s.next == Step::Widened
+            matches!(s.next, Step::Widened | Step::Capped)
                 || value.is_output()
                 || uses > self.uses(ground, site, s.value).len()
         })
@@ -161,8 +164,11 @@ impl Steps<'_> {
             "Where" if slot > 0 => Step::Masked,
             "Mul" if self.all(other?, |v| v == 0.0 || v == 1.0) => Step::Masked,
             "Max" if node.inputs().len() == 2 && self.all(other?, |v| v <= -FAR) => Step::Masked,
-            "Min" if node.inputs().len() == 2 && self.all(other?, |v| v >= FAR) => Step::Masked,
-            "Clip" if slot == 0 && self.is_loose() => Step::Masked,
+            "Min" if node.inputs().len() == 2 && self.all(other?, |v| v >= FAR) => Step::Capped,
+            "Clip" if slot == 0 && self.is_loose() => match node.input(2) {
+                Some(_) => Step::Capped,
+                None => Step::Masked,
+            },
             "Cast" if self.is_float() => Step::Moved,
             "Identity" | "Dropout" | "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze"
                 if slot == 0 =>
@@ -222,5 +228,71 @@ impl Steps<'_> {
         let node = self.ground.graph().node(self.id);
         let float = |v: Option<ValueId>| v.is_some_and(|v| self.ground.dtype(v).is_float());
         float(node.input(0)) && float(node.output(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{later, model, plain, scaled, swapped};
+    use crate::kind::Kind;
+    use crate::sketch::Sketch;
+
+    /// Whether the bias that is put in is that of the key alone, where the scores go through `end`
+    /// behind their mask.
+    fn is_by_key(end: fn(&mut Sketch, &str) -> String) -> bool {
+        let model = model(|s, x| {
+            plain(s, x, |s, scores| {
+                let (scores, later, low) = (scaled(s, scores), later(s), s.float(-1e4));
+                let scores = s.op("Where", &[&later, &low, &scores]);
+                end(s, &scores)
+            })
+        });
+        let done = swapped(&model, Kind::Alibi).unwrap().unwrap();
+        let graph = done.model.graph();
+        let mut new = graph
+            .nodes()
+            .filter(|(_, n)| n.name().starts_with("posenc") && n.is("Add"));
+        let bias = new.next().unwrap().1.input(1).unwrap();
+        let dims = done.found.trace.get(bias).dims.clone().unwrap();
+        dims[dims.len() - 2] == 1
+    }
+
+    #[test]
+    fn an_upper_bound_cuts_no_bias_that_grows_with_the_key() {
+        let bounded: [fn(&mut Sketch, &str) -> String; 4] = [
+            |s, x| {
+                let most = s.float(1e4);
+                s.op("Min", &[x, &most])
+            },
+            |s, x| {
+                let most = s.float(3e38);
+                s.op("Min", &[&most, x])
+            },
+            |s, x| {
+                let (least, most) = (s.float(-3e38), s.float(1e4));
+                s.op("Clip", &[x, &least, &most])
+            },
+            |s, x| {
+                let most = s.float(1e4);
+                s.op("Clip", &[x, "", &most])
+            },
+        ];
+        for (i, end) in bounded.into_iter().enumerate() {
+            assert!(!is_by_key(end), "{i}");
+        }
+        let open: [fn(&mut Sketch, &str) -> String; 3] = [
+            |s, x| s.op("Identity", &[x]),
+            |s, x| {
+                let least = s.float(-1e4);
+                s.op("Max", &[x, &least])
+            },
+            |s, x| {
+                let least = s.float(-3e38);
+                s.op("Clip", &[x, &least])
+            },
+        ];
+        for (i, end) in open.into_iter().enumerate() {
+            assert!(is_by_key(end), "{i}");
+        }
     }
 }
