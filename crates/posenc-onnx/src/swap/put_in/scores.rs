@@ -22,6 +22,7 @@ use crate::signature::Signatures;
 use crate::swap::{Ground, Group, New};
 use biases::Biases;
 use grid::Grids;
+use masks::Origin;
 use way::Way;
 
 /// Distances and masks that sites share.
@@ -30,7 +31,7 @@ pub(super) struct Scores<'a> {
     pub(super) grids: Grids<'a>,
     signatures: Signatures,
     /// Masks with a bias on them, by what they were made of.
-    masks: Vec<((usize, ValueId, ScopeId), ValueId)>,
+    masks: Vec<((Origin, ValueId, ScopeId), ValueId)>,
     /// What terms share.
     pub(super) shared: Vec<(Shared, ValueId)>,
     /// What is done already: the body of a loop is a site for every turn.

@@ -75,7 +75,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         line && way.stages.iter().all(|s| wide(s.value))
     }
 
-    /// The mask with the bias on it; masks that are computed alike get it once.
+    /// The mask with the bias on it; masks that are made alike get it once.
     pub(super) fn merged(
         &mut self,
         out: &mut Emitter<'_>,
@@ -84,8 +84,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         bias: ValueId,
     ) -> ValueId {
         let ground = self.ground;
-        let computed = self.scores.computed(site, mask);
-        let key = (computed, bias, site.scope);
+        let key = (self.scores.origin(site, mask), bias, site.scope);
         if let Some((_, merged)) = self.scores.masks.iter().find(|(k, _)| *k == key) {
             return *merged;
         }

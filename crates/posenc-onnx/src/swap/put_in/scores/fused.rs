@@ -161,7 +161,7 @@ impl Biases<'_, '_> {
         bias: ValueId,
         dtype: DType,
     ) -> ValueId {
-        let key = (self.scores.computed(site, mask), bias, site.scope);
+        let key = (self.scores.origin(site, mask), bias, site.scope);
         if let Some((_, merged)) = self.scores.masks.iter().find(|(k, _)| *k == key) {
             return *merged;
         }
