@@ -125,9 +125,10 @@ fn swap_branch(
         survey: &rest,
     };
     agree::is_bare(&ground, before, &asked)?;
+    let axes = put_in::Axes::new(&ground);
     let put = |asked: &Asked| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
-        put_in::put_in(&mut out, &ground, asked, kept.clone())?;
+        put_in::put_in(&mut out, &axes, asked, kept.clone())?;
         if let Some(wanted) = asked.max_length {
             room::widen(&mut out, &ground, wanted)?;
         }

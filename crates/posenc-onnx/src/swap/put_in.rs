@@ -1,6 +1,7 @@
 //! Putting an encoding into a graph that has none.
 
 mod align;
+mod axes;
 mod convolution;
 mod keep;
 mod length;
@@ -15,19 +16,21 @@ mod unfold;
 
 use posenc_ir::Emitter;
 
-use super::{Asked, Ground, New};
+use super::{Asked, New};
 use crate::opset::Opset;
 use crate::rewrite::RewriteError;
 
+pub(super) use axes::Axes;
 pub(super) use keep::{Kept, keep};
 
 /// Puts in what is asked for, group by group.
 pub(super) fn put_in(
     out: &mut Emitter<'_>,
-    ground: &Ground<'_>,
+    axes: &Axes<'_>,
     asked: &Asked,
     kept: Option<Kept>,
 ) -> Result<(), RewriteError> {
+    let ground = axes.ground;
     if let Some(site) = asked
         .sites
         .first()
@@ -39,9 +42,9 @@ pub(super) fn put_in(
         );
         return Err(ground.refuse(ground.site(*site).node, why));
     }
-    let mut positions = positions::Positions::new(ground, asked, kept);
+    let mut positions = positions::Positions::new(axes, asked, kept);
     let mut rotations = rotation::Rotations::default();
-    let mut scores = scores::Scores::new(ground);
+    let mut scores = scores::Scores::new(axes);
     for group in &asked.groups {
         match &group.new {
             New::Learned { .. } | New::Sinusoidal { .. } => {

@@ -46,12 +46,11 @@ pub(in crate::swap) fn keep(
     }
     let rotary = ground.found.rotary.iter().filter(|r| asked.has(r.site));
     for rotary in rotary {
-        let counted = counted_by(ground, &rotary.query);
+        let counted = || counted_by(ground, &rotary.query);
         kept.hold(out, ground, rotary.site, counted);
     }
     for finding in findings {
-        let entries = finding.entries.iter();
-        let counted = entries.filter_map(|at| counted(ground, *at)).next();
+        let counted = || finding.entries.iter().find_map(|at| counted(ground, *at));
         if let Some(site) = finding.sites.first() {
             kept.hold(out, ground, *site, counted);
         }
@@ -105,21 +104,21 @@ impl Kept {
         }
     }
 
-    /// Holds positions for the stack of a site, unless some are held.
+    /// Holds positions for the stack of a site, which are looked for unless some are held.
     fn hold(
         &mut self,
         out: &mut Emitter<'_>,
         ground: &Ground<'_>,
         site: usize,
-        counted: Option<Counted>,
+        counted: impl FnOnce() -> Option<Counted>,
     ) {
         let stack = ground.site(site).place.stack;
-        let Some(Counted { value, offset }) = counted else {
-            return;
-        };
         if self.positions.iter().any(|p| p.0 == stack) {
             return;
         }
+        let Some(Counted { value, offset }) = counted() else {
+            return;
+        };
         out.set_scope(ground.graph().value(value).scope());
         let held = match offset {
             0 => out.op("Identity", &[value]),

@@ -1,20 +1,10 @@
 //! How long an axis is: known, or read off a value while the graph runs.
 
-use posenc_ir::eval::Budget;
 use posenc_ir::{Attr, Dim, Emitter, NodeId, ScopeId, Tensor, Use, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use crate::detect::Runs;
-use crate::lane::{Lane, back};
-use crate::stream::{self, Tokens};
+use super::axes::{Axes, Axis};
 use crate::swap::Ground;
-
-/// An axis of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Axis {
-    pub(super) value: ValueId,
-    pub(super) axis: usize,
-}
 
 /// The length of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,16 +22,11 @@ pub(super) struct Lengths {
     lists: FxHashMap<Axis, ValueId>,
 }
 
-/// Values to look through on the way to an input.
-const MOST: usize = 4096;
-
-/// Elements of a value in a run of another batch, of which only dimensions are read.
-const BUDGET: Budget = Budget { elements: 1 << 12 };
-
 impl Length {
     /// The length of an axis, taken where it comes from: at best from an input of the graph.
-    pub(super) fn of(ground: &Ground<'_>, at: Axis) -> Self {
-        let origin = origin(ground, at);
+    pub(super) fn of(axes: &Axes<'_>, at: Axis) -> Self {
+        let ground = axes.ground;
+        let origin = axes.origin(at);
         let graph = ground.graph();
         let declared = |at: Axis| match graph.value(at.value).shape()?.get(at.axis)? {
             Dim::Known(n) => Some(*n),
@@ -53,7 +38,7 @@ impl Length {
         }
         let length = ground.dims(at.value).and_then(|d| d.get(at.axis));
         match length {
-            Some(n) if !is_port(origin) && is_fixed(ground, at, *n) => Self::Known(*n),
+            Some(n) if !is_port(origin) && axes.is_fixed(at, *n) => Self::Known(*n),
             _ => Self::Of(origin),
         }
     }
@@ -65,87 +50,6 @@ impl Length {
             Self::Of(at) => ground.graph().value(at.value).scope(),
         }
     }
-}
-
-/// Whether an axis is this long in every run: inputs leave open nothing but the batch, and with
-/// another batch it is as long.
-fn is_fixed(ground: &Ground<'_>, at: Axis, length: usize) -> bool {
-    let fixed = |dims: &[Dim]| dims.iter().skip(1).all(|d| matches!(d, Dim::Known(_)));
-    let found = ground.found;
-    if !found.ports.iter().all(|p| fixed(&p.dims)) {
-        return false;
-    }
-    let whole = |dims: &[Dim]| !matches!(dims.first(), Some(Dim::Symbol(_) | Dim::Unknown));
-    if found.ports.iter().all(|p| whole(&p.dims)) {
-        return true;
-    }
-    let runs = Runs::new(ground.model, found);
-    let other = runs.once(found.lengths.sequence, &BUDGET);
-    let other = other.and_then(|t| t.get(at.value).dims.as_ref()?.get(at.axis).copied());
-    other == Some(length)
-}
-
-/// The axis that an axis is as long as, farther up: an input's, if one can be followed to.
-fn origin(ground: &Ground<'_>, at: Axis) -> Axis {
-    let graph = ground.graph();
-    let length = |at: Axis| ground.dims(at.value)?.get(at.axis).copied();
-    let Some(wanted) = length(at) else {
-        return at;
-    };
-    let mut stack = vec![at];
-    let mut seen = FxHashSet::default();
-    while let Some(at) = stack.pop() {
-        if !seen.insert(at) || seen.len() > MOST {
-            continue;
-        }
-        let Some((id, output)) = graph.producer(at.value) else {
-            if ground.found.ports.iter().any(|p| p.value == at.value) {
-                return at;
-            }
-            continue;
-        };
-        let node = graph.node(id);
-        // The first operands are tried first.
-        for slot in (0..node.inputs().len()).rev() {
-            let Some(value) = node.input(slot).filter(|v| ground.is_content(*v)) else {
-                continue;
-            };
-            let axis = match node.op() {
-                "Gather" if node.domain().is_empty() && slot == 1 => picked(ground, id, at.axis),
-                _ => along(ground, id, output, slot, at.axis),
-            };
-            let next = axis.map(|axis| Axis { value, axis });
-            stack.extend(next.filter(|next| length(*next) == Some(wanted)));
-        }
-    }
-    at
-}
-
-/// The axis of an input at which an axis of an output stands, alone.
-fn along(
-    ground: &Ground<'_>,
-    id: NodeId,
-    output: usize,
-    slot: usize,
-    axis: usize,
-) -> Option<usize> {
-    let (graph, trace) = (ground.graph(), &ground.found.trace);
-    let lane = back(graph, trace, id, output, slot, Lane::of_sequence(axis));
-    let all = || {
-        let axes = stream::back(graph, trace, id, output, slot, Tokens::one(axis))?;
-        let mut axes = axes.iter();
-        axes.next().filter(|_| axes.next().is_none())
-    };
-    lane.map(|lane| lane.sequence).or_else(all)
-}
-
-/// The axis of an index at which an axis of what it picks stands.
-fn picked(ground: &Ground<'_>, id: NodeId, axis: usize) -> Option<usize> {
-    let node = ground.graph().node(id);
-    let data = ground.dims(node.input(0)?)?.len();
-    let index = ground.dims(node.input(1)?)?.len();
-    let along = crate::lane::wrap(node.int("axis").ok()?.unwrap_or(0), data)?;
-    axis.checked_sub(along).filter(|a| *a < index)
 }
 
 impl Lengths {
@@ -312,54 +216,4 @@ fn alike(ground: &Ground<'_>, at: Axis) -> Vec<Axis> {
     });
     axes.filter(|other| *other != at && length(*other) == length(at))
         .collect()
-}
-
-impl Axis {
-    /// Whether an axis is that of the batch of an input.
-    pub(super) fn is_batch(self, ground: &Ground<'_>) -> bool {
-        let origin = origin(ground, self);
-        let port = ground.found.ports.iter().any(|p| p.value == origin.value);
-        port && origin.axis == 0 && self.is_as_long(ground)
-    }
-
-    /// Whether an axis of queries or keys is that of the batch: it stands before the features that
-    /// are projected, or comes from the batch of an input.
-    pub(super) fn is_batch_of_heads(self, ground: &Ground<'_>) -> bool {
-        let (graph, trace) = (ground.graph(), &ground.found.trace);
-        if !self.is_as_long(ground) {
-            return false;
-        }
-        let mut stack = vec![(self.value, Tokens::one(self.axis))];
-        let mut seen = FxHashSet::default();
-        while let Some((value, axes)) = stack.pop() {
-            if !seen.insert(value) || seen.len() > MOST {
-                continue;
-            }
-            let Some((id, output)) = graph.producer(value) else {
-                if ground.found.ports.iter().any(|p| p.value == value) && axes.has(0) {
-                    return true;
-                }
-                continue;
-            };
-            let node = graph.node(id);
-            for slot in (0..node.inputs().len()).rev() {
-                let input = node.input(slot).filter(|v| ground.is_content(*v));
-                let before = stream::back(graph, trace, id, output, slot, axes);
-                let Some(step) = input.zip(before) else {
-                    continue;
-                };
-                if stream::is_projection(node) {
-                    return true;
-                }
-                stack.push(step);
-            }
-        }
-        false
-    }
-
-    /// Whether an axis is as long as the batch.
-    fn is_as_long(self, ground: &Ground<'_>) -> bool {
-        let length = ground.dims(self.value).and_then(|d| d.get(self.axis));
-        length == Some(&ground.found.lengths.batch)
-    }
 }

@@ -3,7 +3,8 @@
 use posenc_ir::{ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::length::{Axis, Length};
+use super::axes::{Axes, Axis};
+use super::length::Length;
 use crate::attention::Site;
 use crate::dataflow::Class;
 use crate::lane::back;
@@ -25,7 +26,8 @@ pub(super) enum Past {
 ///
 /// # Errors
 /// Where earlier keys join at a place that cannot be followed.
-pub(super) fn past(ground: &Ground<'_>, site: &Site) -> Result<Past, RewriteError> {
+pub(super) fn past(axes: &Axes<'_>, site: &Site) -> Result<Past, RewriteError> {
+    let ground = axes.ground;
     if !site.past {
         return Ok(Past::Nothing);
     }
@@ -49,7 +51,7 @@ pub(super) fn past(ground: &Ground<'_>, site: &Site) -> Result<Past, RewriteErro
     };
     let length = |at: Axis| ground.dims(at.value)?.get(at.axis).copied();
     match cache.filter(|at| length(*at) == Some(ground.found.lengths.past)) {
-        Some(at) => Ok(Past::Keys(Length::of(ground, at))),
+        Some(at) => Ok(Past::Keys(Length::of(axes, at))),
         None => {
             let why = "where earlier keys join the new ones cannot be followed";
             Err(ground.refuse(site.node, why))

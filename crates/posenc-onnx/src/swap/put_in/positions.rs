@@ -4,7 +4,8 @@ use posenc_ir::{DType, Dim, Emitter, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::Kept;
-use super::length::{Axis, Length, Lengths};
+use super::axes::{Axes, Axis};
+use super::length::{Length, Lengths};
 use super::past::{Past, past};
 use crate::kind::Stack;
 use crate::ports::{Port, Role};
@@ -14,6 +15,7 @@ use crate::swap::{Asked, Ground};
 /// Positions of tokens, made when they are first asked for.
 pub(super) struct Positions<'a> {
     ground: &'a Ground<'a>,
+    axes: &'a Axes<'a>,
     kept: Option<Kept>,
     add: bool,
     /// The input that was added, and the stack that it serves.
@@ -51,9 +53,10 @@ pub(super) struct Values {
 const NAME: &str = "position_ids";
 
 impl<'a> Positions<'a> {
-    pub(super) fn new(ground: &'a Ground<'a>, asked: &Asked, kept: Option<Kept>) -> Self {
+    pub(super) fn new(axes: &'a Axes<'a>, asked: &Asked, kept: Option<Kept>) -> Self {
         Self {
-            ground,
+            ground: axes.ground,
+            axes,
             kept,
             add: asked.add_position_ids,
             added: None,
@@ -92,10 +95,10 @@ impl<'a> Positions<'a> {
         if let Some(known) = self.stands.get(&key) {
             return Ok(*known);
         }
-        let length = Length::of(ground, at);
+        let length = Length::of(self.axes, at);
         let stand = match self.told(out, site.place.stack, tokens, length)? {
             Some(told) => Stand::Told(told),
-            None => match (past(ground, site)?, length) {
+            None => match (past(self.axes, site)?, length) {
                 (Past::Nothing, Length::Known(n)) => Stand::Fixed(n),
                 (past, length) => Stand::Counted(past, length),
             },

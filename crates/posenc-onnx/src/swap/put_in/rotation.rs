@@ -4,7 +4,7 @@ use posenc_ir::{DType, Emitter, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::align::align;
-use super::length::Axis;
+use super::axes::Axis;
 use super::operand::{Hold, Side};
 use super::positions::{Positions, Stand};
 use super::stream::wide;

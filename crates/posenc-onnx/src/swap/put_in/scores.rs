@@ -15,6 +15,7 @@ mod way;
 
 use posenc_ir::{Emitter, NodeId, ScopeId, ValueId};
 
+use super::axes::Axes;
 use super::terms::Shared;
 use crate::attention::Site;
 use crate::rewrite::RewriteError;
@@ -28,6 +29,7 @@ use way::Way;
 /// Distances and masks that sites share.
 pub(super) struct Scores<'a> {
     ground: &'a Ground<'a>,
+    axes: &'a Axes<'a>,
     pub(super) grids: Grids<'a>,
     signatures: Signatures,
     /// Masks with a bias on them, by what they were made of.
@@ -39,10 +41,11 @@ pub(super) struct Scores<'a> {
 }
 
 impl<'a> Scores<'a> {
-    pub(super) fn new(ground: &'a Ground<'a>) -> Self {
+    pub(super) fn new(axes: &'a Axes<'a>) -> Self {
         Self {
-            ground,
-            grids: Grids::new(ground),
+            ground: axes.ground,
+            axes,
+            grids: Grids::new(axes),
             signatures: Signatures::default(),
             masks: vec![],
             shared: vec![],
@@ -60,7 +63,7 @@ impl<'a> Scores<'a> {
             let why = "the queries of its scores cannot be told from other axes";
             ground.refuse(site.node, why)
         })?;
-        let counts = grid::counts(ground, site, &way)?;
+        let counts = grid::counts(self.axes, site, &way)?;
         let grid = self.grids.of(site, counts);
         Ok(Spot { way, grid })
     }

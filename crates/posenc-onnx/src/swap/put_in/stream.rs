@@ -4,7 +4,8 @@ use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
 
 use super::Kept;
 use super::align::align;
-use super::length::{Axis, Length};
+use super::axes::Axis;
+use super::length::Length;
 use super::past::Past;
 use super::positions::{Positions, Stand, Values};
 use crate::encodings::learned::emit::{Pick, rows};

@@ -8,8 +8,9 @@ use super::layout::Layout;
 use super::place::Place;
 use crate::attention::Site;
 use crate::rewrite::RewriteError;
+use crate::swap::New;
+use crate::swap::put_in::axes::Axes;
 use crate::swap::put_in::unfold;
-use crate::swap::{Ground, New};
 
 /// What an operator says of its keys, and where it takes a bias.
 struct Taken {
@@ -90,7 +91,7 @@ impl Biases<'_, '_> {
         let straight = matches!(self.new, New::Alibi(a) if a.symmetric != Some(true));
         // A sink beside the keys can tell a constant for each query.
         let sink = (11..node.inputs().len()).any(|slot| given(&slot)) || set(&"smooth_softmax");
-        let counts = counts(ground, site, node, &taken, straight && !sink);
+        let counts = counts(self.scores.axes, site, node, &taken, straight && !sink);
         let counts = counts.ok_or_else(|| refuse("how many keys there are is not known"))?;
         let ragged = counts.last.is_some();
         let place = Place {
@@ -185,15 +186,10 @@ fn is_whole(node: &Node) -> bool {
 
 /// How many queries and keys an operator has. `even` tells that a constant for each query does not
 /// matter.
-fn counts(
-    ground: &Ground<'_>,
-    site: &Site,
-    node: &Node,
-    taken: &Taken,
-    even: bool,
-) -> Option<Counts> {
+fn counts(axes: &Axes<'_>, site: &Site, node: &Node, taken: &Taken, even: bool) -> Option<Counts> {
+    let ground = axes.ground;
     let (query, key) = (site.query, site.key);
-    let queries = Number::Along(vec![length(ground, query.value, query.lane.sequence)]);
+    let queries = Number::Along(vec![length(axes, query.value, query.lane.sequence)]);
     if let Some((total, last)) = taken.said {
         return Some(Counts {
             queries,
@@ -205,10 +201,10 @@ fn counts(
         .past
         .and_then(|(slot, axis)| Some((node.input(slot)?, axis)));
     let size = |value: ValueId, axis: usize| ground.dims(value)?.get(axis).copied();
-    let own = length(ground, key.value, key.lane.sequence);
+    let own = length(axes, key.value, key.lane.sequence);
     let square = size(key.value, key.lane.sequence)? == size(query.value, query.lane.sequence)?;
     let keys = match past {
-        Some((past, axis)) => Some(vec![length(ground, past, axis), own]),
+        Some((past, axis)) => Some(vec![length(axes, past, axis), own]),
         None => (!square).then_some(vec![own]),
     };
     Some(Counts {

@@ -5,10 +5,10 @@ use posenc_ir::{DType, Emitter, ScopeId, Tensor, ValueId};
 
 use super::way::Way;
 use crate::attention::{Operand, Site};
-use crate::detect::Runs;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
-use crate::swap::put_in::length::{Axis, Length, Lengths};
+use crate::swap::put_in::axes::{Axes, Axis};
+use crate::swap::put_in::length::{Length, Lengths};
 
 /// Distances of fixed lengths are stored where there are no more than this.
 const STORED: usize = 1 << 14;
@@ -51,16 +51,16 @@ struct Grid {
 /// The grids of a graph.
 pub(in crate::swap::put_in) struct Grids<'a> {
     ground: &'a Ground<'a>,
-    runs: Runs<'a>,
+    axes: &'a Axes<'a>,
     lengths: Lengths,
     grids: Vec<Grid>,
 }
 
 impl<'a> Grids<'a> {
-    pub(super) fn new(ground: &'a Ground<'a>) -> Self {
+    pub(super) fn new(axes: &'a Axes<'a>) -> Self {
         Self {
-            ground,
-            runs: Runs::new(ground.model, ground.found),
+            ground: axes.ground,
+            axes,
             lengths: Lengths::default(),
             grids: vec![],
         }
@@ -100,7 +100,7 @@ impl<'a> Grids<'a> {
     }
 
     /// Queries and keys in the trial run and in a longer one, where there is one.
-    fn in_runs(&mut self, counts: &Counts) -> Vec<[usize; 2]> {
+    fn in_runs(&self, counts: &Counts) -> Vec<[usize; 2]> {
         let found = self.ground.found;
         let of = |trace: &Trace| -> Option<[usize; 2]> {
             let length = |length: &Length| match length {
@@ -115,7 +115,7 @@ impl<'a> Grids<'a> {
             Some([queries, counts.keys.as_ref().map_or(Some(queries), count)?])
         };
         let short = of(&found.trace);
-        let long = self.runs.at(2 * found.lengths.sequence + 1).and_then(of);
+        let long = self.axes.longer(of).flatten();
         short.into_iter().chain(long).collect()
     }
 
@@ -312,15 +312,16 @@ fn range(out: &mut Emitter<'_>, first: i64, end: ValueId) -> ValueId {
 }
 
 /// The length of an axis of a value.
-pub(super) fn length(ground: &Ground<'_>, value: ValueId, axis: usize) -> Length {
-    Length::of(ground, Axis { value, axis })
+pub(super) fn length(axes: &Axes<'_>, value: ValueId, axis: usize) -> Length {
+    Length::of(axes, Axis { value, axis })
 }
 
 /// How many queries and keys a site in plain operators has.
 ///
 /// # Errors
 /// Where its scores do not tell, or the last query may not stand at the last key.
-pub(super) fn counts(ground: &Ground<'_>, site: &Site, way: &Way) -> Result<Counts, RewriteError> {
+pub(super) fn counts(axes: &Axes<'_>, site: &Site, way: &Way) -> Result<Counts, RewriteError> {
+    let ground = axes.ground;
     let refuse = |why: &str| ground.refuse(site.node, why);
     let tokens = |o: &Operand| ground.dims(o.value)?.get(o.lane.sequence).copied();
     // The first scores that have an axis of keys to themselves.
@@ -333,8 +334,8 @@ pub(super) fn counts(ground: &Ground<'_>, site: &Site, way: &Way) -> Result<Coun
     let size = |axis: usize| dims.get(axis).copied();
     let of = |operand: &Operand, axis: usize| {
         let length = match tokens(operand) == size(axis) {
-            true => length(ground, operand.value, operand.lane.sequence),
-            false => length(ground, stage.value, axis),
+            true => length(axes, operand.value, operand.lane.sequence),
+            false => length(axes, stage.value, axis),
         };
         Number::Along(vec![length])
     };
