@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::axes::{Axes, Axis};
 use super::length::Length;
-use crate::attention::Site;
+use crate::attention::{Operand, Site};
 use crate::dataflow::Class;
 use crate::lane::back;
 use crate::rewrite::RewriteError;
@@ -18,27 +18,50 @@ pub(super) enum Past {
     Nothing,
     /// As many as earlier keys.
     Keys(Length),
-    /// All that there are, which a value tells, less the new ones.
-    Rest(ValueId),
 }
+
+/// What tells where new tokens stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Those before them, as many in every sequence.
+    All(Past),
+    /// The last index of each sequence, of which the new tokens are the last; where sequences
+    /// begin, all start at 0 and some end earlier.
+    Each(ValueId),
+}
+
+/// Why a cache does not tell how many tokens came before.
+const BUFFER: &str = "its cache may be longer than what it holds, so that where new tokens stand \
+                      is not known; give --add-position-ids";
 
 /// Where the tokens before those of a site are told.
 ///
 /// # Errors
-/// Where earlier keys join at a place that cannot be followed.
-pub(super) fn past(axes: &Axes<'_>, site: &Site) -> Result<Past, RewriteError> {
+/// Where earlier keys join at a place that cannot be followed, or stand in a buffer of which no
+/// input of the operator tells where each sequence ends.
+pub(super) fn past(axes: &Axes<'_>, site: &Site) -> Result<Before, RewriteError> {
     let ground = axes.ground;
-    if !site.past {
-        return Ok(Past::Nothing);
-    }
     let node = ground.graph().node(site.node);
+    let given = |slot: usize| node.input(slot).is_some();
+    let set = |name: &str| !matches!(node.int(name), Ok(None | Some(0)));
+    let refuse = |why: &str| Err(ground.refuse(site.node, why));
     let (slot, axis) = match (node.domain(), node.op()) {
-        // Its cache may be longer than what it holds.
+        // Keys that an earlier operator wrote into a buffer.
+        ("", "Attention") if given(6) && !is_square(ground, site) => return refuse(BUFFER),
+        _ if !site.past => return Ok(Before::All(Past::Nothing)),
         ("com.microsoft", "GroupQueryAttention") => {
-            return match node.input(6) {
-                Some(total) => Ok(Past::Rest(total)),
-                None => Err(ground.refuse(site.node, "it does not say how many tokens there are")),
+            return match node.input(5) {
+                Some(last) if ground.is_content(last) => refuse(
+                    "the lengths of its sequences are fed, and not counted from a mask, so that \
+                     positions cannot be checked; give --add-position-ids",
+                ),
+                Some(last) => Ok(Before::Each(last)),
+                None => refuse("it does not say how many tokens there are"),
             };
+        }
+        ("com.microsoft", "MultiHeadAttention") if given(8) => return refuse(BUFFER),
+        ("com.microsoft", "Attention") if given(6) || set("past_present_share_buffer") => {
+            return refuse(BUFFER);
         }
         ("com.microsoft", "MultiHeadAttention") => (6, 2),
         ("com.microsoft", "Attention") => (4, 3),
@@ -51,12 +74,15 @@ pub(super) fn past(axes: &Axes<'_>, site: &Site) -> Result<Past, RewriteError> {
     };
     let length = |at: Axis| ground.dims(at.value)?.get(at.axis).copied();
     match cache.filter(|at| length(*at) == Some(ground.found.lengths.past)) {
-        Some(at) => Ok(Past::Keys(Length::of(axes, at))),
-        None => {
-            let why = "where earlier keys join the new ones cannot be followed";
-            Err(ground.refuse(site.node, why))
-        }
+        Some(at) => Ok(Before::All(Past::Keys(Length::of(axes, at)))),
+        None => refuse("where earlier keys join the new ones cannot be followed"),
     }
+}
+
+/// Whether there are as many keys as queries.
+fn is_square(ground: &Ground<'_>, site: &Site) -> bool {
+    let tokens = |o: &Operand| ground.dims(o.value)?.get(o.lane.sequence).copied();
+    tokens(&site.query) == tokens(&site.key)
 }
 
 /// The earlier keys that join the new ones on the way to the product.
@@ -97,7 +123,9 @@ impl Past {
         match self {
             Self::Nothing => ground.graph().main(),
             Self::Keys(length) => length.scope(ground),
-            Self::Rest(total) => ground.graph().value(total).scope(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

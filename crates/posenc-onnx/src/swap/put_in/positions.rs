@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::Kept;
 use super::axes::{Axes, Axis};
 use super::length::{Length, Lengths};
-use super::past::{Past, past};
+use super::past::{Before, Past, past};
 use crate::kind::Stack;
 use crate::ports::{Port, Role};
 use crate::rewrite::{Refusal, RewriteError};
@@ -99,8 +99,9 @@ impl<'a> Positions<'a> {
         let stand = match self.told(out, site.place.stack, tokens, length)? {
             Some(told) => Stand::Told(told),
             None => match (past(self.axes, site)?, length) {
-                (Past::Nothing, Length::Known(n)) => Stand::Fixed(n),
-                (past, length) => Stand::Counted(past, length),
+                (Before::Each(last), _) => Stand::Told(self.up_to(out, last, length)),
+                (Before::All(Past::Nothing), Length::Known(n)) => Stand::Fixed(n),
+                (Before::All(past), length) => Stand::Counted(past, length),
             },
         };
         self.stands.insert(key, stand);
@@ -246,21 +247,42 @@ impl<'a> Positions<'a> {
                 out.set_scope(scope);
                 (before, out.op("Add", &[before, new]))
             }
-            Past::Rest(total) => {
-                out.set_scope(scope);
-                let mut total = total;
-                if ground.dtype(total) != DType::I64 {
-                    total = out.cast(total, DType::I64);
-                }
-                if ground.dims(total).is_none_or(|d| !d.is_empty()) {
-                    let none = out.ints("none", &[]);
-                    total = out.op("Reshape", &[total, none]);
-                }
-                (out.op("Sub", &[total, new]), total)
-            }
         };
         let one = out.constant("one", Tensor::from_i64(&[], &[1]));
         out.op("Range", &[first, end, one])
+    }
+
+    /// Positions of new tokens up to the last index of each sequence, or from 0 on where a sequence
+    /// is shorter than they are.
+    fn up_to(&mut self, out: &mut Emitter<'_>, last: ValueId, length: Length) -> Values {
+        let ground = self.ground;
+        let scopes = [ground.graph().value(last).scope(), length.scope(ground)];
+        let scope = ground.inner(scopes);
+        out.set_scope(scope);
+        let last = out.cast(last, DType::I64);
+        let column = out.ints("column", &[-1, 1]);
+        let last = out.op("Reshape", &[last, column]);
+        let (places, others) = match length {
+            Length::Known(n) => {
+                let others = Tensor::from_i64(&[], &[n as i64 - 1]);
+                let places = out.constant("positions", counted(n));
+                (places, out.constant("length", others))
+            }
+            Length::Of(_) => {
+                let new = self.lengths.scalar(out, ground, length);
+                out.set_scope(scope);
+                let one = out.constant("one", Tensor::from_i64(&[], &[1]));
+                let zero = out.constant("zero", Tensor::from_i64(&[], &[0]));
+                let places = out.op("Range", &[zero, new, one]);
+                (places, out.op("Sub", &[new, one]))
+            }
+        };
+        let first = out.op("Sub", &[last, others]);
+        let first = ground.opset().at_least_zero(out, first, DType::I64);
+        Values {
+            by_sequence: true,
+            ..Values::counted(out.op("Add", &[first, places]))
+        }
     }
 
     /// Lets go of what was held and nothing came to read.

@@ -45,7 +45,7 @@ impl Taken {
             },
             ("com.microsoft", "Attention") => Self {
                 past: Some((4, 3)),
-                unknown: (&[6], &["do_rotary"]),
+                unknown: (&[6], &["do_rotary", "past_present_share_buffer"]),
                 ..plain
             },
             ("com.microsoft", "MultiHeadAttention") => Self {
