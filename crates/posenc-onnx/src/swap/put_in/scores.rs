@@ -8,6 +8,7 @@ mod fused;
 pub(super) mod grid;
 pub(super) mod layout;
 mod masks;
+pub(super) mod order;
 mod place;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use posenc_ir::{DType, Emitter, Tensor, ValueId};
 use super::layout::{Axis, Layout};
 use super::place::{self, Place};
 use super::way::Way;
-use super::{Scores, Spot};
+use super::{Scores, Spot, order};
 use crate::attention::Site;
 use crate::encodings::relative_bias;
 use crate::rewrite::RewriteError;
@@ -46,6 +46,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         let ground = self.ground;
         let refuse = |why: &str| ground.refuse(site.node, why);
         let Spot { way, grid } = self.scores.spot(site)?;
+        order::check(ground, site, &way)?;
         let place = place::choose(ground, site, &way, self.is_straight(ground, &way))
             .ok_or_else(|| refuse("the heads of its scores cannot be told from other axes"))?;
         let like = way.stages[place.stage].value;

@@ -17,6 +17,8 @@ const FAR: f64 = 1e3;
 pub(in crate::swap::put_in) struct Way {
     /// Never empty.
     pub(super) stages: Vec<Stage>,
+    /// What the product flows into on the way to the softmax, itself included.
+    pub(super) main: FxHashSet<ValueId>,
     /// The nodes from the product to the softmax.
     nodes: FxHashSet<NodeId>,
 }
@@ -88,9 +90,10 @@ impl Way {
                 next,
             });
         }
-        let behind = main.into_iter().filter(|v| *v != product);
+        let behind = main.iter().filter(|v| **v != product);
         Some(Self {
-            nodes: behind.filter_map(|v| Some(graph.producer(v)?.0)).collect(),
+            nodes: behind.filter_map(|v| Some(graph.producer(*v)?.0)).collect(),
+            main,
             stages,
         })
     }

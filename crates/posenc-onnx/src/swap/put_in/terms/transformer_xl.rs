@@ -8,6 +8,7 @@ use crate::encodings::shaw::emit::meet;
 use crate::rewrite::{Refusal, RewriteError};
 use crate::swap::formula::code;
 use crate::swap::put_in::scores::layout::{Axis, Layout};
+use crate::swap::put_in::scores::order;
 use crate::swap::{New, Numbers};
 
 impl Term<'_, '_> {
@@ -31,6 +32,7 @@ impl Term<'_, '_> {
             let why = format!("sines and cosines have an even width, and {dim} was given");
             return Err(Refusal::Usage(why).into());
         }
+        order::check(self.ground, self.site, &self.spot.way)?;
         let queries = self.layout(*heads)?;
         let sizes = [*heads, *head_dim];
         let content = self.biased(out, "content_bias", content_bias, &queries, sizes)?;
@@ -49,6 +51,7 @@ impl Term<'_, '_> {
 
     /// Where the heads of the queries stand.
     fn layout(&self, heads: usize) -> Result<Layout, RewriteError> {
+        order::check_queries(self.ground, self.site)?;
         let query = self.site.query;
         let dims = self.ground.dims(query.value).unwrap_or_default();
         let plane = query.lane.feature.map(|f| [query.lane.sequence, f]);
