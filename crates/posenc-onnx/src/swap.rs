@@ -45,6 +45,8 @@ pub(crate) struct Swapped {
     pub(crate) proof: Proof,
     /// Nodes that came and went.
     pub(crate) nodes: [usize; 2],
+    /// Constants of the model that were made longer.
+    pub(crate) widened: usize,
 }
 
 /// Takes out what encodes position at the sites that are asked for, and puts in the new kind;
@@ -88,6 +90,7 @@ impl Swapped {
         Self {
             model: more.model,
             nodes,
+            widened: self.widened + more.widened,
             ..self
         }
     }
@@ -129,12 +132,14 @@ fn swap_branch(
     let put = |asked: &Asked| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
         put_in::put_in(&mut out, &axes, asked, kept.clone())?;
-        if let Some(wanted) = asked.max_length {
-            room::widen(&mut out, &ground, wanted)?;
-        }
-        Ok(bare.clone().committed(out.finish())?)
+        let widened = match asked.max_length {
+            Some(wanted) => room::widen(&mut out, &ground, wanted)?,
+            None => 0,
+        };
+        let (next, come) = bare.clone().committed(out.finish())?;
+        Ok((next, come, widened))
     };
-    let (next, come) = put(&asked)?;
+    let (next, come, widened) = put(&asked)?;
     let after = detect(&next, options);
     let new = survey(&next, &after);
     // Zeros prove nothing: other numbers stand in for them.
@@ -142,7 +147,7 @@ fn swap_branch(
     let (done, shown) = match telling == asked.groups {
         true => ((next.clone(), after.clone()), new.clone()),
         false => {
-            let (model, _) = put(&asked.with(telling.clone()))?;
+            let (model, ..) = put(&asked.with(telling.clone()))?;
             let found = detect(&model, options);
             let shown = survey(&model, &found);
             ((model, found), shown)
@@ -165,6 +170,7 @@ fn swap_branch(
         model: next,
         found: after,
         proof,
+        widened,
         nodes: [
             gone.added.len() + come.added.len(),
             gone.removed.len() + come.removed.len(),

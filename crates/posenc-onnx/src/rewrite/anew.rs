@@ -74,6 +74,7 @@ pub(super) fn rewrite(
         found,
         asked,
         nodes,
+        widened,
         surveys,
         proof,
     } = swapped;
@@ -87,19 +88,24 @@ pub(super) fn rewrite(
         shown,
         targets,
         nodes: more,
+        constants,
     } = stretched.unwrap_or_else(|| Stretched {
         found,
         shown: surveys[1].clone(),
         targets: vec![],
         nodes: [0, 0],
+        constants: 0,
     });
-    let nodes = [nodes[0] + more[0], nodes[1] + more[1]];
+    let changed = Changed {
+        nodes: [nodes[0] + more[0], nodes[1] + more[1]],
+        constants: widened + constants,
+    };
     let (from, to) = (
         entries(model, before, &surveys[0]),
         entries(&next, &found, &shown),
     );
     write(&mut next, &report, asked.kind, &to, targets.is_empty());
-    report.edits = edits(before, &asked.sites, nodes, &from, &to);
+    report.edits = edits(before, &asked.sites, changed, &from, &to);
     report.guarantee = Guarantee::NewFunction;
     report.meaning = Some(meaning(&report.edits, asked.kind));
     let bounds = |model: &Model, found: &Detection, survey: &Survey| {
@@ -128,6 +134,17 @@ struct Stretched {
     targets: Vec<(usize, Target)>,
     /// Nodes that came and went.
     nodes: [usize; 2],
+    /// Constants with another payload.
+    constants: usize,
+}
+
+/// What a rewrite changed.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    /// Nodes that came and went.
+    nodes: [usize; 2],
+    /// Constants with another payload or shape.
+    constants: usize,
 }
 
 /// Gives plain rotations that were put in the frequencies that the request names; `None` where it
@@ -149,12 +166,13 @@ fn stretched(
             report.inferred.push(value.clone());
         }
     }
-    let mut nodes = [0, 0];
+    let (mut nodes, mut constants) = ([0, 0], 0);
     if let Some((scaled, groups)) = rescale::rescale(next, found, &plan, request)? {
         *next = scaled;
         for group in groups {
             nodes[0] += group.nodes_added;
             nodes[1] += group.nodes_removed;
+            constants += group.constants_changed;
         }
     }
     record::write(next, &report.input.fingerprint, found, &plan);
@@ -165,14 +183,15 @@ fn stretched(
         found: after,
         targets: plan.targets,
         nodes,
+        constants,
     }))
 }
 
-/// An edit for each site; nodes are counted with the first.
+/// An edit for each site; what was changed is counted with the first.
 fn edits(
     before: &Detection,
     sites: &[usize],
-    nodes: [usize; 2],
+    changed: Changed,
     from: &[Encoding],
     to: &[Encoding],
 ) -> Vec<Edit> {
@@ -196,9 +215,9 @@ fn edits(
             site: before.attention[*site].name.clone(),
             from: describe(from, *site),
             to: describe(to, *site),
-            nodes_added: count(nodes[0]),
-            nodes_removed: count(nodes[1]),
-            initializers_changed: 0,
+            nodes_added: count(changed.nodes[0]),
+            nodes_removed: count(changed.nodes[1]),
+            initializers_changed: count(changed.constants),
         }
     };
     sites.iter().enumerate().map(edit).collect()
@@ -275,5 +294,88 @@ fn write(model: &mut Model, report: &Rewrite, kind: Kind, to: &[Encoding], is_pl
     model.set_metadata(KEY, entry.to_string());
     if is_plain && recorded(model).is_some() {
         record::clear(model, &report.input.fingerprint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::DType;
+
+    use super::*;
+    use crate::rewrite::rewrite;
+    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+
+    /// A model of two layers that cut one causal buffer of 16 tokens.
+    fn model() -> Model {
+        let mut s = Sketch::default();
+        let mut x = s.embedded();
+        let rows = s.weights(&[16, HIDDEN]);
+        let lower = (0..256).map(|i| f64::from(u8::from(i % 16 <= i / 16)));
+        let buffer = s.typed(DType::Bool, &[1, 1, 16, 16], lower);
+        let shape = s.op("Shape", &[&x]);
+        let one = s.ints(&[1]);
+        let length = s.gather(&shape, &one, 0);
+        let zero = s.ints(&[0]);
+        let rows = s.op("Slice", &[&rows, &zero, &length, &zero]);
+        x = s.op("Add", &[&x, &rows]);
+        let axes = [s.ints(&[2]), s.ints(&[3])];
+        let seen = s.op("Slice", &[&buffer, &zero, &length, &axes[0]]);
+        let seen = s.op("Slice", &[&seen, &zero, &length, &axes[1]]);
+        for _ in 0..2 {
+            let [q, k, v] = [0; 3].map(|_| {
+                let w = s.weights(&[HIDDEN, HIDDEN]);
+                let y = s.op("MatMul", &[&x, &w]);
+                let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
+                s.transpose(&y, &[0, 2, 1, 3])
+            });
+            let k = s.transpose(&k, &[0, 1, 3, 2]);
+            let scores = s.op("MatMul", &[&q, &k]);
+            let low = s.float(-1e9);
+            let scores = s.op("Where", &[&seen, &scores, &low]);
+            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let y = s.transpose(&y, &[0, 2, 1, 3]);
+            let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+            x = s.op("Add", &[&x, &y]);
+        }
+        s.model(17, &[&x])
+    }
+
+    #[test]
+    fn buffers_that_were_made_longer_are_counted_once() {
+        for (wanted, count) in [(None, 0), (Some(10), 0), (Some(40), 1)] {
+            let mut request = Request {
+                to: Some(Kind::Rope),
+                ..Request::default()
+            };
+            request.parameters.max_length = wanted;
+            let done = rewrite(&mut model(), &request).unwrap();
+            let changed = done.report.edits.iter().map(|e| e.initializers_changed);
+            let changed: Vec<usize> = changed.collect();
+            assert_eq!(changed, [count, 0], "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_any_buffer_is_refused() {
+        for kind in [Kind::Rope, Kind::Alibi, Kind::Learned, Kind::Sinusoidal] {
+            for wanted in [1_000_000_000_000, usize::MAX] {
+                let mut request = Request {
+                    to: Some(kind),
+                    ..Request::default()
+                };
+                request.parameters.max_length = Some(wanted);
+                let why = rewrite(&mut model(), &request).unwrap_err();
+                let why = why.to_string();
+                assert!(why.starts_with("--max-length is"), "{kind}: {why}");
+            }
+        }
+        let mut request = Request {
+            to: Some(Kind::Learned),
+            ..Request::default()
+        };
+        request.parameters.max_length = Some(100_000_000);
+        let why = rewrite(&mut model(), &request).unwrap_err().to_string();
+        assert!(why.contains("a table of [100000000, 24]"), "{why}");
     }
 }

@@ -3,6 +3,7 @@
 mod already;
 mod new;
 mod planner;
+mod size;
 
 use super::params::Params;
 use super::{Ground, Init, Numbers};
@@ -16,6 +17,7 @@ use crate::rewrite::{Refusal, RewriteError};
 
 pub(crate) use new::New;
 use planner::Planner;
+pub(super) use size::numbers_in;
 
 /// What is to stand where.
 #[derive(Clone, Debug)]
@@ -91,6 +93,7 @@ pub(crate) const THETA: f64 = 10_000.0;
 pub(crate) fn asked(ground: &Ground<'_>, request: &Request) -> Result<Option<Asked>, RewriteError> {
     let kind = request.to.unwrap_or(Kind::None);
     let sites = chosen(ground, request)?;
+    size::check(&request.parameters)?;
     let params = match &request.params {
         Some(path) => Params::read(path)?,
         None => Params::default(),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::feeds::Random;
 
+use super::asked;
 use crate::rewrite::{Refusal, RewriteError};
 
 /// The numbers of a table.
@@ -55,7 +56,7 @@ impl Numbers {
     /// The values of a table of these dimensions, row by row.
     ///
     /// # Errors
-    /// Where the file's have others.
+    /// Where the file's have others, and where they are too many.
     pub(crate) fn values(&self, dims: &[usize]) -> Result<Vec<f64>, RewriteError> {
         match self {
             Self::Given { name, tensor } => {
@@ -70,7 +71,7 @@ impl Numbers {
                     .filter_map(|i| tensor.get_f64(i))
                     .collect())
             }
-            Self::Start(init) => Ok(init.values(dims.iter().product())),
+            Self::Start(init) => Ok(init.values(asked::numbers_in(dims)?)),
         }
     }
 

@@ -12,15 +12,17 @@ use crate::limits::bounds;
 use crate::report::LimitCause;
 use crate::rewrite::RewriteError;
 
-/// Elements of a widened mask: 8,192 tokens. What should be longer stays, and is named as a limit.
+/// Elements of a widened buffer: a mask of 8,192 tokens. What should be longer stays, and is named
+/// as a limit.
 const MOST: usize = 1 << 26;
 
-/// Widens the buffers that end below `wanted`: position ids, token types, causal masks.
+/// Widens the buffers that end below `wanted`: position ids, token types, causal masks. Tells how
+/// many constants were changed.
 pub(super) fn widen(
     out: &mut Emitter<'_>,
     ground: &Ground<'_>,
     wanted: usize,
-) -> Result<(), RewriteError> {
+) -> Result<usize, RewriteError> {
     let graph = ground.graph();
     let mut tables: Vec<(ValueId, usize, Vec<Use>)> = vec![];
     for bound in bounds(&Runs::new(ground.model, ground.found)) {
@@ -38,11 +40,13 @@ pub(super) fn widen(
         }
     }
     let mut lengths = FxHashSet::default();
+    let mut changed = 0;
     for (table, length, uses) in tables {
         let Some(tensor) = longer(ground, table, length, wanted) else {
             continue;
         };
         lengths.insert(length);
+        changed += 1;
         if graph.stored(table).is_some() {
             out.revalue(table, &uses, tensor)?;
             continue;
@@ -55,28 +59,30 @@ pub(super) fn widen(
     }
     if !lengths.is_empty() {
         for (id, _) in graph.nodes() {
-            capped(out, ground, id, &lengths, wanted)?;
+            changed += capped(out, ground, id, &lengths, wanted)?;
         }
     }
-    Ok(())
+    Ok(changed)
 }
 
-/// A length that is held to that of a buffer goes as far as the new one.
+/// A length that is held to that of a buffer goes as far as the new one. Tells how many were
+/// changed.
 fn capped(
     out: &mut Emitter<'_>,
     ground: &Ground<'_>,
     id: NodeId,
     lengths: &FxHashSet<usize>,
     wanted: usize,
-) -> Result<(), RewriteError> {
+) -> Result<usize, RewriteError> {
     let node = ground.graph().node(id);
     let reads_length = |v: &ValueId| {
         let class = ground.found.classes.of_value(*v);
         class.has(Class::LENGTH) && !class.has(Class::CONTENT)
     };
     if !node.is("Min") || !node.inputs().iter().flatten().any(reads_length) {
-        return Ok(());
+        return Ok(0);
     }
+    let mut changed = 0;
     for (slot, input) in node.inputs().iter().enumerate() {
         let Some(value) = *input else { continue };
         let Some(cap) = ground.graph().constant(value).filter(|t| t.len() == 1) else {
@@ -90,8 +96,9 @@ fn capped(
         let cap = Tensor::from_f64(cap.dtype(), cap.dims(), &[wanted as f64]);
         let new = out.constant("length", cap);
         out.redirect_use(value, Use::new(id, slot), new)?;
+        changed += 1;
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// The same constant for sequences of `wanted` tokens; `None` where its numbers follow no rule.
@@ -103,7 +110,10 @@ fn longer(ground: &Ground<'_>, table: ValueId, length: usize, wanted: usize) -> 
         .filter(|a| data.shape()[*a] >= length)
         .collect();
     let data = match axes[..] {
-        [axis] => line(&data, axis, data.shape()[axis] - length + wanted)?,
+        [axis] => {
+            let count = (data.shape()[axis] - length).checked_add(wanted)?;
+            line(&data, axis, count)?
+        }
         [rows, columns] if wanted.checked_mul(wanted).is_some_and(|n| n <= MOST) => {
             square(&data, [rows, columns], wanted)?
         }
@@ -119,7 +129,8 @@ fn longer(ground: &Ground<'_>, table: ValueId, length: usize, wanted: usize) -> 
     })
 }
 
-/// Numbers that rise by the same step along an axis go on doing so.
+/// Numbers that rise by the same step along an axis go on doing so, where they do not become too
+/// many.
 fn line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
     let count = data.shape()[axis];
     let at = |index: &[usize], place: usize| {
@@ -139,7 +150,8 @@ fn line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
     });
     let mut dims = data.shape().to_vec();
     dims[axis] = wanted;
-    goes_on.then(|| {
+    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    (goes_on && count <= MOST).then(|| {
         ArrayD::from_shape_fn(dims, |index| {
             let index: &[usize] = ndarray::Dimension::slice(&index);
             at(index, 0) + step * index[axis] as f64
@@ -191,6 +203,17 @@ mod tests {
             let row = |n| of(&[1, n], |i| start + step * i[1] as f64);
             assert_eq!(line(&row(6), 1, 9), Some(row(9)));
         }
+    }
+
+    #[test]
+    fn what_would_be_too_long_stays() {
+        let row = of(&[1, 6], |i| i[1] as f64);
+        for wanted in [MOST + 1, 1_000_000_000_000, usize::MAX] {
+            assert_eq!(line(&row, 1, wanted), None);
+            let rows = of(&[2, 6], |i| i[1] as f64);
+            assert_eq!(line(&rows, 1, wanted), None);
+        }
+        assert!(line(&row, 1, 7).is_some());
     }
 
     #[test]

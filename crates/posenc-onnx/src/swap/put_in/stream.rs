@@ -12,6 +12,7 @@ use crate::encodings::learned::emit::{Pick, rows};
 use crate::encodings::sinusoidal::{Denominator, Sinusoidal, emit::computed};
 use crate::rewrite::RewriteError;
 use crate::stream::{Begin, Place};
+use crate::swap::asked::numbers_in;
 use crate::swap::{Ground, Group, New};
 
 /// Where something is added to the stream of a stack.
@@ -68,16 +69,17 @@ pub(super) fn put_in(
                 image: None,
             };
             let table = |count: usize| {
+                numbers_in(&[count, spot.dim])?;
                 let positions: Vec<f64> = (0..count).map(|p| p as f64).collect();
                 let rows = code.reference(&positions);
                 let values: Vec<f64> = rows.iter().copied().collect();
-                Tensor::from_f64(spot.dtype, &[count, spot.dim], &values)
+                Ok::<_, RewriteError>(Tensor::from_f64(spot.dtype, &[count, spot.dim], &values))
             };
             match (rows, stand) {
-                (Some(rows), _) => picked(out, ground, positions, &spot, stand, table(*rows))?,
+                (Some(rows), _) => picked(out, ground, positions, &spot, stand, table(*rows)?)?,
                 (None, Stand::Fixed(n)) => {
                     out.set_scope(ground.graph().main());
-                    let rows = out.constant("positions", table(n));
+                    let rows = out.constant("positions", table(n)?);
                     spot.aligned(out, ground, rows, false)?
                 }
                 (None, _) => waves(out, ground, positions, &spot, stand, &code)?,
