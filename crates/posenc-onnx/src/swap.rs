@@ -25,7 +25,7 @@ use crate::detect::{Detection, Options, Survey, detect, survey};
 use crate::request::Request;
 use crate::rewrite::RewriteError;
 
-pub(crate) use asked::{Asked, Group, New, asked};
+pub(crate) use asked::{Asked, Group, New, asked, numbers_in};
 pub(crate) use ground::Ground;
 pub(crate) use numbers::{Init, Numbers};
 pub use proof::Proof;

@@ -7,6 +7,7 @@ use super::{RewriteError, emit};
 use crate::encodings::rope::source::{Column, Table, Wave};
 use crate::request::TablePrecision;
 use crate::scaling::{Dynamic, Scaling};
+use crate::swap::numbers_in;
 
 impl Writer<'_> {
     /// Other rows for a table, and more of them where the new length asks for it.
@@ -17,7 +18,7 @@ impl Writer<'_> {
         // A shape that was fixed at export leaves no room for more rows.
         let fixed = self.found.ports.fixed_sequence().is_some();
         let wanted = self.max_length.and_then(|n| i64::try_from(n).ok());
-        let wanted = wanted.and_then(|n| usize::try_from(n - t.first).ok());
+        let wanted = wanted.and_then(|n| usize::try_from(n.checked_sub(t.first)?).ok());
         let rows = match wanted {
             Some(wanted) if !fixed => wanted.max(old),
             _ => old,
@@ -29,7 +30,7 @@ impl Writer<'_> {
             dims[t.axis] = rows;
             let inner: usize = dims[t.axis + 1..].iter().product();
             let outer: usize = dims[..t.axis].iter().product();
-            let mut data = Vec::with_capacity(outer * rows * inner);
+            let mut data = Vec::with_capacity(numbers_in(&dims)?);
             for o in 0..outer {
                 for row in 0..rows {
                     let position = (t.first + row as i64) as f64;
@@ -137,6 +138,72 @@ impl Writer<'_> {
                 let wave = of(f64::from(angle)) as f32;
                 f64::from(wave * m as f32)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::Model;
+
+    use crate::request::{Request, ScaleType};
+    use crate::rewrite::rewrite;
+    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+
+    /// A model that turns queries and keys by tables of 16 rows.
+    fn model() -> Model {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let half = SIZE / 2;
+        let angle = move |i: usize| {
+            let pair = (i % SIZE % half) as f64;
+            (i / SIZE) as f64 * 10_000f64.powf(-pair / half as f64)
+        };
+        let tables = [f64::cos, f64::sin].map(|wave: fn(f64) -> f64| {
+            let numbers = (0..16 * SIZE).map(move |i| wave(angle(i)));
+            s.floats(&[16, SIZE], numbers)
+        });
+        let shape = s.op("Shape", &[&x]);
+        let (zero, one) = (s.ints(&[0]), s.ints(&[1]));
+        let length = s.gather(&shape, &one, 0);
+        let [cos, sin] = tables.map(|t| s.op("Slice", &[&t, &zero, &length, &zero]));
+        let [mut q, mut k, v] = [0; 3].map(|_| {
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let y = s.op("MatMul", &[&x, &w]);
+            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
+            s.transpose(&y, &[0, 2, 1, 3])
+        });
+        for y in [&mut q, &mut k] {
+            let first = s.slice(y, 3, [0, half as i64, 1]);
+            let second = s.slice(y, 3, [half as i64, SIZE as i64, 1]);
+            let second = s.op("Neg", &[&second]);
+            let other = s.concat(&[&second, &first], 3);
+            let parts = [s.op("Mul", &[y, &cos]), s.op("Mul", &[&other, &sin])];
+            *y = s.op("Add", &[&parts[0], &parts[1]]);
+        }
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        s.model(17, &[&y])
+    }
+
+    #[test]
+    fn tables_grow_as_far_as_memory_goes() {
+        let told = |wanted: usize| {
+            let mut request = Request {
+                scale: Some(ScaleType::Linear),
+                ..Request::default()
+            };
+            request.parameters.factor = Some(2.0);
+            request.parameters.max_length = Some(wanted);
+            let done = rewrite(&mut model(), &request);
+            done.map(|_| ()).map_err(|why| why.to_string())
+        };
+        assert_eq!(told(64), Ok(()));
+        for wanted in [40_000_000, 1_000_000_000_000, i64::MAX as usize] {
+            let why = told(wanted).unwrap_err();
+            assert!(why.contains(&format!("a table of [{wanted}, 8]")), "{why}");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::rewrite::{Refusal, RewriteError};
 
 pub(crate) use new::New;
 use planner::Planner;
-pub(super) use size::numbers_in;
+pub(crate) use size::numbers_in;
 
 /// What is to stand where.
 #[derive(Clone, Debug)]

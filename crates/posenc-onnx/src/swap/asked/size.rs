@@ -39,7 +39,7 @@ pub(super) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
 ///
 /// # Errors
 /// Where they are too many.
-pub(in crate::swap) fn numbers_in(dims: &[usize]) -> Result<usize, RewriteError> {
+pub(crate) fn numbers_in(dims: &[usize]) -> Result<usize, RewriteError> {
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
     count.filter(|n| *n <= MOST).ok_or_else(|| {
         let why = format!(

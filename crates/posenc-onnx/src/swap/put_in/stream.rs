@@ -12,7 +12,7 @@ use crate::encodings::learned::emit::{Pick, rows};
 use crate::encodings::sinusoidal::{Denominator, Sinusoidal, emit::computed};
 use crate::rewrite::RewriteError;
 use crate::stream::{Begin, Place};
-use crate::swap::asked::numbers_in;
+use crate::swap::numbers_in;
 use crate::swap::{Ground, Group, New};
 
 /// Where something is added to the stream of a stack.
