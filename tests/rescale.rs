@@ -244,3 +244,40 @@ fn a_step_on_the_cache_equals_the_whole_sequence_after_yarn() {
         );
     }
 }
+
+#[test]
+fn tables_get_more_rows_and_keep_theirs() {
+    let backend = onnxruntime();
+    for exporter in ["torchscript", "dynamo", "optimum"] {
+        let fixture = Fixture::named(&format!("gptj/{exporter}"));
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out.onnx");
+        let longer = |length: &str| {
+            let [model, out] = [&fixture.model(), &out].map(|p| p.display().to_string());
+            let flags = ["--to", "rope", "--layout", "interleaved"];
+            let lengths = ["--rotary-dim", "8", "--max-length", length];
+            let to = ["-o", &out, "--json"];
+            let all = ["rewrite", &model].into_iter().chain(flags);
+            binary::run(all.chain(lengths).chain(to)).json()
+        };
+        assert_eq!(longer("64")["guarantee"], "bits", "{exporter}");
+        let report = longer("128");
+        let shortest = |which: &str| report["limits"][which][0]["length"].clone();
+        assert_eq!(shortest("before"), 64, "{exporter}");
+        assert_eq!(shortest("after"), 128, "{exporter}");
+        assert_eq!(report["check"]["ok"], true, "{exporter}: {report}");
+        let [mut old, mut new] = [fixture.model(), out].map(|path| load(&backend, &path));
+        let mut run = |length: usize| {
+            let ids: Vec<i64> = (1..).take(length).map(|n| n % 50).collect();
+            let ids = Tensor::from_i64(&[1, length], &ids);
+            let mask = Tensor::from_i64(&[1, length], &vec![1; length]);
+            let inputs = [("input_ids", ids), ("attention_mask", mask)];
+            let inputs = BTreeMap::from(inputs.map(|(name, tensor)| (name.to_owned(), tensor)));
+            [&mut old, &mut new].map(|session| logits(&mut **session, &inputs))
+        };
+        let [was, is] = run(60);
+        assert_eq!(was.unwrap().bytes(), is.unwrap().bytes(), "{exporter}");
+        let [was, is] = run(100);
+        assert!(was.is_err() && is.is_ok(), "{exporter}");
+    }
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use ndarray::Axis;
 use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
@@ -127,6 +128,19 @@ impl Reach {
     /// another.
     fn of(trace: &Trace, node: &Node, index: ValueId, copies: usize) -> Option<Self> {
         let numbers = trace.get(index).to_i64()?;
+        let steps = |line: &[i64]| line.windows(2).all(|w| w[1] == w[0] + 1);
+        if node.is("GatherElements") {
+            // An index for each element: one lane of them tells the rows.
+            let axis = wrap(node.int("axis").ok()?.unwrap_or(0), numbers.ndim())?;
+            let line: Vec<i64> = numbers.lanes(Axis(axis)).into_iter().next()?.to_vec();
+            return Some(Self {
+                least: *numbers.iter().min()?,
+                most: *numbers.iter().max()?,
+                tokens: line.len(),
+                steps: steps(&line),
+            })
+            .filter(|at| at.tokens > 1);
+        }
         let rows: Vec<i64> = numbers.iter().copied().collect();
         // An index of pairs and the like has a last axis that is no sequence.
         let pairs = usize::from(node.op() == "GatherND");
@@ -143,7 +157,7 @@ impl Reach {
             least: *rows.iter().min()?,
             most: *rows.iter().max()?,
             tokens,
-            steps: rank < 3 && line.windows(2).all(|w| w[1] == w[0] + 1),
+            steps: rank < 3 && steps(line),
         })
         .filter(|_| tokens > 1)
     }
