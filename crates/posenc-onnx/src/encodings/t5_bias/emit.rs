@@ -19,9 +19,17 @@ impl T5Bias {
         let max = i64::try_from(self.max_distance?).ok()?;
         // Distances from here on share a bucket, on either side.
         let is_last = |d: i64| self.bucket(d) == self.bucket(d.signum() * max);
+        // Buckets never fall with the distance.
         let first = |sign: i64| {
-            let before = (0..max).rev().find(|d| !is_last(sign * d));
-            before.map_or(1, |d| d + 1)
+            let (mut before, mut from) = (0, max);
+            while from - before > 1 {
+                let middle = before + (from - before) / 2;
+                match is_last(sign * middle) {
+                    true => from = middle,
+                    false => before = middle,
+                }
+            }
+            from
         };
         let bound = first(-1).max(first(1));
         let buckets: Option<Vec<i64>> = (-bound..=bound)
