@@ -44,6 +44,14 @@ impl Plane {
                 false => v,
             });
         }
+        // Numbers far below all that others see stand in rows that fill up a block: no query is
+        // there, and a bias is lost beside them.
+        let best = bias.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        for mut row in bias.lanes_mut(Axis(3)) {
+            if row.iter().all(|v| best - v > HIDDEN) {
+                row.fill(f64::NEG_INFINITY);
+            }
+        }
         let past = bias.dim().3.saturating_sub(bias.dim().2);
         Self { bias, past }
     }
@@ -142,11 +150,14 @@ impl Scores {
     }
 
     /// The same with the constant of each query lifted, which a softmax does not see: 0 where a
-    /// query meets its own key. `None` where one does not see it.
+    /// query meets its own key. `None` where one that sees any key does not see it.
     pub(crate) fn anchored(&self) -> Option<Self> {
         let mut values = self.values.clone();
         for mut head in values.outer_iter_mut() {
             for (i, mut row) in head.outer_iter_mut().enumerate() {
+                if row.iter().all(|v| !v.is_finite()) {
+                    continue;
+                }
                 let own = usize::try_from(i as i64 + self.origin).ok()?;
                 let own = row.get(own).copied().filter(|v| v.is_finite())?;
                 row.mapv_inplace(|v| v - own);

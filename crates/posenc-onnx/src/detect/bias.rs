@@ -237,7 +237,7 @@ fn named(
     let line = Alibi::identify(scores);
     if line.is_err()
         && let Ok(profile) = profile(scores)
-        && let Some(found) = by_lookup(runs, asked, &profile, origins, heads)
+        && let Some(found) = by_lookup(runs, asked, scores, &profile, origins, heads)
     {
         return found;
     }
@@ -289,19 +289,26 @@ fn profile(scores: &Scores) -> Result<BTreeMap<i64, Vec<f64>>, Miss> {
 fn by_lookup(
     runs: &Runs<'_>,
     asked: &mut Asked,
+    scores: &Scores,
     profile: &BTreeMap<i64, Vec<f64>>,
     origins: &Origins,
     heads: usize,
 ) -> Option<Result<Bias, Vec<String>>> {
     let mut table = false;
+    // Only where nothing came before can queries stand elsewhere than behind all keys.
+    let mut places = places_of_queries(scores);
+    places.truncate(if runs.found.lengths.past > 0 { 1 } else { 3 });
     for lookup in &origins.lookups {
         let rows = asked.rows(runs.model, &runs.found.trace, lookup);
         let Some(rows) = rows.filter(|rows| follows(profile, rows)) else {
             continue;
         };
         table = true;
-        if let Some(bias) = by_rows(rows, lookup, heads) {
-            return Some(Ok(bias));
+        for shift in places.iter().map(|origin| scores.origin - origin) {
+            let rows = rows.iter().map(|(d, row)| (d + shift, *row)).collect();
+            if let Some(bias) = by_rows(&rows, lookup, heads) {
+                return Some(Ok(bias));
+            }
         }
     }
     let why = "a table is looked up by distance, but not as T5 or a clip would";

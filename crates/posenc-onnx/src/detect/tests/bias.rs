@@ -424,3 +424,39 @@ fn buckets_under_a_gate_of_content_are_named_once() {
     let kinds: Vec<Kind> = found.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [Kind::T5Bias], "{found:?}");
 }
+
+#[test]
+fn queries_that_fill_up_a_block_do_not_hide_a_bias() {
+    // All keys are hidden from the last queries, by numbers that are far from all others.
+    let filled = |bias: Option<fn(&mut Sketch) -> String>| {
+        changed(|s, scores| {
+            let at = s.range();
+            let (at, last) = (s.unsqueeze(&at, &[1]), s.int(9));
+            let beyond = s.op("Greater", &[&at, &last]);
+            let (low, zero) = (s.float(-1e10), s.float(0.0));
+            let mask = s.op("Where", &[&beyond, &low, &zero]);
+            let mask = match bias {
+                Some(bias) => {
+                    let bias = bias(s);
+                    s.op("Add", &[&bias, &mask])
+                }
+                None => mask,
+            };
+            s.op("Add", &[&scores, &mask])
+        })
+    };
+    let kinds = |model: &Model| -> Vec<Kind> { named(model).into_iter().map(|n| n.0).collect() };
+    assert_eq!(
+        kinds(&filled(Some(|s| bucketed(s, T5)))),
+        [Kind::T5Bias],
+        "by its table"
+    );
+    let line = |s: &mut Sketch| {
+        let far = far(s);
+        sloped(s, SLOPES, &far)
+    };
+    assert_eq!(kinds(&filled(Some(line))), [Kind::Alibi]);
+    assert_eq!(kinds(&filled(None)), [], "a mask alone");
+    let flat = |s: &mut Sketch| s.floats(&[HEADS, 1, 1], [0.5, -1.0, 2.0]);
+    assert_eq!(kinds(&filled(Some(flat))), [], "the same for all keys");
+}
