@@ -1,7 +1,7 @@
 //! Convolutions along the sequence that are added to their input.
 //!
 //! Between the convolution and the addition there may be an activation, a bias, a crop and a
-//! norm. A depthwise convolution within a feed-forward or Conformer block has products on the way
+//! norm. A convolution that takes steps is added to its input pooled to as many tokens. A depthwise convolution within a feed-forward or Conformer block has products on the way
 //! and is none.
 
 use std::collections::BTreeSet;
@@ -92,7 +92,7 @@ impl Branch {
         let graph = runs.model.graph();
         let node = graph.node(id);
         let content = |v: &ValueId| runs.found.classes.of_value(*v).has(Class::CONTENT);
-        let origin = moved(graph, node.input(1 - slot)?);
+        let origins = origins(graph, node.input(1 - slot)?);
         let mut branch = Self {
             convolutions: vec![],
             product: None,
@@ -100,7 +100,7 @@ impl Branch {
         let mut stack = vec![node.input(slot)?];
         let mut seen = FxHashSet::default();
         while let Some(value) = stack.pop() {
-            if moved(graph, value) == origin || !content(&value) {
+            if origins.contains(&moved(graph, value)) || !content(&value) {
                 continue;
             }
             let (at, _) = graph.producer(value)?;
@@ -146,6 +146,27 @@ fn moved(graph: &Graph, mut value: ValueId) -> ValueId {
         }
     }
     value
+}
+
+/// Pools and crops between a value and what it was made of.
+const STEPS: usize = 4;
+
+/// What a convolution may start from to be added to this value: the value itself, and what it is
+/// pooled from or cut out of, nearest first.
+fn origins(graph: &Graph, value: ValueId) -> Vec<ValueId> {
+    let mut origins = vec![moved(graph, value)];
+    for _ in 0..STEPS {
+        let made = origins.last().and_then(|v| graph.producer(*v));
+        let Some(node) = made.map(|(id, _)| graph.node(id)) else {
+            break;
+        };
+        let fewer = ["AveragePool", "MaxPool", "Slice"];
+        let Some(input) = node.input(0).filter(|_| fewer.iter().any(|op| node.is(op))) else {
+            break;
+        };
+        origins.push(moved(graph, input));
+    }
+    origins
 }
 
 /// Whether a node adds its first two inputs; norms may do that themselves.

@@ -247,3 +247,66 @@ fn convolutions_are_taken_out_and_what_they_were_added_to_stays() {
         assert_eq!(after, (before.0, before.1 - branch), "{}", case.name);
     }
 }
+
+/// A convolution that takes steps of two tokens, added to `other` pooled to as many.
+fn strided(s: &mut Sketch, x: &str, other: &str) -> String {
+    let (x, other) = (turned(s, x), turned(s, other));
+    let w = s.weights(&[HIDDEN, HIDDEN / 4, 4]);
+    let attrs = [
+        ("group", A::Int(4)),
+        ("pads", A::Ints(&[1, 1])),
+        ("strides", A::Ints(&[2])),
+    ];
+    let y = s.with("Conv", &[&x, &w], &attrs);
+    let y = activated(s, &y);
+    let attrs = [("kernel_shape", A::Ints(&[2])), ("strides", A::Ints(&[2]))];
+    let pooled = s.with("AveragePool", &[&other], &attrs);
+    let pooled = s.slice(&pooled, 2, [0, i64::MAX, 1]);
+    let y = s.op("Add", &[&pooled, &y]);
+    turned(s, &y)
+}
+
+#[test]
+fn a_convolution_that_takes_steps_is_added_to_its_input_pooled() {
+    let looked_at = |embed: fn(&mut Sketch, String) -> String| {
+        let model = model(&Form {
+            turned: |s, x, _| headed(s, x),
+            attend: |s, q, k, v| {
+                let scores = scores(s, q, k);
+                let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+                s.op("MatMul", &[&weights, v])
+            },
+            embed,
+        });
+        let found = found(&model);
+        assert_eq!(found.attention.len(), 1);
+        let survey = survey(&model, &found);
+        let all = survey.findings.into_iter().map(|f| f.encoding);
+        (model, all.collect::<Vec<_>>())
+    };
+    let conv = Conv {
+        kernel: vec![4],
+        groups: 4,
+    };
+    let (mut bare, found) = looked_at(|s, x| strided(s, &x, &x));
+    assert_eq!(found, [Encoding::Conv(conv)]);
+    let to_none = Request {
+        to: Some(crate::kind::Kind::None),
+        ..Request::default()
+    };
+    crate::rewrite::rewrite(&mut bare, &to_none).unwrap();
+    let count = |op: &str| bare.graph().nodes().filter(|(_, n)| n.is(op)).count();
+    assert_eq!((count("Conv"), count("AveragePool")), (0, 1));
+    let (_, found) = looked_at(|s, x| {
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        let other = s.op("MatMul", &[&x, &w]);
+        strided(s, &x, &other)
+    });
+    assert_eq!(found, [], "pooled from something else");
+    let (_, found) = looked_at(|s, x| {
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        let other = s.op("MatMul", &[&x, &w]);
+        strided(s, &other, &x)
+    });
+    assert_eq!(found, [], "a convolution of something else");
+}
