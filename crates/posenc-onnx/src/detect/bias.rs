@@ -6,6 +6,7 @@
 //! than the numbers do: rows that hold equal numbers, and distances beyond the trial run.
 
 mod evidence;
+mod factors;
 mod lookup;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     let mut grouped: BTreeMap<(usize, Option<Stack>), Finding> = BTreeMap::new();
     let mut unread: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, site) in runs.found.attention.iter().enumerate() {
+        survey.findings.extend(factors::find(runs, at, site));
         let Some(alike) = known.alike(runs, site) else {
             continue;
         };
