@@ -13,15 +13,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::{Operand, Site};
 use crate::dataflow::{Class, Classes};
+use crate::lane::wrap;
 
 pub(crate) use axes::{Tokens, back, is_projection};
 pub(crate) use begin::{Begin, Place};
 
-/// A content-free value that is added to content.
+/// A content-free value that joins content.
 #[derive(Clone, Debug)]
 pub(crate) struct Addition {
     /// Where it enters.
     pub(crate) entry: Use,
+    /// How it joins.
+    pub(crate) way: Way,
     /// The content that it is added to; `None` where the operator gathers that itself.
     pub(crate) content: Option<ValueId>,
     /// The axes of the sum along which tokens stand.
@@ -30,6 +33,31 @@ pub(crate) struct Addition {
     pub(crate) dims: Vec<usize>,
     /// The sites that see it.
     pub(crate) sites: Vec<usize>,
+}
+
+/// How a value without content joins content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is added.
+    Summed,
+    /// It stands beside the features.
+    Beside,
+    /// Features are multiplied with it.
+    Multiplied,
+}
+
+impl Way {
+    /// How the inputs of a node join whose output has so many axes, and tokens along these.
+    fn of(node: &Node, rank: usize, tokens: Tokens) -> Self {
+        let axis = |node: &Node| wrap(node.int("axis").ok()??, rank);
+        match node.domain() {
+            "" if node.is("Mul") => Self::Multiplied,
+            "" if node.is("Concat") && axis(node).is_some_and(|a| a > 0 && !tokens.has(a)) => {
+                Self::Beside
+            }
+            _ => Self::Summed,
+        }
+    }
 }
 
 /// Rows of a table that content picks: embeddings of tokens, types or coordinates.
@@ -221,16 +249,22 @@ impl<'a> Walk<'a> {
         };
         let mut entries = vec![];
         let content = self.content(node).map(|(_, v)| v).next();
-        for slot in added(node) {
-            let Some(free) = node.input(*slot).filter(|v| !self.is_content(*v)) else {
+        let way = Way::of(node, dims.len(), *tokens);
+        let slots = match way {
+            Way::Summed => added(node).to_vec(),
+            Way::Beside | Way::Multiplied => (0..node.inputs().len()).collect(),
+        };
+        for slot in slots {
+            let Some(free) = node.input(slot).filter(|v| !self.is_content(*v)) else {
                 continue;
             };
-            let varies = embeds(node) || self.varies(id, *slot, free, *tokens);
+            let varies = embeds(node) || self.varies(id, slot, free, *tokens);
             if !varies || !self.has_room() {
                 continue;
             }
             self.stream.additions.push(Addition {
-                entry: Use::new(id, *slot),
+                entry: Use::new(id, slot),
+                way,
                 content: content.filter(|_| !embeds(node)),
                 tokens: *tokens,
                 dims: dims.clone(),

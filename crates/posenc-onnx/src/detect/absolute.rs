@@ -15,7 +15,7 @@ use crate::encoding::{Encoding, Finding};
 use crate::encodings::learned::Learned;
 use crate::encodings::sinusoidal::{self, Image, Precision, Sinusoidal};
 use crate::kind::{Form, Stack};
-use crate::stream::{Addition, Stream};
+use crate::stream::{Addition, Stream, Way};
 
 use grid::{Patches, patches};
 use rows::Rows;
@@ -138,6 +138,9 @@ impl<'a> Candidate<'a> {
 
     /// What it is.
     fn findings(&self, survey: &mut Survey) -> Vec<(Key, Finding)> {
+        if self.addition.way != Way::Summed {
+            return self.otherwise().into_iter().collect();
+        }
         let place = self.graph().place(self.addition.entry.node);
         let Some(rows) = &self.rows else {
             let found: Vec<_> = self.tables.iter().filter_map(|t| self.absent(t)).collect();
@@ -291,6 +294,37 @@ impl<'a> Candidate<'a> {
             )];
         }
         Some(found)
+    }
+
+    /// Position that joins the content otherwise than in a sum.
+    fn otherwise(&self) -> Option<(Key, Finding)> {
+        let rows = self.rows.as_ref().filter(|rows| rows.dim() > 1)?;
+        let does = match self.addition.way {
+            Way::Multiplied if self.turns() => return None,
+            Way::Multiplied => "multiplies the features with",
+            Way::Beside | Way::Summed => "puts beside the features",
+        };
+        let shape = format!("[{}, {}]", rows.count(), rows.dim());
+        let place = self.graph().place(self.addition.entry.node);
+        let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
+        found.1.evidence = vec![format!(
+            "{place} {does} rows {shape} that follow the position"
+        )];
+        Some(found)
+    }
+
+    /// Whether queries and keys are known to turn where this enters.
+    fn turns(&self) -> bool {
+        let found = self.found;
+        let sites = &self.addition.sites;
+        let rotary = found
+            .rotary
+            .iter()
+            .flat_map(|r| [&r.query.region, &r.key.region]);
+        let odd = found.odd.iter().flat_map(|(_, regions)| regions);
+        let mut regions = rotary.chain(found.grids.iter().flatten()).chain(odd);
+        regions.any(|region| region.entries.contains(&self.addition.entry))
+            || found.unknown.iter().any(|r| sites.contains(&r.site))
     }
 
     /// Something that follows the position and could not be computed.

@@ -12,7 +12,7 @@ use super::gone::Gone;
 use super::rest::{Rest, rest};
 use crate::encoding::Finding;
 use crate::rewrite::RewriteError;
-use crate::stream::{Stream, Tokens, back};
+use crate::stream::{Stream, Tokens, Way, back};
 use crate::swap::Ground;
 
 /// What is added to the residual stream, by the place where it enters, with the axes of the sum
@@ -36,6 +36,7 @@ impl<'a> Sums<'a> {
             let graph = self.ground.graph();
             let stream = Stream::of(graph, &found.classes, &found.trace, &found.attention);
             let sums = stream.additions.iter();
+            let sums = sums.filter(|sum| sum.way == Way::Summed);
             sums.map(|sum| (sum.entry, sum.tokens)).collect()
         })
     }
