@@ -319,6 +319,13 @@ fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
     }
 }
 
+/// Whether an input tells the time at which each token of a sequence stands: integers, by the name.
+pub(crate) fn tells_steps(graph: &Graph, port: &Port) -> bool {
+    let name = graph.name(port.value).to_lowercase();
+    let says = ["timestep", "time_step"];
+    port.dtype.is_int() && port.dims.len() == 2 && says.iter().any(|word| name.contains(word))
+}
+
 /// Whether the value picks rows of a float constant.
 fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
     graph.uses(value).iter().any(|u| {

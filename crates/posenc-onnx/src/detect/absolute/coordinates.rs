@@ -1,5 +1,5 @@
 //! Tables that coordinates of the input pick from: boxes of words on a page, rows and columns of
-//! patches.
+//! patches, the time of each step.
 
 use posenc_ir::{Dim, Graph, Model, ValueId};
 use rustc_hash::FxHashSet;
@@ -9,7 +9,7 @@ use crate::detect::Detection;
 use crate::encoding::{Encoding, Finding};
 use crate::encodings::learned::Learned;
 use crate::kind::Form;
-use crate::ports::{Port, Role};
+use crate::ports::{Port, Role, tells_steps};
 use crate::stream::Lookup;
 
 pub(super) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<Finding> {
@@ -55,7 +55,7 @@ pub(super) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<
 }
 
 /// Whether an index follows from coordinates that the caller feeds: integers, four for each token
-/// (or two), or single columns of floats that are turned into integers.
+/// (or two), single columns of floats that are turned into integers, or times.
 fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
     let mut stack = vec![(index, false)];
     let mut seen = FxHashSet::default();
@@ -100,7 +100,7 @@ fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
     }
     let coordinates = |(value, cut): &(ValueId, bool)| {
         let port = found.ports.iter().find(|p| p.value == *value);
-        *cut && port.is_some_and(holds_coordinates)
+        port.is_some_and(|p| *cut && holds_coordinates(p) || tells_steps(graph, p))
     };
     !fed.is_empty() && fed.iter().all(coordinates)
 }

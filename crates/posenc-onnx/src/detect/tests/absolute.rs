@@ -511,3 +511,30 @@ fn what_joins_otherwise_than_in_a_sum_and_is_no_position_is_not_reported() {
         assert!(found.is_empty(), "{name}: {found:?}");
     }
 }
+
+#[test]
+fn rows_that_times_pick_are_learned() {
+    let steps = encodings(|s, x| {
+        let at = s.input("timesteps", DType::I64, &["batch", "sequence"]);
+        let p = rows(s, &at);
+        s.op("Add", &[&x, &p])
+    });
+    assert_eq!(steps, [learned(0)]);
+    let cases: [(&str, Embed); 2] = [
+        ("something else of each token", |s, x| {
+            let at = s.input("language_ids", DType::I64, &["batch", "sequence"]);
+            let p = rows(s, &at);
+            s.op("Add", &[&x, &p])
+        }),
+        ("one time for all tokens", |s, x| {
+            let at = s.input("timestep", DType::I64, &["batch"]);
+            let p = rows(s, &at);
+            let p = s.unsqueeze(&p, &[1]);
+            s.op("Add", &[&x, &p])
+        }),
+    ];
+    for (name, embed) in cases {
+        let found = encodings(embed);
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+}
