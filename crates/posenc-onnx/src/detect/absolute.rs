@@ -54,6 +54,8 @@ pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     stack: Option<Stack>,
+    /// No site of self-attention sees it.
+    cross: bool,
     table: Option<ValueId>,
     encoding: Encoding,
 }
@@ -364,8 +366,10 @@ impl<'a> Candidate<'a> {
             max_length,
             evidence: vec![],
         };
+        let cross = |site: &usize| self.found.attention[*site].cross;
         let key = Key {
             stack,
+            cross: finding.sites.iter().all(cross),
             table,
             encoding,
         };

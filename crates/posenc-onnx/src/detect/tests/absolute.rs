@@ -538,3 +538,59 @@ fn rows_that_times_pick_are_learned() {
         assert!(found.is_empty(), "{name}: {found:?}");
     }
 }
+
+/// Attention of queries, keys and values that are made of these.
+fn met(s: &mut Sketch, values: &str, queries: &str, keys: &str) -> String {
+    let [q, k, v] = [queries, keys, values].map(|x| headed(s, x));
+    let scores = scores(s, &q, &k);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.transpose(&y, &[0, 2, 1, 3]);
+    s.reshape(&y, &[0, 0, HIDDEN as i64])
+}
+
+/// Rows added to what queries and keys of self-attention are made of, and to the queries that meet
+/// another sequence.
+fn met_twice() -> Model {
+    let s = &mut Sketch::default();
+    let x = s.embedded();
+    let other = s.input(
+        "encoder_hidden_states",
+        DType::F32,
+        &["batch", "other", "24"],
+    );
+    let at = s.range();
+    let p = rows(s, &at);
+    let placed = s.op("Add", &[&x, &p]);
+    let y = met(s, &x, &placed, &placed);
+    let y = s.op("Add", &[&x, &y]);
+    let placed = s.op("Add", &[&y, &p]);
+    let y = met(s, &other, &placed, &other);
+    std::mem::take(s).model(23, &[&y])
+}
+
+#[test]
+fn what_cross_attention_alone_sees_is_left_to_it() {
+    let mut model = met_twice();
+    let seen = |model: &Model| -> Vec<Vec<usize>> {
+        let findings = survey(model, &found(model)).findings;
+        let alike = findings.iter().all(|f| f.encoding == learned(0));
+        assert!(alike, "{findings:?}");
+        findings.into_iter().map(|f| f.sites).collect()
+    };
+    let cross = |model: &Model| {
+        found(model)
+            .attention
+            .iter()
+            .map(|s| s.cross)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cross(&model), [false, true]);
+    assert_eq!(seen(&model), [[0], [1]]);
+    let to_none = Request {
+        to: Some(crate::kind::Kind::None),
+        ..Request::default()
+    };
+    crate::rewrite::rewrite(&mut model, &to_none).unwrap();
+    assert_eq!(seen(&model), [[1]]);
+}
