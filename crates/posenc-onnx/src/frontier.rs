@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Operand;
 use crate::dataflow::{Class, Classes};
-use crate::lane::{Lane, back};
+use crate::lane::{Lane, back, wrap};
 use crate::region::Region;
 
 /// The content values between a projection and the product, with their lanes.
@@ -160,10 +160,13 @@ impl Stretch {
                 if classes.of_value(*input).has(Class::CONTENT) {
                     continue;
                 }
-                // A product is part of the stretch only where it turns the features of a head.
-                let along = match crate::lane::is_elementwise(node.op()) {
-                    true => back(graph, trace, *id, 0, slot, *lane).map(|l| l.sequence),
-                    false => crate::product::along(graph, trace, *id, slot, lane),
+                let along = match node.op() {
+                    op if crate::lane::is_elementwise(op) => {
+                        back(graph, trace, *id, 0, slot, *lane).map(|l| l.sequence)
+                    }
+                    "Concat" => beside(trace, node, lane),
+                    // A product is part of the stretch only where it turns the features of a head.
+                    _ => crate::product::along(graph, trace, *id, slot, lane),
                 };
                 if along.is_some_and(|axis| varies(trace, *input, axis)) {
                     entries.push(Use::new(*id, slot));
@@ -354,6 +357,13 @@ fn farther(
         value = next;
     }
     None
+}
+
+/// Where tokens stand in what a node puts beside features; `None` where it puts tokens together.
+fn beside(trace: &Trace, node: &Node, lane: &Lane) -> Option<usize> {
+    let rank = trace.get(node.output(0)?).dims.as_ref()?.len();
+    let axis = wrap(node.int("axis").ok()??, rank)?;
+    (axis != lane.sequence).then_some(lane.sequence)
 }
 
 /// Operators that mix features by weights: nothing positional is looked for beyond them.

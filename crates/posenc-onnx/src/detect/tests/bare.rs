@@ -125,6 +125,7 @@ fn what_turns_by_no_known_rotation_is_taken_out_and_what_does_not_turn_is_refuse
             "no partner",
             "a partner without a sign",
             "a table added to queries and keys",
+            "waves beside the features of queries and keys",
             "gates by position",
             "halves from two projections, turned by content",
         ]

@@ -140,6 +140,17 @@ pub(super) fn cases() -> Vec<Case> {
             let (cos, _) = waves(s, &angles);
             s.op("Add", &[&q, &cos])
         }),
+        odd(
+            "waves beside the features of queries and keys",
+            |s, x, _| {
+                let q = headed(s, x);
+                let angles = angles(s);
+                let (cos, _) = waves(s, &angles);
+                let shape = s.op("Shape", &[&q]);
+                let cos = s.op("Expand", &[&cos, &shape]);
+                s.concat(&[&q, &cos], -1)
+            },
+        ),
         odd("gates by position", |s, x, _| {
             let q = headed(s, x);
             let angles = angles(s);
@@ -177,6 +188,16 @@ pub(super) fn cases() -> Vec<Case> {
             let scale = s.weights(&[SIZE]);
             s.op("Mul", &[&q, &scale])
         }),
+        none(
+            "numbers beside the features, the same everywhere",
+            |s, x, _| {
+                let q = headed(s, x);
+                let row = s.weights(&[1, 1, 1, SIZE]);
+                let shape = s.op("Shape", &[&q]);
+                let row = s.op("Expand", &[&row, &shape]);
+                s.concat(&[&q, &row], -1)
+            },
+        ),
         none("a turn that is the same everywhere", |s, x, _| {
             let q = headed(s, x);
             let cos = s.floats(&[SIZE], (0..SIZE).map(|i| frequency(i % PAIRS).cos()));
