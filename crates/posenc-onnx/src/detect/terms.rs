@@ -103,11 +103,19 @@ fn at_site(
             why: why.to_owned(),
         });
     };
-    for (join, why) in &joins.others {
-        refuse(join.node, why);
-    }
     let unknown =
         |entry: Use, why: String| finding(site, Encoding::Unknown, vec![entry], vec![why]);
+    let mut told = vec![];
+    for (join, why) in &joins.others {
+        let value = graph.node(join.node).input(join.slot());
+        match value.is_some_and(|v| super::absolute::are_met(graph, found, v)) {
+            true => {
+                let why = "what coordinates of the input tell joins the scores";
+                told.push(unknown(*join, why.to_owned()));
+            }
+            false => refuse(join.node, why),
+        }
+    }
     let (mut met, mut strange) = (vec![], vec![]);
     for meeting in &joins.meetings {
         match known.read(runs, site, &joins, meeting) {
@@ -129,10 +137,12 @@ fn at_site(
         }
     }
     if !strange.is_empty() {
-        return strange;
+        told.extend(strange);
+        return told;
     }
     let value = gathered(runs, site);
-    decide(site, met, value)
+    told.extend(decide(site, met, value));
+    told
 }
 
 /// Vectors that the weights gather: where, and the row of each distance.

@@ -5,6 +5,7 @@ use posenc_ir::{Dim, Graph, Model, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::is_content;
+use crate::attention::is_product;
 use crate::detect::Detection;
 use crate::encoding::{Encoding, Finding};
 use crate::encodings::learned::Learned;
@@ -103,6 +104,62 @@ fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
         port.is_some_and(|p| *cut && holds_coordinates(p) || tells_steps(graph, p))
     };
     !fed.is_empty() && fed.iter().all(coordinates)
+}
+
+/// Whether a term of the scores follows coordinates: it is computed from them alone, or content
+/// meets what is.
+pub(in crate::detect) fn are_met(graph: &Graph, found: &Detection, term: ValueId) -> bool {
+    if !found.ports.iter().any(|p| is_told(graph, p)) {
+        return false;
+    }
+    let mut stack = vec![term];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        if follows(graph, found, value) {
+            return true;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        let mut content = crate::region::reads(graph, id);
+        content.retain(|v| is_content(found, *v));
+        if !is_product(node.domain(), node.op()) {
+            stack.extend(content);
+        } else if content.into_iter().any(|v| follows(graph, found, v)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether an input holds a few coordinates of each token.
+fn is_told(graph: &Graph, port: &Port) -> bool {
+    let few = matches!(port.dims.last(), Some(Dim::Known(2 | 4 | 8)));
+    few && holds_coordinates(port) || tells_steps(graph, port)
+}
+
+/// Whether the content of a value is computed from coordinates alone.
+fn follows(graph: &Graph, found: &Detection, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !is_content(found, value) || !seen.insert(value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            let port = found.ports.iter().find(|p| p.value == value);
+            match port.is_some_and(|p| is_told(graph, p)) {
+                true => continue,
+                false => return false,
+            }
+        };
+        stack.extend(crate::region::reads(graph, id));
+    }
+    !seen.is_empty()
 }
 
 fn holds_coordinates(port: &Port) -> bool {
