@@ -133,7 +133,10 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         }
         (lengths, trace, attention) = run(&ports, sequence);
     }
-    let warning = lost::warning(graph, &classes, &trace);
+    let warnings = [
+        lost::warning(graph, &classes, &trace),
+        lost::unread(graph, &classes, &trace, &attention),
+    ];
     let mut found = Detection {
         limits: vec![],
         ports,
@@ -146,7 +149,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         grids: vec![],
         unknown: vec![],
         odd: vec![],
-        warnings: warning.into_iter().collect(),
+        warnings: warnings.into_iter().flatten().collect(),
     };
     rotary::find(model, &mut found);
     found.limits = crate::limits::limits(&Runs::new(model, &found));

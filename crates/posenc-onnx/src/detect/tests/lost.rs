@@ -94,3 +94,32 @@ fn a_batch_of_one_that_was_written_down_halves_no_heads() {
     let site = &found.attention[0];
     assert_eq!((site.heads, site.kv_heads), (Some(HEADS), Some(HEADS)));
 }
+
+#[test]
+fn a_softmax_of_products_that_is_read_as_no_attention_is_warned_of() {
+    let warned = |picked: fn(&mut Sketch, &str) -> String, last: bool| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+        let scores = scores(&mut s, &q, &k);
+        let scores = picked(&mut s, &scores);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = match last {
+            true => s.op("Relu", &[&weights]),
+            false => s.op("MatMul", &[&weights, &v]),
+        };
+        let found = found(&s.model(23, &[&y]));
+        (found.attention.len(), found.warnings.len())
+    };
+    let plain: fn(&mut Sketch, &str) -> String = |_, scores| scores.to_owned();
+    // Keys in another order.
+    let moved: fn(&mut Sketch, &str) -> String = |s, scores| {
+        let at = s.range();
+        let last = s.int(13);
+        let at = s.op("Sub", &[&last, &at]);
+        s.gather(scores, &at, 3)
+    };
+    assert_eq!(warned(moved, false), (0, 1));
+    assert_eq!(warned(plain, false), (1, 0), "a site");
+    assert_eq!(warned(moved, true), (0, 0), "weights of nothing");
+}

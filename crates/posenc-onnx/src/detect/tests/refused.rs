@@ -371,5 +371,6 @@ fn what_is_no_attention_is_no_site() {
             found.rotary.is_empty() && found.unknown.is_empty(),
             "{name}"
         );
+        assert!(found.warnings.is_empty(), "{name}: {:?}", found.warnings);
     }
 }
