@@ -44,6 +44,8 @@ pub(crate) enum Way {
     Beside,
     /// Features are multiplied with it.
     Multiplied,
+    /// Content picks among its rows.
+    Picked,
 }
 
 impl Way {
@@ -52,6 +54,7 @@ impl Way {
         let axis = |node: &Node| wrap(node.int("axis").ok()??, rank);
         match node.domain() {
             "" if node.is("Mul") => Self::Multiplied,
+            "" if node.is("GatherElements") => Self::Picked,
             "" if node.is("Concat") && axis(node).is_some_and(|a| a > 0 && !tokens.has(a)) => {
                 Self::Beside
             }
@@ -253,6 +256,7 @@ impl<'a> Walk<'a> {
         let slots = match way {
             Way::Summed => added(node).to_vec(),
             Way::Beside | Way::Multiplied => (0..node.inputs().len()).collect(),
+            Way::Picked => vec![0],
         };
         for slot in slots {
             let Some(free) = node.input(slot).filter(|v| !self.is_content(*v)) else {

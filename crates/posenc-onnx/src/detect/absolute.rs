@@ -305,6 +305,7 @@ impl<'a> Candidate<'a> {
         let does = match self.addition.way {
             Way::Multiplied if self.turns() => return None,
             Way::Multiplied => "multiplies the features with",
+            Way::Picked => "picks by content among",
             Way::Beside | Way::Summed => "puts beside the features",
         };
         let shape = format!("[{}, {}]", rows.count(), rows.dim());

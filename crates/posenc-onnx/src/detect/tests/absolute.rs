@@ -414,9 +414,31 @@ fn beside(s: &mut Sketch, x: &str, others: &str, width: usize) -> String {
     s.op("MatMul", &[&x, &w])
 }
 
+/// The sum of features and of those rows that stand as far ahead as an input says.
+fn picked(s: &mut Sketch, x: &str, rows: &str) -> String {
+    let by = s.input("shift", DType::I64, &["batch", "1", "1"]);
+    let at = s.range();
+    let at = s.unsqueeze(&at, &[0, 2]);
+    let at = s.op("Sub", &[&at, &by]);
+    let at = s.op("Abs", &[&at]);
+    let shape = s.op("Shape", &[rows]);
+    let at = s.op("Expand", &[&at, &shape]);
+    let p = s.with("GatherElements", &[rows, &at], &[("axis", A::Int(1))]);
+    s.op("Add", &[x, &p])
+}
+
 #[test]
 fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
-    let cases: [(&str, Embed, &str); 3] = [
+    let cases: [(&str, Embed, &str); 4] = [
+        (
+            "moved by content",
+            |s, x| {
+                let at = s.range();
+                let p = wide_rows(s, &at, HIDDEN);
+                picked(s, &x, &p)
+            },
+            "picks by content among rows [14, 24]",
+        ),
         (
             "beside the features",
             |s, x| {
@@ -467,7 +489,13 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
 
 #[test]
 fn what_joins_otherwise_than_in_a_sum_and_is_no_position_is_not_reported() {
-    let cases: [(&str, Embed); 5] = [
+    let cases: [(&str, Embed); 6] = [
+        ("a row that all tokens pick", |s, x| {
+            let (at, zero) = (s.range(), s.int(0));
+            let types = s.op("Mul", &[&at, &zero]);
+            let p = wide_rows(s, &types, HIDDEN);
+            picked(s, &x, &p)
+        }),
         ("a row beside all features", |s, x| {
             let (at, zero) = (s.range(), s.int(0));
             let types = s.op("Mul", &[&at, &zero]);
