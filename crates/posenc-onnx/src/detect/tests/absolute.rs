@@ -622,3 +622,25 @@ fn what_cross_attention_alone_sees_is_left_to_it() {
     crate::rewrite::rewrite(&mut model, &to_none).unwrap();
     assert_eq!(seen(&model), [[1]]);
 }
+
+#[test]
+fn rows_beside_the_features_whose_numbers_are_absent_are_unknown() {
+    let lost = encodings(|s, x| {
+        let at = s.range();
+        let table = s.weights(&[ROWS, 4]);
+        s.lose(&table);
+        let p = s.gather(&table, &at, 0);
+        let (shape, width) = (s.op("Shape", &["input_ids"]), s.ints(&[4]));
+        let shape = s.concat(&[&shape, &width], 0);
+        let p = s.op("Expand", &[&p, &shape]);
+        beside(s, &x, &p, 4)
+    });
+    assert_eq!(lost, [Encoding::Unknown]);
+    let content = encodings(|s, x| {
+        let w = s.weights(&[HIDDEN, 4]);
+        s.lose(&w);
+        let y = s.op("MatMul", &[&x, &w]);
+        beside(s, &x, &y, 4)
+    });
+    assert_eq!(content, []);
+}

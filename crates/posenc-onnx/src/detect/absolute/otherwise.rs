@@ -1,0 +1,42 @@
+//! Position that stands beside features, multiplies them, or has rows that content picks.
+
+use super::{Candidate, Key};
+use crate::encoding::{Encoding, Finding};
+use crate::stream::Way;
+
+impl Candidate<'_> {
+    /// Position that joins the content otherwise than in a sum.
+    pub(super) fn otherwise(&self) -> Option<(Key, Finding)> {
+        if self.rows.is_none() && self.addition.way == Way::Beside {
+            return self.unread();
+        }
+        let rows = self.rows.as_ref().filter(|rows| rows.dim() > 1)?;
+        let does = match self.addition.way {
+            Way::Multiplied if self.turns() => return None,
+            Way::Multiplied => "multiplies the features with",
+            Way::Picked => "picks by content among",
+            Way::Beside | Way::Summed => "puts beside the features",
+        };
+        let shape = format!("[{}, {}]", rows.count(), rows.dim());
+        let place = self.graph().place(self.addition.entry.node);
+        let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
+        found.1.evidence = vec![format!(
+            "{place} {does} rows {shape} that follow the position"
+        )];
+        Some(found)
+    }
+
+    /// Whether queries and keys are known to turn where this enters.
+    fn turns(&self) -> bool {
+        let found = self.found;
+        let sites = &self.addition.sites;
+        let rotary = found
+            .rotary
+            .iter()
+            .flat_map(|r| [&r.query.region, &r.key.region]);
+        let odd = found.odd.iter().flat_map(|(_, regions)| regions);
+        let mut regions = rotary.chain(found.grids.iter().flatten()).chain(odd);
+        regions.any(|region| region.entries.contains(&self.addition.entry))
+            || found.unknown.iter().any(|r| sites.contains(&r.site))
+    }
+}
