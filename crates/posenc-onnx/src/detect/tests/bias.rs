@@ -197,9 +197,14 @@ const T5: Buckets = Buckets {
 };
 
 fn bucket_of(s: &mut Sketch, b: Buckets) -> String {
-    let (sign, before, zero) = (s.int(b.sign), s.int(b.before), s.int(0));
     let d = distance(s);
-    let d = s.op("Mul", &[&d, &sign]);
+    bucket_by(s, b, &d)
+}
+
+/// The row of each of these distances.
+fn bucket_by(s: &mut Sketch, b: Buckets, d: &str) -> String {
+    let (sign, before, zero) = (s.int(b.sign), s.int(b.before), s.int(0));
+    let d = s.op("Mul", &[d, &sign]);
     let d = s.op("Add", &[&d, &before]);
     let (n, first, d) = match b.both {
         true => {
@@ -423,6 +428,35 @@ fn buckets_under_a_gate_of_content_are_named_once() {
     let found = named(&s.model(23, &[&y]));
     let kinds: Vec<Kind> = found.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [Kind::T5Bias], "{found:?}");
+}
+
+/// A block of four queries that sees itself and the blocks around it, its first query being biased
+/// as the token at this place.
+fn block(first: i64) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let (own, seen) = (s.slice(&x, 1, [4, 8, 1]), s.slice(&x, 1, [0, 12, 1]));
+    let [q, k, v] = [&own, &seen, &seen].map(|x| headed(&mut s, x));
+    let scores = scores(&mut s, &q, &k);
+    let keys = s.ints(&(0..12).collect::<Vec<_>>());
+    let queries = s.ints(&(first..first + 4).collect::<Vec<_>>());
+    let queries = s.unsqueeze(&queries, &[1]);
+    let d = s.op("Sub", &[&keys, &queries]);
+    let row = bucket_by(&mut s, T5, &d);
+    let table = s.weights(&[T5.rows, HEADS]);
+    let bias = picked(&mut s, &table, &row);
+    let scores = s.op("Add", &[&scores, &bias]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    s.model(23, &[&y])
+}
+
+#[test]
+fn buckets_are_read_where_queries_stand_in_the_middle_block() {
+    let kinds = |model: &Model| -> Vec<Kind> { named(model).into_iter().map(|n| n.0).collect() };
+    assert_eq!(kinds(&block(4)), [Kind::T5Bias]);
+    assert_eq!(kinds(&block(5)), [Kind::Unknown], "one too far");
+    assert_eq!(kinds(&block(2)), [Kind::Unknown], "at no block");
 }
 
 #[test]
