@@ -1,6 +1,5 @@
 //! Taking encodings out of a graph.
 
-mod again;
 mod bias;
 mod convolution;
 mod coordinates;

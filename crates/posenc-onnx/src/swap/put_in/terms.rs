@@ -19,6 +19,9 @@ use crate::rewrite::RewriteError;
 use crate::swap::{Ground, Group, New, Numbers};
 use product::Product;
 
+/// The first version of ai.onnx with `Einsum`.
+const EINSUM: Opset = Opset(12);
+
 /// What sites share, whatever their tables.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shared {
@@ -47,7 +50,7 @@ pub(super) fn put_in(
         if !scores.is_open(site, &group.new)? {
             continue;
         }
-        if ground.opset() < Opset(12) && matches!(group.new, New::Shaw { .. }) {
+        if ground.opset() < EINSUM && matches!(group.new, New::Shaw { .. }) {
             return Err(ground.refuse(site.node, "shaw needs opset 12 or later"));
         }
         out.set_scope(site.scope);

@@ -136,6 +136,30 @@ fn new_positions_count_the_tokens() {
 }
 
 #[test]
+fn the_oldest_opset_takes_and_gives_back_all_but_what_needs_einsum() {
+    let form = Form {
+        opset: 11,
+        ..Form::default()
+    };
+    let model = form.model();
+    for kind in [
+        Kind::Learned,
+        Kind::Sinusoidal,
+        Kind::Rope,
+        Kind::Alibi,
+        Kind::T5Bias,
+        Kind::RelativeBias,
+        Kind::TransformerXl,
+        Kind::Conv,
+    ] {
+        let there = swapped(&model, &to(kind)).unwrap_or_else(|e| panic!("{kind}: {e}"));
+        swapped(&there, &to(Kind::None)).unwrap_or_else(|e| panic!("from {kind}: {e}"));
+    }
+    let why = swapped(&model, &to(Kind::Shaw)).unwrap_err();
+    assert!(why.contains("needs opset 12"), "{why}");
+}
+
+#[test]
 fn a_length_that_is_fixed_folds_what_follows_from_it() {
     let form = Form {
         embed: |s| {

@@ -3,7 +3,7 @@
 use posenc_ir::{Attr, Emitter, Use, ValueId};
 
 use super::product::FREE;
-use super::{Shared, Term};
+use super::{EINSUM, Shared, Term};
 use crate::encodings::shaw::emit::meet;
 use crate::rewrite::{Refusal, RewriteError};
 use crate::swap::formula::code;
@@ -39,7 +39,7 @@ impl Term<'_, '_> {
         let position = self.biased(out, "position_bias", position_bias, &queries, sizes)?;
         let sizes = [*heads, *head_dim, *dim];
         let vectors = self.vectors_of(out, position_projection, &queries, sizes)?;
-        let met = self.met(out, position, vectors, &queries);
+        let met = self.met(out, position, vectors, &queries)?;
         let places = self.places(out, *heads)?;
         let axis = self.product.axis(self.product.key).unwrap_or(0);
         let axis = [("axis", Attr::Int(axis as i64))];
@@ -113,18 +113,22 @@ impl Term<'_, '_> {
         queries: ValueId,
         vectors: ValueId,
         layout: &Layout,
-    ) -> ValueId {
+    ) -> Result<ValueId, RewriteError> {
         let p = &self.product;
         let rest = p.content.iter().filter(|c| **c != p.feature);
         let plain: Vec<char> = rest.copied().chain([p.key]).collect();
         if layout.is_plain() && plain == p.result {
-            return out.op("MatMul", &[queries, vectors]);
+            return Ok(out.op("MatMul", &[queries, vectors]));
+        }
+        if self.ground.opset() < EINSUM {
+            return Err(self.refuse("transformer-xl of this product needs opset 12 or later"));
         }
         let heads = layout.head_axes().filter_map(|a| p.content.get(a).copied());
         let letters: Vec<char> = heads.chain([p.feature, FREE]).collect();
         let distance = |c: &char| if *c == p.key { FREE } else { *c };
         let result: Vec<char> = p.result.iter().map(distance).collect();
-        meet(out, (vectors, &letters), (queries, &p.content), &result)
+        let vectors = (vectors, &letters[..]);
+        Ok(meet(out, vectors, (queries, &p.content), &result))
     }
 
     /// The place of the distance of each pair among the vectors, for each sequence and head.

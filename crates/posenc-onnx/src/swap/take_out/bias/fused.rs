@@ -3,11 +3,9 @@
 use posenc_ir::{Attr, Emitter, Use, ValueId};
 
 use super::Biases;
-use super::moved::unsqueezed;
 use super::strip::Left;
 use crate::attention::Site;
 use crate::rewrite::RewriteError;
-use crate::swap::take_out::again::again;
 
 impl Biases<'_> {
     /// Takes out what is bias of an input of the operator; whether anything was.
@@ -64,17 +62,15 @@ impl Biases<'_> {
         let Some(slot) = slot else {
             return Err(ground.refuse(entry.node, "its bias is used elsewhere"));
         };
-        if node.outputs().iter().any(Option::is_none) {
-            let why = "it leaves out an output, and cannot be written anew";
-            return Err(ground.refuse(site.node, why));
-        }
         let mut inputs = node.inputs().to_vec();
         inputs[slot] = None;
         while inputs.last() == Some(&None) {
             inputs.pop();
         }
-        let made = again(out, &ground, site.node, &inputs)?;
-        for (old, new) in node.outputs().iter().flatten().zip(made) {
+        out.set_scope(node.scope());
+        let made = out.copy(site.node, &inputs, &[])?;
+        let pairs = node.outputs().iter().flatten();
+        for (old, new) in pairs.zip(made.into_iter().flatten()) {
             out.redirect(*old, new)?;
         }
         Ok(())
@@ -96,7 +92,8 @@ impl Biases<'_> {
         let mut value = left.value;
         let mut kept = left.dims;
         if missing > 0 {
-            value = unsqueezed(out, value, missing);
+            let axes: Vec<i64> = (0..missing as i64).collect();
+            value = ground.opset().unsqueeze(out, value, &axes);
             kept.splice(0..0, vec![1; missing]);
         }
         let [.., rows, columns] = dims else {

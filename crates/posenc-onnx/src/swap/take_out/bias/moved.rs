@@ -7,7 +7,6 @@ use crate::detect::Runs;
 use crate::lane::wrap;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
-use crate::swap::take_out::again::again;
 use crate::swap::take_out::broadcast;
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -53,7 +52,8 @@ impl<'a> Moves<'a> {
             // Axes in front are counted by some operators.
             let missing = from.len().saturating_sub(dims.len());
             if missing > 0 && !crate::lane::is_elementwise(node.op()) {
-                value = unsqueezed(out, value, missing);
+                let axes: Vec<i64> = (0..missing as i64).collect();
+                value = ground.opset().unsqueeze(out, value, &axes);
                 dims.splice(0..0, vec![1; missing]);
             }
             match self.shrunk(id, from, to, &dims) {
@@ -80,8 +80,10 @@ impl<'a> Moves<'a> {
     ) -> Result<ValueId, RewriteError> {
         let mut inputs = self.ground.graph().node(id).inputs().to_vec();
         inputs[slot] = Some(value);
-        let made = again(out, &self.ground, id, &inputs)?;
-        Ok(made[0])
+        out.set_scope(self.ground.graph().node(id).scope());
+        let made = out.copy(id, &inputs, &[])?;
+        let first = made.into_iter().flatten().next();
+        first.ok_or_else(|| self.ground.refuse(id, "nothing reads what it computes"))
     }
 
     /// What an operator does to a value of `dims`, where it takes one of `from` to one of `to`.
@@ -210,11 +212,4 @@ enum Shrunk {
     Keeps,
     /// It has these dimensions.
     Becomes(Vec<usize>),
-}
-
-/// The value with so many axes of length 1 in front.
-pub(super) fn unsqueezed(out: &mut Emitter<'_>, value: ValueId, axes: usize) -> ValueId {
-    let axes: Vec<i64> = (0..axes).map(|a| a as i64).collect();
-    let axes = out.ints("axes", &axes);
-    out.op("Unsqueeze", &[value, axes])
 }
