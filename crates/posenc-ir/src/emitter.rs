@@ -240,6 +240,19 @@ impl<'g> Emitter<'g> {
         Ok(())
     }
 
+    /// Lets go of all that was recorded so far: what of it nothing reads when the patch is
+    /// committed is not added.
+    pub fn release_unread(&mut self) {
+        let made = self
+            .patch
+            .nodes
+            .iter()
+            .flat_map(|n| n.outputs.iter().flatten());
+        let constants = self.patch.initializers.iter().map(|i| i.value);
+        let released = &mut self.patch.released;
+        released.extend(made.copied().chain(constants));
+    }
+
     /// Moves every use of `old` that stands in the graph now, and its place among the outputs,
     /// to `new`. Nodes of this patch keep reading `old`.
     ///

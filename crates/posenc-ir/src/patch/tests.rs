@@ -449,6 +449,23 @@ fn what_is_let_go_is_swept_only_where_nothing_reads_it() {
 }
 
 #[test]
+fn new_nodes_that_nothing_reads_are_not_added_where_they_were_let_go() {
+    let mut m = model(plain());
+    let applied = commit(&mut m, |g, out| {
+        let three = out.scalar("three", DType::F32, 3.0);
+        let sum = out.op("Add", &[find(g, "a"), three]);
+        out.op("Sin", &[sum]);
+        let negated = out.op("Neg", &[find(g, "y")]);
+        out.redirect(find(g, "y"), negated).unwrap();
+        out.release_unread();
+        // What comes later stays for the patch to come.
+        out.op("Cos", &[find(g, "a")]);
+    });
+    assert_eq!(names(&m, &applied.added), ["Neg", "Cos"]);
+    assert_eq!((applied.constants, applied.removed), (vec![], vec![]));
+}
+
+#[test]
 fn thousands_of_uses_move_at_once() {
     let n = 20_000;
     let mut graph = plain();

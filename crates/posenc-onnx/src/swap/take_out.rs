@@ -82,7 +82,10 @@ pub(super) fn take_out(
             _ => {}
         }
     }
-    zeros.finish(out)
+    zeros.finish(out)?;
+    // What was made on the way to something smaller.
+    out.release_unread();
+    Ok(())
 }
 
 /// Takes out what acts on queries and keys, or on what they are projected from.

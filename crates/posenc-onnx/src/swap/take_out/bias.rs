@@ -122,7 +122,7 @@ impl<'a> Biases<'a> {
             _ => return Ok(false),
         };
         let Some(left) = self.strip.rest(out, value, factor)? else {
-            zeros.follow(out, &[entry])?;
+            zeros.follow(&[entry]);
             return Ok(true);
         };
         if left.value == value {
@@ -135,7 +135,7 @@ impl<'a> Biases<'a> {
             let why = "the bias here gives the scores their shape";
             return Err(ground.refuse(entry.node, why));
         }
-        out.redirect_use(value, entry, left.value)?;
+        zeros.exchange(entry, left.value, left.dims);
         Ok(true)
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn take_out(
     finding: &Finding,
     sites: &[usize],
 ) -> Result<(), RewriteError> {
-    zeros.follow(out, &finding.entries)?;
+    zeros.follow(&finding.entries);
     if matches!(
         finding.encoding,
         Encoding::TransformerXl(_) | Encoding::Unknown

@@ -1,5 +1,8 @@
 //! What position adds, followed from where it enters to the sums that it is a part of: these give
 //! way to what else they add up.
+//!
+//! All places are gathered before any is followed, so that a sum that several things go from is
+//! written once, without all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,30 +10,27 @@ use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeKind, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::broadcast;
+use super::gone::Gone;
 use crate::dataflow::Class;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
-/// Sums that give way, by what takes their place.
+/// Where zeros are read, and where something else is.
 pub(super) struct Zeros<'a> {
     ground: Ground<'a>,
     /// The order of computation, by node.
     turns: Vec<usize>,
-    instead: BTreeMap<ValueId, ValueId>,
+    pending: Pending,
+    /// What these uses come to read, with its dimensions.
+    others: BTreeMap<Use, (ValueId, Vec<usize>)>,
 }
 
 /// What becomes of a node some of whose inputs are zero.
 enum Fate {
-    /// It gives zeros.
-    Zero,
     /// These outputs are zeros.
     Zeros(Vec<ValueId>),
-    /// It gives what this value is.
-    Passes(ValueId),
-    /// It adds up these.
-    Sums(Vec<ValueId>),
-    /// It reads no numbers.
-    Same,
+    /// It adds up what it reads in these slots.
+    Sum(Vec<usize>),
 }
 
 impl<'a> Zeros<'a> {
@@ -38,55 +38,63 @@ impl<'a> Zeros<'a> {
         Self {
             ground: *ground,
             turns: turns(ground.graph()),
-            instead: BTreeMap::new(),
+            pending: Pending::default(),
+            others: BTreeMap::new(),
         }
     }
 
     /// Takes out what these uses read, as if it were zero.
+    pub(super) fn follow(&mut self, from: &[Use]) {
+        for at in from {
+            self.read(*at);
+        }
+    }
+
+    /// Lets a use read another value, of these dimensions.
+    pub(super) fn exchange(&mut self, at: Use, value: ValueId, dims: Vec<usize>) {
+        self.others.insert(at, (value, dims));
+    }
+
+    fn read(&mut self, at: Use) {
+        let turn = self.turns[at.node.index()];
+        self.pending.insert(turn, at.node, Some(at.slot()));
+    }
+
+    /// Moves the readers of the sums.
     ///
     /// # Errors
     /// Where zeros go through an operator that does not keep them.
-    pub(super) fn follow(
-        &mut self,
-        out: &mut Emitter<'_>,
-        from: &[Use],
-    ) -> Result<(), RewriteError> {
-        let graph = self.ground.graph();
-        let mut pending = Pending::default();
-        for at in from {
-            pending.insert(self.turns[at.node.index()], at.node, Some(at.slot()));
-        }
+    pub(super) fn finish(mut self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
+        let ground = self.ground;
+        let graph = ground.graph();
+        let mut gone = Gone::new(&ground);
         let mut zeros = FxHashSet::default();
-        while let Some((id, slots)) = pending.next() {
-            let node = graph.node(id);
-            let outputs: Vec<ValueId> = node.outputs().iter().flatten().copied().collect();
-            let gone = match self.fate(id, &slots, &zeros)? {
-                Fate::Same => vec![],
-                Fate::Zero => outputs,
+        while let Some((id, slots)) = self.pending.next() {
+            let values = match self.fate(id, &slots, &zeros)? {
                 Fate::Zeros(values) => values,
-                Fate::Passes(value) => {
-                    self.passes(id, &outputs, value)?;
-                    vec![]
-                }
-                Fate::Sums(values) => {
-                    out.set_scope(node.scope());
-                    let sum = out.op("Sum", &values);
-                    self.instead.extend(outputs.iter().map(|old| (*old, sum)));
-                    vec![]
+                Fate::Sum(left) => {
+                    self.sum(out, &mut gone, id, &left)?;
+                    continue;
                 }
             };
-            for value in gone {
+            for value in values {
                 for at in graph.uses(value) {
-                    pending.insert(self.turns[at.node.index()], at.node, Some(at.slot()));
+                    self.read(*at);
                 }
                 if graph.value(value).is_output() {
                     let holder = self.holder(id)?;
-                    pending.insert(self.turns[holder.index()], holder, None);
+                    let turn = self.turns[holder.index()];
+                    self.pending.insert(turn, holder, None);
                 }
                 zeros.insert(value);
             }
         }
-        Ok(())
+        for (at, (new, _)) in &self.others {
+            if let Some(old) = graph.node(at.node).input(at.slot()) {
+                out.redirect_use(old, *at, *new)?;
+            }
+        }
+        gone.apply(out)
     }
 
     /// The node whose body this one stands in.
@@ -101,34 +109,44 @@ impl<'a> Zeros<'a> {
         }
     }
 
-    /// Moves the readers of the sums.
-    pub(super) fn finish(self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
-        for (old, first) in &self.instead {
-            let mut new = *first;
-            // What takes a sum's place may be a sum that gives way itself; it stands before.
-            while let Some(next) = self.instead.get(&new) {
-                new = *next;
-            }
-            out.redirect(*old, new)?;
-        }
-        Ok(())
-    }
-
-    fn passes(
-        &mut self,
+    /// Lets what a node adds up in these slots stand in for all that it added up.
+    fn sum(
+        &self,
+        out: &mut Emitter<'_>,
+        gone: &mut Gone<'_>,
         id: NodeId,
-        outputs: &[ValueId],
-        value: ValueId,
+        slots: &[usize],
     ) -> Result<(), RewriteError> {
         let ground = &self.ground;
-        let [old] = outputs else {
-            return Err(ground.refuse(id, "it has several outputs"));
+        let node = ground.graph().node(id);
+        let Some(old) = node.output(0) else {
+            return Ok(());
         };
-        if !self.stands_for(*old, value) {
+        let mut values = vec![];
+        let mut dims = Some(vec![]);
+        for slot in slots {
+            let Some(value) = node.input(*slot) else {
+                continue;
+            };
+            let other = self.others.get(&Use::new(id, *slot));
+            let own = match other {
+                Some((_, dims)) => Some(&dims[..]),
+                None => ground.dims(value),
+            };
+            dims = dims.zip(own).and_then(|(all, own)| broadcast(&all, own));
+            values.push(other.map_or_else(|| gone.now(value), |(new, _)| *new));
+        }
+        if !dims.is_some_and(|dims| self.stands_for(old, &dims)) {
             let why = "what position adds here gives the sum its shape";
             return Err(ground.refuse(id, why));
         }
-        self.instead.insert(*old, value);
+        out.set_scope(node.scope());
+        let new = match values[..] {
+            [one] => one,
+            [a, b] => out.op("Add", &[a, b]),
+            _ => out.op("Sum", &values),
+        };
+        gone.replace(old, new);
         Ok(())
     }
 
@@ -139,34 +157,24 @@ impl<'a> Zeros<'a> {
         zeros: &FxHashSet<ValueId>,
     ) -> Result<Fate, RewriteError> {
         let node = self.ground.graph().node(id);
+        let is_zero = |slot: usize| node.input(slot).is_none_or(|v| self.is_zero(v));
         let rest = (0..node.inputs().len()).filter(|slot| !slots.contains(slot));
-        let others = rest.filter_map(|slot| node.input(slot));
-        let others: Vec<ValueId> = others.filter(|v| !self.is_zero(*v)).collect();
-        let zero = |slot: usize| {
-            slots.contains(&slot) || node.input(slot).is_some_and(|v| self.is_zero(v))
-        };
+        let rest: Vec<usize> = rest.filter(|slot| !is_zero(*slot)).collect();
         let data_alone = slots.len() == 1 && slots.contains(&0);
+        let all = || Fate::Zeros(node.outputs().iter().flatten().copied().collect());
         let fate = match (node.domain(), node.op()) {
             ("", "If") if slots.is_empty() => self.branches(node, zeros).map(Fate::Zeros),
-            ("", "Shape" | "Size") => Some(Fate::Same),
-            ("", "Add" | "Sum") => Some(match others[..] {
-                [] => Fate::Zero,
-                [value] => Fate::Passes(value),
-                _ => Fate::Sums(others),
-            }),
-            ("", "Sub") => match others[..] {
-                [] => Some(Fate::Zero),
-                [value] if zero(1) => Some(Fate::Passes(value)),
-                _ => None,
-            },
-            ("", "Mul" | "MatMul" | "Einsum") | ("com.microsoft", "FusedMatMul") => {
-                Some(Fate::Zero)
-            }
-            ("", "Gemm") if node.input(2).is_none() => Some(Fate::Zero),
-            ("", "Concat") if others.is_empty() => Some(Fate::Zero),
-            ("", "Where") if zero(1) && zero(2) => Some(Fate::Zero),
-            ("", "Pad") if data_alone => self.pads_with_zeros(node).then_some(Fate::Zero),
-            ("", op) if data_alone && keeps_zeros(op) => Some(Fate::Zero),
+            // No numbers are read.
+            ("", "Shape" | "Size") => Some(Fate::Zeros(vec![])),
+            ("", "Add" | "Sum" | "Sub") if rest.is_empty() => Some(all()),
+            ("", "Add" | "Sum") => Some(Fate::Sum(rest)),
+            ("", "Sub") => (rest == [0]).then_some(Fate::Sum(rest)),
+            ("", "Mul" | "MatMul" | "Einsum") | ("com.microsoft", "FusedMatMul") => Some(all()),
+            ("", "Gemm") if node.input(2).is_none() => Some(all()),
+            ("", "Concat") if rest.is_empty() => Some(all()),
+            ("", "Where") if rest.iter().all(|slot| *slot == 0) => Some(all()),
+            ("", "Pad") if data_alone => self.pads_with_zeros(node).then(all),
+            ("", op) if data_alone && keeps_zeros(op) => Some(all()),
             _ => None,
         };
         fate.ok_or_else(|| {
@@ -175,12 +183,10 @@ impl<'a> Zeros<'a> {
         })
     }
 
-    /// Whether a value has the dimensions of another, or is broadcast to them wherever that is read.
-    fn stands_for(&self, old: ValueId, value: ValueId) -> bool {
+    /// Whether a value of these dimensions has those of another, or is broadcast to them wherever
+    /// that is read.
+    fn stands_for(&self, old: ValueId, own: &[usize]) -> bool {
         let (ground, graph) = (&self.ground, self.ground.graph());
-        let Some((all, own)) = ground.dims(old).zip(ground.dims(value)) else {
-            return false;
-        };
         let broadcasts = |at: &Use| {
             let node = graph.node(at.node);
             let sums = ["Add", "Sub", "Sum"].iter().any(|op| node.is(op));
@@ -190,7 +196,7 @@ impl<'a> Zeros<'a> {
             sums && dims.as_deref() == node.output(0).and_then(|sum| ground.dims(sum))
         };
         let free = !graph.value(old).is_output() && graph.uses(old).iter().all(broadcasts);
-        all == own || free
+        ground.dims(old) == Some(own) || (free && ground.dims(old).is_some())
     }
 
     /// The outputs of an `If` that are zero whichever branch is taken; `None` where one is so in

@@ -57,7 +57,8 @@ pub(super) fn take_out(
             value.is_some_and(|v| is_vector(ground, site, v))
         })
         .collect();
-    zeros.follow(out, &biases)
+    zeros.follow(&biases);
+    Ok(())
 }
 
 /// A value and what it is moved, scaled or shifted from, to its projection, nearest first.

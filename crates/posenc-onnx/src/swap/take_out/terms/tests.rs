@@ -274,9 +274,9 @@ fn terms_that_cannot_be_followed_are_refused() {
             .take(1)
             .collect();
         let mut out = known.emitter();
-        let error = Zeros::new(&ground)
-            .follow(&mut out, &entries)
-            .expect_err(name);
+        let mut zeros = Zeros::new(&ground);
+        zeros.follow(&entries);
+        let error = zeros.finish(&mut out).expect_err(name);
         let why = "goes through this operator";
         assert!(error.to_string().contains(why), "{name}: {error}");
     }
