@@ -10,7 +10,7 @@ use crate::einsum::Equation;
 use crate::lane::wrap;
 
 /// A set of axes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Tokens(u64);
 
 impl Tokens {

@@ -34,6 +34,7 @@ pub(super) fn rest(
     let mut search = Search {
         ground,
         leaves: vec![],
+        known: FxHashMap::default(),
     };
     let refuse = |why: &str| ground.refuse(node, why);
     match search.left(value, tokens, MOST) {
@@ -54,6 +55,7 @@ pub(super) fn rest(
 }
 
 /// What is left of a value.
+#[derive(Clone, Copy)]
 enum Left {
     Nothing,
     Value(ValueId),
@@ -65,11 +67,22 @@ struct Search<'a> {
     ground: &'a Ground<'a>,
     /// Values that are position and nothing else.
     leaves: Vec<ValueId>,
+    /// What is left of values that were asked for, by the axes of their tokens.
+    known: FxHashMap<(ValueId, Tokens), Left>,
 }
 
 impl Search<'_> {
     /// `None` where that takes more steps than `most`.
     fn left(&mut self, value: ValueId, tokens: Tokens, most: usize) -> Option<Left> {
+        if let Some(known) = self.known.get(&(value, tokens)) {
+            return Some(*known);
+        }
+        let left = self.made(value, tokens, most)?;
+        self.known.insert((value, tokens), left);
+        Some(left)
+    }
+
+    fn made(&mut self, value: ValueId, tokens: Tokens, most: usize) -> Option<Left> {
         if !varies(self.ground, value, tokens) {
             return Some(Left::Value(value));
         }

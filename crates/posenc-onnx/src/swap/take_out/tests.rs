@@ -144,6 +144,12 @@ fn cases() -> Vec<(&'static str, Embed)> {
             let p = s.op("Add", &[&p, &other]);
             vec![s.op("Add", &[&x, &p])]
         }),
+        ("added to itself over and over", |s, x| {
+            let p = (0..60).fold(rows(s), |p, _| s.op("Add", &[&p, &p]));
+            let small = s.float(0.5f64.powi(60));
+            let p = s.op("Mul", &[&p, &small]);
+            vec![s.op("Add", &[&x, &p])]
+        }),
         ("one after the other", |s, x| {
             let (p, other) = (rows(s), rows(s));
             let first = s.op("Add", &[&x, &p]);

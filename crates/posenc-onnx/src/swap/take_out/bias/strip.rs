@@ -20,6 +20,9 @@ use crate::swap::take_out::broadcast;
 /// Operators on the way from what enters to what it is made of.
 const DEEPEST: usize = 100;
 
+/// Values that are taken apart for one that enters: each as often as it counts differently.
+const MOST: usize = 1000;
+
 /// A value that takes the place of another one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Left {
@@ -39,6 +42,8 @@ pub(super) struct Strip<'a> {
     looks: Looks<'a>,
     moves: Moves<'a>,
     known: FxHashMap<(ValueId, u64), Rc<Rest>>,
+    /// Values taken apart for the one that enters.
+    steps: usize,
 }
 
 /// A value under way.
@@ -67,6 +72,7 @@ impl<'a> Strip<'a> {
             looks: Looks::new(ground),
             moves: Moves::new(ground),
             known: FxHashMap::default(),
+            steps: 0,
         }
     }
 
@@ -85,6 +91,7 @@ impl<'a> Strip<'a> {
             factor,
             depth: 0,
         };
+        self.steps = 0;
         let rest = self.strip(out, at)?;
         let counts = |left: &Left| left.level.is_none() || left.value == value;
         Ok((*rest).clone().filter(counts))
@@ -94,6 +101,13 @@ impl<'a> Strip<'a> {
         let key = (at.value, at.factor.to_bits());
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
+        }
+        self.steps += 1;
+        if self.steps > MOST {
+            let name = self.ground.graph().name(at.value);
+            let why =
+                format!("{name} follows from too many operations to tell mask and bias apart");
+            return Err(self.refuse(at, why));
         }
         let look = self.looks.at(at.value, at.factor);
         let rest = match look {
@@ -120,11 +134,15 @@ impl<'a> Strip<'a> {
     }
 
     fn unclear(&self, at: At) -> RewriteError {
+        let name = self.ground.graph().name(at.value);
+        let why = format!("what in {name} is mask and what is bias cannot be told");
+        self.refuse(at, why)
+    }
+
+    fn refuse(&self, at: At, why: String) -> RewriteError {
         let graph = self.ground.graph();
         let made = graph.producer(at.value).map(|p| p.0);
         let read = graph.uses(at.value).first().map(|u| u.node);
-        let name = graph.name(at.value);
-        let why = format!("what in {name} is mask and what is bias cannot be told");
         match made.or(read) {
             Some(id) => self.ground.refuse(id, why),
             None => Refusal::Unsupported(why).into(),

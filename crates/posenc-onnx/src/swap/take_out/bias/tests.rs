@@ -1,5 +1,7 @@
 //! Biases that go, masks that stay, and what cannot be told apart.
 
+mod written;
+
 use posenc_ir::DType;
 
 use super::*;
