@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use posenc_ir::{Graph, Model, ScopeId, ScopeKind, Tensor, Use};
 use posenc_onnx::detect::Options;
 use posenc_onnx::inspect::inspect;
+use posenc_onnx::kind::Kind as Encoding;
 use posenc_onnx::request::{Request, ScaleType};
 
 use super::random::Random;
 use super::tree::{Kind, Message, Style, Value};
 
-/// Inspects the model, rewrites it by a request that follows from its bytes, and edits it by a
-/// patch that does.
+/// Inspects the model, rewrites it by requests that follow from its bytes, one to rescale and one to
+/// swap, and edits it by a patch that does.
 ///
 /// # Panics
 /// When the result cannot be read, fails the check, or differs where it must not.
@@ -25,14 +26,27 @@ pub fn rewrite(data: &[u8]) {
     }
     let _ = inspect(&model, &Options::default());
     let mut random = Random::new(hash(data));
-    let mut rewritten = model.clone();
-    if posenc_onnx::rewrite::rewrite(&mut rewritten, &request(&mut random)).is_ok() {
-        let whole = model.inlined().is_ok_and(|flat| flat.is_none());
-        check(data, &rewritten, whole);
+    let whole = model.inlined().is_ok_and(|flat| flat.is_none());
+    let rewritten = |request: &Request| {
+        let mut rewritten = model.clone();
+        let done = posenc_onnx::rewrite::rewrite(&mut rewritten, request);
+        done.is_ok().then_some(rewritten)
+    };
+    if let Some(rescaled) = rewritten(&rescale(&mut random)) {
+        check(data, &rescaled, whole);
     }
-    let mut patched = model;
+    let mut patched = model.clone();
     if patch(&mut patched, &mut random) {
         check(data, &patched, true);
+    }
+    let request = swap(&mut random);
+    if let Some(swapped) = rewritten(&request) {
+        // A new input is one more field.
+        check(
+            data,
+            &swapped,
+            whole && !request.allowances.add_position_ids,
+        );
     }
 }
 
@@ -41,7 +55,7 @@ fn hash(data: &[u8]) -> u64 {
     data.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-fn request(random: &mut Random) -> Request {
+fn rescale(random: &mut Random) -> Request {
     let scale = *random.pick(&[
         ScaleType::Linear,
         ScaleType::Ntk,
@@ -66,6 +80,27 @@ fn request(random: &mut Random) -> Request {
     let list: Vec<f64> = list.map(|i| 1.0 + i / 4.0).collect();
     p.short_factor = Some(list.clone());
     p.long_factor = Some(list);
+    request
+}
+
+fn swap(random: &mut Random) -> Request {
+    let targets: Vec<Encoding> = Encoding::targets().collect();
+    let mut request = Request {
+        to: Some(*random.pick(&targets)),
+        ..Request::default()
+    };
+    if random.below(4) == 0 {
+        request.layers = "0".parse().ok();
+    }
+    let p = &mut request.parameters;
+    p.max_length = *random.pick(&[Some(64), Some(64), None, Some(1), Some(1 << 40)]);
+    p.theta = *random.pick(&[None, None, Some(1e6), Some(0.0)]);
+    p.rotary_dim = *random.pick(&[None, None, Some(4), Some(7), Some(0)]);
+    p.num_buckets = *random.pick(&[None, None, Some(8), Some(3), Some(0)]);
+    p.max_distance = *random.pick(&[None, None, Some(4), Some(0), Some(1 << 40)]);
+    p.bidirectional = *random.pick(&[None, None, Some(true), Some(false)]);
+    p.seed = Some(7);
+    request.allowances.add_position_ids = random.below(4) == 0;
     request
 }
 
