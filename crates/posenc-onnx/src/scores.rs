@@ -252,11 +252,17 @@ fn flow(graph: &Graph, from: ValueId, seen: &FxHashSet<ValueId>) -> FxHashSet<Va
 
 /// The uses at which content other than the product itself joins the scores: terms of their own
 /// (queries that meet positions, and the like).
+/// Of a fused operator, its bias or mask input where that follows from content.
 pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
-    let (Some(product), Some(scores)) = (site.product, site.scores) else {
-        return vec![];
-    };
     let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        let read = |at: &Use| graph.node(at.node).input(at.slot());
+        let entry = fused_entry(graph, site);
+        return entry
+            .filter(|at| read(at).is_some_and(|v| content(&v)))
+            .into_iter()
+            .collect();
+    };
     let (mut nodes, seen) = behind(graph, classes, product, scores);
     let main = flow(graph, product, &seen);
     nodes.sort_unstable();

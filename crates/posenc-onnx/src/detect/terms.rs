@@ -15,13 +15,13 @@ mod weights;
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{NodeId, Use, ValueId};
+use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::Refused;
 use super::survey::{Runs, Survey};
 use crate::attention::Site;
-use crate::dataflow::Class;
+use crate::dataflow::{Class, Classes};
 use crate::encoding::{Encoding, Finding};
 use crate::encodings::shaw::{self, Clip};
 use crate::encodings::transformer_xl::{self, Code};
@@ -118,6 +118,13 @@ fn at_site(
     }
     let (mut met, mut strange) = (vec![], vec![]);
     for meeting in &joins.meetings {
+        if site.product.is_none() {
+            if places(meeting, &found.classes, graph) {
+                let why = "content meets positions in the mask of a fused operator";
+                strange.push(unknown(meeting.vectors, why.to_owned()));
+            }
+            continue;
+        }
         match known.read(runs, site, &joins, meeting) {
             Ok(one) => met.push(one),
             Err(Unread::Everywhere) => {
@@ -143,6 +150,13 @@ fn at_site(
     let value = gathered(runs, site);
     told.extend(decide(site, met, value));
     told
+}
+
+/// Whether the vectors that content meets follow from positions.
+fn places(meeting: &Meeting, classes: &Classes, graph: &Graph) -> bool {
+    let at = meeting.vectors;
+    let value = graph.node(at.node).input(at.slot());
+    value.is_some_and(|v| classes.of_value(v).has(Class::POSITION))
 }
 
 /// Vectors that the weights gather: where, and the row of each distance.
@@ -249,9 +263,11 @@ impl Known {
         let table = *meeting.chain.last()?;
         let others = joins.meetings.iter().filter(|m| m.node != meeting.node);
         let others = others.filter_map(|m| graph.node(m.node).output(0));
+        let nothing = joins.nothing.iter();
+        let nothing = nothing.filter_map(|u| graph.node(u.node).output(0));
         let joined = joins.others.iter();
         let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot()));
-        let mut shapes: Vec<ValueId> = others.chain(joined).chain([table]).collect();
+        let mut shapes: Vec<ValueId> = others.chain(nothing).chain(joined).chain([table]).collect();
         shapes.extend(site.product);
         let count = |v: ValueId| {
             if shapes.contains(&v) {

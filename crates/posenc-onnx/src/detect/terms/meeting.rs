@@ -29,6 +29,8 @@ pub(crate) struct Meeting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Joins {
     pub(crate) meetings: Vec<Meeting>,
+    /// Where content meets vectors of zeros: products that join, and add nothing.
+    pub(crate) nothing: Vec<Use>,
     /// Content that joins by no such product, and the reason why it is none.
     pub(crate) others: Vec<(Use, &'static str)>,
     /// Indices that pick among rows on the way.
@@ -60,6 +62,12 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
             let node = graph.node(id);
             if is_product(node.domain(), node.op()) {
                 match meeting(graph, classes, trace, id) {
+                    Some(meeting) if is_zero(graph, classes, trace, meeting.vectors) => {
+                        met = true;
+                        if !joins.nothing.contains(&meeting.vectors) {
+                            joins.nothing.push(meeting.vectors);
+                        }
+                    }
                     Some(meeting) if joins.meetings.iter().all(|m| m.node != id) => {
                         met = true;
                         joins.picks.extend(picks(graph, &meeting.chain));
@@ -107,6 +115,20 @@ fn meeting(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Optio
         vectors,
         chain: chain(graph, trace, node.input(1 - slot)?),
     })
+}
+
+/// Whether what is read here is zero throughout, whatever is fed.
+fn is_zero(graph: &Graph, classes: &Classes, trace: &Trace, at: Use) -> bool {
+    let Some(value) = graph.node(at.node).input(at.slot()) else {
+        return false;
+    };
+    let class = classes.of_value(value);
+    let fed = [Class::CONTENT, Class::PADDING, Class::POSITION];
+    if fed.iter().any(|one| class.has(*one)) {
+        return false;
+    }
+    let known = trace.get(value).to_f64();
+    known.is_some_and(|data| data.iter().all(|v| *v == 0.0))
 }
 
 /// A value and what it is moved, picked or scaled from, nearest first.

@@ -251,9 +251,11 @@ impl Reader<'_> {
         let others = meetings
             .filter(|m| m.node != self.meeting.node)
             .filter_map(|m| graph.node(m.node).output(0));
+        let nothing = self.joins.nothing.iter();
+        let nothing = nothing.filter_map(|u| graph.node(u.node).output(0));
         let joined = self.joins.others.iter();
         let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot()));
-        for value in others.chain(joined).chain([product]) {
+        for value in others.chain(nothing).chain(joined).chain([product]) {
             let zeros = ArrayD::zeros(self.dims(value)?);
             all.insert(value, Value::float(zeros));
         }

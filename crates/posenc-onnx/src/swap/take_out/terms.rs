@@ -28,6 +28,16 @@ pub(super) fn take_out(
     sites: &[usize],
 ) -> Result<(), RewriteError> {
     zeros.follow(&finding.entries);
+    for site in sites {
+        let found = ground.found;
+        let joins = joins(
+            ground.graph(),
+            &found.classes,
+            &found.trace,
+            ground.site(*site),
+        );
+        zeros.follow(&joins.nothing);
+    }
     if matches!(
         finding.encoding,
         Encoding::TransformerXl(_) | Encoding::Unknown

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeKind, Use, ValueId};
+use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeId, ScopeKind, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::broadcast;
@@ -23,6 +23,8 @@ pub(super) struct Zeros<'a> {
     pending: Pending,
     /// What these uses come to read, with its dimensions.
     others: BTreeMap<Use, (ValueId, Vec<usize>)>,
+    /// Masks without what they were joined with, by the scope, the condition, what hides and where.
+    masks: BTreeMap<(ScopeId, ValueId, ValueId, usize), ValueId>,
 }
 
 /// What becomes of a node some of whose inputs are zero.
@@ -31,6 +33,8 @@ enum Fate {
     Zeros(Vec<ValueId>),
     /// It adds up what it reads in these slots.
     Sum(Vec<usize>),
+    /// It chooses between zeros and the mask in this slot.
+    Mask(usize),
 }
 
 impl<'a> Zeros<'a> {
@@ -40,6 +44,7 @@ impl<'a> Zeros<'a> {
             turns: turns(ground.graph()),
             pending: Pending::default(),
             others: BTreeMap::new(),
+            masks: BTreeMap::new(),
         }
     }
 
@@ -74,6 +79,10 @@ impl<'a> Zeros<'a> {
                 Fate::Zeros(values) => values,
                 Fate::Sum(left) => {
                     self.sum(out, &mut gone, id, &left)?;
+                    continue;
+                }
+                Fate::Mask(slot) => {
+                    self.mask(out, &mut gone, id, slot)?;
                     continue;
                 }
             };
@@ -136,10 +145,7 @@ impl<'a> Zeros<'a> {
             dims = dims.zip(own).and_then(|(all, own)| broadcast(&all, own));
             values.push(other.map_or_else(|| gone.now(value), |(new, _)| *new));
         }
-        if !dims.is_some_and(|dims| self.stands_for(old, &dims)) {
-            let why = "what position adds here gives the sum its shape";
-            return Err(ground.refuse(id, why));
-        }
+        self.fits(id, old, dims)?;
         out.set_scope(node.scope());
         let new = match values[..] {
             [one] => one,
@@ -148,6 +154,54 @@ impl<'a> Zeros<'a> {
         };
         gone.replace(old, new);
         Ok(())
+    }
+
+    /// Lets a choice of zero or what a mask has in this slot stand in for that of position and mask.
+    fn mask(
+        &mut self,
+        out: &mut Emitter<'_>,
+        gone: &mut Gone<'_>,
+        id: NodeId,
+        slot: usize,
+    ) -> Result<(), RewriteError> {
+        let ground = self.ground;
+        let node = ground.graph().node(id);
+        let (Some(old), Some(which), Some(hidden)) =
+            (node.output(0), node.input(0), node.input(slot))
+        else {
+            return Ok(());
+        };
+        let dims = ground.dims(which).zip(ground.dims(hidden));
+        self.fits(id, old, dims.and_then(|(a, b)| broadcast(a, b)))?;
+        let key = (node.scope(), which, hidden, slot);
+        let new = *self.masks.entry(key).or_insert_with(|| {
+            out.set_scope(node.scope());
+            let zero = out.scalar("no_bias", ground.dtype(old), 0.0);
+            match slot {
+                1 => out.op("Where", &[which, hidden, zero]),
+                _ => out.op("Where", &[which, zero, hidden]),
+            }
+        });
+        gone.replace(old, new);
+        Ok(())
+    }
+
+    /// # Errors
+    /// Where what is left has not the shape that is needed.
+    fn fits(&self, id: NodeId, old: ValueId, dims: Option<Vec<usize>>) -> Result<(), RewriteError> {
+        match dims.is_some_and(|dims| self.stands_for(old, &dims)) {
+            true => Ok(()),
+            false => {
+                let why = "what position adds here gives the sum its shape";
+                Err(self.ground.refuse(id, why))
+            }
+        }
+    }
+
+    /// Whether both the condition and the value in this slot of a choice follow from no content.
+    fn is_mask(&self, node: &Node, slot: usize) -> bool {
+        let mut read = [0, slot].into_iter().map(|slot| node.input(slot));
+        read.all(|v| v.is_some_and(|v| !self.ground.is_content(v)))
     }
 
     fn fate(
@@ -173,6 +227,10 @@ impl<'a> Zeros<'a> {
             ("", "Gemm") if node.input(2).is_none() => Some(all()),
             ("", "Concat") if rest.is_empty() => Some(all()),
             ("", "Where") if rest.iter().all(|slot| *slot == 0) => Some(all()),
+            ("", "Where") => match rest[..] {
+                [0, slot] if self.is_mask(node, slot) => Some(Fate::Mask(slot)),
+                _ => None,
+            },
             ("", "Pad") if data_alone => self.pads_with_zeros(node).then(all),
             ("", op) if data_alone && keeps_zeros(op) => Some(all()),
             _ => None,

@@ -108,6 +108,35 @@ fn bias(s: &mut Sketch, factor: f64) -> String {
     s.floats(&[HEADS, 1, SIZE], cells)
 }
 
+/// Pairs of which the key is not later.
+fn seen(s: &mut Sketch) -> String {
+    let at = s.range();
+    let (i, j) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+    let later = s.op("Greater", &[&j, &i]);
+    s.op("Not", &[&later])
+}
+
+/// Attention of biased queries whose positions stand in a mask, beside a product of queries with
+/// vectors that hold `other` in every feature, made by the sequence.
+fn in_a_mask(s: &mut Sketch, heads: &Heads, factor: f64, other: &str) -> String {
+    let u = bias(s, factor);
+    let q = s.op("Add", &[&heads.q, &u]);
+    let k = s.transpose(&heads.k, &[0, 1, 3, 2]);
+    let shape = s.op("Shape", &[&k]);
+    let same = s.op("Expand", &[other, &shape]);
+    let beside = s.op("MatMul", &[&q, &same]);
+    let term = positions(s, heads, factor);
+    let term = s.op("Add", &[&beside, &term]);
+    let term = scaled(s, &term);
+    let (seen, low) = (seen(s), s.float(-1e9));
+    let mask = s.op("Where", &[&seen, &term, &low]);
+    let scores = product(s, &q, &heads.k);
+    let scores = scaled(s, &scores);
+    let scores = s.op("Add", &[&scores, &mask]);
+    let weights = softmax(s, &scores);
+    s.op("MatMul", &[&weights, &heads.v])
+}
+
 const GO: &[(&str, Kind, Layer)] = &[
     ("queries meet vectors", Kind::Shaw, |s, heads, f| {
         let scores = product(s, &heads.q, &heads.k);
@@ -167,6 +196,14 @@ const GO: &[(&str, Kind, Layer)] = &[
             weighted(s, &scores, heads)
         },
     ),
+    (
+        "positions in a mask, beside a product with zeros",
+        Kind::TransformerXl,
+        |s, heads, f| {
+            let zero = s.float(0.0);
+            in_a_mask(s, heads, f, &zero)
+        },
+    ),
 ];
 
 fn near(a: &[f64], b: &[f64]) -> bool {
@@ -186,6 +223,52 @@ fn without_terms_content_meets_content_alone() {
         assert!(near(&bare.output(), &plain), "{name}");
         assert_eq!(bare.kinds(), [], "{name}");
     }
+}
+
+#[test]
+fn a_product_with_anything_but_zeros_is_one_more_term() {
+    let known = model(
+        |s, heads, f| {
+            let at = s.range();
+            let at = s.cast(&at, posenc_ir::DType::F32);
+            in_a_mask(s, heads, f, &at)
+        },
+        1.0,
+    );
+    assert!(
+        known.kinds().contains(&Kind::Unknown),
+        "{:?}",
+        known.kinds()
+    );
+}
+
+#[test]
+fn a_mask_stays_without_the_term_that_was_chosen_into_it() {
+    let (.., layer) = GO[GO.len() - 1];
+    let bare = model(layer, 1.0).all_bare().unwrap();
+    let count = |op: &str| bare.operators().iter().filter(|o| **o == op).count();
+    assert_eq!(
+        (count("Where"), count("Expand"), count("GatherElements")),
+        (2, 0, 0)
+    );
+}
+
+#[test]
+fn content_and_positions_in_the_mask_of_one_operator_are_seen_and_refused() {
+    let layer: Layer = |s, heads, f| {
+        let term = positions(s, heads, f);
+        let attrs = [
+            ("q_num_heads", A::Int(HEADS as i64)),
+            ("kv_num_heads", A::Int(HEADS as i64)),
+        ];
+        s.with("Attention", &[&heads.q, &heads.k, &heads.v, &term], &attrs)
+    };
+    let mut s = Sketch::default();
+    let y = layers(&mut s, &|s, heads| layer(s, heads, 1.0));
+    let known = Known::new(s.model(23, &[&y]));
+    assert_eq!(known.kinds(), [Kind::Unknown]);
+    let why = known.all_bare().err().unwrap();
+    assert!(why.starts_with("sketch/"), "{why}");
 }
 
 #[test]
