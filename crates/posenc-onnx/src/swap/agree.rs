@@ -7,6 +7,7 @@ use crate::attention::Site;
 use crate::detect::Detection;
 use crate::kind::Kind;
 use crate::rewrite::RewriteError;
+use crate::scores::Plane;
 
 /// Nothing encodes position any more at the sites that are asked for, and the sites are those of
 /// `before`.
@@ -50,7 +51,8 @@ fn same_sites(ground: &Ground<'_>, before: &Detection) -> Result<(), RewriteErro
         // An operator that did the rotation itself was replaced.
         let same = old.node == new.node || graph.is_removed(old.node);
         let shape = |site: &Site| (site.heads, site.kv_heads, site.head_dim, site.cross);
-        let alike = shape(old) == shape(new) && old.mask.causal == new.mask.causal;
+        let causal = old.mask.causal == new.mask.causal;
+        let alike = shape(old) == shape(new) && causal && hides_alike(old, new);
         if !same || !alike {
             let why = "without its encoding, attention reads as another";
             return Err(ground.refuse(new.node, why));
@@ -65,6 +67,31 @@ fn same_sites(ground: &Ground<'_>, before: &Detection) -> Result<(), RewriteErro
         return Err(ground.refuse(site.node, why));
     }
     Ok(())
+}
+
+/// Whether the same pairs are hidden in both, where what is hidden is known of both.
+fn hides_alike(old: &Site, new: &Site) -> bool {
+    let (Some(old), Some(new)) = (&old.bias, &new.bias) else {
+        return true;
+    };
+    let (a, b) = (old.bias.dim(), new.bias.dim());
+    // What is the same for all sequences or heads may stand there once.
+    let (groups, heads) = (a.0.max(b.0), a.1.max(b.1));
+    let hidden = |plane: &Plane, at: [usize; 4]| {
+        let (groups, heads, ..) = plane.bias.dim();
+        plane.is_hidden([at[0].min(groups - 1), at[1].min(heads - 1), at[2], at[3]])
+    };
+    let fits = |n: usize, all: usize| n == 1 || n == all;
+    let comparable = (a.2, a.3) == (b.2, b.3)
+        && [(a.0, groups), (b.0, groups), (a.1, heads), (b.1, heads)]
+            .into_iter()
+            .all(|(n, all)| fits(n, all));
+    let mut pairs = (0..groups).flat_map(|g| (0..heads).map(move |h| (g, h)));
+    !comparable
+        || pairs.all(|(g, h)| {
+            (0..a.2)
+                .all(|i| (0..a.3).all(|j| hidden(old, [g, h, i, j]) == hidden(new, [g, h, i, j])))
+        })
 }
 
 #[cfg(test)]

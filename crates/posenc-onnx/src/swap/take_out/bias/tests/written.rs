@@ -1,6 +1,8 @@
 //! How what is left is written, and where taking it apart ends.
 
 use super::*;
+use crate::request::Request;
+use crate::rewrite::rewrite;
 
 /// A model of constants: a bias and a mask of lower rank, joined and turned.
 fn of_constants(opset: i64) -> Known {
@@ -85,4 +87,37 @@ fn what_is_joined_with_itself_over_and_over_takes_no_longer() {
     let why = known.all_bare().err().unwrap();
     assert!(why.contains("follows from too many operations"), "{why}");
     assert!(why.starts_with("sketch/"), "{why}");
+}
+
+#[test]
+fn a_mask_that_goes_with_its_bias_is_noticed() {
+    // Each of the ways through these counts so little that a mask looks like a bias.
+    let halves = |levels: usize| {
+        let mut s = Sketch::default();
+        let y = layers(&mut s, &|s, heads| {
+            let (line, d) = (line(s, 1.0), distance(s));
+            let (d, three) = (s.op("Abs", &[&d]), s.int(3));
+            let (near, low) = (s.op("Less", &[&d, &three]), s.float(-1e9));
+            let zero = s.float(0.0);
+            let mask = s.op("Where", &[&near, &zero, &low]);
+            let first = s.op("Add", &[&line, &mask]);
+            let all = (0..levels).fold(first, |x, _| {
+                let half = s.float(0.5);
+                let half = s.op("Mul", &[&x, &half]);
+                s.op("Add", &[&half, &half])
+            });
+            let scores = product(s, &heads.q, &heads.k);
+            let scores = added(s, &scores, &[all]);
+            let weights = softmax(s, &scores);
+            s.op("MatMul", &[&weights, &heads.v])
+        });
+        let request = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        rewrite(&mut s.model(17, &[&y]), &request)
+    };
+    assert!(!halves(2).unwrap().report.edits.is_empty());
+    let why = halves(30).unwrap_err().to_string();
+    assert!(why.contains("attention reads as another"), "{why}");
 }
