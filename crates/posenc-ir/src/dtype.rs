@@ -101,6 +101,12 @@ impl DType {
         Some(elements.checked_mul(self.bits()?)?.div_ceil(8))
     }
 
+    /// Whether [`Tensor::from_f64`](crate::Tensor::from_f64) can fill a tensor of the type.
+    pub fn is_writable(self) -> bool {
+        let whole = self.is_int() && self.payload(2) > Some(1);
+        whole || self == Self::Bool || self.epsilon().is_some()
+    }
+
     /// Whether the type holds real numbers with a fraction.
     pub fn is_float(self) -> bool {
         self.epsilon().is_some()

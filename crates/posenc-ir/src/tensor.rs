@@ -178,6 +178,9 @@ mod tests {
             assert_eq!(t.to_f64s().unwrap(), [0.0, 1.0, 5.0, 100.0], "{dtype}");
             assert_eq!(t.get_f64(4), None, "{dtype}");
         }
+        let others = [String, Complex64, U4, I4, F8E5M2, F4E2M1];
+        assert!(others.iter().all(|t| !t.is_writable()));
+        assert!([Bool, U8, I64, BF16].iter().all(|t| t.is_writable()));
     }
 
     #[test]

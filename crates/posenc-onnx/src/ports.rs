@@ -263,8 +263,15 @@ impl Ports {
     }
 }
 
+/// Numbers of an input that are fed.
+const MOST: usize = 1 << 26;
+
+/// What is fed, where it is numbers, and not too many.
 fn known(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Value {
-    let n = dims.iter().product();
+    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+    let Some(n) = count.filter(|n| dtype.is_writable() && *n <= MOST) else {
+        return Value::opaque(dtype, dims);
+    };
     let values: Vec<f64> = (0..n).map(at).collect();
     Value::from_tensor(&Tensor::from_f64(dtype, dims, &values))
 }

@@ -94,6 +94,16 @@ pub(crate) fn asked(ground: &Ground<'_>, request: &Request) -> Result<Option<Ask
     let kind = request.to.unwrap_or(Kind::None);
     let sites = chosen(ground, request)?;
     size::check(&request.parameters)?;
+    for site in &sites {
+        let site = ground.site(*site);
+        let read = [Some(site.query.value), Some(site.key.value), site.scores];
+        for dtype in read.into_iter().flatten().map(|v| ground.dtype(v)) {
+            if !dtype.is_writable() {
+                let why = format!("it computes in {dtype}, for which no numbers can be made");
+                return Err(ground.refuse(site.node, why));
+            }
+        }
+    }
     let params = match &request.params {
         Some(path) => Params::read(path)?,
         None => Params::default(),

@@ -123,3 +123,21 @@ fn a_softmax_of_products_that_is_read_as_no_attention_is_warned_of() {
     assert_eq!(warned(plain, false), (1, 0), "a site");
     assert_eq!(warned(moved, true), (0, 0), "weights of nothing");
 }
+
+#[test]
+fn inputs_that_hold_no_numbers_or_too_many_are_not_made_up() {
+    for (dtype, length) in [
+        (DType::String, "sequence"),
+        (DType::U4, "sequence"),
+        (DType::F8E5M2, "sequence"),
+        (DType::I64, "1099511627776"),
+        (DType::I64, "9223372036854775807"),
+    ] {
+        let mut s = Sketch::default();
+        s.input("attention_mask", dtype, &["4", length]);
+        s.input("position_ids", dtype, &["4", length]);
+        let y = s.op("Neg", &["position_ids"]);
+        let model = s.model(17, &[&y]);
+        assert_eq!(detect(&model, &Options::default()).attention.len(), 0);
+    }
+}
