@@ -61,6 +61,7 @@ pub(super) fn rewrite(
     options: &Options,
 ) -> Result<Rewritten, RewriteError> {
     let Some(swapped) = swap(model, before, request, options)? else {
+        report.warnings = survey(model, before).warnings;
         return Ok(Rewritten {
             report,
             targets: vec![],
@@ -117,6 +118,8 @@ pub(super) fn rewrite(
     report.limits.before = bounds(model, before, &surveys[0]);
     report.limits.after = bounds(&next, &found, &shown);
     report.warnings = warnings(before, &found, &asked.sites, asked.max_length);
+    // What of the old graph could not be evaluated may still be there.
+    report.warnings.extend(surveys[0].warnings.iter().cloned());
     *model = next;
     Ok(Rewritten {
         report,

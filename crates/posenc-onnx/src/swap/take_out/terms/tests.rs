@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::kind::Kind;
+use crate::request::Request;
+use crate::rewrite::rewrite;
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::swap::take_out::testing::{Heads, Known, layers, product, scaled, softmax};
 
@@ -362,5 +364,33 @@ fn terms_that_cannot_be_followed_are_refused() {
         let error = zeros.finish(&mut out).expect_err(name);
         let why = "goes through this operator";
         assert!(error.to_string().contains(why), "{name}: {error}");
+    }
+}
+
+#[test]
+fn what_could_not_be_evaluated_is_said_of_the_result() {
+    for warned in [true, false] {
+        let mut s = Sketch::default();
+        let y = layers(&mut s, &|s, heads| {
+            let mask = match warned {
+                true => product(s, &heads.q, &heads.k),
+                false => s.floats(&[1, 1, 1, 1], [0.0]),
+            };
+            let attrs = [
+                ("q_num_heads", A::Int(HEADS as i64)),
+                ("kv_num_heads", A::Int(HEADS as i64)),
+            ];
+            s.with("Attention", &[&heads.q, &heads.k, &heads.v, &mask], &attrs)
+        });
+        let model = s.model(23, &[&y]);
+        for kind in [Kind::None, Kind::Sinusoidal] {
+            let request = Request {
+                to: Some(kind),
+                ..Request::default()
+            };
+            let done = rewrite(&mut model.clone(), &request).unwrap();
+            let said = |w: &String| w.contains("could not be evaluated");
+            assert_eq!(done.report.warnings.iter().any(said), warned, "{kind}");
+        }
     }
 }
