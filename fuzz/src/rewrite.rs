@@ -39,8 +39,11 @@ pub fn rewrite(data: &[u8]) {
     if patch(&mut patched, &mut random) {
         check(data, &patched, true);
     }
+    // A swap detects and proves several times over.
     let request = swap(&mut random);
-    if let Some(swapped) = rewritten(&request) {
+    if random.below(2) == 0
+        && let Some(swapped) = rewritten(&request)
+    {
         // A new input is one more field.
         check(
             data,
