@@ -56,7 +56,7 @@ fn doubled(levels: usize, level: Level) -> Known {
             (0..levels).fold(first, |x, i| level(s, &x, i))
         });
         let scores = product(s, &heads.q, &heads.k);
-        let scores = added(s, &scores, &[entering.clone()]);
+        let scores = added(s, &scores, std::slice::from_ref(entering));
         let weights = softmax(s, &scores);
         s.op("MatMul", &[&weights, &heads.v])
     });
