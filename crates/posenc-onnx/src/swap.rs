@@ -39,6 +39,8 @@ pub(crate) struct Swapped {
     pub(crate) found: Detection,
     /// The encodings before and after.
     pub(crate) surveys: [Survey; 2],
+    /// How the sites of `asked` were found, where the first branch already is as asked.
+    pub(crate) branch: Option<(Detection, Options)>,
     /// What was put in where.
     pub(crate) asked: Asked,
     /// What shows that it computes what was asked for.
@@ -65,28 +67,33 @@ pub(crate) fn swap(
     let mut beside: Vec<NodeId> = before.attention.iter().map(|s| s.node).collect();
     beside.extend(others.iter().flat_map(|o| &o.1));
     let mut done = swap_branch(model, before, request, options, &beside)?;
-    for (options, _) in &others {
+    for (options, _) in others {
         let at = done.as_ref().map_or(model, |done| &done.model);
-        let before = detect(at, options);
-        let Some(more) = swap_branch(at, &before, request, options, &beside)? else {
+        let before = detect(at, &options);
+        let Some(more) = swap_branch(at, &before, request, &options, &beside)? else {
             continue;
         };
         done = Some(match done {
             Some(done) => done.with(more),
-            None => more,
+            None => Swapped {
+                branch: Some((before, options)),
+                ..more
+            },
         });
     }
-    if let Some(done) = done.as_mut().filter(|_| !others.is_empty()) {
-        done.found = detect(&done.model, options);
-        done.surveys = [survey(model, before), survey(&done.model, &done.found)];
+    if let Some(done) = done.as_mut().filter(|done| !done.proof.beside.is_empty()) {
+        let own = done.branch.as_ref().map_or(options, |branch| &branch.1);
+        done.found = detect(&done.model, own);
+        done.surveys[1] = survey(&done.model, &done.found);
     }
     Ok(done)
 }
 
 impl Swapped {
     /// This, and what was done to another branch of the model behind.
-    fn with(self, more: Self) -> Self {
+    fn with(mut self, more: Self) -> Self {
         let nodes = [0, 1].map(|i| self.nodes[i] + more.nodes[i]);
+        self.proof.beside.push(more.proof);
         Self {
             model: more.model,
             nodes,
@@ -158,6 +165,7 @@ fn swap_branch(
         asked: asked.with(telling),
         bare: (bare.clone(), found.clone()),
         done,
+        beside: vec![],
     };
     let ground = Ground {
         model: &proof.done.0,
@@ -175,6 +183,7 @@ fn swap_branch(
             gone.added.len() + come.added.len(),
             gone.removed.len() + come.removed.len(),
         ],
+        branch: None,
         asked,
     }))
 }

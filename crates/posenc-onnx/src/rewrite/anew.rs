@@ -78,7 +78,12 @@ pub(super) fn rewrite(
         widened,
         surveys,
         proof,
+        branch,
     } = swapped;
+    let (before, options) = match &branch {
+        Some((before, options)) => (before, options),
+        None => (before, options),
+    };
     report.inferred.clone_from(&asked.inferred);
     let stretched = match asked.kind {
         Kind::Rope => stretched(&mut next, &found, before, request, options, &mut report)?,

@@ -105,6 +105,7 @@ mod tests {
     use crate::request::Request;
     use crate::rewrite::rewrite;
     use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+    use crate::swap::{Init, Numbers, Proof};
 
     /// A layer behind embeddings with a table added, on keys that `earlier` may join.
     fn layer(s: &mut Sketch, earlier: Option<&str>) -> String {
@@ -112,9 +113,20 @@ mod tests {
         let x = s.gather(&words, "input_ids", 0);
         let rows = s.gather(&rows, "position_ids", 0);
         let x = s.op("Add", &[&x, &rows]);
+        attention(s, &x, earlier)
+    }
+
+    /// The same without the table.
+    fn bare(s: &mut Sketch, earlier: Option<&str>) -> String {
+        let words = s.weights(&[30, HIDDEN]);
+        let x = s.gather(&words, "input_ids", 0);
+        attention(s, &x, earlier)
+    }
+
+    fn attention(s: &mut Sketch, x: &str, earlier: Option<&str>) -> String {
         let [q, k, v] = [(); 3].map(|()| {
             let w = s.weights(&[HIDDEN, HIDDEN]);
-            let y = s.op("MatMul", &[&x, &w]);
+            let y = s.op("MatMul", &[x, &w]);
             let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
             s.transpose(&y, &[0, 2, 1, 3])
         });
@@ -133,6 +145,10 @@ mod tests {
 
     /// A decoder that was merged from one with and one without a cache.
     fn merged(without: fn(&mut Sketch) -> String) -> Model {
+        merged_of(|s| layer(s, Some("past_key_values.0.key")), without)
+    }
+
+    fn merged_of(with: fn(&mut Sketch) -> String, without: fn(&mut Sketch) -> String) -> Model {
         let mut s = Sketch::default();
         for name in ["input_ids", "position_ids"] {
             s.input(name, DType::I64, &["batch", "sequence"]);
@@ -141,7 +157,6 @@ mod tests {
         let dims = ["batch", "3", "past", "8"];
         s.input("past_key_values.0.key", DType::F32, &dims);
         let flag = s.input("use_cache_branch", DType::Bool, &["1"]);
-        let with: fn(&mut Sketch) -> String = |s| layer(s, Some("past_key_values.0.key"));
         let y = s.choice(&flag, [with, without]);
         s.model(17, &[&y])
     }
@@ -164,6 +179,59 @@ mod tests {
         let sums = model.graph().nodes().filter(|(_, n)| n.is("Add")).count();
         assert_eq!(sums, 2);
         assert_eq!(to_none(&mut model), Ok(0));
+    }
+
+    #[test]
+    fn what_is_said_is_of_the_branch_that_was_changed() {
+        let mut model = merged_of(
+            |s| bare(s, Some("past_key_values.0.key")),
+            |s| layer(s, None),
+        );
+        let request = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        let done = rewrite(&mut model, &request).unwrap();
+        let edits = done.report.edits;
+        assert_eq!(edits.len(), 1, "{edits:?}");
+        assert_eq!(edits[0].from["kind"], "learned");
+        assert_eq!((edits[0].nodes_added, edits[0].nodes_removed), (0, 2));
+        let meaning = done.report.meaning.unwrap();
+        assert!(meaning.contains("with learned"), "{meaning}");
+        let before: Vec<usize> = done.report.limits.before.iter().map(|l| l.length).collect();
+        assert_eq!(before, [40]);
+        assert!(done.report.limits.after.is_empty());
+    }
+
+    #[test]
+    fn the_proof_is_of_every_branch() {
+        let mut model = merged(|s| layer(s, None));
+        let request = Request {
+            to: Some(Kind::RelativeBias),
+            ..Request::default()
+        };
+        let mut proof = rewrite(&mut model, &request).unwrap().proof.unwrap();
+        assert_eq!(proof.beside.len(), 1);
+        let held = proof.evaluate().unwrap();
+        assert!(held.iter().all(|c| c.ok));
+        let alone = Proof {
+            beside: vec![],
+            ..proof.clone()
+        };
+        assert!(alone.evaluate().unwrap().len() < held.len());
+        // The first branch is as asked; the second is not.
+        for group in &mut proof.beside[0].asked.groups {
+            for numbers in group.new.numbers() {
+                *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 9 });
+            }
+        }
+        assert!(alone.evaluate().unwrap().iter().all(|c| c.ok));
+        assert!(!proof.evaluate().unwrap().iter().all(|c| c.ok));
+        assert!(!proof.is_empty());
+        proof.asked.groups.clear();
+        assert!(!proof.is_empty(), "another branch is left to prove");
+        proof.beside.clear();
+        assert!(proof.is_empty());
     }
 
     #[test]

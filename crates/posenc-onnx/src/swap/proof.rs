@@ -31,6 +31,8 @@ pub struct Proof {
     /// What was found in the second.
     pub(super) shown: Survey,
     pub(super) asked: Asked,
+    /// The same for other branches of the model.
+    pub(super) beside: Vec<Self>,
 }
 
 /// Tokens of the longer of the two runs: far enough for the last bucket of T5.
@@ -147,7 +149,7 @@ impl Proof {
     /// Whether nothing was put in, so that there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         let rotation = |g: &Group| matches!(g.new, New::Rope { .. });
-        self.asked.groups.iter().all(rotation)
+        self.asked.groups.iter().all(rotation) && self.beside.iter().all(Self::is_empty)
     }
 
     /// Compares the scores and the embeddings that a runtime computes with the formula, site by
@@ -165,6 +167,15 @@ impl Proof {
     }
 
     fn with(&self, computes: &dyn Computes) -> Result<Vec<SiteCheck>, VerifyError> {
+        let mut checks = self.own(computes)?;
+        for other in &self.beside {
+            checks.extend(other.with(computes)?);
+        }
+        Ok(checks)
+    }
+
+    /// The checks of one branch.
+    fn own(&self, computes: &dyn Computes) -> Result<Vec<SiteCheck>, VerifyError> {
         let mut checks = vec![];
         let lengths = self.lengths();
         for (n, at) in lengths.into_iter().enumerate() {
