@@ -30,6 +30,9 @@ pub(crate) use ground::Ground;
 pub(crate) use numbers::{Init, Numbers};
 pub use proof::Proof;
 
+/// What has changed since a graph was bare.
+const PUT_IN: &str = "with what was put in";
+
 /// A model whose encoding was swapped.
 #[derive(Debug)]
 pub(crate) struct Swapped {
@@ -149,6 +152,12 @@ fn swap_branch(
     let (next, come, widened) = put(&asked)?;
     let after = detect(&next, options);
     let new = survey(&next, &after);
+    let last = Ground {
+        model: &next,
+        found: &after,
+        survey: &new,
+    };
+    agree::same_sites(&last, &found, PUT_IN)?;
     // Zeros prove nothing: other numbers stand in for them.
     let telling = asked.telling();
     let (done, shown) = match telling == asked.groups {
@@ -172,6 +181,7 @@ fn swap_branch(
         found: &proof.done.1,
         survey: &proof.shown,
     };
+    agree::same_sites(&ground, &proof.bare.1, PUT_IN)?;
     shown::is_as_asked(&ground, &proof)?;
     Ok(Some(Swapped {
         surveys: [old, new],

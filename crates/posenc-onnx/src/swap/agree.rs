@@ -19,7 +19,7 @@ pub(super) fn is_bare(
     before: &Detection,
     asked: &Asked,
 ) -> Result<(), RewriteError> {
-    same_sites(ground, before)?;
+    same_sites(ground, before, "without its encoding")?;
     let found = ground.found;
     let left = |node: NodeId, kind: Kind| {
         let why = format!("{kind} is left, and the sites that are asked for see it");
@@ -43,27 +43,35 @@ pub(super) fn is_bare(
     Ok(())
 }
 
-/// The sites are those of `before`.
-fn same_sites(ground: &Ground<'_>, before: &Detection) -> Result<(), RewriteError> {
+/// The sites are those of `before`; `now` says what has changed since.
+///
+/// # Errors
+/// Where one is another, is missing or is new, with its node.
+pub(super) fn same_sites(
+    ground: &Ground<'_>,
+    before: &Detection,
+    now: &str,
+) -> Result<(), RewriteError> {
     let (old, new) = (&before.attention, &ground.found.attention);
     let graph = ground.graph();
     for (old, new) in old.iter().zip(new) {
         // An operator that did the rotation itself was replaced.
         let same = old.node == new.node || graph.is_removed(old.node);
         let shape = |site: &Site| (site.heads, site.kv_heads, site.head_dim, site.cross);
-        let causal = old.mask.causal == new.mask.causal;
-        let alike = shape(old) == shape(new) && causal && hides_alike(old, new);
+        // An operator without a mask hides nothing, as far as is known.
+        let sees = |site: &Site| (site.mask.causal == Some(true), site.mask.window);
+        let alike = shape(old) == shape(new) && sees(old) == sees(new) && hides_alike(old, new);
         if !same || !alike {
-            let why = "without its encoding, attention reads as another";
+            let why = format!("{now}, attention reads as another");
             return Err(ground.refuse(new.node, why));
         }
     }
     if let Some(site) = old.get(new.len()) {
-        let why = "without its encoding, it is not found as attention";
+        let why = format!("{now}, it is not found as attention");
         return Err(ground.refuse(site.node, why));
     }
     if let Some(site) = new.get(old.len()) {
-        let why = "without its encoding, this reads as attention too";
+        let why = format!("{now}, this reads as attention too");
         return Err(ground.refuse(site.node, why));
     }
     Ok(())
@@ -132,6 +140,82 @@ mod tests {
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = s.op("MatMul", &[&weights, &v]);
         s.model(23, &[&y])
+    }
+
+    /// One layer whose queries see the keys that this says, of their distance, key − query.
+    fn masked(heads: usize, hidden: fn(&mut Sketch, &str) -> String) -> Model {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [q, k, v] = [0; 3].map(|_| {
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let y = s.op("MatMul", &[&x, &w]);
+            let y = s.reshape(&y, &[0, 0, heads as i64, (HIDDEN / heads) as i64]);
+            s.transpose(&y, &[0, 2, 1, 3])
+        });
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let at = s.range();
+        let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+        let distance = s.op("Sub", &[&columns, &rows]);
+        let hidden = hidden(&mut s, &distance);
+        let low = s.float(-1e9);
+        let scores = s.op("Where", &[&hidden, &low, &scores]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        s.model(17, &[&y])
+    }
+
+    fn beyond(s: &mut Sketch, distance: &str, most: i64) -> String {
+        let far = s.op("Abs", &[distance]);
+        let most = s.int(most);
+        s.op("Greater", &[&far, &most])
+    }
+
+    #[test]
+    fn attention_that_sees_otherwise_or_is_shaped_otherwise_is_another() {
+        let later: fn(&mut Sketch, &str) -> String = |s, d| {
+            let zero = s.int(0);
+            s.op("Greater", &[d, &zero])
+        };
+        let near = |s: &mut Sketch, d: &str| beyond(s, d, 3);
+        let nearer = |s: &mut Sketch, d: &str| beyond(s, d, 2);
+        let both = |s: &mut Sketch, d: &str| {
+            let (later, far) = {
+                let zero = s.int(0);
+                (s.op("Greater", &[d, &zero]), beyond(s, d, 3))
+            };
+            s.op("Or", &[&later, &far])
+        };
+        let models = [
+            masked(HEADS, later),
+            masked(2, later),
+            masked(HEADS, near),
+            masked(HEADS, nearer),
+            masked(HEADS, both),
+        ];
+        let found: Vec<Detection> = models
+            .iter()
+            .map(|model| detect(model, &Options::default()))
+            .collect();
+        for (i, model) in models.iter().enumerate() {
+            for (j, before) in found.iter().enumerate() {
+                let ground = Ground {
+                    model,
+                    found: &found[i],
+                    survey: &survey(model, &found[i]),
+                };
+                let said = same_sites(&ground, before, "with a change");
+                let said = said.map_err(|why| why.to_string());
+                match i == j {
+                    true => assert_eq!(said, Ok(()), "{i}"),
+                    false => {
+                        let why = said.unwrap_err();
+                        let want = "with a change, attention reads as another";
+                        assert!(why.contains(want), "{i} {j}: {why}");
+                    }
+                }
+            }
+        }
     }
 
     /// What is said of the model where the first input of these operators stands in for them.
