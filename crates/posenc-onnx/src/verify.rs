@@ -10,7 +10,7 @@
 //! A comparison never passes by default: NaN, an empty output and another shape are failures.
 
 pub mod bisect;
-mod bound;
+pub(crate) mod bound;
 pub mod compare;
 mod cutout;
 mod decode;

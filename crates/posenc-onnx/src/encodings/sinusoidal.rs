@@ -177,7 +177,7 @@ fn code(of: &Sinusoidal, width: usize, angles: &[f64]) -> Array2<f64> {
 
 impl Denominator {
     /// The divisor in a row of this width.
-    fn of(self, width: usize) -> f64 {
+    pub(crate) fn of(self, width: usize) -> f64 {
         match self {
             Self::Pairs if width.is_multiple_of(2) => (width / 2) as f64,
             // 10000^(2i/d) of the paper, whatever d.

@@ -1,12 +1,18 @@
-//! What an encoding adds to the scores of a site, by its formula in f64.
+//! What an encoding adds to the scores of a site, by its formula in f64, and how far a graph that
+//! computes in another type may be from it.
+
+mod near;
+mod vectors;
 
 use ndarray::{Array2, ArrayView1};
 
 use super::asked::{New, THETA};
 use crate::encodings::alibi::Alibi;
 use crate::encodings::t5_bias::T5Bias;
-use crate::encodings::transformer_xl::{self, Code};
+use crate::encodings::transformer_xl::Code;
 use crate::rewrite::RewriteError;
+pub(super) use near::{Near, ROUNDINGS};
+use vectors::Vectors;
 
 /// What joins the scores of a site.
 #[derive(Clone, Debug)]
@@ -19,13 +25,11 @@ pub(crate) enum Formula {
     RelativeBias(Array2<f64>),
     /// A table `[2k + 1, head_dim]` that meets queries.
     Shaw(Array2<f64>),
-    /// Biases `[heads, head_dim]`, a projection `[heads · head_dim, dim]`, and the code that it
-    /// projects.
+    /// Biases `[heads, head_dim]`, and the vectors of distances.
     TransformerXl {
         content_bias: Array2<f64>,
         position_bias: Array2<f64>,
-        projection: Array2<f64>,
-        code: Code,
+        vectors: Box<Vectors>,
     },
 }
 
@@ -35,6 +39,16 @@ pub(crate) struct Scales {
     pub(crate) query: f64,
     pub(crate) key: f64,
     pub(crate) product: f64,
+}
+
+/// A query of a head and a key, as they enter their product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) head: usize,
+    /// Key − query.
+    pub(crate) distance: i64,
+    pub(crate) query: ArrayView1<'a, f64>,
+    pub(crate) key: ArrayView1<'a, f64>,
 }
 
 impl Formula {
@@ -78,52 +92,71 @@ impl Formula {
             } => Some(Self::TransformerXl {
                 content_bias: table(content_bias, *heads, *head_dim)?,
                 position_bias: table(position_bias, *heads, *head_dim)?,
-                projection: table(position_projection, heads * head_dim, *dim)?,
-                code: code(*dim),
+                vectors: Box::new(Vectors::new(
+                    table(position_projection, heads * head_dim, *dim)?,
+                    code(*dim),
+                )),
             }),
             _ => None,
         })
     }
 
-    /// What a query of a head, at this distance `key − query` from a key, gets; queries and keys
-    /// as they enter their product.
-    pub(crate) fn at(
-        &self,
-        head: usize,
-        distance: i64,
-        query: ArrayView1<'_, f64>,
-        key: ArrayView1<'_, f64>,
-        scales: Scales,
-    ) -> f64 {
+    /// Makes ready for distances up to this one either way.
+    pub(crate) fn reach(&mut self, farthest: i64) {
+        if let Self::TransformerXl { vectors, .. } = self {
+            vectors.reach(farthest);
+        }
+    }
+
+    /// What a pair gets, and how far from it a graph may be that computes in a type of precision
+    /// `epsilon`.
+    pub(crate) fn at(&self, pair: Pair<'_>, scales: Scales, epsilon: f64) -> Near {
+        let Pair {
+            head,
+            distance,
+            query,
+            key,
+        } = pair;
         let row = |rows: usize| {
             let most = (rows / 2) as i64;
             (distance.clamp(-most, most) + most) as usize
         };
+        let stored = |value: f64| Near::stored(value, epsilon);
         match self {
-            Self::Alibi(alibi) => alibi.reference(head, distance),
-            Self::T5Bias(bias, table) => bias
-                .bucket(distance)
-                .map_or(f64::NAN, |bucket| table[[bucket, head]]),
-            Self::RelativeBias(table) => table[[row(table.nrows()), head]],
+            Self::Alibi(alibi) => stored(alibi.reference(head, distance)),
+            Self::T5Bias(bias, table) => stored(
+                bias.bucket(distance)
+                    .map_or(f64::NAN, |bucket| table[[bucket, head]]),
+            ),
+            Self::RelativeBias(table) => stored(table[[row(table.nrows()), head]]),
             Self::Shaw(table) => {
-                let met = query.dot(&table.row(row(table.nrows())));
-                scales.product * scales.key * met
+                let met = Near::sum(query, table.row(row(table.nrows())), epsilon);
+                met.times(scales.product * scales.key)
             }
             Self::TransformerXl {
                 content_bias,
                 position_bias,
-                projection,
-                code,
+                vectors,
             } => {
-                let width = content_bias.ncols();
-                let rows = ndarray::s![head * width..(head + 1) * width, ..];
-                let code = transformer_xl::reference(code, &[-distance]);
-                let place = projection.slice(rows).dot(&code.row(0));
-                let biased = &query + &(scales.query * &position_bias.row(head));
-                let content = scales.query * content_bias.row(head).dot(&key);
-                scales.product * (content + scales.key * biased.dot(&place))
+                let biased = |bias: &Array2<f64>| &query + &(scales.query * &bias.row(head));
+                let content = biased(content_bias);
+                // The bias meets keys in one sum with the query.
+                let whole = Near::sum(content.view(), key, epsilon);
+                let content = Near {
+                    value: scales.query * content_bias.row(head).dot(&key),
+                    ..whole
+                };
+                let position = vectors.met(head, distance, &biased(position_bias), epsilon);
+                let sum = content.plus(position.times(scales.key));
+                sum.times(scales.product)
             }
         }
+    }
+
+    /// How far the product of a query and a key may be off.
+    pub(crate) fn product(pair: Pair<'_>, scales: Scales, epsilon: f64) -> f64 {
+        let met = Near::sum(pair.query, pair.key, epsilon);
+        met.times(scales.product).bound
     }
 
     /// Whether it depends on more than the distance.

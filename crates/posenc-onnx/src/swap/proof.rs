@@ -5,6 +5,7 @@
 //! numbers. Tables that start from zeros are replaced by random ones for the proof, so that it
 //! shows the wiring and not that nothing was added.
 
+mod pairs;
 mod rows;
 mod scores;
 
@@ -15,13 +16,15 @@ use posenc_runtime::{Backend, ModelSource, Options};
 use rustc_hash::FxHashMap;
 
 use super::asked::{Asked, Group, New};
+use crate::attention::Site;
 use crate::detect::{Detection, Survey};
 use crate::encoding::Finding;
 use crate::ports::Lengths;
 use crate::report::SiteCheck;
 use crate::verify::VerifyError;
+use crate::verify::bound::Worst;
 use crate::verify::trial::trial_run;
-use scores::Both;
+use scores::{Both, Known};
 
 /// A graph without encodings at the sites, and the same with what was put in.
 #[derive(Clone, Debug)]
@@ -37,6 +40,9 @@ pub struct Proof {
 
 /// Tokens of the longer of the two runs: far enough for the last bucket of T5.
 const LONG: usize = 200;
+
+/// Multiplications that go into vectors of distances in it.
+const WORK: usize = 1 << 29;
 
 /// Elements of a value of these runs.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -128,6 +134,17 @@ impl Computes for Runtime<'_> {
     }
 }
 
+/// What became of a quantity of a site.
+fn check(site: &Site, quantity: &str, worst: &Worst) -> SiteCheck {
+    SiteCheck {
+        site: site.name.clone(),
+        quantity: quantity.to_owned(),
+        max_error: worst.error,
+        bound: worst.bound,
+        ok: worst.ok(),
+    }
+}
+
 /// What is fed for a value of a trial run.
 fn feed(value: &Value) -> Option<Tensor> {
     let (dtype, dims) = (value.dtype?, value.dims.as_deref()?);
@@ -182,6 +199,7 @@ impl Proof {
             let bare = trial_run(&self.bare.0, &self.bare.1, at, &BUDGET);
             let done = trial_run(&self.done.0, &self.done.1, at, &BUDGET);
             for group in &self.asked.groups {
+                let mut known = Known::default();
                 // The longer run is for what is far, which one site shows.
                 let sites = if n == 0 {
                     &group.sites[..]
@@ -197,7 +215,7 @@ impl Proof {
                         group,
                         site: *site,
                     };
-                    checks.extend(both.scores()?);
+                    checks.extend(both.scores(&mut known)?);
                 }
                 checks.extend(rows::check(computes, self, &done, at.past, group)?);
             }
@@ -232,6 +250,23 @@ impl Proof {
             .max(1)
     }
 
+    /// Tokens that the longer run may have.
+    fn longest(&self) -> usize {
+        let work = |group: &Group| match group.new {
+            New::TransformerXl {
+                heads,
+                head_dim,
+                dim,
+                ..
+            } => heads.saturating_mul(head_dim).saturating_mul(2 * dim),
+            _ => 0,
+        };
+        let work = self.asked.groups.iter().map(work);
+        let work = work.fold(0, usize::saturating_add);
+        let pairs = (BUDGET.elements / self.numbers()).isqrt();
+        LONG.min(pairs).min(WORK / work.max(1))
+    }
+
     /// The content that a site's absolute encoding is added to, and the sum.
     fn added(&self, site: usize) -> Option<(ValueId, ValueId)> {
         let own = |f: &&Finding| f.sites.contains(&site) && f.encoding.is_absolute();
@@ -253,12 +288,13 @@ impl Proof {
         let (bare, done) = (&self.bare.1, &self.done.1);
         let wanted = Lengths {
             batch: 1,
-            sequence: LONG.min((BUDGET.elements / self.numbers()).isqrt()),
+            sequence: self.longest(),
             ..done.lengths
         };
         let longer = done.ports.fit(wanted);
         let shortest = done.limits.iter().map(|l| l.length).min();
         let fits = longer == wanted
+            && wanted.sequence > done.lengths.sequence
             && bare.ports.fit(wanted) == wanted
             && shortest.is_none_or(|most| longer.past + longer.sequence <= most)
             && !done.ports.has_free_content();
@@ -267,3 +303,6 @@ impl Proof {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;

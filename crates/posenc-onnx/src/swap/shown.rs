@@ -25,6 +25,7 @@ pub(super) fn is_as_asked(ground: &Ground<'_>, proof: &Proof) -> Result<(), Rewr
                 New::Learned { .. } | New::Sinusoidal { .. } | New::Conv { .. } => {
                     is_added(ground, group, *site)?;
                 }
+                // Scores are computed below.
                 _ => {}
             }
         }
@@ -33,6 +34,10 @@ pub(super) fn is_as_asked(ground: &Ground<'_>, proof: &Proof) -> Result<(), Rewr
     let checks = checks.map_err(|e| crate::rewrite::Refusal::Unsupported(e.to_string()))?;
     match checks.iter().find(|check| !check.ok) {
         None => Ok(()),
+        Some(check) if check.quantity == "mask" => {
+            let why = format!("{}: what its mask hid can be seen now", check.site);
+            Err(crate::rewrite::Refusal::Unsupported(why).into())
+        }
         Some(check) => {
             let off = check.max_error.map_or("NaN".into(), |e| format!("{e:.1e}"));
             let why = format!(

@@ -99,7 +99,8 @@ impl Worst {
         let error = (got - want).abs();
         let share = match got == want {
             true => 0.0,
-            false if error.is_nan() || bound.is_nan() => f64::INFINITY,
+            // A bound without an end holds nothing.
+            false if error.is_nan() || !bound.is_finite() => f64::INFINITY,
             false => error / bound,
         };
         // Among elements without a number the first stays.
@@ -179,5 +180,8 @@ mod tests {
         assert_eq!((worst.ok(), worst.error), (false, Some(2.0)));
         worst.add(f64::NAN, 1.0, 1.0);
         assert_eq!((worst.ok(), worst.error), (false, None));
+        let mut worst = Worst::default();
+        worst.add(f64::NEG_INFINITY, 1.0, f64::INFINITY);
+        assert!(!worst.ok(), "an infinite bound");
     }
 }

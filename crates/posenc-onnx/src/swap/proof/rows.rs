@@ -2,17 +2,23 @@
 
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Trace, Value, gelu_erf};
-use posenc_ir::{Tensor, ValueId};
+use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
 use super::{Computes, Proof, Run};
 use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
+use crate::kind::Layout;
 use crate::lane::Lane;
 use crate::report::SiteCheck;
 use crate::swap::Group;
 use crate::swap::asked::New;
+use crate::swap::formula::{Near, ROUNDINGS};
 use crate::verify::VerifyError;
+use crate::verify::bound::{Against, Precision, Worst};
+
+/// Precision of f32, the least that tables and angles have.
+const SINGLE: f64 = f32::EPSILON as f64;
 
 /// Compares the sum of random content and what was put in with the formula; `None` for what is
 /// not added to the embeddings.
@@ -30,22 +36,25 @@ pub(super) fn check(
     ) {
         return Ok(None);
     }
-    let name = || found.attention[group.sites[0]].name.clone();
-    let refuse = |why: &str| VerifyError::unsupported(name(), why);
+    let first = group.sites.first();
+    let Some((first, site)) = first.and_then(|i| Some((*i, found.attention.get(*i)?))) else {
+        return Ok(None);
+    };
+    let refuse = |why: &str| VerifyError::unsupported(&site.name, why);
     let (content, sum) = proof
-        .added(group.sites[0])
+        .added(first)
         .ok_or_else(|| refuse("what was put in before it cannot be found again"))?;
     let known = trace.get(content);
     let (dims, dtype) = (known.dims.clone(), known.dtype);
     let (Some(dims), Some(dtype)) = (dims, dtype) else {
         return Err(refuse("the shape of its embeddings is not known"));
     };
-    let query = found.attention[group.sites[0]].query;
+    let query = site.query;
     let all = trace
         .get(query.value)
         .dims
         .as_ref()
-        .map(|d| d[query.lane.sequence]);
+        .and_then(|d| d.get(query.lane.sequence).copied());
     let last = dims.len().saturating_sub(1);
     let tokens = (0..last).rfind(|a| Some(dims[*a]) == all);
     let lane = Lane {
@@ -55,7 +64,7 @@ pub(super) fn check(
     let fed = Random::new(0x0e3b_edd1).tensor(dtype, &dims, -1.0, 1.0);
     let fed = fed.ok_or_else(|| refuse("its embeddings are too large to be fed"))?;
     let run = Run {
-        site: &name(),
+        site: &site.name,
         model,
         trace,
         seeds,
@@ -68,58 +77,50 @@ pub(super) fn check(
     if x.dim() != y.dim() {
         return Err(refuse("its embeddings have changed their shape"));
     }
-    let want = expected(&group.new, &x, past).ok_or_else(|| refuse("the formula has no rows"))?;
-    let epsilon = dtype.epsilon().unwrap_or(f64::from(f32::EPSILON));
-    let (mut worst, mut size) = (0.0f64, 1.0f64);
-    for (got, want) in y.iter().zip(&want) {
-        let error = (got - want).abs();
-        worst = if error > worst || error.is_nan() {
-            error
-        } else {
-            worst
-        };
-        size = size.max(want.abs());
+    let epsilon = dtype.epsilon().unwrap_or(SINGLE).max(SINGLE);
+    let [want, bound] =
+        expected(&group.new, &x, past, epsilon).ok_or_else(|| refuse("the formula has no rows"))?;
+    let mut worst = Worst::default();
+    for ((got, want), bound) in y.iter().zip(&want).zip(&bound) {
+        // The sum is rounded too.
+        worst.add(*got, *want, bound + ROUNDINGS * epsilon * want.abs());
     }
-    let last = (past + x.dim().1) as f64;
-    let bound = (16.0 + last) * epsilon.max(f64::from(f32::EPSILON)) * size;
-    Ok(Some(SiteCheck {
-        site: name(),
-        quantity: "embeddings".to_owned(),
-        max_error: (!worst.is_nan()).then_some(worst),
-        bound,
-        ok: worst <= bound,
-    }))
+    Ok(Some(super::check(site, "embeddings", &worst)))
 }
 
 fn array(tensor: &Tensor) -> Option<ArrayD<f64>> {
     ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()
 }
 
-/// The sum by the formula, `[slot, token, feature]`.
-fn expected(new: &New, x: &Array3<f64>, past: usize) -> Option<Array3<f64>> {
+/// The sum by the formula, `[slot, token, feature]`, and how far what is added may be off.
+fn expected(new: &New, x: &Array3<f64>, past: usize, epsilon: f64) -> Option<[Array3<f64>; 2]> {
     let (_, tokens, dim) = x.dim();
-    let rows = match new {
+    let (rows, bound) = match new {
         New::Learned { rows, table } => {
             let table = table.values(&[*rows, dim]).ok()?;
             let table = Array2::from_shape_vec((*rows, dim), table).ok()?;
             let at: Vec<usize> = (past..past + tokens).collect();
-            at.iter()
-                .all(|p| p < rows)
-                .then(|| table.select(Axis(0), &at))?
+            let inside = at.iter().all(|p| p < rows);
+            let rows = inside.then(|| table.select(Axis(0), &at))?;
+            let bound = rows.mapv(|v| Near::stored(v, epsilon).bound);
+            (rows, bound)
         }
-        New::Sinusoidal { layout, base, .. } => Sinusoidal {
-            dim,
-            layout: *layout,
-            cosines_first: false,
-            denominator: Denominator::Pairs,
-            base: *base,
-            factor: 1.0,
-            amplitude: 1.0,
-            max_positions: None,
-            offset: 0,
-            image: None,
+        New::Sinusoidal { layout, base, .. } => {
+            let code = Sinusoidal {
+                dim,
+                layout: *layout,
+                cosines_first: false,
+                denominator: Denominator::Pairs,
+                base: *base,
+                factor: 1.0,
+                amplitude: 1.0,
+                max_positions: None,
+                offset: 0,
+                image: None,
+            };
+            let at: Vec<f64> = (past..past + tokens).map(|p| p as f64).collect();
+            (code.reference(&at), waves(&code, &at, epsilon))
         }
-        .reference(&(past..past + tokens).map(|p| p as f64).collect::<Vec<_>>()),
         New::Conv {
             kernel,
             weight,
@@ -128,25 +129,58 @@ fn expected(new: &New, x: &Array3<f64>, past: usize) -> Option<Array3<f64>> {
             let weight = weight.values(&[dim, 1, *kernel]).ok()?;
             let weight = Array3::from_shape_vec((dim, 1, *kernel), weight).ok()?;
             let bias = bias.values(&[dim]).ok()?;
-            return Some(convolved(x, &weight, &bias));
+            return Some(convolved(x, &weight, &bias, epsilon));
         }
         _ => return None,
     };
-    Some(x + &rows)
+    let bound = bound.broadcast(x.dim())?.to_owned();
+    Some([x + &rows, bound])
 }
 
-/// `x + gelu(conv(x))`, zeros standing before and behind the tokens.
-fn convolved(x: &Array3<f64>, weight: &Array3<f64>, bias: &[f64]) -> Array3<f64> {
+/// How far the sines and cosines of positions may be off.
+fn waves(code: &Sinusoidal, at: &[f64], epsilon: f64) -> Array2<f64> {
+    let precision = Precision {
+        angle: SINGLE,
+        stored: Some(DType::F32),
+        content: epsilon,
+    };
+    let pairs = (code.dim / 2).max(1);
+    Array2::from_shape_fn((at.len(), code.dim), |(p, column)| {
+        let pair = match code.layout {
+            Layout::Half => column % pairs,
+            Layout::Interleaved => column / 2,
+        };
+        let frequency = code
+            .base
+            .powf(-(pair as f64) / code.denominator.of(code.dim));
+        precision.wave(at[p], frequency, 1.0, Against::Formula)
+    })
+}
+
+/// `x + gelu(conv(x))`, zeros standing before and behind the tokens; how far the second term may
+/// be off.
+fn convolved(
+    x: &Array3<f64>,
+    weight: &Array3<f64>,
+    bias: &[f64],
+    epsilon: f64,
+) -> [Array3<f64>; 2] {
     let (_, tokens, _) = x.dim();
     let kernel = weight.dim().2;
-    Array3::from_shape_fn(x.dim(), |(slot, t, c)| {
-        let terms = (0..kernel).filter_map(|k| {
+    let near = Array3::from_shape_fn(x.dim(), |(slot, t, c)| {
+        let seen = (0..kernel).filter_map(|k| {
             let at = (t + k).checked_sub(kernel / 2).filter(|at| *at < tokens)?;
-            Some(weight[[c, 0, k]] * x[[slot, at, c]])
+            Some((weight[[c, 0, k]], x[[slot, at, c]]))
         });
-        let z: f64 = bias[c] + terms.sum::<f64>();
-        x[[slot, t, c]] + gelu_erf(z)
-    })
+        let (weights, seen): (Vec<f64>, Vec<f64>) = seen.chain([(bias[c], 1.0)]).unzip();
+        let z = Near::sum(weights[..].into(), seen[..].into(), epsilon);
+        Near {
+            value: gelu_erf(z.value),
+            // Nowhere is it steeper than 1.13; what it rounds inside is of the size of z.
+            bound: 1.13 * z.bound + 2.0 * ROUNDINGS * epsilon * z.value.abs(),
+        }
+    });
+    [x + &near.mapv(|n| n.value), near.mapv(|n| n.bound)]
 }
 
 #[cfg(test)]
@@ -157,7 +191,7 @@ mod tests {
     fn a_convolution_sees_zeros_around_the_tokens() {
         let x = Array3::from_shape_fn((1, 3, 1), |(_, t, _)| (t + 1) as f64);
         let weight = Array3::from_elem((1, 1, 3), 1.0);
-        let got = convolved(&x, &weight, &[0.0]);
+        let [got, _] = convolved(&x, &weight, &[0.0], SINGLE);
         let want = [3.0, 6.0, 5.0].map(gelu_erf);
         for (t, want) in want.iter().enumerate() {
             assert!((got[[0, t, 0]] - x[[0, t, 0]] - want).abs() < 1e-12);

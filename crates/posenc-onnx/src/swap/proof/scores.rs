@@ -1,24 +1,21 @@
 //! What joined the scores of a site: the scores now, less those of the bare graph.
 
-use ndarray::{Array3, Array4, ArrayD, Axis, IxDyn};
+use ndarray::{Array4, ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Trace, Value};
-use posenc_ir::{DType, ValueId};
+use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
+use super::pairs::{HIDDEN, Pairs};
 use super::{Computes, Proof, Run};
 use crate::attention::{Operand, Site};
 use crate::lane::Lane;
 use crate::product::Letters;
 use crate::report::SiteCheck;
-use crate::rewrite::RewriteError;
 use crate::scores::by_head;
 use crate::swap::Group;
 use crate::swap::formula::{Formula, Scales};
 use crate::verify::VerifyError;
-
-/// A score this far below all others is hidden.
-const HIDDEN: f64 = 1e3;
 
 /// A site in both graphs.
 pub(super) struct Both<'a> {
@@ -30,44 +27,76 @@ pub(super) struct Both<'a> {
     pub(super) site: usize,
 }
 
-impl Both<'_> {
-    /// What the scores became less what they were, against the formula; `None` where nothing is
-    /// added to scores, or a fused operator shows none.
-    pub(super) fn scores(&self) -> Result<Option<SiteCheck>, VerifyError> {
-        let (Some(before), Some(after)) = (
-            self.proof.bare.1.attention.get(self.site),
-            self.proof.done.1.attention.get(self.site),
-        ) else {
-            return Ok(None);
-        };
-        let refuse = |why: String| VerifyError::unsupported(&before.name, why);
-        let formula = Formula::of(&self.group.new, before.head_dim);
-        let formula = formula.map_err(|e: RewriteError| refuse(e.to_string()))?;
-        let (Some(formula), Some(scores), Some(product), Some(now), Some(plane)) = (
-            formula,
-            before.scores,
-            before.product,
-            after.scores,
-            before.plane,
-        ) else {
-            return Ok(None);
-        };
-        let mut random = Random::new(0x005c_07e5 + self.site as u64);
-        let mut given = vec![];
-        // Where content plays no part, products may be of kinds that the evaluator does not run.
-        let from = match formula.meets_content() {
-            true => vec![before.query.value, before.key.value],
-            false => vec![product],
-        };
-        for value in from {
-            let known = self.bare.0.get(value);
-            let tensor = known.dims.as_deref().zip(known.dtype);
-            let tensor = tensor.and_then(|(dims, dtype)| random.tensor(dtype, dims, -1.0, 1.0));
-            let tensor = tensor.ok_or_else(|| refuse("its queries are not known".into()))?;
-            if given.iter().all(|(v, _)| *v != value) {
-                given.push((value, tensor));
-            }
+/// The formula of a group, made once for sites of one width.
+#[derive(Default)]
+pub(super) struct Known(Option<(Option<usize>, Option<Formula>)>);
+
+impl Known {
+    /// `None` where nothing is added to the scores.
+    fn of(&mut self, group: &Group, site: &Site) -> Result<Option<&mut Formula>, VerifyError> {
+        let same = |known: &(Option<usize>, _)| known.0 == site.head_dim;
+        if !self.0.as_ref().is_some_and(same) {
+            let formula = Formula::of(&group.new, site.head_dim);
+            let formula =
+                formula.map_err(|e| VerifyError::unsupported(&site.name, e.to_string()))?;
+            self.0 = Some((site.head_dim, formula));
         }
+        Ok(self.0.as_mut().and_then(|known| known.1.as_mut()))
+    }
+}
+
+impl Both<'_> {
+    /// What the scores became less what they were, against the formula; nothing where nothing is
+    /// added to scores.
+    pub(super) fn scores(&self, known: &mut Known) -> Result<Vec<SiteCheck>, VerifyError> {
+        let (before, after) = self.sites()?;
+        let Some(formula) = known.of(self.group, before)? else {
+            return Ok(vec![]);
+        };
+        let pairs = match before.scores {
+            Some(scores) => self.spelled_out([before, after], formula, scores)?,
+            None => return Ok(vec![]),
+        };
+        formula.reach(pairs.farthest());
+        let [seen, hidden] = pairs
+            .against(formula)
+            .ok_or_else(|| unsupported(before, "its scores have changed their shape"))?;
+        let mask = (hidden.count > 0).then(|| super::check(before, "mask", &hidden));
+        let scores = super::check(before, "scores", &seen);
+        // A summary shows the last of those that are right: numbers, not depths.
+        Ok(mask.into_iter().chain([scores]).collect())
+    }
+
+    /// The site in the bare graph and in the one with what was put in.
+    fn sites(&self) -> Result<(&Site, &Site), VerifyError> {
+        let (bare, done) = (&self.proof.bare.1, &self.proof.done.1);
+        let both = bare
+            .attention
+            .get(self.site)
+            .zip(done.attention.get(self.site));
+        both.ok_or_else(|| {
+            let site = format!("attention {}", self.site);
+            VerifyError::unsupported(site, "it is found no more")
+        })
+    }
+
+    /// The scores of attention in plain operators, for the same queries and keys, or for the same
+    /// product where content plays no part: it may be of a kind that the evaluator does not run.
+    fn spelled_out(
+        &self,
+        [before, after]: [&Site; 2],
+        formula: &Formula,
+        scores: ValueId,
+    ) -> Result<Pairs, VerifyError> {
+        let refuse = |why: &str| unsupported(before, why);
+        let (Some(product), Some(now), Some(plane)) = (before.product, after.scores, before.plane)
+        else {
+            return Err(refuse("its scores cannot be followed"));
+        };
+        let given = match formula.meets_content() {
+            true => self.random(before, &[before.query.value, before.key.value])?,
+            false => self.random(before, &[product])?,
+        };
         let run = |model, (trace, seeds): &'_ (Trace, _), wanted| {
             let run = Run {
                 site: &before.name,
@@ -83,7 +112,7 @@ impl Both<'_> {
         let met = of(run(&self.proof.bare.0, self.bare, product)?, at_product);
         let is = of(run(&self.proof.done.0, self.done, now)?, plane);
         let (Some(was), Some(met), Some(is)) = (was, met, is) else {
-            return Err(refuse("the axes of its scores are not known".into()));
+            return Err(refuse("the axes of its scores are not known"));
         };
         let operand = |o: &Operand| {
             let data = match given.iter().find(|(v, _)| *v == o.value) {
@@ -96,24 +125,41 @@ impl Both<'_> {
         };
         let (queries, keys) = operand(&before.query)
             .zip(operand(&before.key))
-            .ok_or_else(|| refuse("the features of its heads cannot be followed".into()))?;
-        let compare = Compare {
-            formula: &formula,
-            scales: self.scales(before, &was, &met),
-            epsilon: (self.bare.0.get(product).dtype)
-                .and_then(DType::epsilon)
-                .unwrap_or(f64::from(f32::EPSILON)),
+            .ok_or_else(|| refuse("the features of its heads cannot be followed"))?;
+        let epsilon = |value| {
+            let dtype: Option<DType> = self.bare.0.get(value).dtype;
+            dtype.and_then(DType::epsilon)
         };
-        let (error, bound) = compare
-            .worst(&was, &is, &queries, &keys)
-            .ok_or_else(|| refuse("its scores have changed their shape".into()))?;
-        Ok(Some(SiteCheck {
-            site: before.name.clone(),
-            quantity: "scores".to_owned(),
-            max_error: (!error.is_nan()).then_some(error),
-            bound,
-            ok: error <= bound,
-        }))
+        let epsilon = [product, scores].into_iter().filter_map(epsilon);
+        let epsilon = epsilon.reduce(f64::max);
+        Ok(Pairs {
+            scales: self.scales(before, &was, &met),
+            epsilon: epsilon.unwrap_or(f64::from(f32::EPSILON)),
+            was,
+            is,
+            queries,
+            keys,
+        })
+    }
+
+    /// Random numbers for values of the bare graph.
+    fn random(
+        &self,
+        site: &Site,
+        values: &[ValueId],
+    ) -> Result<Vec<(ValueId, Tensor)>, VerifyError> {
+        let mut random = Random::new(0x005c_07e5 + self.site as u64);
+        let mut given: Vec<(ValueId, Tensor)> = vec![];
+        for value in values {
+            let known = self.bare.0.get(*value);
+            let tensor = known.dims.as_deref().zip(known.dtype);
+            let tensor = tensor.and_then(|(dims, dtype)| random.tensor(dtype, dims, -1.0, 1.0));
+            let tensor = tensor.ok_or_else(|| unsupported(site, "its queries are not known"))?;
+            if given.iter().all(|(v, _)| v != value) {
+                given.push((*value, tensor));
+            }
+        }
+        Ok(given)
     }
 
     /// The axes of queries and keys in the product.
@@ -171,68 +217,6 @@ impl Both<'_> {
     }
 }
 
-struct Compare<'a> {
-    formula: &'a Formula,
-    scales: Scales,
-    epsilon: f64,
-}
-
-impl Compare<'_> {
-    /// The largest difference from the formula over visible pairs, and its bound; `None` where
-    /// shapes differ.
-    fn worst(
-        &self,
-        was: &Array4<f64>,
-        is: &Array4<f64>,
-        queries: &Array3<f64>,
-        keys: &Array3<f64>,
-    ) -> Option<(f64, f64)> {
-        let (groups, heads, rows, columns) = was.dim();
-        let (slots, kept) = (queries.dim().0, keys.dim().0);
-        // A sink adds a column that is no key.
-        let columns = columns.min(keys.dim().1);
-        let same = is.dim().0 == groups && is.dim().1 == heads && is.dim().2 == rows;
-        let fits = slots == groups * heads && slots % kept.max(1) == 0 && rows == queries.dim().1;
-        if !same || !fits || is.dim().3 < columns || columns == 0 {
-            return None;
-        }
-        let past = columns.checked_sub(rows)? as i64;
-        let (mut worst, mut size) = (0.0f64, 1.0f64);
-        for slot in 0..slots {
-            let (group, head) = (slot / heads, slot % heads);
-            for i in 0..rows {
-                let best = (0..columns).map(|j| was[[group, head, i, j]]);
-                let best = best.fold(f64::NEG_INFINITY, f64::max);
-                let mut shift: Option<f64> = None;
-                // The nearest key first, for a constant of its row.
-                for j in (0..columns).rev() {
-                    let old = was[[group, head, i, j]];
-                    if best - old >= HIDDEN || !old.is_finite() {
-                        continue;
-                    }
-                    let distance = j as i64 - i as i64 - past;
-                    let (q, k) = (
-                        queries.slice(ndarray::s![slot, i, ..]),
-                        keys.slice(ndarray::s![slot * kept / slots, j, ..]),
-                    );
-                    let want = self.formula.at(head, distance, q, k, self.scales);
-                    let got = is[[group, head, i, j]] - old;
-                    let shift = match self.formula.is_up_to_a_constant() {
-                        true => *shift.get_or_insert(got - want),
-                        false => 0.0,
-                    };
-                    let error = (got - shift - want).abs();
-                    // NaN stays the worst.
-                    worst = if error > worst || error.is_nan() {
-                        error
-                    } else {
-                        worst
-                    };
-                    size = size.max(old.abs()).max(got.abs()).max(want.abs());
-                }
-            }
-        }
-        let terms = (queries.dim().2 + 16) as f64;
-        Some((worst, terms * self.epsilon * size))
-    }
+fn unsupported(site: &Site, why: &str) -> VerifyError {
+    VerifyError::unsupported(&site.name, why)
 }
