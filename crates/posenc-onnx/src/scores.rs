@@ -388,34 +388,31 @@ pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Si
 ///
 /// Of a fused operator, its bias or mask input and what it hides by itself.
 pub(crate) fn plane(model: &Model, classes: &Classes, trace: &Trace, site: &Site) -> Option<Plane> {
-    let (data, [rows, columns]) = match (site.product, site.scores) {
-        (Some(product), Some(scores)) => {
-            let data = zeroed(model, classes, trace, site, product, scores)?;
-            let last = [data.ndim().checked_sub(2)?, data.ndim() - 1];
-            (data, site.plane.unwrap_or(last))
-        }
-        _ => {
-            let data = fused(model.graph(), trace, site)?;
-            let rank = data.ndim();
-            (data, [rank.checked_sub(2)?, rank - 1])
-        }
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        let causal = site.mask.causal == Some(true);
+        return fused_plane(fused(model.graph(), trace, site)?, site.heads, causal);
     };
-    let bias = by_head(data, [rows, columns], site.heads)?;
+    let data = zeroed(model, classes, trace, site, product, scores)?;
+    let last = [data.ndim().checked_sub(2)?, data.ndim() - 1];
+    let bias = by_head(data, site.plane.unwrap_or(last), site.heads)?;
     // A sink adds a column that is no key.
-    let keys = match site.scores {
-        Some(_) => {
-            let dims = trace.get(site.key.value).dims.as_ref()?;
-            *dims.get(site.key.lane.sequence)?
-        }
-        None => bias.dim().3,
-    };
-    let keys = keys.min(bias.dim().3);
-    let mut bias = bias.slice_move(ndarray::s![.., .., .., ..keys]);
+    let dims = trace.get(site.key.value).dims.as_ref()?;
+    let keys = bias.dim().3.min(*dims.get(site.key.lane.sequence)?);
+    let bias = bias.slice_move(ndarray::s![.., .., .., ..keys]);
+    let empty = bias.is_empty();
+    (!empty).then(|| Plane::new(bias))
+}
+
+/// The same of a fused operator that is given this bias or mask, and may hide later keys itself.
+pub(crate) fn fused_plane(data: ArrayD<f64>, heads: Option<usize>, causal: bool) -> Option<Plane> {
+    let rank = data.ndim();
+    let plane = [rank.checked_sub(2)?, rank - 1];
+    let mut bias = by_head(data, plane, heads)?;
     let (queries, keys) = (bias.dim().2, bias.dim().3);
     if queries == 0 || keys == 0 {
         return None;
     }
-    if site.scores.is_none() && site.mask.causal == Some(true) {
+    if causal {
         let past = keys.saturating_sub(queries);
         for i in 0..queries {
             let later = (i + past + 1).min(keys);
@@ -467,11 +464,15 @@ fn fused_entry(graph: &Graph, site: &Site) -> Option<Use> {
     })
 }
 
-/// The bias or mask of a fused operator; hidden pairs of a bool mask are −∞.
-fn fused(graph: &Graph, trace: &Trace, site: &Site) -> Option<ArrayD<f64>> {
+/// The bias or mask that a fused operator is given.
+pub(crate) fn given(graph: &Graph, site: &Site) -> Option<ValueId> {
     let at = fused_entry(graph, site)?;
-    let value = graph.node(at.node).input(at.slot())?;
-    let mask = trace.get(value);
+    graph.node(at.node).input(at.slot())
+}
+
+/// The bias or mask of a fused operator; hidden pairs of a bool mask are −∞.
+pub(crate) fn fused(graph: &Graph, trace: &Trace, site: &Site) -> Option<ArrayD<f64>> {
+    let mask = trace.get(given(graph, site)?);
     match mask.dtype? {
         DType::Bool => {
             let hidden = |seen: f64| if seen == 0.0 { f64::NEG_INFINITY } else { 0.0 };

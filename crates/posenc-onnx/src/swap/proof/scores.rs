@@ -1,6 +1,9 @@
 //! What joined the scores of a site: the scores now, less those of the bare graph.
+//!
+//! Where scores are computed inside of an operator, it is the bias that the operator is given, less
+//! the mask that it was given before.
 
-use ndarray::{Array4, ArrayD, Axis, IxDyn};
+use ndarray::{Array3, Array4, ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
@@ -12,7 +15,7 @@ use crate::attention::{Operand, Site};
 use crate::lane::Lane;
 use crate::product::Letters;
 use crate::report::SiteCheck;
-use crate::scores::by_head;
+use crate::scores::{by_head, fused, fused_plane, given};
 use crate::swap::Group;
 use crate::swap::formula::{Formula, Scales};
 use crate::verify::VerifyError;
@@ -55,7 +58,7 @@ impl Both<'_> {
         };
         let pairs = match before.scores {
             Some(scores) => self.spelled_out([before, after], formula, scores)?,
-            None => return Ok(vec![]),
+            None => self.fused(before, after)?,
         };
         formula.reach(pairs.farthest());
         let [seen, hidden] = pairs
@@ -139,6 +142,53 @@ impl Both<'_> {
             is,
             queries,
             keys,
+        })
+    }
+
+    /// The bias that an operator is given, and the mask that it had.
+    fn fused(&self, before: &Site, after: &Site) -> Result<Pairs, VerifyError> {
+        let refuse = || unsupported(before, "the bias that was put in cannot be evaluated");
+        let (bare, done) = (&self.proof.bare, &self.proof.done);
+        let (trace, seeds) = self.done;
+        let value = given(done.0.graph(), after).ok_or_else(refuse)?;
+        let run = Run {
+            site: &before.name,
+            model: &done.0,
+            trace,
+            seeds,
+        };
+        let data = match done.0.graph().producer(value) {
+            Some(_) => self.computes.compute(&run, &[], value)?,
+            None => trace.get(value).to_f64().ok_or_else(refuse)?,
+        };
+        // What the operator hides by itself has a bias all the same.
+        let plane = |data| fused_plane(data, before.heads, false);
+        let is = plane(data).ok_or_else(refuse)?.bias;
+        let (groups, heads, rows, columns) = is.dim();
+        // One head would stand for all.
+        if Some(heads) != before.heads {
+            return Err(refuse());
+        }
+        // A mask of lengths stands beside the bias.
+        let mask = fused(bare.0.graph(), &self.bare.0, before).and_then(plane);
+        let mask = mask.map_or_else(|| Array4::zeros((1, 1, rows, columns)), |mask| mask.bias);
+        let was = mask.broadcast(is.dim());
+        let nothing = |tokens| Array3::zeros((groups * heads, tokens, 0));
+        Ok(Pairs {
+            was: was.ok_or_else(refuse)?.to_owned(),
+            queries: nothing(rows),
+            keys: nothing(columns),
+            scales: Scales {
+                query: 1.0,
+                key: 1.0,
+                product: 1.0,
+            },
+            epsilon: trace
+                .get(value)
+                .dtype
+                .and_then(DType::epsilon)
+                .unwrap_or(f64::from(f32::EPSILON)),
+            is,
         })
     }
 

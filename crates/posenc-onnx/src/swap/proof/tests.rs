@@ -1,5 +1,5 @@
-//! What the proof says of small models in every type: it holds for what was put in, and for
-//! nothing else.
+//! What the proof says of small models in every type and of operators that compute scores inside:
+//! it holds for what was put in, and for nothing else.
 
 use posenc_ir::{DType, Model, Tensor, Use};
 
@@ -84,7 +84,7 @@ fn evaluated(proof: &Proof) -> Vec<SiteCheck> {
     proof.evaluate().unwrap()
 }
 
-const NUMBERS: [&str; 2] = ["scores", "embeddings"];
+const NUMBERS: [&str; 3] = ["scores", "values", "embeddings"];
 
 /// The same kind with other numbers; rows of tables are shifted by one.
 fn wrong(new: &mut New) {
@@ -140,6 +140,88 @@ fn every_type_holds_and_is_held_to_its_formula() {
                 .for_each(|g| wrong(&mut g.new));
             let now = told(&evaluated(&proof), &NUMBERS);
             assert_eq!(now, [0, held], "{kind} in {dtype:?}");
+        }
+    }
+}
+
+/// Attention of one operator, with a mask of this kind.
+fn operator(s: &mut Sketch, x: &str, op: &str, mask: Option<DType>) -> String {
+    let [q, k, v] = [0; 3].map(|_| {
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        s.op("MatMul", &[x, &w])
+    });
+    let heads = A::Int(HEADS as i64);
+    let mask = mask.map(|dtype| {
+        let later = later(s);
+        let hidden = match dtype {
+            DType::Bool => s.op("Not", &[&later]),
+            _ => {
+                let (low, zero) = (s.float(-1e9), s.float(0.0));
+                s.op("Where", &[&later, &low, &zero])
+            }
+        };
+        s.unsqueeze(&hidden, &[0, 1])
+    });
+    let causal = |name: &'static str| match mask {
+        Some(_) => vec![],
+        None => vec![(name, A::Int(1))],
+    };
+    let mask = mask.as_deref().unwrap_or("");
+    let y = match op {
+        "Attention" => {
+            let mut attrs = vec![
+                ("q_num_heads", heads),
+                ("kv_num_heads", A::Int(HEADS as i64)),
+            ];
+            attrs.extend(causal("is_causal"));
+            s.with(op, &[&q, &k, &v, mask], &attrs)
+        }
+        "ms.MultiHeadAttention" => {
+            let mut attrs = vec![("num_heads", heads)];
+            attrs.extend(causal("unidirectional"));
+            s.with(op, &[&q, &k, &v, "", "", mask], &attrs)
+        }
+        _ => {
+            let w = s.weights(&[HIDDEN, 3 * HIDDEN]);
+            let b = s.weights(&[3 * HIDDEN]);
+            let mut attrs = vec![("num_heads", heads)];
+            attrs.extend(causal("unidirectional"));
+            s.with(op, &[x, &w, &b, "", "", mask], &attrs)
+        }
+    };
+    s.op("Add", &[x, &y])
+}
+
+#[test]
+fn biases_of_operators_are_compared_with_their_formula() {
+    let forms = [
+        ("Attention", None, 23),
+        ("Attention", Some(DType::F32), 23),
+        ("Attention", Some(DType::Bool), 24),
+        ("ms.MultiHeadAttention", None, 17),
+        ("ms.MultiHeadAttention", Some(DType::F32), 17),
+        ("ms.Attention", None, 17),
+        ("ms.Attention", Some(DType::F32), 17),
+    ];
+    for (op, mask, opset) in forms {
+        let model = model(DType::F32, opset, |s, x| operator(s, x, op, mask));
+        let kinds = [Kind::Alibi, Kind::T5Bias, Kind::RelativeBias];
+        // Where a mask comes in the same way, one kind stands for all.
+        let few = if mask == Some(DType::F32) { 1 } else { 3 };
+        for kind in kinds.into_iter().take(few) {
+            let name = format!("{kind} in {op} with {mask:?}");
+            let mut proof = proof(&model, kind).unwrap_or_else(|why| panic!("{name}: {why}"));
+            let checks = evaluated(&proof);
+            // Two layers, and the first once more in a longer run.
+            assert_eq!(told(&checks, &["scores"]), [3, 0], "{name}");
+            let masks = if mask.is_some() { 3 } else { 0 };
+            assert_eq!(told(&checks, &["mask"]), [masks, 0], "{name}");
+            proof
+                .asked
+                .groups
+                .iter_mut()
+                .for_each(|g| wrong(&mut g.new));
+            assert_eq!(told(&evaluated(&proof), &["scores"]), [0, 3], "{name}");
         }
     }
 }
