@@ -8,6 +8,7 @@
 mod pairs;
 mod rows;
 mod scores;
+mod values;
 
 use ndarray::{ArrayD, IxDyn};
 use posenc_ir::eval::{Budget, Trace, Value, probe};
@@ -216,6 +217,7 @@ impl Proof {
                         site: *site,
                     };
                     checks.extend(both.scores(&mut known)?);
+                    checks.extend(values::check(&both)?);
                 }
                 checks.extend(rows::check(computes, self, &done, at.past, group)?);
             }

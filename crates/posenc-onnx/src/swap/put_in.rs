@@ -22,6 +22,7 @@ use crate::rewrite::RewriteError;
 
 pub(super) use axes::Axes;
 pub(super) use keep::{Kept, keep};
+pub(super) use terms::Values;
 
 /// Puts in what is asked for, group by group.
 pub(super) fn put_in(

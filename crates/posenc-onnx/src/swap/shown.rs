@@ -12,7 +12,7 @@ use crate::rewrite::RewriteError;
 const NEAR: f64 = 1e-5;
 
 /// Holds the graph to what was asked for: rotations and rows by what detection reads of them,
-/// scores by their formula.
+/// scores and weighted values by their formula.
 ///
 /// # Errors
 /// Where a site shows something else, with the site.
@@ -25,7 +25,7 @@ pub(super) fn is_as_asked(ground: &Ground<'_>, proof: &Proof) -> Result<(), Rewr
                 New::Learned { .. } | New::Sinusoidal { .. } | New::Conv { .. } => {
                     is_added(ground, group, *site)?;
                 }
-                // Scores are computed below.
+                // Scores and weighted values are computed below.
                 _ => {}
             }
         }

@@ -71,7 +71,7 @@ impl Both<'_> {
     }
 
     /// The site in the bare graph and in the one with what was put in.
-    fn sites(&self) -> Result<(&Site, &Site), VerifyError> {
+    pub(super) fn sites(&self) -> Result<(&Site, &Site), VerifyError> {
         let (bare, done) = (&self.proof.bare.1, &self.proof.done.1);
         let both = bare
             .attention
@@ -267,6 +267,6 @@ impl Both<'_> {
     }
 }
 
-fn unsupported(site: &Site, why: &str) -> VerifyError {
+pub(super) fn unsupported(site: &Site, why: &str) -> VerifyError {
     VerifyError::unsupported(&site.name, why)
 }

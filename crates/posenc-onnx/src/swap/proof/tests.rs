@@ -260,6 +260,23 @@ fn what_unmasks_fails() {
 }
 
 #[test]
+fn vectors_beside_the_values_are_compared() {
+    let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
+    let proof = proof(&model, Kind::Shaw).unwrap();
+    let checks = evaluated(&proof);
+    assert_eq!(told(&checks, &["values"]), [4, 0], "two groups, two runs");
+    let mut keyless = proof.clone();
+    for group in &mut keyless.asked.groups {
+        if let New::Shaw { value, .. } = &mut group.new {
+            shifted(value.as_mut().unwrap(), &[33, SIZE]);
+        }
+    }
+    let checks = evaluated(&keyless);
+    assert_eq!(told(&checks, &["scores"]), [4, 0]);
+    assert_eq!(told(&checks, &["values"]), [0, 4]);
+}
+
+#[test]
 fn the_longer_run_of_projected_codes_is_one_that_can_be_paid_for() {
     let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
     let mut proof = proof(&model, Kind::TransformerXl).unwrap();

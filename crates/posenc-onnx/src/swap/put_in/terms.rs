@@ -18,6 +18,7 @@ use crate::opset::Opset;
 use crate::rewrite::RewriteError;
 use crate::swap::{Ground, Group, New, Numbers};
 use product::Product;
+pub(in crate::swap) use values::Values;
 
 /// The first version of ai.onnx with `Einsum`.
 const EINSUM: Opset = Opset(12);

@@ -12,17 +12,17 @@ use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
 /// The product, with a letter for each axis.
-pub(super) struct Values {
+pub(in crate::swap) struct Values {
     /// Its result.
-    pub(super) value: ValueId,
+    pub(in crate::swap) value: ValueId,
     /// The weights as they enter it.
-    pub(super) weights: ValueId,
+    pub(in crate::swap) weights: ValueId,
     /// Their axes.
-    pub(super) content: Vec<char>,
+    pub(in crate::swap) content: Vec<char>,
     /// The letters of queries, keys and features.
-    pub(super) vectors: [char; 3],
+    pub(in crate::swap) vectors: [char; 3],
     /// The axes of the result.
-    pub(super) result: Vec<char>,
+    pub(in crate::swap) result: Vec<char>,
 }
 
 impl Values {
@@ -30,7 +30,7 @@ impl Values {
     ///
     /// # Errors
     /// Where there is none, several, or one of an unknown kind.
-    pub(super) fn of(ground: &Ground<'_>, site: &Site) -> Result<Self, RewriteError> {
+    pub(in crate::swap) fn of(ground: &Ground<'_>, site: &Site) -> Result<Self, RewriteError> {
         let refuse = |why: &str| ground.refuse(site.node, why);
         let (steps, products) = behind(ground, site);
         let [(node, weights)] = products[..] else {
