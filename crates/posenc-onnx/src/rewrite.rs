@@ -149,6 +149,7 @@ fn rewrite_flat(
             proof: None,
         });
     };
+    crate::swap::stretches_alone(model, &before, &options)?;
     record::write(&mut next, &report.input.fingerprint, &before, &plan);
     let after = detect(&next, &options);
     agrees(&next, &before, &after, &plan)?;

@@ -11,7 +11,7 @@ use crate::kind::{Kind, Layout};
 use crate::plan::{Target, plan_within};
 use crate::report::{Edit, Encoding, Guarantee, Rewrite};
 use crate::request::{Parameters, Request};
-use crate::swap::{Swapped, swap};
+use crate::swap::{Swapped, stretches_alone, swap};
 
 /// Whether a request puts an encoding in, rather than stretching the rotations that are there.
 pub(super) fn is_asked(found: &Detection, request: &Request) -> bool {
@@ -168,6 +168,7 @@ fn stretched(
     if request.scale.is_none() && request.hf_config.is_none() {
         return Ok(None);
     }
+    stretches_alone(next, found, options)?;
     let plan = plan_within(next, found, &before.limits, request)?;
     for value in &plan.inferred {
         if !report.inferred.contains(value) {

@@ -5,7 +5,7 @@ use posenc_ir::{Graph, Model, NodeId, ScopeId, ScopeKind};
 use rustc_hash::FxHashSet;
 
 use crate::detect::{Detection, Options, detect};
-use crate::rewrite::RewriteError;
+use crate::rewrite::{Refusal, RewriteError};
 use crate::swap::Ground;
 
 /// Branches of an `If` that hold attention are few.
@@ -81,6 +81,29 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Refuses to stretch rotations of one branch where those of another would stay as they are.
+///
+/// # Errors
+/// Where another branch turns too, with its attention.
+pub(crate) fn stretches_alone(
+    model: &Model,
+    found: &Detection,
+    options: &Options,
+) -> Result<(), RewriteError> {
+    for (options, nodes) in others(model, found, options) {
+        let other = detect(model, &options);
+        let sites = other.rotary.iter().map(|r| other.attention[r.site].node);
+        if let Some(node) = sites.into_iter().find(|node| nodes.contains(node)) {
+            let place = model.graph().place(node);
+            let why = format!(
+                "{place}: it stands in another branch, whose rotation would not be stretched"
+            );
+            return Err(Refusal::Unsupported(why).into());
+        }
+    }
+    Ok(())
+}
+
 /// A softmax or fused attention in these bodies that is no known site.
 fn attention(graph: &Graph, bodies: Vec<ScopeId>, known: &FxHashSet<NodeId>) -> Option<NodeId> {
     let mut stack = bodies;
@@ -102,7 +125,7 @@ mod tests {
     use posenc_ir::{DType, Model};
 
     use crate::kind::Kind;
-    use crate::request::Request;
+    use crate::request::{Request, ScaleType};
     use crate::rewrite::rewrite;
     use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
     use crate::swap::{Init, Numbers, Proof};
@@ -201,6 +224,36 @@ mod tests {
         let before: Vec<usize> = done.report.limits.before.iter().map(|l| l.length).collect();
         assert_eq!(before, [40]);
         assert!(done.report.limits.after.is_empty());
+    }
+
+    #[test]
+    fn one_branch_is_not_stretched_without_the_other() {
+        let request = |to: Option<Kind>, scaled: bool| {
+            let mut request = Request {
+                to,
+                ..Request::default()
+            };
+            if scaled {
+                request.scale = Some(ScaleType::Linear);
+                request.parameters.factor = Some(4.0);
+                request.parameters.original_length = Some(40);
+            }
+            request
+        };
+        let mut model = merged(|s| layer(s, None));
+        let before = model.graph().text();
+        let why = rewrite(&mut model, &request(Some(Kind::Rope), true)).unwrap_err();
+        let want = "another branch, whose rotation would not be stretched";
+        assert!(why.to_string().contains(want), "{why}");
+        assert_eq!(model.graph().text(), before);
+        rewrite(&mut model, &request(Some(Kind::Rope), false)).unwrap();
+        let before = model.graph().text();
+        let why = rewrite(&mut model, &request(None, true)).unwrap_err();
+        assert!(why.to_string().contains(want), "{why}");
+        assert_eq!(model.graph().text(), before);
+        // A branch that turns alone is stretched.
+        let mut alone = merged(|s| s.floats(&[1, 1, 1, 1], [0.0]));
+        rewrite(&mut alone, &request(Some(Kind::Rope), true)).unwrap();
     }
 
     #[test]
