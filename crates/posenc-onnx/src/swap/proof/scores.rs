@@ -119,9 +119,7 @@ impl Both<'_> {
         };
         let operand = |o: &Operand| {
             let data = match given.iter().find(|(v, _)| *v == o.value) {
-                Some((_, tensor)) => {
-                    ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()?
-                }
+                Some((_, tensor)) => array(tensor)?,
                 None => ArrayD::zeros(self.bare.0.get(o.value).dims.clone()?),
             };
             o.lane.split(data)
@@ -157,8 +155,18 @@ impl Both<'_> {
             trace,
             seeds,
         };
+        // A mask of content is any mask.
+        let old = given(bare.0.graph(), before);
+        let content = old.filter(|v| {
+            let known = self.bare.0.get(*v);
+            known.data.is_none() && known.dtype.is_some_and(DType::is_float)
+        });
+        let masks = match content.filter(|v| *v != value) {
+            Some(mask) => self.random(before, &[mask])?,
+            None => vec![],
+        };
         let data = match done.0.graph().producer(value) {
-            Some(_) => self.computes.compute(&run, &[], value)?,
+            Some(_) => self.computes.compute(&run, &masks, value)?,
             None => trace.get(value).to_f64().ok_or_else(refuse)?,
         };
         // What the operator hides by itself has a bias all the same.
@@ -170,7 +178,11 @@ impl Both<'_> {
             return Err(refuse());
         }
         // A mask of lengths stands beside the bias.
-        let mask = fused(bare.0.graph(), &self.bare.0, before).and_then(plane);
+        let mask = match masks.first() {
+            Some((_, mask)) => array(mask),
+            None => fused(bare.0.graph(), &self.bare.0, before),
+        };
+        let mask = mask.and_then(plane);
         let mask = mask.map_or_else(|| Array4::zeros((1, 1, rows, columns)), |mask| mask.bias);
         let was = mask.broadcast(is.dim());
         let nothing = |tokens| Array3::zeros((groups * heads, tokens, 0));
@@ -265,6 +277,10 @@ impl Both<'_> {
                 },
         }
     }
+}
+
+fn array(tensor: &Tensor) -> Option<ArrayD<f64>> {
+    ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()
 }
 
 pub(super) fn unsupported(site: &Site, why: &str) -> VerifyError {
