@@ -61,9 +61,11 @@ fn rewritten(model: &Path, flags: &str, params: Option<&Path>) -> Result<Swapped
     if ran.code != 0 {
         return Err(format!("exit {}: {}", ran.code, ran.stderr.trim()));
     }
-    // Where nothing is put in, there is no formula to hold the result to.
-    let proved = match &ran.json()["check"]["ok"] {
-        Value::Null => flags.starts_with("--to none"),
+    // Where nothing was put in, there is no formula to hold the result to.
+    let report = ran.json();
+    let untouched = report["edits"].as_array().is_some_and(Vec::is_empty);
+    let proved = match &report["check"]["ok"] {
+        Value::Null => flags.starts_with("--to none") || untouched,
         ok => *ok == true,
     };
     match proved {
