@@ -44,7 +44,9 @@ pub(super) fn fill(
                 let warning = "what was put in shows in no scores of its own, so it was read back \
                                and not run against its formula";
                 if proof == Proof::Required {
-                    let path = model.path().map_or_else(String::new, |p| p.display().to_string());
+                    let path = model
+                        .path()
+                        .map_or_else(String::new, |p| p.display().to_string());
                     return Err(Failure::unsupported(format!("{path}: {warning}")).into());
                 }
                 report.warnings.push(warning.to_owned());
