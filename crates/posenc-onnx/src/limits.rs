@@ -104,7 +104,7 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
     let at = Reach::of(trace, node, index, runs.found.lengths.batch)?;
     // A table that is made for the positions at hand has no row to spare.
     let grows = class.has(Class::POSITION) || class.has(Class::LENGTH);
-    if at.most == at.least || grows && at.most + 1 >= i64::try_from(rows).ok()? {
+    if at.most == at.least || grows && at.most >= i64::try_from(rows).ok()? - 1 {
         return None;
     }
     let length = at.length_for(rows, runs.found.lengths.past)?;
@@ -128,7 +128,7 @@ impl Reach {
     /// another.
     fn of(trace: &Trace, node: &Node, index: ValueId, copies: usize) -> Option<Self> {
         let numbers = trace.get(index).to_i64()?;
-        let steps = |line: &[i64]| line.windows(2).all(|w| w[1] == w[0] + 1);
+        let steps = |line: &[i64]| line.windows(2).all(|w| w[0].checked_add(1) == Some(w[1]));
         if node.is("GatherElements") {
             // An index for each element: one lane of them tells the rows.
             let axis = wrap(node.int("axis").ok()?.unwrap_or(0), numbers.ndim())?;
@@ -164,14 +164,15 @@ impl Reach {
 
     /// The length at which the last row is read, each further token reading one more.
     fn length_for(self, rows: usize, past: usize) -> Option<usize> {
-        let spare = i64::try_from(rows).ok()? - 1 - self.most;
+        let last = i64::try_from(rows).ok()? - 1;
+        let spare = last.checked_sub(self.most)?;
         let spare = usize::try_from(spare).ok()?;
         // One row for each new token: those before it stand in the cache.
         let before = match self.steps && self.least >= i64::try_from(past).ok()? {
             true => past,
             false => 0,
         };
-        Some(before + self.tokens + spare)
+        (before + self.tokens).checked_add(spare)
     }
 }
 

@@ -36,16 +36,12 @@ pub struct Plan {
     pub inferred: Vec<Inferred>,
 }
 
-/// Decides what a request means for the sites that were found.
+/// Decides what a request means for the sites that were found. `limits` tell of the length that
+/// the model was made for: those of `found`, unless the model had others before it was changed.
 ///
 /// # Errors
 /// When the request does not fit the model, or a value that is needed is nowhere to be found.
-pub fn plan(model: &Model, found: &Detection, request: &Request) -> Result<Plan, RewriteError> {
-    plan_within(model, found, &found.limits, request)
-}
-
-/// The same, where `limits` tell of the length that the model was made for.
-pub(crate) fn plan_within(
+pub fn plan(
     model: &Model,
     found: &Detection,
     limits: &[Limit],
@@ -105,12 +101,13 @@ impl Planner<'_> {
         let mut targets = vec![];
         for (i, site) in chosen(self.found, self.request) {
             let place = || self.model.graph().place(site.node);
-            let Some(asked) = config.rope_for(site.site).map_err(usage)? else {
+            let layer = self.found.attention[site.site].place.layer;
+            let Some(asked) = config.rope_for(layer).map_err(usage)? else {
                 let why = format!(
                     "{}: the config asks for no rope in layer {1}; take it out first with \
                      --to none --layers {1}",
                     place(),
-                    site.site
+                    layer
                 );
                 return Err(Refusal::Unsupported(why).into());
             };
@@ -248,8 +245,9 @@ impl Planner<'_> {
     fn original_length(&self) -> Result<Option<(usize, String)>, RewriteError> {
         if let Some(path) = config_beside(self.model) {
             let config = read_config(&path)?;
-            let site = self.found.rotary.first().map_or(0, |s| s.site);
-            let asked = config.rope_for(site).ok().flatten();
+            let first = self.found.rotary.first();
+            let layer = first.map_or(0, |s| self.found.attention[s.site].place.layer);
+            let asked = config.rope_for(layer).ok().flatten();
             let scaled = asked.and_then(|a| a.scaling.original_length());
             let length = match scaled {
                 Some(length) => Some(length),

@@ -327,10 +327,12 @@ fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
 }
 
 /// Whether an input tells the time at which each token of a sequence stands: integers, by the name.
+/// One number for a whole sequence is the step of a process, as in diffusion.
 pub(crate) fn tells_steps(graph: &Graph, port: &Port) -> bool {
     let name = graph.name(port.value).to_lowercase();
     let says = ["timestep", "time_step"];
-    port.dtype.is_int() && port.dims.len() == 2 && says.iter().any(|word| name.contains(word))
+    let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);
+    port.dtype.is_int() && each && says.iter().any(|word| name.contains(word))
 }
 
 /// Whether the value picks rows of a float constant.

@@ -5,6 +5,7 @@ mod emit;
 mod jobs;
 mod record;
 mod rescale;
+mod stretch;
 mod tables;
 
 use posenc_ir::Model;
@@ -12,10 +13,13 @@ use serde_json::{Value, json};
 
 use crate::detect::{Detection, Options, detect};
 use crate::inspect::inspect_encodings;
-use crate::plan::{Plan, Target, plan};
+use crate::plan::{Plan, Target};
 use crate::ports::Role;
 use crate::report::{Edit, Encoding, Endpoint, Guarantee, Rewrite};
 use crate::request::{InputRole, Request};
+use crate::swap::other_branches;
+
+use stretch::stretch;
 
 pub use crate::swap::Proof;
 #[cfg(test)]
@@ -57,6 +61,8 @@ pub struct Rewritten {
     pub targets: Vec<(usize, Target)>,
     /// The rewritten graph, detected anew.
     pub found: Detection,
+    /// The same for other branches of a decoder that was merged from several, where they turn.
+    pub beside: Vec<Detection>,
     /// The length that was made room for, where it is known.
     pub max_length: Option<usize>,
     /// What shows that an encoding that was put in computes its formula; `None` where none was.
@@ -112,6 +118,7 @@ fn only_sort(
         report,
         targets: vec![],
         found,
+        beside: vec![],
         max_length: None,
         proof: None,
     })
@@ -137,19 +144,19 @@ fn rewrite_flat(
     if kind.is_some() {
         return anew::rewrite(model, report, &before, request, &options);
     }
-    let plan = plan(model, &before, request)?;
+    let (plan, done) = stretch(model, &before, &before.limits, request, &options)?;
     report.inferred = plan.inferred.clone();
-    let Some((mut next, groups)) = rescale::rescale(model, &before, &plan, request)? else {
+    let Some((mut next, groups)) = done else {
         report.warnings = warnings(&before, &plan);
         return Ok(Rewritten {
             report,
             targets: plan.targets,
+            beside: beside(model, &before, &options),
             found: before,
             max_length: plan.max_length,
             proof: None,
         });
     };
-    crate::swap::stretches_alone(model, &before, &options)?;
     record::write(&mut next, &report.input.fingerprint, &before, &plan);
     let after = detect(&next, &options);
     agrees(&next, &before, &after, &plan)?;
@@ -168,10 +175,18 @@ fn rewrite_flat(
     Ok(Rewritten {
         report,
         targets: plan.targets,
+        beside: beside(model, &after, &options),
         found: after,
         max_length: plan.max_length,
         proof: None,
     })
+}
+
+/// What turns in the other branches of a model.
+fn beside(model: &Model, found: &Detection, options: &Options) -> Vec<Detection> {
+    let others = other_branches(model, found, options).into_iter();
+    let others = others.map(|(options, _)| detect(model, &options));
+    others.filter(|found| !found.rotary.is_empty()).collect()
 }
 
 /// What detection is told.

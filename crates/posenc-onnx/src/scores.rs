@@ -13,10 +13,10 @@ use crate::dataflow::{Class, Classes};
 use crate::encoding::Miss;
 
 /// Scores this far below the best of a row are hidden.
-const HIDDEN: f64 = 1e3;
+pub(crate) const HIDDEN: f64 = 1e3;
 
 /// What a mask that hides less takes off at the least.
-const MASKED: f64 = 20.0;
+pub(crate) const MASKED: f64 = 20.0;
 
 /// Elements that a probe of the scores may take.
 const BUDGET: Budget = Budget { elements: 1 << 23 };
@@ -36,17 +36,18 @@ impl Plane {
         for mut row in bias.lanes_mut(Axis(3)) {
             let seen = row.iter().copied().filter(|v| !v.is_nan());
             let best = seen.fold(f64::NEG_INFINITY, f64::max);
-            // A row that hides every key alike hides none.
             let all = !best.is_finite();
-            row.mapv_inplace(|v| match v.is_nan() || best - v > HIDDEN {
-                _ if all => 0.0,
+            row.mapv_inplace(|v| match all || v.is_nan() || best - v > HIDDEN {
                 true => f64::NEG_INFINITY,
                 false => v,
             });
         }
-        // Numbers far below all that others see stand in rows that fill up a block: no query is
-        // there, and a bias is lost beside them.
+        // A query that sees nothing, or numbers far below all that others see, fills up a block or
+        // is padding: a bias is lost beside them. Where all queries do, nothing is hidden.
         let best = bias.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if !best.is_finite() {
+            bias.fill(0.0);
+        }
         for mut row in bias.lanes_mut(Axis(3)) {
             if row.iter().all(|v| best - v > HIDDEN) {
                 row.fill(f64::NEG_INFINITY);
@@ -56,7 +57,7 @@ impl Plane {
         Self { bias, past }
     }
 
-    /// Whether a score is hidden by a mask: far below the best of its row.
+    /// Whether a score is hidden by a mask: far below the best of its row, or of all.
     pub(crate) fn is_hidden(&self, at: [usize; 4]) -> bool {
         self.bias[at] == f64::NEG_INFINITY
     }
@@ -99,6 +100,17 @@ impl Plane {
         }
         Some(best)
     }
+}
+
+/// Whether a value is zero throughout, whatever is fed.
+pub(crate) fn is_zero(classes: &Classes, trace: &Trace, value: ValueId) -> bool {
+    let class = classes.of_value(value);
+    let fed = [Class::CONTENT, Class::PADDING, Class::POSITION];
+    if fed.iter().any(|one| class.has(*one)) {
+        return false;
+    }
+    let known = trace.get(value).to_f64();
+    known.is_some_and(|data| data.iter().all(|v| *v == 0.0))
 }
 
 /// The largest finite number, its sign aside.

@@ -25,7 +25,7 @@ pub(crate) struct Addition {
     pub(crate) entry: Use,
     /// How it joins.
     pub(crate) way: Way,
-    /// The content that it is added to; `None` where the operator gathers that itself.
+    /// The content that it joins; `None` where the operator gathers that itself.
     pub(crate) content: Option<ValueId>,
     /// The axes of the sum along which tokens stand.
     pub(crate) tokens: Tokens,
@@ -49,7 +49,8 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// How the inputs of a node join whose output has so many axes, and tokens along these.
+    /// How the inputs of this node join; its output has `rank` axes, `tokens` among them. What
+    /// stands beside others along the first axis is another sequence of the batch.
     fn of(node: &Node, rank: usize, tokens: Tokens) -> Self {
         let axis = |node: &Node| wrap(node.int("axis").ok()??, rank);
         match node.domain() {

@@ -26,7 +26,7 @@ use crate::request::Request;
 use crate::rewrite::RewriteError;
 
 pub(crate) use asked::{Asked, Group, New, asked, numbers_in};
-pub(crate) use branches::stretches_alone;
+pub(crate) use branches::others as other_branches;
 pub(crate) use ground::Ground;
 pub(crate) use numbers::{Init, Numbers};
 pub use proof::Proof;

@@ -1,6 +1,7 @@
 //! The proof of a rewrite: what was emitted, run by a runtime, against the formula in f64.
 
 use posenc_ir::Model;
+use posenc_onnx::detect::Detection;
 use posenc_onnx::report::{Check, Rewrite};
 use posenc_onnx::rewrite::Rewritten;
 use posenc_onnx::verify::{Expected, check_rope, expectations};
@@ -29,10 +30,15 @@ pub(super) fn fill(
     report: &mut Rewrite,
 ) -> anyhow::Result<()> {
     let put_in = done.proof.as_ref().is_some_and(|p| !p.is_empty());
-    if done.found.rotary.is_empty() && !put_in {
+    let mut expected = vec![];
+    for found in std::iter::once(&done.found).chain(&done.beside) {
+        if !found.rotary.is_empty() {
+            expected.push((found, expectations(model, found)?));
+        }
+    }
+    if expected.is_empty() && !put_in {
         return Ok(());
     }
-    let expected = expectations(model, &done.found)?;
     let mut reasons = vec![];
     for choice in Choice::defaults() {
         match run(model, done, &expected, &choice) {
@@ -67,18 +73,18 @@ pub(super) fn fill(
     }
 }
 
-/// The summary of what was compared; `None` where a fused operator left nothing to compare.
+/// The summary of what was compared, rotations in every branch; `None` where nothing was.
 fn run(
     model: &Model,
     done: &Rewritten,
-    expected: &[Expected],
+    expected: &[(&Detection, Vec<Expected>)],
     choice: &Choice,
 ) -> anyhow::Result<Option<Check>> {
     let runtime = choice.open()?;
-    let mut checks = match expected.is_empty() {
-        true => vec![],
-        false => check_rope(model, &done.found, expected, &*runtime)?,
-    };
+    let mut checks = vec![];
+    for (found, expected) in expected {
+        checks.extend(check_rope(model, found, expected, &*runtime)?);
+    }
     if let Some(proof) = &done.proof {
         checks.extend(proof.check(&*runtime)?);
     }

@@ -18,7 +18,7 @@ use crate::encodings::sinusoidal::{self, Image, Precision, Sinusoidal};
 use crate::kind::{Form, Stack};
 use crate::stream::{Addition, Stream, Way};
 
-pub(super) use coordinates::are_met;
+pub(super) use coordinates::{Told, are_met};
 use grid::{Patches, patches};
 use rows::Rows;
 use source::{Search, Table};

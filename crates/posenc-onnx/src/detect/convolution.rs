@@ -1,8 +1,9 @@
 //! Convolutions along the sequence that are added to their input.
 //!
 //! Between the convolution and the addition there may be an activation, a bias, a crop and a
-//! norm. A convolution that takes steps is added to its input pooled to as many tokens. A depthwise convolution within a feed-forward or Conformer block has products on the way
-//! and is none.
+//! norm. A depthwise convolution within a feed-forward or Conformer block has products on the way
+//! and is none. What a convolution that takes steps is added to is its input, pooled to as many
+//! tokens.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

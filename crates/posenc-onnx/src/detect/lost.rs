@@ -1,5 +1,5 @@
 //! Softmaxes over content that attention may hide behind: those whose sizes the trial run could not
-//! tell, and those that more stands before than attention is read through.
+//! tell, and those with operators before them that attention is not read through.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
@@ -62,7 +62,7 @@ pub(super) fn unread(
             && !known.contains(id)
             && scores
                 .is_some_and(|v| trace.get(v).dims.is_some() && is_of_content(graph, classes, v))
-            && weights.is_some_and(|v| weighs_content(graph, classes, v))
+            && weights.is_some_and(|v| is_multiplied(graph, classes, v))
     };
     let all: Vec<NodeId> = graph.nodes().filter(unread).map(|(id, _)| id).collect();
     let first = graph.place(*all.first()?);
@@ -75,8 +75,8 @@ pub(super) fn unread(
     ))
 }
 
-/// Whether a product of a value and content comes next.
-fn weighs_content(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
+/// Whether a product with content comes next, whatever moves the weights before it.
+fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
     let mut stack = vec![weights];
     let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {

@@ -19,6 +19,7 @@ use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::Refused;
+use super::absolute::{Told, are_met};
 use super::survey::{Runs, Survey};
 use crate::attention::Site;
 use crate::dataflow::{Class, Classes};
@@ -84,6 +85,7 @@ struct Known {
     codes: FxHashMap<ValueId, Vec<(Distances, Waved)>>,
     /// Whether values are computed from sines or cosines.
     computed: FxHashMap<ValueId, bool>,
+    told: Told,
 }
 
 /// The findings at a site.
@@ -108,7 +110,7 @@ fn at_site(
     let mut told = vec![];
     for (join, why) in &joins.others {
         let value = graph.node(join.node).input(join.slot());
-        match value.is_some_and(|v| super::absolute::are_met(graph, found, v)) {
+        match value.is_some_and(|v| are_met(graph, found, &mut known.told, v)) {
             true => {
                 let why = "what coordinates of the input tell joins the scores";
                 told.push(unknown(*join, why.to_owned()));
@@ -122,6 +124,9 @@ fn at_site(
             if places(meeting, &found.classes, graph) {
                 let why = "content meets positions in the mask of a fused operator";
                 strange.push(unknown(meeting.vectors, why.to_owned()));
+            } else {
+                let why = "content meets vectors in the mask of a fused operator";
+                refuse(meeting.node, why);
             }
             continue;
         }

@@ -1,4 +1,4 @@
-//! What can be said and is not done yet.
+//! What can be said and is not done: not yet, or not by this rewrite.
 
 use super::{Allowances, Antialias, Corners, Length, Parameters, Request};
 use crate::kind::{Form, Kind};

@@ -4,14 +4,15 @@ use posenc_ir::Model;
 use serde_json::{Value, json};
 
 use super::record::{self, record as recorded};
-use super::{RewriteError, Rewritten, rescale};
+use super::stretch::stretch;
+use super::{RewriteError, Rewritten};
 use crate::detect::{Detection, Options, Survey, detect, survey};
 use crate::inspect::entries;
 use crate::kind::{Kind, Layout};
-use crate::plan::{Target, plan_within};
+use crate::plan::Target;
 use crate::report::{Edit, Encoding, Guarantee, Rewrite};
 use crate::request::{Parameters, Request};
-use crate::swap::{Swapped, stretches_alone, swap};
+use crate::swap::{Swapped, swap};
 
 /// Whether a request puts an encoding in, rather than stretching the rotations that are there.
 pub(super) fn is_asked(found: &Detection, request: &Request) -> bool {
@@ -66,6 +67,7 @@ pub(super) fn rewrite(
             report,
             targets: vec![],
             found: before.clone(),
+            beside: vec![],
             max_length: request.parameters.max_length,
             proof: None,
         });
@@ -129,6 +131,7 @@ pub(super) fn rewrite(
     Ok(Rewritten {
         report,
         targets,
+        beside: super::beside(model, &found, options),
         found,
         max_length: asked.max_length,
         proof: Some(proof),
@@ -168,15 +171,14 @@ fn stretched(
     if request.scale.is_none() && request.hf_config.is_none() {
         return Ok(None);
     }
-    stretches_alone(next, found, options)?;
-    let plan = plan_within(next, found, &before.limits, request)?;
+    let (plan, done) = stretch(next, found, &before.limits, request, options)?;
     for value in &plan.inferred {
         if !report.inferred.contains(value) {
             report.inferred.push(value.clone());
         }
     }
     let (mut nodes, mut constants) = ([0, 0], 0);
-    if let Some((scaled, groups)) = rescale::rescale(next, found, &plan, request)? {
+    if let Some((scaled, groups)) = done {
         *next = scaled;
         for group in groups {
             nodes[0] += group.nodes_added;

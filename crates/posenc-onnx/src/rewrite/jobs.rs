@@ -6,7 +6,7 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::{Refusal, RewriteError};
-use crate::detect::{Detection, RotarySite};
+use crate::detect::{Detection, Half};
 use crate::encodings::rope::source::{Source, source};
 use crate::plan::{Plan, Target, is_already, softmax_factor};
 
@@ -34,20 +34,20 @@ pub(super) fn jobs(
     let mut jobs: Vec<Job> = vec![];
     // What enters a rotation decides where its numbers stand.
     let mut known: BTreeMap<Vec<ValueId>, usize> = BTreeMap::new();
+    let mut short: BTreeMap<Vec<ValueId>, bool> = BTreeMap::new();
     for (i, target) in &plan.targets {
         let site = &found.rotary[*i];
         let keeps_rows = is_already(model, site, target);
-        if keeps_rows && !is_short(model, found, site, plan) {
+        let mut is_short = |half: &Half| {
+            let known = short.entry(entering(model, half));
+            *known.or_insert_with(|| is_short(model, found, half, plan))
+        };
+        if keeps_rows && ![&site.query, &site.key].into_iter().any(&mut is_short) {
             continue;
         }
         for half in [&site.query, &site.key] {
             let graph = model.graph();
-            let entries = half.region.entries.iter();
-            let mut values: Vec<ValueId> = entries
-                .filter_map(|u| graph.node(u.node).input(u.slot()))
-                .collect();
-            values.sort_unstable();
-            values.dedup();
+            let values = entering(model, half);
             let place = || graph.place(site.node);
             let at = match known.get(&values) {
                 Some(at) => *at,
@@ -97,20 +97,29 @@ pub(super) fn jobs(
     Ok(jobs)
 }
 
-/// Whether a site reads a table that ends before the length that is planned, and could be longer.
-fn is_short(model: &Model, found: &Detection, site: &RotarySite, plan: &Plan) -> bool {
+/// What enters a rotation.
+fn entering(model: &Model, half: &Half) -> Vec<ValueId> {
+    let entries = half.region.entries.iter();
+    let values = entries.filter_map(|u| model.graph().node(u.node).input(u.slot()));
+    let mut values: Vec<ValueId> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// Whether a rotation reads a table that ends before the length that is planned, and could be
+/// longer.
+fn is_short(model: &Model, found: &Detection, half: &Half, plan: &Plan) -> bool {
     let Some(wanted) = plan.max_length.and_then(|n| i64::try_from(n).ok()) else {
         return false;
     };
     if found.ports.fixed_sequence().is_some() {
         return false;
     }
-    let halves = [&site.query, &site.key].into_iter();
-    let mut sources = halves.filter_map(|half| source(model, found, half).ok());
-    sources.any(|source| match source {
-        Source::Computed(_) => false,
-        Source::Tables(tables) => tables.iter().any(|t| t.end() < wanted),
-    })
+    match source(model, found, half) {
+        Ok(Source::Tables(tables)) => tables.iter().any(|t| t.end() < wanted),
+        Ok(Source::Computed(_)) | Err(_) => false,
+    }
 }
 
 fn roots(source: &Source) -> Vec<ValueId> {
@@ -162,7 +171,8 @@ fn refuse_bystanders(
             let Ok(source) = source(model, found, half) else {
                 continue;
             };
-            if jobs.iter().any(|j| shares(&j.source, &source)) {
+            let mut changed = jobs.iter().filter(|j| !j.keeps_rows);
+            if changed.any(|j| shares(&j.source, &source)) {
                 let why = "it shares its frequencies with a site that is to change";
                 let place = model.graph().place(site.node);
                 return Err(Refusal::Unsupported(format!("{place}: {why}")).into());

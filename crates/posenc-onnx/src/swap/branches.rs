@@ -5,14 +5,14 @@ use posenc_ir::{Graph, Model, NodeId, ScopeId, ScopeKind};
 use rustc_hash::FxHashSet;
 
 use crate::detect::{Detection, Options, detect};
-use crate::rewrite::{Refusal, RewriteError};
+use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
 /// Branches of an `If` that hold attention are few.
 const MOST: usize = 8;
 
 /// How to detect the branches beside those that count, and the attention that is found then.
-pub(super) fn others(
+pub(crate) fn others(
     model: &Model,
     before: &Detection,
     options: &Options,
@@ -81,29 +81,6 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Refuses to stretch rotations of one branch where those of another would stay as they are.
-///
-/// # Errors
-/// Where another branch turns too, with its attention.
-pub(crate) fn stretches_alone(
-    model: &Model,
-    found: &Detection,
-    options: &Options,
-) -> Result<(), RewriteError> {
-    for (options, nodes) in others(model, found, options) {
-        let other = detect(model, &options);
-        let sites = other.rotary.iter().map(|r| other.attention[r.site].node);
-        if let Some(node) = sites.into_iter().find(|node| nodes.contains(node)) {
-            let place = model.graph().place(node);
-            let why = format!(
-                "{place}: it stands in another branch, whose rotation would not be stretched"
-            );
-            return Err(Refusal::Unsupported(why).into());
-        }
-    }
-    Ok(())
-}
-
 /// A softmax or fused attention in these bodies that is no known site.
 fn attention(graph: &Graph, bodies: Vec<ScopeId>, known: &FxHashSet<NodeId>) -> Option<NodeId> {
     let mut stack = bodies;
@@ -124,6 +101,7 @@ fn attention(graph: &Graph, bodies: Vec<ScopeId>, known: &FxHashSet<NodeId>) -> 
 mod tests {
     use posenc_ir::{DType, Model};
 
+    use crate::detect::{Options, detect};
     use crate::kind::Kind;
     use crate::request::{Request, ScaleType};
     use crate::rewrite::rewrite;
@@ -227,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_branch_is_not_stretched_without_the_other() {
+    fn what_turns_is_stretched_in_every_branch() {
         let request = |to: Option<Kind>, scaled: bool| {
             let mut request = Request {
                 to,
@@ -240,20 +218,34 @@ mod tests {
             }
             request
         };
-        let mut model = merged(|s| layer(s, None));
-        let before = model.graph().text();
-        let why = rewrite(&mut model, &request(Some(Kind::Rope), true)).unwrap_err();
-        let want = "another branch, whose rotation would not be stretched";
-        assert!(why.to_string().contains(want), "{why}");
-        assert_eq!(model.graph().text(), before);
-        rewrite(&mut model, &request(Some(Kind::Rope), false)).unwrap();
-        let before = model.graph().text();
-        let why = rewrite(&mut model, &request(None, true)).unwrap_err();
-        assert!(why.to_string().contains(want), "{why}");
-        assert_eq!(model.graph().text(), before);
-        // A branch that turns alone is stretched.
+        // The frequency of the fastest pair in each branch.
+        let fastest = |model: &Model| {
+            [0, 1].map(|branch| {
+                let options = Options {
+                    branch,
+                    ..Options::default()
+                };
+                let found = detect(model, &options);
+                let first = found.rotary.first()?;
+                Some((first.query.rotation.rope.inv_freq[0] * 1e4).round() / 1e4)
+            })
+        };
+        let mut at_once = merged(|s| layer(s, None));
+        rewrite(&mut at_once, &request(Some(Kind::Rope), true)).unwrap();
+        assert_eq!(fastest(&at_once), [Some(0.25); 2]);
+        let mut in_turn = merged(|s| layer(s, None));
+        rewrite(&mut in_turn, &request(Some(Kind::Rope), false)).unwrap();
+        assert_eq!(fastest(&in_turn), [Some(1.0); 2]);
+        let done = rewrite(&mut in_turn, &request(None, true)).unwrap();
+        assert_eq!(fastest(&in_turn), [Some(0.25); 2]);
+        let changed = done.report.edits.iter().map(|e| e.initializers_changed);
+        assert!(changed.sum::<usize>() > 0);
+        let again = rewrite(&mut in_turn, &request(None, true)).unwrap();
+        assert!(again.report.edits.is_empty());
+        // A branch that turns alone is stretched alone.
         let mut alone = merged(|s| s.floats(&[1, 1, 1, 1], [0.0]));
         rewrite(&mut alone, &request(Some(Kind::Rope), true)).unwrap();
+        assert_eq!(fastest(&alone)[0], Some(0.25));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Tables that coordinates of the input pick from: boxes of words on a page, rows and columns of
 //! patches, the time of each step.
 
-use posenc_ir::{Dim, Graph, Model, ValueId};
-use rustc_hash::FxHashSet;
+use posenc_ir::{Dim, Graph, Model, NodeId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::is_content;
 use crate::attention::is_product;
@@ -106,10 +106,18 @@ fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
     !fed.is_empty() && fed.iter().all(coordinates)
 }
 
+/// Whether values are computed from coordinates alone, as far as was asked.
+pub(in crate::detect) type Told = FxHashMap<ValueId, bool>;
+
 /// Whether a term of the scores follows coordinates: it is computed from them alone, or content
 /// meets what is.
-pub(in crate::detect) fn are_met(graph: &Graph, found: &Detection, term: ValueId) -> bool {
-    if !found.ports.iter().any(|p| is_told(graph, p)) {
+pub(in crate::detect) fn are_met(
+    graph: &Graph,
+    found: &Detection,
+    told: &mut Told,
+    term: ValueId,
+) -> bool {
+    if !found.ports.iter().any(|p| is_told(graph, found, p)) {
         return false;
     }
     let mut stack = vec![term];
@@ -118,48 +126,73 @@ pub(in crate::detect) fn are_met(graph: &Graph, found: &Detection, term: ValueId
         if !seen.insert(value) {
             continue;
         }
-        if follows(graph, found, value) {
+        if follows(graph, found, told, value) {
             return true;
         }
         let Some((id, _)) = graph.producer(value) else {
             continue;
         };
         let node = graph.node(id);
-        let mut content = crate::region::reads(graph, id);
-        content.retain(|v| is_content(found, *v));
+        let mut content = content(graph, found, id);
         if !is_product(node.domain(), node.op()) {
             stack.extend(content);
-        } else if content.into_iter().any(|v| follows(graph, found, v)) {
+        } else if content.any(|v| follows(graph, found, told, v)) {
             return true;
         }
     }
     false
 }
 
-/// Whether an input holds a few coordinates of each token.
-fn is_told(graph: &Graph, port: &Port) -> bool {
+/// The content that a node reads.
+fn content(graph: &Graph, found: &Detection, id: NodeId) -> impl Iterator<Item = ValueId> {
+    let reads = crate::region::reads(graph, id).into_iter();
+    reads.filter(|v| is_content(found, *v))
+}
+
+/// Whether an input holds a few coordinates of each token: a point, a box or the corners of a
+/// quadrilateral. Floats do where they stand beside what the tokens are.
+fn is_told(graph: &Graph, found: &Detection, port: &Port) -> bool {
     let few = matches!(port.dims.last(), Some(Dim::Known(2 | 4 | 8)));
-    few && holds_coordinates(port) || tells_steps(graph, port)
+    let are_tokens = |other: &Port| {
+        let content = matches!(other.role, Role::Content | Role::Tokens);
+        other.value != port.value && content && !holds_coordinates(other)
+    };
+    let beside = || found.ports.iter().any(are_tokens);
+    few && holds_coordinates(port) && (port.dtype.is_int() || beside()) || tells_steps(graph, port)
 }
 
 /// Whether the content of a value is computed from coordinates alone.
-fn follows(graph: &Graph, found: &Detection, value: ValueId) -> bool {
+fn follows(graph: &Graph, found: &Detection, told: &mut Told, value: ValueId) -> bool {
+    if !is_content(found, value) {
+        return false;
+    }
     let mut stack = vec![value];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        if !is_content(found, value) || !seen.insert(value) {
-            continue;
-        }
-        let Some((id, _)) = graph.producer(value) else {
-            let port = found.ports.iter().find(|p| p.value == value);
-            match port.is_some_and(|p| is_told(graph, p)) {
-                true => continue,
-                false => return false,
+    while let Some(at) = stack.last().copied() {
+        let follows = match (told.get(&at), graph.producer(at)) {
+            (Some(known), _) => Some(*known),
+            (None, Some((id, _))) => {
+                let unread = content(graph, found, id).find(|v| told.get(v) != Some(&true));
+                match unread {
+                    Some(v) if !told.contains_key(&v) => {
+                        stack.push(v);
+                        None
+                    }
+                    Some(_) => Some(false),
+                    // What is drawn at random is read from nothing.
+                    None => Some(content(graph, found, id).next().is_some()),
+                }
+            }
+            (None, None) => {
+                let port = found.ports.iter().find(|p| p.value == at);
+                Some(port.is_some_and(|p| is_told(graph, found, p)))
             }
         };
-        stack.extend(crate::region::reads(graph, id));
+        if let Some(follows) = follows {
+            told.insert(at, follows);
+            stack.pop();
+        }
     }
-    !seen.is_empty()
+    told.get(&value) == Some(&true)
 }
 
 fn holds_coordinates(port: &Port) -> bool {

@@ -7,12 +7,18 @@ use crate::stream::Way;
 impl Candidate<'_> {
     /// Position that joins the content otherwise than in a sum.
     pub(super) fn otherwise(&self) -> Option<(Key, Finding)> {
-        if self.rows.is_none() && self.addition.way == Way::Beside {
-            return self.unread();
+        let way = self.addition.way;
+        if way == Way::Multiplied && self.turns() {
+            return None;
         }
-        let rows = self.rows.as_ref().filter(|rows| rows.dim() > 1)?;
-        let does = match self.addition.way {
-            Way::Multiplied if self.turns() => return None,
+        let Some(rows) = &self.rows else {
+            return self.unread();
+        };
+        // One factor for all features is a scale.
+        if way == Way::Multiplied && rows.dim() == 1 {
+            return None;
+        }
+        let does = match way {
             Way::Multiplied => "multiplies the features with",
             Way::Picked => "picks by content among",
             Way::Beside | Way::Summed => "puts beside the features",

@@ -119,16 +119,8 @@ fn meeting(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Optio
 
 /// Whether what is read here is zero throughout, whatever is fed.
 fn is_zero(graph: &Graph, classes: &Classes, trace: &Trace, at: Use) -> bool {
-    let Some(value) = graph.node(at.node).input(at.slot()) else {
-        return false;
-    };
-    let class = classes.of_value(value);
-    let fed = [Class::CONTENT, Class::PADDING, Class::POSITION];
-    if fed.iter().any(|one| class.has(*one)) {
-        return false;
-    }
-    let known = trace.get(value).to_f64();
-    known.is_some_and(|data| data.iter().all(|v| *v == 0.0))
+    let value = graph.node(at.node).input(at.slot());
+    value.is_some_and(|v| crate::scores::is_zero(classes, trace, v))
 }
 
 /// A value and what it is moved, picked or scaled from, nearest first.

@@ -8,12 +8,10 @@ use rustc_hash::FxHashMap;
 
 use super::meeting::{Joins, Meeting};
 use crate::attention::Site;
+use crate::scores::HIDDEN;
 
 /// Elements that a probe may take.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
-
-/// Scores this far below the best of a row are hidden.
-const HIDDEN: f64 = 1e3;
 
 /// Numbers of rows are read off ratios of scores to this.
 const WHOLE: f64 = 1e-3;

@@ -396,6 +396,17 @@ fn limits_are_the_rows_that_positions_reach() {
         s.op("Add", &[&x, &p])
     });
     assert!(types.is_empty(), "{types:?}");
+    // Numbers at the end of what an integer holds are rows of no table.
+    for far in [i64::MAX - 3, i64::MIN, i64::MIN + 9] {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let (at, far) = (s.range(), s.int(far));
+        let at = s.op("Add", &[&at, &far]);
+        let p = rows(&mut s, &at);
+        let x = s.op("Add", &[&x, &p]);
+        let model = s.model(17, &[&x]);
+        assert!(found(&model).limits.is_empty(), "{far}");
+    }
 }
 
 /// Rows `[batch, sequence, width]` that an index `[sequence]` picks.
@@ -548,7 +559,12 @@ fn rows_that_times_pick_are_learned() {
         s.op("Add", &[&x, &p])
     });
     assert_eq!(steps, [learned(0)]);
-    let cases: [(&str, Embed); 2] = [
+    let cases: [(&str, Embed); 3] = [
+        ("one time for a sequence", |s, x| {
+            let at = s.input("timestep", DType::I64, &["batch", "1"]);
+            let p = rows(s, &at);
+            s.op("Add", &[&x, &p])
+        }),
         ("something else of each token", |s, x| {
             let at = s.input("language_ids", DType::I64, &["batch", "sequence"]);
             let p = rows(s, &at);

@@ -13,6 +13,7 @@ use crate::report::{Inferred, LimitCause};
 use crate::request::{Parameters, Request};
 use crate::rewrite::{Refusal, RewriteError};
 use crate::scaling::Rope;
+use crate::swap::numbers_in;
 use crate::swap::params::Params;
 use crate::swap::{Ground, Init, Numbers};
 
@@ -143,6 +144,8 @@ impl Planner<'_> {
                     );
                     return Err(Refusal::Usage(why).into());
                 }
+                // The bucket of each distance is an int64.
+                numbers_in(&[2, p.max_distance.unwrap_or(FAR), 2])?;
                 let std = ((heads * site.head_dim.unwrap_or(1)) as f64).powf(-0.5);
                 let table = table.unwrap_or(self.start(site, 2, std));
                 New::T5Bias { bias, table }
@@ -197,7 +200,7 @@ impl Planner<'_> {
         let (Some(path), Some(config)) = (&self.request.hf_config, &self.config) else {
             return Ok(None);
         };
-        let asked = config.rope_for(site.layer);
+        let asked = config.rope_for(site.place.layer);
         Ok(asked.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
     }
 

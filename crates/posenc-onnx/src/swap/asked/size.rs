@@ -3,7 +3,7 @@
 use crate::request::Parameters;
 use crate::rewrite::{Refusal, RewriteError};
 
-/// Numbers of one table: 1 GiB of float32, and half of what a file without external data holds.
+/// Numbers of one table: 1 GiB of float32, half of what a file without external data holds.
 const MOST: usize = 1 << 28;
 
 /// Holds flags to what a table or a buffer can follow, whatever its width.

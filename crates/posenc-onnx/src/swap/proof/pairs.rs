@@ -3,11 +3,9 @@
 
 use ndarray::{Array3, Array4};
 
+use crate::scores::HIDDEN;
 use crate::swap::formula::{Formula, Near, Pair, ROUNDINGS, Scales};
 use crate::verify::bound::Worst;
-
-/// A score this far below all others is hidden.
-pub(super) const HIDDEN: f64 = 1e3;
 
 /// The scores of a site in both graphs, and what they were made from.
 pub(super) struct Pairs {
@@ -44,6 +42,7 @@ impl Pairs {
         if !same || !fits || columns == 0 {
             return None;
         }
+        let most = self.was.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let past = i64::try_from(columns.checked_sub(rows)?).ok()?;
         let mut all = [Worst::default(); 2];
         for slot in 0..slots {
@@ -54,6 +53,7 @@ impl Pairs {
                     row,
                     columns,
                     past,
+                    most,
                 };
                 row.against(formula, &mut all);
             }
@@ -69,6 +69,8 @@ struct Row<'a> {
     row: usize,
     columns: usize,
     past: i64,
+    /// The best score of all queries.
+    most: f64,
 }
 
 impl Row<'_> {
@@ -86,18 +88,16 @@ impl Row<'_> {
         };
         let (was, is) = (&self.pairs.was, &self.pairs.is);
         let (best, best_now) = (best(was), best(is));
+        // No query is where a row hides every key alike.
+        if !best.is_finite() || self.most - best >= HIDDEN {
+            return;
+        }
         let mut anchor: Option<Near> = None;
         // The nearest key first, for a constant of its row.
         for j in (0..self.columns).rev() {
             let (old, new) = (of(was, j), of(is, j));
-            if old.is_nan() {
-                continue;
-            }
             if best - old >= HIDDEN || !old.is_finite() {
-                // A row that hides every key alike hides none.
-                if best.is_finite() {
-                    hidden.add(depth(best_now, new), HIDDEN, HIDDEN / 2.0);
-                }
+                hidden.add(depth(best_now, new), HIDDEN, HIDDEN / 2.0);
                 continue;
             }
             let pair = self.pair(j);

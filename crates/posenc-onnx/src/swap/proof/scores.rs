@@ -9,13 +9,13 @@ use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
-use super::pairs::{HIDDEN, Pairs};
+use super::pairs::Pairs;
 use super::{Computes, Proof, Run};
 use crate::attention::{Operand, Site};
 use crate::lane::Lane;
 use crate::product::Letters;
 use crate::report::SiteCheck;
-use crate::scores::{by_head, fused, fused_plane, given};
+use crate::scores::{HIDDEN, by_head, fused, fused_plane, given};
 use crate::swap::Group;
 use crate::swap::formula::{Formula, Scales};
 use crate::verify::VerifyError;

@@ -11,7 +11,6 @@ use rustc_hash::FxHashSet;
 
 use super::broadcast;
 use super::gone::Gone;
-use crate::dataflow::Class;
 use crate::rewrite::RewriteError;
 use crate::swap::Ground;
 
@@ -280,13 +279,8 @@ impl<'a> Zeros<'a> {
 
     /// Whether a value is zero throughout, whatever is fed.
     fn is_zero(&self, value: ValueId) -> bool {
-        let class = self.ground.found.classes.of_value(value);
-        let masks = [Class::CONTENT, Class::PADDING, Class::POSITION];
-        if masks.iter().any(|mask| class.has(*mask)) {
-            return false;
-        }
-        let known = self.ground.found.trace.get(value).to_f64();
-        known.is_some_and(|data| data.iter().all(|v| *v == 0.0))
+        let found = self.ground.found;
+        crate::scores::is_zero(&found.classes, &found.trace, value)
     }
 
     fn pads_with_zeros(&self, node: &Node) -> bool {

@@ -7,13 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::dataflow::Class;
 use crate::ports::Role;
+use crate::scores::{HIDDEN, MASKED};
 use crate::swap::Ground;
-
-/// What is this far below everything else is hidden, however large a bias may be.
-const HIDDEN: f64 = 1e3;
-
-/// What a mask that hides less takes off at the least, where it knows two numbers only.
-pub(super) const MASKED: f64 = 20.0;
 
 /// Tokens at either end that do not count in the second run.
 const HOLES: usize = 2;

@@ -9,18 +9,20 @@ use std::rc::Rc;
 use posenc_ir::{Emitter, NodeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::looks::{Look, Looks, MASKED};
+use super::looks::{Look, Looks};
 use super::moved::Moves;
 use crate::dataflow::Class;
 use crate::lane::is_layout;
 use crate::rewrite::{Refusal, RewriteError};
+use crate::scores::MASKED;
 use crate::swap::Ground;
 use crate::swap::take_out::broadcast;
 
 /// Operators on the way from what enters to what it is made of.
 const DEEPEST: usize = 100;
 
-/// Values that are taken apart for one that enters: each as often as it counts differently.
+/// Values that are taken apart for one that enters; a value counts once for each factor with which
+/// it reaches the scores.
 const MOST: usize = 1000;
 
 /// A value that takes the place of another one.
