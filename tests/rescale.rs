@@ -252,16 +252,20 @@ fn tables_get_more_rows_and_keep_theirs() {
         let fixture = Fixture::named(&format!("gptj/{exporter}"));
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out.onnx");
-        let longer = |length: &str| {
+        let longer = |length: &str, layers: &str| {
             let [model, out] = [&fixture.model(), &out].map(|p| p.display().to_string());
             let flags = ["--to", "rope", "--layout", "interleaved"];
             let lengths = ["--rotary-dim", "8", "--max-length", length];
+            let lengths = lengths.into_iter().chain(["--layers", layers]);
             let to = ["-o", &out, "--json"];
             let all = ["rewrite", &model].into_iter().chain(flags);
             binary::run(all.chain(lengths).chain(to)).json()
         };
-        assert_eq!(longer("64")["guarantee"], "bits", "{exporter}");
-        let report = longer("128");
+        assert_eq!(longer("64", "0-1")["guarantee"], "bits", "{exporter}");
+        // Rows for one layer harm no other that reads the same table.
+        let of_one = longer("128", "0");
+        assert_eq!(of_one["guarantee"], "new-function", "{exporter}");
+        let report = longer("128", "0-1");
         let shortest = |which: &str| report["limits"][which][0]["length"].clone();
         assert_eq!(shortest("before"), 64, "{exporter}");
         assert_eq!(shortest("after"), 128, "{exporter}");

@@ -522,3 +522,32 @@ pub(crate) fn by_head(
     data.into_shape_with_order((count / heads, heads, queries, keys))
         .ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of two keys two queries see, by the numbers of both.
+    fn seen(bias: [[f64; 2]; 2]) -> [[bool; 2]; 2] {
+        let plane = Plane::new(Array4::from_shape_fn([1, 1, 2, 2], |(_, _, i, j)| {
+            bias[i][j]
+        }));
+        [0, 1].map(|i| [0, 1].map(|j| !plane.is_hidden([0, 0, i, j])))
+    }
+
+    #[test]
+    fn a_query_that_sees_nothing_beside_one_that_does_is_hidden() {
+        const NONE: f64 = f64::NEG_INFINITY;
+        let first = [[true, true], [false, false]];
+        for low in [NONE, f64::NAN, -1e10, f64::from(f32::MIN)] {
+            assert_eq!(seen([[0.5, -3.0], [low, low]]), first, "{low}");
+            assert_eq!(
+                seen([[0.5, low], [low, 0.0]]),
+                [[true, false], [false, true]]
+            );
+            // Where all are alike, nothing is told from anything.
+            assert_eq!(seen([[low, low], [low, low]]), [[true; 2]; 2], "{low}");
+        }
+        assert_eq!(seen([[0.5, -3.0], [-900.0, -901.0]]), [[true; 2]; 2]);
+    }
+}

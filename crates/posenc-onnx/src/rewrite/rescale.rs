@@ -23,6 +23,9 @@ pub(super) struct Group {
     pub(super) constants_changed: usize,
 }
 
+/// A model with rotations that were stretched, and what changed for whom.
+pub(super) type Rescaled = (Model, Vec<Group>);
+
 /// The model with a plan applied, and a group for each set of constants that changed; `None` where
 /// there is nothing to change.
 pub(super) fn rescale(
@@ -30,7 +33,7 @@ pub(super) fn rescale(
     found: &Detection,
     plan: &Plan,
     request: &Request,
-) -> Result<Option<(Model, Vec<Group>)>, RewriteError> {
+) -> Result<Option<Rescaled>, RewriteError> {
     let jobs = jobs(model, found, plan)?;
     let precision = request
         .parameters

@@ -3,7 +3,7 @@
 
 use posenc_ir::Model;
 
-use super::rescale::{Group, rescale};
+use super::rescale::{Rescaled, rescale};
 use super::{Refusal, RewriteError, agrees};
 use crate::detect::{Detection, Options, detect};
 use crate::plan::{self, Plan};
@@ -20,7 +20,7 @@ pub(super) fn stretch(
     limits: &[Limit],
     request: &Request,
     options: &Options,
-) -> Result<(Plan, Option<(Model, Vec<Group>)>), RewriteError> {
+) -> Result<(Plan, Option<Rescaled>), RewriteError> {
     let plan = plan::plan(model, found, limits, request)?;
     let mut done = rescale(model, found, &plan, request)?;
     for (options, _) in other_branches(model, found, options) {
