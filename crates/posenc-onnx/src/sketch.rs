@@ -190,6 +190,25 @@ impl Sketch {
         self.floats(dims, (0..n).map(|i| (1.7 * i as f64 + seed).sin() * 0.3))
     }
 
+    /// A projection, `[batch, sequence, heads, size]`.
+    pub(crate) fn projected(&mut self, x: &str) -> String {
+        let w = self.weights(&[HIDDEN, HIDDEN]);
+        let y = self.op("MatMul", &[x, &w]);
+        self.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64])
+    }
+
+    /// A projection, `[batch, heads, sequence, size]`.
+    pub(crate) fn headed(&mut self, x: &str) -> String {
+        let y = self.projected(x);
+        self.transpose(&y, &[0, 2, 1, 3])
+    }
+
+    /// Heads `[batch, heads, sequence, size]` side by side, `[batch, sequence, features]`.
+    pub(crate) fn merged(&mut self, y: &str) -> String {
+        let y = self.transpose(y, &[0, 2, 1, 3]);
+        self.reshape(&y, &[0, 0, HIDDEN as i64])
+    }
+
     pub(crate) fn transpose(&mut self, x: &str, perm: &[i64]) -> String {
         self.with("Transpose", &[x], &[("perm", A::Ints(perm))])
     }

@@ -47,7 +47,7 @@ impl Default for Form {
     fn default() -> Self {
         Self {
             turned: |s, x, _| {
-                let q = headed(s, x);
+                let q = s.headed(x);
                 halves(s, &q)
             },
             attend,
@@ -63,10 +63,9 @@ fn model(form: &Form) -> Model {
     let x = (form.embed)(&mut s, x);
     let q = (form.turned)(&mut s, &x, Side::Query);
     let k = (form.turned)(&mut s, &x, Side::Key);
-    let v = headed(&mut s, &x);
+    let v = s.headed(&x);
     let y = (form.attend)(&mut s, &q, &k, &v);
-    let y = s.transpose(&y, &[0, 2, 1, 3]);
-    let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+    let y = s.merged(&y);
     let w = s.weights(&[HIDDEN, HIDDEN]);
     let y = s.op("MatMul", &[&y, &w]);
     s.model(23, &[&y])
@@ -74,19 +73,6 @@ fn model(form: &Form) -> Model {
 
 fn found(model: &Model) -> Detection {
     detect(model, &Options::default())
-}
-
-/// A projection, `[batch, sequence, heads, size]`.
-fn projected(s: &mut Sketch, x: &str) -> String {
-    let w = s.weights(&[HIDDEN, HIDDEN]);
-    let q = s.op("MatMul", &[x, &w]);
-    s.reshape(&q, &[0, 0, HEADS as i64, SIZE as i64])
-}
-
-/// A projection, `[batch, heads, sequence, size]`.
-fn headed(s: &mut Sketch, x: &str) -> String {
-    let q = projected(s, x);
-    s.transpose(&q, &[0, 2, 1, 3])
 }
 
 /// Causal scaled attention in plain operators.

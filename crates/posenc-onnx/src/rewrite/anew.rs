@@ -314,7 +314,7 @@ mod tests {
 
     use super::*;
     use crate::rewrite::rewrite;
-    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+    use crate::sketch::{A, HIDDEN, Sketch};
 
     /// A model of two layers that cut one causal buffer of 16 tokens.
     fn model() -> Model {
@@ -333,20 +333,14 @@ mod tests {
         let seen = s.op("Slice", &[&buffer, &zero, &length, &axes[0]]);
         let seen = s.op("Slice", &[&seen, &zero, &length, &axes[1]]);
         for _ in 0..2 {
-            let [q, k, v] = [0; 3].map(|_| {
-                let w = s.weights(&[HIDDEN, HIDDEN]);
-                let y = s.op("MatMul", &[&x, &w]);
-                let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-                s.transpose(&y, &[0, 2, 1, 3])
-            });
+            let [q, k, v] = [0; 3].map(|_| s.headed(&x));
             let k = s.transpose(&k, &[0, 1, 3, 2]);
             let scores = s.op("MatMul", &[&q, &k]);
             let low = s.float(-1e9);
             let scores = s.op("Where", &[&seen, &scores, &low]);
             let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
             let y = s.op("MatMul", &[&weights, &v]);
-            let y = s.transpose(&y, &[0, 2, 1, 3]);
-            let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+            let y = s.merged(&y);
             x = s.op("Add", &[&x, &y]);
         }
         s.model(17, &[&x])

@@ -148,7 +148,7 @@ mod tests {
 
     use crate::request::{Request, ScaleType};
     use crate::rewrite::rewrite;
-    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+    use crate::sketch::{A, SIZE, Sketch};
 
     /// A model that turns queries and keys by tables of 16 rows.
     fn model() -> Model {
@@ -167,12 +167,7 @@ mod tests {
         let (zero, one) = (s.ints(&[0]), s.ints(&[1]));
         let length = s.gather(&shape, &one, 0);
         let [cos, sin] = tables.map(|t| s.op("Slice", &[&t, &zero, &length, &zero]));
-        let [mut q, mut k, v] = [0; 3].map(|_| {
-            let w = s.weights(&[HIDDEN, HIDDEN]);
-            let y = s.op("MatMul", &[&x, &w]);
-            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-            s.transpose(&y, &[0, 2, 1, 3])
-        });
+        let [mut q, mut k, v] = [0; 3].map(|_| s.headed(&x));
         for y in [&mut q, &mut k] {
             let first = s.slice(y, 3, [0, half as i64, 1]);
             let second = s.slice(y, 3, [half as i64, SIZE as i64, 1]);

@@ -126,10 +126,7 @@ mod tests {
         let angles = s.op("Mul", &[&at, &f]);
         let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
         let [q, k, v] = [true, true, false].map(|turns| {
-            let w = s.weights(&[HIDDEN, HIDDEN]);
-            let y = s.op("MatMul", &[&x, &w]);
-            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-            let y = s.transpose(&y, &[0, 2, 1, 3]);
+            let y = s.headed(&x);
             match turns {
                 true => s.op("RotaryEmbedding", &[&y, &cos, &sin]),
                 false => y,

@@ -105,7 +105,7 @@ mod tests {
     use crate::kind::Kind;
     use crate::request::{Request, ScaleType};
     use crate::rewrite::rewrite;
-    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+    use crate::sketch::{A, HIDDEN, Sketch};
     use crate::swap::{Init, Numbers, Proof};
 
     /// A layer behind embeddings with a table added, on keys that `earlier` may join.
@@ -125,12 +125,7 @@ mod tests {
     }
 
     fn attention(s: &mut Sketch, x: &str, earlier: Option<&str>) -> String {
-        let [q, k, v] = [(); 3].map(|()| {
-            let w = s.weights(&[HIDDEN, HIDDEN]);
-            let y = s.op("MatMul", &[x, &w]);
-            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-            s.transpose(&y, &[0, 2, 1, 3])
-        });
+        let [q, k, v] = [(); 3].map(|()| s.headed(x));
         let [k, v] = [k, v].map(|new| match earlier {
             Some(earlier) => s.concat(&[earlier, &new], 2),
             None => new,

@@ -11,7 +11,7 @@ use crate::encodings::alibi::Alibi;
 use crate::encodings::t5_bias::T5Bias;
 use crate::encodings::transformer_xl::Code;
 use crate::rewrite::RewriteError;
-pub(super) use near::{Near, ROUNDINGS};
+pub(super) use near::Near;
 use vectors::Vectors;
 
 /// What joins the scores of a site.
@@ -117,10 +117,7 @@ impl Formula {
             query,
             key,
         } = pair;
-        let row = |rows: usize| {
-            let most = (rows / 2) as i64;
-            (distance.clamp(-most, most) + most) as usize
-        };
+        let row = |rows: usize| row_of(rows, distance);
         let stored = |value: f64| Near::stored(value, epsilon);
         match self {
             Self::Alibi(alibi) => stored(alibi.reference(head, distance)),
@@ -168,6 +165,12 @@ impl Formula {
     pub(crate) fn is_up_to_a_constant(&self) -> bool {
         matches!(self, Self::Alibi(alibi) if alibi.symmetric.is_none())
     }
+}
+
+/// The row of a distance in a table of `2k + 1` rows: clip(distance, ±k) + k.
+pub(super) fn row_of(rows: usize, distance: i64) -> usize {
+    let most = (rows / 2) as i64;
+    (distance.clamp(-most, most) + most) as usize
 }
 
 /// The code of distances in a row of `dim` numbers: sines, then cosines.

@@ -129,8 +129,7 @@ impl Computes for Runtime<'_> {
             feeds.iter().map(|(n, t)| (n.as_str(), t.clone())).collect();
         let got = session.run(&feeds, &[]).map_err(failed)?;
         let first = got.into_iter().next().map(|(_, tensor)| tensor);
-        let numbers =
-            first.and_then(|t| ArrayD::from_shape_vec(IxDyn(t.dims()), t.to_f64s()?).ok());
+        let numbers = first.as_ref().and_then(array);
         numbers.ok_or_else(|| VerifyError::unsupported(run.site, "the runtime gave no numbers"))
     }
 }
@@ -144,6 +143,11 @@ fn check(site: &Site, quantity: &str, worst: &Worst) -> SiteCheck {
         bound: worst.bound,
         ok: worst.ok(),
     }
+}
+
+/// The numbers of a tensor.
+fn array(tensor: &Tensor) -> Option<ArrayD<f64>> {
+    ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()
 }
 
 /// What is fed for a value of a trial run.

@@ -79,7 +79,7 @@ mod tests {
     use crate::detect::{Options, detect};
     use crate::kind::Kind;
     use crate::request::Request;
-    use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+    use crate::sketch::{A, HEADS, SIZE, Sketch};
     use crate::swap::swap;
 
     /// How earlier keys join the new ones.
@@ -96,12 +96,7 @@ mod tests {
         let mut s = Sketch::default();
         let x = s.embedded();
         let (heads, size) = (HEADS.to_string(), SIZE.to_string());
-        let [q, k, v] = [0; 3].map(|_| {
-            let w = s.weights(&[HIDDEN, HIDDEN]);
-            let y = s.op("MatMul", &[&x, &w]);
-            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-            s.transpose(&y, &[0, 2, 1, 3])
-        });
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
         let earlier = |s: &mut Sketch, name: &str, y: &str| {
             let name = format!("past_key_values.0.{name}");
             let past = s.input(&name, DType::F32, &["batch", &heads, "past", &size]);
@@ -127,8 +122,7 @@ mod tests {
         let scores = s.op("MatMul", &[&q, &k]);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = s.op("MatMul", &[&weights, &v]);
-        let y = s.transpose(&y, &[0, 2, 1, 3]);
-        let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+        let y = s.merged(&y);
         let y = s.op("Add", &[&x, &y]);
         s.model(17, &[&y])
     }

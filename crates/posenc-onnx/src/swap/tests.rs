@@ -10,18 +10,13 @@ use super::{Asked, Ground, Init, New, Numbers, Proof, swap};
 use crate::detect::{Options, detect, survey};
 use crate::kind::{Kind, Stack};
 use crate::request::Request;
-use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::sketch::{A, HEADS, SIZE, Sketch};
 
 fn model() -> Model {
     let mut s = Sketch::default();
     let mut x = s.embedded();
     for _ in 0..2 {
-        let [q, k, v] = [0; 3].map(|_| {
-            let w = s.weights(&[HIDDEN, HIDDEN]);
-            let y = s.op("MatMul", &[&x, &w]);
-            let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-            s.transpose(&y, &[0, 2, 1, 3])
-        });
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
         let k = s.transpose(&k, &[0, 1, 3, 2]);
         let scores = s.op("MatMul", &[&q, &k]);
         let scale = s.float((SIZE as f64).powf(-0.5));
@@ -33,8 +28,7 @@ fn model() -> Model {
         let scores = s.op("Where", &[&later, &low, &scores]);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = s.op("MatMul", &[&weights, &v]);
-        let y = s.transpose(&y, &[0, 2, 1, 3]);
-        let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+        let y = s.merged(&y);
         x = s.op("Add", &[&x, &y]);
     }
     s.model(17, &[&x])

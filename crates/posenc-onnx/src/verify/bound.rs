@@ -8,10 +8,11 @@
 use posenc_ir::DType;
 
 /// Precision of f32, in which frequencies and tables are computed unless the graph says otherwise.
-const SINGLE: f64 = f32::EPSILON as f64;
+pub(crate) const SINGLE: f64 = f32::EPSILON as f64;
 
-/// Roundings of the size of the result: cos or sin itself, the factor m, the sums behind it.
-const ROUNDINGS: f64 = 4.0;
+/// Roundings of the size of a result that a few operations give: cos or sin itself, the factor m,
+/// the sums behind it.
+pub(crate) const ROUNDINGS: f64 = 4.0;
 
 /// In which types a graph computes a rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -52,7 +52,7 @@ fn by(s: &mut Sketch, x: &str, cos: &str, sin: &str) -> String {
 }
 
 fn on_angles(s: &mut Sketch, x: &str, angles: &str) -> String {
-    let q = headed(s, x);
+    let q = s.headed(x);
     let (cos, sin) = waves(s, angles);
     by(s, &q, &cos, &sin)
 }
@@ -74,7 +74,7 @@ fn rotations() -> Vec<Case> {
                 Side::Query => s.input("position_ids", DType::I64, &["batch", "sequence"]),
                 Side::Key => "position_ids".to_owned(),
             };
-            let q = headed(s, x);
+            let q = s.headed(x);
             let mut rows = |of: fn(f64) -> f64| {
                 let half = table(s, 64, of);
                 let both = s.concat(&[&half, &half], -1);
@@ -89,7 +89,7 @@ fn rotations() -> Vec<Case> {
             by(s, &q, &cos, &sin)
         }),
         turned("before heads and tokens trade places", |s, x, _| {
-            let q = projected(s, x);
+            let q = s.projected(x);
             let angles = angles(s);
             let angles = s.unsqueeze(&angles, &[1]);
             let (cos, sin) = waves(s, &angles);
@@ -97,7 +97,7 @@ fn rotations() -> Vec<Case> {
             s.transpose(&q, &[0, 2, 1, 3])
         }),
         turned("tokens before sequences", |s, x, _| {
-            let q = projected(s, x);
+            let q = s.projected(x);
             let q = s.transpose(&q, &[1, 0, 2, 3]);
             let angles = angles(s);
             let angles = s.unsqueeze(&angles, &[1, 2]);
@@ -106,7 +106,7 @@ fn rotations() -> Vec<Case> {
             s.transpose(&q, &[1, 2, 0, 3])
         }),
         turned("the rest of the features joins at the end", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let turning = s.slice(&q, -1, [0, SIZE as i64, 1]);
             let rest = s.slice(&q, -1, [SIZE as i64, 1 << 40, 1]);
             let first = s.slice(&turning, -1, [0, PAIRS as i64, 1]);
@@ -125,10 +125,10 @@ fn rotations() -> Vec<Case> {
             let (cos, sin) = waves(s, &angles);
             let x = by(s, &apart, &cos, &sin);
             let x = s.reshape(&x, &[0, 0, HIDDEN as i64]);
-            headed(s, &x)
+            s.headed(&x)
         }),
         turned("halves split", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let sizes = s.ints(&[PAIRS as i64, PAIRS as i64]);
             let parts = s.many("Split", &[&q, &sizes], &[("axis", A::Int(-1))], 2);
             let angles = angles(s);
@@ -148,7 +148,7 @@ fn rotations() -> Vec<Case> {
         interleaved(
             "pairs on an axis of their own, as complex numbers",
             |s, x, _| {
-                let q = headed(s, x);
+                let q = s.headed(x);
                 let q = s.reshape(&q, &[0, 0, 0, -1, 2]);
                 let (zero, one) = (s.int(0), s.int(1));
                 let (re, im) = (s.gather(&q, &zero, -1), s.gather(&q, &one, -1));
@@ -164,7 +164,7 @@ fn rotations() -> Vec<Case> {
             },
         ),
         turned("partners by a matrix that trades places", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let cell = |n: usize| {
                 let (i, j) = (n / SIZE, n % SIZE);
                 if i == j + PAIRS {
@@ -180,8 +180,8 @@ fn rotations() -> Vec<Case> {
             mixed(s, &q, &other, &cos, &sin)
         }),
         turned("queries and keys stacked", |s, x, side| {
-            let q = headed(s, x);
-            let other = headed(s, x);
+            let q = s.headed(x);
+            let other = s.headed(x);
             let (q, other) = (s.unsqueeze(&q, &[0]), s.unsqueeze(&other, &[0]));
             let both = s.concat(&[&q, &other], 0);
             let both = halves(s, &both);
@@ -189,7 +189,7 @@ fn rotations() -> Vec<Case> {
             s.gather(&both, &at, 0)
         }),
         turned("sin stored negated", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let at = s.range();
             let cells = |of: fn(f64) -> f64, sign: f64| {
                 (0..64).flat_map(move |p| {
@@ -204,7 +204,7 @@ fn rotations() -> Vec<Case> {
             s.op("Sub", &[&a, &b])
         }),
         turned("scaled before it turns", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let scale = s.float(0.6);
             let q = s.op("Mul", &[&q, &scale]);
             halves(s, &q)
@@ -238,7 +238,7 @@ fn frequencies() -> Vec<Case> {
             let f = s.floats(&[SIZE], (0..SIZE).map(|i| frequency(i % PAIRS)));
             let angles = s.op("Mul", &[&at, &f]);
             let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
-            let q = headed(s, x);
+            let q = s.headed(x);
             by(s, &q, &cos, &sin)
         }),
         turned("frequencies in double precision", |s, x, _| {

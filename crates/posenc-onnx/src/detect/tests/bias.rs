@@ -8,7 +8,7 @@ use crate::kind::Kind;
 fn changed(change: impl Fn(&mut Sketch, String) -> String) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
-    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let scores = scores(&mut s, &q, &k);
     let scores = change(&mut s, scores);
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
@@ -415,7 +415,7 @@ fn rows_tell_buckets_whose_numbers_are_absent() {
 fn buckets_under_a_gate_of_content_are_named_once() {
     let mut s = Sketch::default();
     let x = s.embedded();
-    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let scores = scores(&mut s, &q, &k);
     let w = s.weights(&[SIZE, 1]);
     let gate = s.op("MatMul", &[&q, &w]);
@@ -436,7 +436,7 @@ fn block(first: i64) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let (own, seen) = (s.slice(&x, 1, [4, 8, 1]), s.slice(&x, 1, [0, 12, 1]));
-    let [q, k, v] = [&own, &seen, &seen].map(|x| headed(&mut s, x));
+    let [q, k, v] = [&own, &seen, &seen].map(|x| s.headed(x));
     let scores = scores(&mut s, &q, &k);
     let keys = s.ints(&(0..12).collect::<Vec<_>>());
     let queries = s.ints(&(first..first + 4).collect::<Vec<_>>());

@@ -178,7 +178,7 @@ fn cases() -> Vec<Case> {
 fn convolutions_are_encodings_where_they_are_added_to_their_input() {
     for case in cases() {
         let model = model(&Form {
-            turned: |s, x, _| headed(s, x),
+            turned: |s, x, _| s.headed(x),
             embed: case.embed,
             ..Form::default()
         });
@@ -205,7 +205,7 @@ fn a_product_on_the_way_is_named_as_the_reason() {
         .into_iter()
         .find(|c| c.name.contains("feed-forward"));
     let model = model(&Form {
-        turned: |s, x, _| headed(s, x),
+        turned: |s, x, _| s.headed(x),
         embed: case.unwrap().embed,
         ..Form::default()
     });
@@ -221,7 +221,7 @@ fn a_product_on_the_way_is_named_as_the_reason() {
 fn convolutions_are_taken_out_and_what_they_were_added_to_stays() {
     for case in cases().into_iter().filter(|c| c.want.is_some()) {
         let mut bare = model(&Form {
-            turned: |s, x, _| headed(s, x),
+            turned: |s, x, _| s.headed(x),
             embed: case.embed,
             ..Form::default()
         });
@@ -270,7 +270,7 @@ fn strided(s: &mut Sketch, x: &str, other: &str) -> String {
 fn a_convolution_that_takes_steps_is_added_to_its_input_pooled() {
     let looked_at = |embed: fn(&mut Sketch, String) -> String| {
         let model = model(&Form {
-            turned: |s, x, _| headed(s, x),
+            turned: |s, x, _| s.headed(x),
             attend: |s, q, k, v| {
                 let scores = scores(s, q, k);
                 let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);

@@ -10,7 +10,7 @@ fn with_boxes(names: &[&str]) -> Model {
     let w = s.weights(&[4, HIDDEN]);
     let more = s.op("MatMul", &[&boxes, &w]);
     let x = s.op("Add", &[&x, &more]);
-    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let y = attend(&mut s, &q, &k, &v);
     s.model(23, &[&y])
 }
@@ -36,7 +36,7 @@ fn an_einsum_with_an_ellipsis_is_a_product() {
     let attend = |equations: [&str; 2]| {
         let form = |s: &mut Sketch| {
             let x = s.embedded();
-            let [q, k, v] = [0; 3].map(|_| projected(s, &x));
+            let [q, k, v] = [0; 3].map(|_| s.projected(&x));
             let scores = s.with("Einsum", &[&q, &k], &[("equation", A::Text(equations[0]))]);
             let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
             let equation = [("equation", A::Text(equations[1]))];
@@ -65,7 +65,7 @@ fn windows_that_were_merged_with_heads_are_no_heads() {
     let x = s.input("pixels", DType::F32, &["batch", "4", "9", "24"]);
     let x = s.reshape(&x, &[-1, 9, HIDDEN as i64]);
     let [q, k, v] = [0; 3].map(|_| {
-        let q = headed(&mut s, &x);
+        let q = s.headed(&x);
         s.reshape(&q, &[-1, 9, SIZE as i64])
     });
     let k = s.transpose(&k, &[0, 2, 1]);
@@ -100,7 +100,7 @@ fn a_softmax_of_products_that_is_read_as_no_attention_is_warned_of() {
     let warned = |picked: fn(&mut Sketch, &str) -> String, last: bool| {
         let mut s = Sketch::default();
         let x = s.embedded();
-        let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
         let scores = scores(&mut s, &q, &k);
         let scores = picked(&mut s, &scores);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);

@@ -28,7 +28,7 @@ fn none(name: &'static str, turned: fn(&mut Sketch, &str, Side) -> String) -> Ca
 
 /// Turns by angles that `of` makes from `[sequence, pairs]`.
 fn bent(s: &mut Sketch, x: &str, of: impl Fn(&mut Sketch, &str) -> String) -> String {
-    let q = headed(s, x);
+    let q = s.headed(x);
     let plain = angles(s);
     let bent = of(s, &plain);
     let (cos, sin) = waves(s, &bent);
@@ -46,7 +46,7 @@ pub(super) fn cases() -> Vec<Case> {
             })
         }),
         odd("heads with frequencies in another order", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let at = s.range();
             let at = s.cast(&at, DType::F32);
             let at = s.unsqueeze(&at, &[-1]);
@@ -78,13 +78,13 @@ pub(super) fn cases() -> Vec<Case> {
             },
         ),
         odd("no partner", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let angles = angles(s);
             let (cos, sin) = waves(s, &angles);
             mixed(s, &q, &q, &cos, &sin)
         }),
         odd("a partner without a sign", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let first = s.slice(&q, -1, [0, PAIRS as i64, 1]);
             let second = s.slice(&q, -1, [PAIRS as i64, 1 << 40, 1]);
             let other = s.concat(&[&second, &first], -1);
@@ -93,7 +93,7 @@ pub(super) fn cases() -> Vec<Case> {
             mixed(s, &q, &other, &cos, &sin)
         }),
         odd("a length that grows with the position", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let q = halves(s, &q);
             let at = s.range();
             let at = s.cast(&at, DType::F32);
@@ -103,14 +103,14 @@ pub(super) fn cases() -> Vec<Case> {
             s.op("Mul", &[&q, &grows])
         }),
         odd("queries alone", |s, x, side| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             match side {
                 Side::Query => halves(s, &q),
                 Side::Key => q,
             }
         }),
         odd("keys alone", |s, x, side| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             match side {
                 Side::Query => q,
                 Side::Key => halves(s, &q),
@@ -124,7 +124,7 @@ pub(super) fn cases() -> Vec<Case> {
             })
         }),
         odd("another factor for the keys", |s, x, side| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let angles = angles(s);
             let (mut cos, sin) = waves(s, &angles);
             if side == Side::Key {
@@ -135,7 +135,7 @@ pub(super) fn cases() -> Vec<Case> {
             mixed(s, &q, &other, &cos, &sin)
         }),
         odd("a table added to queries and keys", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let angles = angles(s);
             let (cos, _) = waves(s, &angles);
             s.op("Add", &[&q, &cos])
@@ -143,7 +143,7 @@ pub(super) fn cases() -> Vec<Case> {
         odd(
             "waves beside the features of queries and keys",
             |s, x, _| {
-                let q = headed(s, x);
+                let q = s.headed(x);
                 let angles = angles(s);
                 let (cos, _) = waves(s, &angles);
                 let shape = s.op("Shape", &[&q]);
@@ -152,13 +152,13 @@ pub(super) fn cases() -> Vec<Case> {
             },
         ),
         odd("gates by position", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let angles = angles(s);
             let (cos, _) = waves(s, &angles);
             s.op("Mul", &[&q, &cos])
         }),
         odd("rows in a shuffled order", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let at = s.range();
             let order = s.ints(&[3, 1, 4, 15, 9, 2, 6, 5, 35, 8, 97, 93, 23, 84, 62, 64]);
             let at = s.gather(&order, &at, 0);
@@ -170,28 +170,28 @@ pub(super) fn cases() -> Vec<Case> {
         odd(
             "halves from two projections, turned by content",
             |s, x, _| {
-                let q = headed(s, x);
-                let other = headed(s, x);
+                let q = s.headed(x);
+                let other = s.headed(x);
                 let angles = angles(s);
                 let (cos, sin) = waves(s, &angles);
                 mixed(s, &q, &other, &cos, &sin)
             },
         ),
-        none("no position at all", |s, x, _| headed(s, x)),
+        none("no position at all", |s, x, _| s.headed(x)),
         none("a scale for each head", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let scale = s.weights(&[HEADS, 1, 1]);
             s.op("Mul", &[&q, &scale])
         }),
         none("a scale for each feature", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let scale = s.weights(&[SIZE]);
             s.op("Mul", &[&q, &scale])
         }),
         none(
             "numbers beside the features, the same everywhere",
             |s, x, _| {
-                let q = headed(s, x);
+                let q = s.headed(x);
                 let row = s.weights(&[1, 1, 1, SIZE]);
                 let shape = s.op("Shape", &[&q]);
                 let row = s.op("Expand", &[&row, &shape]);
@@ -199,7 +199,7 @@ pub(super) fn cases() -> Vec<Case> {
             },
         ),
         none("a turn that is the same everywhere", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let cos = s.floats(&[SIZE], (0..SIZE).map(|i| frequency(i % PAIRS).cos()));
             let sin = s.floats(&[SIZE], (0..SIZE).map(|i| frequency(i % PAIRS).sin()));
             let other = swapped(s, &q);
@@ -208,7 +208,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case {
             name: "waves added to the residual stream",
             form: Form {
-                turned: |s, x, _| headed(s, x),
+                turned: |s, x, _| s.headed(x),
                 embed: |s, x| {
                     let angles = angles(s);
                     let wide = s.concat(&[angles.as_str(); 6], -1);
@@ -222,7 +222,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case {
             name: "values turned, queries and keys not",
             form: Form {
-                turned: |s, x, _| headed(s, x),
+                turned: |s, x, _| s.headed(x),
                 attend: |s, q, k, v| {
                     let v = halves(s, v);
                     attend(s, q, k, &v)
@@ -234,7 +234,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case {
             name: "a distance added to the scores",
             form: Form {
-                turned: |s, x, _| headed(s, x),
+                turned: |s, x, _| s.headed(x),
                 attend: |s, q, k, v| {
                     let scores = scores(s, q, k);
                     let at = s.range();

@@ -27,7 +27,7 @@ fn streamed(s: &mut Sketch, side: Side, of: [i64; PAIRS]) -> String {
 }
 
 fn turned(s: &mut Sketch, x: &str, angles: &str) -> String {
-    let q = headed(s, x);
+    let q = s.headed(x);
     let (cos, sin) = waves(s, angles);
     let other = swapped(s, &q);
     mixed(s, &q, &other, &cos, &sin)
@@ -73,7 +73,7 @@ fn one_stream_is_none() {
     });
     assert_eq!(second, None);
     let plain = streams(|s, x, _| {
-        let q = headed(s, x);
+        let q = s.headed(x);
         halves(s, &q)
     });
     assert_eq!(plain, None);

@@ -26,7 +26,7 @@ fn weighted_only(_: &mut Sketch, weighted: &str) -> String {
 fn surveyed_with(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Survey {
     let mut s = Sketch::default();
     let x = s.embedded();
-    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let turned = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &turned]);
     let scores = term(&mut s, &scores, &q, &k);
@@ -35,8 +35,7 @@ fn surveyed_with(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Su
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
     let y = s.op("MatMul", &[&weights, &v]);
     let y = after(&mut s, &weights, &y);
-    let y = s.transpose(&y, &[0, 2, 1, 3]);
-    let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+    let y = s.merged(&y);
     let model = s.model(23, &[&y]);
     survey(&model, &found(&model))
 }
@@ -318,7 +317,7 @@ fn by_head(rows: usize, center: i64, step: i64) -> Survey {
 fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) -> Survey {
     let mut s = Sketch::default();
     let x = s.embedded();
-    let [q, k, v] = [0; 3].map(|_| headed(&mut s, &x));
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let turned = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &turned]);
     let table = s.weights(&[HEADS, SIZE, rows]);

@@ -4,22 +4,16 @@ use posenc_ir::{DType, Model};
 
 use super::*;
 use crate::detect::{Options, detect};
-use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::sketch::{A, HIDDEN, Sketch};
 
 /// A layer of attention over a stream, which is added to it.
 fn layer(s: &mut Sketch, x: &str) -> String {
-    let [q, k, v] = [0; 3].map(|_| {
-        let w = s.weights(&[HIDDEN, HIDDEN]);
-        let y = s.op("MatMul", &[x, &w]);
-        let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-        s.transpose(&y, &[0, 2, 1, 3])
-    });
+    let [q, k, v] = [0; 3].map(|_| s.headed(x));
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &k]);
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
     let y = s.op("MatMul", &[&weights, &v]);
-    let y = s.transpose(&y, &[0, 2, 1, 3]);
-    let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+    let y = s.merged(&y);
     s.op("Add", &[x, &y])
 }
 
@@ -172,12 +166,7 @@ fn what_has_no_one_value_before_it_has_no_begin() {
     let mut s = Sketch::default();
     let hidden = HIDDEN.to_string();
     let inputs = ["a", "b"].map(|n| s.input(n, DType::F32, &["batch", "sequence", &hidden]));
-    let [q, k] = inputs.clone().map(|x| {
-        let w = s.weights(&[HIDDEN, HIDDEN]);
-        let y = s.op("MatMul", &[&x, &w]);
-        let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
-        s.transpose(&y, &[0, 2, 1, 3])
-    });
+    let [q, k] = inputs.clone().map(|x| s.headed(&x));
     let kt = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &kt]);
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);

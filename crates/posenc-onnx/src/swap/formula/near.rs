@@ -6,15 +6,14 @@
 
 use ndarray::ArrayView1;
 
+use crate::verify::bound::ROUNDINGS;
+
 /// A number, and how far a graph may be from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Near {
     pub(crate) value: f64,
     pub(crate) bound: f64,
 }
-
-/// What a few operations may be off by, in ε and as a share of what they give.
-pub(crate) const ROUNDINGS: f64 = 4.0;
 
 impl Near {
     /// What is stored in a type of precision ε, or passes a few operations in it.

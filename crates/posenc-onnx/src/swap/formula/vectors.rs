@@ -3,11 +3,9 @@
 
 use ndarray::{Array1, Array2};
 
-use super::near::{Near, ROUNDINGS, walk};
+use super::near::{Near, walk};
 use crate::encodings::transformer_xl::{Code, reference};
-
-/// Precision of f32, in which angles are computed where the type has less.
-const SINGLE: f64 = f32::EPSILON as f64;
+use crate::verify::bound::{ROUNDINGS, SINGLE};
 
 /// The vectors of distances for every head.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@
 use ndarray::{Array3, Array4};
 
 use crate::scores::HIDDEN;
-use crate::swap::formula::{Formula, Near, Pair, ROUNDINGS, Scales};
-use crate::verify::bound::Worst;
+use crate::swap::formula::{Formula, Near, Pair, Scales};
+use crate::verify::bound::{ROUNDINGS, Worst};
 
 /// The scores of a site in both graphs, and what they were made from.
 pub(super) struct Pairs {

@@ -1,24 +1,21 @@
 //! What is added before all sites: the sum now, where the content is known.
 
-use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn};
+use ndarray::{Array2, Array3, ArrayD, Axis};
 use posenc_ir::eval::{Trace, Value, gelu_erf};
-use posenc_ir::{DType, Tensor, ValueId};
+use posenc_ir::{DType, ValueId};
 use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
-use super::{Computes, Proof, Run};
+use super::{Computes, Proof, Run, array};
 use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
 use crate::kind::Layout;
 use crate::lane::Lane;
 use crate::report::SiteCheck;
 use crate::swap::Group;
 use crate::swap::asked::New;
-use crate::swap::formula::{Near, ROUNDINGS};
+use crate::swap::formula::Near;
 use crate::verify::VerifyError;
-use crate::verify::bound::{Against, Precision, Worst};
-
-/// Precision of f32, the least that tables and angles have.
-const SINGLE: f64 = f32::EPSILON as f64;
+use crate::verify::bound::{Against, Precision, ROUNDINGS, SINGLE, Worst};
 
 /// Compares the sum of random content and what was put in with the formula; `None` for what is
 /// not added to the embeddings.
@@ -86,10 +83,6 @@ pub(super) fn check(
         worst.add(*got, *want, bound + ROUNDINGS * epsilon * want.abs());
     }
     Ok(Some(super::check(site, "embeddings", &worst)))
-}
-
-fn array(tensor: &Tensor) -> Option<ArrayD<f64>> {
-    ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()
 }
 
 /// The sum by the formula, `[slot, token, feature]`, and how far what is added may be off.

@@ -3,14 +3,14 @@
 //! Where scores are computed inside of an operator, it is the bias that the operator is given, less
 //! the mask that it was given before.
 
-use ndarray::{Array3, Array4, ArrayD, Axis, IxDyn};
+use ndarray::{Array3, Array4, ArrayD, Axis};
 use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
 use super::pairs::Pairs;
-use super::{Computes, Proof, Run};
+use super::{Computes, Proof, Run, array};
 use crate::attention::{Operand, Site};
 use crate::lane::Lane;
 use crate::product::Letters;
@@ -277,10 +277,6 @@ impl Both<'_> {
                 },
         }
     }
-}
-
-fn array(tensor: &Tensor) -> Option<ArrayD<f64>> {
-    ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()
 }
 
 pub(super) fn unsupported(site: &Site, why: &str) -> VerifyError {

@@ -1,19 +1,19 @@
 //! What joins the weighted values of a site: vectors of distances under the same weights.
 
-use ndarray::{Array2, Array3, ArrayD, IxDyn};
+use ndarray::{Array2, Array3, ArrayD};
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 
-use super::Run;
 use super::scores::{Both, unsupported};
+use super::{Run, array};
 use crate::attention::Site;
 use crate::report::SiteCheck;
 use crate::swap::Ground;
 use crate::swap::asked::New;
-use crate::swap::formula::{Near, ROUNDINGS};
+use crate::swap::formula::{Near, row_of};
 use crate::swap::put_in::Values;
 use crate::verify::VerifyError;
-use crate::verify::bound::Worst;
+use crate::verify::bound::{ROUNDINGS, Worst};
 
 /// Compares what weights make of values and vectors, for random weights, with the formula; `None`
 /// where no vectors join.
@@ -109,7 +109,7 @@ impl Gathered {
         let rest: Vec<char> = rest.copied().collect();
         let numbers = |value: ValueId| {
             let (_, tensor) = given.iter().find(|(v, _)| *v == value)?;
-            ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()
+            array(tensor)
         };
         let result = |data| arranged(data, &values.result, &rest, [query, feature]);
         Some(Self {
@@ -132,8 +132,7 @@ impl Gathered {
             return None;
         }
         let past = i64::try_from(keys.checked_sub(queries)?).ok()?;
-        let most = (table.nrows() / 2) as i64;
-        let row = |distance: i64| (distance.clamp(-most, most) + most) as usize;
+        let row = |distance: i64| row_of(table.nrows(), distance);
         let mut worst = Worst::default();
         for i in 0..queries {
             let rows: Vec<usize> = (0..keys).map(|j| row(j as i64 - i as i64 - past)).collect();

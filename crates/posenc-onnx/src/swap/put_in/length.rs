@@ -43,6 +43,22 @@ impl Length {
         }
     }
 
+    /// A known length as a constant of these dimensions, else the axis that tells it.
+    fn written(
+        self,
+        out: &mut Emitter<'_>,
+        ground: &Ground<'_>,
+        dims: &[usize],
+    ) -> Result<ValueId, Axis> {
+        match self {
+            Self::Known(n) => {
+                out.set_scope(ground.graph().main());
+                Ok(out.constant("length", Tensor::from_i64(dims, &[n as i64])))
+            }
+            Self::Of(at) => Err(at),
+        }
+    }
+
     /// Where what reads it has to stand.
     pub(super) fn scope(self, ground: &Ground<'_>) -> ScopeId {
         match self {
@@ -60,12 +76,9 @@ impl Lengths {
         ground: &Ground<'_>,
         length: Length,
     ) -> ValueId {
-        let at = match length {
-            Length::Known(n) => {
-                out.set_scope(ground.graph().main());
-                return out.constant("length", Tensor::from_i64(&[], &[n as i64]));
-            }
-            Length::Of(at) => at,
+        let at = match length.written(out, ground, &[]) {
+            Ok(constant) => return constant,
+            Err(at) => at,
         };
         if let Some(known) = self.scalars.get(&at) {
             return *known;
@@ -93,12 +106,9 @@ impl Lengths {
         ground: &Ground<'_>,
         length: Length,
     ) -> ValueId {
-        let at = match length {
-            Length::Known(n) => {
-                out.set_scope(ground.graph().main());
-                return out.ints("length", &[n as i64]);
-            }
-            Length::Of(at) => at,
+        let at = match length.written(out, ground, &[1]) {
+            Ok(constant) => return constant,
+            Err(at) => at,
         };
         if let Some(known) = self.lists.get(&at) {
             return *known;

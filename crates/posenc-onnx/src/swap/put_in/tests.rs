@@ -67,8 +67,7 @@ impl Form {
         let scores = s.op("MatMul", &[&q, &kt]);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = s.op("MatMul", &[&weights, &v]);
-        let y = s.transpose(&y, &[0, 2, 1, 3]);
-        let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+        let y = s.merged(&y);
         let y = s.op("Add", &[&x, &y]);
         s.model(self.opset, &[&y])
     }

@@ -10,7 +10,7 @@ use super::take_out;
 use crate::detect::{Detection, Options, Survey, detect, survey};
 use crate::kind::Kind;
 use crate::ports::Role;
-use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::sketch::{A, HIDDEN, SIZE, Sketch};
 use crate::swap::{Asked, Ground};
 
 const BUDGET: Budget = Budget { elements: 1 << 20 };
@@ -133,22 +133,14 @@ pub(super) struct Heads {
 pub(super) fn layers(s: &mut Sketch, layer: &dyn Fn(&mut Sketch, &Heads) -> String) -> String {
     let mut x = s.embedded();
     for _ in 0..2 {
-        let [q, k, v] = [0; 3].map(|_| headed(s, &x));
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
         let y = layer(s, &Heads { q, k, v });
-        let y = s.transpose(&y, &[0, 2, 1, 3]);
-        let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+        let y = s.merged(&y);
         let w = s.weights(&[HIDDEN, HIDDEN]);
         let y = s.op("MatMul", &[&y, &w]);
         x = s.op("Add", &[&x, &y]);
     }
     x
-}
-
-pub(super) fn headed(s: &mut Sketch, x: &str) -> String {
-    let w = s.weights(&[HIDDEN, HIDDEN]);
-    let q = s.op("MatMul", &[x, &w]);
-    let q = s.reshape(&q, &[0, 0, HEADS as i64, SIZE as i64]);
-    s.transpose(&q, &[0, 2, 1, 3])
 }
 
 /// Queries times keys.

@@ -8,7 +8,7 @@ use crate::detect::{Options, detect, survey};
 use crate::kind::Kind;
 use crate::request::Request;
 use crate::rewrite::rewrite;
-use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::sketch::{A, HIDDEN, SIZE, Sketch};
 
 /// Rows of the tables.
 const ROWS: usize = 40;
@@ -35,19 +35,13 @@ fn model(embed: Embed) -> Model {
 }
 
 fn attended(s: &mut Sketch, x: &str) -> String {
-    let mut headed = || {
-        let w = s.weights(&[HIDDEN, HIDDEN]);
-        let q = s.op("MatMul", &[x, &w]);
-        let q = s.reshape(&q, &[0, 0, HEADS as i64, SIZE as i64]);
-        s.transpose(&q, &[0, 2, 1, 3])
-    };
+    let mut headed = || s.headed(x);
     let (q, k, v) = (headed(), headed(), headed());
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &k]);
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
     let y = s.op("MatMul", &[&weights, &v]);
-    let y = s.transpose(&y, &[0, 2, 1, 3]);
-    s.reshape(&y, &[0, 0, HIDDEN as i64])
+    s.merged(&y)
 }
 
 /// The rows of a table; tables are the constants of so many rows.
@@ -390,12 +384,7 @@ fn an_output_gets_a_value_of_its_own() {
 fn a_rotation_that_other_layers_share_stays() {
     let mut s = Sketch::default();
     let x = s.embedded();
-    let headed = |s: &mut Sketch| {
-        let w = s.weights(&[HIDDEN, HIDDEN]);
-        let q = s.op("MatMul", &[&x, &w]);
-        let q = s.reshape(&q, &[0, 0, HEADS as i64, SIZE as i64]);
-        s.transpose(&q, &[0, 2, 1, 3])
-    };
+    let headed = |s: &mut Sketch| s.headed(&x);
     let turned = |s: &mut Sketch, x: &str| {
         let at = s.range();
         let at = s.cast(&at, DType::F32);

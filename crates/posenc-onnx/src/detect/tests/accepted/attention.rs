@@ -31,7 +31,7 @@ pub(super) fn native() -> Vec<Case> {
             s.transpose(&q, &[0, 2, 1, 3])
         }),
         interleaved("the standard operator on pairs, by rows", |s, x, _| {
-            let q = headed(s, x);
+            let q = s.headed(x);
             let at = s.range();
             let at = s.unsqueeze(&at, &[0]);
             let (cos, sin) = (table(s, 64, f64::cos), table(s, 64, f64::sin));

@@ -153,8 +153,7 @@ mod tests {
         let weights = softmax(s, &scores, -1);
         let weights = turned(s, &weights, order.scores);
         let y = s.op("MatMul", &[&weights, &v]);
-        let y = s.transpose(&y, &[0, 2, 1, 3]);
-        let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+        let y = s.merged(&y);
         s.op("Add", &[x, &y])
     }
 

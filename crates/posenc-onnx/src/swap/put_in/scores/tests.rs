@@ -18,19 +18,6 @@ pub(super) const KINDS: [Kind; 5] = [
     Kind::TransformerXl,
 ];
 
-/// A projection, `[batch, token, head, feature]`.
-fn projected(s: &mut Sketch, x: &str) -> String {
-    let w = s.weights(&[HIDDEN, HIDDEN]);
-    let y = s.op("MatMul", &[x, &w]);
-    s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64])
-}
-
-/// The same as `[batch, head, token, feature]`.
-fn headed(s: &mut Sketch, x: &str) -> String {
-    let y = projected(s, x);
-    s.transpose(&y, &[0, 2, 1, 3])
-}
-
 /// Which keys come later than their query, `[token, token]`.
 pub(super) fn later(s: &mut Sketch) -> String {
     let at = s.range();
@@ -67,7 +54,7 @@ pub(super) fn plain(
     x: &str,
     to_softmax: impl Fn(&mut Sketch, &str) -> String,
 ) -> String {
-    let [q, k, v] = [0; 3].map(|_| headed(s, x));
+    let [q, k, v] = [0; 3].map(|_| s.headed(x));
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &k]);
     let scores = to_softmax(s, &scores);
@@ -191,7 +178,7 @@ fn heads_may_stand_anywhere() {
     let forms: [(&str, Layer); 6] = [
         ("heads in the batch", |s, x| {
             let [q, k, v] = [0; 3].map(|_| {
-                let y = headed(s, x);
+                let y = s.headed(x);
                 let y = s.transpose(&y, &[0, 1, 2, 3]);
                 let shape = s.ints(&[-1, 0, SIZE as i64]);
                 let flat = s.reshape(&y, &[0, 0, 0, SIZE as i64]);
@@ -222,7 +209,7 @@ fn heads_may_stand_anywhere() {
         }),
         ("queries and keys first", |s, x| {
             let [q, k, v] = [0; 3].map(|_| {
-                let y = projected(s, x);
+                let y = s.projected(x);
                 s.transpose(&y, &[1, 0, 2, 3])
             });
             let scores = s.with(
@@ -241,7 +228,7 @@ fn heads_may_stand_anywhere() {
             joined(s, x, &y)
         }),
         ("heads between queries and keys", |s, x| {
-            let [q, k, v] = [0; 3].map(|_| projected(s, x));
+            let [q, k, v] = [0; 3].map(|_| s.projected(x));
             let scores = s.with(
                 "Einsum",
                 &[&q, &k],
@@ -257,7 +244,7 @@ fn heads_may_stand_anywhere() {
             joined(s, x, &y)
         }),
         ("an ellipsis", |s, x| {
-            let [q, k, v] = [0; 3].map(|_| projected(s, x));
+            let [q, k, v] = [0; 3].map(|_| s.projected(x));
             let scores = s.with(
                 "Einsum",
                 &[&q, &k],
@@ -273,7 +260,7 @@ fn heads_may_stand_anywhere() {
             joined(s, x, &y)
         }),
         ("keys before queries", |s, x| {
-            let [q, k, v] = [0; 3].map(|_| headed(s, x));
+            let [q, k, v] = [0; 3].map(|_| s.headed(x));
             let q = s.transpose(&q, &[0, 1, 3, 2]);
             let scores = s.op("MatMul", &[&k, &q]);
             let scores = scaled(s, &scores);
@@ -284,7 +271,7 @@ fn heads_may_stand_anywhere() {
         }),
         ("one group of heads", |s, x| {
             let [q, k, v] = [0; 3].map(|_| {
-                let y = headed(s, x);
+                let y = s.headed(x);
                 s.unsqueeze(&y, &[1])
             });
             let k = s.transpose(&k, &[0, 1, 2, 4, 3]);
