@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use posenc_encodings::kind::Kind as Encoding;
 use posenc_ir::{Graph, Model, ScopeId, ScopeKind, Tensor, Use};
 use posenc_onnx::detect::Options;
 use posenc_onnx::inspect::inspect;
-use posenc_onnx::kind::Kind as Encoding;
 use posenc_onnx::request::{Request, ScaleType};
 
 use super::random::Random;

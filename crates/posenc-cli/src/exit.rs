@@ -4,11 +4,11 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use posenc_encodings::laws::ScalingError;
 use posenc_ir::ErrorKind;
 use posenc_onnx::hf_config::HfConfigError;
 use posenc_onnx::request::RopeScalingError;
 use posenc_onnx::rewrite::{Refusal, RewriteError};
-use posenc_onnx::scaling::ScalingError;
 use posenc_onnx::verify::{Reason, VerifyError};
 use posenc_runtime::RuntimeError;
 

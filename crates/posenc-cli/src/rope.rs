@@ -2,9 +2,9 @@
 
 use clap::ArgAction;
 
-use posenc_onnx::kind::Layout;
+use posenc_encodings::kind::Layout;
+use posenc_encodings::laws::RampBounds;
 use posenc_onnx::request::{Parameters, ScaleType};
-use posenc_onnx::scaling::RampBounds;
 
 use crate::value::{self, List};
 

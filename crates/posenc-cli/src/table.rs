@@ -6,11 +6,11 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
+use posenc_encodings::laws::table::{Row, rows};
+use posenc_encodings::laws::{Rope, Scaling};
 use posenc_onnx::hf_config::HfConfig;
 use posenc_onnx::report::Inferred;
 use posenc_onnx::request::{Parameters, ScaleType, rope_scaling};
-use posenc_onnx::scaling::table::{Row, rows};
-use posenc_onnx::scaling::{Rope, Scaling};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use posenc_encodings::words::Word;
 use posenc_onnx::request::parse_list;
-use posenc_onnx::words::Word;
 
 /// One of the words of `T`; clap lists them and suggests the nearest.
 pub(crate) fn word<T: Word>() -> impl TypedValueParser<Value = T> {

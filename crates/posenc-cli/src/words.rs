@@ -4,8 +4,8 @@ mod absolute;
 mod distance;
 mod rope;
 
-use posenc_onnx::kind::Kind;
-use posenc_onnx::report::Params;
+use posenc_encodings::kind::Kind;
+use posenc_encodings::params::Params;
 use serde_json::Value;
 
 use crate::number::compact;

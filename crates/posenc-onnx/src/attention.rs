@@ -19,11 +19,11 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
 
 use crate::dataflow::{Class, Classes};
-use crate::kind::Form;
 use crate::lane::{Lane, is_elementwise, wrap};
 use crate::ports::{Ports, Role};
 use crate::scores::Plane;
 use planes::Planes;
+use posenc_encodings::kind::Form;
 
 /// One attention: its operands and what is known of its shape.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ mod absolute;
 mod bias;
 mod convolution;
 mod lost;
-mod rotary;
+pub mod rotary;
 mod streams;
 mod survey;
 mod switch;

@@ -2,18 +2,18 @@
 
 use posenc_ir::{NodeId, Use};
 
-use crate::encodings::alibi::Alibi;
-use crate::encodings::conv::Conv;
-use crate::encodings::disentangled::Disentangled;
-use crate::encodings::learned::Learned;
-use crate::encodings::relative_bias::RelativeBias;
-use crate::encodings::rope::axial::Axial;
-use crate::encodings::shaw::Shaw;
-use crate::encodings::sinusoidal::Sinusoidal;
-use crate::encodings::t5_bias::T5Bias;
-use crate::encodings::transformer_xl::TransformerXl;
-use crate::kind::{Form, Kind};
-use crate::report::Params;
+use posenc_encodings::families::alibi::Alibi;
+use posenc_encodings::families::axial::Axial;
+use posenc_encodings::families::conv::Conv;
+use posenc_encodings::families::disentangled::Disentangled;
+use posenc_encodings::families::learned::Learned;
+use posenc_encodings::families::relative_bias::RelativeBias;
+use posenc_encodings::families::shaw::Shaw;
+use posenc_encodings::families::sinusoidal::Sinusoidal;
+use posenc_encodings::families::t5_bias::T5Bias;
+use posenc_encodings::families::transformer_xl::TransformerXl;
+use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::params::Params;
 
 /// An encoding other than a rotation by one position, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,21 +68,6 @@ impl Finding {
     /// The node at which it enters first.
     pub fn node(&self) -> Option<NodeId> {
         self.entries.first().map(|u| u.node)
-    }
-}
-
-/// Why numbers are not those of a family.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{why}")]
-pub struct Miss {
-    /// A fact about the numbers, as a phrase that may follow "no alibi: ".
-    pub why: String,
-}
-
-impl Miss {
-    /// A miss for this reason.
-    pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into() }
     }
 }
 

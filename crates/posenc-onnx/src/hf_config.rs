@@ -17,7 +17,7 @@ mod tests;
 use serde_json::{Map, Value};
 
 use crate::report::Inferred;
-use crate::scaling::{Rope, Scaling, ScalingError};
+use posenc_encodings::laws::{Rope, Scaling, ScalingError};
 
 pub use error::HfConfigError;
 pub use layers::LayerKind;

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
 use crate::detect::{Detection, Options, RotarySite, Survey, Switch, detect, survey};
-use crate::encodings::rope::Rope;
-use crate::kind::{Form, Kind};
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
-use crate::scaling::{Identified, identify, identify_growth, identify_lists};
+use posenc_encodings::families::rope::Rope;
+use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::laws::{Identified, identify, identify_growth, identify_lists};
 
 /// Names every encoding and attention site of a model.
 ///

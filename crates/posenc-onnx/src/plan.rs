@@ -12,7 +12,7 @@ use crate::inspect::identified;
 use crate::report::{Inferred, Limit, LimitCause};
 use crate::request::{Request, ScaleType, rope_scaling};
 use crate::rewrite::{Refusal, RewriteError};
-use crate::scaling::{Rope, Scaling};
+use posenc_encodings::laws::{Rope, Scaling};
 
 /// The frequencies that a site is to have.
 #[derive(Clone, Debug, PartialEq)]
@@ -335,7 +335,7 @@ pub(crate) fn is_already(model: &Model, site: &RotarySite, target: &Target) -> b
 }
 
 /// Whether a rotation has the target's numbers at a length, as far as f32 tells.
-fn computes(now: &crate::encodings::rope::Rope, target: &Target, length: usize) -> bool {
+fn computes(now: &posenc_encodings::families::rope::Rope, target: &Target, length: usize) -> bool {
     let want = target.scaling.frequencies_hf(&target.rope, length);
     // A base that grows is raised to powers in the graph; lists are stored.
     let tolerance = match target.scaling {
@@ -369,7 +369,7 @@ fn extended(scaling: &Scaling, original: Option<usize>) -> Option<usize> {
         Scaling::Llama3(s) => s.factor,
         Scaling::Proportional(s) => s.factor,
         Scaling::LongRope(s) => match s.attention {
-            crate::scaling::LongRopeAttention::Extension(factor) => factor,
+            posenc_encodings::laws::LongRopeAttention::Extension(factor) => factor,
             _ => 1.0,
         },
     };

@@ -11,7 +11,7 @@ mod rewrite;
 mod verify;
 
 pub use attention::{Attention, AttentionKind};
-pub use encoding::{Encoding, Params};
+pub use encoding::Encoding;
 pub use inspect::{Inspect, Limit, LimitCause, ModelSummary, Refusal};
 pub use rewrite::{Check, Edit, Endpoint, Guarantee, Inferred, Limits, Rewrite};
 pub use verify::{Run, SiteCheck, Verify};

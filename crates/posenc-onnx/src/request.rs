@@ -17,8 +17,8 @@ pub use rope::{FACTOR, LLAMA3_FACTOR, RopeScalingError, rope_scaling};
 pub use size::{ImageSize, ImageSizeError};
 
 use crate::attention::Site;
-use crate::kind::{Form, Kind, Layout, Stack};
-use crate::words::words;
+use posenc_encodings::kind::{Form, Kind, Layout, Stack};
+use posenc_encodings::words;
 
 /// A rewrite.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,7 +100,7 @@ pub struct Parameters {
     /// Factor on cos and sin.
     pub attention_factor: Option<f64>,
     /// YaRN: whether the ends of the ramp are whole pairs.
-    pub bounds: crate::scaling::RampBounds,
+    pub bounds: posenc_encodings::laws::RampBounds,
     /// Llama 3: turns below which a pair is divided by s.
     pub low_freq_factor: Option<f64>,
     /// Llama 3: turns above which a pair stays.

@@ -1,6 +1,6 @@
 //! A report for people.
 
-use posenc_onnx::kind::{Form, Kind, Stack};
+use posenc_encodings::kind::{Form, Kind, Stack};
 use posenc_onnx::report::{Attention, AttentionKind, Encoding, Inspect, ModelSummary};
 
 use super::limits::limits;
@@ -234,7 +234,8 @@ fn stack(stack: Option<Stack>) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use posenc_onnx::report::{Limit, LimitCause, Params, Refusal};
+    use posenc_encodings::params::Params;
+    use posenc_onnx::report::{Limit, LimitCause, Refusal};
     use serde_json::json;
 
     use super::*;

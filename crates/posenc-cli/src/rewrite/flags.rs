@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ArgAction;
-use posenc_onnx::kind::{Form, Kind, Layout, Stack};
+use posenc_encodings::kind::{Form, Kind, Layout, Stack};
 use posenc_onnx::request::{
     Allowances, Antialias, Corners, ExternalData, ImageSize, InputRole, Layers, Length, Parameters,
     Request, TablePrecision, Target,
@@ -104,7 +104,7 @@ struct FormWish(Option<Form>);
 
 fn form() -> impl clap::builder::TypedValueParser<Value = FormWish> {
     use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-    use posenc_onnx::words::Word;
+    use posenc_encodings::words::Word;
     let forms = Form::ALL
         .iter()
         .map(|f| PossibleValue::new(f.name()).help(f.about()));
@@ -273,8 +273,8 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use posenc_encodings::laws::RampBounds;
     use posenc_onnx::request::ScaleType;
-    use posenc_onnx::scaling::RampBounds;
 
     use super::*;
 

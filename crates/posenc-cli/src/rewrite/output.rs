@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use posenc_onnx::kind::Kind;
+use posenc_encodings::kind::Kind;
 use posenc_onnx::report::Rewrite;
 use posenc_onnx::request::{Request, ScaleType};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! The report of a rewrite, for people.
 
+use posenc_encodings::words::Word;
 use posenc_onnx::report::{Check, Edit, Rewrite};
-use posenc_onnx::words::Word;
 use serde_json::Value;
 
 use crate::columns::{Align, Columns};

@@ -1,8 +1,8 @@
 //! The table in aligned columns.
 
+use posenc_encodings::laws::table::Row;
+use posenc_encodings::words::Word;
 use posenc_onnx::request::ScaleType;
-use posenc_onnx::scaling::table::Row;
-use posenc_onnx::words::Word;
 
 use super::Table;
 use crate::columns::{Align, Columns};

@@ -1,6 +1,6 @@
 //! Rotations, in words.
 
-use posenc_onnx::report::Params;
+use posenc_encodings::params::Params;
 use serde_json::Value;
 
 use super::{Telling, between, entries, number, plain, sides};

@@ -4,8 +4,8 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 
 use super::{Mask, Operand, Place, Site};
-use crate::kind::Form;
 use crate::lane::Lane;
+use posenc_encodings::kind::Form;
 
 /// The site of a fused operator; `None` for any other node.
 pub(super) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {

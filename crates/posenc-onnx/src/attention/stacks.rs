@@ -4,7 +4,7 @@ use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Site;
-use crate::kind::Stack;
+use posenc_encodings::kind::Stack;
 
 /// Where a site stands among the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

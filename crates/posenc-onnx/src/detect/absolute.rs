@@ -13,10 +13,10 @@ use super::survey::{Runs, Survey};
 use super::{Detection, Refused};
 use crate::dataflow::Class;
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::learned::Learned;
-use crate::encodings::sinusoidal::{self, Image, Precision, Sinusoidal};
-use crate::kind::{Form, Stack};
 use crate::stream::{Addition, Stream, Way};
+use posenc_encodings::families::learned::Learned;
+use posenc_encodings::families::sinusoidal::{self, Image, Precision, Sinusoidal};
+use posenc_encodings::kind::{Form, Stack};
 
 pub(super) use coordinates::{Told, are_met};
 use grid::{Patches, patches};
@@ -212,7 +212,7 @@ impl<'a> Candidate<'a> {
     fn sinusoidal(
         &self,
         rows: &Rows,
-    ) -> Result<(Option<ValueId>, Sinusoidal, f64), crate::encoding::Miss> {
+    ) -> Result<(Option<ValueId>, Sinusoidal, f64), posenc_encodings::miss::Miss> {
         let trace = &self.found.trace;
         let table = match &self.tables[..] {
             [table] => Some(table),
@@ -258,7 +258,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// The table as one that is learned.
-    fn learned(&self, table: &Table) -> Result<Learned, crate::encoding::Miss> {
+    fn learned(&self, table: &Table) -> Result<Learned, posenc_encodings::miss::Miss> {
         let Patches { prefix, grid } = self.patches;
         let rows = table.rows + table.beside;
         let shape = [rows, table.dim];

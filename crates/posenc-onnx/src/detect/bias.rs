@@ -19,14 +19,16 @@ use rustc_hash::FxHashMap;
 use super::survey::{Runs, Survey};
 use crate::attention::Site;
 use crate::attention::planes::stretch;
-use crate::encoding::{Encoding, Finding, Miss};
-use crate::encodings::alibi::Alibi;
-use crate::encodings::relative_bias::RelativeBias;
-use crate::encodings::t5_bias::T5Bias;
-use crate::kind::Stack;
-use crate::scores::{Plane, Scores, entries, most, plane};
+use crate::encoding::{Encoding, Finding};
+use crate::scores::{Plane, entries, plane};
 use crate::signature::{Count, Signatures};
 use lookup::{Asked, Lookup, Origins};
+use posenc_encodings::families::alibi::Alibi;
+use posenc_encodings::families::relative_bias::RelativeBias;
+use posenc_encodings::families::t5_bias::T5Bias;
+use posenc_encodings::kind::Stack;
+use posenc_encodings::miss::Miss;
+use posenc_encodings::samples::{Scores, most};
 
 /// Elements of the scores in a longer run.
 const LONGER: usize = 1 << 19;

@@ -16,9 +16,9 @@ use super::survey::{Runs, Survey};
 use crate::attention::is_product;
 use crate::dataflow::Class;
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::conv::Conv;
-use crate::kind::Form;
 use crate::lane::is_elementwise;
+use posenc_encodings::families::conv::Conv;
+use posenc_encodings::kind::Form;
 
 /// Nodes between an addition and the input of its convolution: a norm in parts and an activation
 /// in parts are few.

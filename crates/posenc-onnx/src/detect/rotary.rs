@@ -1,17 +1,23 @@
 //! Rotations of queries and keys.
 
+pub mod matrices;
+pub mod read;
+pub mod source;
+
 use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::{Detection, Refused, Streams, Switch};
 use crate::attention::{Operand, Site};
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::rope::axial::{self, Axial};
-use crate::encodings::rope::{Rotation, Unread, is_turning, read};
 use crate::frontier::{Found, Stretch};
-use crate::kind::Form;
 use crate::region::{Inside, Region};
 use crate::signature::{Count, Signatures};
+pub use matrices::Way;
+use posenc_encodings::families::axial::Axial;
+use posenc_encodings::families::rope::Unread;
+use posenc_encodings::kind::Form;
+use read::{Rotation, is_turning, read, read_axial};
 
 /// The rotation of one operand of a site.
 #[derive(Clone, Debug)]
@@ -190,7 +196,7 @@ impl Known {
         }
         let alike = self.alike(model, found, region);
         let known = self.axial.entry((alike, head_dim));
-        let read = || axial::read(model, &found.trace, region, head_dim).ok();
+        let read = || read_axial(model, &found.trace, region, head_dim).ok();
         known.or_insert_with(read).clone()
     }
 

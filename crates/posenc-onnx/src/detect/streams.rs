@@ -9,7 +9,7 @@ use posenc_ir::eval::Value;
 use rustc_hash::FxHashMap;
 
 use super::{Detection, Half};
-use crate::encodings::rope::read_again;
+use crate::detect::rotary::read::read_again;
 use crate::ports::Role;
 
 /// Which pairs follow which stream.

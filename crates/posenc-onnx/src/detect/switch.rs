@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Detection, Half};
 use crate::dataflow::Class;
-use crate::encodings::rope::source::{lengths, positions};
-use crate::encodings::rope::{Rope, read_again};
+use crate::detect::rotary::read::read_again;
+use crate::detect::rotary::source::{lengths, positions};
+use posenc_encodings::families::rope::Rope;
 
 /// What a rotation becomes beyond some length.
 #[derive(Clone, Debug, PartialEq)]

@@ -24,13 +24,13 @@ use super::survey::{Runs, Survey};
 use crate::attention::Site;
 use crate::dataflow::{Class, Classes};
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::shaw::{self, Clip};
-use crate::encodings::transformer_xl::{self, Code};
 use crate::region::Region;
 use crate::signature::{Count, Signatures};
 use family::{decide, finding, reach};
 pub(crate) use meeting::joins;
 use meeting::{Joins, Meeting};
+use posenc_encodings::families::shaw::{self, Clip};
+use posenc_encodings::families::transformer_xl::{self, Code};
 use reading::{Reader, Reading, Side, Unread};
 
 /// The number of a vector for each distance `key − query`.

@@ -1,6 +1,6 @@
 //! Why a config cannot be followed.
 
-use crate::scaling::ScalingError;
+use posenc_encodings::laws::ScalingError;
 
 /// A config that says nothing that can be done.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

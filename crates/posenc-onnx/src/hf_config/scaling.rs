@@ -4,7 +4,7 @@ use super::Sources;
 use super::dict::Dict;
 use super::error::HfConfigError;
 use super::layers::LayerKind;
-use crate::scaling::{
+use posenc_encodings::laws::{
     Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds, Scaling,
     Yarn,
 };

@@ -1,12 +1,13 @@
 //! Rules of transformers 4.57, key by key.
 
+#[path = "../../../posenc-encodings/src/laws/golden.rs"]
+mod golden;
 mod refusals;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scaling::golden;
-use crate::scaling::{
+use posenc_encodings::laws::{
     Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds, Yarn,
 };
 

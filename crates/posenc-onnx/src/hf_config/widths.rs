@@ -3,7 +3,7 @@
 use super::Sources;
 use super::dict::Dict;
 use super::error::HfConfigError;
-use crate::scaling::ScalingError;
+use posenc_encodings::laws::ScalingError;
 
 /// Base that transformers takes where a config has none.
 const DEFAULT_THETA: f64 = 10_000.0;

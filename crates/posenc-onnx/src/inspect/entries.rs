@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::detect::Detection;
 use crate::encoding::Finding;
-use crate::kind::{Kind, Stack};
-use crate::report::{Encoding, Params};
+use crate::report::Encoding;
+use posenc_encodings::kind::{Kind, Stack};
+use posenc_encodings::params::Params;
 
 /// Parameters that may differ within an entry: they become lists.
 const MANY: [&str; 1] = ["heads"];

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::kind::{Form, Stack};
-use crate::words::words;
+use posenc_encodings::kind::{Form, Stack};
+use posenc_encodings::words;
 
 words! {
     /// Where the keys of a site come from.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Encoding, Inspect};
 use crate::hf_config::{HfConfig, HfConfigError, RopeRequest};
-use crate::kind::Kind;
+use posenc_encodings::kind::Kind;
 
 /// How far two parameters may lie apart and be the same.
 const CLOSE: f64 = 1e-2;
@@ -91,8 +91,8 @@ fn is_close(a: f64, b: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Form;
     use crate::report::ModelSummary;
+    use posenc_encodings::kind::Form;
 
     fn report(params: Value) -> Inspect {
         let mut report = Inspect::new(ModelSummary {

@@ -1,12 +1,9 @@
 //! Encodings that were found.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use crate::kind::{Form, Kind, Stack};
-
-/// Parameters by name, in the order in which they were put in.
-pub type Params = Map<String, Value>;
+use posenc_encodings::kind::{Form, Kind, Stack};
+use posenc_encodings::params::Params;
 
 /// Sites of one kind, stack and set of hyperparameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]

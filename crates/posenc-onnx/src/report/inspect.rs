@@ -6,7 +6,7 @@ use posenc_ir::{DType, Model, Payload};
 use serde::Serialize;
 
 use super::{Attention, Encoding, SCHEMA};
-use crate::words::words;
+use posenc_encodings::words;
 
 /// `Constant` nodes with at least this many elements hold weights rather than numbers.
 const WEIGHTS: usize = 256;
@@ -147,8 +147,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kind::{Form, Kind, Stack};
-    use crate::report::{AttentionKind, Params};
+    use crate::report::AttentionKind;
+    use posenc_encodings::kind::{Form, Kind, Stack};
+    use posenc_encodings::params::Params;
 
     #[test]
     fn the_json_is_that_of_the_contract() {

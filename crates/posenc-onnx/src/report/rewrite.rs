@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Limit, SCHEMA, SiteCheck};
-use crate::words::words;
+use posenc_encodings::words;
 
 /// What a rewrite did, or would do.
 #[derive(Clone, Debug, PartialEq, Serialize)]

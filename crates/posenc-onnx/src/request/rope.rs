@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Parameters, ScaleType};
 use crate::report::Inferred;
-use crate::scaling::{
+use posenc_encodings::laws::{
     Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, Rope, Scaling,
     ScalingError, Yarn,
 };

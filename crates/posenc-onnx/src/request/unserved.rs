@@ -1,8 +1,8 @@
 //! What can be said and is not done: not yet, or not by this rewrite.
 
 use super::{Allowances, Antialias, Corners, Length, Parameters, Request};
-use crate::kind::{Form, Kind};
-use crate::scaling::RampBounds;
+use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::laws::RampBounds;
 
 impl Request {
     /// The first flag that was given and that no rewrite heeds yet; it must not be passed over in

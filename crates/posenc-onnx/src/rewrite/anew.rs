@@ -8,11 +8,11 @@ use super::stretch::stretch;
 use super::{RewriteError, Rewritten};
 use crate::detect::{Detection, Options, Survey, detect, survey};
 use crate::inspect::entries;
-use crate::kind::{Kind, Layout};
 use crate::plan::Target;
 use crate::report::{Edit, Encoding, Guarantee, Rewrite};
 use crate::request::{Parameters, Request};
 use crate::swap::{Swapped, swap};
+use posenc_encodings::kind::{Kind, Layout};
 
 /// Whether a request puts an encoding in, rather than stretching the rotations that are there.
 pub(super) fn is_asked(found: &Detection, request: &Request) -> bool {

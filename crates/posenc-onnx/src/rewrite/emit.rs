@@ -2,7 +2,7 @@
 
 use posenc_ir::{Attr, DType, Emitter, Tensor, ValueId};
 
-use crate::scaling::{Dynamic, Rope};
+use posenc_encodings::laws::{Dynamic, Rope};
 
 /// The largest position, as a scalar of the type that the graph holds positions in.
 pub(super) fn largest(out: &mut Emitter<'_>, positions: ValueId) -> ValueId {

@@ -6,8 +6,8 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::{Refusal, RewriteError};
+use crate::detect::rotary::source::{Source, source};
 use crate::detect::{Detection, Half};
-use crate::encodings::rope::source::{Source, source};
 use crate::plan::{Plan, Target, is_already, softmax_factor};
 
 /// Everything that takes its numbers from the same constants.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::detect::Detection;
 use crate::plan::Plan;
-use crate::scaling::{LongRopeAttention, RampBounds, Scaling};
+use posenc_encodings::laws::{LongRopeAttention, RampBounds, Scaling};
 
 const KEY: &str = "posenc.rope";
 

@@ -8,10 +8,10 @@ use rustc_hash::FxHashSet;
 use super::jobs::{Job, jobs};
 use super::{Refusal, RewriteError, emit};
 use crate::detect::Detection;
-use crate::encodings::rope::source::{Computed, Source};
+use crate::detect::rotary::source::{Computed, Source};
 use crate::plan::Plan;
 use crate::request::{Request, TablePrecision};
-use crate::scaling::Scaling;
+use posenc_encodings::laws::Scaling;
 
 /// Sites that take their numbers from the same constants, and what changed for them.
 #[derive(Clone, Debug, Default)]

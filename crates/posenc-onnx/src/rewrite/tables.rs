@@ -4,10 +4,10 @@ use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
 use super::rescale::Writer;
 use super::{RewriteError, emit};
-use crate::encodings::rope::source::{Column, Table, Wave};
+use crate::detect::rotary::source::{Column, Table, Wave};
 use crate::request::TablePrecision;
-use crate::scaling::{Dynamic, Scaling};
 use crate::swap::numbers_in;
+use posenc_encodings::laws::{Dynamic, Scaling};
 
 impl Writer<'_> {
     /// Other rows for a table, and more of them where the new length asks for it.

@@ -5,9 +5,9 @@ use posenc_ir::NodeId;
 use super::{Asked, Ground};
 use crate::attention::Site;
 use crate::detect::Detection;
-use crate::kind::Kind;
 use crate::rewrite::RewriteError;
 use crate::scores::Plane;
+use posenc_encodings::kind::Kind;
 
 /// Nothing encodes position any more at the sites that are asked for, and the sites are those of
 /// `before`.

@@ -9,11 +9,11 @@ use super::params::Params;
 use super::{Ground, Init, Numbers};
 use crate::attention::Site;
 use crate::encoding::Finding;
-use crate::kind::Kind;
 use crate::plan::read_config;
 use crate::report::Inferred;
 use crate::request::Request;
 use crate::rewrite::{Refusal, RewriteError};
+use posenc_encodings::kind::Kind;
 
 pub(crate) use new::New;
 use planner::Planner;

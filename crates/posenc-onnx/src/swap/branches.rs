@@ -102,11 +102,11 @@ mod tests {
     use posenc_ir::{DType, Model};
 
     use crate::detect::{Options, detect};
-    use crate::kind::Kind;
     use crate::request::{Request, ScaleType};
     use crate::rewrite::rewrite;
     use crate::sketch::{A, HIDDEN, Sketch};
     use crate::swap::{Init, Numbers, Proof};
+    use posenc_encodings::kind::Kind;
 
     /// A layer behind embeddings with a table added, on keys that `earlier` may join.
     fn layer(s: &mut Sketch, earlier: Option<&str>) -> String {

@@ -7,11 +7,11 @@ mod vectors;
 use ndarray::{Array2, ArrayView1};
 
 use super::asked::{New, THETA};
-use crate::encodings::alibi::Alibi;
-use crate::encodings::t5_bias::T5Bias;
-use crate::encodings::transformer_xl::Code;
 use crate::rewrite::RewriteError;
 pub(super) use near::Near;
+use posenc_encodings::families::alibi::Alibi;
+use posenc_encodings::families::t5_bias::T5Bias;
+use posenc_encodings::families::transformer_xl::Code;
 use vectors::Vectors;
 
 /// What joins the scores of a site.

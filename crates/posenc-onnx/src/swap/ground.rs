@@ -6,8 +6,8 @@ use posenc_ir::{DType, Graph, NodeId, ScopeId, ValueId};
 use crate::attention::Site;
 use crate::dataflow::Class;
 use crate::detect::{Detection, Survey};
-use crate::opset::Opset;
 use crate::rewrite::{Refusal, RewriteError};
+use posenc_encodings::opset::Opset;
 
 /// What an edit stands on.
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,8 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::Numbers;
 use crate::attention::Place;
-use crate::kind::Stack;
 use crate::rewrite::{Refusal, RewriteError};
+use posenc_encodings::kind::Stack;
 
 /// The tensors of a file by name.
 #[derive(Debug, Default)]

@@ -17,8 +17,8 @@ mod unfold;
 use posenc_ir::Emitter;
 
 use super::{Asked, New};
-use crate::opset::Opset;
 use crate::rewrite::RewriteError;
+use posenc_encodings::opset::Opset;
 
 pub(super) use axes::Axes;
 pub(super) use keep::{Kept, keep};

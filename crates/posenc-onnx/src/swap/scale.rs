@@ -77,10 +77,10 @@ mod tests {
 
     use super::*;
     use crate::detect::{Options, detect};
-    use crate::kind::Kind;
     use crate::request::Request;
     use crate::sketch::{A, HEADS, SIZE, Sketch};
     use crate::swap::swap;
+    use posenc_encodings::kind::Kind;
 
     /// How earlier keys join the new ones.
     #[derive(Clone, Copy, PartialEq)]

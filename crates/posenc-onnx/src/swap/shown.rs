@@ -5,8 +5,8 @@ use posenc_ir::DType;
 use super::asked::{Asked, Group, New};
 use super::{Ground, Proof};
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
 use crate::rewrite::RewriteError;
+use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
 
 /// Frequencies, as a share of themselves.
 const NEAR: f64 = 1e-5;

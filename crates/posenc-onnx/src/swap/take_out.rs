@@ -22,10 +22,10 @@ use rustc_hash::FxHashSet;
 
 use super::{Asked, Ground};
 use crate::encoding::{Encoding, Finding};
-use crate::kind::Kind;
 use crate::rewrite::{Refusal, RewriteError};
 use bias::Biases;
 use gone::Gone;
+use posenc_encodings::kind::Kind;
 use rotation::Turned;
 use stream::{Summands, Sums};
 use zeros::Zeros;

@@ -8,9 +8,9 @@ use safetensors::tensor::{Dtype, TensorView};
 use super::asked::asked;
 use super::{Asked, Ground, Init, New, Numbers, Proof, swap};
 use crate::detect::{Options, detect, survey};
-use crate::kind::{Kind, Stack};
 use crate::request::Request;
 use crate::sketch::{A, HEADS, SIZE, Sketch};
+use posenc_encodings::kind::{Kind, Stack};
 
 fn model() -> Model {
     let mut s = Sketch::default();

@@ -2,13 +2,13 @@
 
 use posenc_ir::Model;
 
+use crate::detect::rotary::source::{Source, Table, Wave, source};
 use crate::detect::{Detection, RotarySite};
-use crate::encodings::rope::source::{Source, Table, Wave, source};
 use crate::rewrite::record;
-use crate::scaling::{Frequencies, Rope, Scaling};
 use crate::verify::VerifyError;
 use crate::verify::cutout::waves;
 use crate::verify::recorded;
+use posenc_encodings::laws::{Frequencies, Rope, Scaling};
 
 /// The rotation that a site is expected to compute.
 #[derive(Clone, Debug, PartialEq)]

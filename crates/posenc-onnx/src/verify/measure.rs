@@ -6,9 +6,9 @@ use posenc_runtime::feeds::Random;
 
 use super::bound::{Against, Precision, Worst};
 use super::expected::{Expected, Law};
-use crate::encodings::rope::Rope;
 use crate::lane::Lane;
 use crate::region::Region;
+use posenc_encodings::families::rope::Rope;
 
 /// The worst element against the formula, and against it from the stored frequencies.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::scaling::{
+use posenc_encodings::laws::{
     Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds, Rope,
     Scaling, Yarn,
 };

@@ -8,10 +8,10 @@ use super::is_content;
 use crate::attention::is_product;
 use crate::detect::Detection;
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::learned::Learned;
-use crate::kind::Form;
 use crate::ports::{Port, Role, tells_steps};
 use crate::stream::Lookup;
+use posenc_encodings::families::learned::Learned;
+use posenc_encodings::kind::Form;
 
 pub(super) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<Finding> {
     let graph = model.graph();

@@ -8,11 +8,11 @@ use super::reading::{Reading, Side};
 use super::{Distances, Gathering, Met};
 use crate::attention::Site;
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::disentangled::{self, Disentangled};
-use crate::encodings::relative_bias::RelativeBias;
-use crate::encodings::shaw::{self, Clip, Shaw};
-use crate::encodings::transformer_xl::TransformerXl;
-use crate::kind::Form;
+use posenc_encodings::families::disentangled::{self, Disentangled};
+use posenc_encodings::families::relative_bias::RelativeBias;
+use posenc_encodings::families::shaw::{self, Clip, Shaw};
+use posenc_encodings::families::transformer_xl::TransformerXl;
+use posenc_encodings::kind::Form;
 
 /// The longest sequence whose distances all have rows; `None` where distances are clipped.
 pub(super) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<usize> {

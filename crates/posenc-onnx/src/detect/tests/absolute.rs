@@ -5,9 +5,9 @@ mod otherwise;
 use super::*;
 use crate::detect::{Survey, survey};
 use crate::encoding::Encoding;
-use crate::encodings::learned::Learned;
-use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
-use crate::kind::Layout;
+use posenc_encodings::families::learned::Learned;
+use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
+use posenc_encodings::kind::Layout;
 
 /// Rows of the tables.
 const ROWS: usize = 40;
@@ -491,7 +491,7 @@ fn what_cross_attention_alone_sees_is_left_to_it() {
     assert_eq!(cross(&model), [false, true]);
     assert_eq!(seen(&model), [[0], [1]]);
     let to_none = Request {
-        to: Some(crate::kind::Kind::None),
+        to: Some(posenc_encodings::kind::Kind::None),
         ..Request::default()
     };
     crate::rewrite::rewrite(&mut model, &to_none).unwrap();

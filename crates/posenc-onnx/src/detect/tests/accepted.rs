@@ -1,8 +1,8 @@
 mod attention;
 
 use super::*;
-use crate::kind::Layout;
 use crate::rewrite::rewrite;
+use posenc_encodings::kind::Layout;
 
 /// A form that is rope.
 pub(super) struct Case {

@@ -5,8 +5,8 @@ use posenc_ir::eval::{Budget, Value, trace};
 
 use super::*;
 use crate::attention::Operand;
-use crate::kind::Kind;
 use crate::rewrite::rewrite;
+use posenc_encodings::kind::Kind;
 
 fn none() -> Request {
     Request {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::detect::survey;
-use crate::kind::Kind;
+use posenc_encodings::kind::Kind;
 
 /// Causal attention of one layer whose scores go through `change`.
 fn changed(change: impl Fn(&mut Sketch, String) -> String) -> Model {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::detect::survey;
 use crate::encoding::Encoding;
-use crate::encodings::conv::Conv;
+use posenc_encodings::families::conv::Conv;
 
 /// What is done to the residual stream before a layer without position, and the convolutional
 /// encoding that is in it.
@@ -234,7 +234,7 @@ fn convolutions_are_taken_out_and_what_they_were_added_to_stays() {
         };
         let before = (count(&bare, "Gather"), norms(&bare));
         let to_none = Request {
-            to: Some(crate::kind::Kind::None),
+            to: Some(posenc_encodings::kind::Kind::None),
             ..Request::default()
         };
         let done = crate::rewrite::rewrite(&mut bare, &to_none);
@@ -291,7 +291,7 @@ fn a_convolution_that_takes_steps_is_added_to_its_input_pooled() {
     let (mut bare, found) = looked_at(|s, x| strided(s, &x, &x));
     assert_eq!(found, [Encoding::Conv(conv)]);
     let to_none = Request {
-        to: Some(crate::kind::Kind::None),
+        to: Some(posenc_encodings::kind::Kind::None),
         ..Request::default()
     };
     crate::rewrite::rewrite(&mut bare, &to_none).unwrap();

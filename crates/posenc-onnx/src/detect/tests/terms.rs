@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::detect::{Survey, survey};
-use crate::kind::Kind;
+use posenc_encodings::kind::Kind;
 
 /// Vectors to either side in the tables of these tests.
 const CLIP: i64 = 4;

@@ -3,9 +3,9 @@
 use super::planner::Planner;
 use super::{Group, New};
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::relative_bias::RelativeBias;
-use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
-use crate::kind::Kind;
+use posenc_encodings::families::relative_bias::RelativeBias;
+use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
+use posenc_encodings::kind::Kind;
 
 impl Planner<'_> {
     /// Whether the chosen sites show what is asked for, and nothing else.

@@ -1,10 +1,10 @@
 //! An encoding with the numbers that it is put in with.
 
-use crate::encodings::alibi::Alibi;
-use crate::encodings::t5_bias::T5Bias;
-use crate::kind::{Kind, Layout};
-use crate::scaling::Rope;
 use crate::swap::Numbers;
+use posenc_encodings::families::alibi::Alibi;
+use posenc_encodings::families::t5_bias::T5Bias;
+use posenc_encodings::kind::{Kind, Layout};
+use posenc_encodings::laws::Rope;
 
 /// An encoding to put in.
 #[derive(Clone, Debug, PartialEq)]

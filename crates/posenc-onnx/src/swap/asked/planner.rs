@@ -5,17 +5,17 @@ use serde_json::json;
 use super::{Group, New, THETA};
 use crate::attention::Site;
 use crate::encoding::{Encoding, Finding};
-use crate::encodings::alibi::{self, Alibi};
-use crate::encodings::t5_bias::T5Bias;
 use crate::hf_config::{HfConfig, RopeRequest};
-use crate::kind::{Kind, Layout};
 use crate::report::{Inferred, LimitCause};
 use crate::request::{Parameters, Request};
 use crate::rewrite::{Refusal, RewriteError};
-use crate::scaling::Rope;
 use crate::swap::numbers_in;
 use crate::swap::params::Params;
 use crate::swap::{Ground, Init, Numbers};
+use posenc_encodings::families::alibi::{self, Alibi};
+use posenc_encodings::families::t5_bias::T5Bias;
+use posenc_encodings::kind::{Kind, Layout};
+use posenc_encodings::laws::Rope;
 
 /// Buckets of T5.
 const BUCKETS: usize = 32;

@@ -4,8 +4,8 @@
 use ndarray::{Array1, Array2};
 
 use super::near::{Near, walk};
-use crate::encodings::transformer_xl::{Code, reference};
 use crate::verify::bound::{ROUNDINGS, SINGLE};
+use posenc_encodings::families::transformer_xl::{Code, reference};
 
 /// The vectors of distances for every head.
 #[derive(Clone, Debug)]

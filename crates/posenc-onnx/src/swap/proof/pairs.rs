@@ -145,7 +145,7 @@ mod tests {
     use posenc_ir::DType;
 
     use super::*;
-    use crate::encodings::alibi::Alibi;
+    use posenc_encodings::families::alibi::Alibi;
 
     const SLOPES: [f64; 2] = [0.5, 0.0625];
     const ROWS: usize = 40;

@@ -7,8 +7,6 @@ use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
 use super::{Computes, Proof, Run, array};
-use crate::encodings::sinusoidal::{Denominator, Sinusoidal};
-use crate::kind::Layout;
 use crate::lane::Lane;
 use crate::report::SiteCheck;
 use crate::swap::Group;
@@ -16,6 +14,8 @@ use crate::swap::asked::New;
 use crate::swap::formula::Near;
 use crate::verify::VerifyError;
 use crate::verify::bound::{Against, Precision, ROUNDINGS, SINGLE, Worst};
+use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
+use posenc_encodings::kind::Layout;
 
 /// Compares the sum of random content and what was put in with the formula; `None` for what is
 /// not added to the embeddings.

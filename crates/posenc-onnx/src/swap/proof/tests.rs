@@ -5,11 +5,11 @@ use posenc_ir::{DType, Model, Tensor, Use};
 
 use super::Proof;
 use crate::detect::{Options, detect};
-use crate::kind::Kind;
 use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::swap::{Init, New, Numbers, swap};
+use posenc_encodings::kind::Kind;
 
 /// A layer of causal attention in a type.
 fn layer(s: &mut Sketch, x: &str, dtype: DType) -> String {

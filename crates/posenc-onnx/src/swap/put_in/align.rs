@@ -2,7 +2,7 @@
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
-use crate::opset::Opset;
+use posenc_encodings::opset::Opset;
 
 /// A value whose axes stand at these axes of one of rank `rank`, as one that broadcasts with it:
 /// axes in rising order, and those in between of length 1.

@@ -4,9 +4,9 @@ use posenc_ir::Emitter;
 
 use super::Kept;
 use super::stream::Spot;
-use crate::encodings::conv::emit::{Axes, added};
 use crate::rewrite::RewriteError;
 use crate::swap::{Ground, Group, New};
+use posenc_encodings::families::conv::emit::{Axes, added};
 
 pub(super) fn put_in(
     out: &mut Emitter<'_>,

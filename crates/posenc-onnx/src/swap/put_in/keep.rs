@@ -7,13 +7,13 @@ use rustc_hash::FxHashSet;
 
 use crate::dataflow::Class;
 use crate::detect::Half;
+use crate::detect::rotary::source;
 use crate::encoding::Finding;
-use crate::encodings::rope::source;
-use crate::kind::Stack;
 use crate::ports::Role;
 use crate::rewrite::RewriteError;
 use crate::stream::{Place, Stream};
 use crate::swap::{Asked, Ground};
+use posenc_encodings::kind::Stack;
 
 /// Positions and places of the graph as it was, held for the patch to come.
 #[derive(Clone, Debug, Default)]

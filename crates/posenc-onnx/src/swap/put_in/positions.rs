@@ -7,10 +7,10 @@ use super::Kept;
 use super::axes::{Axes, Axis};
 use super::length::{Length, Lengths};
 use super::past::{Before, Past, past};
-use crate::kind::Stack;
 use crate::ports::{Port, Role};
 use crate::rewrite::{Refusal, RewriteError};
 use crate::swap::{Asked, Ground};
+use posenc_encodings::kind::Stack;
 
 /// Positions of tokens, made when they are first asked for.
 pub(super) struct Positions<'a> {

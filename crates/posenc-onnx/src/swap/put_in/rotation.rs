@@ -10,11 +10,11 @@ use super::positions::{Positions, Stand};
 use super::stream::wide;
 use super::unfold;
 use crate::attention::{Site, per_token};
-use crate::encodings::rope::emit::{Shape, Turn};
-use crate::kind::Layout;
 use crate::lane::Lane;
 use crate::rewrite::RewriteError;
 use crate::swap::{Ground, Group, New};
+use posenc_encodings::families::rope::emit::{Shape, Turn};
+use posenc_encodings::kind::Layout;
 
 /// What rotations share.
 #[derive(Debug, Default)]

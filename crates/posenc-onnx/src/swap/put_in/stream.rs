@@ -8,12 +8,12 @@ use super::axes::Axis;
 use super::length::Length;
 use super::past::Past;
 use super::positions::{Positions, Stand, Values};
-use crate::encodings::learned::emit::{Pick, rows};
-use crate::encodings::sinusoidal::{Denominator, Sinusoidal, emit::computed};
 use crate::rewrite::RewriteError;
 use crate::stream::{Begin, Place};
 use crate::swap::numbers_in;
 use crate::swap::{Ground, Group, New};
+use posenc_encodings::families::learned::emit::{Pick, rows};
+use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal, emit::computed};
 
 /// Where something is added to the stream of a stack.
 #[derive(Clone, Debug)]

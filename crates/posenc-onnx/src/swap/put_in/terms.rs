@@ -14,9 +14,9 @@ use posenc_ir::{DType, Emitter, ValueId};
 use super::scores::layout::Layout;
 use super::scores::{Scores, Spot};
 use crate::attention::Site;
-use crate::opset::Opset;
 use crate::rewrite::RewriteError;
 use crate::swap::{Ground, Group, New, Numbers};
+use posenc_encodings::opset::Opset;
 use product::Product;
 pub(in crate::swap) use values::Values;
 

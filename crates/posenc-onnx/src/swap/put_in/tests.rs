@@ -4,10 +4,10 @@
 use posenc_ir::{DType, Dim, Model};
 
 use crate::detect::{Options, detect};
-use crate::kind::{Kind, Layout};
 use crate::request::Request;
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::swap::swap;
+use posenc_encodings::kind::{Kind, Layout};
 
 /// A model of one layer, in parts that a case changes.
 struct Form {

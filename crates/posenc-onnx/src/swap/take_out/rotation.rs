@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::gone::Gone;
 use super::stream::replace_all;
-use crate::encodings::rope::Way;
+use crate::detect::rotary::Way;
 use crate::region::Region;
 use crate::rewrite::RewriteError;
 use crate::swap::{Asked, Ground};

@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use super::bias::holes;
 use super::take_out;
 use crate::detect::{Detection, Options, Survey, detect, survey};
-use crate::kind::Kind;
 use crate::ports::Role;
 use crate::sketch::{A, HIDDEN, SIZE, Sketch};
 use crate::swap::{Asked, Ground};
+use posenc_encodings::kind::Kind;
 
 const BUDGET: Budget = Budget { elements: 1 << 20 };
 

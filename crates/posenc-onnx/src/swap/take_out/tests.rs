@@ -5,10 +5,10 @@ use posenc_ir::eval::{Budget, Value, trace};
 use posenc_ir::{DType, Model};
 
 use crate::detect::{Options, detect, survey};
-use crate::kind::Kind;
 use crate::request::Request;
 use crate::rewrite::rewrite;
 use crate::sketch::{A, HIDDEN, SIZE, Sketch};
+use posenc_encodings::kind::Kind;
 
 /// Rows of the tables.
 const ROWS: usize = 40;

@@ -265,10 +265,10 @@ fn a_graph_that_does_not_change_with_the_length_is_reported() {
     let mut expected = expectations(&model, &found).unwrap();
     for e in &mut expected {
         e.law = Law::Scaled {
-            scaling: crate::scaling::Scaling::Dynamic(
-                crate::scaling::Dynamic::new(4.0, 64).unwrap(),
+            scaling: posenc_encodings::laws::Scaling::Dynamic(
+                posenc_encodings::laws::Dynamic::new(4.0, 64).unwrap(),
             ),
-            rope: crate::scaling::Rope::new(1e4, 16, 16).unwrap(),
+            rope: posenc_encodings::laws::Rope::new(1e4, 16, 16).unwrap(),
         };
         e.stored = None;
         e.max_length = 64;

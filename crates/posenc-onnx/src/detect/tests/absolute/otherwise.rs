@@ -81,7 +81,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
         assert_eq!(finding.encoding, Encoding::Unknown, "{name}");
         assert!(finding.evidence[0].contains(why), "{name}: {finding:?}");
         let to_none = Request {
-            to: Some(crate::kind::Kind::None),
+            to: Some(posenc_encodings::kind::Kind::None),
             ..Request::default()
         };
         let before = model.graph().text();

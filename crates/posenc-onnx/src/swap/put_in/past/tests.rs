@@ -5,11 +5,11 @@ use posenc_ir::{DType, Model, Tensor};
 
 use crate::dataflow::{Class, is_fed_ids};
 use crate::detect::{Options, detect};
-use crate::kind::Kind;
 use crate::ports::{Lengths, Role};
 use crate::request::Request;
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::swap::swap;
+use posenc_encodings::kind::Kind;
 
 /// Queries, keys and values, `[batch, token, hidden]`.
 fn projected(s: &mut Sketch, x: &str) -> [String; 3] {

@@ -7,9 +7,9 @@ use super::place::{self, Place};
 use super::way::Way;
 use super::{Scores, Spot, order};
 use crate::attention::Site;
-use crate::encodings::relative_bias;
 use crate::rewrite::RewriteError;
 use crate::swap::{Ground, New};
+use posenc_encodings::families::relative_bias;
 
 /// The largest number of half precision, with a minus.
 pub(super) const LOWEST_HALF: f64 = -65504.0;

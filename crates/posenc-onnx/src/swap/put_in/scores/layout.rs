@@ -3,7 +3,7 @@
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
-use crate::opset::Opset;
+use posenc_encodings::opset::Opset;
 
 /// The axes of a value that numbers for heads meet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -64,8 +64,8 @@ mod tests {
     use posenc_ir::{DType, Model};
 
     use super::super::tests::{low, model, plain, scaled, swapped};
-    use crate::kind::Kind;
     use crate::sketch::{A, HEADS, HIDDEN, Sketch};
+    use posenc_encodings::kind::Kind;
 
     /// How many masks got the bias in a swap.
     fn merged(model: &Model) -> usize {

@@ -115,8 +115,8 @@ fn before(
 #[cfg(test)]
 mod tests {
     use super::super::tests::{KINDS, model, scaled, softmax, swapped, takes};
-    use crate::kind::Kind;
     use crate::sketch::{HIDDEN, Sketch};
+    use posenc_encodings::kind::Kind;
 
     /// The orders of sequences, heads, queries and keys in the product and before the softmax.
     #[derive(Clone, Copy)]

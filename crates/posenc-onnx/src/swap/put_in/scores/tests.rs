@@ -4,10 +4,10 @@
 use posenc_ir::Model;
 
 use crate::detect::{Options, detect};
-use crate::kind::Kind;
 use crate::request::{Parameters, Request};
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::swap::{Swapped, swap};
+use posenc_encodings::kind::Kind;
 
 /// All that acts on scores.
 pub(super) const KINDS: [Kind; 5] = [

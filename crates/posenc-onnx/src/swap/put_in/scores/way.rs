@@ -237,8 +237,8 @@ impl Steps<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{later, model, plain, scaled, swapped};
-    use crate::kind::Kind;
     use crate::sketch::Sketch;
+    use posenc_encodings::kind::Kind;
 
     /// Whether the bias that is put in is that of the key alone, where the scores go through `end`
     /// behind their mask.

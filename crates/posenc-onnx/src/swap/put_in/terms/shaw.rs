@@ -4,9 +4,9 @@ use posenc_ir::{Attr, Emitter, ValueId};
 
 use super::values::Values;
 use super::{Shared, Term};
-use crate::encodings::shaw::emit;
 use crate::rewrite::RewriteError;
 use crate::swap::{New, Numbers};
+use posenc_encodings::families::shaw::emit;
 
 impl Term<'_, '_> {
     pub(super) fn shaw(mut self, out: &mut Emitter<'_>, new: &New) -> Result<(), RewriteError> {

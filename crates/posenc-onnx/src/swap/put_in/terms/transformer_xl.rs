@@ -4,12 +4,12 @@ use posenc_ir::{Attr, Emitter, Use, ValueId};
 
 use super::product::FREE;
 use super::{EINSUM, Shared, Term};
-use crate::encodings::shaw::emit::meet;
 use crate::rewrite::{Refusal, RewriteError};
 use crate::swap::formula::code;
 use crate::swap::put_in::scores::layout::{Axis, Layout};
 use crate::swap::put_in::scores::order;
 use crate::swap::{New, Numbers};
+use posenc_encodings::families::shaw::emit::meet;
 
 impl Term<'_, '_> {
     pub(super) fn transformer_xl(

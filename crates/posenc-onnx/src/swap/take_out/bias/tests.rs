@@ -5,9 +5,9 @@ mod written;
 use posenc_ir::DType;
 
 use super::*;
-use crate::kind::Kind;
 use crate::sketch::{A, HEADS, Sketch};
 use crate::swap::take_out::testing::{Known, layers, product, scaled, softmax};
+use posenc_encodings::kind::Kind;
 
 /// Tokens where the length is fixed.
 const FIXED: usize = 14;

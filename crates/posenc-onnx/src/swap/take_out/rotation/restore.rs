@@ -6,7 +6,7 @@ use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{Emitter, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::encodings::rope::{Way, matrices};
+use crate::detect::rotary::matrices::{Way, matrices};
 use crate::lane::wrap;
 use crate::region::Region;
 use crate::rewrite::RewriteError;

@@ -3,7 +3,10 @@
 use rustc_hash::FxHashSet;
 
 use crate::attention::{Operand, Site, is_product};
-use crate::encodings::rope::{Way, is_turning, read};
+use crate::detect::rotary::{
+    Way,
+    read::{is_turning, read},
+};
 use crate::frontier::{Found, Stretch};
 use crate::lane::{Lane, is_elementwise, is_layout};
 use crate::product::Letters;

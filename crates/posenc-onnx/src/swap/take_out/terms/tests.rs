@@ -1,11 +1,11 @@
 //! Terms that go, the biases of Transformer-XL with them, and what is refused.
 
 use super::*;
-use crate::kind::Kind;
 use crate::request::Request;
 use crate::rewrite::rewrite;
 use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::swap::take_out::testing::{Heads, Known, layers, product, scaled, softmax};
+use posenc_encodings::kind::Kind;
 
 /// Vectors to either side in the tables of these tests.
 const CLIP: i64 = 4;

@@ -1,0 +1,289 @@
+//! Attention with linear biases: head h adds `m_h · (key − query)` to the scores of causal attention.
+//!
+//! `b(h, i, j) = −m_h · (i − j)` for keys j ≤ i; a constant for each query may be added, which a
+//! softmax does not see, so `m_h · j` is the same encoding (Bloom). Where later keys are seen, the
+//! bias is `−m_h · abs(i − j)` (JinaBERT) or goes on as it is. For n = 2^k heads
+//! `m_h = 2^(−8(h+1)/n)`; learned and other slopes occur.
+//! Source: Press et al., arXiv:2108.12409, section 3.
+
+mod emit;
+
+use serde_json::json;
+
+use crate::miss::Miss;
+use crate::params::Params;
+use crate::samples::{Scores, most};
+
+/// Linear biases as the softmax sees them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alibi {
+    /// Heads of queries.
+    pub heads: usize,
+    /// m of each head; positive where nearer keys weigh more.
+    pub slopes: Vec<f64>,
+    /// Whether the bias is `−m · abs(key − query)`; `None` where only earlier keys are seen.
+    pub symmetric: Option<bool>,
+}
+
+/// Slopes before and behind the query may differ by this share beyond what the type rounds.
+const ALIKE: f64 = 1e-5;
+
+/// The slopes of the paper: `2^(−8(h+1)/n)` where n heads are a power of two; else those of the
+/// next smaller power, then every other one of the next greater power.
+pub fn slopes(heads: usize) -> Vec<f64> {
+    let of = |n: usize| (1..=n).map(move |h| (-8.0 * h as f64 / n as f64).exp2());
+    let near = match heads {
+        0 => return vec![],
+        n => 1usize << n.ilog2(),
+    };
+    of(near)
+        .chain(of(2 * near).step_by(2))
+        .take(heads)
+        .collect()
+}
+
+impl Alibi {
+    /// The parameters by the names of the report.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("heads".into(), json!(self.heads));
+        params.insert("slopes".into(), json!(self.slopes));
+        params.insert("symmetric".into(), json!(self.symmetric));
+        params
+    }
+
+    /// The bias of a head for a key at this distance from the query, key − query.
+    pub fn reference(&self, head: usize, distance: i64) -> f64 {
+        let distance = distance as f64;
+        match self.symmetric {
+            Some(true) => -self.slopes[head] * distance.abs(),
+            _ => self.slopes[head] * distance,
+        }
+    }
+
+    /// Reads slopes off the scores; also the largest difference from the formula.
+    pub fn identify(scores: &Scores) -> Result<(Self, f64), Miss> {
+        let sides: Vec<Sides> = (0..scores.heads()).map(|h| Sides::of(scores, h)).collect();
+        let slopes: Vec<f64> = sides.iter().filter_map(|s| s.earlier).collect();
+        if slopes.len() < sides.len() {
+            return Err(Miss::new("too few keys are seen to tell a slope"));
+        }
+        let later: Option<Vec<f64>> = sides.iter().map(|s| s.later).collect();
+        let steepest = most(slopes.iter().chain(later.iter().flatten()));
+        let near = steepest * scores.tolerance.max(ALIKE);
+        let alike = |sign: f64, later: &[f64]| {
+            let pairs = slopes.iter().zip(later);
+            pairs.into_iter().all(|(a, b)| (a - sign * b).abs() <= near)
+        };
+        let symmetric = match later {
+            None if sides.iter().any(|s| s.later.is_some()) => {
+                return Err(Miss::new("some heads see later keys and others do not"));
+            }
+            None => None,
+            Some(later) if alike(-1.0, &later) => Some(true),
+            Some(later) if alike(1.0, &later) => Some(false),
+            Some(later) => {
+                return Err(Miss::new(format!(
+                    "slopes {} before the query and {} behind it",
+                    listed(&slopes),
+                    listed(&later)
+                )));
+            }
+        };
+        let alibi = Self {
+            heads: slopes.len(),
+            slopes,
+            symmetric,
+        };
+        let error = alibi.residual(scores);
+        if error > scores.tolerance * most(scores.values.iter()).max(steepest) {
+            return Err(Miss::new(format!(
+                "a line leaves residuals up to {error:.2e}"
+            )));
+        }
+        Ok((alibi.rounded(), error))
+    }
+
+    /// The largest difference from the formula, a constant for each query aside.
+    fn residual(&self, scores: &Scores) -> f64 {
+        let mut largest = 0.0f64;
+        for head in 0..self.heads {
+            for i in 0..scores.queries() {
+                let seen = scores.seen(head, i);
+                let rest = seen.map(|(d, v)| v - self.reference(head, d));
+                let (low, high) = rest.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
+                    (a.min(v), b.max(v))
+                });
+                largest = largest.max((high - low) / 2.0);
+            }
+        }
+        largest
+    }
+
+    /// Slopes to seven digits.
+    fn rounded(mut self) -> Self {
+        for slope in &mut self.slopes {
+            *slope = format!("{slope:.6e}").parse().unwrap_or(*slope);
+        }
+        self
+    }
+}
+
+/// The slopes of one head before and behind the query, by least squares within the rows.
+struct Sides {
+    earlier: Option<f64>,
+    later: Option<f64>,
+}
+
+impl Sides {
+    fn of(scores: &Scores, head: usize) -> Self {
+        let slope = |later: bool| {
+            let (mut products, mut squares) = (0.0, 0.0);
+            for i in 0..scores.queries() {
+                let side = |(d, _): &(i64, f64)| if later { *d >= 0 } else { *d <= 0 };
+                let seen: Vec<(i64, f64)> = scores.seen(head, i).filter(side).collect();
+                let n = seen.len() as f64;
+                let at = seen.iter().map(|(d, _)| *d as f64).sum::<f64>() / n;
+                let of = seen.iter().map(|(_, v)| v).sum::<f64>() / n;
+                for (d, v) in seen {
+                    let x = d as f64 - at;
+                    products += x * (v - of);
+                    squares += x * x;
+                }
+            }
+            // One step tells a difference, not a line.
+            (squares > 1.0).then(|| products / squares)
+        };
+        Self {
+            earlier: slope(false),
+            later: slope(true),
+        }
+    }
+}
+
+fn listed(slopes: &[f64]) -> String {
+    let shown: Vec<String> = slopes.iter().take(4).map(|m| format!("{m:.4}")).collect();
+    let more = if slopes.len() > 4 { ", …" } else { "" };
+    format!("[{}{more}]", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array3;
+
+    use super::*;
+
+    fn scores(heads: usize, past: usize, of: impl Fn(usize, i64, i64) -> f64) -> Scores {
+        let cell = |(h, i, j): (usize, usize, usize)| of(h, (i + past) as i64, j as i64);
+        Scores {
+            values: Array3::from_shape_fn((heads, 9, 9 + past), cell),
+            origin: past as i64,
+            tolerance: 1e-6,
+        }
+    }
+
+    fn causal(of: impl Fn(usize, f64) -> f64) -> Scores {
+        scores(3, 2, |h, i, j| match j > i {
+            true => f64::NEG_INFINITY,
+            false => of(h, (j - i) as f64),
+        })
+    }
+
+    fn read(scores: &Scores) -> Result<(Vec<f64>, Option<bool>), String> {
+        let found = Alibi::identify(scores).map_err(|miss| miss.to_string())?;
+        Ok((found.0.slopes, found.0.symmetric))
+    }
+
+    const SLOPES: [f64; 3] = [0.25, 0.0, 0.0625];
+
+    #[test]
+    fn lines_are_read_whatever_constant_each_query_adds() {
+        let want = |symmetric| Ok((SLOPES.to_vec(), symmetric));
+        assert_eq!(read(&causal(|h, d| SLOPES[h] * d)), want(None));
+        let by_key = scores(3, 2, |h, i, j| match j > i {
+            true => f64::NEG_INFINITY,
+            false => SLOPES[h] * j as f64 + (i * i) as f64,
+        });
+        assert_eq!(read(&by_key), want(None));
+        let onward = scores(3, 0, |h, i, j| SLOPES[h] * (j - i) as f64);
+        assert_eq!(read(&onward), want(Some(false)));
+        let symmetric = scores(3, 0, |h, i, j| -SLOPES[h] * (j - i).abs() as f64);
+        assert_eq!(read(&symmetric), want(Some(true)));
+    }
+
+    #[test]
+    fn the_reference_gives_what_is_read() {
+        for symmetric in [None, Some(true), Some(false)] {
+            let alibi = Alibi {
+                heads: 3,
+                slopes: vec![0.7, -0.1, 0.3],
+                symmetric,
+            };
+            let cell = |h, i: i64, j: i64| match symmetric.is_none() && j > i {
+                true => f64::NEG_INFINITY,
+                false => alibi.reference(h, j - i),
+            };
+            let (found, error) = Alibi::identify(&scores(3, 0, cell)).unwrap();
+            assert_eq!(found, alibi);
+            assert!(error < 1e-12);
+        }
+    }
+
+    #[test]
+    fn other_slopes_are_other_slopes() {
+        let changed = |h: usize| match h {
+            0 => -0.25,
+            2 => 0.0625 * 1.01,
+            _ => 0.0,
+        };
+        let (slopes, _) = read(&causal(|h, d| changed(h) * d)).unwrap();
+        assert_eq!(slopes, [-0.25, 0.0, 0.063125]);
+        let (slopes, _) = read(&causal(|h, d| SLOPES[2 - h] * d)).unwrap();
+        assert_eq!(slopes, [0.0625, 0.0, 0.25]);
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused() {
+        let hidden = f64::NEG_INFINITY;
+        let cases: [(&str, Scores); 9] = [
+            ("a bent line", causal(|h, d| SLOPES[h] * d - 1e-3 * d * d)),
+            ("a clipped line", causal(|h, d| SLOPES[h] * d.max(-6.0))),
+            ("a logarithm", causal(|h, d| -SLOPES[h] * (1.0 - d).ln())),
+            (
+                "one number off",
+                causal(|h, d| SLOPES[h] * d + if d == -3.0 { 0.01 } else { 0.0 }),
+            ),
+            ("steps", causal(|h, d| SLOPES[h] * (d / 2.0).floor())),
+            (
+                "one head bent",
+                causal(|h, d| if h == 1 { d * d } else { d }),
+            ),
+            (
+                "other slopes behind the query",
+                scores(3, 0, |_, i, j| {
+                    if j > i {
+                        -0.5 * (j - i) as f64
+                    } else {
+                        0.2 * (j - i) as f64
+                    }
+                }),
+            ),
+            (
+                "heads that look one way each",
+                scores(2, 0, |h, i, j| match (h == 0) == (j > i) && i != j {
+                    true => hidden,
+                    false => -(i - j).abs() as f64,
+                }),
+            ),
+            (
+                "a step at the query",
+                scores(1, 0, |_, i, j| {
+                    (j - i) as f64 + if j > i { 1.0 } else { 0.0 }
+                }),
+            ),
+        ];
+        for (name, scores) in cases {
+            assert!(read(&scores).is_err(), "{name}: {:?}", read(&scores));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A convolution along the sequence that is added to its input:
+//! `y[c, t] = x[c, t] + act(b[c] + Σ_i Σ_τ w[c, i, τ] · x[g(c) + i, t + τ − pad])`.
+//!
+//! Channels are convolved in groups, at the least one channel each (depthwise); `g(c)` is the
+//! first channel of the group of c. Tokens may stand on a grid, the kernel then has two axes. It
+//! needs no table, and so sets no limit to the length.
+//! Sources: Baevski et al., arXiv:2006.11477, section 2 (wav2vec 2.0: 128 wide, 16 groups, GELU);
+//! Chu et al., arXiv:2102.10882, section 3 (conditional positional encodings, 3 × 3 depthwise).
+
+pub mod emit;
+
+use ndarray::{Array1, Array2, Array3};
+use serde_json::json;
+
+use crate::params::Params;
+
+/// A convolutional encoding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conv {
+    /// Width of the kernel along each axis of the sequence.
+    pub kernel: Vec<usize>,
+    /// Groups of channels: as many as channels where the convolution is depthwise.
+    pub groups: usize,
+}
+
+impl Conv {
+    /// The parameters by the names of the report; the width of a kernel of one axis is a number.
+    pub fn params(&self) -> Params {
+        let kernel = match self.kernel[..] {
+            [width] => json!(width),
+            _ => json!(self.kernel),
+        };
+        let mut params = Params::new();
+        params.insert("kernel".into(), kernel);
+        params.insert("groups".into(), json!(self.groups));
+        params
+    }
+}
+
+/// The convolution alone, of `x` `[channel, token]` with weights `[channel, channel of the group,
+/// tap]`, in f64: as many tokens as go in, zeros beyond the ends, `pad` taps before the token.
+pub fn reference(
+    x: &Array2<f64>,
+    weight: &Array3<f64>,
+    bias: &Array1<f64>,
+    pad: usize,
+) -> Array2<f64> {
+    let (channels, tokens) = x.dim();
+    let (_, members, taps) = weight.dim();
+    Array2::from_shape_fn((channels, tokens), |(c, t)| {
+        let first = c / members * members;
+        let mut sum = bias[c];
+        for i in 0..members {
+            for tap in 0..taps {
+                let at = (t + tap).checked_sub(pad).filter(|at| *at < tokens);
+                sum += at.map_or(0.0, |at| weight[[c, i, tap]] * x[[first + i, at]]);
+            }
+        }
+        sum
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_of_one_axis_is_a_number() {
+        let kernel = |kernel: &[usize]| {
+            let conv = Conv {
+                kernel: kernel.to_vec(),
+                groups: 4,
+            };
+            conv.params()["kernel"].clone()
+        };
+        assert_eq!(kernel(&[16]), json!(16));
+        assert_eq!(kernel(&[3, 3]), json!([3, 3]));
+    }
+
+    #[test]
+    fn a_tap_beside_the_token_shifts_and_groups_keep_apart() {
+        let x = Array2::from_shape_fn((4, 5), |(c, t)| (10 * c + t) as f64);
+        let mut weight = Array3::zeros((4, 2, 3));
+        // Channel 3 reads channel 2, one token later.
+        weight[[3, 0, 2]] = 1.0;
+        let bias = Array1::from_vec(vec![0.0, 0.5, 0.0, 0.0]);
+        let y = reference(&x, &weight, &bias, 1);
+        assert_eq!(y.row(3).to_vec(), [21.0, 22.0, 23.0, 24.0, 0.0]);
+        assert_eq!(y.row(1).to_vec(), [0.5; 5]);
+        assert_eq!(y.row(2).to_vec(), [0.0; 5]);
+    }
+}

@@ -1,0 +1,176 @@
+//! A learned table: row `offset + p` is added to the embedding of the token at position p,
+//! `x[b, p, :] + table[offset + p, :]`, with x `[batch, sequence, dim]` and the table
+//! `[rows, dim]`.
+//!
+//! Sources: Gehring et al., arXiv:1705.03122, section 3.1; Devlin et al., arXiv:1810.04805,
+//! section 3; for patches of an image, row by row after a class row, Dosovitskiy et al.,
+//! arXiv:2010.11929, section 3.1. Known variants: reserved rows before the first position (OPT
+//! two, RoBERTa padding index + 1), class and register rows (ViT, DINOv2), a table on the grid
+//! itself (SAM), a table that the graph resizes to the image (DINOv2, BEiT), and tables that
+//! coordinates of the input pick from (LayoutLM, Pix2Struct).
+
+pub mod emit;
+
+use ndarray::{Array2, ArrayView2, Axis};
+use serde_json::json;
+
+use crate::miss::Miss;
+use crate::params::Params;
+
+/// A learned table of positions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// Positions that have a row, class and register rows included.
+    pub max_positions: usize,
+    /// Rows of the table.
+    pub table_rows: usize,
+    /// Width of a row.
+    pub dim: usize,
+    /// Reserved rows before that of position 0.
+    pub offset: usize,
+    /// Class and register rows, part of `max_positions`.
+    pub prefix: usize,
+    /// Rows and columns of the grid of patches.
+    pub grid: Option<[usize; 2]>,
+}
+
+impl Learned {
+    /// The parameters by the names of the report.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("max_positions".into(), json!(self.max_positions));
+        params.insert("table_rows".into(), json!(self.table_rows));
+        params.insert("dim".into(), json!(self.dim));
+        params.insert("offset".into(), json!(self.offset));
+        params.insert("prefix".into(), json!(self.prefix));
+        params.insert("grid".into(), json!(self.grid));
+        params
+    }
+
+    /// What is added at these positions, `[position, dim]`; `None` where one has no row.
+    pub fn reference(
+        &self,
+        table: ArrayView2<'_, f64>,
+        positions: &[usize],
+    ) -> Option<Array2<f64>> {
+        let rows: Vec<usize> = positions.iter().map(|p| self.offset + p).collect();
+        let all = rows.iter().all(|r| *r < table.nrows());
+        all.then(|| table.select(Axis(0), &rows))
+    }
+
+    /// A table whose tokens, the first of which stands at position `first`, read these rows.
+    ///
+    /// # Errors
+    /// A [`Miss`] where the rows are not read one after another.
+    pub fn identify(
+        [table_rows, dim]: [usize; 2],
+        read: &[i64],
+        first: usize,
+        prefix: usize,
+        grid: Option<[usize; 2]>,
+    ) -> Result<Self, Miss> {
+        let offset = offset(read, first)?;
+        let max_positions = table_rows
+            .checked_sub(offset)
+            .filter(|usable| *usable >= read.len())
+            .ok_or_else(|| Miss::new("the table ends before the sequence does"))?;
+        Ok(Self {
+            max_positions,
+            table_rows,
+            dim,
+            offset,
+            prefix,
+            grid,
+        })
+    }
+}
+
+/// The row of position 0, given the rows that tokens from position `first` on read.
+///
+/// # Errors
+/// A [`Miss`] where these are not one after another, or fewer than two.
+pub fn offset(read: &[i64], first: usize) -> Result<usize, Miss> {
+    let [start, next, ..] = *read else {
+        return Err(Miss::new("fewer than two positions are at hand"));
+    };
+    if let Some(pair) = read.windows(2).find(|w| w[1] != w[0] + 1) {
+        let why = match next == start && read.iter().all(|r| *r == start) {
+            true => "every token reads the same row".to_owned(),
+            false => format!("row {} is followed by row {}", pair[0], pair[1]),
+        };
+        return Err(Miss::new(why));
+    }
+    let start = usize::try_from(start).map_err(|_| Miss::new("rows are counted from the end"))?;
+    // Without a cache in this branch, the first token stands at 0.
+    Ok(start.checked_sub(first).unwrap_or(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_row_that_is_read_tells_the_offset() {
+        type Case = (
+            &'static str,
+            &'static [i64],
+            usize,
+            Result<usize, &'static str>,
+        );
+        let cases: [Case; 9] = [
+            ("plain", &[0, 1, 2], 0, Ok(0)),
+            ("two reserved rows", &[2, 3, 4], 0, Ok(2)),
+            ("one more", &[3, 4, 5], 0, Ok(3)),
+            ("after five tokens of a cache", &[7, 8, 9], 5, Ok(2)),
+            ("no cache in this branch", &[2, 3], 5, Ok(2)),
+            (
+                "types",
+                &[0, 0, 0],
+                0,
+                Err("every token reads the same row"),
+            ),
+            (
+                "every other row",
+                &[0, 2, 4],
+                0,
+                Err("row 0 is followed by row 2"),
+            ),
+            (
+                "backwards",
+                &[2, 1, 0],
+                0,
+                Err("row 2 is followed by row 1"),
+            ),
+            (
+                "one token",
+                &[4],
+                0,
+                Err("fewer than two positions are at hand"),
+            ),
+        ];
+        for (name, read, first, want) in cases {
+            let got = offset(read, first).map_err(|m| m.why);
+            assert_eq!(got, want.map_err(str::to_owned), "{name}");
+        }
+    }
+
+    #[test]
+    fn usable_rows_are_those_from_position_zero_on() {
+        let table = Learned::identify([66, 8], &[2, 3, 4], 0, 0, None).unwrap();
+        assert_eq!((table.max_positions, table.offset), (64, 2));
+        let short = Learned::identify([4, 8], &[2, 3, 4], 0, 0, None);
+        assert_eq!(
+            short.unwrap_err().why,
+            "the table ends before the sequence does"
+        );
+    }
+
+    #[test]
+    fn the_reference_reads_rows_from_the_offset_on_and_none_beyond_the_table() {
+        let table = Learned::identify([6, 2], &[2, 3], 0, 0, None).unwrap();
+        let data = Array2::from_shape_fn((6, 2), |(r, c)| (10 * r + c) as f64);
+        let got = table.reference(data.view(), &[0, 3]).unwrap();
+        assert_eq!(got, ndarray::arr2(&[[20.0, 21.0], [50.0, 51.0]]));
+        assert_eq!(table.reference(data.view(), &[4]), None);
+    }
+}

@@ -1,0 +1,362 @@
+//! A learned bias for each head and clipped distance, or for each offset within a window.
+//!
+//! `b(h, i, j) = table[clip(j − i, −k, k) + k, h]`; without a clip the table ends the sequence.
+//! In windows of `rows × columns` tokens `b(h, i, j) = table[(dy, dx), h]` with the offset between
+//! the places of i and j; class rows may stand in front, with a number of their own each way.
+//! Source: Huang et al., arXiv:1809.04281, section 3.4 (clipped); Liu et al., arXiv:2103.14030,
+//! section 3.2 (Swin). Variants: BEiT (class rows), Swin v2 (numbers from a small network), LeViT
+//! (queries on every second row and column).
+
+pub mod emit;
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::miss::Miss;
+use crate::params::Params;
+use crate::samples::{Scores, most};
+
+/// Biases by distance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RelativeBias {
+    /// Distances beyond count as this one, or have no number; `None` for windows and where the
+    /// numbers do not tell.
+    pub max_distance: Option<usize>,
+    /// Rows and columns of the window.
+    pub window: Option<[usize; 2]>,
+    /// Heads of queries.
+    pub heads: usize,
+}
+
+/// Class and register rows that may stand in front of a window.
+const MOST_PREFIX: usize = 8;
+
+impl RelativeBias {
+    /// The parameters by the names of the report.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("max_distance".into(), json!(self.max_distance));
+        params.insert("window".into(), json!(self.window));
+        params.insert("heads".into(), json!(self.heads));
+        params
+    }
+
+    /// The row of the table for a key at this distance, key − query; `None` for windows.
+    pub fn row(&self, distance: i64) -> Option<usize> {
+        let k = i64::try_from(self.max_distance?).ok()?;
+        usize::try_from(distance.clamp(-k, k) + k).ok()
+    }
+
+    /// Reads the clip off the rows of a table that distances pick: they follow the distance one by
+    /// one up to the clip on both sides. Also tells whether there is a clip.
+    pub fn of_rows(
+        rows: &BTreeMap<i64, i64>,
+        table: usize,
+        heads: usize,
+    ) -> Result<(Self, bool), Miss> {
+        let miss = || Miss::new(format!("the rows are not those of a table of {table}"));
+        let at = |d: i64| rows.get(&d).copied();
+        let here = at(0).ok_or_else(miss)?;
+        let step = match (at(-1), at(1)) {
+            (Some(before), _) => here - before,
+            (_, Some(after)) => after - here,
+            _ => return Err(miss()),
+        };
+        if step.abs() != 1 {
+            return Err(miss());
+        }
+        let reach = |sign: i64| {
+            let next = |d: &i64| at(sign * *d) == Some(here + sign * step * *d);
+            let k = (1..).take_while(next).count() as i64;
+            let last = here + sign * step * k;
+            let side = rows.iter().filter(|(d, _)| *d * sign > k);
+            let clipped = side.clone().all(|(_, row)| *row == last);
+            (k, clipped, side.count() > 0)
+        };
+        let [before, after] = [reach(-1), reach(1)];
+        if !before.1 || !after.1 {
+            return Err(miss());
+        }
+        let known = |k: i64| usize::try_from(k).ok();
+        let symmetric = table as i64 == 2 * here + 1;
+        let (k, clipped) = match (before.2, after.2) {
+            (true, true) if before.0 == after.0 => (known(before.0), true),
+            (true, false) => (known(before.0), true),
+            (false, true) => (known(after.0), true),
+            // The middle of the table stands for distance 0, its ends for the farthest.
+            (false, false) if symmetric => (known(here), false),
+            (false, false) => (None, false),
+            (true, true) => {
+                return Err(Miss::new(format!(
+                    "distances clip at {} before and {} behind the query",
+                    before.0, after.0
+                )));
+            }
+        };
+        let found = Self {
+            max_distance: k,
+            window: None,
+            heads,
+        };
+        Ok((found, clipped))
+    }
+
+    /// Reads the clip off the distances that share a number.
+    pub fn of_labels(labels: &BTreeMap<i64, usize>, heads: usize) -> Result<Self, Miss> {
+        let reach = |sign: i64| {
+            let side = || (1..).map_while(|d| Some((d, *labels.get(&(sign * d))?)));
+            let end = side().last()?;
+            let (first, _) = side().find(|(_, label)| *label == end.1)?;
+            let constant = side().all(|(d, label)| d < first || label == end.1);
+            let mut inside: Vec<usize> = side().map(|s| s.1).filter(|l| *l != end.1).collect();
+            let n = inside.len();
+            inside.sort_unstable();
+            inside.dedup();
+            // A clip shows where at least three distances share a number.
+            (constant && inside.len() == n && end.0 >= first + 2).then_some(first)
+        };
+        let sides = [(-1, reach(-1)), (1, reach(1))];
+        let mut seen = sides
+            .into_iter()
+            .filter(|(sign, _)| labels.contains_key(sign));
+        let first = seen.next().and_then(|(_, k)| k);
+        let alike = seen.all(|(_, k)| k == first);
+        match first
+            .filter(|_| alike)
+            .and_then(|k| usize::try_from(k).ok())
+        {
+            Some(k) => Ok(Self {
+                max_distance: Some(k),
+                window: None,
+                heads,
+            }),
+            None => Err(Miss::new("distances are not clipped alike on both sides")),
+        }
+    }
+
+    /// Reads a window off the scores.
+    pub fn of_window(scores: &Scores) -> Result<Self, Miss> {
+        let (heads, queries, keys) = scores.values.dim();
+        for prefix in 0..=MOST_PREFIX.min(keys.saturating_sub(4)) {
+            let cells = keys - prefix;
+            for rows in (2..=cells / 2).filter(|n| cells.is_multiple_of(*n)) {
+                let columns = cells / rows;
+                for step in [1, 2] {
+                    let of_queries = rows.div_ceil(step) * columns.div_ceil(step);
+                    let grid = Grid {
+                        prefix,
+                        columns,
+                        step,
+                    };
+                    if of_queries + prefix == queries && grid.fits(scores) {
+                        return Ok(Self {
+                            max_distance: None,
+                            window: Some([rows, columns]),
+                            heads,
+                        });
+                    }
+                }
+            }
+        }
+        Err(Miss::new("pairs of equal offset differ in every window"))
+    }
+}
+
+/// Tokens in rows of `columns` behind a prefix; queries stand on every `step`-th of both.
+#[derive(Clone, Copy)]
+struct Grid {
+    prefix: usize,
+    columns: usize,
+    step: usize,
+}
+
+impl Grid {
+    /// What a pair has in common with others of its offset.
+    fn offset(self, i: usize, j: usize) -> [i64; 3] {
+        let Self {
+            prefix,
+            columns,
+            step,
+        } = self;
+        let place = |t: usize, columns: usize, step: usize| {
+            let cell = t - prefix;
+            [cell / columns * step, cell % columns * step].map(|n| n as i64)
+        };
+        match (i < prefix, j < prefix) {
+            (true, true) => [1, i as i64, j as i64],
+            (true, false) => [2, i as i64, 0],
+            (false, true) => [3, 0, j as i64],
+            (false, false) => {
+                let [y, x] = place(i, columns.div_ceil(step), step);
+                let [v, u] = place(j, columns, 1);
+                [0, v - y, u - x]
+            }
+        }
+    }
+
+    fn fits(self, scores: &Scores) -> bool {
+        let near = scores.tolerance * most(scores.values.iter());
+        let (heads, queries, keys) = scores.values.dim();
+        let mut numbers: BTreeMap<[i64; 3], (usize, usize)> = BTreeMap::new();
+        (0..queries).all(|i| {
+            (0..keys).all(|j| {
+                let (a, b) = *numbers.entry(self.offset(i, j)).or_insert((i, j));
+                (0..heads).all(|h| {
+                    let (x, y) = (scores.values[[h, i, j]], scores.values[[h, a, b]]);
+                    x == y || (x - y).abs() <= near
+                })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array3;
+
+    use super::*;
+
+    fn noise(seed: usize) -> f64 {
+        (1.7 * seed as f64 + 0.3).sin() * 43.7 % 1.0
+    }
+
+    fn rows(k: i64, far: i64) -> BTreeMap<i64, i64> {
+        (-far..=far).map(|d| (d, d.clamp(-k, k) + k)).collect()
+    }
+
+    fn clip(rows: &BTreeMap<i64, i64>, table: usize) -> Option<(Option<usize>, bool)> {
+        let (found, clipped) = RelativeBias::of_rows(rows, table, 2).ok()?;
+        Some((found.max_distance, clipped))
+    }
+
+    #[test]
+    fn rows_tell_the_clip_in_either_direction() {
+        assert_eq!(clip(&rows(8, 40), 17), Some((Some(8), true)));
+        let turned = rows(8, 40).into_iter().map(|(d, r)| (-d, r)).collect();
+        assert_eq!(clip(&turned, 17), Some((Some(8), true)));
+        let open = (-13..=13).map(|d| (d, d + 63)).collect();
+        assert_eq!(
+            clip(&open, 127),
+            Some((Some(63), false)),
+            "no clip: the table ends"
+        );
+        assert_eq!(
+            clip(&open, 140),
+            Some((None, false)),
+            "distance 0 off the middle"
+        );
+        let found = RelativeBias::of_rows(&rows(8, 40), 17, 2).unwrap().0;
+        for (d, row) in rows(8, 40) {
+            assert_eq!(found.row(d), usize::try_from(row).ok());
+        }
+    }
+
+    #[test]
+    fn other_rows_are_refused_or_read_as_what_they_are() {
+        assert_eq!(
+            clip(&rows(7, 40), 17),
+            Some((Some(7), true)),
+            "another clip"
+        );
+        type Case = (&'static str, fn(i64) -> i64);
+        let cases: [Case; 5] = [
+            ("clipped elsewhere on one side", |d| d.clamp(-8, 5) + 8),
+            ("moved by one before the clip", |d| (d + 1).clamp(-8, 8) + 8),
+            ("every second row", |d| 2 * d.clamp(-8, 8) + 16),
+            ("one row twice", |d| {
+                if d == -4 { 5 } else { d.clamp(-8, 8) + 8 }
+            }),
+            ("modulo", |d| d.rem_euclid(9)),
+        ];
+        for (name, row) in cases {
+            let rows = (-40..=40).map(|d| (d, row(d))).collect();
+            assert_eq!(clip(&rows, 17), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_tell_the_clip_where_it_is_seen() {
+        let labels = |far: i64, label: fn(i64) -> i64| {
+            let at = (-far..=far).map(|d| (d, (label(d) + 100) as usize));
+            RelativeBias::of_labels(&at.collect(), 2).map(|r| r.max_distance)
+        };
+        assert_eq!(labels(20, |d| d.clamp(-8, 8)), Ok(Some(8)));
+        assert_eq!(labels(20, |d| d.clamp(-9, 9)), Ok(Some(9)));
+        assert!(labels(9, |d| d.clamp(-8, 8)).is_err(), "too short a run");
+        assert!(labels(20, |d| d).is_err(), "no clip");
+        assert!(labels(20, |d| d.clamp(-8, 6)).is_err(), "two clips");
+        assert!(labels(20, |d| d.clamp(-8, 8) / 2).is_err(), "steps");
+    }
+
+    fn window(rows: usize, columns: usize, prefix: usize, step: usize) -> Scores {
+        let grid = Grid {
+            prefix,
+            columns,
+            step,
+        };
+        let queries = prefix + rows.div_ceil(step) * columns.div_ceil(step);
+        let keys = prefix + rows * columns;
+        Scores {
+            values: Array3::from_shape_fn((2, queries, keys), |(h, i, j)| {
+                let [a, b, c] = grid.offset(i, j).map(|n| n + 50);
+                noise(h + 2 * (a + 101 * (b + 101 * c)) as usize)
+            }),
+            origin: 0,
+            tolerance: 1e-6,
+        }
+    }
+
+    #[test]
+    fn windows_are_read_with_class_rows_and_strides() {
+        for (rows, columns, prefix, step) in [
+            (4, 4, 0, 1),
+            (2, 6, 0, 1),
+            (6, 2, 0, 1),
+            (4, 4, 1, 1),
+            (3, 5, 2, 1),
+            (7, 7, 0, 2),
+            (4, 6, 0, 2),
+        ] {
+            let scores = window(rows, columns, prefix, step);
+            let found = RelativeBias::of_window(&scores).map(|r| r.window);
+            assert_eq!(
+                found,
+                Ok(Some([rows, columns])),
+                "{rows} {columns} {prefix} {step}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_no_window_explains_is_refused() {
+        let change = |f: &dyn Fn(&mut Scores)| {
+            let mut scores = window(4, 4, 1, 1);
+            f(&mut scores);
+            RelativeBias::of_window(&scores).is_err()
+        };
+        assert!(change(&|s| s.values[[1, 5, 9]] *= 1.01), "one number");
+        assert!(change(&|s| s.values[[0, 3, 3]] *= -1.0), "one sign");
+        let swap = |s: &mut Scores| {
+            for h in 0..2 {
+                for j in 0..17 {
+                    s.values.swap([h, 4, j], [h, 5, j]);
+                }
+            }
+        };
+        assert!(change(&swap), "two queries trade places");
+        let shift = |s: &mut Scores| {
+            let old = s.values.clone();
+            for ((h, i, j), v) in s.values.indexed_iter_mut() {
+                *v = old[[h, i, (j + 1) % 17]];
+            }
+        };
+        assert!(change(&shift), "keys moved by one");
+        let random = Scores {
+            values: Array3::from_shape_fn((2, 16, 16), |(h, i, j)| noise(h + 2 * (i + 16 * j))),
+            origin: 0,
+            tolerance: 1e-6,
+        };
+        assert!(RelativeBias::of_window(&random).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! Rotary position embedding: pair `(a, b)` of a head's features at position p turns by `p · f`,
+//! `(x_a, x_b) → m · (x_a cos(pf) − x_b sin(pf), x_b cos(pf) + x_a sin(pf))`.
+//!
+//! Queries and keys turn alike, so their product depends on the distance alone. Half layout pairs
+//! `(i, i + d/2)` (GPT-NeoX, Llama), interleaved layout pairs `(2i, 2i + 1)` (RoFormer, GPT-J).
+//! Source: Su et al., arXiv:2104.09864, section 3.2.
+
+pub mod emit;
+mod identify;
+
+use ndarray::{Array2, Array3};
+
+pub use identify::{Fit, LOOSE, Turns, Unread, identify, is_turning};
+
+use crate::kind::Layout;
+
+/// Rotary position embedding as a graph computes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Radians per position, one for each pair.
+    pub inv_freq: Vec<f64>,
+    /// The factor m on cos and sin.
+    pub attention_factor: f64,
+    /// Pairs of features, as places in the head, in the order of `inv_freq`.
+    pub pairs: Vec<(usize, usize)>,
+    /// The layout, where the pairs follow one.
+    pub layout: Option<Layout>,
+    /// Number of features that turn: twice the pairs.
+    pub rotary_dim: usize,
+    /// The head's features.
+    pub head_dim: usize,
+}
+
+impl Rope {
+    /// cos and sin of every pair, times m, in f64: two tables `[pos, pair]`.
+    pub fn reference(&self, positions: &[f64]) -> (Array2<f64>, Array2<f64>) {
+        let shape = (positions.len(), self.inv_freq.len());
+        let table = |f: fn(f64) -> f64| {
+            Array2::from_shape_fn(shape, |(p, i)| {
+                self.attention_factor * f(positions[p] * self.inv_freq[i])
+            })
+        };
+        (table(f64::cos), table(f64::sin))
+    }
+
+    /// Turns `x`, `[row, pos, dim]`, in f64.
+    pub fn rotate(&self, x: &Array3<f64>, positions: &[f64]) -> Array3<f64> {
+        let (cos, sin) = self.reference(positions);
+        let mut y = x.clone();
+        for row in 0..x.shape()[0] {
+            for p in 0..positions.len() {
+                for (i, (a, b)) in self.pairs.iter().copied().enumerate() {
+                    let (c, s) = (cos[[p, i]], sin[[p, i]]);
+                    y[[row, p, a]] = x[[row, p, a]] * c - x[[row, p, b]] * s;
+                    y[[row, p, b]] = x[[row, p, b]] * c + x[[row, p, a]] * s;
+                }
+            }
+        }
+        y
+    }
+}
+
+/// The layout that a list of pairs follows, from its first feature on.
+pub fn layout(pairs: &[(usize, usize)], head_dim: usize) -> Option<Layout> {
+    let start = pairs.iter().map(|p| p.0.min(p.1)).min()?;
+    let n = pairs.len();
+    let half = |distance: usize| {
+        let pair = |(i, p): (usize, &(usize, usize))| *p == (start + i, start + i + distance);
+        pairs.iter().enumerate().all(pair)
+    };
+    // With pairs that never turn, halves of the head may stand farther apart than the pairs.
+    if half(n) || (start == 0 && half(head_dim / 2)) {
+        return Some(Layout::Half);
+    }
+    let adjacent = |(i, p): (usize, &(usize, usize))| *p == (start + 2 * i, start + 2 * i + 1);
+    pairs
+        .iter()
+        .enumerate()
+        .all(adjacent)
+        .then_some(Layout::Interleaved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rope(pairs: &[(usize, usize)], inv_freq: &[f64]) -> Rope {
+        Rope {
+            inv_freq: inv_freq.to_vec(),
+            attention_factor: 1.0,
+            pairs: pairs.to_vec(),
+            layout: layout(pairs, 4),
+            rotary_dim: pairs.len() * 2,
+            head_dim: 4,
+        }
+    }
+
+    #[test]
+    fn a_quarter_turn_takes_the_first_axis_to_the_second() {
+        let half_pi = std::f64::consts::FRAC_PI_2;
+        let r = rope(&[(0, 2), (1, 3)], &[half_pi, 0.0]);
+        let x = Array3::from_shape_vec((1, 2, 4), vec![1., 2., 3., 4., 1., 2., 3., 4.]).unwrap();
+        let y = r.rotate(&x, &[0.0, 1.0]);
+        let want = [1., 2., 3., 4., -3., 2., 1., 4.];
+        for (got, want) in y.iter().zip(want) {
+            assert!((got - want).abs() < 1e-12, "{y}");
+        }
+    }
+
+    #[test]
+    fn products_depend_on_the_distance_alone() {
+        let r = rope(&[(0, 1), (2, 3)], &[0.7, 0.01]);
+        let q = Array3::from_shape_vec((1, 1, 4), vec![0.3, -1.0, 2.0, 0.5]).unwrap();
+        let k = Array3::from_shape_vec((1, 1, 4), vec![1.3, 0.2, -0.4, 0.9]).unwrap();
+        let score = |i: f64, j: f64| (r.rotate(&q, &[i]) * r.rotate(&k, &[j])).sum();
+        assert!((score(5.0, 2.0) - score(105.0, 102.0)).abs() < 1e-12);
+        assert!((score(5.0, 2.0) - score(5.0, 3.0)).abs() > 1e-3, "control");
+    }
+
+    #[test]
+    fn layouts_are_told_apart_and_others_refused() {
+        type Case = (&'static [(usize, usize)], usize, Option<Layout>);
+        let cases: [Case; 7] = [
+            (&[(0, 2), (1, 3)], 4, Some(Layout::Half)),
+            (&[(4, 6), (5, 7)], 8, Some(Layout::Half)),
+            (&[(0, 1), (2, 3)], 4, Some(Layout::Interleaved)),
+            (&[(0, 3), (1, 2)], 4, None),
+            (&[(0, 2), (3, 1)], 4, None),
+            (&[(0, 1), (3, 2)], 4, None),
+            (&[(1, 4), (2, 6)], 8, None),
+        ];
+        for (pairs, head_dim, want) in cases {
+            assert_eq!(layout(pairs, head_dim), want, "{pairs:?}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A rotation out of the matrices that a region applies to the features of a head.
+
+use ndarray::{Array2, Array3};
+
+use super::{Rope, layout};
+
+/// Why a region is not read as a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unread {
+    /// The region cannot be evaluated.
+    #[error("the region cannot be evaluated without the content")]
+    NotEvaluated,
+    /// The features of the head cannot be followed through the region.
+    #[error("the features of a head cannot be told apart")]
+    NoFeatures,
+    /// Not linear in the content, or different from head to head or token to token.
+    #[error("the region is not one linear map for every head")]
+    NotLinear,
+    /// A feature mixes with several others.
+    #[error("a feature mixes with more than one other")]
+    NotPairs,
+    /// A pair scales or shears rather than turns.
+    #[error("a pair of features does not turn")]
+    NotRotation,
+    /// The angle does not grow in proportion to the position.
+    #[error("the angle does not grow in proportion to the position")]
+    NotProportional,
+    /// The factor on cos and sin differs from pair to pair or position to position.
+    #[error("the length of a pair changes with its position")]
+    NotUniform,
+}
+
+/// Differences that half-precision tables bring along.
+pub const LOOSE: f64 = 4e-3;
+
+/// How far a map may be from one that turns, over the length of what it turns; as near as numbers
+/// of eight bits are.
+const TURNING: f64 = 2e-2;
+
+/// Whether a region turns pairs of features, by whatever angles and at whatever lengths, and leaves
+/// the others as they are.
+pub fn is_turning(maps: &Array3<f64>) -> bool {
+    let Ok(partner) = partners(maps) else {
+        return false;
+    };
+    let length = maps.shape()[0];
+    let turns = |p: usize, a: usize, b: usize| {
+        let (cos, sin) = (maps[[p, a, a]], maps[[p, b, a]]);
+        let off = (maps[[p, b, b]] - cos)
+            .abs()
+            .max((maps[[p, a, b]] + sin).abs());
+        off <= TURNING * cos.hypot(sin)
+    };
+    let passes = |p: usize, a: usize| (maps[[p, a, a]] - 1.0).abs() <= TURNING;
+    let holds = |p: usize, a: usize| partner[a].map_or_else(|| passes(p, a), |b| turns(p, a, b));
+    let all = (0..length).all(|p| (0..partner.len()).all(|a| holds(p, a)));
+    all && partner.iter().any(Option::is_some)
+}
+
+/// Pairs of features with their cos and sin, times m, at every position.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    /// Places in the head.
+    pub pairs: Vec<(usize, usize)>,
+    /// `[pos, pair]`.
+    pub cos: Array2<f64>,
+    /// `[pos, pair]`.
+    pub sin: Array2<f64>,
+    /// m.
+    pub factor: f64,
+    /// The largest difference between the matrices and rotations, over m.
+    pub fit_error: f64,
+}
+
+impl Turns {
+    /// The pairs that the matrices `[pos, out, in]` turn.
+    pub fn of(maps: &Array3<f64>, offset: i64, head_dim: usize) -> Result<Self, Unread> {
+        let (length, width) = (maps.shape()[0], maps.shape()[1]);
+        let offset = usize::try_from(offset).map_err(|_| Unread::NoFeatures)?;
+        if offset + width > head_dim {
+            return Err(Unread::NoFeatures);
+        }
+        let partner = partners(maps)?;
+        let mut pairs: Vec<(usize, usize)> = vec![];
+        let mut still = vec![];
+        for (a, partner) in partner.iter().enumerate() {
+            match partner {
+                Some(b) if a < *b => pairs.push((a, *b)),
+                Some(_) => {}
+                None => still.push(a),
+            }
+        }
+        if pairs.is_empty() {
+            return Err(Unread::NotPairs);
+        }
+        // What does not turn must pass as it is.
+        let passes = |a: &usize| (0..length).all(|p| (maps[[p, *a, *a]] - 1.0).abs() < LOOSE);
+        if !still.iter().all(passes) {
+            return Err(Unread::NotRotation);
+        }
+        let shape = (length, pairs.len());
+        let cos = Array2::from_shape_fn(shape, |(p, i)| {
+            let (a, b) = pairs[i];
+            (maps[[p, a, a]] + maps[[p, b, b]]) / 2.0
+        });
+        let sin = Array2::from_shape_fn(shape, |(p, i)| {
+            let (a, b) = pairs[i];
+            (maps[[p, b, a]] - maps[[p, a, b]]) / 2.0
+        });
+        let factor = uniform_factor(&cos, &sin)?;
+        let mut fit_error: f64 = 0.0;
+        for p in 0..length {
+            for (i, (a, b)) in pairs.iter().copied().enumerate() {
+                let shear = (maps[[p, a, a]] - cos[[p, i]])
+                    .abs()
+                    .max((maps[[p, b, a]] - sin[[p, i]]).abs());
+                fit_error = fit_error.max(shear / factor);
+            }
+        }
+        if fit_error > LOOSE {
+            return Err(Unread::NotRotation);
+        }
+        for (a, b) in &mut pairs {
+            *a += offset;
+            *b += offset;
+        }
+        Ok(Self {
+            pairs,
+            cos,
+            sin,
+            factor,
+            fit_error,
+        })
+    }
+}
+
+/// A rotation in proportion to the position.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// What it computes; pairs are places in the head.
+    pub rope: Rope,
+    /// The position of the first token: its angle over the frequency, of the pair that rotates
+    /// slowest.
+    pub start: f64,
+    /// The largest difference between the matrices and the rotation, over m.
+    pub fit_error: f64,
+    /// cos and sin, times m: `[pos, pair]`.
+    pub cos: Array2<f64>,
+    /// See `cos`.
+    pub sin: Array2<f64>,
+}
+
+/// The rotation that matrices `[pos, out, in]` of some features of a head, the first of them at
+/// `offset`, are.
+///
+/// # Errors
+/// Why they are no rotation.
+pub fn identify(maps: &Array3<f64>, offset: i64, head_dim: usize) -> Result<Fit, Unread> {
+    let Turns {
+        mut pairs,
+        cos,
+        sin,
+        factor,
+        mut fit_error,
+    } = Turns::of(maps, offset, head_dim)?;
+    let n = pairs.len();
+    let mut inv_freq = Vec::with_capacity(n);
+    let mut starts = Vec::with_capacity(n);
+    for i in 0..n {
+        let (f, start, residual) = frequency(&cos, &sin, i);
+        fit_error = fit_error.max(residual);
+        inv_freq.push(f);
+        starts.push(start);
+    }
+    if fit_error > LOOSE || inv_freq.iter().any(|f| !f.is_finite()) {
+        return Err(Unread::NotProportional);
+    }
+    // A pair may be written either way round: the first feature is the one that leads.
+    for i in 0..n {
+        if inv_freq[i] < 0.0 {
+            inv_freq[i] = -inv_freq[i];
+            starts[i] = -starts[i];
+            pairs[i] = (pairs[i].1, pairs[i].0);
+        }
+    }
+    let slowest = (0..n).min_by(|a, b| inv_freq[*a].total_cmp(&inv_freq[*b]));
+    let start = slowest.map_or(0.0, |i| starts[i] / inv_freq[i]);
+    Ok(Fit {
+        rope: Rope {
+            layout: layout(&pairs, head_dim),
+            rotary_dim: 2 * n,
+            inv_freq,
+            attention_factor: factor,
+            pairs,
+            head_dim,
+        },
+        start,
+        fit_error,
+        cos,
+        sin,
+    })
+}
+
+/// For each feature the one that it mixes with at some position.
+fn partners(maps: &Array3<f64>) -> Result<Vec<Option<usize>>, Unread> {
+    let width = maps.shape()[1];
+    let mut partner = vec![None; width];
+    for a in 0..width {
+        for b in 0..width {
+            let mixes = a != b && (0..maps.shape()[0]).any(|p| maps[[p, a, b]].abs() > 1e-12);
+            if mixes && partner[a].replace(b).is_some() {
+                return Err(Unread::NotPairs);
+            }
+        }
+    }
+    for (a, b) in partner.iter().enumerate() {
+        if let Some(b) = b
+            && partner[*b] != Some(a)
+        {
+            return Err(Unread::NotPairs);
+        }
+    }
+    Ok(partner)
+}
+
+/// The factor m, which must be the same for every pair and position.
+fn uniform_factor(cos: &Array2<f64>, sin: &Array2<f64>) -> Result<f64, Unread> {
+    let norms: Vec<f64> = cos.iter().zip(sin).map(|(c, s)| c.hypot(*s)).collect();
+    let mean = norms.iter().sum::<f64>() / norms.len().max(1) as f64;
+    let even = norms.iter().all(|n| (n - mean).abs() < LOOSE * mean);
+    if even && mean > 0.0 && mean.is_finite() {
+        Ok(mean)
+    } else {
+        Err(Unread::NotUniform)
+    }
+}
+
+/// Frequency, angle at the first position, and the worst residual of pair `i`.
+///
+/// The first step gives the frequency; each later position refines it, since rounding of a
+/// stored angle counts less the farther the pair has turned.
+fn frequency(cos: &Array2<f64>, sin: &Array2<f64>, i: usize) -> (f64, f64, f64) {
+    let angle = |p: usize| sin[[p, i]].atan2(cos[[p, i]]);
+    let length = cos.shape()[0];
+    let turn = std::f64::consts::TAU;
+    let near = |a: f64, to: f64| a + turn * ((to - a) / turn).round();
+    if length < 2 {
+        return (f64::NAN, 0.0, f64::INFINITY);
+    }
+    let first = angle(0);
+    let mut f = near(angle(1) - first, 0.0);
+    for p in 2..length {
+        let far = near(angle(p) - first, f * p as f64);
+        f = far / p as f64;
+    }
+    let residual = (1..length)
+        .map(|p| {
+            let d = near(angle(p) - first, f * p as f64) - f * p as f64;
+            d.abs()
+        })
+        .fold(0.0, f64::max);
+    (f, first, residual)
+}

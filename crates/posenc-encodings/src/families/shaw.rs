@@ -1,0 +1,194 @@
+//! Learned vectors for each distance that meet queries, keys or values.
+//!
+//! `s(i, j) = (q_i · k_j + q_i · a_c(j−i) + k_j · b_c(j−i)) / √d`, and the output is
+//! `Σ_j α_ij (v_j + w_c(j−i))`, where `c` clips distances: to `−k … k`, or not the same way behind
+//! and ahead. Tables `[2k + 1, d]` are most often shared by the heads, and may be stored with the
+//! distances counting down.
+//!
+//! Source: Shaw, Uszkoreit and Vaswani, "Self-Attention with Relative Position Representations"
+//! (2018), section 3. BERT's `relative_key` has `a` alone, a row for every distance and no clip;
+//! its `relative_key_query` meets keys with the same vectors. Wav2Vec2-BERT clips unevenly.
+
+pub mod emit;
+
+use std::collections::BTreeMap;
+
+use ndarray::Array2;
+use serde_json::json;
+
+use crate::miss::Miss;
+use crate::params::Params;
+
+/// Relative position representations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shaw {
+    /// Distances beyond count as this one, or have no vector.
+    pub max_distance: Option<usize>,
+    /// The same for keys after the query, where it is another distance.
+    pub ahead: Option<usize>,
+    /// Whether vectors meet queries, as added to the keys.
+    pub key: bool,
+    /// Whether vectors are added to the values.
+    pub value: bool,
+    /// Whether vectors meet keys, as added to the queries.
+    pub query: bool,
+}
+
+impl Shaw {
+    /// The parameters by the names of the report; `max_distance` is a pair where it is uneven.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        let distance = match self.ahead {
+            Some(ahead) => json!([self.max_distance, ahead]),
+            None => json!(self.max_distance),
+        };
+        params.insert("max_distance".into(), distance);
+        params.insert("key".into(), json!(self.key));
+        params.insert("value".into(), json!(self.value));
+        params.insert("query".into(), json!(self.query));
+        params
+    }
+}
+
+/// How rows of a table follow distances `key − query`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clip {
+    /// The row of distance 0.
+    pub center: i64,
+    /// 1 where rows grow with the distance, −1 where they count down.
+    pub step: i64,
+    /// Distances this far behind and farther share a row; `None` where none were seen to.
+    pub behind: Option<usize>,
+    /// The same ahead.
+    pub ahead: Option<usize>,
+}
+
+impl Clip {
+    /// The row of a distance.
+    pub fn row(&self, distance: i64) -> i64 {
+        let bound = |n: Option<usize>| n.and_then(|n| i64::try_from(n).ok()).unwrap_or(i64::MAX);
+        self.center + self.step * distance.clamp(-bound(self.behind), bound(self.ahead))
+    }
+}
+
+/// Terms of vectors `[row, feature]` that meet queries `[token, feature]`, unscaled.
+pub fn reference(
+    queries: &Array2<f64>,
+    keys: usize,
+    table: &Array2<f64>,
+    clip: Clip,
+) -> Array2<f64> {
+    Array2::from_shape_fn((queries.nrows(), keys), |(i, j)| {
+        let row = clip.row(j as i64 - i as i64);
+        usize::try_from(row).map_or(0.0, |row| queries.row(i).dot(&table.row(row)))
+    })
+}
+
+/// Reads a clip off the row of each distance.
+///
+/// # Errors
+/// A [`Miss`] where neighboring distances share rows before they are clipped, or rows are skipped.
+pub fn identify(rows: &BTreeMap<i64, i64>) -> Result<Clip, Miss> {
+    let at = |d: i64| rows.get(&d).copied();
+    let Some(center) = at(0) else {
+        return Err(Miss::new("distance 0 has no row"));
+    };
+    let step = match (at(1), at(-1)) {
+        (_, Some(before)) if before != center => center - before,
+        (Some(after), _) => after - center,
+        _ => 0,
+    };
+    if step.abs() != 1 {
+        return Err(Miss::new("neighboring distances have no neighboring rows"));
+    }
+    let side = |sign: i64| -> Result<Option<usize>, Miss> {
+        let mut straight = 0;
+        while at(sign * (straight + 1)) == Some(center + step * sign * (straight + 1)) {
+            straight += 1;
+        }
+        let last = center + step * sign * straight;
+        let beyond: Vec<i64> = rows
+            .iter()
+            .filter(|(d, _)| **d * sign > straight)
+            .map(|(_, row)| *row)
+            .collect();
+        match beyond.iter().all(|row| *row == last) {
+            true if beyond.is_empty() => Ok(None),
+            true => Ok(usize::try_from(straight).ok()),
+            false => Err(Miss::new(
+                "rows neither follow the distance nor are clipped",
+            )),
+        }
+    };
+    Ok(Clip {
+        center,
+        step,
+        behind: side(-1)?,
+        ahead: side(1)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(of: impl Fn(i64) -> i64) -> BTreeMap<i64, i64> {
+        (-20..=20).map(|d| (d, of(d))).collect()
+    }
+
+    #[test]
+    fn clips_are_read_as_they_were_made() {
+        let bounds = [Some(3), Some(8), None];
+        for step in [1, -1] {
+            for behind in bounds {
+                for ahead in bounds {
+                    let clip = Clip {
+                        center: 30,
+                        step,
+                        behind,
+                        ahead,
+                    };
+                    assert_eq!(identify(&rows(|d| clip.row(d))), Ok(clip));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clip_of_all_distances_on_one_side_is_one() {
+        let causal = identify(&rows(|d| d.min(0))).unwrap();
+        assert_eq!((causal.behind, causal.ahead), (None, Some(0)));
+    }
+
+    #[test]
+    fn rows_that_follow_no_distance_are_refused() {
+        type Rule = fn(i64) -> i64;
+        let cases: [(&str, Rule); 6] = [
+            ("one for all", |_| 4),
+            ("by absolute distance", |d| d.abs()),
+            ("two distances to a row", |d| d.div_euclid(2)),
+            ("every other row", |d| 2 * d),
+            ("logarithmic", |d| {
+                d.signum() * (d.abs() as f64 + 1.0).log2() as i64
+            }),
+            ("a hole", |d| if d == 5 { 40 } else { d }),
+        ];
+        for (name, of) in cases {
+            assert!(identify(&rows(of)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_reference_meets_each_query_with_the_row_of_its_distance() {
+        let clip = Clip {
+            center: 1,
+            step: 1,
+            behind: Some(1),
+            ahead: Some(1),
+        };
+        let table = ndarray::arr2(&[[1.0, 0.0], [10.0, 0.0], [100.0, 0.0]]);
+        let queries = ndarray::arr2(&[[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]);
+        let want = ndarray::arr2(&[[10.0, 100.0, 100.0], [2.0, 20.0, 200.0], [3.0, 3.0, 30.0]]);
+        assert_eq!(reference(&queries, 3, &table, clip), want);
+    }
+}

@@ -1,0 +1,222 @@
+//! Sines and cosines of the position, added to the embeddings: pair i of a row holds
+//! `a · sin(f_i (p + offset) / factor)` and the cosine of the same angle, with `f_i = base^(−i/n)`.
+//!
+//! A row `[dim]` holds sine and cosine in turn, or all sines and then all cosines. Of dim/2 pairs
+//! the denominator n is dim/2 (Vaswani et al., arXiv:1706.03762, section 3.5) or dim/2 − 1
+//! (tensor2tensor, fairseq, Whisper), which ends at a wavelength of exactly 2π · base. A row of
+//! odd width ends in zero where sines come first, in a lone sine where they alternate. Known
+//! variants: positions from 1, 2 or padding + 1 on, a zero row for padding, a factor on the whole
+//! table, cosines before sines, and codes of an image: half of a row for each coordinate (Carion
+//! et al., arXiv:2005.12872, appendix A.4, where coordinates run to 2π; He et al.,
+//! arXiv:2111.06377, where columns come first).
+
+pub mod emit;
+mod fit;
+mod grid;
+
+use ndarray::Array2;
+use serde_json::json;
+
+pub use fit::{Precision, identify};
+pub use grid::identify_grid;
+
+use crate::kind::Layout;
+use crate::params::Params;
+use crate::words;
+
+words! {
+    /// What the exponents of the frequencies are divided by.
+    "denominator" Denominator {
+        /// The number of pairs.
+        Pairs = "half_dim",
+        /// One less, so that the last frequency is exactly 1 / base.
+        PairsLessOne = "half_dim-1",
+    }
+}
+
+words! {
+    /// Which coordinate of an image stands in the first half of a row.
+    "order of coordinates" Order {
+        /// Rows first.
+        RowsFirst = "yx",
+        /// Columns first.
+        ColumnsFirst = "xy",
+    }
+}
+
+/// A sinusoidal code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sinusoidal {
+    /// Width of a row.
+    pub dim: usize,
+    /// Sines and cosines in turn, or all sines first.
+    pub layout: Layout,
+    /// Cosines stand where sines do elsewhere.
+    pub cosines_first: bool,
+    /// What the exponents are divided by.
+    pub denominator: Denominator,
+    /// The longest wavelength is near 2π times this.
+    pub base: f64,
+    /// Positions are divided by this.
+    pub factor: f64,
+    /// The factor a on sines and cosines.
+    pub amplitude: f64,
+    /// Rows; `None` where they are computed.
+    pub max_positions: Option<usize>,
+    /// The position that the first token counts as.
+    pub offset: usize,
+    /// How the code of an image is made up.
+    pub image: Option<Image>,
+}
+
+/// Coordinates of an image, each in half of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Rows and columns.
+    pub grid: [usize; 2],
+    /// Which coordinate comes first.
+    pub order: Order,
+    /// Whether each coordinate runs to 2π.
+    pub normalized: bool,
+    /// Class and register rows before those of the grid.
+    pub prefix: usize,
+}
+
+impl Sinusoidal {
+    /// The parameters by the names of the report.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("dim".into(), json!(self.dim));
+        params.insert("layout".into(), json!(self.layout));
+        params.insert("base".into(), json!(self.base));
+        params.insert("freq_denominator".into(), json!(self.denominator));
+        params.insert("max_positions".into(), json!(self.max_positions));
+        params.insert("offset".into(), json!(self.offset));
+        if self.cosines_first {
+            params.insert("cosines_first".into(), json!(true));
+        }
+        if self.factor != 1.0 {
+            params.insert("factor".into(), json!(self.factor));
+        }
+        if self.amplitude != 1.0 {
+            params.insert("amplitude".into(), json!(self.amplitude));
+        }
+        if let Some(image) = self.image {
+            params.insert("grid".into(), json!(image.grid));
+            params.insert("prefix".into(), json!(image.prefix));
+            params.insert("order".into(), json!(image.order));
+            params.insert("normalized".into(), json!(image.normalized));
+        }
+        params
+    }
+
+    /// What is added to tokens at these positions, `[position, dim]`, in f64.
+    pub fn reference(&self, positions: &[f64]) -> Array2<f64> {
+        let angles: Vec<f64> = positions
+            .iter()
+            .map(|p| (p + self.offset as f64) / self.factor)
+            .collect();
+        code(self, self.dim, &angles)
+    }
+
+    /// What is added to the patches of an image, `[row · columns + column, dim]`, in f64; the
+    /// first coordinate counts as `offset`. `None` for a code of no image.
+    pub fn reference_grid(&self) -> Option<Array2<f64>> {
+        let Image {
+            grid: [rows, columns],
+            order,
+            normalized,
+            ..
+        } = self.image?;
+        let half = self.dim / 2;
+        let coordinates = |count: usize| -> Vec<f64> {
+            let whole = match normalized {
+                true => count as f64 / std::f64::consts::TAU,
+                false => self.factor,
+            };
+            let first = self.offset;
+            (0..count).map(|p| (p + first) as f64 / whole).collect()
+        };
+        let [y, x] = [rows, columns].map(|n| code(self, half, &coordinates(n)));
+        Some(Array2::from_shape_fn(
+            (rows * columns, self.dim),
+            |(token, column)| {
+                let [row, place] = [token / columns, token % columns];
+                match (column < half) == (order == Order::RowsFirst) {
+                    true => y[[row, column % half]],
+                    false => x[[place, column % half]],
+                }
+            },
+        ))
+    }
+}
+
+/// The code of these angles at frequency 1, `[angle, width]`.
+fn code(of: &Sinusoidal, width: usize, angles: &[f64]) -> Array2<f64> {
+    let columns = Columns::of(of.layout, width);
+    let frequency = |i: usize| of.base.powf(-(i as f64) / of.denominator.of(width));
+    let mut rows = Array2::zeros((angles.len(), width));
+    for (p, angle) in angles.iter().enumerate() {
+        for (i, [first, second]) in columns.pairs().enumerate() {
+            let (sin, cos) = (angle * frequency(i)).sin_cos();
+            let (a, b) = if of.cosines_first {
+                (cos, sin)
+            } else {
+                (sin, cos)
+            };
+            rows[[p, first]] = of.amplitude * a;
+            rows[[p, second]] = of.amplitude * b;
+        }
+        if let Some(lone) = columns.lone() {
+            let (sin, cos) = (angle * frequency(columns.pairs)).sin_cos();
+            rows[[p, lone]] = of.amplitude * if of.cosines_first { cos } else { sin };
+        }
+    }
+    rows
+}
+
+impl Denominator {
+    /// The divisor in a row of this width.
+    pub fn of(self, width: usize) -> f64 {
+        match self {
+            Self::Pairs if width.is_multiple_of(2) => (width / 2) as f64,
+            // 10000^(2i/d) of the paper, whatever d.
+            Self::Pairs => width as f64 / 2.0,
+            Self::PairsLessOne => (width / 2) as f64 - 1.0,
+        }
+    }
+}
+
+/// Where the two parts of each pair stand in a row.
+#[derive(Clone, Copy)]
+struct Columns {
+    layout: Layout,
+    width: usize,
+    pairs: usize,
+}
+
+impl Columns {
+    fn of(layout: Layout, width: usize) -> Self {
+        Self {
+            layout,
+            width,
+            pairs: width / 2,
+        }
+    }
+
+    fn pairs(self) -> impl Iterator<Item = [usize; 2]> {
+        (0..self.pairs).map(move |i| match self.layout {
+            Layout::Half => [i, self.pairs + i],
+            Layout::Interleaved => [2 * i, 2 * i + 1],
+        })
+    }
+
+    /// The last column of an odd width where sines and cosines alternate.
+    fn lone(self) -> Option<usize> {
+        let odd = !self.width.is_multiple_of(2);
+        (odd && self.layout == Layout::Interleaved).then(|| self.width - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,373 @@
+//! T5's bias: a learned value for each head and bucket of distances, added to the scores.
+//!
+//! With n buckets for a direction (half of all where later keys have their own, which follow
+//! behind those of earlier ones) and e = n/2, distance d has the bucket d where d < e, and beyond
+//! `min(e + trunc(ln(d/e) / ln(max_distance/e) · (n − e)), n − 1)`. Where later keys have none of
+//! their own they count as distance 0. The table is `[buckets, heads]`; scores are not scaled.
+//! Source: Raffel et al., arXiv:1910.10683, section 2.1. Variants: a table per layer (umT5),
+//! 320 buckets under a gate (WavLM).
+
+mod emit;
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::miss::Miss;
+use crate::params::Params;
+
+/// Buckets of distances.
+#[derive(Clone, Debug, PartialEq)]
+pub struct T5Bias {
+    /// Rows of the table.
+    pub num_buckets: usize,
+    /// Distances from here on share the last bucket; `None` where the numbers do not tell.
+    pub max_distance: Option<usize>,
+    /// The least and greatest maximum with the same buckets, where several have them.
+    pub max_distance_range: Option<[usize; 2]>,
+    /// Whether later keys have buckets of their own.
+    pub bidirectional: bool,
+    /// Heads of queries.
+    pub heads: usize,
+}
+
+/// The greatest maximum distance that is tried.
+const FARTHEST: usize = 1 << 16;
+
+impl T5Bias {
+    /// The parameters by the names of the report.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("num_buckets".into(), json!(self.num_buckets));
+        params.insert("max_distance".into(), json!(self.max_distance));
+        if let Some(range) = self.max_distance_range {
+            params.insert("max_distance_range".into(), json!(range));
+            params.insert("exact".into(), json!(false));
+        }
+        params.insert("bidirectional".into(), json!(self.bidirectional));
+        params.insert("heads".into(), json!(self.heads));
+        params
+    }
+
+    /// The bucket of a key at this distance from the query, key − query; `None` without a maximum.
+    pub fn bucket(&self, distance: i64) -> Option<usize> {
+        let max = self.max_distance?;
+        Some(bucket(self.num_buckets, max, self.bidirectional, distance))
+    }
+
+    /// Reads the parameters off the rows of a table that distances pick.
+    pub fn of_rows(
+        rows: &BTreeMap<i64, i64>,
+        num_buckets: usize,
+        heads: usize,
+    ) -> Result<Self, Miss> {
+        let fits = |bidirectional: bool| {
+            let same = |max: usize| {
+                rows.iter().all(|(d, row)| {
+                    usize::try_from(*row) == Ok(bucket(num_buckets, max, bidirectional, *d))
+                })
+            };
+            Maxima::of(&earlier(rows), num_buckets, bidirectional, &same)
+                .map(|maxima| maxima.with(num_buckets, bidirectional, heads))
+        };
+        fits(false)
+            .or_else(|| fits(true))
+            .ok_or_else(|| Miss::new(format!("the rows are not those of {num_buckets} buckets")))
+    }
+
+    /// Reads the parameters off the distances that share a number: `labels` are equal where the
+    /// numbers of all heads are.
+    pub fn of_labels(labels: &BTreeMap<i64, usize>, heads: usize) -> Result<Self, Miss> {
+        let here = labels.get(&0);
+        let bidirectional = labels.range(1..).any(|(_, label)| Some(label) != here);
+        let side = earlier(labels);
+        // The first distance that shares the bucket of the one before ends the exact ones.
+        let Some(shares) = side.windows(2).position(|w| w[0] == w[1]) else {
+            return Err(Miss::new("no two distances share a bucket"));
+        };
+        let mut runs = side.clone();
+        runs.dedup();
+        let mut fits = vec![];
+        for n in runs.len()..=2 * shares + 1 {
+            let buckets = if bidirectional { 2 * n } else { n };
+            let same = |max: usize| partition(labels, |d| bucket(buckets, max, bidirectional, d));
+            if let Some(maxima) = Maxima::of(&side, buckets, bidirectional, &same) {
+                let fit = maxima.with(buckets, bidirectional, heads);
+                // All buckets are seen: more of them would show.
+                if n == runs.len() && fit.max_distance.is_some_and(|m| m < side.len()) {
+                    return Ok(fit);
+                }
+                fits.push(fit);
+            }
+        }
+        let round = fits.iter().position(|f| f.num_buckets.is_power_of_two());
+        match (round, fits.is_empty()) {
+            (_, true) => Err(Miss::new(
+                "the runs of equal numbers are not those of buckets",
+            )),
+            (at, false) => Ok(fits.swap_remove(at.unwrap_or(0))),
+        }
+    }
+}
+
+/// What is seen at distances 0, 1, … before the query.
+fn earlier<T: Copy>(at: &BTreeMap<i64, T>) -> Vec<T> {
+    (0..).map_while(|d: i64| at.get(&-d).copied()).collect()
+}
+
+/// The maximum distances that give the buckets seen; none where any does.
+struct Maxima(Vec<usize>);
+
+impl Maxima {
+    /// `side` is what is seen at distances 0, 1, …; `same` compares everything.
+    fn of<T: PartialEq>(
+        side: &[T],
+        num_buckets: usize,
+        bidirectional: bool,
+        same: &dyn Fn(usize) -> bool,
+    ) -> Option<Self> {
+        let n = if bidirectional {
+            num_buckets / 2
+        } else {
+            num_buckets
+        };
+        let e = n / 2;
+        if e == 0 || side.len() <= e {
+            return None;
+        }
+        // The distance at which the second of the shared buckets starts bounds the maximum.
+        let Some(next) = (e + 1..side.len()).find(|d| side[*d] != side[e]) else {
+            return same(FARTHEST).then_some(Self(vec![]));
+        };
+        let bound = |d: usize| e as f64 * (d as f64 / e as f64).powi((n - e) as i32);
+        let least = (bound(next - 1) as usize).max(e + 1);
+        let most = (bound(next) as usize).saturating_add(1).min(FARTHEST);
+        let fits: Vec<usize> = (least..=most).filter(|max| same(*max)).collect();
+        (!fits.is_empty()).then_some(Self(fits))
+    }
+
+    fn with(self, num_buckets: usize, bidirectional: bool, heads: usize) -> T5Bias {
+        let range = match self.0[..] {
+            [least, .., most] => Some([least, most]),
+            _ => None,
+        };
+        T5Bias {
+            num_buckets,
+            max_distance: roundest(&self.0),
+            max_distance_range: range,
+            bidirectional,
+            heads,
+        }
+    }
+}
+
+/// The bucket of a distance, key − query.
+fn bucket(num_buckets: usize, max_distance: usize, bidirectional: bool, distance: i64) -> usize {
+    let (n, first) = match bidirectional {
+        true => (num_buckets / 2, distance > 0),
+        false => (num_buckets, false),
+    };
+    let first = if first { n } else { 0 };
+    let far = match bidirectional {
+        true => distance.unsigned_abs() as usize,
+        false => usize::try_from(-distance).unwrap_or(0),
+    };
+    let e = n / 2;
+    if far < e || e == 0 {
+        return first + far.min(n.saturating_sub(1));
+    }
+    let ratio = (far as f64 / e as f64).ln() / (max_distance as f64 / e as f64).ln();
+    // Graphs compute in f32, where what is whole but for the last digits of f64 is whole.
+    let beyond = f64::from((ratio * (n - e) as f64) as f32) as usize;
+    first + (e + beyond).min(n - 1)
+}
+
+/// Whether distances share a label exactly where they share a bucket.
+fn partition(labels: &BTreeMap<i64, usize>, bucket: impl Fn(i64) -> usize) -> bool {
+    let mut label_of = BTreeMap::new();
+    let mut bucket_of = BTreeMap::new();
+    labels.iter().all(|(d, label)| {
+        let bucket = bucket(*d);
+        *label_of.entry(bucket).or_insert(*label) == *label
+            && *bucket_of.entry(*label).or_insert(bucket) == bucket
+    })
+}
+
+/// The number that a person would choose.
+fn roundest(fits: &[usize]) -> Option<usize> {
+    let round = |step: usize| fits.iter().copied().find(|n| n.is_multiple_of(step));
+    let two = fits.iter().copied().find(|n| n.is_power_of_two());
+    two.or_else(|| [1000, 100, 50, 10, 5].into_iter().find_map(round))
+        .or_else(|| fits.first().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(n: usize, max: usize, both: bool, far: i64) -> BTreeMap<i64, i64> {
+        let row = |d| (d, bucket(n, max, both, d) as i64);
+        (-far..=far).map(row).collect()
+    }
+
+    fn labels(rows: &BTreeMap<i64, i64>) -> BTreeMap<i64, usize> {
+        rows.iter().map(|(d, r)| (*d, *r as usize)).collect()
+    }
+
+    fn t5(rows: &BTreeMap<i64, i64>, n: usize) -> Result<T5Bias, Miss> {
+        T5Bias::of_rows(rows, n, 4)
+    }
+
+    #[test]
+    fn buckets_are_those_of_the_paper() {
+        // n = 16 each way: 8 exact, and 128 / 8 = 2^4 over 8 buckets: each √2 another one.
+        let far = [
+            (0, 0),
+            (7, 7),
+            (8, 8),
+            (11, 8),
+            (12, 9),
+            (16, 10),
+            (127, 15),
+            (128, 15),
+            (900, 15),
+        ];
+        for (distance, want) in far {
+            assert_eq!(bucket(32, 128, true, -distance), want, "{distance} before");
+            let later = if distance > 0 { want + 16 } else { 0 };
+            assert_eq!(bucket(32, 128, true, distance), later, "{distance} behind");
+            assert_eq!(bucket(32, 128, false, distance), 0, "causal {distance}");
+        }
+        let causal = [(15, 15), (16, 16), (20, 17), (128, 31), (4000, 31)];
+        for (distance, want) in causal {
+            assert_eq!(bucket(32, 128, false, -distance), want, "{distance}");
+        }
+    }
+
+    #[test]
+    fn rows_tell_count_direction_and_maximum() {
+        for (n, max) in [
+            (8, 20),
+            (32, 128),
+            (32, 64),
+            (64, 256),
+            (320, 800),
+            (16, 12),
+        ] {
+            for both in [false, true] {
+                let seen = rows(n, max, both, 1100);
+                let found = t5(&seen, n).unwrap();
+                assert_eq!(
+                    (found.num_buckets, found.bidirectional),
+                    (n, both),
+                    "{n} {max}"
+                );
+                let again = found.max_distance.unwrap();
+                assert_eq!(rows(n, again, both, 1100), seen, "{n} {max} as {again}");
+                let range = found.max_distance_range.unwrap_or([again; 2]);
+                assert!((range[0]..=range[1]).contains(&max), "{range:?} {max}");
+                assert_eq!(
+                    found.bucket(-(max as i64) - 5),
+                    Some(bucket(n, max, both, -1000))
+                );
+            }
+        }
+        assert_eq!(
+            t5(&rows(32, 128, true, 1100), 32).unwrap().max_distance,
+            Some(128)
+        );
+    }
+
+    #[test]
+    fn a_maximum_beyond_what_is_seen_is_a_range_or_unknown() {
+        let found = t5(&rows(32, 128, false, 18), 32).unwrap();
+        assert_eq!(
+            found.max_distance, None,
+            "no distance has left the exact ones"
+        );
+        let found = t5(&rows(32, 128, true, 60), 32).unwrap();
+        let [least, most] = found.max_distance_range.unwrap();
+        assert_eq!([least, most], [127, 128]);
+        assert_eq!(found.max_distance, Some(128));
+    }
+
+    #[test]
+    fn other_rows_are_refused_or_read_as_what_they_are() {
+        let good = rows(32, 128, true, 1100);
+        let changed =
+            |f: &dyn Fn(i64, i64) -> i64| good.iter().map(|(d, r)| (*d, f(*d, *r))).collect();
+        let cases: [(&str, BTreeMap<i64, i64>); 6] = [
+            (
+                "directions trade places",
+                good.iter().map(|(d, r)| (-d, *r)).collect(),
+            ),
+            ("rows moved by one", changed(&|_, r| r + 1)),
+            (
+                "distances moved by one",
+                good.iter().map(|(d, r)| (d + 1, *r)).collect(),
+            ),
+            (
+                "one bucket merged",
+                changed(&|_, r| if r == 5 { 4 } else { r }),
+            ),
+            (
+                "another last bucket",
+                changed(&|d, r| if d < -500 { 14 } else { r }),
+            ),
+            ("the distance itself", changed(&|d, _| d)),
+        ];
+        for (name, rows) in cases {
+            assert!(t5(&rows, 32).is_err(), "{name}: {:?}", t5(&rows, 32));
+        }
+        assert!(t5(&good, 30).is_err(), "another count");
+        let nearer = t5(&rows(32, 100, true, 1100), 32).unwrap();
+        assert_eq!(nearer.max_distance, Some(100));
+    }
+
+    #[test]
+    fn numbers_alone_tell_the_buckets_that_are_seen() {
+        for (n, max, both) in [
+            (8, 20, true),
+            (32, 128, true),
+            (8, 20, false),
+            (32, 128, false),
+        ] {
+            let seen = labels(&rows(n, max, both, 200));
+            let found = T5Bias::of_labels(&seen, 4).unwrap();
+            assert_eq!((found.num_buckets, found.bidirectional), (n, both));
+            assert_eq!(found.max_distance, Some(max));
+        }
+        let causal: BTreeMap<i64, usize> = labels(&rows(32, 128, false, 200))
+            .into_iter()
+            .filter(|(d, _)| *d <= 0)
+            .collect();
+        let found = T5Bias::of_labels(&causal, 4).unwrap();
+        assert_eq!((found.num_buckets, found.max_distance), (32, Some(128)));
+    }
+
+    #[test]
+    fn runs_that_are_no_buckets_are_refused() {
+        let far = 60i64;
+        type Case = (&'static str, fn(i64) -> usize);
+        let cases: [Case; 5] = [
+            ("pairs", |d| (d.abs() / 2) as usize),
+            ("all distances apart", |d| (d + 60) as usize),
+            ("a run in the middle", |d| {
+                if (20..30).contains(&-d) {
+                    20
+                } else {
+                    (d + 60) as usize
+                }
+            }),
+            ("runs that shrink", |d| {
+                60 - bucket(32, 128, false, d.abs() - 60)
+            }),
+            ("a pair that returns", |d| bucket(32, 128, false, d) % 20),
+        ];
+        for (name, label) in cases {
+            let labels = (-far..=0).map(|d| (d, label(d))).collect();
+            let got = T5Bias::of_labels(&labels, 1);
+            assert!(got.is_err(), "{name}: {got:?}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Transformer-XL: queries meet projected sinusoids of the distance.
+//!
+//! `s(i, j) = ((q_i + u) · k_j + (q_i + v) · W R_{i−j}) / √d`, where `R_t` holds
+//! `sin(t · b^(−2m/D))` and `cos(t · b^(−2m/D))`: all sines first, or side by side. `u` and `v` are
+//! learned by head. Distances may be clamped.
+//!
+//! Source: Dai, Yang, Yang, Carbonell, Le and Salakhutdinov, "Transformer-XL" (2019), section 3.3
+//! and appendix B. XLNet has both directions, Conformer a table of `2T − 1` rows.
+
+mod emit;
+
+use std::f64::consts::TAU;
+
+use ndarray::Array2;
+use serde_json::json;
+
+use crate::miss::Miss;
+use crate::params::Params;
+
+/// Relative sinusoids.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransformerXl {
+    /// Heads of queries.
+    pub heads: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+    /// Distances beyond count as this one.
+    pub clamp: Option<usize>,
+}
+
+impl TransformerXl {
+    /// The parameters by the names of the report.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("heads".into(), json!(self.heads));
+        params.insert("head_dim".into(), json!(self.head_dim));
+        params.insert("clamp".into(), json!(self.clamp));
+        params
+    }
+}
+
+/// Sinusoids of a distance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Code {
+    /// Sines and cosines stand side by side rather than in halves.
+    pub interleaved: bool,
+    /// Radians by distance.
+    pub frequencies: Vec<f64>,
+    /// Distances beyond count as this one.
+    pub clamp: Option<usize>,
+    /// The largest difference from the formula.
+    pub error: f64,
+}
+
+/// The code of distances `query − key`, a row for each.
+pub fn reference(code: &Code, distances: &[i64]) -> Array2<f64> {
+    let half = code.frequencies.len();
+    let bound = code.clamp.map_or(f64::INFINITY, |c| c as f64);
+    Array2::from_shape_fn((distances.len(), 2 * half), |(row, column)| {
+        let (m, cosine) = match code.interleaved {
+            true => (column / 2, column % 2 == 1),
+            false => (column % half, column >= half),
+        };
+        let angle = (distances[row] as f64).clamp(-bound, bound) * code.frequencies[m];
+        if cosine { angle.cos() } else { angle.sin() }
+    })
+}
+
+/// Sinusoids may be off by this much: half precision.
+const LOOSE: f64 = 4e-3;
+
+/// Frequencies may be off by this share of them, and by this much.
+const NEAR: (f64, f64) = (2e-3, 5e-8);
+
+/// Reads sinusoids off the code of each distance `query − key`.
+///
+/// # Errors
+/// A [`Miss`] where the rows are no sinusoids of the distance at frequencies that fall by a
+/// constant factor from 1.
+pub fn identify(rows: &[(i64, Vec<f64>)]) -> Result<Code, Miss> {
+    let find = |d: i64| rows.iter().find(|(at, _)| *at == d).map(|(_, row)| row);
+    let width = find(0).map_or(0, Vec::len);
+    let (Some(one), false) = (find(1), width == 0 || width % 2 == 1) else {
+        return Err(Miss::new("distances 0 and 1 have no code of even width"));
+    };
+    let half = width / 2;
+    let clamp = clamp(rows);
+    let mut missed = Miss::new("the vectors are no sines and cosines of the distance");
+    for interleaved in [false, true] {
+        let place = |m: usize| match interleaved {
+            true => (2 * m, 2 * m + 1),
+            false => (m, m + half),
+        };
+        let angle = |row: &Vec<f64>, m: usize| row[place(m).0].atan2(row[place(m).1]);
+        let mut code = Code {
+            interleaved,
+            frequencies: (0..half).map(|m| angle(one, m)).collect(),
+            clamp,
+            error: 0.0,
+        };
+        // Long distances tell a frequency better, once it is known how often it went round.
+        let bound = clamp.map_or(i64::MAX, |c| c as i64);
+        let mut known = 1;
+        let mut farther: Vec<&(i64, Vec<f64>)> =
+            rows.iter().filter(|r| r.0 > 1 && r.0 <= bound).collect();
+        farther.sort_by_key(|r| r.0);
+        for (d, row) in farther {
+            if *d > 2 * known && *d != bound {
+                continue;
+            }
+            for m in 0..half {
+                let guess = code.frequencies[m] * *d as f64;
+                let turns = ((guess - angle(row, m)) / TAU).round();
+                code.frequencies[m] = (angle(row, m) + turns * TAU) / *d as f64;
+            }
+            known = *d;
+        }
+        let distances: Vec<i64> = rows.iter().map(|r| r.0).collect();
+        let want = reference(&code, &distances);
+        let off = want.rows().into_iter().zip(rows).flat_map(|(w, (_, got))| {
+            w.iter()
+                .zip(got)
+                .map(|(w, g)| (w - g).abs())
+                .collect::<Vec<_>>()
+        });
+        code.error = off.fold(0.0, f64::max);
+        if code.error.is_nan() || code.error > LOOSE {
+            continue;
+        }
+        match geometric(&code.frequencies) {
+            Ok(()) => return Ok(code),
+            Err(miss) => missed = miss,
+        }
+    }
+    Err(missed)
+}
+
+/// Whether frequencies fall from 1 by a constant factor.
+fn geometric(frequencies: &[f64]) -> Result<(), Miss> {
+    let first = frequencies.first().copied().unwrap_or(0.0);
+    if first < 0.0 {
+        return Err(Miss::new("the sinusoids run with key − query"));
+    }
+    let near = |a: f64, b: f64| (a - b).abs() <= NEAR.0 * b.abs() + NEAR.1;
+    if !near(first, 1.0) {
+        return Err(Miss::new("the first frequency is not 1"));
+    }
+    // Where the last is too small to be exact, an earlier one tells the factor.
+    let telling = frequencies
+        .iter()
+        .rposition(|f| *f > 1e-3)
+        .filter(|m| *m > 0);
+    let Some(telling) = telling.or((frequencies.len() > 1).then_some(1)) else {
+        return Ok(());
+    };
+    let factor = frequencies[telling].ln() / telling as f64;
+    let all = frequencies.iter().enumerate();
+    for (m, f) in all {
+        if !near(*f, (factor * m as f64).exp()) {
+            let why =
+                format!("frequency {m} of the sinusoids is {f:.6}, in no series with the others");
+            return Err(Miss::new(why));
+        }
+    }
+    Ok(())
+}
+
+/// The distance from which on the code stays the same.
+fn clamp(rows: &[(i64, Vec<f64>)]) -> Option<usize> {
+    let mut ahead: Vec<&(i64, Vec<f64>)> = rows.iter().filter(|r| r.0 >= 0).collect();
+    ahead.sort_by_key(|r| r.0);
+    let (_, last) = ahead.last()?;
+    let same = ahead
+        .iter()
+        .rev()
+        .take_while(|(_, row)| row == last)
+        .count();
+    let (d, _) = ahead[ahead.len() - same];
+    (same > 1).then(|| usize::try_from(*d).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(interleaved: bool, clamp: Option<usize>) -> Code {
+        let frequencies = (0..16).map(|m| 1e4f64.powf(-f64::from(m) / 16.0)).collect();
+        Code {
+            interleaved,
+            frequencies,
+            clamp,
+            error: 0.0,
+        }
+    }
+
+    fn rows(code: &Code, low: i64, change: impl Fn(i64, &mut Vec<f64>)) -> Vec<(i64, Vec<f64>)> {
+        let distances: Vec<i64> = (low..14).collect();
+        let made = reference(code, &distances);
+        let row = |(d, r): (&i64, ndarray::ArrayView1<f64>)| {
+            let mut r: Vec<f64> = r.iter().map(|v| f64::from(*v as f32)).collect();
+            change(*d, &mut r);
+            (*d, r)
+        };
+        distances.iter().zip(made.rows()).map(row).collect()
+    }
+
+    #[test]
+    fn codes_are_read_as_they_were_made() {
+        for interleaved in [false, true] {
+            for clamp in [None, Some(6)] {
+                for low in [0, -13] {
+                    let want = code(interleaved, clamp);
+                    let got = identify(&rows(&want, low, |_, _| {})).unwrap();
+                    assert_eq!((got.interleaved, got.clamp), (interleaved, clamp));
+                    assert!(got.error < 1e-6, "{}", got.error);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn changed_codes_are_refused() {
+        type Change = fn(i64, &mut Vec<f64>);
+        let cases: [(&str, Change); 8] = [
+            ("sines and cosines swapped", |_, r| r.rotate_left(16)),
+            ("one sign flipped", |_, r| r[3] = -r[3]),
+            ("all sines flipped", |_, r| {
+                r[..16].iter_mut().for_each(|v| *v = -*v)
+            }),
+            ("one frequency up by 1 %", |d, r| {
+                let angle = d as f64 * 1.01 * 1e4f64.powf(-5.0 / 16.0);
+                (r[5], r[21]) = (angle.sin(), angle.cos());
+            }),
+            ("the last frequency up by 1 %", |d, r| {
+                let angle = d as f64 * 1.01 * 1e4f64.powf(-15.0 / 16.0);
+                (r[15], r[31]) = (angle.sin(), angle.cos());
+            }),
+            ("two frequencies in each other's place", |_, r| {
+                r.swap(2, 3);
+                r.swap(18, 19);
+            }),
+            ("scaled", |_, r| r.iter_mut().for_each(|v| *v *= 1.1)),
+            ("learned", |d, r| {
+                let at =
+                    |k: usize| (1.7 * k as f64 + 3.1 * d as f64 * (k + d as usize) as f64).sin();
+                (0..32).for_each(|k| r[k] = at(k));
+            }),
+        ];
+        for (name, change) in cases {
+            assert!(
+                identify(&rows(&code(false, None), 0, change)).is_err(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_code_of_the_next_distance_is_refused() {
+        let mut shifted = rows(&code(false, None), -13, |_, _| {});
+        shifted.iter_mut().for_each(|r| r.0 -= 1);
+        assert!(identify(&shifted).is_err());
+    }
+}

@@ -1,0 +1,21 @@
+//! The mathematics of positional encodings: families of encodings and the laws that rescale
+//! rotary frequencies. Numbers and formulas in f64, recognition from samples, and the nodes that
+//! compute them; nothing here knows how an encoding is found in a model.
+
+// So that a file of test data can be shared with the tests of other crates.
+#[cfg(test)]
+extern crate self as posenc_encodings;
+
+#[cfg(test)]
+mod emitted;
+pub mod families;
+pub mod kind;
+pub mod laws;
+pub mod miss;
+pub mod opset;
+pub mod params;
+pub mod samples;
+pub mod words;
+
+#[doc(hidden)]
+pub use serde;

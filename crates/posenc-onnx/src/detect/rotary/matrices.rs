@@ -1,0 +1,269 @@
+//! The matrix that a region applies to the features of a head at each position.
+
+use ndarray::{Array2, Array3};
+use posenc_ir::eval::{Budget, Trace, Value, probe};
+use posenc_ir::{Model, ValueId};
+use rustc_hash::FxHashMap;
+
+use crate::region::{Inside, Region};
+use posenc_encodings::families::rope::Unread;
+
+/// How unit vectors tell the matrices of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Several at a time, one in each head and sequence.
+    Spread,
+    /// One at a time, the same in every head and sequence: heads may trade places on the way.
+    Uniform,
+}
+
+/// The matrix of the region at every position, `[pos, out, in]`, and the way in which they were
+/// read: the one in which other content obeys them too.
+pub(crate) fn matrices(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+) -> Result<(Array3<f64>, Way), Unread> {
+    if let Some(inside) = &region.inside {
+        return Ok((turned(model, base, change, inside)?, Way::Spread));
+    }
+    let probing = Probing::of(model, base, change, region)?;
+    // Different content for every head and token must obey the same matrices.
+    let (mixed, spread) = std::thread::scope(|scope| {
+        let mixed = scope.spawn(|| probing.run(|slot, p, j| probing.mixed(slot, p, j)));
+        let spread = probing.spread();
+        (mixed.join().unwrap_or(Err(Unread::NotEvaluated)), spread)
+    });
+    let spread = spread?;
+    match probing.obeys(&mixed?, &spread, |slot| slot) {
+        Ok(()) => Ok((spread, Way::Spread)),
+        Err(Unread::NotLinear) => {
+            let uniform = probing.uniform()?;
+            let mixed = probing.run(|_, p, j| probing.mixed(0, p, j))?;
+            probing.obeys(&mixed, &uniform, |_| 0)?;
+            Ok((uniform, Way::Uniform))
+        }
+        Err(why) => Err(why),
+    }
+}
+
+/// The same for a region that was read in this way before, whose other inputs alone have changed:
+/// that it is linear is known.
+pub(crate) fn matrices_again(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+    way: Way,
+) -> Result<Array3<f64>, Unread> {
+    if let Some(inside) = &region.inside {
+        return turned(model, base, change, inside);
+    }
+    let probing = Probing::of(model, base, change, region)?;
+    match way {
+        Way::Spread => probing.spread(),
+        Way::Uniform => probing.uniform(),
+    }
+}
+
+/// The same for a region whose pairs of features, as places in its output, are known too: all
+/// pairs at once tell their cos and sin, and what is in none stays.
+pub(crate) fn matrices_of_pairs(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+    pairs: &[(usize, usize)],
+) -> Result<Array3<f64>, Unread> {
+    if let Some(inside) = &region.inside {
+        return turned(model, base, change, inside);
+    }
+    let probing = Probing::of(model, base, change, region)?;
+    let y = probing.run(|_, _, j| f64::from(u8::from(pairs.iter().any(|p| p.0 == j))))?;
+    let mut maps = still(probing.length, probing.width);
+    for p in 0..probing.length {
+        for (a, b) in pairs.iter().copied() {
+            let (cos, sin) = (y[[0, p, a]], y[[0, p, b]]);
+            maps[[p, a, a]] = cos;
+            maps[[p, b, b]] = cos;
+            maps[[p, b, a]] = sin;
+            maps[[p, a, b]] = -sin;
+        }
+    }
+    Ok(maps)
+}
+
+/// Matrices that leave everything as it is.
+fn still(length: usize, width: usize) -> Array3<f64> {
+    Array3::from_shape_fn((length, width, width), |(_, i, j)| {
+        f64::from(u8::from(i == j))
+    })
+}
+
+/// What a fused operator does to its operand, from the rows of cos and sin that it reads.
+fn turned(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    inside: &Inside,
+) -> Result<Array3<f64>, Unread> {
+    let budget = Budget { elements: 1 << 22 };
+    let got = probe(model, base, change, &[inside.cos, inside.sin], &budget);
+    let got = got.map_err(|_| Unread::NotEvaluated)?;
+    let table = |i: usize| got[i].to_f64().ok_or(Unread::NotEvaluated);
+    let (cos, sin) = (table(0)?, table(1)?);
+    let &[rows, n] = cos.shape() else {
+        return Err(Unread::NotEvaluated);
+    };
+    let length = inside.length.min(rows.saturating_sub(inside.first));
+    if cos.shape() != sin.shape() || length < 2 || 2 * n > inside.width {
+        return Err(Unread::NotEvaluated);
+    }
+    let width = inside.width;
+    let mut maps = still(length, width);
+    for p in 0..length {
+        for i in 0..n {
+            let (a, b) = match inside.interleaved {
+                true => (2 * i, 2 * i + 1),
+                false => (i, i + n),
+            };
+            let at = [inside.first + p, i];
+            maps[[p, a, a]] = cos[at];
+            maps[[p, b, b]] = cos[at];
+            maps[[p, b, a]] = sin[at];
+            maps[[p, a, b]] = -sin[at];
+        }
+    }
+    Ok(maps)
+}
+
+/// A region under probes.
+struct Probing<'a> {
+    model: &'a Model,
+    base: &'a Trace,
+    change: &'a FxHashMap<ValueId, Value>,
+    region: &'a Region,
+    dims: Vec<usize>,
+    length: usize,
+    width: usize,
+    /// Heads times sequences.
+    others: usize,
+}
+
+impl<'a> Probing<'a> {
+    fn of(
+        model: &'a Model,
+        base: &'a Trace,
+        change: &'a FxHashMap<ValueId, Value>,
+        region: &'a Region,
+    ) -> Result<Self, Unread> {
+        let dims = base.get(region.input).dims.clone();
+        let dims = dims.ok_or(Unread::NotEvaluated)?.to_vec();
+        let lane = &region.input_lane;
+        let width = lane.width(&dims).ok_or(Unread::NoFeatures)?;
+        let length = dims[lane.sequence];
+        let others = dims.iter().product::<usize>() / (length * width).max(1);
+        if length == 0 || width == 0 || others == 0 || lane.feature == Some(lane.sequence) {
+            return Err(Unread::NotEvaluated);
+        }
+        Ok(Self {
+            model,
+            base,
+            change,
+            region,
+            dims,
+            length,
+            width,
+            others,
+        })
+    }
+
+    /// What comes out, `[slot, pos, feature]`, for content by slot, token and feature.
+    fn run(&self, content: impl Fn(usize, usize, usize) -> f64) -> Result<Array3<f64>, Unread> {
+        let region = self.region;
+        let x = Array3::from_shape_fn((self.others, self.length, self.width), |(slot, p, j)| {
+            content(slot, p, j)
+        });
+        let x = (region.input_lane.join(x, &self.dims)).ok_or(Unread::NoFeatures)?;
+        let budget = Budget { elements: 1 << 22 };
+        let mut seeds = self.change.clone();
+        seeds.insert(region.input, Value::float(x));
+        let got = probe(self.model, self.base, &seeds, &[region.output], &budget);
+        let y = got.ok().and_then(|v| v.into_iter().next()?.to_f64());
+        let y = y.ok_or(Unread::NotEvaluated)?;
+        let (lane, dims) = (&region.output_lane, y.shape().to_vec());
+        if lane.sequence.max(lane.feature.unwrap_or(0)) >= dims.len()
+            || dims[lane.sequence] != self.length
+            || lane.width(&dims) != Some(self.width)
+            || y.len() != self.length * self.width * self.others
+        {
+            return Err(Unread::NoFeatures);
+        }
+        lane.split(y).ok_or(Unread::NoFeatures)
+    }
+
+    /// Reads several unit vectors at a time, one in each head and sequence.
+    fn spread(&self) -> Result<Array3<f64>, Unread> {
+        let mut maps = Array3::zeros((self.length, self.width, self.width));
+        for first in (0..self.width).step_by(self.others) {
+            let y = self.run(|slot, _, j| f64::from(u8::from(first + slot == j)))?;
+            for ((slot, p, i), v) in y.indexed_iter() {
+                if first + slot < self.width {
+                    maps[[p, i, first + slot]] = *v;
+                }
+            }
+        }
+        Ok(maps)
+    }
+
+    /// Reads one unit vector at a time, the same in every head and sequence.
+    fn uniform(&self) -> Result<Array3<f64>, Unread> {
+        let mut maps = Array3::zeros((self.length, self.width, self.width));
+        for unit in 0..self.width {
+            let y = self.run(|_, _, j| f64::from(u8::from(unit == j)))?;
+            for ((slot, p, i), v) in y.indexed_iter() {
+                if slot == 0 {
+                    maps[[p, i, unit]] = *v;
+                } else if (maps[[p, i, unit]] - v).abs() > 1e-9 * (1.0 + v.abs()) {
+                    return Err(Unread::NotLinear);
+                }
+            }
+        }
+        Ok(maps)
+    }
+
+    /// Random content by slot, token and feature.
+    fn mixed(&self, slot: usize, p: usize, j: usize) -> f64 {
+        let place = (slot * self.length + p) * self.width + j;
+        let mixed = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5
+    }
+
+    /// Whether random content, alike in slots that `like` maps to one, came out as the matrices
+    /// say.
+    fn obeys(
+        &self,
+        y: &Array3<f64>,
+        maps: &Array3<f64>,
+        like: impl Fn(usize) -> usize,
+    ) -> Result<(), Unread> {
+        // Few features mix with a feature.
+        let terms = |p: usize, i: usize| -> Vec<(usize, f64)> {
+            let row = maps.slice(ndarray::s![p, i, ..]);
+            let row = row.iter().copied().enumerate();
+            row.filter(|(_, v)| *v != 0.0).collect()
+        };
+        let terms = Array2::from_shape_fn((self.length, self.width), |(p, i)| terms(p, i));
+        for ((slot, p, i), v) in y.indexed_iter() {
+            let terms = terms[[p, i]].iter();
+            let want: f64 = terms.map(|(j, m)| m * self.mixed(like(slot), p, *j)).sum();
+            let alike = (v - want).abs() < 1e-9 * (1.0 + want.abs()); // NaN is not
+            if !alike {
+                return Err(Unread::NotLinear);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading a rotation out of a region by probing it with unit vectors.
+
+use posenc_ir::eval::{Trace, Value};
+use posenc_ir::{Model, ValueId};
+use rustc_hash::FxHashMap;
+
+use posenc_encodings::families::axial::Axial;
+use posenc_encodings::families::rope::{Fit, Rope, Turns, Unread, identify};
+
+use super::matrices::{Way, matrices, matrices_of_pairs};
+use crate::region::Region;
+
+/// A rotation that was read, and how exactly it is one.
+#[derive(Clone, Debug)]
+pub struct Rotation {
+    /// What it computes; pairs are places in the head.
+    pub rope: Rope,
+    /// The position of the first token: its angle over the frequency, of the pair that turns
+    /// slowest and so has turned the least.
+    pub start: f64,
+    /// The largest difference between the probed matrices and the rotation, over m.
+    pub fit_error: f64,
+    /// The probed cos and sin, times m: `[pos, pair]`.
+    pub cos: ndarray::Array2<f64>,
+    /// See `cos`.
+    pub sin: ndarray::Array2<f64>,
+    /// How it was read.
+    pub way: Way,
+}
+
+/// Reads the rotation of a region. `base` and the seeds of `change` (which win) give everything
+/// that is not content.
+///
+/// # Errors
+/// Why the region is no rotation.
+pub fn read(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+    head_dim: usize,
+) -> Result<Rotation, Unread> {
+    let (maps, way) = matrices(model, base, change, region)?;
+    Ok(Rotation::new(
+        identify(&maps, region.output_lane.offset, head_dim)?,
+        way,
+    ))
+}
+
+/// The rotation of a region that was read as one before, whose other inputs alone have changed.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_again(
+    model: &Model,
+    base: &Trace,
+    change: &FxHashMap<ValueId, Value>,
+    region: &Region,
+    before: &Rotation,
+) -> Result<Rotation, Unread> {
+    let offset = usize::try_from(region.output_lane.offset).map_err(|_| Unread::NoFeatures)?;
+    let pairs = before
+        .rope
+        .pairs
+        .iter()
+        .map(|(a, b)| (a - offset, b - offset));
+    let pairs: Vec<(usize, usize)> = pairs.collect();
+    let maps = matrices_of_pairs(model, base, change, region, &pairs)?;
+    let fit = identify(&maps, region.output_lane.offset, before.rope.head_dim)?;
+    Ok(Rotation::new(fit, before.way))
+}
+
+impl Rotation {
+    fn new(fit: Fit, way: Way) -> Self {
+        Self {
+            rope: fit.rope,
+            start: fit.start,
+            fit_error: fit.fit_error,
+            cos: fit.cos,
+            sin: fit.sin,
+            way,
+        }
+    }
+}
+
+/// Whether a region rotates pairs of features, by whatever angles and at whatever lengths, and
+/// leaves the others as they are.
+pub(crate) fn is_turning(model: &Model, base: &Trace, region: &Region) -> bool {
+    let maps = matrices(model, base, &FxHashMap::default(), region);
+    maps.is_ok_and(|(maps, _)| posenc_encodings::families::rope::is_turning(&maps))
+}
+
+/// Reads the rotation of a region as one by rows and columns, with the largest difference between
+/// the graph's numbers and the rotation.
+///
+/// # Errors
+/// Why the region is no such rotation.
+pub(crate) fn read_axial(
+    model: &Model,
+    base: &Trace,
+    region: &Region,
+    head_dim: usize,
+) -> Result<(Axial, f64), Unread> {
+    let (maps, _) = matrices(model, base, &FxHashMap::default(), region)?;
+    let turns = Turns::of(&maps, region.output_lane.offset, head_dim)?;
+    Axial::identify(&turns, head_dim).ok_or(Unread::NotProportional)
+}
