@@ -138,7 +138,7 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
             };
             out.revalue(value, seen, other).map(drop)
         }
-        // New nodes are for whoever imports their operators.
+        // EncodingSpec nodes are for whoever imports their operators.
         _ if model.opsets().get("").is_none_or(|v| *v < 1) || in_function(graph, scope) => {
             return false;
         }

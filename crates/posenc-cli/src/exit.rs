@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use posenc_encodings::laws::ScalingError;
 use posenc_ir::ErrorKind;
-use posenc_onnx::hf_config::HfConfigError;
+use posenc_onnx::error::{Refusal, RewriteError};
+use posenc_onnx::prove::{Reason, VerifyError};
 use posenc_onnx::request::RopeScalingError;
-use posenc_onnx::rewrite::{Refusal, RewriteError};
-use posenc_onnx::verify::{Reason, VerifyError};
+use posenc_onnx::request::hf_config::HfConfigError;
 use posenc_runtime::RuntimeError;
 
 /// How the process ends.

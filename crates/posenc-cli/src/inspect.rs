@@ -8,9 +8,9 @@ pub(crate) use limits::limits;
 use std::path::{Path, PathBuf};
 
 use posenc_onnx::detect::Options;
-use posenc_onnx::hf_config::HfConfig;
 use posenc_onnx::inspect::inspect;
 use posenc_onnx::report::Inspect;
+use posenc_onnx::request::hf_config::HfConfig;
 
 use crate::exit::Exit;
 use crate::model;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use posenc_encodings::laws::table::{Row, rows};
 use posenc_encodings::laws::{Rope, Scaling};
-use posenc_onnx::hf_config::HfConfig;
 use posenc_onnx::report::Inferred;
+use posenc_onnx::request::hf_config::HfConfig;
 use posenc_onnx::request::{Parameters, ScaleType, rope_scaling};
 use serde_json::{Value, json};
 

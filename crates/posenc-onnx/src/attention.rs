@@ -3,10 +3,16 @@
 //! A softmax is a site only where its input is a product of two operands that both carry content
 //! and its output weighs a third: routers, pooling and classifier heads are not.
 
+pub mod frontier;
 mod fused;
+pub mod keys;
+pub mod mask;
 mod operands;
 pub(crate) mod planes;
+pub mod scale;
+pub mod scores;
 mod stacks;
+pub mod stream;
 mod walk;
 
 use operands::{Product, operands};
@@ -18,10 +24,10 @@ use std::sync::Arc;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
 
-use crate::dataflow::{Class, Classes};
-use crate::lane::{Lane, is_elementwise, wrap};
-use crate::ports::{Ports, Role};
-use crate::scores::Plane;
+use crate::attention::scores::Plane;
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::{Lane, is_elementwise, wrap};
+use crate::graph::ports::{Ports, Role};
 use planes::Planes;
 use posenc_encodings::kind::Form;
 
@@ -107,7 +113,7 @@ pub fn sites(
         }?;
         describe(model, classes, trace, ports, &mut site);
         site.bias = planes.borrow_mut().of(model, classes, trace, &site);
-        site.mask = crate::mask::read(graph, classes, &site, site.bias.as_deref());
+        site.mask = crate::attention::mask::read(graph, classes, &site, site.bias.as_deref());
         Some(site)
     };
     let mut sites = walk::scope(model.graph(), trace, branch, &find);
@@ -244,7 +250,7 @@ fn product(
         for (slot, v) in inputs.into_iter().rev().filter(|_| through) {
             let before = |a: Option<usize>| {
                 let lane = Lane::of_sequence(a?);
-                Some(crate::lane::back(graph, trace, id, output, slot, lane)?.sequence)
+                Some(crate::graph::lane::back(graph, trace, id, output, slot, lane)?.sequence)
             };
             let axes: Vec<Option<usize>> = axes.iter().map(|a| before(*a)).collect();
             if axes[axis].is_some() {
@@ -301,7 +307,7 @@ fn describe(model: &Model, classes: &Classes, trace: &Trace, ports: &Ports, site
     site.name = name(graph, site.node);
     let dims = |v: ValueId| trace.get(v).dims.clone();
     let length = |o: &Operand| dims(o.value).map(|d| d[o.lane.sequence]);
-    let keys = crate::keys::trace_back(graph, classes, trace, site);
+    let keys = crate::attention::keys::trace_back(graph, classes, trace, site);
     site.past |= keys.past;
     let (queries, new) = (length(&site.query), keys.length.or(length(&site.key)));
     let (from, to) = (
@@ -398,7 +404,7 @@ fn lead(
         let (id, output) = graph.producer(value)?;
         let node = graph.node(id);
         let mut before = (0..node.inputs().len()).filter_map(|slot| {
-            let lane = crate::lane::back(graph, trace, id, output, slot, lane)?;
+            let lane = crate::graph::lane::back(graph, trace, id, output, slot, lane)?;
             Some((node.input(slot)?, lane)).filter(|(_, lane)| lane.feature.is_some())
         });
         (value, lane) = before.next()?;

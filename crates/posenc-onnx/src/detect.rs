@@ -2,8 +2,10 @@
 
 mod absolute;
 mod bias;
+pub mod context;
 mod convolution;
-mod lost;
+pub mod finding;
+pub mod limits;
 pub mod rotary;
 mod streams;
 mod survey;
@@ -11,6 +13,7 @@ mod switch;
 mod terms;
 #[cfg(test)]
 mod tests;
+pub mod unrecognized;
 
 use std::collections::BTreeMap;
 
@@ -18,10 +21,10 @@ use posenc_ir::eval::{Budget, Trace, trace};
 use posenc_ir::{Model, NodeId};
 
 use crate::attention::{Site, sites};
-use crate::dataflow::{Class, Classes, is_fed_ids};
-use crate::encoding::Finding;
-use crate::ports::{Lengths, Ports, Role};
-use crate::region::Region;
+use crate::detect::finding::Finding;
+use crate::graph::dataflow::{Class, Classes, is_fed_ids};
+use crate::graph::ports::{Lengths, Ports, Role};
+use crate::graph::region::Region;
 use crate::report::Limit;
 
 pub use rotary::{Half, RotarySite};
@@ -118,7 +121,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
     };
     let (mut lengths, mut trace, mut attention) = run(&ports, TRIAL.sequence);
     // What the declared shapes leave open is read in the way that makes the most of the graph.
-    let lost = !lost::softmaxes(graph, &classes, &trace).is_empty();
+    let lost = !unrecognized::softmaxes(graph, &classes, &trace).is_empty();
     for other in ports.others().into_iter().filter(|_| lost) {
         let again = run(&other, TRIAL.sequence);
         if again.2.len() > attention.len() {
@@ -134,8 +137,8 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         (lengths, trace, attention) = run(&ports, sequence);
     }
     let warnings = [
-        lost::warning(graph, &classes, &trace),
-        lost::unread(graph, &classes, &trace, &attention),
+        unrecognized::warning(graph, &classes, &trace),
+        unrecognized::unread(graph, &classes, &trace, &attention),
     ];
     let mut found = Detection {
         limits: vec![],
@@ -152,7 +155,7 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         warnings: warnings.into_iter().flatten().collect(),
     };
     rotary::find(model, &mut found);
-    found.limits = crate::limits::limits(&Runs::new(model, &found));
+    found.limits = crate::detect::limits::limits(&Runs::new(model, &found));
     found
 }
 

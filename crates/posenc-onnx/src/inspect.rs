@@ -1,5 +1,6 @@
 //! From what was detected to the report of `inspect`.
 
+pub mod consult;
 mod entries;
 
 use posenc_ir::{DType, Model};
@@ -45,7 +46,7 @@ pub fn report(model: &Model, found: &Detection) -> Inspect {
     report.encodings.extend(unknown(model, found));
     report.attention = found.attention.iter().map(attention).collect();
     report.limits = found.limits.clone();
-    let added = crate::limits::added(model.graph(), &survey.findings);
+    let added = crate::detect::limits::added(model.graph(), &survey.findings);
     report.limits.extend(added);
     report.limits.sort_by_key(|l| l.length);
     report.warnings = found.warnings.clone();

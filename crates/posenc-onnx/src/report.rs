@@ -4,7 +4,6 @@
 //! `null` or a range, never a guess; a field that is `null` is written, not left out.
 
 mod attention;
-mod consult;
 mod encoding;
 mod inspect;
 mod rewrite;

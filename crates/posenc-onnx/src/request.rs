@@ -2,8 +2,10 @@
 //!
 //! A field that is `None` was not said: the rewrite infers it, and reports from where.
 
+pub mod hf_config;
 mod layers;
 mod list;
+pub mod params;
 mod rope;
 mod size;
 mod unserved;

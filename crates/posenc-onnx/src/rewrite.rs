@@ -1,56 +1,26 @@
 //! Rewriting: plan, patch, commit, and look again.
 
-mod anew;
-mod emit;
-mod jobs;
-mod record;
-mod rescale;
-mod stretch;
-mod tables;
+pub mod branches;
+pub mod rescale;
+pub mod swap;
 
 use posenc_ir::Model;
 use serde_json::{Value, json};
 
 use crate::detect::{Detection, Options, detect};
+use crate::graph::ports::Role;
 use crate::inspect::inspect_encodings;
-use crate::plan::{Plan, Target};
-use crate::ports::Role;
+use crate::plan::rescale::{Plan, Target};
 use crate::report::{Edit, Encoding, Endpoint, Guarantee, Rewrite};
 use crate::request::{InputRole, Request};
-use crate::swap::other_branches;
+use crate::rewrite::branches::others as other_branches;
 
-use stretch::stretch;
+use crate::edit::rescale::Group;
+use crate::error::{Refusal, RewriteError};
+use crate::prove::swap::Proof;
+use crate::record;
 
-pub use crate::swap::Proof;
-#[cfg(test)]
-pub(crate) use record::scaling as recorded_scaling;
-pub use record::{Record, record};
-
-/// Why a model was not rewritten.
-#[derive(Debug, thiserror::Error)]
-pub enum RewriteError {
-    /// The request does not fit the model, or cannot be done.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The model is broken.
-    #[error(transparent)]
-    Model(#[from] posenc_ir::Error),
-}
-
-/// A request that is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// There is nothing to work on.
-    #[error("{0}")]
-    NoSite(String),
-    /// A value is missing or contradicts the model.
-    #[error("{0}")]
-    Usage(String),
-    /// The form is not supported; the site is named.
-    #[error("{0}")]
-    Unsupported(String),
-}
+use rescale::stretch;
 
 /// What a rewrite did to the model in memory.
 #[derive(Clone, Debug)]
@@ -135,14 +105,14 @@ fn rewrite_flat(
     let mut report = Rewrite::new(input);
     report.limits.before = before.limits.clone();
     report.limits.after = before.limits.clone();
-    let kind = request.to.filter(|_| anew::is_asked(&before, request));
+    let kind = request.to.filter(|_| swap::is_asked(&before, request));
     if let Some(flag) = request.idle(kind) {
         let done = kind.map_or("this rewrite".to_owned(), |kind| format!("--to {kind}"));
         let why = format!("{done} does not heed {flag}; leave it out");
         return Err(Refusal::Unsupported(why).into());
     }
     if kind.is_some() {
-        return anew::rewrite(model, report, &before, request, &options);
+        return swap::rewrite(model, report, &before, request, &options);
     }
     let (plan, done) = stretch(model, &before, &before.limits, request, &options)?;
     report.inferred = plan.inferred.clone();
@@ -280,7 +250,7 @@ fn off(got: &[f64], want: &[f64], m: f64, want_m: f64) -> f64 {
 fn edits(
     before: &Detection,
     plan: &Plan,
-    group: &rescale::Group,
+    group: &Group,
     from: &[Encoding],
     to: &[Encoding],
 ) -> Vec<Edit> {

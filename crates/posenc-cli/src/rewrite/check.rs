@@ -2,9 +2,9 @@
 
 use posenc_ir::Model;
 use posenc_onnx::detect::Detection;
+use posenc_onnx::prove::{Expected, check_rope, expectations};
 use posenc_onnx::report::{Check, Rewrite};
 use posenc_onnx::rewrite::Rewritten;
-use posenc_onnx::verify::{Expected, check_rope, expectations};
 
 use crate::backend::Choice;
 use crate::exit::Failure;
@@ -29,14 +29,14 @@ pub(super) fn fill(
     proof: Proof,
     report: &mut Rewrite,
 ) -> anyhow::Result<()> {
-    let put_in = done.proof.as_ref().is_some_and(|p| !p.is_empty());
+    let insert = done.proof.as_ref().is_some_and(|p| !p.is_empty());
     let mut expected = vec![];
     for found in std::iter::once(&done.found).chain(&done.beside) {
         if !found.rotary.is_empty() {
             expected.push((found, expectations(model, found)?));
         }
     }
-    if expected.is_empty() && !put_in {
+    if expected.is_empty() && !insert {
         return Ok(());
     }
     let mut reasons = vec![];

@@ -4,11 +4,11 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 
 use super::{Mask, Operand, Place, Site};
-use crate::lane::Lane;
+use crate::graph::lane::Lane;
 use posenc_encodings::kind::Form;
 
 /// The site of a fused operator; `None` for any other node.
-pub(super) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
+pub(crate) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
     let op = Op {
         node: graph.node(id),
         trace,

@@ -4,18 +4,18 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
 use super::Operand;
-use crate::einsum::Equation;
-use crate::lane::Lane;
+use crate::graph::einsum::Equation;
+use crate::graph::lane::Lane;
 
 /// The operands of a product, and where the queries stand in its result.
-pub(super) struct Product {
-    pub(super) query: Operand,
-    pub(super) key: Operand,
-    pub(super) queries: usize,
+pub(crate) struct Product {
+    pub(crate) query: Operand,
+    pub(crate) key: Operand,
+    pub(crate) queries: usize,
 }
 
 /// Which operand of the product is the queries', given the axis along which the softmax runs.
-pub(super) fn operands(
+pub(crate) fn operands(
     graph: &Graph,
     trace: &Trace,
     product: NodeId,

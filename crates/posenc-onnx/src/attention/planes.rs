@@ -7,15 +7,15 @@ use posenc_ir::eval::Trace;
 use rustc_hash::FxHashMap;
 
 use super::Site;
-use crate::dataflow::Classes;
-use crate::lane::Lane;
-use crate::region::Region;
-use crate::scores::{Plane, plane};
-use crate::signature::{Count, Signatures};
+use crate::attention::scores::{Plane, plane};
+use crate::graph::dataflow::Classes;
+use crate::graph::lane::Lane;
+use crate::graph::region::Region;
+use crate::graph::signature::{Count, Signatures};
 
 /// The planes so far.
 #[derive(Default)]
-pub(super) struct Planes {
+pub(crate) struct Planes {
     signatures: Signatures,
     known: FxHashMap<Alike, Option<Arc<Plane>>>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Planes {
 type Alike = (usize, Option<usize>, Option<[usize; 2]>, Option<usize>);
 
 impl Planes {
-    pub(super) fn of(
+    pub(crate) fn of(
         &mut self,
         model: &Model,
         classes: &Classes,

@@ -17,7 +17,7 @@ pub struct Place {
 }
 
 /// Tells the stacks apart: what keys of cross-attention are computed from is the encoder.
-pub(super) fn assign(graph: &Graph, sites: &mut [Site]) {
+pub(crate) fn assign(graph: &Graph, sites: &mut [Site]) {
     let encoder = behind_cross_keys(graph, sites);
     let mut next: FxHashMap<Option<Stack>, usize> = FxHashMap::default();
     for site in sites {
@@ -47,13 +47,13 @@ fn behind_cross_keys(graph: &Graph, sites: &[Site]) -> FxHashSet<NodeId> {
         let Some((id, _)) = graph.producer(value) else {
             continue;
         };
-        if crate::region::shape_only(graph, id) || !seen.insert(id) {
+        if crate::graph::region::shape_only(graph, id) || !seen.insert(id) {
             continue;
         }
         if nodes.contains(&id) {
             found.insert(id);
         }
-        stack.extend(crate::region::reads(graph, id));
+        stack.extend(crate::graph::region::reads(graph, id));
     }
     // A site is of the encoder only where it attends to itself.
     let itself = |s: &&Site| !s.cross && found.contains(&s.node);

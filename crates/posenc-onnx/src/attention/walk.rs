@@ -15,7 +15,7 @@ const MOST_TURNS: usize = 1024;
 /// Of the branches of an `If` those count that hold the most sites, or that come at the place
 /// `branch` behind them; where no more hold any, the last that does. A body that runs a constant
 /// number of times counts as often.
-pub(super) fn scope(
+pub(crate) fn scope(
     graph: &Graph,
     trace: &Trace,
     branch: usize,
@@ -98,5 +98,6 @@ fn scanned(node: &Node, trace: &Trace) -> Option<usize> {
     let dims = trace.get(node.input(first)?).dims.as_ref()?;
     let axes = node.ints("scan_input_axes").ok()?;
     let axis = axes.and_then(|a| a.first().copied()).unwrap_or(0);
-    dims.get(crate::lane::wrap(axis, dims.len())?).copied()
+    dims.get(crate::graph::lane::wrap(axis, dims.len())?)
+        .copied()
 }

@@ -11,19 +11,19 @@ use posenc_ir::{DType, Graph, Model, ValueId};
 
 use super::survey::{Runs, Survey};
 use super::{Detection, Refused};
-use crate::dataflow::Class;
-use crate::encoding::{Encoding, Finding};
-use crate::stream::{Addition, Stream, Way};
+use crate::attention::stream::{Addition, Stream, Way};
+use crate::detect::finding::{Encoding, Finding};
+use crate::graph::dataflow::Class;
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::families::sinusoidal::{self, Image, Precision, Sinusoidal};
 use posenc_encodings::kind::{Form, Stack};
 
-pub(super) use coordinates::{Told, are_met};
+pub(crate) use coordinates::{Told, are_met};
 use grid::{Patches, patches};
 use rows::Rows;
 use source::{Search, Table};
 
-pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     let (model, found) = (runs.model, runs.found);
     let stream = Stream::of(
         model.graph(),
@@ -111,7 +111,8 @@ impl<'a> Candidate<'a> {
                 value,
             });
         }
-        let along = crate::stream::back(graph, trace, entry.node, 0, entry.slot(), tokens)?;
+        let along =
+            crate::attention::stream::back(graph, trace, entry.node, 0, entry.slot(), tokens)?;
         let rows = match Rows::of(trace.get(value), along, copies) {
             rows::Read::Rows(rows) => Some(rows),
             rows::Read::Alike => return None,

@@ -19,10 +19,10 @@ use rustc_hash::FxHashMap;
 use super::survey::{Runs, Survey};
 use crate::attention::Site;
 use crate::attention::planes::stretch;
-use crate::encoding::{Encoding, Finding};
-use crate::scores::{Plane, entries, plane};
-use crate::signature::{Count, Signatures};
-use lookup::{Asked, Lookup, Origins};
+use crate::attention::scores::{Plane, entries, plane};
+use crate::detect::finding::{Encoding, Finding};
+use crate::graph::signature::{Count, Signatures};
+use lookup::{Lookup, Origins, SwapPlan};
 use posenc_encodings::families::alibi::Alibi;
 use posenc_encodings::families::relative_bias::RelativeBias;
 use posenc_encodings::families::t5_bias::T5Bias;
@@ -36,7 +36,7 @@ const LONGER: usize = 1 << 19;
 /// Tokens of a longer run.
 const LONGEST: usize = 256;
 
-pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     let mut known = Known::default();
     let mut grouped: BTreeMap<(usize, Option<Stack>), Finding> = BTreeMap::new();
     let mut unread: BTreeMap<&str, usize> = BTreeMap::new();
@@ -74,7 +74,7 @@ struct Known {
     /// Whether a plane holds no bias, by its address.
     flat: FxHashMap<usize, bool>,
     numbers: FxHashMap<Alike, usize>,
-    asked: Asked,
+    asked: SwapPlan,
     verdicts: FxHashMap<usize, Verdict>,
 }
 
@@ -177,7 +177,7 @@ fn may_bias(graph: &Graph, trace: &Trace, at: Use) -> bool {
     })
 }
 
-fn read(runs: &mut Runs<'_>, asked: &mut Asked, site: &Site) -> Verdict {
+fn read(runs: &mut Runs<'_>, asked: &mut SwapPlan, site: &Site) -> Verdict {
     let found = runs.found;
     let graph = runs.model.graph();
     let entries = entries(graph, &found.classes, &found.trace, site);
@@ -201,7 +201,7 @@ fn read(runs: &mut Runs<'_>, asked: &mut Asked, site: &Site) -> Verdict {
 /// A bias whose numbers are absent: the rows that distances pick may still tell.
 fn unseen(
     runs: &Runs<'_>,
-    asked: &mut Asked,
+    asked: &mut SwapPlan,
     site: &Site,
     entries: &[Use],
     origins: &Origins,
@@ -232,7 +232,7 @@ fn unseen(
 /// The first family that the numbers fit, or why none does.
 fn named(
     runs: &mut Runs<'_>,
-    asked: &mut Asked,
+    asked: &mut SwapPlan,
     site: &Site,
     scores: &Scores,
     origins: &Origins,
@@ -292,7 +292,7 @@ fn profile(scores: &Scores) -> Result<BTreeMap<i64, Vec<f64>>, Miss> {
 /// A function of the distance by the rows of a table, where one is looked up.
 fn by_lookup(
     runs: &Runs<'_>,
-    asked: &mut Asked,
+    asked: &mut SwapPlan,
     scores: &Scores,
     profile: &BTreeMap<i64, Vec<f64>>,
     origins: &Origins,

@@ -14,9 +14,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Refused;
 use super::survey::{Runs, Survey};
 use crate::attention::is_product;
-use crate::dataflow::Class;
-use crate::encoding::{Encoding, Finding};
-use crate::lane::is_elementwise;
+use crate::detect::finding::{Encoding, Finding};
+use crate::graph::dataflow::Class;
+use crate::graph::lane::is_elementwise;
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::kind::Form;
 
@@ -24,7 +24,7 @@ use posenc_encodings::kind::Form;
 /// in parts are few.
 const FEW: usize = 48;
 
-pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     let graph = runs.model.graph();
     if runs.found.attention.is_empty() {
         return;

@@ -8,11 +8,11 @@ use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::{Detection, Refused, Streams, Switch};
+use crate::attention::frontier::{Found, Stretch};
 use crate::attention::{Operand, Site};
-use crate::encoding::{Encoding, Finding};
-use crate::frontier::{Found, Stretch};
-use crate::region::{Inside, Region};
-use crate::signature::{Count, Signatures};
+use crate::detect::finding::{Encoding, Finding};
+use crate::graph::region::{Inside, Region};
+use crate::graph::signature::{Count, Signatures};
 pub use matrices::Way;
 use posenc_encodings::families::axial::Axial;
 use posenc_encodings::families::rope::Unread;
@@ -50,7 +50,7 @@ pub struct RotarySite {
 /// Frequencies and factors of queries and keys may differ by this share.
 const ALIKE: f64 = 1e-3;
 
-pub(super) fn find(model: &Model, found: &mut Detection) {
+pub(crate) fn find(model: &Model, found: &mut Detection) {
     let mut known = Known::default();
     for site in found.attention.clone() {
         let query = half(model, found, &mut known, &site, &site.query);

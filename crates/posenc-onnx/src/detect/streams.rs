@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Detection, Half};
 use crate::detect::rotary::read::read_again;
-use crate::ports::Role;
+use crate::graph::ports::Role;
 
 /// Which pairs follow which stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Streams {
 
 /// The streams of a rotation; `None` where positions are one stream, or where the streams do not
 /// share out the pairs.
-pub(super) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Streams> {
+pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Streams> {
     let port = found.ports.first(Role::Positions)?;
     let positions = found.trace.get(port.value).to_i64()?;
     let streams = match *positions.shape() {

@@ -7,9 +7,9 @@ use posenc_ir::Model;
 use posenc_ir::eval::{Budget, Trace, trace};
 
 use super::{BUDGET, Detection, Refused};
-use crate::dataflow::{Class, is_fed_ids};
-use crate::encoding::Finding;
-use crate::ports::Lengths;
+use crate::detect::finding::Finding;
+use crate::graph::dataflow::{Class, is_fed_ids};
+use crate::graph::ports::Lengths;
 
 /// What a survey found.
 #[derive(Clone, Debug, Default)]

@@ -6,9 +6,9 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::{Detection, Half};
-use crate::dataflow::Class;
 use crate::detect::rotary::read::read_again;
 use crate::detect::rotary::source::{lengths, positions};
+use crate::graph::dataflow::Class;
 use posenc_encodings::families::rope::Rope;
 
 /// What a rotation becomes beyond some length.
@@ -27,7 +27,7 @@ const FARTHEST: usize = 1 << 24;
 ///
 /// Only rotations whose numbers depend on a choice or a largest position are looked at: the
 /// others cannot change.
-pub(super) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
+pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
     let mut at = lengths(model, found, half);
     if chooses(model, found, half) {
         // A fused operator reads rows by its positions, and chooses by length alone.

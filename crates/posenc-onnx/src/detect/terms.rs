@@ -22,10 +22,10 @@ use super::Refused;
 use super::absolute::{Told, are_met};
 use super::survey::{Runs, Survey};
 use crate::attention::Site;
-use crate::dataflow::{Class, Classes};
-use crate::encoding::{Encoding, Finding};
-use crate::region::Region;
-use crate::signature::{Count, Signatures};
+use crate::detect::finding::{Encoding, Finding};
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::region::Region;
+use crate::graph::signature::{Count, Signatures};
 use family::{decide, finding, reach};
 pub(crate) use meeting::joins;
 use meeting::{Joins, Meeting};
@@ -36,7 +36,7 @@ use reading::{Reader, Reading, Side, Unread};
 /// The number of a vector for each distance `key − query`.
 type Distances = BTreeMap<i64, i64>;
 
-pub(super) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     let mut known = Known::default();
     for site in &runs.found.attention {
         let found = at_site(runs, &mut known, site, survey);

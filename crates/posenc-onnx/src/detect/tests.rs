@@ -15,9 +15,9 @@ mod terms;
 use posenc_ir::{DType, Model};
 
 use super::{Detection, Options, detect};
-use crate::ports::Ports;
+use crate::graph::ports::Ports;
+use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::{Parameters, Request, ScaleType};
-use crate::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 
 /// Pairs of a head.
 const PAIRS: usize = SIZE / 2;

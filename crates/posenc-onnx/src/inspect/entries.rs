@@ -4,7 +4,7 @@ use posenc_ir::Model;
 use serde_json::{Value, json};
 
 use crate::detect::Detection;
-use crate::encoding::Finding;
+use crate::detect::finding::Finding;
 use crate::report::Encoding;
 use posenc_encodings::kind::{Kind, Stack};
 use posenc_encodings::params::Params;
@@ -16,7 +16,7 @@ const MANY: [&str; 1] = ["heads"];
 const LEARNED: [&str; 1] = ["slopes"];
 
 /// The entries of these findings.
-pub(super) fn of(model: &Model, found: &Detection, findings: &[Finding]) -> Vec<Encoding> {
+pub(crate) fn of(model: &Model, found: &Detection, findings: &[Finding]) -> Vec<Encoding> {
     let mut entries: Vec<(Encoding, Params)> = vec![];
     for finding in findings {
         let kind = finding.encoding.kind();

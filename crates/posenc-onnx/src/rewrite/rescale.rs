@@ -1,332 +1,55 @@
-//! Giving rotations other frequencies, with the smallest edit that does it.
+//! Stretching what turns in every branch: a decoder that was merged from one with and one without
+//! a cache turns in both.
 
-use std::collections::BTreeMap;
+use posenc_ir::Model;
 
-use posenc_ir::{DType, Emitter, Graph, Model, ScopeId, Tensor, Use, ValueId};
-use rustc_hash::FxHashSet;
+use super::agrees;
+use crate::detect::{Detection, Options, detect};
+use crate::edit::rescale::{Rescaled, rescale};
+use crate::error::{Refusal, RewriteError};
+use crate::plan::rescale::Plan;
+use crate::report::Limit;
+use crate::request::Request;
+use crate::rewrite::branches::others as other_branches;
 
-use super::jobs::{Job, jobs};
-use super::{Refusal, RewriteError, emit};
-use crate::detect::Detection;
-use crate::detect::rotary::source::{Computed, Source};
-use crate::plan::Plan;
-use crate::request::{Request, TablePrecision};
-use posenc_encodings::laws::Scaling;
-
-/// Sites that take their numbers from the same constants, and what changed for them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Group {
-    /// Places in `Detection::rotary`.
-    pub(super) sites: Vec<usize>,
-    pub(super) nodes_added: usize,
-    pub(super) nodes_removed: usize,
-    pub(super) constants_changed: usize,
-}
-
-/// A model with rotations that were stretched, and what changed for whom.
-pub(super) type Rescaled = (Model, Vec<Group>);
-
-/// The model with a plan applied, and a group for each set of constants that changed; `None` where
-/// there is nothing to change.
-pub(super) fn rescale(
+/// What is planned for the rotations that were found, and the model with that done in every branch;
+/// none where there is nothing to change. Groups are of sites that were found; what changed in
+/// other branches is counted with the first.
+pub(crate) fn stretch(
     model: &Model,
     found: &Detection,
-    plan: &Plan,
+    limits: &[Limit],
     request: &Request,
-) -> Result<Option<Rescaled>, RewriteError> {
-    let jobs = jobs(model, found, plan)?;
-    let precision = request
-        .parameters
-        .table_precision
-        .unwrap_or(TablePrecision::F32);
-    let mut groups = vec![];
-    let graph = model.graph();
-    let scope = graph.main();
-    let mut out = graph.emitter(scope, "posenc_rope");
-    for job in &jobs {
-        let mut writer = Writer {
-            graph,
-            found,
-            job,
-            precision,
-            max_length: plan.max_length,
+    options: &Options,
+) -> Result<(Plan, Option<Rescaled>), RewriteError> {
+    let plan = crate::plan::rescale::plan(model, found, limits, request)?;
+    let mut done = rescale(model, found, &plan, request)?;
+    for (options, _) in other_branches(model, found, options) {
+        let at = done.as_ref().map_or(model, |done| &done.0);
+        let found = detect(at, &options);
+        let Some(first) = found.rotary.first() else {
+            continue;
         };
-        writer.write(&mut out)?;
-        groups.push(Group {
-            sites: job.sites.clone(),
-            ..Group::default()
-        });
-    }
-    let patch = out.finish();
-    if patch.is_empty() {
-        return Ok(None);
-    }
-    let (next, applied) = model.clone().committed(patch)?;
-    // One patch serves all groups; its counts stand with the first.
-    if let Some(first) = groups.first_mut() {
-        first.nodes_added = applied.added.len();
-        first.nodes_removed = applied.removed.len();
-        first.constants_changed = applied.revalued.len() + applied.constants.len();
-    }
-    Ok(Some((next, groups)))
-}
-
-/// Writes one job.
-pub(super) struct Writer<'a> {
-    pub(super) graph: &'a Graph,
-    pub(super) found: &'a Detection,
-    pub(super) job: &'a Job,
-    pub(super) precision: TablePrecision,
-    pub(super) max_length: Option<usize>,
-}
-
-impl Writer<'_> {
-    fn write(&mut self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
-        match &self.job.source {
-            Source::Computed(computed) => {
-                self.frequencies(out, computed)?;
-                self.factor(out, computed)?;
-            }
-            Source::Tables(tables) => {
-                for table in tables {
-                    self.table(out, table)?;
-                }
-            }
-        }
-        self.softmax(out)
-    }
-
-    /// Frequencies at a length, in the precision asked for.
-    pub(super) fn numbers(&self, length: usize) -> (Vec<f64>, f64) {
-        let target = &self.job.target;
-        match self.precision {
-            TablePrecision::F32 => {
-                let f = target.scaling.frequencies_hf(&target.rope, length);
-                let list = f.inv_freq.into_iter().map(f64::from).collect();
-                (list, f.attention_factor)
-            }
-            TablePrecision::F64 => {
-                let f = target.scaling.frequencies(&target.rope, length);
-                (f.inv_freq, f.attention_factor)
-            }
-        }
-    }
-
-    /// The length whose frequencies serve every run: any for most scalings, the one there is
-    /// where the graph was exported for a single one. `None` where the graph has to choose.
-    pub(super) fn only_length(&self, positions: Option<ValueId>) -> Option<usize> {
-        if !self.job.target.scaling.depends_on_length() {
-            return Some(self.short_and_long().0);
-        }
-        let fixed = self.found.ports.fixed_sequence();
-        fixed.filter(|_| positions.is_none() && !self.found.ports.has_past())
-    }
-
-    /// Lengths on either side of the switch.
-    pub(super) fn short_and_long(&self) -> (usize, usize) {
-        let original = self.job.target.scaling.original_length().unwrap_or(1);
-        (original, original.saturating_add(1))
-    }
-
-    pub(super) fn dtype(&self, value: ValueId) -> DType {
-        let declared = self.graph.dtype(value);
-        declared
-            .or(self.found.trace.get(value).dtype)
-            .unwrap_or(DType::F32)
-    }
-
-    /// The uses of a value by the nodes that lead to the rotations.
-    pub(super) fn uses(&self, value: ValueId, cone: &FxHashSet<posenc_ir::NodeId>) -> Vec<Use> {
-        let uses = self.graph.uses(value).iter().copied();
-        uses.filter(|u| cone.contains(&u.node)).collect()
-    }
-
-    pub(super) fn refuse(&self, why: &str) -> RewriteError {
-        let site = &self.found.rotary[self.job.sites.first().copied().unwrap_or(0)];
-        Refusal::Unsupported(format!("{}: {why}", self.graph.place(site.node))).into()
-    }
-
-    fn frequencies(&self, out: &mut Emitter<'_>, c: &Computed) -> Result<(), RewriteError> {
-        let uses = self.uses(c.root, &c.cone);
-        let dtype = self.dtype(c.root);
-        let tensor = |dtype: DType, length: usize| -> Result<Tensor, RewriteError> {
-            let (f, _) = self.numbers(length);
-            let mut data = Vec::with_capacity(c.pair.len());
-            for pair in &c.pair {
-                let f = *f
-                    .get(*pair)
-                    .ok_or_else(|| self.refuse("the scaling is for another number of pairs"))?;
-                data.push(if c.reciprocal { 1.0 / f } else { f });
-            }
-            if data.iter().any(|v| !v.is_finite()) {
-                return Err(self.refuse("a pair that rests has no reciprocal frequency"));
-            }
-            Ok(Tensor::from_f64(dtype, &c.dims, &data))
+        let plan = crate::plan::rescale::plan(at, &found, limits, request)?;
+        let Some((next, more)) = rescale(at, &found, &plan, request)? else {
+            continue;
         };
-        let scaling = &self.job.target.scaling;
-        let (short, long) = self.short_and_long();
-        if let Some(length) = self.only_length(c.positions) {
-            return self.replace(out, c.root, &uses, tensor(dtype, length)?);
-        }
-        let positions = c
-            .positions
-            .ok_or_else(|| self.refuse("the positions cannot be told, by which to choose"))?;
-        out.set_scope(self.scope_of(&uses));
-        let largest = emit::largest(out, positions);
-        let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
-        let near = out.constant("short", tensor(DType::F32, short)?);
-        let far = match scaling {
-            Scaling::Dynamic(dynamic) => {
-                let d = self.job.target.rope.rotary_dim as f64;
-                let exponents: Vec<f64> = c.pair.iter().map(|i| 2.0 * *i as f64 / d).collect();
-                let exponents = Tensor::from_f64(DType::F32, &c.dims, &exponents);
-                let rope = &self.job.target.rope;
-                emit::grown(out, largest, dynamic, rope, exponents, c.reciprocal)
-            }
-            _ => out.constant("long", tensor(DType::F32, long)?),
-        };
-        let mut chosen = out.op("Where", &[is_longer, far, near]);
-        if dtype != DType::F32 {
-            chosen = out.cast(chosen, dtype);
-        }
-        for at in uses {
-            out.redirect_use(c.root, at, chosen)?;
-        }
-        Ok(())
-    }
-
-    /// Another payload for a constant, or another constant for what is computed from constants.
-    pub(super) fn replace(
-        &self,
-        out: &mut Emitter<'_>,
-        root: ValueId,
-        uses: &[Use],
-        tensor: Tensor,
-    ) -> Result<(), RewriteError> {
-        if self.graph.constant(root).is_some_and(|old| old == tensor) {
-            return Ok(());
-        }
-        if self.graph.stored(root).is_some() {
-            out.revalue(root, uses, tensor)?;
-            return Ok(());
-        }
-        out.set_scope(self.scope_of(uses));
-        let new = out.constant("table", tensor);
-        for at in uses {
-            out.redirect_use(root, *at, new)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn scope_of(&self, uses: &[Use]) -> ScopeId {
-        uses.first()
-            .map_or(self.graph.main(), |u| self.graph.node(u.node).scope())
-    }
-
-    /// The factor on cos and sin: in the scalar that carries it already, or as a new one.
-    fn factor(&self, out: &mut Emitter<'_>, c: &Computed) -> Result<(), RewriteError> {
-        let only = self.only_length(c.positions);
-        let (short, long) = self.short_and_long();
-        let (near, far) = (self.numbers(only.unwrap_or(short)).1, self.numbers(long).1);
-        let switches = only.is_none() && near != far;
-        if !switches && near == self.job.factor {
-            return Ok(());
-        }
-        // Scalars that hold the present factor, with the uses that bring it in.
-        let mut scalars: BTreeMap<ValueId, Vec<Use>> = BTreeMap::new();
-        let mut bare: Vec<(ValueId, Vec<Use>)> = vec![];
-        for wave in &c.waves {
-            let uses = self.uses(*wave, &c.cone);
-            let carried: Option<Vec<(ValueId, Use)>> =
-                uses.iter().map(|u| self.scalar(*u)).collect();
-            match carried.filter(|_| !switches) {
-                Some(carried) if !carried.is_empty() => {
-                    for (scalar, at) in carried {
-                        scalars.entry(scalar).or_default().push(at);
-                    }
-                }
-                _ => bare.push((*wave, uses)),
-            }
-        }
-        for (scalar, uses) in scalars {
-            let dims = self.graph.constant(scalar).map(|t| t.dims().to_vec());
-            let tensor = Tensor::from_f64(self.dtype(scalar), &dims.unwrap_or_default(), &[near]);
-            out.revalue(scalar, &uses, tensor)?;
-        }
-        let mut made: Option<(DType, ValueId)> = None;
-        for (wave, uses) in bare {
-            let dtype = self.dtype(wave);
-            // Beside the wave itself: readers may stand in bodies.
-            out.set_scope(self.graph.value(wave).scope());
-            let m = match made.filter(|(of, _)| *of == dtype) {
-                Some((_, m)) => m,
-                None => self.added_factor(out, c, dtype, near, switches.then_some(far))?,
-            };
-            made = Some((dtype, m));
-            let scaled = out.op("Mul", &[wave, m]);
-            for at in uses {
-                out.redirect_use(wave, at, scaled)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A scalar that takes the present factor to `near`, or to `far` above the original length.
-    fn added_factor(
-        &self,
-        out: &mut Emitter<'_>,
-        c: &Computed,
-        dtype: DType,
-        near: f64,
-        far: Option<f64>,
-    ) -> Result<ValueId, RewriteError> {
-        let share = |m: f64| m / self.job.factor;
-        let Some(far) = far else {
-            return Ok(out.scalar("attention_factor", dtype, share(near)));
-        };
-        let positions = c
-            .positions
-            .ok_or_else(|| self.refuse("the positions cannot be told, by which to choose"))?;
-        let (short, _) = self.short_and_long();
-        let largest = emit::largest(out, positions);
-        let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
-        let near = out.scalar("short_factor", dtype, share(near));
-        let far = out.scalar("long_factor", dtype, share(far));
-        Ok(out.op("Where", &[is_longer, far, near]))
-    }
-
-    /// The scalar constant that a use multiplies cos or sin with, when that is all of the factor.
-    fn scalar(&self, at: Use) -> Option<(ValueId, Use)> {
-        let node = self.graph.node(at.node);
-        if !node.is("Mul") {
-            return None;
-        }
-        let slot = 1 - at.slot();
-        let other = node.input(slot)?;
-        let tensor = self.graph.constant(other).filter(|t| t.len() == 1)?;
-        let value = tensor.get_f64(0)?;
-        let whole = (value - self.job.factor).abs() <= 1e-3 * self.job.factor;
-        whole.then(|| (other, Use::new(at.node, slot)))
-    }
-
-    /// DeepSeek's correction: a factor on the whole score, before any mask.
-    fn softmax(&self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
-        let factor = self.job.softmax_factor;
-        if factor == 1.0 {
-            return Ok(());
-        }
-        if self.job.products.len() != self.job.sites.len() {
-            return Err(
-                self.refuse("the softmax scale of a fused operator cannot be corrected yet")
+        agrees(&next, &found, &detect(&next, &options), &plan)?;
+        let place = at.graph().place(first.node);
+        let Some((model, groups)) = &mut done else {
+            let why = format!(
+                "{place}: it turns otherwise than the branch before it, which is as asked for"
             );
+            return Err(Refusal::Unsupported(why).into());
+        };
+        *model = next;
+        if let Some(all) = groups.first_mut() {
+            for group in more {
+                all.nodes_added += group.nodes_added;
+                all.nodes_removed += group.nodes_removed;
+                all.constants_changed += group.constants_changed;
+            }
         }
-        for product in &self.job.products {
-            let uses = self.graph.uses(*product).to_vec();
-            out.set_scope(self.scope_of(&uses));
-            let g = out.scalar("softmax_factor", self.dtype(*product), factor);
-            let scaled = out.op("Mul", &[*product, g]);
-            out.redirect(*product, scaled)?;
-        }
-        Ok(())
     }
+    Ok((plan, done))
 }

@@ -6,14 +6,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::is_content;
 use crate::attention::is_product;
+use crate::attention::stream::Lookup;
 use crate::detect::Detection;
-use crate::encoding::{Encoding, Finding};
-use crate::ports::{Port, Role, tells_steps};
-use crate::stream::Lookup;
+use crate::detect::finding::{Encoding, Finding};
+use crate::graph::ports::{Port, Role, tells_steps};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::kind::Form;
 
-pub(super) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<Finding> {
+pub(crate) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<Finding> {
     let graph = model.graph();
     let mut findings: Vec<(ValueId, Finding)> = vec![];
     for lookup in lookups {
@@ -107,16 +107,11 @@ fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
 }
 
 /// Whether values are computed from coordinates alone, as far as was asked.
-pub(in crate::detect) type Told = FxHashMap<ValueId, bool>;
+pub(crate) type Told = FxHashMap<ValueId, bool>;
 
 /// Whether a term of the scores follows coordinates: it is computed from them alone, or content
 /// meets what is.
-pub(in crate::detect) fn are_met(
-    graph: &Graph,
-    found: &Detection,
-    told: &mut Told,
-    term: ValueId,
-) -> bool {
+pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: ValueId) -> bool {
     if !found.ports.iter().any(|p| is_told(graph, found, p)) {
         return false;
     }
@@ -145,7 +140,7 @@ pub(in crate::detect) fn are_met(
 
 /// The content that a node reads.
 fn content(graph: &Graph, found: &Detection, id: NodeId) -> impl Iterator<Item = ValueId> {
-    let reads = crate::region::reads(graph, id).into_iter();
+    let reads = crate::graph::region::reads(graph, id).into_iter();
     reads.filter(|v| is_content(found, *v))
 }
 

@@ -3,24 +3,24 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, ValueId};
 
-use crate::dataflow::{Class, Classes};
-use crate::lane::wrap;
-use crate::stream::{Tokens, back};
+use crate::attention::stream::{Tokens, back};
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::wrap;
 
 /// How tokens make up an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Patches {
+pub(crate) struct Patches {
     /// Tokens before the first patch: class and registers.
-    pub(super) prefix: usize,
+    pub(crate) prefix: usize,
     /// Rows and columns, where there are such.
-    pub(super) grid: Option<[usize; 2]>,
+    pub(crate) grid: Option<[usize; 2]>,
 }
 
 /// Between patches and tokens there are few operators.
 const STEPS: usize = 64;
 
 /// Follows the tokens of a value back to where they stand in rows and columns.
-pub(super) fn patches(
+pub(crate) fn patches(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,

@@ -1,12 +1,12 @@
 //! Position that stands beside features, multiplies them, or has rows that content picks.
 
 use super::{Candidate, Key};
-use crate::encoding::{Encoding, Finding};
-use crate::stream::Way;
+use crate::attention::stream::Way;
+use crate::detect::finding::{Encoding, Finding};
 
 impl Candidate<'_> {
     /// Position that joins the content otherwise than in a sum.
-    pub(super) fn otherwise(&self) -> Option<(Key, Finding)> {
+    pub(crate) fn otherwise(&self) -> Option<(Key, Finding)> {
         let way = self.addition.way;
         if way == Way::Multiplied && self.turns() {
             return None;

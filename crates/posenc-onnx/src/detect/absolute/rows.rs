@@ -4,7 +4,7 @@ use ndarray::{Array2, ArrayD, Axis, Slice};
 use posenc_ir::eval::{Data, Trace, Value};
 
 use super::source::Table;
-use crate::stream::Tokens;
+use crate::attention::stream::Tokens;
 
 /// Larger values are not read.
 const MOST: usize = 1 << 23;
@@ -14,12 +14,12 @@ const SAMPLE: usize = 64;
 
 /// Rows `[token, feature]`.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
-    pub(super) numbers: Array2<f64>,
+pub(crate) struct Rows {
+    pub(crate) numbers: Array2<f64>,
 }
 
 /// What reading a value gives.
-pub(super) enum Read {
+pub(crate) enum Read {
     /// Rows that differ.
     Rows(Rows),
     /// All rows are the same, or there is but one.
@@ -31,7 +31,7 @@ pub(super) enum Read {
 impl Rows {
     /// The rows of a value whose tokens stand along these axes; what repeats for each of so many
     /// sequences is read once.
-    pub(super) fn of(value: &Value, tokens: Tokens, copies: usize) -> Read {
+    pub(crate) fn of(value: &Value, tokens: Tokens, copies: usize) -> Read {
         let Some(dims) = value.dims.as_deref() else {
             return Read::Absent;
         };
@@ -55,12 +55,12 @@ impl Rows {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.numbers.nrows()
     }
 
     /// Features of a row.
-    pub(super) fn dim(&self) -> usize {
+    pub(crate) fn dim(&self) -> usize {
         self.numbers.ncols()
     }
 }
@@ -97,7 +97,7 @@ fn whole(count: usize, copies: usize, same: impl Fn(usize, usize) -> bool) -> us
 }
 
 /// Rows that are read, of one sequence.
-pub(super) fn once(read: Vec<i64>, copies: usize, count: Option<usize>) -> Vec<i64> {
+pub(crate) fn once(read: Vec<i64>, copies: usize, count: Option<usize>) -> Vec<i64> {
     let one = whole(read.len(), copies, |a, b| read[a] == read[b]);
     let one = count.map_or(one, |n| n.min(read.len()));
     let mut read = read;
@@ -106,7 +106,7 @@ pub(super) fn once(read: Vec<i64>, copies: usize, count: Option<usize>) -> Vec<i
 }
 
 /// The rows of a table that the tokens of the trial run read; `None` where its numbers are absent.
-pub(super) fn of_table(trace: &Trace, table: &Table) -> Option<Rows> {
+pub(crate) fn of_table(trace: &Trace, table: &Table) -> Option<Rows> {
     let read = table.read.as_ref()?;
     let rows: Vec<usize> = read
         .iter()
@@ -118,7 +118,7 @@ pub(super) fn of_table(trace: &Trace, table: &Table) -> Option<Rows> {
 
 /// Rows of a table from `first` on, at its start and up to its end, with their places from
 /// `first`; `None` where the table holds no floats in rows that can be read as they are.
-pub(super) fn sample(
+pub(crate) fn sample(
     trace: &Trace,
     table: &Table,
     first: usize,

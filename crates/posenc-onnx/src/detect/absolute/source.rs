@@ -5,25 +5,25 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::dataflow::Classes;
-use crate::lane::{slice_start, wrap};
-use crate::stream::Tokens;
+use crate::attention::stream::Tokens;
+use crate::graph::dataflow::Classes;
+use crate::graph::lane::{slice_start, wrap};
 
 /// A table whose rows are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// The constant that holds it.
-    pub(super) value: ValueId,
+    pub(crate) value: ValueId,
     /// Its rows.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
     /// Width of a row.
-    pub(super) dim: usize,
+    pub(crate) dim: usize,
     /// The row that each token of the trial run reads; `None` where it is not known.
-    pub(super) read: Option<Vec<i64>>,
+    pub(crate) read: Option<Vec<i64>>,
     /// Rows of other constants that stand beside it.
-    pub(super) beside: usize,
+    pub(crate) beside: usize,
     /// Rows and columns of its grid, where the graph resizes that.
-    pub(super) resized: Option<[usize; 2]>,
+    pub(crate) resized: Option<[usize; 2]>,
 }
 
 /// How a value came about, on the way back.
@@ -41,10 +41,10 @@ struct Step {
 }
 
 /// What tables are looked for in.
-pub(super) struct Search<'a> {
-    pub(super) graph: &'a Graph,
-    pub(super) classes: &'a Classes,
-    pub(super) trace: &'a Trace,
+pub(crate) struct Search<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) classes: &'a Classes,
+    pub(crate) trace: &'a Trace,
 }
 
 /// Tables behind one value are few.
@@ -52,7 +52,7 @@ const MOST: usize = 64;
 
 impl Search<'_> {
     /// The tables behind a value whose rows stand along `tokens`; none where it is computed.
-    pub(super) fn tables(&self, value: ValueId, tokens: Tokens) -> Vec<Table> {
+    pub(crate) fn tables(&self, value: ValueId, tokens: Tokens) -> Vec<Table> {
         let rows = self.rows(value, tokens);
         let mut found = vec![];
         let mut seen = FxHashSet::default();
@@ -154,7 +154,8 @@ impl Search<'_> {
         let through = |slot: usize, step: Step| -> Option<Step> {
             let value = node.input(slot)?;
             let before = step.tokens;
-            let tokens = crate::stream::back(self.graph, self.trace, id, output, slot, before)?;
+            let tokens =
+                crate::attention::stream::back(self.graph, self.trace, id, output, slot, before)?;
             let rows = self.rows(value, tokens);
             // Rows that are repeated are all read.
             let read = match rows == self.rows(step.value, before) {
@@ -244,7 +245,7 @@ impl Search<'_> {
         let Some(value) = self.graph.node(id).input(slot) else {
             return false;
         };
-        crate::stream::back(self.graph, self.trace, id, output, slot, tokens)
+        crate::attention::stream::back(self.graph, self.trace, id, output, slot, tokens)
             .is_some_and(|tokens| self.rows(value, tokens) > 1)
     }
 
@@ -269,7 +270,8 @@ impl Search<'_> {
             _ => axis..axis + at.len(),
         };
         if !step.tokens.iter().any(|a| span.contains(&a)) {
-            let tokens = crate::stream::back(self.graph, self.trace, id, 0, 0, step.tokens)?;
+            let tokens =
+                crate::attention::stream::back(self.graph, self.trace, id, 0, 0, step.tokens)?;
             return Some(Step {
                 value: data,
                 tokens,

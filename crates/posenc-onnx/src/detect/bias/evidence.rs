@@ -7,7 +7,7 @@ const NEAR: f64 = 1e-4;
 
 /// The kernel that the numbers of every head follow, in words: KERPLE's logarithm or power
 /// (Chi et al., arXiv:2205.09921).
-pub(super) fn kernel(profile: &BTreeMap<i64, Vec<f64>>) -> Option<String> {
+pub(crate) fn kernel(profile: &BTreeMap<i64, Vec<f64>>) -> Option<String> {
     let here = profile.get(&0)?;
     let falls = |head: usize, far: i64| {
         let at = profile.get(&-far).or_else(|| profile.get(&far))?;

@@ -5,16 +5,16 @@ use ndarray::{ArrayView1, Axis};
 use posenc_ir::Use;
 
 use crate::attention::Site;
+use crate::attention::scores::{entries, way};
+use crate::detect::finding::{Encoding, Finding};
 use crate::detect::survey::Runs;
-use crate::encoding::{Encoding, Finding};
-use crate::scores::{entries, way};
 
 /// Differences between factors that count, as a share of the larger.
 const NEAR: f64 = 1e-6;
 
 /// Factors of the scores at a site, its place given, that differ from key to key. Those of masks
 /// are 0 and one other number.
-pub(super) fn find(runs: &Runs<'_>, place: usize, site: &Site) -> Option<Finding> {
+pub(crate) fn find(runs: &Runs<'_>, place: usize, site: &Site) -> Option<Finding> {
     let (graph, found) = (runs.model.graph(), runs.found);
     let (classes, trace) = (&found.classes, &found.trace);
     let [_, keys] = site.plane?;

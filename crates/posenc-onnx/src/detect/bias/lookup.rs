@@ -7,8 +7,8 @@ use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{DType, Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::dataflow::{Class, Classes};
-use crate::lane::wrap;
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::wrap;
 
 /// Distances up to here are asked for.
 const FARTHEST: i64 = 1100;
@@ -27,11 +27,11 @@ const BUDGET: Budget = Budget { elements: 1 << 16 };
 
 /// What the values that enter are computed from.
 #[derive(Debug, Default)]
-pub(super) struct Origins {
+pub(crate) struct Origins {
     /// Tables whose rows are picked by something other than content.
-    pub(super) lookups: Vec<Lookup>,
+    pub(crate) lookups: Vec<Lookup>,
     /// Whether numbers of a constant are absent.
-    pub(super) absent: bool,
+    pub(crate) absent: bool,
     /// Constants of a float type.
     constants: Vec<ValueId>,
     /// The float type of the fewest digits on the way.
@@ -40,11 +40,11 @@ pub(super) struct Origins {
 
 /// A table, and which row each pair of tokens picks.
 #[derive(Debug)]
-pub(super) struct Lookup {
+pub(crate) struct Lookup {
     /// Rows of the table.
-    pub(super) table: usize,
+    pub(crate) table: usize,
     /// Numbers of each row.
-    pub(super) width: Option<usize>,
+    pub(crate) width: Option<usize>,
     index: ValueId,
     /// What the index is computed from, the index included.
     behind: Vec<ValueId>,
@@ -52,11 +52,11 @@ pub(super) struct Lookup {
 
 /// The rows that were asked for already, by the index that picks them.
 #[derive(Default)]
-pub(super) struct Asked(FxHashMap<ValueId, Option<BTreeMap<i64, i64>>>);
+pub(crate) struct SwapPlan(FxHashMap<ValueId, Option<BTreeMap<i64, i64>>>);
 
-impl Asked {
+impl SwapPlan {
     /// The row that each distance, key − query, picks; `None` where more than the distance counts.
-    pub(super) fn rows(
+    pub(crate) fn rows(
         &mut self,
         model: &Model,
         trace: &Trace,
@@ -68,7 +68,7 @@ impl Asked {
 }
 
 impl Origins {
-    pub(super) fn of(graph: &Graph, classes: &Classes, trace: &Trace, entries: &[Use]) -> Self {
+    pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, entries: &[Use]) -> Self {
         let entering = entries
             .iter()
             .filter_map(|u| graph.node(u.node).input(u.slot()));
@@ -98,7 +98,7 @@ impl Origins {
     }
 
     /// Whether one constant holds all these numbers, up to one factor.
-    pub(super) fn hold(&self, trace: &Trace, numbers: &[f64]) -> bool {
+    pub(crate) fn hold(&self, trace: &Trace, numbers: &[f64]) -> bool {
         let Some(first) = numbers.iter().copied().find(|v| *v != 0.0) else {
             return false;
         };
@@ -122,7 +122,7 @@ impl Origins {
     }
 
     /// How exactly the graph holds what enters.
-    pub(super) fn tolerance(&self) -> f64 {
+    pub(crate) fn tolerance(&self) -> f64 {
         match self.coarsest {
             Some(DType::F16) => 1e-3,
             Some(DType::BF16) => 5e-3,
@@ -152,9 +152,9 @@ fn ancestors(graph: &Graph, classes: &Classes, from: Vec<ValueId>) -> Vec<ValueI
         found.push(value);
         if let Some((id, _)) = graph.producer(value)
             && graph.stored(value).is_none()
-            && !crate::region::shape_only(graph, id)
+            && !crate::graph::region::shape_only(graph, id)
         {
-            stack.extend(crate::region::reads(graph, id));
+            stack.extend(crate::graph::region::reads(graph, id));
         }
     }
     found

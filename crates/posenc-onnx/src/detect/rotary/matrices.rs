@@ -5,7 +5,7 @@ use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::region::{Inside, Region};
+use crate::graph::region::{Inside, Region};
 use posenc_encodings::families::rope::Unread;
 
 /// How unit vectors tell the matrices of a region.

@@ -8,7 +8,7 @@ use posenc_encodings::families::axial::Axial;
 use posenc_encodings::families::rope::{Fit, Rope, Turns, Unread, identify};
 
 use super::matrices::{Way, matrices, matrices_of_pairs};
-use crate::region::Region;
+use crate::graph::region::Region;
 
 /// A rotation that was read, and how exactly it is one.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::matrices::matrices_again;
 use super::read::{Rotation, read_again};
-use crate::dataflow::{Class, Classes};
 use crate::detect::{Detection, Half};
+use crate::graph::dataflow::{Class, Classes};
 
 /// Where the numbers of a rotation stand.
 #[derive(Clone, Debug)]

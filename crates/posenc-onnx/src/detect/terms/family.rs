@@ -7,7 +7,7 @@ use posenc_ir::Use;
 use super::reading::{Reading, Side};
 use super::{Distances, Gathering, Met};
 use crate::attention::Site;
-use crate::encoding::{Encoding, Finding};
+use crate::detect::finding::{Encoding, Finding};
 use posenc_encodings::families::disentangled::{self, Disentangled};
 use posenc_encodings::families::relative_bias::RelativeBias;
 use posenc_encodings::families::shaw::{self, Clip, Shaw};
@@ -15,7 +15,7 @@ use posenc_encodings::families::transformer_xl::TransformerXl;
 use posenc_encodings::kind::Form;
 
 /// The longest sequence whose distances all have rows; `None` where distances are clipped.
-pub(super) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<usize> {
+pub(crate) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<usize> {
     let (behind, ahead) = limits(clip, rows);
     let ends = [
         (clip.behind.is_none() && distances.keys().any(|d| *d < 0)).then_some(behind),
@@ -34,7 +34,7 @@ fn limits(clip: &Clip, rows: usize) -> (usize, usize) {
     }
 }
 
-pub(super) fn finding(
+pub(crate) fn finding(
     site: &Site,
     encoding: Encoding,
     entries: Vec<Use>,
@@ -52,7 +52,7 @@ pub(super) fn finding(
 }
 
 /// The family of what meets queries, keys and weights at a site.
-pub(super) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Vec<Finding> {
+pub(crate) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Vec<Finding> {
     let unknown = |entries: &[Use], why: &str| {
         vec![finding(
             site,

@@ -13,7 +13,7 @@ const TOKENS: (usize, usize) = (128, 600);
 
 /// The row of each distance in a run that is long enough to see the table end, where an index
 /// stands in the graph that holds just the rows of `reading`.
-pub(super) fn distances(
+pub(crate) fn distances(
     runs: &mut Runs<'_>,
     picks: &[ValueId],
     reading: &Reading,

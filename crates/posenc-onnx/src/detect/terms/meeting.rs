@@ -6,9 +6,9 @@ use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::{Site, is_product};
-use crate::dataflow::{Class, Classes};
-use crate::lane::is_elementwise;
-use crate::product::Letters;
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::is_elementwise;
+use crate::graph::product::Letters;
 
 /// A product of content with vectors that carry none.
 #[derive(Clone, Debug)]
@@ -41,9 +41,9 @@ pub(crate) struct Joins {
 pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Joins {
     let mut joins = Joins::default();
     let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
-    for join in crate::scores::terms(graph, classes, site) {
+    for join in crate::attention::scores::terms(graph, classes, site) {
         // A bias that content scales is read as a bias.
-        if crate::scores::is_gated(graph, classes, trace, site, join) {
+        if crate::attention::scores::is_gated(graph, classes, trace, site, join) {
             continue;
         }
         let Some(value) = graph.node(join.node).input(join.slot()) else {
@@ -81,7 +81,7 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
             if node.domain().is_empty() && matches!(node.op(), "Gather" | "GatherElements") {
                 joins.picks.extend(node.input(1).filter(|v| !content(*v)));
             }
-            let inputs = crate::region::reads(graph, id).into_iter();
+            let inputs = crate::graph::region::reads(graph, id).into_iter();
             stack.extend(inputs.filter(|v| content(*v)));
         }
         if !met {
@@ -120,11 +120,11 @@ fn meeting(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Optio
 /// Whether what is read here is zero throughout, whatever is fed.
 fn is_zero(graph: &Graph, classes: &Classes, trace: &Trace, at: Use) -> bool {
     let value = graph.node(at.node).input(at.slot());
-    value.is_some_and(|v| crate::scores::is_zero(classes, trace, v))
+    value.is_some_and(|v| crate::attention::scores::is_zero(classes, trace, v))
 }
 
 /// A value and what it is moved, picked or scaled from, nearest first.
-pub(super) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId> {
+pub(crate) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId> {
     let mut chain = vec![value];
     let mut at = value;
     while let Some((id, _)) = graph.producer(at).filter(|_| graph.stored(at).is_none()) {
@@ -155,7 +155,7 @@ pub(super) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId
 }
 
 /// The indices that pick among the rows of a chain.
-pub(super) fn picks(graph: &Graph, chain: &[ValueId]) -> Vec<ValueId> {
+pub(crate) fn picks(graph: &Graph, chain: &[ValueId]) -> Vec<ValueId> {
     let makers = chain.iter().filter_map(|v| graph.producer(*v));
     let nodes = makers.map(|(id, _)| graph.node(id));
     let picking = nodes.filter(|n| matches!(n.op(), "Gather" | "GatherElements"));

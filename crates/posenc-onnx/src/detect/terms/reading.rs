@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::meeting::{Joins, Meeting};
 use crate::attention::Site;
-use crate::scores::HIDDEN;
+use crate::attention::scores::HIDDEN;
 
 /// Elements that a probe may take.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -18,7 +18,7 @@ const WHOLE: f64 = 1e-3;
 
 /// Whose content meets the vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Query,
     Key,
 }
@@ -26,20 +26,20 @@ pub(super) enum Side {
 /// The vector that each visible pair meets, by number: those of a table by row, others by order of
 /// appearance. `None` for pairs that are hidden or meet none.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
-    pub(super) side: Side,
-    pub(super) rows: Array2<Option<i64>>,
+pub(crate) struct Reading {
+    pub(crate) side: Side,
+    pub(crate) rows: Array2<Option<i64>>,
     /// Keys before the first query.
-    pub(super) past: i64,
+    pub(crate) past: i64,
     /// The table whose rows these are, and the axis along which they stand.
-    pub(super) table: Option<(ValueId, usize)>,
+    pub(crate) table: Option<(ValueId, usize)>,
     /// All heads meet the same vectors.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
 }
 
 /// Why pairs could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(crate) enum Unread {
     /// The scores do not follow: data that is absent, or sizes beyond the budget.
     Absent,
     /// All pairs meet the same vectors.
@@ -49,18 +49,18 @@ pub(super) enum Unread {
 }
 
 /// One meeting of a site under way.
-pub(super) struct Reader<'a> {
-    pub(super) model: &'a Model,
-    pub(super) trace: &'a Trace,
-    pub(super) site: &'a Site,
-    pub(super) joins: &'a Joins,
-    pub(super) meeting: &'a Meeting,
+pub(crate) struct Reader<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) trace: &'a Trace,
+    pub(crate) site: &'a Site,
+    pub(crate) joins: &'a Joins,
+    pub(crate) meeting: &'a Meeting,
 }
 
 type Seeds = FxHashMap<ValueId, Value>;
 
 impl Reader<'_> {
-    pub(super) fn read(&self) -> Result<Reading, Unread> {
+    pub(crate) fn read(&self) -> Result<Reading, Unread> {
         let table = self.meeting.chain.last();
         match table.map(|t| self.by_table(*t)) {
             Some(Ok(Some(reading))) => Ok(reading),
@@ -262,7 +262,8 @@ impl Reader<'_> {
         // Runs are compared with each other.
         let known = self.trace.get(scores).dims.as_deref();
         let data = data.filter(|d| Some(d.shape()) == known);
-        let data = crate::scores::by_head(data.ok_or(Unread::Absent)?, plane, self.site.heads);
+        let data =
+            crate::attention::scores::by_head(data.ok_or(Unread::Absent)?, plane, self.site.heads);
         let data = data.ok_or(Unread::Other("the scores have no queries and keys"))?;
         // A sink adds a column that is no key.
         let keys = self.keys().map_or(data.dim().3, |n| n.min(data.dim().3));
@@ -368,13 +369,13 @@ fn agreed(
 
 impl Reading {
     /// The vector of each distance `key − query`, where the distance alone tells it.
-    pub(super) fn by_distance(&self) -> Option<super::Distances> {
+    pub(crate) fn by_distance(&self) -> Option<super::Distances> {
         by_distance(&self.rows, self.past)
     }
 }
 
 /// The number of each distance `key − query`, where the distance alone tells it.
-pub(super) fn by_distance(rows: &Array2<Option<i64>>, past: i64) -> Option<super::Distances> {
+pub(crate) fn by_distance(rows: &Array2<Option<i64>>, past: i64) -> Option<super::Distances> {
     let mut found = super::Distances::new();
     for ((i, j), row) in rows.indexed_iter() {
         let Some(row) = row else { continue };

@@ -7,20 +7,20 @@ use rustc_hash::FxHashSet;
 
 use super::meeting::chain;
 use crate::attention::is_product;
-use crate::product::Letters;
+use crate::graph::product::Letters;
 
 /// Where rows come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Source {
-    pub(super) value: ValueId,
+pub(crate) struct Source {
+    pub(crate) value: ValueId,
     /// The axis of features; rows stand on another.
     features: usize,
     /// Whether a product lies between.
-    pub(super) projected: bool,
+    pub(crate) projected: bool,
 }
 
 /// Values that the rows of a table may be made from, nearest first.
-pub(super) fn sources(graph: &Graph, trace: &Trace, table: ValueId, axis: usize) -> Vec<Source> {
+pub(crate) fn sources(graph: &Graph, trace: &Trace, table: ValueId, axis: usize) -> Vec<Source> {
     let mut found = vec![];
     let dims = trace.get(table).dims.clone().unwrap_or_default();
     let mut wide = (0..dims.len()).filter(|a| *a != axis && dims[*a] > 1);
@@ -75,7 +75,7 @@ fn summed(graph: &Graph, trace: &Trace, id: NodeId, slot: usize) -> Option<usize
 
 impl Source {
     /// `[row, feature]` in a run, where the numbers are known and one axis has `rows` of them.
-    pub(super) fn code(&self, trace: &Trace, rows: Option<usize>) -> Option<Array2<f64>> {
+    pub(crate) fn code(&self, trace: &Trace, rows: Option<usize>) -> Option<Array2<f64>> {
         let data = trace.get(self.value).to_f64()?;
         let dims = data.shape().to_vec();
         let mut wide = (0..dims.len())
@@ -98,7 +98,7 @@ impl Source {
     }
 
     /// `[row, feature]` of the stored table that it is moved or cut from, and whether it is cut.
-    pub(super) fn stored(
+    pub(crate) fn stored(
         &self,
         graph: &Graph,
         trace: &Trace,
@@ -116,7 +116,7 @@ impl Source {
     }
 
     /// The rows of the stored table that a projected one is cut from.
-    pub(super) fn stored_rows(&self, graph: &Graph, trace: &Trace) -> Option<usize> {
+    pub(crate) fn stored_rows(&self, graph: &Graph, trace: &Trace) -> Option<usize> {
         let width = *trace.get(self.value).dims.as_ref()?.get(self.features)?;
         let last = *chain(graph, trace, self.value).last()?;
         let elements = graph.stored(last).filter(|_| self.projected)?.elements()?;
@@ -125,7 +125,7 @@ impl Source {
     }
 
     /// Whether it is computed from sines or cosines.
-    pub(super) fn waves(&self, graph: &Graph) -> bool {
+    pub(crate) fn waves(&self, graph: &Graph) -> bool {
         let mut seen = FxHashSet::default();
         let mut stack = vec![self.value];
         while let Some((id, _)) = stack.pop().and_then(|v| graph.producer(v)) {
@@ -147,7 +147,7 @@ impl Source {
 }
 
 /// Whether the squares of each row add up as those of sines and cosines do.
-pub(super) fn is_wave(code: &Array2<f64>) -> bool {
+pub(crate) fn is_wave(code: &Array2<f64>) -> bool {
     let half = code.ncols() as f64 / 2.0;
     let near = |row: ndarray::ArrayView1<f64>| (row.dot(&row) - half).abs() <= 2e-2 * half;
     code.nrows() > 1 && code.rows().into_iter().all(near)

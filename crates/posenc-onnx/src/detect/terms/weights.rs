@@ -8,21 +8,21 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Distances;
 use super::meeting::chain;
 use crate::attention::{Site, is_product};
-use crate::dataflow::{Class, Classes};
-use crate::lane::is_elementwise;
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::is_elementwise;
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
 /// A product of weights with vectors that carry no content.
 #[derive(Clone, Debug)]
-pub(super) struct Gathered {
-    pub(super) node: NodeId,
-    pub(super) vectors: Use,
-    pub(super) chain: Vec<ValueId>,
+pub(crate) struct Gathered {
+    pub(crate) node: NodeId,
+    pub(crate) vectors: Use,
+    pub(crate) chain: Vec<ValueId>,
 }
 
 /// The products of a site's weights with vectors by position.
-pub(super) fn gathered(
+pub(crate) fn gathered(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
@@ -73,7 +73,7 @@ pub(super) fn gathered(
 
 /// The row that each distance gathers: weights of single keys, and a table filled with the numbers
 /// of its rows. Also the table and the axis of its rows.
-pub(super) fn rows(
+pub(crate) fn rows(
     model: &Model,
     trace: &Trace,
     site: &Site,
@@ -139,7 +139,7 @@ pub(super) fn rows(
 }
 
 /// The same for each distance.
-pub(super) fn by_distance(rows: &Array2<Option<i64>>) -> Option<Distances> {
+pub(crate) fn by_distance(rows: &Array2<Option<i64>>) -> Option<Distances> {
     let (queries, keys) = rows.dim();
     let past = i64::try_from(keys.saturating_sub(queries)).ok()?;
     super::reading::by_distance(rows, past)

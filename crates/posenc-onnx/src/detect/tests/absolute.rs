@@ -3,8 +3,8 @@
 mod otherwise;
 
 use super::*;
+use crate::detect::finding::Encoding;
 use crate::detect::{Survey, survey};
-use crate::encoding::Encoding;
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
 use posenc_encodings::kind::Layout;

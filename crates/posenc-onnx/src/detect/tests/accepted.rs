@@ -5,9 +5,9 @@ use crate::rewrite::rewrite;
 use posenc_encodings::kind::Layout;
 
 /// A form that is rope.
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    pub(super) form: Form,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) form: Form,
     layout: Layout,
 }
 
@@ -57,7 +57,7 @@ fn on_angles(s: &mut Sketch, x: &str, angles: &str) -> String {
     by(s, &q, &cos, &sin)
 }
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = rotations();
     cases.extend(frequencies());
     cases.extend(attention::native());

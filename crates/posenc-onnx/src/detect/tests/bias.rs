@@ -37,7 +37,7 @@ fn both_ways(bias: impl Fn(&mut Sketch) -> String) -> Model {
 fn named(model: &Model) -> Vec<(Kind, String)> {
     let detection = found(model);
     let findings = survey(model, &detection).findings;
-    let shown = |f: &crate::encoding::Finding| {
+    let shown = |f: &crate::detect::finding::Finding| {
         let params = serde_json::Value::Object(f.encoding.params());
         (f.encoding.kind(), params.to_string())
     };

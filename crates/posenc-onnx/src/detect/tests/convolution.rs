@@ -1,6 +1,6 @@
 use super::*;
+use crate::detect::finding::Encoding;
 use crate::detect::survey;
-use crate::encoding::Encoding;
 use posenc_encodings::families::conv::Conv;
 
 /// What is done to the residual stream before a layer without position, and the convolutional

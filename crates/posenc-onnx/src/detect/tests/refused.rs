@@ -2,10 +2,10 @@ use super::*;
 
 /// A form of attention whose queries and keys do not turn by rope; whether position is seen to act
 /// on them nevertheless.
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    pub(super) form: Form,
-    pub(super) unknown: bool,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) form: Form,
+    pub(crate) unknown: bool,
 }
 
 fn odd(name: &'static str, turned: fn(&mut Sketch, &str, Side) -> String) -> Case {
@@ -36,7 +36,7 @@ fn bent(s: &mut Sketch, x: &str, of: impl Fn(&mut Sketch, &str) -> String) -> St
     mixed(s, &q, &other, &cos, &sin)
 }
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     vec![
         odd("one frequency of the keys runs backwards", |s, x, side| {
             bent(s, x, |s, angles| {

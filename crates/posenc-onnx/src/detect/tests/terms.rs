@@ -43,8 +43,9 @@ fn surveyed_with(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Su
 /// What is reported: kind and parameters of each finding.
 fn told(survey: &Survey) -> Vec<(Kind, Value)> {
     let findings = survey.findings.iter();
-    let one =
-        |f: &crate::encoding::Finding| (f.encoding.kind(), Value::Object(f.encoding.params()));
+    let one = |f: &crate::detect::finding::Finding| {
+        (f.encoding.kind(), Value::Object(f.encoding.params()))
+    };
     findings.map(one).collect()
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// One operator that turns.
-pub(super) fn native() -> Vec<Case> {
+pub(crate) fn native() -> Vec<Case> {
     vec![
         turned(
             "the operator of com.microsoft on merged heads",
@@ -42,7 +42,7 @@ pub(super) fn native() -> Vec<Case> {
 }
 
 /// How queries and keys meet.
-pub(super) fn attentions() -> Vec<Case> {
+pub(crate) fn attentions() -> Vec<Case> {
     vec![
         attended("scores by Einsum", |s, q, k, v| {
             let equation = [("equation", A::Text("bhqd,bhkd->bhqk"))];

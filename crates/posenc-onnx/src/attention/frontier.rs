@@ -1,0 +1,420 @@
+//! Frontiers: where something that varies along the sequence, without content causing it, meets
+//! content between a projection and the product of queries and keys.
+
+use std::collections::BTreeSet;
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::attention::Operand;
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::{Lane, back, wrap};
+use crate::graph::region::Region;
+
+/// The content values between a projection and the product, with their lanes.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    lanes: FxHashMap<ValueId, Lane>,
+    /// The nodes that compute them, operand last.
+    nodes: BTreeSet<NodeId>,
+    end: ValueId,
+}
+
+/// What acts on a stretch.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// No position.
+    Nothing,
+    /// Position, between one value and another.
+    Region(Box<Region>),
+    /// Position that enters at this node and elsewhere, with no one value before or behind it.
+    Scattered(NodeId),
+}
+
+/// Nodes between a norm and a projection that turn what is projected.
+const FEW: usize = 64;
+
+impl Stretch {
+    /// Follows an operand of the product back to its projections.
+    pub fn of(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> Self {
+        let none = |_: &Node| false;
+        Self::until(graph, classes, trace, operand, &none, usize::MAX)
+    }
+
+    /// Goes on from where this stretch begins: from what is projected back to the norm before it.
+    /// Nothing, where the projection is not one product, or no norm is near.
+    pub fn before(
+        &self,
+        graph: &Graph,
+        classes: &Classes,
+        trace: &Trace,
+        head_dim: usize,
+    ) -> Option<Self> {
+        let product = |v: ValueId| {
+            let (id, _) = graph.producer(v)?;
+            let node = graph.node(id);
+            (node.is("MatMul") && !self.nodes.contains(&id)).then_some((v, id))
+        };
+        let mut products = self.lanes.keys().filter_map(|v| product(*v));
+        let (Some((value, id)), None) = (products.next(), products.next()) else {
+            return None;
+        };
+        let input = graph.node(id).input(0)?;
+        let dims = trace.get(input).dims.as_deref()?;
+        let last = dims.len().checked_sub(1)?;
+        let sequence = self.lanes[&value].sequence;
+        let whole = dims.len() == trace.get(value).dims.as_ref()?.len()
+            && sequence < last
+            && dims[last].is_multiple_of(head_dim);
+        if !whole || !classes.of_value(input).has(Class::CONTENT) {
+            return None;
+        }
+        let operand = Operand {
+            value: input,
+            lane: Lane {
+                sequence,
+                feature: Some(last),
+                group: Some(head_dim),
+                offset: 0,
+            },
+        };
+        let norm = |node: &Node| node.op().ends_with("Normalization");
+        let found = Self::until(graph, classes, trace, &operand, &norm, FEW);
+        (found.nodes.len() < FEW).then_some(found)
+    }
+
+    /// Follows content back to projections and to nodes that are an end, over so many at most.
+    fn until(
+        graph: &Graph,
+        classes: &Classes,
+        trace: &Trace,
+        operand: &Operand,
+        is_end: &dyn Fn(&Node) -> bool,
+        most: usize,
+    ) -> Self {
+        let mut stretch = Self {
+            lanes: FxHashMap::default(),
+            nodes: BTreeSet::new(),
+            end: operand.value,
+        };
+        let mut stack = vec![(operand.value, operand.lane)];
+        while let Some((value, lane)) = stack.pop() {
+            if stretch.nodes.len() >= most {
+                break;
+            }
+            match stretch.lanes.get(&value) {
+                // A lane that knows its features is worth a second visit.
+                Some(old) if old.feature.is_some() || lane.feature.is_none() => continue,
+                _ => {}
+            }
+            stretch.lanes.insert(value, lane);
+            let Some((id, output)) = graph.producer(value) else {
+                continue;
+            };
+            let node = graph.node(id);
+            if is_end(node) {
+                continue;
+            }
+            if is_projection(node.domain(), node.op()) {
+                if let Some((slot, lane)) = turning(graph, classes, trace, id, lane)
+                    && let Some(input) = node.input(slot)
+                {
+                    stretch.nodes.insert(id);
+                    stack.push((input, lane));
+                }
+                continue;
+            }
+            stretch.nodes.insert(id);
+            for slot in 0..node.inputs().len() {
+                let Some(input) = node.input(slot) else {
+                    continue;
+                };
+                if classes.of_value(input).has(Class::CONTENT)
+                    && let Some(lane) = back(graph, trace, id, output, slot, lane)
+                {
+                    stack.push((input, lane));
+                }
+            }
+        }
+        stretch
+    }
+
+    /// The uses at which position enters the stretch.
+    fn entries(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<Use> {
+        let mut entries = vec![];
+        for id in &self.nodes {
+            let node = graph.node(*id);
+            if node.op() == "RotaryEmbedding" {
+                entries.extend((1..node.inputs().len()).filter_map(|slot| {
+                    node.input(slot)?;
+                    Some(Use::new(*id, slot))
+                }));
+                continue;
+            }
+            let Some(lane) = node.output(0).and_then(|v| self.lanes.get(&v)) else {
+                continue;
+            };
+            for (slot, input) in node.inputs().iter().enumerate() {
+                let Some(input) = input else { continue };
+                if classes.of_value(*input).has(Class::CONTENT) {
+                    continue;
+                }
+                let along = match node.op() {
+                    op if crate::graph::lane::is_elementwise(op) => {
+                        back(graph, trace, *id, 0, slot, *lane).map(|l| l.sequence)
+                    }
+                    "Concat" => beside(trace, node, lane),
+                    // A product is part of the stretch only where it turns the features of a head.
+                    _ => crate::graph::product::along(graph, trace, *id, slot, lane),
+                };
+                if along.is_some_and(|axis| varies(trace, *input, axis)) {
+                    entries.push(Use::new(*id, slot));
+                }
+            }
+        }
+        entries.sort_unstable();
+        entries
+    }
+
+    /// Whether position enters it by factors alone, as in a rotation; what is added to the
+    /// residual stream is none.
+    pub fn is_turned(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
+        let entries = self.entries(graph, classes, trace);
+        !entries.is_empty() && entries.iter().all(|u| graph.node(u.node).is("Mul"))
+    }
+
+    /// The region in which position acts on this stretch.
+    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Found {
+        let entries = self.entries(graph, classes, trace);
+        let Some(first) = entries.first().map(|u| u.node) else {
+            return Found::Nothing;
+        };
+        match self.around(graph, entries) {
+            Some(region) => Found::Region(Box::new(region)),
+            None => Found::Scattered(first),
+        }
+    }
+
+    /// The region around these entries; `None` where they have no one source and no one end.
+    fn around(&self, graph: &Graph, entries: Vec<Use>) -> Option<Region> {
+        let nodes: BTreeSet<NodeId> = entries.iter().map(|u| u.node).collect();
+        let place = self.places(graph);
+        let content_inputs = |id: NodeId| {
+            let inputs = graph.node(id).inputs().iter().flatten();
+            inputs.copied().filter(|v| self.lanes.contains_key(v))
+        };
+        let before = |v: ValueId| -> Vec<ValueId> {
+            match graph.producer(v) {
+                Some((id, _)) if self.nodes.contains(&id) => content_inputs(id).collect(),
+                _ => vec![],
+            }
+        };
+        let after = |v: ValueId| -> Vec<ValueId> {
+            let readers = graph
+                .uses(v)
+                .iter()
+                .filter(|u| self.nodes.contains(&u.node));
+            readers
+                .flat_map(|u| graph.node(u.node).outputs().iter().flatten())
+                .copied()
+                .filter(|v| self.lanes.contains_key(v))
+                .collect()
+        };
+        let entering: Vec<ValueId> = nodes.iter().flat_map(|n| content_inputs(*n)).collect();
+        let leaving: Vec<ValueId> = nodes
+            .iter()
+            .flat_map(|n| graph.node(*n).outputs().iter().flatten().copied())
+            .filter(|v| self.lanes.contains_key(v))
+            .collect();
+        let back = |values| meet(values, before, |v| usize::MAX - place(v), None);
+        let mut input = back(entering)?;
+        let output = meet(leaving, after, &place, Some(self.end))?;
+        // Where pairs stand on an axis of their own, the features are whole farther out.
+        let whole = |v: &ValueId| self.lanes.get(v).is_some_and(|l| l.feature.is_some());
+        let output = farther(output, after, whole).unwrap_or(output);
+        // Features that do not turn may join only at the end.
+        loop {
+            let mut joining = strangers(input, output, before, &place);
+            if joining.is_empty() {
+                break;
+            }
+            joining.push(input);
+            input = back(joining)?;
+        }
+        Some(Region {
+            input,
+            input_lane: *self.lanes.get(&input)?,
+            output,
+            output_lane: *self.lanes.get(&output)?,
+            entries,
+            inside: None,
+        })
+    }
+
+    /// The order of computation of the stretch's values.
+    fn places(&self, graph: &Graph) -> impl Fn(ValueId) -> usize + use<> {
+        let mut depth: FxHashMap<ValueId, usize> = FxHashMap::default();
+        let mut stack: Vec<(ValueId, bool)> = vec![(self.end, false)];
+        let mut next = 0;
+        while let Some((value, done)) = stack.pop() {
+            if done {
+                depth.entry(value).or_insert_with(|| {
+                    next += 1;
+                    next
+                });
+                continue;
+            }
+            if depth.contains_key(&value) {
+                continue;
+            }
+            stack.push((value, true));
+            if let Some((id, _)) = graph.producer(value)
+                && self.nodes.contains(&id)
+            {
+                let inputs = graph.node(id).inputs().iter().flatten();
+                stack.extend(
+                    inputs
+                        .filter(|v| self.lanes.contains_key(v) && !depth.contains_key(v))
+                        .map(|v| (*v, false)),
+                );
+            }
+        }
+        move |v| depth.get(&v).copied().unwrap_or(0)
+    }
+}
+
+/// Steps from the value first in `key` to its neighbors until one value is left: the nearest that
+/// all paths run through. `None` where the paths never meet.
+fn meet(
+    mut values: Vec<ValueId>,
+    neighbors: impl Fn(ValueId) -> Vec<ValueId>,
+    key: impl Fn(ValueId) -> usize,
+    end: Option<ValueId>,
+) -> Option<ValueId> {
+    loop {
+        values.sort_unstable_by_key(|v| key(*v));
+        values.dedup();
+        match values.as_slice() {
+            [] => return None,
+            [one] => return Some(*one),
+            [first, ..] => {
+                let next = neighbors(*first);
+                if next.is_empty() && Some(*first) != end {
+                    return None;
+                }
+                values.swap_remove(0);
+                values.extend(next);
+            }
+        }
+    }
+}
+
+/// The values that join what flows from `input` to `output` without coming from `input`.
+fn strangers(
+    input: ValueId,
+    output: ValueId,
+    before: impl Fn(ValueId) -> Vec<ValueId>,
+    place: impl Fn(ValueId) -> usize,
+) -> Vec<ValueId> {
+    let mut within = vec![output];
+    let mut seen = FxHashSet::from_iter([input, output]);
+    let mut at = 0;
+    while let Some(value) = within.get(at).copied() {
+        at += 1;
+        within.extend(before(value).into_iter().filter(|v| seen.insert(*v)));
+    }
+    within.sort_unstable_by_key(|v| place(*v));
+    let mut flows = FxHashSet::from_iter([input]);
+    let mut joining = vec![];
+    for value in within {
+        let (ours, others): (Vec<_>, Vec<_>) =
+            before(value).into_iter().partition(|v| flows.contains(v));
+        if !ours.is_empty() {
+            flows.insert(value);
+            joining.extend(others);
+        }
+    }
+    joining
+}
+
+/// Changes of shape around a rotation are few.
+const STEPS: usize = 8;
+
+/// The first value for which `whole` holds on the one way on from `value`.
+fn farther(
+    mut value: ValueId,
+    neighbors: impl Fn(ValueId) -> Vec<ValueId>,
+    whole: impl Fn(&ValueId) -> bool,
+) -> Option<ValueId> {
+    for _ in 0..STEPS {
+        if whole(&value) {
+            return Some(value);
+        }
+        let [next] = neighbors(value)[..] else {
+            return None;
+        };
+        value = next;
+    }
+    None
+}
+
+/// Where tokens stand in what a node puts beside features; `None` where it puts tokens together.
+fn beside(trace: &Trace, node: &Node, lane: &Lane) -> Option<usize> {
+    let rank = trace.get(node.output(0)?).dims.as_ref()?.len();
+    let axis = wrap(node.int("axis").ok()??, rank)?;
+    (axis != lane.sequence).then_some(lane.sequence)
+}
+
+/// Operators that mix features by weights: nothing positional is looked for beyond them.
+fn is_projection(domain: &str, op: &str) -> bool {
+    matches!(
+        (domain, op),
+        (
+            "",
+            "MatMul" | "Gemm" | "Einsum" | "Conv" | "Gather" | "Softmax" | "Attention"
+        ) | ("com.microsoft", _)
+    ) && op != "RotaryEmbedding"
+        && !(domain.is_empty() && op == "Gather")
+}
+
+/// A product that acts within each head: with a matrix that only trades places and signs, or with
+/// one for each position. Which input is the content, and its lane.
+fn turning(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    id: NodeId,
+    lane: Lane,
+) -> Option<(usize, Lane)> {
+    let node = graph.node(id);
+    let content = |slot: usize| {
+        let value = node.input(slot);
+        value.is_some_and(|v| classes.of_value(v).has(Class::CONTENT))
+    };
+    let (slot, other) = match (content(0), content(1)) {
+        (true, false) => (0, 1),
+        (false, true) => (1, 0),
+        _ => return None,
+    };
+    let before = crate::graph::product::before(graph, trace, id, slot, &lane)?;
+    let along = crate::graph::product::along(graph, trace, id, other, &lane);
+    let matrix = node.input(other)?;
+    let turns = match along {
+        Some(axis) => varies(trace, matrix, axis),
+        None => crate::graph::product::trades_places(graph, matrix),
+    };
+    turns.then_some((slot, before))
+}
+
+/// Whether the data is known and differs along an axis.
+fn varies(trace: &Trace, value: ValueId, axis: usize) -> bool {
+    let Some(data) = trace.get(value).to_f64() else {
+        return false;
+    };
+    if axis >= data.ndim() || data.shape()[axis] < 2 {
+        return false;
+    }
+    let first = data.index_axis(ndarray::Axis(axis), 0);
+    data.axis_iter(ndarray::Axis(axis)).any(|row| row != first)
+}

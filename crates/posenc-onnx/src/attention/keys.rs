@@ -1,0 +1,65 @@
+//! Keys from the product back to their projection: repeated heads, and the cache that joins.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::attention::{Site, per_token};
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::{Lane, back};
+
+/// What lies behind the keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keys {
+    /// Batch times key heads, before heads are repeated.
+    pub(crate) heads: Option<usize>,
+    /// New keys, without those of the cache.
+    pub(crate) length: Option<usize>,
+    /// Whether a cache joins.
+    pub(crate) past: bool,
+}
+
+/// Follows the keys back to the projection that makes them.
+pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Keys {
+    let width = site.head_dim;
+    let mut keys = Keys::default();
+    let mut stack: Vec<(ValueId, Lane)> = vec![(site.key.value, site.key.lane)];
+    let mut seen = FxHashSet::default();
+    while let Some((value, lane)) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        if !classes.of_value(value).has(Class::FRESH) {
+            keys.past = true;
+            continue;
+        }
+        let dims = trace.get(value).dims.as_ref();
+        let Some(dims) = dims.filter(|d| !d.contains(&0)) else {
+            continue;
+        };
+        // A part of the features may be shared by all heads: whole heads count.
+        if lane.width(dims) == width {
+            let count = per_token(dims, &lane);
+            keys.heads = [keys.heads, count].into_iter().flatten().min();
+        }
+        keys.length = [keys.length, Some(dims[lane.sequence])]
+            .into_iter()
+            .flatten()
+            .min();
+        let Some((id, output)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        for slot in 0..node.inputs().len() {
+            let Some(input) = node.input(slot) else {
+                continue;
+            };
+            if classes.of_value(input).has(Class::CONTENT)
+                && let Some(lane) = back(graph, trace, id, output, slot, lane)
+            {
+                stack.push((input, lane));
+            }
+        }
+    }
+    keys
+}

@@ -1,0 +1,84 @@
+//! Reading masks off what the softmax sees when queries and keys are zero and every token counts.
+
+use posenc_ir::{Graph, NodeId, ValueId};
+
+use crate::attention::scores::Plane;
+use crate::attention::{Mask, Site};
+use crate::graph::dataflow::{Class, Classes};
+
+/// The mask of a site, given what its softmax sees where queries and keys are zero.
+pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<&Plane>) -> Mask {
+    let mut mask = Mask {
+        padding: padding(graph, classes, site),
+        // What a fused operator hides by itself.
+        causal: site.mask.causal,
+        window: site.mask.window,
+    };
+    if let Some(plane) = plane.filter(|_| mask.causal != Some(true)) {
+        let (_, _, queries, keys) = plane.bias.dim();
+        let past = plane.past;
+        let hidden = |i: usize, j: usize| plane.is_hidden([0, 0, i, j]);
+        let later = |i: usize, j: usize| j > i + past;
+        let all =
+            |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
+        let causal = queries > 1
+            && all(&|i, j| !later(i, j) || hidden(i, j))
+            && (0..queries).all(|i| !hidden(i, (i + past).min(keys - 1)));
+        mask.causal = Some(causal);
+        mask.window = (1..keys).find(|w| {
+            let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
+            all(&|i, j| later(i, j) && causal || hidden(i, j) != inside(i, j))
+        });
+    }
+    if let Ok(Some(causal)) = graph.node(site.node).int("is_causal")
+        && causal != 0
+    {
+        mask.causal = Some(true);
+    }
+    mask
+}
+
+/// Inputs of a fused operator that hide or add to scores, `[.., query, key]` first.
+pub(crate) fn bias_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
+    let node = graph.node(id);
+    match (node.domain(), node.op()) {
+        ("", "Attention") => &[3],
+        (_, "MultiHeadAttention") => &[5, 4],
+        (_, "Attention") => &[5, 3],
+        (_, "GroupQueryAttention") => &[10, 5],
+        (_, "SparseAttention") => &[8],
+        _ => &[],
+    }
+}
+
+/// Whether the attention mask reaches the scores between the product and the softmax.
+fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
+    let is_padding = |v: ValueId| {
+        let class = classes.of_value(v);
+        class.has(Class::PADDING) && !class.has(Class::CONTENT)
+    };
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        let node = graph.node(site.node);
+        let mut slots = bias_slots(graph, site.node).iter();
+        return slots.any(|slot| node.input(*slot).is_some_and(is_padding));
+    };
+    let mut stack = vec![scores];
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if value == product || !seen.insert(value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        for input in graph.node(id).inputs().iter().flatten() {
+            if is_padding(*input) {
+                return true;
+            }
+            if classes.of_value(*input).has(Class::CONTENT) {
+                stack.push(*input);
+            }
+        }
+    }
+    false
+}

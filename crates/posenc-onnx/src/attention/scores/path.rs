@@ -1,0 +1,199 @@
+//! The way from the product of queries and keys to the softmax: what content goes through, and what
+//! is added there.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, NodeId, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::fused_entry;
+use crate::attention::Site;
+use crate::graph::dataflow::{Class, Classes};
+
+/// The nodes behind the scores that content goes through, and the values at which it was looked
+/// for; the product and others are the end.
+fn behind(
+    graph: &Graph,
+    classes: &Classes,
+    product: ValueId,
+    scores: ValueId,
+) -> (Vec<NodeId>, FxHashSet<ValueId>) {
+    let mut nodes = vec![];
+    let mut seen = FxHashSet::default();
+    let mut stack = vec![scores];
+    while let Some(value) = stack.pop() {
+        if value == product || !seen.insert(value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        if crate::attention::is_product(node.domain(), node.op()) || node.is("Softmax") {
+            continue;
+        }
+        nodes.push(id);
+        let inputs = node.inputs().iter().flatten().copied();
+        stack.extend(inputs.filter(|v| classes.of_value(*v).has(Class::CONTENT)));
+    }
+    (nodes, seen)
+}
+
+/// What the product flows into on the way to the scores, itself included.
+pub(crate) fn way(graph: &Graph, classes: &Classes, site: &Site) -> FxHashSet<ValueId> {
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        return FxHashSet::default();
+    };
+    let (_, seen) = behind(graph, classes, product, scores);
+    flow(graph, product, &seen)
+}
+
+/// What a value flows into among those that were seen, itself included.
+fn flow(graph: &Graph, from: ValueId, seen: &FxHashSet<ValueId>) -> FxHashSet<ValueId> {
+    let mut flow = FxHashSet::from_iter([from]);
+    let mut stack = vec![from];
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            for out in graph.node(at.node).outputs().iter().flatten() {
+                if seen.contains(out) && flow.insert(*out) {
+                    stack.push(*out);
+                }
+            }
+        }
+    }
+    flow
+}
+
+/// The uses at which content other than the product itself joins the scores: terms of their own
+/// (queries that meet positions, and the like).
+/// Of a fused operator, its bias or mask input where that follows from content.
+pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
+    let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        let read = |at: &Use| graph.node(at.node).input(at.slot());
+        let entry = fused_entry(graph, site);
+        return entry
+            .filter(|at| read(at).is_some_and(|v| content(&v)))
+            .into_iter()
+            .collect();
+    };
+    let (mut nodes, seen) = behind(graph, classes, product, scores);
+    let main = flow(graph, product, &seen);
+    nodes.sort_unstable();
+    nodes.dedup();
+    let mut terms = vec![];
+    for id in nodes {
+        let inputs = graph.node(id).inputs();
+        if !inputs.iter().flatten().any(|v| main.contains(v)) {
+            continue;
+        }
+        for (slot, value) in inputs.iter().enumerate() {
+            if let Some(value) = value
+                && content(value)
+                && !main.contains(value)
+            {
+                terms.push(Use::new(id, slot));
+            }
+        }
+    }
+    terms
+}
+
+/// Whether the term of this use is a bias under a gate: content that is the same for all keys,
+/// times numbers without content that are not.
+pub(crate) fn is_gated(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    site: &Site,
+    term: Use,
+) -> bool {
+    let Some([_, keys]) = site.plane else {
+        return false;
+    };
+    let rank = site.scores.and_then(|v| trace.get(v).dims.as_ref());
+    let Some(from_end) = rank.and_then(|d| d.len().checked_sub(keys)) else {
+        return false;
+    };
+    // How many keys a value tells apart.
+    let along = |v: ValueId| {
+        let dims = trace.get(v).dims.as_deref().unwrap_or_default();
+        let axis = dims.len().checked_sub(from_end);
+        axis.map_or(1, |a| dims[a])
+    };
+    let mut value = graph.node(term.node).input(term.slot());
+    while let Some((id, _)) = value.and_then(|v| graph.producer(v)) {
+        let node = graph.node(id);
+        let inputs = || node.inputs().iter().flatten().copied();
+        let (content, free): (Vec<_>, Vec<_>) =
+            inputs().partition(|v| classes.of_value(*v).has(Class::CONTENT));
+        let [content] = content[..] else {
+            return false;
+        };
+        if node.is("Mul") && along(content) == 1 && free.iter().any(|v| along(*v) > 1) {
+            return true;
+        }
+        let moves = ["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Add"];
+        let moves = moves.iter().any(|op| node.is(op));
+        value = moves.then_some(content);
+    }
+    false
+}
+
+/// The content that terms of their own are made of: what their sums and gates start from.
+pub(crate) fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHashSet<ValueId> {
+    let mut found = FxHashSet::default();
+    let mut seen = FxHashSet::default();
+    let mut stack: Vec<ValueId> = terms
+        .iter()
+        .filter_map(|u| graph.node(u.node).input(u.slot()))
+        .collect();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        let node = graph.producer(value).map(|(id, _)| graph.node(id));
+        let through = node.filter(|n| {
+            n.domain().is_empty()
+                && (crate::graph::lane::is_elementwise(n.op())
+                    || crate::graph::lane::is_layout(n.op()))
+        });
+        match through {
+            Some(node) => {
+                let inputs = node.inputs().iter().flatten().copied();
+                stack.extend(inputs.filter(|v| classes.of_value(*v).has(Class::CONTENT)));
+            }
+            None => {
+                found.insert(value);
+            }
+        }
+    }
+    found
+}
+
+/// The uses at which values without content enter between the product and the softmax, one number
+/// for all pairs aside: biases and masks.
+pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Vec<Use> {
+    let plain = |v: ValueId| {
+        let one = trace.get(v).elements().is_some_and(|n| n <= 1);
+        !classes.of_value(v).has(Class::CONTENT) && !one
+    };
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        return fused_entry(graph, site).into_iter().collect();
+    };
+    let mut found = vec![];
+    for id in behind(graph, classes, product, scores).0 {
+        let node = graph.node(id);
+        let computes = crate::graph::lane::is_elementwise(node.op()) || node.is("Concat");
+        for (slot, input) in node.inputs().iter().enumerate() {
+            if let Some(input) = *input
+                && computes
+                && plain(input)
+            {
+                found.push(Use::new(id, slot));
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}

@@ -1,0 +1,392 @@
+//! The residual stream: what content runs through from the embeddings to the queries and keys of
+//! every site, and what is added to it on the way.
+
+mod axes;
+mod begin;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Def, Graph, Node, NodeId, ScopeKind, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::attention::{Operand, Site};
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::wrap;
+
+pub(crate) use axes::{Tokens, back, is_projection};
+pub(crate) use begin::{Begin, Place};
+
+/// A content-free value that joins content.
+#[derive(Clone, Debug)]
+pub(crate) struct Addition {
+    /// Where it enters.
+    pub(crate) entry: Use,
+    /// How it joins.
+    pub(crate) way: Way,
+    /// The content that it joins; `None` where the operator gathers that itself.
+    pub(crate) content: Option<ValueId>,
+    /// The axes of the sum along which tokens stand.
+    pub(crate) tokens: Tokens,
+    /// The dimensions of the sum.
+    pub(crate) dims: Vec<usize>,
+    /// The sites that see it.
+    pub(crate) sites: Vec<usize>,
+}
+
+/// How a value without content joins content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is added.
+    Summed,
+    /// It stands beside the features.
+    Beside,
+    /// Features are multiplied with it.
+    Multiplied,
+    /// Content picks among its rows.
+    Picked,
+}
+
+impl Way {
+    /// How the inputs of this node join; its output has `rank` axes, `tokens` among them. What
+    /// stands beside others along the first axis is another sequence of the batch.
+    fn of(node: &Node, rank: usize, tokens: Tokens) -> Self {
+        let axis = |node: &Node| wrap(node.int("axis").ok()??, rank);
+        match node.domain() {
+            "" if node.is("Mul") => Self::Multiplied,
+            "" if node.is("GatherElements") => Self::Picked,
+            "" if node.is("Concat") && axis(node).is_some_and(|a| a > 0 && !tokens.has(a)) => {
+                Self::Beside
+            }
+            _ => Self::Summed,
+        }
+    }
+}
+
+/// Rows of a table that content picks: embeddings of tokens, types or coordinates.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    /// Where the table enters.
+    pub(crate) entry: Use,
+    /// The sites that see it.
+    pub(crate) sites: Vec<usize>,
+}
+
+/// What joins the residual stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream {
+    pub(crate) additions: Vec<Addition>,
+    pub(crate) lookups: Vec<Lookup>,
+    /// There are more than are looked at.
+    pub(crate) more: bool,
+}
+
+/// What joins a residual stream is no more than this.
+const MOST: usize = 1024;
+
+/// A value on the way back, and whether a projection lies between it and the scores.
+type Step = (ValueId, bool);
+
+/// A walk under way.
+struct Walk<'a> {
+    graph: &'a Graph,
+    classes: &'a Classes,
+    trace: &'a Trace,
+    /// Values that were visited, and the values before each.
+    before: FxHashMap<Step, Vec<Step>>,
+    /// The axes along which the tokens of visited values stand.
+    tokens: FxHashMap<ValueId, Tokens>,
+    /// What enters at the node that computes a value, by places in `stream`.
+    enters: FxHashMap<Step, Vec<Entry>>,
+    /// Nodes whose additions are known.
+    done: FxHashSet<NodeId>,
+    stream: Stream,
+}
+
+/// A place among the additions or the lookups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Entry {
+    Addition(usize),
+    Lookup(usize),
+}
+
+impl Stream {
+    /// Walks back from the queries and keys of every site, each value being visited once.
+    ///
+    /// Sums between a projection and the scores are no part of the stream. The walk ends at
+    /// products of content with content, which other sites are, and does not follow the keys of
+    /// cross-attention.
+    pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, sites: &[Site]) -> Self {
+        let mut walk = Walk::new(graph, classes, trace);
+        for site in sites {
+            for operand in operands(site) {
+                walk.back(start(operand), Tokens::one(operand.lane.sequence));
+            }
+        }
+        let mut seen: FxHashMap<Step, Rc<BTreeSet<Entry>>> = FxHashMap::default();
+        for (place, site) in sites.iter().enumerate() {
+            let mut entries = BTreeSet::new();
+            for operand in operands(site) {
+                entries.extend(walk.reach(start(operand), &mut seen).iter());
+            }
+            for entry in entries {
+                match entry {
+                    Entry::Addition(i) => walk.stream.additions[i].sites.push(place),
+                    Entry::Lookup(i) => walk.stream.lookups[i].sites.push(place),
+                }
+            }
+        }
+        walk.stream
+    }
+}
+
+fn operands(site: &Site) -> impl Iterator<Item = &Operand> {
+    let key = (!site.cross).then_some(&site.key);
+    std::iter::once(&site.query).chain(key)
+}
+
+/// An operator that projects by itself reads the stream as it is.
+fn start(operand: &Operand) -> Step {
+    (operand.value, operand.lane.feature.is_none())
+}
+
+impl<'a> Walk<'a> {
+    fn new(graph: &'a Graph, classes: &'a Classes, trace: &'a Trace) -> Self {
+        Self {
+            graph,
+            classes,
+            trace,
+            before: FxHashMap::default(),
+            tokens: FxHashMap::default(),
+            enters: FxHashMap::default(),
+            done: FxHashSet::default(),
+            stream: Stream::default(),
+        }
+    }
+
+    /// Visits everything behind a value.
+    fn back(&mut self, start: Step, tokens: Tokens) {
+        let mut stack = vec![(start, tokens)];
+        while let Some(((value, outer), tokens)) = stack.pop() {
+            if self.before.contains_key(&(value, outer)) {
+                continue;
+            }
+            self.tokens.entry(value).or_insert(tokens);
+            let next = self.step(value, outer, tokens);
+            let steps = next.iter().map(|(step, _)| *step).collect();
+            self.before.insert((value, outer), steps);
+            stack.extend(next);
+        }
+    }
+
+    /// The values before this one, with their tokens.
+    fn step(&mut self, value: ValueId, outer: bool, tokens: Tokens) -> Vec<(Step, Tokens)> {
+        let graph = self.graph;
+        let (id, output) = match graph.value(value).def() {
+            Def::Node(id, output) => (id, output as usize),
+            Def::Input(place) => return self.outside(value, place as usize, outer, tokens),
+            Def::Initializer => return vec![],
+        };
+        let node = graph.node(id);
+        if node.bodies().next().is_some() {
+            // A body's last outputs are stacked where a loop has more of them than states.
+            let inner = node.bodies().filter_map(|(_, body)| {
+                let outputs = graph.scope(body).outputs();
+                let skip = outputs.len().saturating_sub(node.outputs().len());
+                outputs.get(output + skip).copied()
+            });
+            let inner: Vec<_> = inner.filter(|v| self.is_content(*v)).collect();
+            return inner.into_iter().map(|v| ((v, outer), tokens)).collect();
+        }
+        if node.is("SequenceAt") {
+            // Parts of a value that was split.
+            let list = node.input(0).and_then(|v| graph.producer(v));
+            let split = list
+                .map(|(id, _)| graph.node(id))
+                .filter(|n| n.is("SplitToSequence"));
+            let whole = split
+                .and_then(|n| n.input(0))
+                .filter(|v| self.is_content(*v));
+            return whole.map(|v| ((v, outer), tokens)).into_iter().collect();
+        }
+        let mixes = axes::is_projection(node);
+        let operands = axes::operands(node);
+        let content = self.content(node);
+        let content: Vec<(usize, ValueId)> = content
+            .filter(|(slot, _)| operands.is_none_or(|o| o.contains(slot)))
+            .collect();
+        if ends(node) || mixes && content.len() > 1 {
+            return vec![];
+        }
+        if outer {
+            let entries = self.enter(id, value, &tokens);
+            self.enters.insert((value, outer), entries);
+        }
+        let beyond = outer || mixes;
+        let back = |(slot, v)| {
+            let tokens = back(graph, self.trace, id, output, slot, tokens)?;
+            Some(((v, beyond), tokens))
+        };
+        content.into_iter().filter_map(back).collect()
+    }
+
+    /// What enters at a node.
+    fn enter(&mut self, id: NodeId, value: ValueId, tokens: &Tokens) -> Vec<Entry> {
+        let node = self.graph.node(id);
+        if !self.done.insert(id) {
+            return vec![];
+        }
+        if node.domain().is_empty() && node.op() == "Gather" {
+            let slot = |i: usize| node.input(i).is_some_and(|v| self.is_content(v));
+            if slot(1) && !slot(0) && self.has_room() {
+                self.stream.lookups.push(Lookup {
+                    entry: Use::new(id, 0),
+                    sites: vec![],
+                });
+                return vec![Entry::Lookup(self.stream.lookups.len() - 1)];
+            }
+            return vec![];
+        }
+        let Some(dims) = self.trace.get(value).dims.clone() else {
+            return vec![];
+        };
+        let mut entries = vec![];
+        let content = self.content(node).map(|(_, v)| v).next();
+        let way = Way::of(node, dims.len(), *tokens);
+        let slots = match way {
+            Way::Summed => added(node).to_vec(),
+            Way::Beside | Way::Multiplied => (0..node.inputs().len()).collect(),
+            Way::Picked => vec![0],
+        };
+        for slot in slots {
+            let Some(free) = node.input(slot).filter(|v| !self.is_content(*v)) else {
+                continue;
+            };
+            let varies = embeds(node) || self.varies(id, slot, free, *tokens);
+            if !varies || !self.has_room() {
+                continue;
+            }
+            self.stream.additions.push(Addition {
+                entry: Use::new(id, slot),
+                way,
+                content: content.filter(|_| !embeds(node)),
+                tokens: *tokens,
+                dims: dims.clone(),
+                sites: vec![],
+            });
+            entries.push(Entry::Addition(self.stream.additions.len() - 1));
+        }
+        entries
+    }
+
+    /// Whether a summand differs from token to token, as far as its shape tells.
+    fn varies(&self, id: NodeId, slot: usize, free: ValueId, tokens: Tokens) -> bool {
+        let Some(dims) = self.trace.get(free).dims.as_deref() else {
+            return false;
+        };
+        let along = back(self.graph, self.trace, id, 0, slot, tokens);
+        let mut lengths = along
+            .iter()
+            .flat_map(|t| t.iter())
+            .filter_map(|a| dims.get(a));
+        dims.len() > 1 && lengths.any(|n| *n > 1)
+    }
+
+    /// Whether one more may join; if not, that is noted.
+    fn has_room(&mut self) -> bool {
+        let joined = self.stream.additions.len() + self.stream.lookups.len();
+        self.stream.more |= joined >= MOST;
+        joined < MOST
+    }
+
+    /// What a value is that a body takes from outside.
+    fn outside(
+        &self,
+        value: ValueId,
+        place: usize,
+        outer: bool,
+        tokens: Tokens,
+    ) -> Vec<(Step, Tokens)> {
+        let scope = self.graph.scope(self.graph.value(value).scope());
+        let ScopeKind::Body(id, _) = scope.kind() else {
+            return vec![];
+        };
+        // Of a loop and of a scan alike, the last inputs of the body are the node's last.
+        let node = self.graph.node(*id);
+        let from_end = scope.inputs().len() - place;
+        let input = node.inputs().len().checked_sub(from_end);
+        let input = input.and_then(|i| node.input(i));
+        let input = input.filter(|v| self.is_content(*v));
+        input.map(|v| ((v, outer), tokens)).into_iter().collect()
+    }
+
+    fn is_content(&self, value: ValueId) -> bool {
+        self.classes.of_value(value).has(Class::CONTENT)
+    }
+
+    fn content(&self, node: &Node) -> impl Iterator<Item = (usize, ValueId)> {
+        let inputs = node.inputs().iter().enumerate();
+        inputs.filter_map(|(slot, v)| Some((slot, v.filter(|v| self.is_content(*v))?)))
+    }
+
+    /// Everything that enters behind a step. Steps at which nothing more enters share one set.
+    fn reach(
+        &self,
+        start: Step,
+        known: &mut FxHashMap<Step, Rc<BTreeSet<Entry>>>,
+    ) -> Rc<BTreeSet<Entry>> {
+        let mut stack = vec![(start, false)];
+        let mut open = FxHashSet::default();
+        while let Some((step, ready)) = stack.pop() {
+            let before = self.before.get(&step).map_or(&[][..], Vec::as_slice);
+            if ready {
+                let mut sets = before.iter().filter_map(|b| known.get(b));
+                let mut all = sets.next().cloned().unwrap_or_default();
+                for set in sets.filter(|set| !set.is_empty()) {
+                    if !Rc::ptr_eq(&all, set) && !set.is_subset(&all) {
+                        Rc::make_mut(&mut all).extend(set.iter());
+                    }
+                }
+                let entries = self.enters.get(&step).map_or(&[][..], Vec::as_slice);
+                if !entries.is_empty() {
+                    Rc::make_mut(&mut all).extend(entries);
+                }
+                known.insert(step, all);
+            } else if !known.contains_key(&step) && open.insert(step) {
+                stack.push((step, true));
+                stack.extend(before.iter().map(|b| (*b, false)));
+            }
+        }
+        known.get(&start).cloned().unwrap_or_default()
+    }
+}
+
+/// Operators at which the stream ends: what they give is no sum of what they read.
+fn ends(node: &Node) -> bool {
+    match (node.domain(), node.op()) {
+        ("", op) => matches!(
+            op,
+            "Softmax" | "LogSoftmax" | "Attention" | "LSTM" | "GRU" | "RNN" | "CumSum" | "TopK"
+        ),
+        (_, op) => op.ends_with("Attention"),
+    }
+}
+
+/// The inputs of a node that are summed.
+fn added(node: &Node) -> &'static [usize] {
+    match (node.domain(), node.op()) {
+        ("", "Add" | "Sub" | "Sum") => &[0, 1, 2, 3],
+        ("", "Gemm") => &[2],
+        (_, "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization") => &[0, 1],
+        (_, "BiasAdd") => &[1, 2],
+        (_, "QLinearAdd") => &[0, 3],
+        (_, "EmbedLayerNormalization") => &[3],
+        _ => &[],
+    }
+}
+
+/// Whether a node gathers what it adds to.
+fn embeds(node: &Node) -> bool {
+    node.op() == "EmbedLayerNormalization"
+}

@@ -1,0 +1,66 @@
+//! A model with all that is known of it.
+
+use posenc_ir::Model;
+use posenc_ir::{DType, Graph, NodeId, ScopeId, ValueId};
+
+use crate::attention::Site;
+use crate::detect::{Detection, Survey};
+use crate::error::{Refusal, RewriteError};
+use crate::graph::dataflow::Class;
+use posenc_encodings::opset::Opset;
+
+/// What an edit stands on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) found: &'a Detection,
+    pub(crate) survey: &'a Survey,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn graph(&self) -> &'a Graph {
+        self.model.graph()
+    }
+
+    pub(crate) fn site(&self, site: usize) -> &'a Site {
+        &self.found.attention[site]
+    }
+
+    /// The dimensions of a value in the trial run.
+    pub(crate) fn dims(&self, value: ValueId) -> Option<&'a [usize]> {
+        self.found.trace.get(value).dims.as_deref()
+    }
+
+    /// Whether a value depends on content.
+    pub(crate) fn is_content(&self, value: ValueId) -> bool {
+        self.found.classes.of_value(value).has(Class::CONTENT)
+    }
+
+    /// The element type of a value.
+    pub(crate) fn dtype(&self, value: ValueId) -> DType {
+        let declared = self.graph().dtype(value);
+        declared
+            .or(self.found.trace.get(value).dtype)
+            .unwrap_or(DType::F32)
+    }
+
+    /// The innermost of scopes that stand within each other.
+    pub(crate) fn inner<const N: usize>(&self, scopes: [ScopeId; N]) -> ScopeId {
+        let depth = |scope: &ScopeId| {
+            let up = |s: &ScopeId| self.graph().scope(*s).parent();
+            std::iter::successors(Some(*scope), up).count()
+        };
+        let all = scopes.into_iter();
+        all.max_by_key(depth).unwrap_or(self.graph().main())
+    }
+
+    /// The version of ai.onnx.
+    pub(crate) fn opset(&self) -> Opset {
+        Opset(self.model.opset())
+    }
+
+    /// Why something cannot be done at a node.
+    pub(crate) fn refuse(&self, node: NodeId, why: impl std::fmt::Display) -> RewriteError {
+        Refusal::Unsupported(format!("{}: {why}", self.graph().place(node))).into()
+    }
+}

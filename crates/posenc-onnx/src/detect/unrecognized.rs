@@ -1,0 +1,137 @@
+//! Softmaxes over content that attention may hide behind: those whose sizes the trial run could not
+//! tell, and those with operators before them that attention is not read through.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::attention::{Site, is_product};
+use crate::graph::dataflow::{Class, Classes};
+
+/// Those softmaxes.
+pub(crate) fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
+    let lost = |node: &Node| {
+        let scores = node.input(0).filter(|_| node.is("Softmax"));
+        scores
+            .is_some_and(|v| trace.get(v).dims.is_none() && classes.of_value(v).has(Class::CONTENT))
+    };
+    let all = graph.nodes().filter(|(_, node)| lost(node));
+    all.map(|(id, _)| id).collect()
+}
+
+/// What to tell a user about them; `None` where there are none.
+pub(crate) fn warning(graph: &Graph, classes: &Classes, trace: &Trace) -> Option<String> {
+    let lost = softmaxes(graph, classes, trace);
+    let first = graph.node(*lost.first()?).input(0)?;
+    let from = match source(graph, trace, first) {
+        Some(id) => format!(
+            "the sizes of what {} ({}) gives are unknown",
+            graph.place(id),
+            graph.node(id).op()
+        ),
+        None => "their sizes are unknown".to_owned(),
+    };
+    let (count, them) = match lost.len() {
+        1 => ("a softmax".to_owned(), "it"),
+        n => (format!("{n} softmaxes"), "them"),
+    };
+    Some(format!(
+        "{count} could not be looked at, attention may be among {them}: {from}"
+    ))
+}
+
+/// Nodes to look at between a softmax and a product.
+const NEAR: usize = 64;
+
+/// What to tell a user about softmaxes that content is weighed with, and that are taken of products
+/// of content, but are none of these sites; `None` where there are none.
+pub(crate) fn unread(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    sites: &[Site],
+) -> Option<String> {
+    let known: FxHashSet<NodeId> = sites.iter().map(|s| s.node).collect();
+    // Of the branches of a choice, one is looked at.
+    let scopes = sites.iter().map(|s| s.scope).chain([graph.main()]);
+    let scopes: FxHashSet<ScopeId> = scopes.collect();
+    let unread = |(id, node): &(NodeId, &Node)| {
+        let (scores, weights) = (node.input(0), node.output(0));
+        node.is("Softmax")
+            && scopes.contains(&node.scope())
+            && !known.contains(id)
+            && scores
+                .is_some_and(|v| trace.get(v).dims.is_some() && is_of_content(graph, classes, v))
+            && weights.is_some_and(|v| is_multiplied(graph, classes, v))
+    };
+    let all: Vec<NodeId> = graph.nodes().filter(unread).map(|(id, _)| id).collect();
+    let first = graph.place(*all.first()?);
+    let one = match all.len() {
+        1 => "a softmax over a product of content is".to_owned(),
+        n => format!("{n} softmaxes over products of content are"),
+    };
+    Some(format!(
+        "{one} not read as attention, position may enter there: {first}"
+    ))
+}
+
+/// Whether a product with content comes next, whatever moves the weights before it.
+fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
+    let mut stack = vec![weights];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) || seen.len() > NEAR {
+            continue;
+        }
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
+            match is_product(node.domain(), node.op()) {
+                true if others.any(|v| classes.of_value(*v).has(Class::CONTENT)) => return true,
+                true => {}
+                false => stack.extend(node.outputs().iter().flatten()),
+            }
+        }
+    }
+    false
+}
+
+/// Whether the nearest product behind a value is one of content and content.
+fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) || seen.len() > NEAR {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        let inputs = node.inputs().iter().flatten().copied();
+        let content: Vec<ValueId> = inputs
+            .filter(|v| classes.of_value(*v).has(Class::CONTENT))
+            .collect();
+        match is_product(node.domain(), node.op()) {
+            true if content.len() > 1 => return true,
+            true => {}
+            false => stack.extend(content),
+        }
+    }
+    false
+}
+
+/// The node before `value` at which sizes are lost first: those of its inputs are known.
+fn source(graph: &Graph, trace: &Trace, value: ValueId) -> Option<NodeId> {
+    let mut seen = FxHashSet::default();
+    let mut at = value;
+    while seen.insert(at) {
+        let (id, _) = graph.producer(at)?;
+        let inputs = graph.node(id).inputs().iter().flatten();
+        match inputs.copied().find(|v| trace.get(*v).dims.is_none()) {
+            Some(before) => at = before,
+            None => return Some(id),
+        }
+    }
+    None
+}

@@ -1,0 +1,6 @@
+//! Edits: a plan becomes a patch.
+
+pub mod extend_buffers;
+pub mod insert;
+pub mod remove;
+pub mod rescale;

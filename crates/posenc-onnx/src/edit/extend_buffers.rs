@@ -1,0 +1,246 @@
+//! Room for longer sequences: constants that end below the wanted length, and whose numbers go on
+//! by a rule, are made longer. Learned tables follow no rule and stay.
+
+use ndarray::{ArrayD, IxDyn};
+use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::detect::Runs;
+use crate::detect::context::Context;
+use crate::detect::limits::bounds;
+use crate::error::RewriteError;
+use crate::graph::dataflow::Class;
+use crate::report::LimitCause;
+
+/// Elements of a widened buffer: a mask of 8,192 tokens. What should be longer stays, and is named
+/// as a limit.
+const MOST: usize = 1 << 26;
+
+/// Widens the buffers that end below `wanted`: position ids, token types, causal masks. Tells how
+/// many constants were changed.
+pub(crate) fn widen(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    wanted: usize,
+) -> Result<usize, RewriteError> {
+    let graph = context.graph();
+    let mut tables: Vec<(ValueId, usize, Vec<Use>)> = vec![];
+    for bound in bounds(&Runs::new(context.model, context.found)) {
+        let buffer = matches!(
+            bound.cause,
+            LimitCause::CausalBuffer | LimitCause::PositionBuffer | LimitCause::TokenTypeBuffer
+        );
+        if !buffer || bound.length >= wanted {
+            continue;
+        }
+        let at = Use::new(bound.node, 0);
+        match tables.iter_mut().find(|(table, ..)| *table == bound.table) {
+            Some((.., uses)) => uses.push(at),
+            None => tables.push((bound.table, bound.length, vec![at])),
+        }
+    }
+    let mut lengths = FxHashSet::default();
+    let mut changed = 0;
+    for (table, length, uses) in tables {
+        let Some(tensor) = longer(context, table, length, wanted) else {
+            continue;
+        };
+        lengths.insert(length);
+        changed += 1;
+        if graph.stored(table).is_some() {
+            out.revalue(table, &uses, tensor)?;
+            continue;
+        }
+        out.set_scope(graph.value(table).scope());
+        let new = out.constant("buffer", tensor);
+        for at in uses {
+            out.redirect_use(table, at, new)?;
+        }
+    }
+    if !lengths.is_empty() {
+        for (id, _) in graph.nodes() {
+            changed += capped(out, context, id, &lengths, wanted)?;
+        }
+    }
+    Ok(changed)
+}
+
+/// A length that is held to that of a buffer goes as far as the new one. Tells how many were
+/// changed.
+fn capped(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    id: NodeId,
+    lengths: &FxHashSet<usize>,
+    wanted: usize,
+) -> Result<usize, RewriteError> {
+    let node = context.graph().node(id);
+    let reads_length = |v: &ValueId| {
+        let class = context.found.classes.of_value(*v);
+        class.has(Class::LENGTH) && !class.has(Class::CONTENT)
+    };
+    if !node.is("Min") || !node.inputs().iter().flatten().any(reads_length) {
+        return Ok(0);
+    }
+    let mut changed = 0;
+    for (slot, input) in node.inputs().iter().enumerate() {
+        let Some(value) = *input else { continue };
+        let Some(cap) = context.graph().constant(value).filter(|t| t.len() == 1) else {
+            continue;
+        };
+        let length = cap.get_i64(0).and_then(|n| usize::try_from(n).ok());
+        if !cap.dtype().is_int() || !length.is_some_and(|n| lengths.contains(&n)) {
+            continue;
+        }
+        out.set_scope(node.scope());
+        let cap = Tensor::from_f64(cap.dtype(), cap.dims(), &[wanted as f64]);
+        let new = out.constant("length", cap);
+        out.redirect_use(value, Use::new(id, slot), new)?;
+        changed += 1;
+    }
+    Ok(changed)
+}
+
+/// The same constant for sequences of `wanted` tokens; `None` where its numbers follow no rule.
+fn longer(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -> Option<Tensor> {
+    let known = context.found.trace.get(table);
+    let data = known.to_f64()?;
+    let dtype = known.dtype?;
+    let axes: Vec<usize> = (0..data.ndim())
+        .filter(|a| data.shape()[*a] >= length)
+        .collect();
+    let data = match axes[..] {
+        [axis] => {
+            let count = (data.shape()[axis] - length).checked_add(wanted)?;
+            line(&data, axis, count)?
+        }
+        [rows, columns] if wanted.checked_mul(wanted).is_some_and(|n| n <= MOST) => {
+            square(&data, [rows, columns], wanted)?
+        }
+        _ => return None,
+    };
+    let values: Vec<f64> = data.iter().copied().collect();
+    Some(match dtype {
+        DType::Bool => {
+            let values: Vec<bool> = values.iter().map(|v| *v != 0.0).collect();
+            Tensor::from_bool(data.shape(), &values)
+        }
+        _ => Tensor::from_f64(dtype, data.shape(), &values),
+    })
+}
+
+/// Numbers that rise by the same step along an axis go on doing so, where they do not become too
+/// many.
+fn line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
+    let count = data.shape()[axis];
+    let at = |index: &[usize], place: usize| {
+        let mut index = index.to_vec();
+        index[axis] = place;
+        data[IxDyn(&index)]
+    };
+    let first: Vec<usize> = vec![0; data.ndim()];
+    let step = if count > 1 {
+        at(&first, 1) - at(&first, 0)
+    } else {
+        0.0
+    };
+    let goes_on = data.indexed_iter().all(|(index, v)| {
+        let index: &[usize] = ndarray::Dimension::slice(&index);
+        *v == at(index, 0) + step * index[axis] as f64
+    });
+    let mut dims = data.shape().to_vec();
+    dims[axis] = wanted;
+    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    (goes_on && count <= MOST).then(|| {
+        ArrayD::from_shape_fn(dims, |index| {
+            let index: &[usize] = ndarray::Dimension::slice(&index);
+            at(index, 0) + step * index[axis] as f64
+        })
+    })
+}
+
+/// A mask that depends on the distance alone goes on so: pairs farther apart than any that it
+/// holds are as the farthest.
+fn square(data: &ArrayD<f64>, [rows, columns]: [usize; 2], wanted: usize) -> Option<ArrayD<f64>> {
+    let length = data.shape()[rows];
+    if data.shape()[columns] != length || data.len() != length * length {
+        return None;
+    }
+    let last = length as i64 - 1;
+    let of = |distance: i64| {
+        let distance = distance.clamp(-last, last);
+        let mut index = vec![0; data.ndim()];
+        index[rows] = usize::try_from(-distance).unwrap_or(0);
+        index[columns] = usize::try_from(distance).unwrap_or(0);
+        data[IxDyn(&index)]
+    };
+    let distance = |index: &[usize]| index[columns] as i64 - index[rows] as i64;
+    let by_distance = data.indexed_iter().all(|(index, v)| {
+        let index: &[usize] = ndarray::Dimension::slice(&index);
+        *v == of(distance(index))
+    });
+    let mut dims = data.shape().to_vec();
+    (dims[rows], dims[columns]) = (wanted, wanted);
+    by_distance.then(|| {
+        ArrayD::from_shape_fn(dims, |index| {
+            let index: &[usize] = ndarray::Dimension::slice(&index);
+            of(distance(index))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(dims: &[usize], f: impl Fn(&[usize]) -> f64) -> ArrayD<f64> {
+        ArrayD::from_shape_fn(dims.to_vec(), |index| f(ndarray::Dimension::slice(&index)))
+    }
+
+    #[test]
+    fn counts_and_constants_go_on() {
+        for (start, step) in [(0.0, 1.0), (2.0, 1.0), (0.0, 0.0), (7.0, -1.0)] {
+            let row = |n| of(&[1, n], |i| start + step * i[1] as f64);
+            assert_eq!(line(&row(6), 1, 9), Some(row(9)));
+        }
+    }
+
+    #[test]
+    fn what_would_be_too_long_stays() {
+        let row = of(&[1, 6], |i| i[1] as f64);
+        for wanted in [MOST + 1, 1_000_000_000_000, usize::MAX] {
+            assert_eq!(line(&row, 1, wanted), None);
+            let rows = of(&[2, 6], |i| i[1] as f64);
+            assert_eq!(line(&rows, 1, wanted), None);
+        }
+        assert!(line(&row, 1, 7).is_some());
+    }
+
+    #[test]
+    fn masks_of_the_distance_go_on() {
+        let causal = |i: &[usize]| f64::from(u8::from(i[3] <= i[2]));
+        let window = |i: &[usize]| f64::from(u8::from(i[3] <= i[2] && i[2] - i[3] < 3));
+        for mask in [causal, window] {
+            let wide = |n| of(&[1, 1, n, n], mask);
+            assert_eq!(square(&wide(6), [2, 3], 11), Some(wide(11)));
+        }
+    }
+
+    #[test]
+    fn what_follows_no_rule_is_left_alone() {
+        let learned = of(&[6, 2], |i| (i[0] * i[0]) as f64);
+        assert_eq!(line(&learned, 0, 9), None);
+        let jump = of(&[1, 6], |i| if i[1] == 5 { 9.0 } else { i[1] as f64 });
+        assert_eq!(line(&jump, 1, 9), None);
+        let hole = of(&[6, 6], |i| {
+            f64::from(u8::from(i[1] <= i[0] && i != [4, 2]))
+        });
+        assert_eq!(square(&hole, [0, 1], 9), None);
+        let prefix = of(&[6, 6], |i| f64::from(u8::from(i[1] <= i[0] || i[1] < 2)));
+        assert_eq!(square(&prefix, [0, 1], 9), None);
+        let two = of(&[2, 6, 6], |i| i[0] as f64);
+        assert_eq!(square(&two, [1, 2], 9), None);
+        let oblong = of(&[6, 7], |_| 1.0);
+        assert_eq!(square(&oblong, [0, 1], 9), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! Where axes come from, and whether they are as long in every run.
+
+use std::cell::{OnceCell, RefCell};
+
+use posenc_ir::eval::{Budget, Trace};
+use posenc_ir::{Dim, NodeId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::attention::stream::{self, Tokens};
+use crate::detect::Runs;
+use crate::detect::context::Context;
+use crate::graph::lane::{Lane, back};
+
+/// An axis of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Axis {
+    pub(crate) value: ValueId,
+    pub(crate) axis: usize,
+}
+
+/// What was found out about the axes of a graph, once for all sites.
+pub(crate) struct Axes<'a> {
+    pub(crate) context: &'a Context<'a>,
+    /// The run of a batch of one.
+    alone: OnceCell<Option<Trace>>,
+    /// That of a batch of one with more tokens.
+    longer: OnceCell<Option<Trace>>,
+    origins: RefCell<Origins>,
+}
+
+/// Axes and those that they come from; `None` where that cannot be followed.
+type Origins = FxHashMap<Axis, Option<Axis>>;
+
+/// Values to look through on the way to an input.
+const MOST: usize = 4096;
+
+/// Elements of a value in a run of another batch, of which only dimensions are read.
+const ALONE: Budget = Budget { elements: 1 << 12 };
+
+/// The same in a longer run, where dimensions may follow from positions and masks.
+const LONGER: Budget = Budget { elements: 1 << 22 };
+
+impl<'a> Axes<'a> {
+    pub(crate) fn new(context: &'a Context<'a>) -> Self {
+        Self {
+            context,
+            alone: OnceCell::new(),
+            longer: OnceCell::new(),
+            origins: RefCell::default(),
+        }
+    }
+
+    /// The axis that an axis is as long as, farther up: an input's, if one can be followed to.
+    pub(crate) fn origin(&self, at: Axis) -> Axis {
+        origin(self.context, &mut self.origins.borrow_mut(), at)
+    }
+
+    /// What a longer run tells; `None` where there is none.
+    pub(crate) fn longer<T>(&self, read: impl FnOnce(&Trace) -> T) -> Option<T> {
+        let sequence = 2 * self.context.found.lengths.sequence + 1;
+        let run = || self.run(sequence, &LONGER);
+        self.longer.get_or_init(run).as_ref().map(read)
+    }
+
+    /// Whether an axis is this long in every run: inputs leave open nothing but their first axis,
+    /// and with another batch and more tokens, as far as these can be had, it is as long.
+    pub(crate) fn is_fixed(&self, at: Axis, length: usize) -> bool {
+        let ports = || self.context.found.ports.iter();
+        let open = |dim: &Dim| !matches!(dim, Dim::Known(_));
+        if ports().any(|p| p.dims.iter().skip(1).any(open)) {
+            return false;
+        }
+        let whole = |dims: &[Dim]| !matches!(dims.first(), Some(Dim::Symbol(_) | Dim::Unknown));
+        if ports().all(|p| whole(&p.dims)) {
+            return true;
+        }
+        let same = |trace: &Trace| {
+            let dims = trace.get(at.value).dims.as_ref();
+            dims.and_then(|d| d.get(at.axis)) == Some(&length)
+        };
+        let sequence = self.context.found.lengths.sequence;
+        let run = || self.run(sequence, &ALONE);
+        let alone = self.alone.get_or_init(run);
+        alone.as_ref().is_some_and(same) && self.longer(same).unwrap_or(true)
+    }
+
+    fn run(&self, sequence: usize, budget: &Budget) -> Option<Trace> {
+        Runs::new(self.context.model, self.context.found).once(sequence, budget)
+    }
+}
+
+/// The axis that an axis is as long as, farther up; all on the way there have it too.
+fn origin(context: &Context<'_>, origins: &mut Origins, at: Axis) -> Axis {
+    let graph = context.graph();
+    let length = |at: Axis| context.dims(at.value)?.get(at.axis).copied();
+    let Some(wanted) = length(at) else {
+        return at;
+    };
+    let mut stack = vec![(at, None)];
+    // Each axis, and the one that it was come to from.
+    let mut seen: FxHashMap<Axis, Option<Axis>> = FxHashMap::default();
+    while let Some((at, from)) = stack.pop() {
+        if seen.contains_key(&at) || seen.len() > MOST {
+            continue;
+        }
+        seen.insert(at, from);
+        let found = match origins.get(&at) {
+            Some(None) => continue,
+            Some(known) => *known,
+            None if graph.producer(at.value).is_none() => {
+                let fed = context.found.ports.iter().any(|p| p.value == at.value);
+                fed.then_some(at)
+            }
+            None => None,
+        };
+        if found.is_some() {
+            let way = std::iter::successors(Some(at), |at| seen.get(at).copied().flatten());
+            origins.extend(way.map(|at| (at, found)));
+            return found.unwrap_or(at);
+        }
+        let Some((id, output)) = graph.producer(at.value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        // The first operands are tried first.
+        for slot in (0..node.inputs().len()).rev() {
+            let Some(value) = node.input(slot).filter(|v| context.is_content(*v)) else {
+                continue;
+            };
+            let axis = match node.op() {
+                "Gather" if node.domain().is_empty() && slot == 1 => picked(context, id, at.axis),
+                _ => along(context, id, output, slot, at.axis),
+            };
+            let next = axis.map(|axis| Axis { value, axis });
+            let next = next.filter(|next| length(*next) == Some(wanted));
+            stack.extend(next.map(|next| (next, Some(at))));
+        }
+    }
+    // All was looked at, so that none of them leads to an input.
+    if seen.len() <= MOST {
+        origins.extend(seen.into_keys().map(|at| (at, None)));
+    }
+    at
+}
+
+/// The axis of an input at which an axis of an output stands, alone.
+fn along(
+    context: &Context<'_>,
+    id: NodeId,
+    output: usize,
+    slot: usize,
+    axis: usize,
+) -> Option<usize> {
+    let (graph, trace) = (context.graph(), &context.found.trace);
+    let lane = back(graph, trace, id, output, slot, Lane::of_sequence(axis));
+    let all = || {
+        let axes = stream::back(graph, trace, id, output, slot, Tokens::one(axis))?;
+        let mut axes = axes.iter();
+        axes.next().filter(|_| axes.next().is_none())
+    };
+    lane.map(|lane| lane.sequence).or_else(all)
+}
+
+/// The axis of an index at which an axis of what it picks stands.
+fn picked(context: &Context<'_>, id: NodeId, axis: usize) -> Option<usize> {
+    let node = context.graph().node(id);
+    let data = context.dims(node.input(0)?)?.len();
+    let index = context.dims(node.input(1)?)?.len();
+    let along = crate::graph::lane::wrap(node.int("axis").ok()?.unwrap_or(0), data)?;
+    axis.checked_sub(along).filter(|a| *a < index)
+}
+
+impl Axis {
+    /// Whether an axis is that of the batch of an input.
+    pub(crate) fn is_batch(self, context: &Context<'_>) -> bool {
+        let origin = origin(context, &mut Origins::default(), self);
+        let port = context.found.ports.iter().any(|p| p.value == origin.value);
+        port && origin.axis == 0 && self.is_as_long(context)
+    }
+
+    /// Whether an axis of queries or keys is that of the batch: it stands before the features that
+    /// are projected, or comes from the batch of an input.
+    pub(crate) fn is_batch_of_heads(self, context: &Context<'_>) -> bool {
+        let (graph, trace) = (context.graph(), &context.found.trace);
+        if !self.is_as_long(context) {
+            return false;
+        }
+        let mut stack = vec![(self.value, Tokens::one(self.axis))];
+        let mut seen = FxHashSet::default();
+        while let Some((value, axes)) = stack.pop() {
+            if !seen.insert(value) || seen.len() > MOST {
+                continue;
+            }
+            let Some((id, output)) = graph.producer(value) else {
+                if context.found.ports.iter().any(|p| p.value == value) && axes.has(0) {
+                    return true;
+                }
+                continue;
+            };
+            let node = graph.node(id);
+            for slot in (0..node.inputs().len()).rev() {
+                let input = node.input(slot).filter(|v| context.is_content(*v));
+                let before = stream::back(graph, trace, id, output, slot, axes);
+                let Some(step) = input.zip(before) else {
+                    continue;
+                };
+                if stream::is_projection(node) {
+                    return true;
+                }
+                stack.push(step);
+            }
+        }
+        false
+    }
+
+    /// Whether an axis is as long as the batch.
+    fn is_as_long(self, context: &Context<'_>) -> bool {
+        let length = context.dims(self.value).and_then(|d| d.get(self.axis));
+        length == Some(&context.found.lengths.batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::DType;
+
+    use super::*;
+    use crate::detect::{Options, Survey, detect};
+    use crate::edit::insert::length::Length;
+    use crate::graph::sketch::{HIDDEN, Sketch};
+
+    /// What `read` tells of the first output of a graph of ids of these dimensions.
+    fn of<T>(
+        dims: &[&str],
+        make: impl Fn(&mut Sketch, &str) -> String,
+        read: impl Fn(&Axes<'_>, ValueId) -> T,
+    ) -> T {
+        let mut s = Sketch::default();
+        let ids = s.input("input_ids", DType::I64, dims);
+        let table = s.weights(&[30, HIDDEN]);
+        let x = s.gather(&table, &ids, 0);
+        let y = make(&mut s, &x);
+        let model = s.model(17, &[&y]);
+        let found = detect(&model, &Options::default());
+        let context = Context {
+            model: &model,
+            found: &found,
+            survey: &Survey::default(),
+        };
+        let graph = model.graph();
+        read(&Axes::new(&context), graph.scope(graph.main()).outputs()[0])
+    }
+
+    /// The length of an axis along which something stands twice.
+    fn twice(dims: &[&str], axis: usize) -> Length {
+        let make = |s: &mut Sketch, x: &str| s.concat(&[x, x], axis as i64);
+        of(dims, make, |axes, value| {
+            Length::of(axes, Axis { value, axis })
+        })
+    }
+
+    #[test]
+    fn a_length_is_known_where_every_run_has_it() {
+        assert_eq!(twice(&["batch", "12"], 1), Length::Known(24));
+        assert_eq!(twice(&["2", "12"], 1), Length::Known(24));
+        assert_eq!(twice(&["2", "12"], 0), Length::Known(4));
+        assert_eq!(twice(&["12"], 0), Length::Known(24));
+    }
+
+    #[test]
+    fn a_length_that_follows_the_batch_or_the_tokens_is_not_known() {
+        for (dims, axis) in [
+            (&["batch", "12"][..], 0),
+            (&["batch", "sequence"], 1),
+            (&["2", "sequence"], 1),
+            // With another batch it is as long: its first axis is that of the tokens.
+            (&["sequence"], 0),
+        ] {
+            assert!(matches!(twice(dims, axis), Length::Of(_)), "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_found_again_from_anywhere_on_the_way() {
+        let make = |s: &mut Sketch, x: &str| {
+            let y = s.op("Neg", &[x]);
+            let y = s.unsqueeze(&y, &[0]);
+            s.transpose(&y, &[0, 2, 1, 3])
+        };
+        of(&["batch", "sequence"], make, |axes, value| {
+            let ports = &axes.context.found.ports;
+            let ids = ports.iter().next().unwrap().value;
+            let want = Axis {
+                value: ids,
+                axis: 1,
+            };
+            let mut known = vec![];
+            for _ in 0..2 {
+                assert_eq!(axes.origin(Axis { value, axis: 1 }), want);
+                known.push(axes.origins.borrow().len());
+            }
+            assert!(known[0] > 3 && known[0] == known[1], "{known:?}");
+            let before = axes.context.graph().producer(value).unwrap().0;
+            let value = axes.context.graph().node(before).input(0).unwrap();
+            assert_eq!(axes.origin(Axis { value, axis: 2 }), want);
+            assert_eq!(axes.origins.borrow().len(), known[0]);
+        });
+        // What leads nowhere stays where it is, however often it is asked.
+        let make = |s: &mut Sketch, x: &str| s.concat(&[x, x], 1);
+        of(&["batch", "sequence"], make, |axes, value| {
+            let at = Axis { value, axis: 1 };
+            assert_eq!([axes.origin(at), axes.origin(at)], [at; 2]);
+        });
+    }
+}

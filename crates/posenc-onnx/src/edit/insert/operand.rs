@@ -1,0 +1,254 @@
+//! Where queries and keys are taken hold of: behind their projection and norm, before earlier keys
+//! join and heads are repeated.
+
+use posenc_ir::{NodeId, Use, ValueId};
+
+use crate::attention::{Operand, Site};
+use crate::detect::context::Context;
+use crate::error::RewriteError;
+use crate::graph::dataflow::Class;
+use crate::graph::lane::{Lane, back, is_layout};
+
+/// Queries or keys of new tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) value: ValueId,
+    pub(crate) lane: Lane,
+    /// The uses by which attention and caches to come read it.
+    pub(crate) uses: Vec<Use>,
+    /// A cache to come is what it is.
+    pub(crate) is_output: bool,
+}
+
+/// Which side of the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Query,
+    Key,
+}
+
+/// A value on the way back from the product.
+struct Step {
+    value: ValueId,
+    lane: Lane,
+    /// The use by which the way runs on to the product.
+    at: Use,
+}
+
+/// Nodes on the way.
+const MOST: usize = 64;
+
+impl Hold {
+    /// Takes hold of one side of a site. `fits` tells whether features of a head can be worked on
+    /// in a value of this lane, and how well.
+    ///
+    /// # Errors
+    /// Where there is no such value before earlier keys join.
+    pub(crate) fn of(
+        context: &Context<'_>,
+        site: &Site,
+        side: Side,
+        fits: &dyn Fn(ValueId, &Lane) -> Option<u8>,
+    ) -> Result<Self, RewriteError> {
+        let (operand, name) = match side {
+            Side::Query => (&site.query, "queries"),
+            Side::Key => (&site.key, "keys"),
+        };
+        let Some(at) = entry(context, site, operand, side) else {
+            let why = format!("its {name} do not enter the product as they are");
+            return Err(context.refuse(site.node, why));
+        };
+        let way = way(context, operand, at, side);
+        let joins = side == Side::Key && site.past;
+        let fused = context.graph().node(site.node).op() != "Softmax";
+        if joins && !way.joined && !(fused && site.product.is_none()) {
+            let why = "where earlier keys join the new ones cannot be followed";
+            return Err(context.refuse(site.node, why));
+        }
+        // From the first on, as long as nothing else reads what was passed.
+        let mut best: Option<(u8, &Step)> = None;
+        for step in way.steps.iter().rev() {
+            if let Some(score) = fits(step.value, &step.lane)
+                && best.is_none_or(|(most, _)| score > most)
+            {
+                best = Some((score, step));
+            }
+            if best.is_some() && is_shared(context, step) {
+                break;
+            }
+        }
+        let Some((_, step)) = best else {
+            let why = format!("the features of its {name} cannot be told apart");
+            return Err(context.refuse(site.node, why));
+        };
+        let mut uses = vec![step.at];
+        let value = context.graph().value(step.value);
+        if side == Side::Key {
+            let others = context.graph().uses(step.value).iter();
+            uses.extend(others.filter(|u| **u != step.at && is_cached(context, **u)));
+        }
+        Ok(Self {
+            value: step.value,
+            lane: step.lane,
+            uses,
+            is_output: side == Side::Key && value.is_output(),
+        })
+    }
+}
+
+/// The use at which an operand enters the product, or the operator that holds it.
+fn entry(context: &Context<'_>, site: &Site, operand: &Operand, side: Side) -> Option<Use> {
+    let graph = context.graph();
+    let node = match site.product {
+        Some(product) => graph.producer(product)?.0,
+        None => site.node,
+    };
+    let inputs = graph.node(node).inputs().iter().enumerate();
+    let mut slots = inputs.filter(|(_, v)| **v == Some(operand.value));
+    let first = slots.next()?.0;
+    // Queries may be keys as well.
+    let same = site.query.value == site.key.value && side == Side::Key;
+    let slot = slots.next().filter(|_| same).map_or(first, |s| s.0);
+    Some(Use::new(node, slot))
+}
+
+/// What was passed on the way back from the product to the projection, from the product on.
+struct Way {
+    steps: Vec<Step>,
+    /// Whether earlier keys join on the way: only what comes before counts.
+    joined: bool,
+}
+
+fn way(context: &Context<'_>, operand: &Operand, at: Use, side: Side) -> Way {
+    let mut step = Step {
+        value: operand.value,
+        lane: operand.lane,
+        at,
+    };
+    let mut way = Way {
+        steps: vec![],
+        joined: false,
+    };
+    for _ in 0..MOST {
+        let next = before(context, &step, side);
+        let (value, lane) = (step.value, step.lane);
+        way.steps.push(step);
+        let Some((id, slot, joins)) = next else {
+            break;
+        };
+        let graph = context.graph();
+        let Some((input, (_, output))) = graph.node(id).input(slot).zip(graph.producer(value))
+        else {
+            break;
+        };
+        let Some(lane) = back(graph, &context.found.trace, id, output, slot, lane) else {
+            break;
+        };
+        if joins != Joins::Nothing {
+            way.steps.clear();
+            way.joined |= joins == Joins::Past;
+        }
+        step = Step {
+            value: input,
+            lane,
+            at: Use::new(id, slot),
+        };
+    }
+    way
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Joins {
+    Nothing,
+    /// Earlier keys.
+    Past,
+    /// The same heads again.
+    Heads,
+}
+
+/// The node before a value and the input that the way goes on to, where the node leaves the
+/// features of each head to themselves.
+fn before(context: &Context<'_>, step: &Step, side: Side) -> Option<(NodeId, usize, Joins)> {
+    let graph = context.graph();
+    let (id, _) = graph.producer(step.value)?;
+    let node = graph.node(id);
+    if !node.domain().is_empty() {
+        return None;
+    }
+    let content = |v: ValueId| context.is_content(v);
+    match node.op() {
+        "Expand" | "Tile" => Some((id, 0, Joins::Heads)),
+        op if is_layout(op) => Some((id, 0, Joins::Nothing)),
+        "Cast" | "Identity" | "Dropout" => Some((id, 0, Joins::Nothing)),
+        // Of integers there is nothing to turn.
+        "QuantizeLinear" if !context.dtype(step.value).is_float() => Some((id, 0, Joins::Nothing)),
+        "Mul" | "Div" => {
+            let mut slots = (0..2).filter(|s| node.input(*s).is_some_and(content));
+            let slot = slots.next().filter(|_| slots.next().is_none())?;
+            let factor = node.input(1 - slot)?;
+            let scales = (slot == 0 || node.is("Mul")) && is_alike(context, step, factor);
+            scales.then_some((id, slot, Joins::Nothing))
+        }
+        "Concat" if side == Side::Key => {
+            let rank = context.dims(step.value)?.len();
+            let axis = crate::graph::lane::wrap(node.int("axis").ok()??, rank)?;
+            let classes = &context.found.classes;
+            let fresh = |v: ValueId| classes.of_value(v).has(Class::FRESH);
+            let inputs = node.inputs().iter().enumerate();
+            let mut new = inputs.filter(|(_, v)| v.is_some_and(fresh));
+            let slot = new.next().filter(|_| new.next().is_none())?.0;
+            (axis == step.lane.sequence).then_some((id, slot, Joins::Past))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a factor is the same for all features and tokens, as a scale is.
+fn is_alike(context: &Context<'_>, step: &Step, factor: ValueId) -> bool {
+    let (Some(dims), Some(all)) = (context.dims(factor), context.dims(step.value)) else {
+        return false;
+    };
+    let along = |axis: usize| {
+        let place = (axis + dims.len()).checked_sub(all.len());
+        place.and_then(|a| dims.get(a)).copied().unwrap_or(1)
+    };
+    let one = dims.iter().product::<usize>() == 1;
+    let feature = step.lane.feature.is_some_and(|a| along(a) == 1);
+    one || feature && along(step.lane.sequence) == 1
+}
+
+/// The uses of a value but for those that ask for its dimensions.
+fn computing(context: &Context<'_>, value: ValueId) -> impl Iterator<Item = Use> {
+    let graph = context.graph();
+    let uses = graph.uses(value).iter().copied();
+    uses.filter(|u| {
+        let node = graph.node(u.node);
+        !node.is("Shape") && !node.is("Size")
+    })
+}
+
+/// Whether anything but the way reads a value.
+fn is_shared(context: &Context<'_>, step: &Step) -> bool {
+    let mut uses = computing(context, step.value);
+    context.graph().value(step.value).is_output() || uses.any(|u| u != step.at)
+}
+
+/// Whether a use does nothing but give the value out in another layout, as a cache to come.
+fn is_cached(context: &Context<'_>, at: Use) -> bool {
+    let graph = context.graph();
+    let mut at = at;
+    for _ in 0..MOST {
+        let node = graph.node(at.node);
+        let moves = is_layout(node.op()) || matches!(node.op(), "Cast" | "Identity");
+        let Some(value) = node.output(0).filter(|_| moves && at.slot() == 0) else {
+            return false;
+        };
+        let mut uses = computing(context, value);
+        match (uses.next(), uses.next(), graph.value(value).is_output()) {
+            (None, None, is_output) => return is_output,
+            (Some(one), None, false) => at = one,
+            _ => return false,
+        }
+    }
+    false
+}

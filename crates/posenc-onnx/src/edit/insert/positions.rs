@@ -1,0 +1,362 @@
+//! Positions of new tokens: those that are fed, those that the graph counted itself, or new ones.
+
+use posenc_ir::{DType, Dim, Emitter, ScopeId, Tensor, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::Kept;
+use super::axes::{Axes, Axis};
+use super::length::{Length, Lengths};
+use super::past::{Before, Past, past};
+use crate::detect::context::Context;
+use crate::error::{Refusal, RewriteError};
+use crate::graph::ports::{Port, Role};
+use crate::plan::swap::SwapPlan;
+use posenc_encodings::kind::Stack;
+
+/// Positions of tokens, made when they are first asked for.
+pub(crate) struct Positions<'a> {
+    context: &'a Context<'a>,
+    axes: &'a Axes<'a>,
+    kept: Option<Kept>,
+    add: bool,
+    /// The input that was added, and the stack that it serves.
+    added: Option<(Option<Stack>, Values)>,
+    lengths: Lengths,
+    /// By stack, number of tokens in the trial run, and where the site stands.
+    stands: FxHashMap<(Option<Stack>, usize, ScopeId), Stand>,
+    counted: FxHashMap<Stand, Values>,
+    floats: FxHashMap<(ValueId, DType), ValueId>,
+}
+
+/// Where the new tokens of a stack stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stand {
+    /// At 0 and on, as many as in every run.
+    Fixed(usize),
+    /// Behind those that came before.
+    Counted(Past, Length),
+    /// At places that a value tells.
+    Told(Values),
+}
+
+/// Positions as a value: `[token]`, or `[sequence, token]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Values {
+    pub(crate) value: ValueId,
+    pub(crate) dtype: DType,
+    /// Sequences differ.
+    pub(crate) by_sequence: bool,
+    /// Those of tokens that do not count may be below 0.
+    pub(crate) below_zero: bool,
+}
+
+/// The name of an input that is added.
+const NAME: &str = "position_ids";
+
+impl<'a> Positions<'a> {
+    pub(crate) fn new(axes: &'a Axes<'a>, asked: &SwapPlan, kept: Option<Kept>) -> Self {
+        Self {
+            context: axes.context,
+            axes,
+            kept,
+            add: asked.add_position_ids,
+            added: None,
+            lengths: Lengths::default(),
+            stands: FxHashMap::default(),
+            counted: FxHashMap::default(),
+            floats: FxHashMap::default(),
+        }
+    }
+
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    pub(crate) fn lengths(&mut self) -> &mut Lengths {
+        &mut self.lengths
+    }
+
+    /// Where the new tokens of a site stand, given an axis that runs along them.
+    ///
+    /// # Errors
+    /// Where positions of several kinds are fed, or earlier tokens cannot be counted.
+    pub(crate) fn stand(
+        &mut self,
+        out: &mut Emitter<'_>,
+        site: usize,
+        at: Axis,
+    ) -> Result<Stand, RewriteError> {
+        let context = self.context;
+        let site = context.site(site);
+        let tokens = context.dims(at.value).and_then(|d| d.get(at.axis).copied());
+        let Some(tokens) = tokens else {
+            return Err(context.refuse(site.node, "the length of its sequence cannot be told"));
+        };
+        let key = (site.place.stack, tokens, site.scope);
+        if let Some(known) = self.stands.get(&key) {
+            return Ok(*known);
+        }
+        let length = Length::of(self.axes, at);
+        let stand = match self.told(out, site.place.stack, tokens, length)? {
+            Some(told) => Stand::Told(told),
+            None => match (past(self.axes, site)?, length) {
+                (Before::Each(last), _) => Stand::Told(self.up_to(out, last, length)),
+                (Before::All(Past::Nothing), Length::Known(n)) => Stand::Fixed(n),
+                (Before::All(past), length) => Stand::Counted(past, length),
+            },
+        };
+        self.stands.insert(key, stand);
+        Ok(stand)
+    }
+
+    /// Positions that are fed or that the graph counted itself.
+    fn told(
+        &mut self,
+        out: &mut Emitter<'_>,
+        stack: Option<Stack>,
+        tokens: usize,
+        length: Length,
+    ) -> Result<Option<Values>, RewriteError> {
+        let context = self.context;
+        let ports = context.found.ports.iter();
+        let mut ports = ports.filter(|p| p.role == Role::Positions);
+        let several = stack.is_some();
+        if let Some(port) = ports.find(|p| !several || runs_along(context, p, length)) {
+            return fed(context, port, tokens).map(Some);
+        }
+        if self.add {
+            return self.added(out, stack, length).map(Some);
+        }
+        let kept = self.kept.as_ref();
+        let kept = kept.and_then(|k| k.positions.iter().find(|k| k.0 == stack));
+        let Some((_, value)) = kept.copied() else {
+            return Ok(None);
+        };
+        let values = Values {
+            value,
+            dtype: context.dtype(value),
+            by_sequence: true,
+            below_zero: true,
+        };
+        let all = context.dims(value).and_then(|d| d.last().copied());
+        if all == Some(tokens) {
+            return Ok(Some(values));
+        }
+        if all != Some(tokens + context.found.lengths.past) {
+            return Ok(None);
+        }
+        // Those of earlier tokens come first.
+        let count = self.lengths.list(out, context, length);
+        out.set_scope(context.graph().value(value).scope());
+        let first = out.op("Neg", &[count]);
+        let end = out.ints("end", &[i64::MAX]);
+        let axis = out.ints("axis", &[1]);
+        let value = out.op("Slice", &[value, first, end, axis]);
+        Ok(Some(Values { value, ..values }))
+    }
+
+    /// A new input, as long as the tokens that are fed.
+    fn added(
+        &mut self,
+        out: &mut Emitter<'_>,
+        stack: Option<Stack>,
+        length: Length,
+    ) -> Result<Values, RewriteError> {
+        let refuse = |why: String| Err(RewriteError::from(Refusal::Usage(why)));
+        match self.added {
+            Some((of, values)) if of == stack => return Ok(values),
+            Some(_) => {
+                let why = "the model has two stacks, and an input of positions serves one; give \
+                           --stack";
+                return refuse(why.into());
+            }
+            None => {}
+        }
+        let context = self.context;
+        let Some(dims) = dims_of_tokens(context, length) else {
+            let why = "no input is as long as the tokens, so none can be added beside it; leave \
+                       out --add-position-ids";
+            return refuse(why.into());
+        };
+        let graph = context.graph();
+        if graph.values().any(|v| graph.name(v) == NAME) {
+            let why = format!("the graph has a value {NAME} that is no input of positions");
+            return refuse(why);
+        }
+        let values = Values {
+            value: out.input(NAME, DType::I64, &dims)?,
+            dtype: DType::I64,
+            by_sequence: dims.len() > 1,
+            below_zero: false,
+        };
+        self.added = Some((stack, values));
+        Ok(values)
+    }
+
+    /// Positions as a value.
+    pub(crate) fn values(&mut self, out: &mut Emitter<'_>, stand: Stand) -> Values {
+        let context = self.context;
+        let (past, length) = match stand {
+            Stand::Told(values) => return values,
+            Stand::Fixed(n) => {
+                out.set_scope(context.graph().main());
+                return Values::counted(out.constant("positions", counted(n)));
+            }
+            Stand::Counted(past, length) => (past, length),
+        };
+        if let Some(known) = self.counted.get(&stand) {
+            return *known;
+        }
+        let values = Values::counted(self.count(out, past, length));
+        self.counted.insert(stand, values);
+        values
+    }
+
+    /// The same as floats of a type; `out` stands where they do from here on.
+    pub(crate) fn floats(
+        &mut self,
+        out: &mut Emitter<'_>,
+        values: Values,
+        dtype: DType,
+    ) -> ValueId {
+        out.set_scope(out.scope_of(values.value));
+        if values.dtype == dtype {
+            return values.value;
+        }
+        let made = self.floats.entry((values.value, dtype));
+        *made.or_insert_with(|| out.cast(values.value, dtype))
+    }
+
+    fn count(&mut self, out: &mut Emitter<'_>, past: Past, length: Length) -> ValueId {
+        let context = self.context;
+        let scopes = [length.scope(context), past.scope(context)];
+        let scope = context.inner(scopes);
+        if let (Past::Keys(before), Length::Known(n)) = (past, length) {
+            let before = self.lengths.scalar(out, context, before);
+            out.set_scope(scope);
+            let new = out.constant("positions", counted(n));
+            return out.op("Add", &[before, new]);
+        }
+        let new = self.lengths.scalar(out, context, length);
+        let (first, end) = match past {
+            Past::Nothing => {
+                out.set_scope(scope);
+                (out.constant("zero", Tensor::from_i64(&[], &[0])), new)
+            }
+            Past::Keys(before) => {
+                let before = self.lengths.scalar(out, context, before);
+                out.set_scope(scope);
+                (before, out.op("Add", &[before, new]))
+            }
+        };
+        let one = out.constant("one", Tensor::from_i64(&[], &[1]));
+        out.op("Range", &[first, end, one])
+    }
+
+    /// Positions of new tokens up to the last index of each sequence, or from 0 on where a sequence
+    /// is shorter than they are.
+    fn up_to(&mut self, out: &mut Emitter<'_>, last: ValueId, length: Length) -> Values {
+        let context = self.context;
+        let scopes = [context.graph().value(last).scope(), length.scope(context)];
+        let scope = context.inner(scopes);
+        out.set_scope(scope);
+        let last = out.cast(last, DType::I64);
+        let column = out.ints("column", &[-1, 1]);
+        let last = out.op("Reshape", &[last, column]);
+        let (places, others) = match length {
+            Length::Known(n) => {
+                let others = Tensor::from_i64(&[], &[n as i64 - 1]);
+                let places = out.constant("positions", counted(n));
+                (places, out.constant("length", others))
+            }
+            Length::Of(_) => {
+                let new = self.lengths.scalar(out, context, length);
+                out.set_scope(scope);
+                let one = out.constant("one", Tensor::from_i64(&[], &[1]));
+                let zero = out.constant("zero", Tensor::from_i64(&[], &[0]));
+                let places = out.op("Range", &[zero, new, one]);
+                (places, out.op("Sub", &[new, one]))
+            }
+        };
+        let first = out.op("Sub", &[last, others]);
+        let first = context.opset().at_least_zero(out, first, DType::I64);
+        Values {
+            by_sequence: true,
+            ..Values::counted(out.op("Add", &[first, places]))
+        }
+    }
+
+    /// Lets go of what was held and nothing came to read.
+    ///
+    /// # Errors
+    /// Where what was held is not the graph's.
+    pub(crate) fn finish(self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
+        for (_, value) in self.kept.into_iter().flat_map(|k| k.positions) {
+            out.release(value)?;
+        }
+        Ok(())
+    }
+}
+
+impl Values {
+    fn counted(value: ValueId) -> Self {
+        Self {
+            value,
+            dtype: DType::I64,
+            by_sequence: false,
+            below_zero: false,
+        }
+    }
+}
+
+fn counted(n: usize) -> Tensor {
+    Tensor::from_i64(&[n], &(0..n as i64).collect::<Vec<_>>())
+}
+
+/// The batch and the tokens as the input declares them that a length comes from.
+fn dims_of_tokens(context: &Context<'_>, length: Length) -> Option<Vec<Dim>> {
+    let ports = &context.found.ports;
+    let (port, axis) = match length {
+        Length::Of(at) => (ports.iter().find(|p| p.value == at.value)?, at.axis),
+        Length::Known(n) => {
+            let port = ports.first(Role::Tokens)?;
+            let axis = port.dims.iter().rposition(|d| *d == Dim::Known(n))?;
+            (port, axis)
+        }
+    };
+    let tokens = port.dims.get(axis)?.clone();
+    let batch = (0..2).filter(|a| *a != axis).find_map(|a| port.dims.get(a));
+    Some(batch.cloned().into_iter().chain([tokens]).collect())
+}
+
+/// Whether an input of positions is as long as the tokens of a stack, as far as is declared.
+fn runs_along(context: &Context<'_>, port: &Port, length: Length) -> bool {
+    let last = port.dims.last();
+    match length {
+        Length::Known(n) => last == Some(&Dim::Known(n)),
+        Length::Of(at) => {
+            let declared = context.graph().value(at.value).shape();
+            let tokens = declared.and_then(|d| d.get(at.axis));
+            matches!(tokens, Some(Dim::Symbol(_))) && tokens == last
+        }
+    }
+}
+
+/// Positions that are fed.
+fn fed(context: &Context<'_>, port: &Port, tokens: usize) -> Result<Values, RewriteError> {
+    let name = context.graph().name(port.value);
+    let by_sequence = match context.dims(port.value) {
+        Some([all]) if *all == tokens => false,
+        Some([_, all]) if *all == tokens => true,
+        _ => {
+            let why = format!("its positions {name} are not one for each new token");
+            return Err(Refusal::Unsupported(why).into());
+        }
+    };
+    Ok(Values {
+        value: port.value,
+        dtype: port.dtype,
+        by_sequence,
+        below_zero: false,
+    })
+}

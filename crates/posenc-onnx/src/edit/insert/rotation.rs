@@ -1,0 +1,336 @@
+//! Rotations of queries and new keys.
+
+use posenc_ir::{DType, Emitter, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::align::align;
+use super::axes::Axis;
+use super::operand::{Hold, Side};
+use super::positions::{Positions, Stand};
+use super::stream::wide;
+use super::unfold;
+use crate::attention::{Site, per_token};
+use crate::detect::context::Context;
+use crate::error::RewriteError;
+use crate::graph::lane::Lane;
+use crate::plan::swap::Group;
+use crate::plan::swap::spec::EncodingSpec;
+use posenc_encodings::families::rope::emit::{Shape, Turn};
+use posenc_encodings::kind::Layout;
+
+/// What rotations share.
+#[derive(Debug, Default)]
+pub(crate) struct Rotations {
+    /// cos and sin `[.., token, column]`.
+    waves: FxHashMap<Key, [ValueId; 2]>,
+    /// The same, as they meet a value.
+    aligned: FxHashMap<(Key, Vec<usize>, usize), [ValueId; 2]>,
+    /// What turned already.
+    turned: FxHashMap<(ValueId, TurnKey), ValueId>,
+    /// Uses that read what turned.
+    moved: FxHashSet<Use>,
+}
+
+type TurnKey = (u64, usize, usize, Layout);
+type Key = (Stand, TurnKey, DType);
+
+/// Puts rotations in at the sites of a group.
+pub(crate) fn insert(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    positions: &mut Positions<'_>,
+    rotations: &mut Rotations,
+    group: &Group,
+) -> Result<(), RewriteError> {
+    let EncodingSpec::Rope { rope, layout } = &group.new else {
+        return Ok(());
+    };
+    let turn = Turn {
+        rope: *rope,
+        layout: *layout,
+    };
+    for index in &group.sites {
+        let site = context.site(*index);
+        let mut writer = Writer {
+            context,
+            positions,
+            rotations,
+            site,
+            index: *index,
+            turn,
+        };
+        match unfold::parts(out, context, site)? {
+            Some(parts) => writer.unfolded(out, parts)?,
+            None => {
+                writer.side(out, Side::Query)?;
+                writer.side(out, Side::Key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Writer<'a, 'p> {
+    context: &'a Context<'a>,
+    positions: &'a mut Positions<'p>,
+    rotations: &'a mut Rotations,
+    site: &'a Site,
+    index: usize,
+    turn: Turn,
+}
+
+impl Writer<'_, '_> {
+    /// Turns queries or keys where they can be taken hold of.
+    fn side(&mut self, out: &mut Emitter<'_>, side: Side) -> Result<(), RewriteError> {
+        let context = self.context;
+        let head_dim = self.turn.rope.head_dim;
+        let any = |value: ValueId, lane: &Lane| fit(context, value, lane, head_dim);
+        let mut hold = Hold::of(context, self.site, side, &any)?;
+        let dims = context.dims(hold.value).unwrap_or_default();
+        let stand = self.stand(out, hold.value, dims, hold.lane)?;
+        if by_sequence(stand) && batch(context, hold.value, &hold.lane).is_none() {
+            // Sequences that share an axis with heads have one of their own farther back.
+            let apart = |value: ValueId, lane: &Lane| {
+                batch(context, value, lane).and_then(|_| fit(context, value, lane, head_dim))
+            };
+            hold = Hold::of(context, self.site, side, &apart)?;
+        }
+        let key = (hold.value, self.turn_key());
+        let turned = match self.rotations.turned.get(&key) {
+            Some(turned) => *turned,
+            None => {
+                let dims = context.dims(hold.value).unwrap_or_default().to_vec();
+                let turned = self.turned(out, hold.value, &dims, hold.lane)?;
+                self.rotations.turned.insert(key, turned);
+                if hold.is_output {
+                    out.redirect_output(hold.value, turned)?;
+                }
+                turned
+            }
+        };
+        for at in hold.uses {
+            if self.rotations.moved.insert(at) {
+                out.redirect_use(hold.value, at, turned)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An operator that projects by itself, with what it projects turned.
+    fn unfolded(
+        &mut self,
+        out: &mut Emitter<'_>,
+        mut parts: unfold::Parts,
+    ) -> Result<(), RewriteError> {
+        let lane = Lane {
+            sequence: 1,
+            feature: Some(2),
+            group: Some(self.turn.rope.head_dim),
+            offset: 0,
+        };
+        for value in [&mut parts.query, &mut parts.key] {
+            *value = self.turned(out, *value, &parts.dims, lane)?;
+        }
+        parts.join(out, self.context, self.site)
+    }
+
+    fn turn_key(&self) -> TurnKey {
+        let rope = self.turn.rope;
+        (
+            rope.theta.to_bits(),
+            rope.rotary_dim,
+            rope.head_dim,
+            self.turn.layout,
+        )
+    }
+
+    /// `value`, of these dimensions in the trial run, turned.
+    fn turned(
+        &mut self,
+        out: &mut Emitter<'_>,
+        value: ValueId,
+        dims: &[usize],
+        lane: Lane,
+    ) -> Result<ValueId, RewriteError> {
+        let context = self.context;
+        let scope = out.scope_of(value);
+        let opset = context.opset();
+        let Some(feature) = lane.feature else {
+            let why = "the features of a head cannot be told apart";
+            return Err(context.refuse(self.site.node, why));
+        };
+        let stand = self.stand(out, value, dims, lane)?;
+        // Heads side by side get an axis of their own.
+        let split = lane.group.is_some();
+        let shape = Shape {
+            rank: dims.len() + usize::from(split),
+            feature: feature + usize::from(split),
+        };
+        let mut axes = vec![lane.sequence, shape.feature];
+        if by_sequence(stand) {
+            let batch = self.batch(value, dims, lane)?;
+            axes.insert(0, batch);
+        }
+        let dtype = self.dtype(value);
+        let waves = self.waves(out, stand, dtype, &axes, shape.rank)?;
+        out.set_scope(scope);
+        if !split {
+            return Ok(self.turn.turned(out, opset, value, shape, waves));
+        }
+        let lead = vec![0; feature];
+        let head_dim = self.turn.rope.head_dim as i64;
+        let apart = out.ints("heads", &[&lead[..], &[-1, head_dim]].concat());
+        let apart = out.op("Reshape", &[value, apart]);
+        let turned = self.turn.turned(out, opset, apart, shape, waves);
+        let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
+        Ok(out.op("Reshape", &[turned, whole]))
+    }
+
+    /// Where the tokens stand.
+    fn stand(
+        &mut self,
+        out: &mut Emitter<'_>,
+        value: ValueId,
+        dims: &[usize],
+        lane: Lane,
+    ) -> Result<Stand, RewriteError> {
+        let context = self.context;
+        let query = self.site.query;
+        let queries_dims = context.dims(query.value);
+        let queries = queries_dims.and_then(|d| d.get(query.lane.sequence));
+        if queries.is_none() || dims.get(lane.sequence) != queries {
+            let why =
+                "its keys are more or fewer than its queries, so their positions are not known";
+            return Err(context.refuse(self.site.node, why));
+        }
+        let all = queries_dims.and_then(|d| per_token(d, &query.lane));
+        let batch = context.found.lengths.batch;
+        if let (Some(all), Some(heads)) = (all, self.site.heads)
+            && all > heads * batch
+        {
+            let why = "its sequence is cut into windows, in which tokens have no positions of the \
+                       whole";
+            return Err(context.refuse(self.site.node, why));
+        }
+        // What is new here is as long as what the operator was given.
+        let at = match self.is_old(value) {
+            true => Axis {
+                value,
+                axis: lane.sequence,
+            },
+            false => Axis {
+                value: query.value,
+                axis: query.lane.sequence,
+            },
+        };
+        self.positions.stand(out, self.index, at)
+    }
+
+    fn is_old(&self, value: ValueId) -> bool {
+        value.index() < self.context.graph().value_count()
+    }
+
+    fn dtype(&self, value: ValueId) -> DType {
+        let value = match self.is_old(value) {
+            true => value,
+            false => self.site.query.value,
+        };
+        self.context.dtype(value)
+    }
+
+    /// The axis of sequences, which positions that differ from one to the next are to meet.
+    fn batch(&self, value: ValueId, dims: &[usize], lane: Lane) -> Result<usize, RewriteError> {
+        let context = self.context;
+        let found = match self.is_old(value) {
+            true => batch(context, value, &lane),
+            false => Some(0).filter(|_| dims.len() == 3),
+        };
+        found.ok_or_else(|| {
+            let why = "positions differ from sequence to sequence, and its sequences have no axis \
+                       of their own";
+            context.refuse(self.site.node, why)
+        })
+    }
+
+    /// cos and sin, as they meet a value of this rank at these axes.
+    fn waves(
+        &mut self,
+        out: &mut Emitter<'_>,
+        stand: Stand,
+        dtype: DType,
+        axes: &[usize],
+        rank: usize,
+    ) -> Result<[ValueId; 2], RewriteError> {
+        let key = (stand, self.turn_key(), dtype);
+        let waves = match self.rotations.waves.get(&key) {
+            Some(waves) => *waves,
+            None => {
+                let waves = self.made(out, stand, dtype);
+                self.rotations.waves.insert(key, waves);
+                waves
+            }
+        };
+        let place = (key, axes.to_vec(), rank);
+        if let Some(known) = self.rotations.aligned.get(&place) {
+            return Ok(*known);
+        }
+        out.set_scope(out.scope_of(waves[0]));
+        let opset = self.context.opset();
+        let aligned = waves.map(|wave| align(out, opset, wave, axes, rank));
+        self.rotations.aligned.insert(place, aligned);
+        Ok(aligned)
+    }
+
+    fn made(&mut self, out: &mut Emitter<'_>, stand: Stand, dtype: DType) -> [ValueId; 2] {
+        let context = self.context;
+        if let Stand::Fixed(n) = stand {
+            out.set_scope(context.graph().main());
+            let [cos, sin] = self.turn.tables(n, dtype);
+            return [out.constant("cos", cos), out.constant("sin", sin)];
+        }
+        let values = self.positions.values(out, stand);
+        let wide = wide(dtype);
+        let floats = self.positions.floats(out, values, wide);
+        let lead = usize::from(values.by_sequence);
+        let waves = self.turn.waves(out, context.opset(), floats, lead, wide);
+        match dtype == wide {
+            true => waves,
+            false => waves.map(|wave| out.cast(wave, dtype)),
+        }
+    }
+}
+
+/// How well the features of heads of a width can be turned in a value; `None` where they cannot.
+fn fit(context: &Context<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> Option<u8> {
+    let dims = context.dims(value)?;
+    let feature = lane.feature?;
+    let whole = lane.width(dims) == Some(head_dim) && lane.offset == 0;
+    if !whole || !context.dtype(value).is_float() {
+        return None;
+    }
+    let last = feature + 1 == dims.len();
+    match (lane.group, last) {
+        (Some(_), true) if lane.sequence < feature => Some(1),
+        (Some(_), _) => None,
+        // Blocks of tokens and features lie side by side.
+        (None, true) if lane.sequence + 1 == feature => Some(4),
+        (None, true) => Some(3),
+        (None, false) => Some(2),
+    }
+}
+
+/// Whether positions differ from sequence to sequence.
+fn by_sequence(stand: Stand) -> bool {
+    matches!(stand, Stand::Told(told) if told.by_sequence)
+}
+
+/// The axis along which the sequences of a batch stand, where it is one of its own.
+fn batch(context: &Context<'_>, value: ValueId, lane: &Lane) -> Option<usize> {
+    let dims = context.dims(value)?;
+    let own = |axis: &usize| *axis != lane.sequence && Some(*axis) != lane.feature;
+    let mut found = (0..dims.len()).filter(own).filter(|axis| {
+        let at = Axis { value, axis: *axis };
+        at.is_batch_of_heads(context)
+    });
+    found.next().filter(|_| found.next().is_none())
+}

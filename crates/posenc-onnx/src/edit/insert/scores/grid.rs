@@ -1,0 +1,353 @@
+//! How many queries and keys there are, and the distance of each pair.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{DType, Emitter, ScopeId, Tensor, ValueId};
+
+use super::way::Way;
+use crate::attention::{Operand, Site};
+use crate::detect::context::Context;
+use crate::edit::insert::axes::{Axes, Axis};
+use crate::edit::insert::length::{Length, Lengths};
+use crate::error::RewriteError;
+
+/// Distances of fixed lengths are stored where there are no more than this.
+const STORED: usize = 1 << 14;
+
+/// A number of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// The lengths of axes together.
+    Along(Vec<Length>),
+    /// What this value says, an integer of any type and shape.
+    Said(ValueId),
+}
+
+/// How many queries and keys a site has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) queries: Number,
+    /// `None`: as many as queries, in every run.
+    pub(crate) keys: Option<Number>,
+    /// How far each sequence goes, by its last index, where sequences of several lengths stand at
+    /// the start of their rows.
+    pub(crate) last: Option<ValueId>,
+}
+
+/// What is computed of the counts, once for all sites with the same; the last query stands at the
+/// last key.
+#[derive(Debug)]
+struct Grid {
+    scope: ScopeId,
+    counts: Counts,
+    /// Queries and keys in runs: other grids have others.
+    runs: Vec<[usize; 2]>,
+    queries: Option<ValueId>,
+    keys: Option<ValueId>,
+    last_key: Option<ValueId>,
+    places: Option<ValueId>,
+    distances: Option<ValueId>,
+}
+
+/// The grids of a graph.
+pub(crate) struct Grids<'a> {
+    context: &'a Context<'a>,
+    axes: &'a Axes<'a>,
+    lengths: Lengths,
+    grids: Vec<Grid>,
+}
+
+impl<'a> Grids<'a> {
+    pub(crate) fn new(axes: &'a Axes<'a>) -> Self {
+        Self {
+            context: axes.context,
+            axes,
+            lengths: Lengths::default(),
+            grids: vec![],
+        }
+    }
+
+    /// The grid of a site, by number.
+    pub(crate) fn of(&mut self, site: &Site, counts: Counts) -> usize {
+        let exact = |g: &Grid| g.scope == site.scope && g.counts == counts;
+        if let Some(known) = self.grids.iter().position(exact) {
+            return known;
+        }
+        let runs = self.in_runs(&counts);
+        let said = |c: &Counts| match c.keys {
+            Some(Number::Said(value)) => Some(value),
+            _ => None,
+        };
+        let same = |g: &Grid| {
+            let alike = g.counts.keys.is_some() == counts.keys.is_some()
+                && g.counts.last == counts.last
+                && said(&g.counts) == said(&counts);
+            alike && g.scope == site.scope && !runs.is_empty() && g.runs == runs
+        };
+        if let Some(known) = self.grids.iter().position(same) {
+            return known;
+        }
+        self.grids.push(Grid {
+            scope: site.scope,
+            counts,
+            runs,
+            queries: None,
+            keys: None,
+            last_key: None,
+            places: None,
+            distances: None,
+        });
+        self.grids.len() - 1
+    }
+
+    /// Queries and keys in the trial run and in a longer one, where there is one.
+    fn in_runs(&self, counts: &Counts) -> Vec<[usize; 2]> {
+        let found = self.context.found;
+        let of = |trace: &Trace| -> Option<[usize; 2]> {
+            let length = |length: &Length| match length {
+                Length::Known(n) => Some(*n),
+                Length::Of(at) => trace.get(at.value).dims.as_ref()?.get(at.axis).copied(),
+            };
+            let count = |count: &Number| match count {
+                Number::Along(parts) => parts.iter().map(length).sum::<Option<usize>>(),
+                Number::Said(_) => Some(0),
+            };
+            let queries = count(&counts.queries)?;
+            Some([queries, counts.keys.as_ref().map_or(Some(queries), count)?])
+        };
+        let short = of(&found.trace);
+        let long = self.axes.longer(of).flatten();
+        short.into_iter().chain(long).collect()
+    }
+
+    /// Whether distances have an axis of sequences.
+    pub(crate) fn is_ragged(&self, grid: usize) -> bool {
+        self.grids[grid].counts.last.is_some()
+    }
+
+    /// The number of queries, a scalar.
+    pub(crate) fn queries(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(queries) = self.grids[grid].queries {
+            return queries;
+        }
+        let count = self.grids[grid].counts.queries.clone();
+        let queries = self.count(out, grid, &count);
+        *self.grids[grid].queries.insert(queries)
+    }
+
+    /// The number of keys, a scalar.
+    fn keys(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(keys) = self.grids[grid].keys {
+            return keys;
+        }
+        let keys = match self.grids[grid].counts.keys.clone() {
+            Some(count) => self.count(out, grid, &count),
+            None => self.queries(out, grid),
+        };
+        *self.grids[grid].keys.insert(keys)
+    }
+
+    /// A count as a scalar.
+    fn count(&mut self, out: &mut Emitter<'_>, grid: usize, count: &Number) -> ValueId {
+        let parts = match count {
+            Number::Said(value) => {
+                let value = out.cast(*value, DType::I64);
+                let none = out.ints("scalar", &[]);
+                return out.op("Reshape", &[value, none]);
+            }
+            Number::Along(parts) => parts,
+        };
+        let mut parts: Vec<ValueId> = parts
+            .iter()
+            .map(|length| self.lengths.scalar(out, self.context, *length))
+            .collect();
+        out.set_scope(self.grids[grid].scope);
+        let first = parts.pop();
+        let first = first.unwrap_or_else(|| scalar(out, 0));
+        parts
+            .into_iter()
+            .fold(first, |all, part| out.op("Add", &[part, all]))
+    }
+
+    /// The index of the last key, a scalar.
+    pub(crate) fn last_key(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(last) = self.grids[grid].last_key {
+            return last;
+        }
+        let last = match self.grids[grid].fixed() {
+            Some([_, keys]) => scalar(out, keys as i64 - 1),
+            None => {
+                let (keys, one) = (self.keys(out, grid), scalar(out, 1));
+                out.op("Sub", &[keys, one])
+            }
+        };
+        *self.grids[grid].last_key.insert(last)
+    }
+
+    /// The index of each key, `[keys]`.
+    pub(crate) fn places(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(places) = self.grids[grid].places {
+            return places;
+        }
+        let places = match self.grids[grid].fixed() {
+            Some([_, keys]) => {
+                let all: Vec<i64> = (0..keys as i64).collect();
+                out.ints("places", &all)
+            }
+            None => {
+                let keys = self.keys(out, grid);
+                range(out, 0, keys)
+            }
+        };
+        *self.grids[grid].places.insert(places)
+    }
+
+    /// The distance of each pair, key − query: `[queries, keys]`, after an axis of sequences where
+    /// these differ.
+    pub(crate) fn distances(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(distances) = self.grids[grid].distances {
+            return distances;
+        }
+        let distances = match self.grids[grid].fixed() {
+            Some([queries, keys]) if queries * keys <= STORED => {
+                let past = keys as i64 - queries as i64;
+                let rows = 0..queries as i64;
+                let all = rows.flat_map(|i| (0..keys as i64).map(move |j| j - i - past));
+                let all: Vec<i64> = all.collect();
+                out.constant("distances", Tensor::from_i64(&[queries, keys], &all))
+            }
+            _ => {
+                let (places, from) = (self.places(out, grid), self.from(out, grid));
+                out.op("Sub", &[places, from])
+            }
+        };
+        *self.grids[grid].distances.insert(distances)
+    }
+
+    /// The index of each query among the keys, `[queries, 1]`.
+    fn from(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        let known = &self.grids[grid];
+        if let Some([queries, keys]) = known.fixed() {
+            let past = keys as i64 - queries as i64;
+            let all: Vec<i64> = (0..queries as i64).map(|i| i + past).collect();
+            return out.constant("queries", Tensor::from_i64(&[queries, 1], &all));
+        }
+        let (square, last) = (known.counts.keys.is_none(), known.counts.last);
+        if let Some(last) = last {
+            return self.up_to_last(out, grid, last);
+        }
+        let places = match square {
+            true => self.places(out, grid),
+            false => {
+                let (queries, keys) = (self.queries(out, grid), self.keys(out, grid));
+                let past = out.op("Sub", &[keys, queries]);
+                let one = scalar(out, 1);
+                out.op("Range", &[past, keys, one])
+            }
+        };
+        let column = out.ints("column", &[-1, 1]);
+        out.op("Reshape", &[places, column])
+    }
+
+    /// The index of each query of each sequence, `[batch, queries, 1]`: the new ones are the last
+    /// of a sequence, or all where nothing came before.
+    fn up_to_last(&mut self, out: &mut Emitter<'_>, grid: usize, last: ValueId) -> ValueId {
+        let queries = self.queries(out, grid);
+        let places = range(out, 0, queries);
+        let column = out.ints("column", &[-1, 1]);
+        let places = out.op("Reshape", &[places, column]);
+        let last = out.cast(last, DType::I64);
+        let sequences = out.ints("sequences", &[-1, 1, 1]);
+        let last = out.op("Reshape", &[last, sequences]);
+        let one = scalar(out, 1);
+        let length = out.op("Add", &[last, one]);
+        let past = out.op("Sub", &[length, queries]);
+        let past = self.context.opset().at_least_zero(out, past, DType::I64);
+        out.op("Add", &[past, places])
+    }
+}
+
+impl Grid {
+    /// Queries and keys, where every run has the same.
+    fn fixed(&self) -> Option<[usize; 2]> {
+        let count = |count: &Number| match count {
+            Number::Along(parts) => {
+                let known = parts.iter().map(|length| match length {
+                    Length::Known(n) => Some(*n),
+                    Length::Of(_) => None,
+                });
+                known.sum()
+            }
+            Number::Said(_) => None,
+        };
+        let Counts {
+            queries,
+            keys,
+            last,
+        } = &self.counts;
+        let queries = count(queries).filter(|_| last.is_none())?;
+        Some([queries, keys.as_ref().map_or(Some(queries), count)?])
+    }
+}
+
+fn scalar(out: &mut Emitter<'_>, n: i64) -> ValueId {
+    out.constant("count", Tensor::from_i64(&[], &[n]))
+}
+
+/// The integers from `first` up to a scalar.
+fn range(out: &mut Emitter<'_>, first: i64, end: ValueId) -> ValueId {
+    let (first, one) = (scalar(out, first), scalar(out, 1));
+    out.op("Range", &[first, end, one])
+}
+
+/// The length of an axis of a value.
+pub(crate) fn length(axes: &Axes<'_>, value: ValueId, axis: usize) -> Length {
+    Length::of(axes, Axis { value, axis })
+}
+
+/// How many queries and keys a site in plain operators has.
+///
+/// # Errors
+/// Where its scores do not tell, or the last query may not stand at the last key.
+pub(crate) fn counts(axes: &Axes<'_>, site: &Site, way: &Way) -> Result<Counts, RewriteError> {
+    let context = axes.context;
+    let refuse = |why: &str| context.refuse(site.node, why);
+    let tokens = |o: &Operand| context.dims(o.value)?.get(o.lane.sequence).copied();
+    // The first scores that have an axis of keys to themselves.
+    let stage = way.stages.iter().rev().find(|s| {
+        let dims = context.dims(s.value).unwrap_or_default();
+        dims.get(s.plane[1]).copied() == tokens(&site.key)
+    });
+    let stage = stage.ok_or_else(|| refuse("its scores are not those of its keys"))?;
+    let dims = context.dims(stage.value).unwrap_or_default();
+    let size = |axis: usize| dims.get(axis).copied();
+    let of = |operand: &Operand, axis: usize| {
+        let length = match tokens(operand) == size(axis) {
+            true => length(axes, operand.value, operand.lane.sequence),
+            false => length(axes, stage.value, axis),
+        };
+        Number::Along(vec![length])
+    };
+    let square = !site.past && size(stage.plane[0]) == size(stage.plane[1]);
+    if !square && !ends_with_queries(site) {
+        return Err(refuse(
+            "where its queries stand among the keys cannot be told from lengths",
+        ));
+    }
+    Ok(Counts {
+        queries: of(&site.query, stage.plane[0]),
+        keys: (!square).then(|| of(&site.key, stage.plane[1])),
+        last: None,
+    })
+}
+
+/// Whether no query is kept from the key of its own place, the last query being at the last key.
+fn ends_with_queries(site: &Site) -> bool {
+    let Some(plane) = &site.bias else {
+        return true;
+    };
+    let (_, _, queries, keys) = plane.bias.dim();
+    (0..queries).all(|i| {
+        let own = i + plane.past;
+        own >= keys || !plane.is_hidden([0, 0, i, own])
+    })
+}

@@ -1,0 +1,263 @@
+//! Where heads, queries and keys stand in a value, and how numbers for each head are brought
+//! there.
+
+use posenc_ir::{Attr, Emitter, ValueId};
+
+use posenc_encodings::opset::Opset;
+
+/// The axes of a value that numbers for heads meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    rank: usize,
+    /// Axes of heads with their sizes, those of one head after another last; none for one head.
+    heads: Vec<(usize, usize)>,
+    /// The first of these axes holds the sequences of the batch too, one after another.
+    folded: bool,
+    /// The other two axes: queries and keys, or tokens and features.
+    plane: [usize; 2],
+}
+
+/// What stands along an axis of numbers that are brought to a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// One of the axes of heads.
+    Head(usize),
+    /// The first axis of the plane.
+    Row,
+    /// The second axis of the plane.
+    Column,
+    /// The sequences of the batch, which stand first.
+    Sequence,
+}
+
+impl Layout {
+    /// Of a value of these dimensions, whose axes beside the plane are sequences and heads, the
+    /// heads last; `None` where so many heads do not fit.
+    pub(crate) fn of(dims: &[usize], plane: [usize; 2], heads: usize) -> Option<Self> {
+        let mut left = heads;
+        let mut found = vec![];
+        let mut folded = false;
+        let lead = (0..dims.len()).rev().filter(|a| !plane.contains(a));
+        for (axis, size) in lead.map(|a| (a, dims[a])) {
+            if left == 1 {
+                break;
+            }
+            if size > 0 && left.is_multiple_of(size) {
+                left /= size;
+                found.extend((size > 1).then_some((axis, size)));
+            } else if size.is_multiple_of(left) {
+                found.push((axis, left));
+                folded = true;
+                left = 1;
+            } else {
+                return None;
+            }
+        }
+        found.reverse();
+        let inside = plane.iter().all(|a| *a < dims.len()) && plane[0] != plane[1];
+        (left == 1 && heads > 0 && inside).then_some(Self {
+            rank: dims.len(),
+            heads: found,
+            folded,
+            plane,
+        })
+    }
+
+    /// Of the biases of an operator: sequences, heads, queries, keys. Sequences differ or not.
+    pub(crate) fn of_operator(heads: usize, differ: bool) -> Self {
+        let heads = match differ {
+            true => vec![(1, heads)],
+            false => vec![(0, 1), (1, heads)],
+        };
+        Self {
+            rank: 4,
+            heads,
+            folded: false,
+            plane: [2, 3],
+        }
+    }
+
+    /// The sizes of the axes of heads.
+    pub(crate) fn lead(&self) -> Vec<usize> {
+        self.heads.iter().map(|(_, size)| *size).collect()
+    }
+
+    /// Heads first, then the plane: the order in which most numbers are made.
+    pub(crate) fn heads_first(&self) -> Vec<Axis> {
+        let heads = (0..self.heads.len()).map(Axis::Head);
+        heads.chain([Axis::Row, Axis::Column]).collect()
+    }
+
+    /// The plane first, then heads: the order in which rows of a table come.
+    pub(crate) fn heads_last(&self) -> Vec<Axis> {
+        let heads = (0..self.heads.len()).map(Axis::Head);
+        [Axis::Row, Axis::Column].into_iter().chain(heads).collect()
+    }
+
+    /// Whether one number for each sequence and head stands before its plane, in this order.
+    pub(crate) fn is_plain(&self) -> bool {
+        let rank = self.rank;
+        let near =
+            |(i, (axis, _)): (usize, &(usize, usize))| axis + 2 + self.heads.len() - i == rank;
+        self.plane == [rank.wrapping_sub(2), rank.wrapping_sub(1)]
+            && self.heads.iter().enumerate().all(near)
+    }
+
+    /// Whether sequences and heads share an axis.
+    pub(crate) fn is_folded(&self) -> bool {
+        self.folded
+    }
+
+    /// The axes of heads.
+    pub(crate) fn head_axes(&self) -> impl Iterator<Item = usize> {
+        self.heads.iter().map(|(axis, _)| *axis)
+    }
+
+    fn place(&self, axis: Axis) -> usize {
+        match axis {
+            Axis::Head(i) => self.heads[i].0,
+            Axis::Row => self.plane[0],
+            Axis::Column => self.plane[1],
+            Axis::Sequence => 0,
+        }
+    }
+
+    /// Moves the axes of `x`, which stand for `axes`, to where they stand in this layout; axes
+    /// between them are broadcast. `like` has the layout.
+    pub(crate) fn bring(
+        &self,
+        out: &mut Emitter<'_>,
+        opset: Opset,
+        mut x: ValueId,
+        axes: &[Axis],
+        like: ValueId,
+    ) -> ValueId {
+        let mut order: Vec<usize> = (0..axes.len()).collect();
+        order.sort_unstable_by_key(|i| self.place(axes[*i]));
+        if order.iter().enumerate().any(|(i, from)| i != *from) {
+            let perm = order.iter().map(|i| *i as i64).collect();
+            x = out.op_with("Transpose", &[x], &[("perm", Attr::Ints(perm))]);
+        }
+        let places: Vec<usize> = order.iter().map(|i| self.place(axes[*i])).collect();
+        let first = places.first().copied().unwrap_or(self.rank);
+        let gaps: Vec<i64> = (first..self.rank)
+            .filter(|a| !places.contains(a))
+            .map(|a| (a - first) as i64)
+            .collect();
+        if !gaps.is_empty() {
+            x = opset.unsqueeze(out, x, &gaps);
+        }
+        match self.heads.first() {
+            Some((axis, _)) if axes.contains(&Axis::Head(0)) => {
+                self.spread(out, x, like, [axis - first, self.rank - axis - 1])
+            }
+            _ => x,
+        }
+    }
+
+    /// Repeats the first axis of heads for every sequence, where both share one; so many axes of
+    /// `x` stand before and behind it. `like` has the layout.
+    pub(crate) fn spread(
+        &self,
+        out: &mut Emitter<'_>,
+        x: ValueId,
+        like: ValueId,
+        [before, behind]: [usize; 2],
+    ) -> ValueId {
+        let Some((axis, size)) = self.heads.first().filter(|_| self.folded) else {
+            return x;
+        };
+        let shape = out.op("Shape", &[like]);
+        let axis = out.ints("axis", &[*axis as i64]);
+        let all = out.op("Gather", &[shape, axis]);
+        let heads = out.ints("heads", &[*size as i64]);
+        let sequences = out.op("Div", &[all, heads]);
+        let ones = |out: &mut Emitter<'_>, n: usize| (n > 0).then(|| out.ints("once", &vec![1; n]));
+        let (first, last) = (ones(out, before), ones(out, behind));
+        let repeats: Vec<ValueId> = [first, Some(sequences), last]
+            .into_iter()
+            .flatten()
+            .collect();
+        let repeats = match repeats[..] {
+            [one] => one,
+            _ => out.op_with("Concat", &repeats, &[("axis", Attr::Int(0))]),
+        };
+        out.op("Tile", &[x, repeats])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Found = Option<(Vec<(usize, usize)>, bool)>;
+
+    fn layout(dims: &[usize], plane: [usize; 2], heads: usize) -> Found {
+        Layout::of(dims, plane, heads).map(|l| (l.heads, l.folded))
+    }
+
+    #[test]
+    fn heads_are_found_whatever_stands_around_them() {
+        let cases: [(&[usize], [usize; 2], usize, Found); 9] = [
+            (&[2, 3, 7, 9], [2, 3], 3, Some((vec![(1, 3)], false))),
+            (&[6, 7, 9], [1, 2], 3, Some((vec![(0, 3)], true))),
+            (
+                &[2, 3, 4, 7, 9],
+                [3, 4],
+                12,
+                Some((vec![(1, 3), (2, 4)], false)),
+            ),
+            (
+                &[6, 4, 7, 9],
+                [2, 3],
+                12,
+                Some((vec![(0, 3), (1, 4)], true)),
+            ),
+            (&[7, 9, 2, 3], [0, 1], 3, Some((vec![(3, 3)], false))),
+            (&[2, 7, 3, 9], [1, 3], 3, Some((vec![(2, 3)], false))),
+            (&[2, 3, 1, 7, 9], [3, 4], 3, Some((vec![(1, 3)], false))),
+            // As many heads as sequences, and one head.
+            (&[2, 2, 7, 9], [2, 3], 2, Some((vec![(1, 2)], false))),
+            (&[2, 1, 7, 9], [2, 3], 1, Some((vec![], false))),
+        ];
+        for (dims, plane, heads, want) in cases {
+            assert_eq!(
+                layout(dims, plane, heads),
+                want,
+                "{dims:?} {plane:?} {heads}"
+            );
+        }
+    }
+
+    #[test]
+    fn heads_that_do_not_fit_are_refused() {
+        for (dims, plane, heads) in [
+            (&[2, 3, 7, 9][..], [2, 3], 4),
+            (&[2, 7, 9], [1, 2], 3),
+            (&[7, 9], [0, 1], 2),
+            (&[2, 3, 7, 9], [2, 3], 0),
+            (&[2, 3, 7, 9], [2, 4], 3),
+            (&[2, 3, 7, 9], [3, 3], 3),
+        ] {
+            assert_eq!(
+                layout(dims, plane, heads),
+                None,
+                "{dims:?} {plane:?} {heads}"
+            );
+        }
+    }
+
+    #[test]
+    fn plain_is_heads_right_before_their_plane() {
+        let plain =
+            |dims: &[usize], plane, heads| Layout::of(dims, plane, heads).unwrap().is_plain();
+        assert!(plain(&[2, 3, 7, 9], [2, 3], 3));
+        assert!(plain(&[6, 7, 9], [1, 2], 3));
+        assert!(plain(&[2, 3, 4, 7, 9], [3, 4], 12));
+        assert!(plain(&[2, 7, 9], [1, 2], 1));
+        assert!(!plain(&[2, 3, 1, 7, 9], [3, 4], 3));
+        assert!(!plain(&[2, 7, 3, 9], [1, 3], 3));
+        assert!(!plain(&[7, 9, 2, 3], [0, 1], 3));
+        assert!(!plain(&[2, 3, 9, 7], [3, 2], 3));
+    }
+}

@@ -1,0 +1,186 @@
+//! The order of sequences and heads: numbers for heads are taken to stand on the last axes beside
+//! those of queries and keys, behind the sequences of the batch.
+
+use posenc_ir::ValueId;
+use rustc_hash::FxHashSet;
+
+use super::way::Way;
+use crate::attention::Site;
+use crate::detect::context::Context;
+use crate::edit::insert::axes::Axis;
+use crate::error::RewriteError;
+use crate::graph::lane::{Lane, back};
+use crate::graph::product::Letters;
+
+/// Holds the scores of a site to that order, as far as the sequences can be followed.
+///
+/// # Errors
+/// Where heads stand before sequences.
+pub(crate) fn check(context: &Context<'_>, site: &Site, way: &Way) -> Result<(), RewriteError> {
+    let Some((product, batch)) = site.product.zip(of_product(context, site)) else {
+        return Ok(());
+    };
+    for stage in &way.stages {
+        let dims = context.dims(stage.value).unwrap_or_default();
+        let comes = |axis: &usize| before(context, &way.main, product, stage.value, *axis);
+        let mut lead = (0..dims.len()).filter(|a| !stage.plane.contains(a));
+        let found = lead.find(|axis| comes(axis) == Some(batch));
+        if found.is_some_and(|batch| !is_first(site, dims, stage.plane, batch)) {
+            return Err(refused(context, site));
+        }
+    }
+    Ok(())
+}
+
+/// The same for the queries of a site as they enter the product.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_queries(context: &Context<'_>, site: &Site) -> Result<(), RewriteError> {
+    let lane = site.query.lane;
+    let dims = context.dims(site.query.value).unwrap_or_default();
+    let plane = [lane.sequence, lane.feature.unwrap_or(lane.sequence)];
+    match of_queries(context, site) {
+        Some(batch) if !is_first(site, dims, plane, batch) => Err(refused(context, site)),
+        _ => Ok(()),
+    }
+}
+
+fn refused(context: &Context<'_>, site: &Site) -> RewriteError {
+    let why = "its heads stand before the sequences of the batch, where numbers for heads are not \
+               put in yet";
+    context.refuse(site.node, why)
+}
+
+/// Whether all heads stand behind this axis.
+fn is_first(site: &Site, dims: &[usize], plane: [usize; 2], batch: usize) -> bool {
+    let behind = (batch + 1..dims.len()).filter(|a| !plane.contains(a));
+    let behind: usize = behind.map(|a| dims[a]).product();
+    site.heads.is_none_or(|heads| behind.is_multiple_of(heads))
+}
+
+/// The axis of queries along which the sequences of the batch stand, where it is known to be one
+/// of its own.
+fn of_queries(context: &Context<'_>, site: &Site) -> Option<usize> {
+    let (value, lane) = (site.query.value, site.query.lane);
+    let others = (0..context.dims(value)?.len())
+        .filter(|axis| *axis != lane.sequence && Some(*axis) != lane.feature);
+    let mut found = others.filter(|axis| {
+        let at = Axis { value, axis: *axis };
+        at.is_batch_of_heads(context)
+    });
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// The same of the product of queries and keys.
+fn of_product(context: &Context<'_>, site: &Site) -> Option<usize> {
+    let batch = of_queries(context, site)?;
+    let (graph, trace) = (context.graph(), &context.found.trace);
+    let (id, _) = graph.producer(site.product?)?;
+    let letters = Letters::of(graph, trace, id)?;
+    let slot = usize::from(graph.node(id).input(0) != Some(site.query.value));
+    let letter = letters.operands.get(slot)?.get(batch)?;
+    letters.result.iter().position(|c| c == letter)
+}
+
+/// The axis of the product that an axis of scores behind it comes from.
+fn before(
+    context: &Context<'_>,
+    main: &FxHashSet<ValueId>,
+    product: ValueId,
+    mut value: ValueId,
+    mut axis: usize,
+) -> Option<usize> {
+    let graph = context.graph();
+    while value != product {
+        let (id, output) = graph.producer(value)?;
+        let inputs = graph.node(id).inputs().iter();
+        let slot = inputs
+            .clone()
+            .position(|v| v.is_some_and(|v| main.contains(&v)))?;
+        let lane = Lane::of_sequence(axis);
+        axis = back(graph, &context.found.trace, id, output, slot, lane)?.sequence;
+        value = graph.node(id).input(slot)?;
+    }
+    Some(axis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{KINDS, model, scaled, softmax, swapped, takes};
+    use crate::graph::sketch::{HIDDEN, Sketch};
+    use posenc_encodings::kind::Kind;
+
+    /// The orders of sequences, heads, queries and keys in the product and before the softmax.
+    #[derive(Clone, Copy)]
+    struct Order {
+        product: [i64; 2],
+        scores: [i64; 2],
+    }
+
+    /// Sequences first, then heads.
+    const PLAIN: [i64; 2] = [0, 1];
+    /// The other way around.
+    const TURNED: [i64; 2] = [1, 0];
+
+    fn layer(s: &mut Sketch, x: &str, heads: usize, order: Order) -> String {
+        let size = (HIDDEN / heads) as i64;
+        // Both orders of the first two axes undo themselves.
+        let turned = |s: &mut Sketch, y: &str, lead: [i64; 2]| match lead {
+            PLAIN => y.to_owned(),
+            _ => s.transpose(y, &[1, 0, 2, 3]),
+        };
+        let [q, k, v] = [0; 3].map(|_| {
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            let y = s.op("MatMul", &[x, &w]);
+            let y = s.reshape(&y, &[0, 0, heads as i64, size]);
+            s.transpose(&y, &[0, 2, 1, 3])
+        });
+        let [q, k] = [q, k].map(|y| turned(s, &y, order.product));
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let mut scores = scaled(s, &scores);
+        if order.product != order.scores {
+            scores = s.transpose(&scores, &[1, 0, 2, 3]);
+        }
+        let weights = softmax(s, &scores, -1);
+        let weights = turned(s, &weights, order.scores);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        s.op("Add", &[x, &y])
+    }
+
+    #[test]
+    fn heads_before_sequences_are_refused() {
+        // As many heads as sequences, more and fewer, and numbers that divide each other.
+        for heads in [2, 3, 4, 6] {
+            for (product, scores) in [(TURNED, TURNED), (PLAIN, TURNED), (TURNED, PLAIN)] {
+                let order = Order { product, scores };
+                let model = model(|s, x| layer(s, x, heads, order));
+                for kind in KINDS {
+                    // Vectors that all heads share stand wherever the heads do.
+                    if kind == Kind::Shaw {
+                        continue;
+                    }
+                    let why = swapped(&model, kind).unwrap_err();
+                    let told = why.contains("before the sequences of the batch");
+                    assert!(told, "{heads} {product:?} {scores:?} to {kind}: {why}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn heads_behind_sequences_are_taken() {
+        for heads in [2, 4] {
+            let order = Order {
+                product: PLAIN,
+                scores: PLAIN,
+            };
+            let model = model(|s, x| layer(s, x, heads, order));
+            for kind in [Kind::RelativeBias, Kind::TransformerXl] {
+                takes("plain", &model, kind);
+            }
+        }
+    }
+}

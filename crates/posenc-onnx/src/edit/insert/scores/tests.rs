@@ -1,0 +1,290 @@
+//! Biases and terms in the layouts and with the masks that exporters write. Every swap holds its
+//! result to the formula in f64 at each site, so that `Ok` says more than it looks.
+
+use posenc_ir::Model;
+
+use crate::detect::{Options, detect};
+use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::request::{Parameters, Request};
+use crate::rewrite::swap::branch::{Swapped, swap};
+use posenc_encodings::kind::Kind;
+
+/// All that acts on scores.
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind::Alibi,
+    Kind::T5Bias,
+    Kind::RelativeBias,
+    Kind::Shaw,
+    Kind::TransformerXl,
+];
+
+/// Which keys come later than their query, `[token, token]`.
+pub(crate) fn later(s: &mut Sketch) -> String {
+    let at = s.range();
+    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+    s.op("Greater", &[&columns, &rows])
+}
+
+/// The same as numbers to add.
+pub(crate) fn low(s: &mut Sketch, lowest: f64) -> String {
+    let later = later(s);
+    let (low, zero) = (s.float(lowest), s.float(0.0));
+    s.op("Where", &[&later, &low, &zero])
+}
+
+pub(crate) fn scaled(s: &mut Sketch, scores: &str) -> String {
+    let scale = s.float((SIZE as f64).powf(-0.5));
+    s.op("Mul", &[scores, &scale])
+}
+
+pub(crate) fn softmax(s: &mut Sketch, scores: &str, axis: i64) -> String {
+    s.with("Softmax", &[scores], &[("axis", A::Int(axis))])
+}
+
+/// Weighted values `[batch, head, token, feature]` joined to the residual stream.
+fn joined(s: &mut Sketch, x: &str, y: &str) -> String {
+    let y = s.transpose(y, &[0, 2, 1, 3]);
+    let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+    s.op("Add", &[x, &y])
+}
+
+/// A layer whose scores `[batch, head, query, key]` go through `to_softmax`.
+pub(crate) fn plain(
+    s: &mut Sketch,
+    x: &str,
+    to_softmax: impl Fn(&mut Sketch, &str) -> String,
+) -> String {
+    let [q, k, v] = [0; 3].map(|_| s.headed(x));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let scores = to_softmax(s, &scores);
+    let weights = softmax(s, &scores, -1);
+    let y = s.op("MatMul", &[&weights, &v]);
+    joined(s, x, &y)
+}
+
+/// A model of one form: two layers of it.
+pub(crate) fn model(layer: impl Fn(&mut Sketch, &str) -> String) -> Model {
+    let mut s = Sketch::default();
+    let mut x = s.embedded();
+    for _ in 0..2 {
+        x = layer(&mut s, &x);
+    }
+    s.model(17, &[&x])
+}
+
+pub(crate) fn swapped(model: &Model, kind: Kind) -> Result<Option<Swapped>, String> {
+    let request = Request {
+        to: Some(kind),
+        parameters: Parameters {
+            seed: Some(3),
+            ..Parameters::default()
+        },
+        ..Request::default()
+    };
+    let options = Options::default();
+    let before = detect(model, &options);
+    swap(model, &before, &request, &options).map_err(|e| e.to_string())
+}
+
+/// Puts every kind in, and reads it back at every site.
+fn takes_all(name: &str, model: &Model) {
+    for kind in KINDS {
+        takes(name, model, kind);
+    }
+}
+
+pub(crate) fn takes(name: &str, model: &Model, kind: Kind) -> Swapped {
+    let done = swapped(model, kind).unwrap_or_else(|e| panic!("{name} to {kind}: {e}"));
+    let done = done.unwrap_or_else(|| panic!("{name} to {kind}: nothing was done"));
+    let sites = done.found.attention.len();
+    for site in 0..sites {
+        let own = |f: &&crate::detect::finding::Finding| f.sites.contains(&site);
+        let found: Vec<Kind> = done.surveys[1]
+            .findings
+            .iter()
+            .filter(own)
+            .map(|f| f.encoding.kind())
+            .collect();
+        assert_eq!(found, [kind], "{name} to {kind} at {site}");
+    }
+    done
+}
+
+#[test]
+fn masks_of_every_kind_let_them_through() {
+    type Masked = fn(&mut Sketch, &str) -> String;
+    let forms: [(&str, Masked); 9] = [
+        ("no mask", |s, x| scaled(s, x)),
+        ("an additive mask", |s, x| {
+            let (x, mask) = (scaled(s, x), low(s, -1e9));
+            s.op("Add", &[&x, &mask])
+        }),
+        ("a mask of the lowest number", |s, x| {
+            let (x, mask) = (scaled(s, x), low(s, f64::from(f32::MIN)));
+            s.op("Add", &[&x, &mask])
+        }),
+        ("a choice", |s, x| {
+            let (x, later, low) = (scaled(s, x), later(s), s.float(-1e4));
+            s.op("Where", &[&later, &low, &x])
+        }),
+        ("a choice, then padding", |s, x| {
+            let (x, later, low) = (scaled(s, x), later(s), s.float(f64::NEG_INFINITY));
+            let x = s.op("Where", &[&later, &low, &x]);
+            let padding = s.floats(&[1, 1, 1, 1], [0.0]);
+            s.op("Add", &[&x, &padding])
+        }),
+        ("a scale behind the mask", |s, x| {
+            let mask = low(s, -1e9);
+            let x = s.op("Add", &[x, &mask]);
+            scaled(s, &x)
+        }),
+        ("a soft cap", |s, x| {
+            let (x, cap) = (scaled(s, x), s.float(5.0));
+            let x = s.op("Div", &[&x, &cap]);
+            let x = s.op("Tanh", &[&x]);
+            let x = s.op("Mul", &[&x, &cap]);
+            let mask = low(s, -1e9);
+            s.op("Add", &[&x, &mask])
+        }),
+        ("a product with ones and zeros", |s, x| {
+            let (x, later, zero, one) = (scaled(s, x), later(s), s.float(0.0), s.float(1.0));
+            let seen = s.op("Where", &[&later, &zero, &one]);
+            let x = s.op("Mul", &[&x, &seen]);
+            let mask = low(s, -1e4);
+            s.op("Add", &[&x, &mask])
+        }),
+        ("a floor", |s, x| {
+            let (x, mask, floor) = (scaled(s, x), low(s, -1e9), s.float(-3e38));
+            let x = s.op("Add", &[&x, &mask]);
+            s.op("Max", &[&x, &floor])
+        }),
+    ];
+    for (name, to_softmax) in forms {
+        let model = model(|s, x| plain(s, x, to_softmax));
+        match name {
+            // What queries meet is squeezed by the cap, and is no longer the formula's.
+            "a soft cap" => KINDS[..3].iter().for_each(|kind| {
+                takes(name, &model, *kind);
+            }),
+            _ => takes_all(name, &model),
+        }
+    }
+}
+
+#[test]
+fn heads_may_stand_anywhere() {
+    type Layer = fn(&mut Sketch, &str) -> String;
+    let forms: [(&str, Layer); 6] = [
+        ("heads in the batch", |s, x| {
+            let [q, k, v] = [0; 3].map(|_| {
+                let y = s.headed(x);
+                let y = s.transpose(&y, &[0, 1, 2, 3]);
+                let shape = s.ints(&[-1, 0, SIZE as i64]);
+                let flat = s.reshape(&y, &[0, 0, 0, SIZE as i64]);
+                let _ = shape;
+                let rows = s.op("Shape", &[&y]);
+                let two = s.ints(&[2]);
+                let tokens = s.gather(&rows, &two, 0);
+                let (first, last) = (s.ints(&[-1]), s.ints(&[SIZE as i64]));
+                let shape = s.concat(&[&first, &tokens, &last], 0);
+                s.op("Reshape", &[&flat, &shape])
+            });
+            let k = s.transpose(&k, &[0, 2, 1]);
+            let scores = s.op("MatMul", &[&q, &k]);
+            let scores = scaled(s, &scores);
+            let mask = low(s, -1e9);
+            let scores = s.op("Add", &[&scores, &mask]);
+            let weights = softmax(s, &scores, -1);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let rows = s.op("Shape", &[x]);
+            let ends = s.ints(&[0]);
+            let batch = s.gather(&rows, &ends, 0);
+            let one = s.ints(&[1]);
+            let tokens = s.gather(&rows, &one, 0);
+            let (heads, size) = (s.ints(&[HEADS as i64]), s.ints(&[SIZE as i64]));
+            let shape = s.concat(&[&batch, &heads, &tokens, &size], 0);
+            let y = s.op("Reshape", &[&y, &shape]);
+            joined(s, x, &y)
+        }),
+        ("queries and keys first", |s, x| {
+            let [q, k, v] = [0; 3].map(|_| {
+                let y = s.projected(x);
+                s.transpose(&y, &[1, 0, 2, 3])
+            });
+            let scores = s.with(
+                "Einsum",
+                &[&q, &k],
+                &[("equation", A::Text("ibnd,jbnd->ijbn"))],
+            );
+            let scores = scaled(s, &scores);
+            let weights = softmax(s, &scores, 1);
+            let y = s.with(
+                "Einsum",
+                &[&weights, &v],
+                &[("equation", A::Text("ijbn,jbnd->ibnd"))],
+            );
+            let y = s.transpose(&y, &[1, 2, 0, 3]);
+            joined(s, x, &y)
+        }),
+        ("heads between queries and keys", |s, x| {
+            let [q, k, v] = [0; 3].map(|_| s.projected(x));
+            let scores = s.with(
+                "Einsum",
+                &[&q, &k],
+                &[("equation", A::Text("bqhd,bkhd->bqhk"))],
+            );
+            let scores = scaled(s, &scores);
+            let weights = softmax(s, &scores, 3);
+            let y = s.with(
+                "Einsum",
+                &[&weights, &v],
+                &[("equation", A::Text("bqhk,bkhd->bhqd"))],
+            );
+            joined(s, x, &y)
+        }),
+        ("an ellipsis", |s, x| {
+            let [q, k, v] = [0; 3].map(|_| s.projected(x));
+            let scores = s.with(
+                "Einsum",
+                &[&q, &k],
+                &[("equation", A::Text("...qhd,...khd->...hqk"))],
+            );
+            let scores = scaled(s, &scores);
+            let weights = softmax(s, &scores, 3);
+            let y = s.with(
+                "Einsum",
+                &[&weights, &v],
+                &[("equation", A::Text("...hqk,...khd->...hqd"))],
+            );
+            joined(s, x, &y)
+        }),
+        ("keys before queries", |s, x| {
+            let [q, k, v] = [0; 3].map(|_| s.headed(x));
+            let q = s.transpose(&q, &[0, 1, 3, 2]);
+            let scores = s.op("MatMul", &[&k, &q]);
+            let scores = scaled(s, &scores);
+            let weights = softmax(s, &scores, 2);
+            let weights = s.transpose(&weights, &[0, 1, 3, 2]);
+            let y = s.op("MatMul", &[&weights, &v]);
+            joined(s, x, &y)
+        }),
+        ("one group of heads", |s, x| {
+            let [q, k, v] = [0; 3].map(|_| {
+                let y = s.headed(x);
+                s.unsqueeze(&y, &[1])
+            });
+            let k = s.transpose(&k, &[0, 1, 2, 4, 3]);
+            let scores = s.op("MatMul", &[&q, &k]);
+            let scores = scaled(s, &scores);
+            let weights = softmax(s, &scores, -1);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let one = s.ints(&[1]);
+            let y = s.op("Squeeze", &[&y, &one]);
+            joined(s, x, &y)
+        }),
+    ];
+    for (name, layer) in forms {
+        takes_all(name, &model(layer));
+    }
+}

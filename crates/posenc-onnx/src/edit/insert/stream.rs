@@ -1,0 +1,310 @@
+//! Tables and sinusoids, added where the residual stream begins.
+
+use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
+
+use super::Kept;
+use super::align::align;
+use super::axes::Axis;
+use super::length::Length;
+use super::past::Past;
+use super::positions::{Positions, Stand, Values};
+use crate::attention::stream::{Begin, Place};
+use crate::detect::context::Context;
+use crate::error::RewriteError;
+use crate::plan::swap::Group;
+use crate::plan::swap::size::numbers_in;
+use crate::plan::swap::spec::EncodingSpec;
+use posenc_encodings::families::learned::emit::{Pick, rows};
+use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal, emit::computed};
+
+/// Where something is added to the stream of a stack.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub(crate) value: ValueId,
+    /// The axis of tokens.
+    pub(crate) token: usize,
+    /// The axis of features.
+    pub(crate) feature: usize,
+    /// That of sequences; `None` where there is not one of its own.
+    pub(crate) batch: Option<usize>,
+    pub(crate) rank: usize,
+    /// Width of the stream.
+    pub(crate) dim: usize,
+    pub(crate) dtype: DType,
+    only: Option<Use>,
+    /// A node to name.
+    pub(crate) node: NodeId,
+}
+
+pub(crate) fn insert(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    positions: &mut Positions<'_>,
+    group: &Group,
+) -> Result<(), RewriteError> {
+    let width = match &group.new {
+        EncodingSpec::Learned { table, .. } => table.dims().and_then(|d| d.get(1).copied()),
+        _ => None,
+    };
+    let spot = Spot::of(context, positions.kept(), group, width)?;
+    let at = Axis {
+        value: spot.value,
+        axis: spot.token,
+    };
+    let stand = positions.stand(out, group.sites[0], at)?;
+    let rows = match &group.new {
+        EncodingSpec::Learned { rows, table } => {
+            let table = table.tensor(spot.dtype, &[*rows, spot.dim])?;
+            picked(out, context, positions, &spot, stand, table)?
+        }
+        EncodingSpec::Sinusoidal { layout, base, rows } => {
+            let code = Sinusoidal {
+                dim: spot.dim,
+                layout: *layout,
+                base: *base,
+                cosines_first: false,
+                denominator: Denominator::Pairs,
+                factor: 1.0,
+                amplitude: 1.0,
+                max_positions: None,
+                offset: 0,
+                image: None,
+            };
+            let table = |count: usize| {
+                numbers_in(&[count, spot.dim])?;
+                let positions: Vec<f64> = (0..count).map(|p| p as f64).collect();
+                let rows = code.reference(&positions);
+                let values: Vec<f64> = rows.iter().copied().collect();
+                Ok::<_, RewriteError>(Tensor::from_f64(spot.dtype, &[count, spot.dim], &values))
+            };
+            match (rows, stand) {
+                (Some(rows), _) => picked(out, context, positions, &spot, stand, table(*rows)?)?,
+                (None, Stand::Fixed(n)) => {
+                    out.set_scope(context.graph().main());
+                    let rows = out.constant("positions", table(n)?);
+                    spot.aligned(out, context, rows, false)?
+                }
+                (None, _) => waves(out, context, positions, &spot, stand, &code)?,
+            }
+        }
+        _ => return Ok(()),
+    };
+    out.set_scope(context.graph().value(spot.value).scope());
+    let sum = out.op("Add", &[spot.value, rows]);
+    spot.replace(out, context, sum)
+}
+
+/// The rows of a table at the positions of a stack, as they meet its stream.
+fn picked(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    positions: &mut Positions<'_>,
+    spot: &Spot,
+    stand: Stand,
+    table: Tensor,
+) -> Result<ValueId, RewriteError> {
+    let count = table.dims().first().copied().unwrap_or(0);
+    let whole = |out: &mut Emitter<'_>| {
+        out.set_scope(context.graph().main());
+        out.constant("positions", table)
+    };
+    // A row beyond the table is an error of the runtime, never another row: what is cut to fewer
+    // rows than there are tokens does not fit them, unless one row is left.
+    let (pick, by_sequence) = match stand {
+        Stand::Fixed(n) if n > count => {
+            let why = format!("its sequence is {n} long, and the table has {count} rows");
+            return Err(context.refuse(spot.node, why));
+        }
+        Stand::Fixed(n) if n == count => (Pick::All, false),
+        Stand::Fixed(n) => {
+            let list = positions.lengths().list(out, context, Length::Known(n));
+            (Pick::First(list), false)
+        }
+        Stand::Counted(Past::Nothing, length) if count > 1 => {
+            let list = positions.lengths().list(out, context, length);
+            (Pick::First(list), false)
+        }
+        Stand::Counted(..) | Stand::Told(_) => {
+            let values = positions.values(out, stand);
+            (Pick::At(index(out, context, values)), values.by_sequence)
+        }
+    };
+    let scope = match stand {
+        Stand::Fixed(_) => context.graph().main(),
+        Stand::Counted(past, length) => context.inner([past.scope(context), length.scope(context)]),
+        Stand::Told(values) => out.scope_of(values.value),
+    };
+    let table = whole(out);
+    out.set_scope(scope);
+    let rows = rows(out, table, pick);
+    spot.aligned(out, context, rows, by_sequence)
+}
+
+/// Positions as whole numbers of which none is below 0.
+fn index(out: &mut Emitter<'_>, context: &Context<'_>, values: Values) -> ValueId {
+    out.set_scope(out.scope_of(values.value));
+    let mut index = values.value;
+    let mut dtype = values.dtype;
+    if !matches!(dtype, DType::I32 | DType::I64) {
+        index = out.cast(index, DType::I64);
+        dtype = DType::I64;
+    }
+    match values.below_zero {
+        true => context.opset().at_least_zero(out, index, dtype),
+        false => index,
+    }
+}
+
+/// Sines and cosines, computed from positions.
+fn waves(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    positions: &mut Positions<'_>,
+    spot: &Spot,
+    stand: Stand,
+    code: &Sinusoidal,
+) -> Result<ValueId, RewriteError> {
+    let values = positions.values(out, stand);
+    let dtype = wide(spot.dtype);
+    let floats = positions.floats(out, values, dtype);
+    let lead = usize::from(values.by_sequence);
+    let mut rows = computed(out, context.opset(), code, floats, lead, dtype);
+    if spot.dtype != dtype {
+        rows = out.cast(rows, spot.dtype);
+    }
+    spot.aligned(out, context, rows, values.by_sequence)
+}
+
+/// The type in which angles are computed for values of another.
+pub(crate) fn wide(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+impl Spot {
+    /// Where a group's stack begins. What is as wide as `width` is preferred.
+    ///
+    /// # Errors
+    /// Where no one value stands before all that the stack reads.
+    pub(crate) fn of(
+        context: &Context<'_>,
+        kept: Option<&Kept>,
+        group: &Group,
+        width: Option<usize>,
+    ) -> Result<Self, RewriteError> {
+        let site = context.site(group.sites[0]);
+        let found = context.found;
+        let refuse = |why: &str| Err(context.refuse(site.node, why));
+        let stood = kept.and_then(|k| k.place(context, site.place.stack));
+        let place = match stood {
+            Some(place) => place,
+            None => {
+                let graph = context.graph();
+                let begin = Begin::of(graph, &found.classes, &found.trace, site);
+                let Some(begin) = begin else {
+                    return refuse("where its residual stream begins cannot be told");
+                };
+                let wide = |place: &&Place| {
+                    let dims = context.dims(place.value);
+                    width.is_some() && dims.and_then(|d| d.last().copied()) == width
+                };
+                let usual = begin.places.get(begin.usual);
+                let usual = usual.filter(|p| width.is_none() || wide(p));
+                let place = usual.or(begin.places.iter().find(wide));
+                match place.or(begin.places.get(begin.usual)) {
+                    Some(place) => place.clone(),
+                    None => return refuse("where its residual stream begins cannot be told"),
+                }
+            }
+        };
+        let dims = context.dims(place.value).unwrap_or_default();
+        let all = context.dims(site.query.value);
+        let all = all.and_then(|d| d.get(site.query.lane.sequence));
+        // An axis that tokens share with sequences on the way is both of them here.
+        let own = |axis: &usize| {
+            let at = Axis {
+                value: place.value,
+                axis: *axis,
+            };
+            dims.get(*axis) == all && !at.is_batch(context)
+        };
+        let mut tokens = place.tokens.iter().filter(own);
+        let (Some(token), None) = (tokens.next(), tokens.next()) else {
+            return refuse("its tokens stand on a grid, or share an axis with something else");
+        };
+        let rank = dims.len();
+        if rank < 2 {
+            return refuse("its embeddings have no features");
+        }
+        let feature = if token + 1 == rank {
+            rank - 2
+        } else {
+            rank - 1
+        };
+        let mut others = (0..rank).filter(|a| *a != token && *a != feature);
+        let batch = others.next().filter(|_| others.next().is_none());
+        let dtype = context.dtype(place.value);
+        if !dtype.is_float() {
+            return refuse("its embeddings are no floats");
+        }
+        let producer = context.graph().producer(place.value);
+        Ok(Self {
+            value: place.value,
+            token,
+            feature,
+            batch,
+            rank,
+            dim: dims[feature],
+            dtype,
+            only: place.only,
+            node: producer.map_or(site.node, |p| p.0),
+        })
+    }
+
+    /// Rows `[token, dim]`, or `[sequence, token, dim]`, as they meet the stream.
+    fn aligned(
+        &self,
+        out: &mut Emitter<'_>,
+        context: &Context<'_>,
+        rows: ValueId,
+        by_sequence: bool,
+    ) -> Result<ValueId, RewriteError> {
+        let mut axes = vec![self.token, self.feature];
+        if by_sequence {
+            let Some(batch) = self.batch else {
+                let why = "positions differ from sequence to sequence, and its sequences have no \
+                           axis of their own";
+                return Err(context.refuse(self.node, why));
+            };
+            axes.insert(0, batch);
+        }
+        Ok(align(out, context.opset(), rows, &axes, self.rank))
+    }
+
+    /// Lets the stack read something else in place of the value. What asks for its dimensions
+    /// alone may go on doing so.
+    pub(crate) fn replace(
+        &self,
+        out: &mut Emitter<'_>,
+        context: &Context<'_>,
+        new: ValueId,
+    ) -> Result<(), RewriteError> {
+        let graph = context.graph();
+        if let Some(at) = self.only {
+            out.redirect_use(self.value, at, new)?;
+            return Ok(());
+        }
+        for at in graph.uses(self.value) {
+            let node = graph.node(at.node);
+            if !node.is("Shape") && !node.is("Size") {
+                out.redirect_use(self.value, *at, new)?;
+            }
+        }
+        if graph.value(self.value).is_output() {
+            out.redirect_output(self.value, new)?;
+        }
+        Ok(())
+    }
+}

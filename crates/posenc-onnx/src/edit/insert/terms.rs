@@ -1,0 +1,166 @@
+//! Putting in vectors by distance that meet queries and weights: Shaw, Transformer-XL.
+//!
+//! A term joins where the product of queries and keys leaves it, before any scale. Queries are
+//! taken as they enter the product; a factor that the graph has put on keys by then is put on the
+//! vectors too.
+
+mod product;
+mod shaw;
+mod transformer_xl;
+mod values;
+
+use posenc_ir::{DType, Emitter, ValueId};
+
+use super::scores::layout::Layout;
+use super::scores::{Scores, Spot};
+use crate::attention::Site;
+use crate::detect::context::Context;
+use crate::error::RewriteError;
+use crate::plan::numbers::Numbers;
+use crate::plan::swap::Group;
+use crate::plan::swap::spec::EncodingSpec;
+use posenc_encodings::opset::Opset;
+use product::Product;
+pub(crate) use values::Values;
+
+/// The first version of ai.onnx with `Einsum`.
+const EINSUM: Opset = Opset(12);
+
+/// What sites share, whatever their tables.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shared {
+    /// The row of each pair in a table of `2k + 1`.
+    Rows { grid: usize, k: i64 },
+    /// Sines and cosines of distances.
+    Code {
+        grid: usize,
+        dim: usize,
+        dtype: DType,
+    },
+    /// The place of the distance of each pair among all.
+    Places { grid: usize, layout: Layout },
+}
+
+/// Puts the terms of a group in.
+pub(crate) fn insert(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    scores: &mut Scores<'_>,
+    group: &Group,
+) -> Result<(), RewriteError> {
+    let mut made = vec![];
+    for site in &group.sites {
+        let site = context.site(*site);
+        if !scores.is_open(site, &group.new)? {
+            continue;
+        }
+        if context.opset() < EINSUM && matches!(group.new, EncodingSpec::Shaw { .. }) {
+            return Err(context.refuse(site.node, "shaw needs opset 12 or later"));
+        }
+        out.set_scope(site.scope);
+        let product = Product::of(context, site)?;
+        let spot = scores.spot(site)?;
+        let term = Term {
+            context,
+            scores,
+            site,
+            product,
+            spot,
+            made: &mut made,
+        };
+        match &group.new {
+            EncodingSpec::Shaw { .. } => term.shaw(out, &group.new)?,
+            _ => term.transformer_xl(out, &group.new)?,
+        }
+    }
+    out.set_scope(context.graph().main());
+    Ok(())
+}
+
+/// Constants and vectors of a group that its sites share, by what they are and where they fit.
+type Made = Vec<((&'static str, usize, Option<Layout>, DType, u64), ValueId)>;
+
+/// A term under way.
+struct Term<'a, 'g> {
+    context: &'a Context<'a>,
+    scores: &'a mut Scores<'g>,
+    site: &'a Site,
+    product: Product,
+    spot: Spot,
+    made: &'a mut Made,
+}
+
+impl Term<'_, '_> {
+    fn refuse(&self, why: &str) -> RewriteError {
+        self.context.refuse(self.site.node, why)
+    }
+
+    fn dtype(&self) -> DType {
+        self.context.dtype(self.site.query.value)
+    }
+
+    /// What is made once for a group: by label, layout and the factor on its numbers.
+    fn once(
+        &mut self,
+        out: &mut Emitter<'_>,
+        label: &'static str,
+        layout: Option<&Layout>,
+        factor: f64,
+        make: impl FnOnce(&mut Emitter<'_>, &mut Self) -> Result<ValueId, RewriteError>,
+    ) -> Result<ValueId, RewriteError> {
+        let grid = self.spot.grid;
+        let key = (label, grid, layout.cloned(), self.dtype(), factor.to_bits());
+        if let Some((_, known)) = self.made.iter().find(|(k, _)| *k == key) {
+            return Ok(*known);
+        }
+        let made = make(out, self)?;
+        self.made.push((key, made));
+        Ok(made)
+    }
+
+    /// What is made once for all groups.
+    fn shared(
+        &mut self,
+        out: &mut Emitter<'_>,
+        key: Shared,
+        make: impl FnOnce(&mut Emitter<'_>, &mut Self) -> ValueId,
+    ) -> ValueId {
+        if let Some((_, known)) = self.scores.shared.iter().find(|(k, _)| *k == key) {
+            return *known;
+        }
+        let made = make(out, self);
+        self.scores.shared.push((key, made));
+        made
+    }
+
+    /// Numbers times a factor as a constant that the bodies of a graph share.
+    fn constant(
+        &self,
+        out: &mut Emitter<'_>,
+        label: &str,
+        numbers: &Numbers,
+        factor: f64,
+        dims: &[usize],
+        shape: &[usize],
+    ) -> Result<ValueId, RewriteError> {
+        let values: Vec<f64> = numbers.values(dims)?.iter().map(|v| v * factor).collect();
+        if values.len() != shape.iter().product::<usize>() {
+            return Err(self.refuse("its heads do not fit the numbers"));
+        }
+        out.set_scope(self.context.graph().main());
+        let tensor = posenc_ir::Tensor::from_f64(self.dtype(), shape, &values);
+        let constant = out.constant(label, tensor);
+        out.set_scope(self.site.scope);
+        Ok(constant)
+    }
+
+    /// Adds a term to the product, where that goes on to the softmax.
+    fn join(&self, out: &mut Emitter<'_>, term: ValueId) -> Result<(), RewriteError> {
+        let product = self.product.value;
+        let sum = out.op("Add", &[product, term]);
+        for at in self.spot.way.uses(self.context, self.site, product) {
+            out.redirect_use(product, at, sum)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Vectors by clipped distance: queries meet them, and weights gather them beside the values.
+
+use posenc_ir::{Attr, Emitter, ValueId};
+
+use super::values::Values;
+use super::{Shared, Term};
+use crate::error::RewriteError;
+use crate::plan::numbers::Numbers;
+use crate::plan::swap::spec::EncodingSpec;
+use posenc_encodings::families::shaw::emit;
+
+impl Term<'_, '_> {
+    pub(crate) fn shaw(
+        mut self,
+        out: &mut Emitter<'_>,
+        new: &EncodingSpec,
+    ) -> Result<(), RewriteError> {
+        let EncodingSpec::Shaw {
+            max_distance,
+            key,
+            value,
+        } = new
+        else {
+            return Ok(());
+        };
+        let k = i64::try_from(*max_distance).unwrap_or(i64::MAX);
+        if let Some(table) = key {
+            let factor = self.product.on_keys;
+            let vectors = self.vectors(out, "relative_key", k, table, factor)?;
+            let p = &self.product;
+            let letters = [p.query, p.key, p.feature];
+            let term = emit::meet(
+                out,
+                (vectors, &letters),
+                (self.site.query.value, &p.content),
+                &p.result,
+            );
+            self.join(out, term)?;
+        }
+        if let Some(table) = value {
+            let values = Values::of(self.context, self.site)?;
+            let vectors = self.vectors(out, "relative_value", k, table, 1.0)?;
+            // ONNX Runtime gathers these faster with the keys last.
+            let label = "relative_value_by_key";
+            let vectors = self.once(out, label, None, 1.0, |out, _| {
+                let perm = [("perm", Attr::Ints(vec![0, 2, 1]))];
+                Ok(out.op_with("Transpose", &[vectors], &perm))
+            })?;
+            let [query, key, feature] = values.vectors;
+            let term = emit::meet(
+                out,
+                (vectors, &[query, feature, key]),
+                (values.weights, &values.content),
+                &values.result,
+            );
+            let sum = out.op("Add", &[values.value, term]);
+            out.redirect(values.value, sum)?;
+        }
+        Ok(())
+    }
+
+    /// The vector of each pair, `[query, key, feature]`.
+    fn vectors(
+        &mut self,
+        out: &mut Emitter<'_>,
+        label: &'static str,
+        k: i64,
+        table: &Numbers,
+        factor: f64,
+    ) -> Result<ValueId, RewriteError> {
+        let grid = self.spot.grid;
+        self.once(out, label, None, factor, |out, term| {
+            let rows = term.shared(out, Shared::Rows { grid, k }, |out, term| {
+                let distances = term.scores.grids.distances(out, grid);
+                emit::rows(out, term.context.opset(), distances, k)
+            });
+            let width = term.site.head_dim.unwrap_or(0);
+            let count = usize::try_from(2 * k + 1).unwrap_or(0);
+            let dims = [count, width];
+            let table = term.constant(out, label, table, factor, &dims, &dims)?;
+            Ok(out.op("Gather", &[table, rows]))
+        })
+    }
+}

@@ -1,0 +1,511 @@
+//! What is put in where, in small models: positions, places, queries and keys. Each result was
+//! held to its formula by the swap itself.
+
+use posenc_ir::{DType, Dim, Model};
+
+use crate::detect::{Options, detect};
+use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::request::Request;
+use crate::rewrite::swap::branch::swap;
+use posenc_encodings::kind::{Kind, Layout};
+
+/// A model of one layer, in parts that a case changes.
+struct Form {
+    /// The residual stream.
+    embed: fn(&mut Sketch) -> String,
+    /// Queries or keys `[batch, heads, sequence, size]`, of what is projected.
+    head: fn(&mut Sketch, &str, Side) -> String,
+    /// Values of the heads, given the keys.
+    value: fn(&mut Sketch, &str, &str) -> String,
+    opset: i64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Query,
+    Key,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self {
+            embed: Sketch::embedded,
+            head: |s, x, _| heads(s, x),
+            value: |s, x, _| {
+                let v = projected(s, x);
+                heads(s, &v)
+            },
+            opset: 17,
+        }
+    }
+}
+
+fn projected(s: &mut Sketch, x: &str) -> String {
+    let w = s.weights(&[HIDDEN, HIDDEN]);
+    s.op("MatMul", &[x, &w])
+}
+
+fn split(s: &mut Sketch, x: &str) -> String {
+    s.reshape(x, &[0, 0, HEADS as i64, SIZE as i64])
+}
+
+fn heads(s: &mut Sketch, x: &str) -> String {
+    let x = split(s, x);
+    s.transpose(&x, &[0, 2, 1, 3])
+}
+
+impl Form {
+    fn model(&self) -> Model {
+        let mut s = Sketch::default();
+        let x = (self.embed)(&mut s);
+        let [q, k] = [Side::Query, Side::Key].map(|side| {
+            let y = projected(&mut s, &x);
+            (self.head)(&mut s, &y, side)
+        });
+        let v = (self.value)(&mut s, &x, &k);
+        let kt = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &kt]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        let y = s.op("Add", &[&x, &y]);
+        s.model(self.opset, &[&y])
+    }
+}
+
+fn to(kind: Kind) -> Request {
+    let mut request = Request {
+        to: Some(kind),
+        ..Request::default()
+    };
+    request.parameters.max_length = (kind == Kind::Learned).then_some(40);
+    request.parameters.seed = Some(7);
+    request
+}
+
+/// The model with what is asked for, or why not.
+fn swapped(model: &Model, request: &Request) -> Result<Model, String> {
+    let options = Options::default();
+    let found = detect(model, &options);
+    let done = swap(model, &found, request, &options).map_err(|e| e.to_string())?;
+    let model = done.ok_or("there is nothing to do")?.model;
+    model.check().map_err(|e| e.to_string())?;
+    Ok(model)
+}
+
+/// The operators that were added, in order.
+fn added(model: &Model) -> Vec<&str> {
+    let graph = model.graph();
+    let new = graph
+        .nodes()
+        .filter(|(_, n)| n.name().starts_with("posenc"));
+    new.map(|(_, n)| n.op()).collect()
+}
+
+fn has(model: &Model, op: &str) -> bool {
+    added(model).contains(&op)
+}
+
+#[test]
+fn new_positions_count_the_tokens() {
+    let model = Form::default().model();
+    let learned = swapped(&model, &to(Kind::Learned)).unwrap();
+    assert_eq!(added(&learned), ["Shape", "Slice", "Add"]);
+    let sinusoidal = swapped(&model, &to(Kind::Sinusoidal)).unwrap();
+    let front = ["Shape", "Squeeze", "Range", "Cast", "Unsqueeze", "Mul"];
+    assert_eq!(added(&sinusoidal)[..6], front);
+    let rope = swapped(&model, &to(Kind::Rope)).unwrap();
+    assert_eq!(added(&rope)[..6], front);
+    // cos, sin, its signs; five nodes for queries, five for keys.
+    assert_eq!(added(&rope).len(), 6 + 3 + 10);
+    for opset in [11, 13] {
+        let form = Form {
+            opset,
+            ..Form::default()
+        };
+        let rope = swapped(&form.model(), &to(Kind::Rope)).unwrap();
+        assert_eq!(added(&rope)[..3], ["Shape", "Gather", "Range"], "{opset}");
+    }
+    let form = Form {
+        opset: 10,
+        ..Form::default()
+    };
+    let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
+    assert!(why.contains("too old"), "{why}");
+}
+
+#[test]
+fn the_oldest_opset_takes_and_gives_back_all_but_what_needs_einsum() {
+    let form = Form {
+        opset: 11,
+        ..Form::default()
+    };
+    let model = form.model();
+    for kind in [
+        Kind::Learned,
+        Kind::Sinusoidal,
+        Kind::Rope,
+        Kind::Alibi,
+        Kind::T5Bias,
+        Kind::RelativeBias,
+        Kind::TransformerXl,
+        Kind::Conv,
+    ] {
+        let there = swapped(&model, &to(kind)).unwrap_or_else(|e| panic!("{kind}: {e}"));
+        swapped(&there, &to(Kind::None)).unwrap_or_else(|e| panic!("from {kind}: {e}"));
+    }
+    let why = swapped(&model, &to(Kind::Shaw)).unwrap_err();
+    assert!(why.contains("needs opset 12"), "{why}");
+}
+
+#[test]
+fn a_length_that_is_fixed_folds_what_follows_from_it() {
+    let form = Form {
+        embed: |s| {
+            let ids = s.input("input_ids", DType::I64, &["batch", "12"]);
+            let table = s.weights(&[30, HIDDEN]);
+            s.op("Gather", &[&table, &ids])
+        },
+        ..Form::default()
+    };
+    let model = form.model();
+    let rope = swapped(&model, &to(Kind::Rope)).unwrap();
+    assert_eq!(added(&rope).len(), 10, "{:?}", added(&rope));
+    let sinusoidal = swapped(&model, &to(Kind::Sinusoidal)).unwrap();
+    assert_eq!(added(&sinusoidal), ["Add"]);
+    let learned = swapped(&model, &to(Kind::Learned)).unwrap();
+    assert_eq!(added(&learned), ["Slice", "Add"]);
+    let mut short = to(Kind::Learned);
+    short.parameters.max_length = Some(9);
+    let why = swapped(&model, &short).unwrap_err();
+    assert!(why.contains("12 long, and the table has 9 rows"), "{why}");
+}
+
+/// A model that is fed positions of these dimensions.
+fn fed(dtype: DType, dims: &[&str]) -> Model {
+    let mut s = Sketch::default();
+    s.input("position_ids", dtype, dims);
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| {
+        let y = projected(&mut s, &x);
+        heads(&mut s, &y)
+    });
+    let kt = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &kt]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn positions_that_are_fed_are_read() {
+    type Case = (DType, &'static [&'static str]);
+    let cases: [Case; 5] = [
+        (DType::I64, &["batch", "sequence"]),
+        (DType::I64, &["1", "sequence"]),
+        (DType::I32, &["batch", "sequence"]),
+        (DType::I64, &["sequence"]),
+        (DType::F32, &["batch", "sequence"]),
+    ];
+    for (dtype, dims) in cases {
+        let model = fed(dtype, dims);
+        for kind in [Kind::Learned, Kind::Sinusoidal, Kind::Rope] {
+            let done = swapped(&model, &to(kind)).unwrap();
+            assert!(
+                !has(&done, "Range") && !has(&done, "Shape"),
+                "{dtype} {dims:?}"
+            );
+            assert!(!has(&done, "Max"), "{dtype} {dims:?}: none is below 0");
+        }
+    }
+    let why = swapped(
+        &fed(DType::I64, &["3", "batch", "sequence"]),
+        &to(Kind::Rope),
+    );
+    let why = why.unwrap_err();
+    assert!(why.contains("position_ids are not one for each"), "{why}");
+}
+
+#[test]
+fn an_input_of_positions_is_added_where_there_is_none() {
+    let mut request = to(Kind::Rope);
+    request.allowances.add_position_ids = true;
+    let done = swapped(&Form::default().model(), &request).unwrap();
+    let graph = done.graph();
+    let inputs = graph.scope(graph.main()).inputs();
+    let ids = inputs[inputs.len() - 1];
+    assert_eq!(graph.name(ids), "position_ids");
+    let dims = ["batch", "sequence"].map(|s| Dim::Symbol(s.into()));
+    assert_eq!(graph.value(ids).shape(), Some(&dims[..]));
+    assert!(!has(&done, "Range"));
+    // One that there is serves.
+    let model = fed(DType::I64, &["batch", "sequence"]);
+    let done = swapped(&model, &request).unwrap();
+    let count = |m: &Model| m.graph().scope(m.graph().main()).inputs().len();
+    assert_eq!(count(&done), count(&model));
+    // Another value of the name is in the way, and without ids there is nothing to be as long as.
+    let taken = Form {
+        embed: |s| {
+            let x = s.embedded();
+            let hidden = HIDDEN.to_string();
+            let other = s.input("position_ids", DType::Bool, &[&hidden]);
+            let other = s.cast(&other, DType::F32);
+            s.op("Mul", &[&x, &other])
+        },
+        ..Form::default()
+    };
+    let why = swapped(&taken.model(), &request).unwrap_err();
+    assert!(why.contains("position_ids"), "{why}");
+    let patches = Form {
+        embed: |s| {
+            let x = s.input("pixels", DType::F32, &["batch", "24", "8", "8"]);
+            let x = s.reshape(&x, &[0, 0, -1]);
+            s.transpose(&x, &[0, 2, 1])
+        },
+        ..Form::default()
+    };
+    let why = swapped(&patches.model(), &request).unwrap_err();
+    assert!(why.contains("--add-position-ids"), "{why}");
+}
+
+#[test]
+fn positions_that_heed_padding_go_on_doing_so() {
+    let form = Form {
+        embed: |s| {
+            let x = s.embedded();
+            let mask = s.input("attention_mask", DType::I64, &["batch", "sequence"]);
+            let one = s.int(1);
+            let counted = s.op("CumSum", &[&mask, &one]);
+            let counted = s.op("Mul", &[&counted, &mask]);
+            let index = s.op("Add", &[&counted, &one]);
+            let table = s.weights(&[40, HIDDEN]);
+            let rows = s.op("Gather", &[&table, &index]);
+            s.op("Add", &[&x, &rows])
+        },
+        ..Form::default()
+    };
+    let model = form.model();
+    let ops = |m: &Model| -> Vec<String> {
+        let nodes = m.graph().nodes();
+        nodes.map(|(_, n)| n.op().to_owned()).collect()
+    };
+    for kind in [Kind::Rope, Kind::Sinusoidal] {
+        let done = swapped(&model, &to(kind)).unwrap();
+        assert!(ops(&done).contains(&"CumSum".to_owned()), "{kind}");
+        assert!(has(&done, "Sub") && !has(&done, "Range") && !has(&done, "Max"));
+    }
+    // Of tokens that do not count no row before the first is read.
+    let mut request = to(Kind::Sinusoidal);
+    request.parameters.max_length = Some(40);
+    let done = swapped(&model, &request).unwrap();
+    assert!(has(&done, "Max") && has(&done, "Gather"));
+    // Where nothing asks for positions, nothing of them is left.
+    let done = swapped(&model, &to(Kind::Conv)).unwrap();
+    assert!(
+        !ops(&done).contains(&"CumSum".to_owned()),
+        "{:?}",
+        ops(&done)
+    );
+}
+
+/// Keys to which those of a cache are joined.
+fn cached(s: &mut Sketch, x: &str, side: Side) -> String {
+    let x = heads(s, x);
+    if side == Side::Query {
+        return x;
+    }
+    let (heads, size) = (HEADS.to_string(), SIZE.to_string());
+    let dims = ["batch", &*heads, "past", &*size];
+    let past = s.input("past_key_values.0.key", DType::F32, &dims);
+    s.concat(&[&past, &x], 2)
+}
+
+/// Values, to which those of a cache are joined.
+fn cached_values(s: &mut Sketch, x: &str, _: &str) -> String {
+    let v = projected(s, x);
+    let v = heads(s, &v);
+    let (heads, size) = (HEADS.to_string(), SIZE.to_string());
+    let dims = ["batch", &*heads, "past", &*size];
+    let past = s.input("past_key_values.0.value", DType::F32, &dims);
+    s.concat(&[&past, &v], 2)
+}
+
+#[test]
+fn new_tokens_stand_behind_those_of_the_cache() {
+    let form = Form {
+        head: cached,
+        value: cached_values,
+        ..Form::default()
+    };
+    let model = form.model();
+    let graph = model.graph();
+    let join = |m: &Model| {
+        let graph = m.graph();
+        let join = graph.nodes().find(|(_, n)| n.is("Concat"));
+        let value = join.unwrap().1.input(1).unwrap();
+        graph.name(value).to_owned()
+    };
+    let before = join(&model);
+    let rope = swapped(&model, &to(Kind::Rope)).unwrap();
+    assert!(has(&rope, "Range"));
+    // What joins the cache turned already.
+    assert_ne!(join(&rope), before);
+    let learned = swapped(&model, &to(Kind::Learned)).unwrap();
+    assert!(has(&learned, "Gather") && has(&learned, "Range"));
+    assert_eq!(join(&learned), before);
+    let why = swapped(&model, &to(Kind::Conv)).unwrap_err();
+    assert!(why.contains("a cache holds keys"), "{why}");
+    assert!(graph.nodes().count() < rope.graph().nodes().count());
+}
+
+#[test]
+fn earlier_keys_that_join_otherwise_are_not_guessed_at() {
+    let form = Form {
+        head: |s, x, side| {
+            let x = heads(s, x);
+            if side == Side::Query {
+                return x;
+            }
+            let (heads, size) = (HEADS.to_string(), SIZE.to_string());
+            let dims = ["batch", &*heads, "14", &*size];
+            let past = s.input("past_key_values.0.key", DType::F32, &dims);
+            s.op("Add", &[&past, &x])
+        },
+        ..Form::default()
+    };
+    let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
+    assert!(why.contains("earlier keys join"), "{why}");
+}
+
+#[test]
+fn other_readers_of_keys_keep_them() {
+    // Keys that are the values as well.
+    let form = Form {
+        value: |_, _, k| k.to_owned(),
+        ..Form::default()
+    };
+    let model = form.model();
+    let done = swapped(&model, &to(Kind::Rope)).unwrap();
+    let graph = done.graph();
+    let found = detect(&done, &Options::default());
+    let keys = found.rotary[0].key.region.input;
+    let weighed = graph
+        .uses(keys)
+        .iter()
+        .filter(|u| graph.node(u.node).is("MatMul"));
+    assert_eq!(weighed.count(), 1, "the values do not turn");
+}
+
+#[test]
+fn keys_turn_behind_their_norm_and_before_they_are_repeated() {
+    let form = Form {
+        head: |s, x, side| {
+            let x = heads(s, x);
+            let x = s.with("LpNormalization", &[&x], &[("axis", A::Int(-1))]);
+            if side == Side::Query {
+                let scale = s.float(0.4);
+                return s.op("Mul", &[&x, &scale]);
+            }
+            let x = s.unsqueeze(&x, &[2]);
+            let dims = s.ints(&[1, 1, 1, 1, 1]);
+            let x = s.op("Expand", &[&x, &dims]);
+            s.reshape(&x, &[0, HEADS as i64, -1, SIZE as i64])
+        },
+        ..Form::default()
+    };
+    let done = swapped(&form.model(), &to(Kind::Rope)).unwrap();
+    let graph = done.graph();
+    let found = detect(&done, &Options::default());
+    for half in [&found.rotary[0].query, &found.rotary[0].key] {
+        let (id, _) = graph.producer(half.region.input).unwrap();
+        assert_eq!(graph.node(id).op(), "LpNormalization");
+    }
+}
+
+#[test]
+fn every_layout_and_width_is_read_back() {
+    let shapes: [fn(&mut Sketch, &str, Side) -> String; 4] = [
+        |s, x, _| heads(s, x),
+        // Heads folded into the batch.
+        |s, x, _| {
+            let x = heads(s, x);
+            let x = s.reshape(&x, &[-1, 14, SIZE as i64]);
+            s.reshape(&x, &[-1, HEADS as i64, 14, SIZE as i64])
+        },
+        // Scaled on both sides.
+        |s, x, _| {
+            let x = heads(s, x);
+            let scale = s.float(0.6);
+            s.op("Mul", &[&x, &scale])
+        },
+        // Transposed twice.
+        |s, x, _| {
+            let x = split(s, x);
+            let x = s.transpose(&x, &[0, 2, 3, 1]);
+            s.transpose(&x, &[0, 1, 3, 2])
+        },
+    ];
+    for head in shapes {
+        let form = Form {
+            head,
+            ..Form::default()
+        };
+        for layout in [Layout::Half, Layout::Interleaved] {
+            for width in [2, 4, SIZE] {
+                let mut request = to(Kind::Rope);
+                request.parameters.layout = Some(layout);
+                request.parameters.rotary_dim = Some(width);
+                let done = swapped(&form.model(), &request).unwrap();
+                let found = detect(&done, &Options::default());
+                let rope = &found.rotary[0].query.rotation.rope;
+                assert_eq!(rope.rotary_dim, width);
+                // One pair follows both layouts.
+                assert!(width == 2 || rope.layout == Some(layout));
+            }
+        }
+    }
+}
+
+#[test]
+fn queries_that_differ_in_length_from_keys_do_not_turn() {
+    let form = Form {
+        head: |s, x, side| {
+            let x = heads(s, x);
+            match side {
+                Side::Query => x,
+                Side::Key => s.slice(&x, 2, [0, 1 << 40, 2]),
+            }
+        },
+        value: |s, x, _| {
+            let v = projected(s, x);
+            let v = heads(s, &v);
+            s.slice(&v, 2, [0, 1 << 40, 2])
+        },
+        ..Form::default()
+    };
+    let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
+    assert!(why.contains("more or fewer"), "{why}");
+}
+
+#[test]
+fn readers_of_the_dimensions_alone_go_on_reading_the_embeddings() {
+    let form = Form {
+        embed: |s| {
+            let x = s.embedded();
+            let shape = s.op("Shape", &[&x]);
+            let flat = s.reshape(&x, &[-1]);
+            s.op("Reshape", &[&flat, &shape])
+        },
+        ..Form::default()
+    };
+    for kind in [Kind::Learned, Kind::Sinusoidal, Kind::Conv] {
+        let done = swapped(&form.model(), &to(kind)).unwrap();
+        let graph = done.graph();
+        let shape = graph
+            .nodes()
+            .find(|(_, n)| n.is("Shape") && n.name().is_empty());
+        let read = shape.unwrap().1.input(0).unwrap();
+        let (id, _) = graph.producer(read).unwrap();
+        assert!(graph.node(id).is("Gather"), "{kind}");
+    }
+}

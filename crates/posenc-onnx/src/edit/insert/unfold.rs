@@ -1,0 +1,266 @@
+//! Fused operators that add to queries and keys, or hold their projection, taken apart as far as
+//! is needed to take hold of both.
+
+use posenc_ir::{Attr, Emitter, Node, Tensor, ValueId};
+
+use crate::attention::Site;
+use crate::detect::context::Context;
+use crate::error::RewriteError;
+
+/// Queries and keys `[batch, token, hidden]` of an operator that was taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub(crate) query: ValueId,
+    pub(crate) key: ValueId,
+    /// The dimensions of queries in the trial run.
+    pub(crate) dims: Vec<usize>,
+    rest: Rest,
+    /// A bias on the scores, in place of the one that the operator was given.
+    pub(crate) bias: Option<ValueId>,
+}
+
+/// What queries and keys are to be joined with.
+#[derive(Clone, Debug)]
+enum Rest {
+    /// Values, that were projected with them.
+    Projected(ValueId),
+    /// Values, that were packed with them.
+    Packed(ValueId),
+    /// A bias for values alone.
+    Bias(ValueId),
+}
+
+/// Takes apart a site that shows no queries and keys as they enter the product; `None` for any
+/// other.
+///
+/// # Errors
+/// Where it is of a form that cannot be taken apart.
+pub(crate) fn parts(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    site: &Site,
+) -> Result<Option<Parts>, RewriteError> {
+    let node = context.graph().node(site.node);
+    let parts = match (node.domain(), node.op()) {
+        ("com.microsoft", "Attention") => projecting(out, context, site, node)?,
+        ("com.microsoft", "MultiHeadAttention") if node.input(1).is_none() => {
+            let why = "queries, keys and values packed in one are not taken apart yet";
+            return Err(context.refuse(site.node, why));
+        }
+        ("com.microsoft", "MultiHeadAttention") if node.input(3).is_some() => {
+            biased(out, context, site, node)?
+        }
+        ("com.microsoft", "GroupQueryAttention" | "SparseAttention") if node.input(1).is_none() => {
+            packed(out, context, site, node)?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(parts))
+}
+
+/// The operator that projects by itself.
+fn projecting(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    site: &Site,
+    node: &Node,
+) -> Result<Parts, RewriteError> {
+    let refuse = |why: &str| Err(context.refuse(site.node, why));
+    let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
+    if flag("do_rotary") || flag("past_present_share_buffer") || node.input(6).is_some() {
+        return refuse("an Attention that turns, or fills its cache, by itself is not taken apart");
+    }
+    // The mask: lengths, or ones where a token counts, by sequence or by query.
+    let mask = node.input(3).map(|v| context.dims(v));
+    let lengths = Some(Some(&[context.found.lengths.batch][..]));
+    if !matches!(mask, None | Some(Some([_, _] | [_, _, _]))) && mask != lengths {
+        return refuse("its mask is of a form that only an Attention with its projection takes");
+    }
+    let (Some(x), Some(weight)) = (node.input(0), node.input(1)) else {
+        return refuse("it has no input or no weights");
+    };
+    let (Some([b, s, _]), Some([_, all])) = (context.dims(x), context.dims(weight)) else {
+        return refuse("the shapes of its input and its weights are not known");
+    };
+    let given = node.ints("qkv_hidden_sizes").ok().flatten();
+    let sizes: Vec<usize> = match given {
+        Some(sizes) => sizes
+            .iter()
+            .filter_map(|n| usize::try_from(*n).ok())
+            .collect(),
+        None => vec![all / 3; 3],
+    };
+    if sizes.len() != 3 || sizes.iter().sum::<usize>() != *all || sizes[0] != sizes[1] {
+        return refuse("its queries and keys are not of one width");
+    }
+    out.set_scope(site.scope);
+    let mut projected = out.op("MatMul", &[x, weight]);
+    if let Some(bias) = node.input(2) {
+        projected = out.op("Add", &[projected, bias]);
+    }
+    match context.opset().split(out, projected, 2, &sizes)[..] {
+        [query, key, value] => Ok(Parts {
+            query,
+            key,
+            dims: vec![*b, *s, sizes[0]],
+            rest: Rest::Projected(value),
+            bias: None,
+        }),
+        _ => refuse("it cannot be taken apart"),
+    }
+}
+
+/// An operator that adds a bias to queries, keys and values.
+fn biased(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    site: &Site,
+    node: &Node,
+) -> Result<Parts, RewriteError> {
+    let refuse = |why: &str| Err(context.refuse(site.node, why));
+    let [query, key, bias] = [0, 1, 3].map(|slot| node.input(slot));
+    let (Some(query), Some(key), Some(bias)) = (query, key, bias) else {
+        return refuse("it has no queries or keys");
+    };
+    let (Some(dims @ [_, _, width]), Some([_, _, other])) =
+        (context.dims(query), context.dims(key))
+    else {
+        return refuse("a bias is added to keys that are split into heads");
+    };
+    let constant = context.graph().constant(bias);
+    let Some(all) = constant.as_ref().and_then(Tensor::to_f64s) else {
+        return refuse("the bias that it adds is no constant");
+    };
+    if all.len() < 2 * width || width != other {
+        return refuse("the bias that it adds is not one for queries, keys and values");
+    }
+    let dtype = context.dtype(bias);
+    let row = |values: &[f64]| Tensor::from_f64(dtype, &[values.len()], values);
+    out.set_scope(context.graph().main());
+    let [of_query, of_key] = [
+        out.constant("bias", row(&all[..*width])),
+        out.constant("bias", row(&all[*width..2 * width])),
+    ];
+    let zeros = std::iter::repeat_n(0.0, 2 * width);
+    let rest: Vec<f64> = zeros.chain(all[2 * width..].iter().copied()).collect();
+    let rest = out.constant("bias", row(&rest));
+    out.set_scope(site.scope);
+    Ok(Parts {
+        query: out.op("Add", &[query, of_query]),
+        key: out.op("Add", &[key, of_key]),
+        dims: dims.to_vec(),
+        rest: Rest::Bias(rest),
+        bias: None,
+    })
+}
+
+/// Queries, keys and values side by side in the first input.
+fn packed(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    site: &Site,
+    node: &Node,
+) -> Result<Parts, RewriteError> {
+    let refuse = |why: &str| Err(context.refuse(site.node, why));
+    let (Some(x), Some(heads), Some(kv_heads), Some(head_dim)) =
+        (node.input(0), site.heads, site.kv_heads, site.head_dim)
+    else {
+        return refuse("its heads cannot be told apart");
+    };
+    let [query, key] = [heads, kv_heads].map(|n| n * head_dim);
+    let Some([b, s, all]) = context.dims(x) else {
+        return refuse("the shape of its input is not known");
+    };
+    if *all != query + 2 * key {
+        return refuse("its heads cannot be told apart");
+    }
+    out.set_scope(site.scope);
+    match context.opset().split(out, x, 2, &[query, key, key])[..] {
+        [q, k, value] => Ok(Parts {
+            query: q,
+            key: k,
+            dims: vec![*b, *s, query],
+            rest: Rest::Packed(value),
+            bias: None,
+        }),
+        _ => refuse("it cannot be taken apart"),
+    }
+}
+
+impl Parts {
+    /// Puts an operator that takes queries and keys as they are now in place of the site's.
+    ///
+    /// # Errors
+    /// Where the site's operator cannot be replaced.
+    pub(crate) fn join(
+        self,
+        out: &mut Emitter<'_>,
+        context: &Context<'_>,
+        site: &Site,
+    ) -> Result<(), RewriteError> {
+        let node = context.graph().node(site.node);
+        let mut inputs = node.inputs().to_vec();
+        out.set_scope(site.scope);
+        let (slot, with) = match self.rest {
+            Rest::Projected(value) => return self.attended(out, context, site, value),
+            Rest::Packed(value) => (2, value),
+            Rest::Bias(bias) => (3, bias),
+        };
+        inputs.resize(inputs.len().max(slot + 1), None);
+        inputs[0] = Some(self.query);
+        inputs[1] = Some(self.key);
+        inputs[slot] = Some(with);
+        let made = out.copy(site.node, &inputs, &[])?;
+        for (old, new) in node.outputs().iter().zip(made) {
+            if let Some((old, new)) = old.zip(new) {
+                out.redirect(old, new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In place of the operator that projects, the one that does not.
+    fn attended(
+        &self,
+        out: &mut Emitter<'_>,
+        context: &Context<'_>,
+        site: &Site,
+        value: ValueId,
+    ) -> Result<(), RewriteError> {
+        let node = context.graph().node(site.node);
+        let mut inputs = vec![Some(self.query), Some(self.key), Some(value), None];
+        inputs.extend([node.input(3), self.bias.or(node.input(5))]);
+        // Earlier keys and values lie one behind the other.
+        if let Some(past) = node.input(4) {
+            for place in [0, 1] {
+                let at = out.constant("place", Tensor::from_i64(&[], &[place]));
+                let part = out.op_with("Gather", &[past, at], &[("axis", Attr::Int(0))]);
+                inputs.push(Some(part));
+            }
+        }
+        while inputs.pop_if(|v| v.is_none()).is_some() {}
+        let mut attrs = vec![];
+        for name in ["num_heads", "unidirectional"] {
+            if let Ok(Some(n)) = node.int(name) {
+                attrs.push((name, Attr::Int(n)));
+            }
+        }
+        for name in ["scale", "mask_filter_value"] {
+            if let Ok(Some(x)) = node.float(name) {
+                attrs.push((name, Attr::Float(x as f32)));
+            }
+        }
+        let count = if node.output(1).is_some() { 3 } else { 1 };
+        let op = "MultiHeadAttention";
+        let made = out.node("com.microsoft", op, &inputs, &attrs, count);
+        if let (Some(old), Some(new)) = (node.output(0), made.first()) {
+            out.redirect(old, *new)?;
+        }
+        if let (Some(old), [_, key, value]) = (node.output(1), &made[..]) {
+            let parts = [*key, *value].map(|part| context.opset().unsqueeze(out, part, &[0]));
+            let both = out.op_with("Concat", &parts, &[("axis", Attr::Int(0))]);
+            out.redirect(old, both)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Operators that scale or move a value, on a smaller one that is broadcast to it.
+
+use posenc_ir::eval::Budget;
+use posenc_ir::{Emitter, NodeId, ValueId};
+
+use crate::detect::Runs;
+use crate::detect::context::Context;
+use crate::edit::remove::broadcast;
+use crate::error::RewriteError;
+use crate::graph::lane::wrap;
+
+const BUDGET: Budget = Budget { elements: 1 << 22 };
+
+/// A value and its dimensions in the trial run.
+type Sized<'d> = (ValueId, &'d [usize]);
+
+/// Writes operators anew.
+pub(crate) struct Moves<'a> {
+    context: Context<'a>,
+    runs: Runs<'a>,
+}
+
+impl<'a> Moves<'a> {
+    pub(crate) fn new(context: &Context<'a>) -> Self {
+        Self {
+            context: *context,
+            runs: Runs::new(context.model, context.found),
+        }
+    }
+
+    /// The result of `id` on a value in place of the input in `slot`, and its dimensions; `None`
+    /// where the operator needs the whole input.
+    pub(crate) fn behind(
+        &mut self,
+        out: &mut Emitter<'_>,
+        id: NodeId,
+        slot: usize,
+        (value, dims): Sized<'_>,
+    ) -> Result<Option<(ValueId, Vec<usize>)>, RewriteError> {
+        let context = self.context;
+        let node = context.graph().node(id);
+        let (old, made) = (node.input(slot), node.output(0));
+        let Some((old, made)) = old.zip(made) else {
+            return Ok(None);
+        };
+        let Some((from, to)) = context.dims(old).zip(context.dims(made)) else {
+            return Ok(None);
+        };
+        out.set_scope(node.scope());
+        let (mut value, mut dims) = (value, dims.to_vec());
+        if dims != from {
+            // Axes in front are counted by some operators.
+            let missing = from.len().saturating_sub(dims.len());
+            if missing > 0 && !crate::graph::lane::is_elementwise(node.op()) {
+                let axes: Vec<i64> = (0..missing as i64).collect();
+                value = context.opset().unsqueeze(out, value, &axes);
+                dims.splice(0..0, vec![1; missing]);
+            }
+            match self.shrunk(id, from, to, &dims) {
+                Some(Shrunk::Keeps) => return Ok(Some((value, dims))),
+                Some(Shrunk::Becomes(next)) => {
+                    let value = self.anew(out, id, slot, value)?;
+                    return Ok(Some((value, next)));
+                }
+                None => match self.stretched(out, old, from, value, &dims) {
+                    Some(whole) => value = whole,
+                    None => return Ok(None),
+                },
+            }
+        }
+        Ok(Some((self.anew(out, id, slot, value)?, to.to_vec())))
+    }
+
+    fn anew(
+        &self,
+        out: &mut Emitter<'_>,
+        id: NodeId,
+        slot: usize,
+        value: ValueId,
+    ) -> Result<ValueId, RewriteError> {
+        let mut inputs = self.context.graph().node(id).inputs().to_vec();
+        inputs[slot] = Some(value);
+        out.set_scope(self.context.graph().node(id).scope());
+        let made = out.copy(id, &inputs, &[])?;
+        let first = made.into_iter().flatten().next();
+        first.ok_or_else(|| self.context.refuse(id, "nothing reads what it computes"))
+    }
+
+    /// What an operator does to a value of `dims`, where it takes one of `from` to one of `to`.
+    fn shrunk(&self, id: NodeId, from: &[usize], to: &[usize], dims: &[usize]) -> Option<Shrunk> {
+        let graph = self.context.graph();
+        let node = graph.node(id);
+        let whole = |axis: &usize| dims[*axis] == from[*axis];
+        match node.op() {
+            "Transpose" => {
+                let axes: Vec<usize> = match node.ints("perm").ok()? {
+                    Some(perm) => perm
+                        .iter()
+                        .map(|a| usize::try_from(*a).ok())
+                        .collect::<Option<_>>()?,
+                    None => (0..dims.len()).rev().collect(),
+                };
+                let next: Option<Vec<usize>> = axes.iter().map(|a| dims.get(*a).copied()).collect();
+                Some(Shrunk::Becomes(next?))
+            }
+            "Unsqueeze" => {
+                let mut next = dims.to_vec();
+                let mut axes = self.axes(id, 1, to.len())?;
+                axes.sort_unstable();
+                for axis in axes {
+                    next.insert(Some(axis).filter(|a| *a <= next.len())?, 1);
+                }
+                Some(Shrunk::Becomes(next))
+            }
+            "Squeeze" => {
+                let axes = self.axes(id, 1, from.len())?;
+                let kept = (0..dims.len()).filter(|a| !axes.contains(a));
+                Some(Shrunk::Becomes(kept.map(|a| dims[a]).collect()))
+            }
+            "Slice" => {
+                let axes = self.axes(id, 3, from.len())?;
+                if axes.iter().all(whole) {
+                    let next =
+                        (0..dims.len()).map(|a| if axes.contains(&a) { to[a] } else { dims[a] });
+                    return Some(Shrunk::Becomes(next.collect()));
+                }
+                let none = axes.iter().all(|a| dims[*a] == 1 && to[*a] > 0);
+                none.then_some(Shrunk::Keeps)
+            }
+            "Gather" => {
+                let named = node.int("axis").ok()?.unwrap_or(0);
+                let axis =
+                    wrap(named, from.len()).filter(|a| whole(a) && from.len() == to.len())?;
+                let mut next = dims.to_vec();
+                next[axis] = to[axis];
+                Some(Shrunk::Becomes(next))
+            }
+            "Expand" => {
+                let shape = self.context.found.trace.get(node.input(1)?).to_i64()?;
+                let shape: Option<Vec<usize>> =
+                    shape.iter().map(|n| usize::try_from(*n).ok()).collect();
+                Some(Shrunk::Becomes(broadcast(dims, &shape?)?))
+            }
+            op if crate::graph::lane::is_elementwise(op) => {
+                // The other operand may be larger than the one number that it is.
+                let rank = (0..node.inputs().len())
+                    .filter_map(|slot| Some(self.context.dims(node.input(slot)?)?.len()));
+                (rank.max()? <= from.len()).then(|| Shrunk::Becomes(dims.to_vec()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The axes that an input or attribute names.
+    fn axes(&self, id: NodeId, slot: usize, rank: usize) -> Option<Vec<usize>> {
+        let node = self.context.graph().node(id);
+        let named = match node.input(slot) {
+            Some(value) => self
+                .context
+                .found
+                .trace
+                .get(value)
+                .to_i64()?
+                .iter()
+                .copied()
+                .collect(),
+            None => node.ints("axes").ok()??.to_vec(),
+        };
+        named
+            .into_iter()
+            .map(|axis: i64| wrap(axis, rank))
+            .collect()
+    }
+
+    /// The value in the dimensions of `old`, where those that it lacks are the same in every run.
+    fn stretched(
+        &mut self,
+        out: &mut Emitter<'_>,
+        old: ValueId,
+        from: &[usize],
+        value: ValueId,
+        dims: &[usize],
+    ) -> Option<ValueId> {
+        let found = self.context.found;
+        // One sequence in place of several, and another length where the model takes any.
+        let other = match found.ports.fixed_sequence() {
+            Some(fixed) => self.runs.once(fixed, &BUDGET)?.get(old).dims.clone()?,
+            None => self
+                .runs
+                .at(found.lengths.sequence + 1)?
+                .get(old)
+                .dims
+                .clone()?,
+        };
+        let lacks = |axis: usize| dims[axis] != from[axis];
+        if dims.len() != from.len()
+            || (0..from.len()).any(|a| lacks(a) && other.get(a) != from.get(a))
+        {
+            return None;
+        }
+        let shape = (0..from.len()).map(|a| match lacks(a) {
+            true => i64::try_from(from[a]).ok(),
+            false => Some(1),
+        });
+        let shape = out.ints("shape", &shape.collect::<Option<Vec<i64>>>()?);
+        Some(out.op("Expand", &[value, shape]))
+    }
+}
+
+enum Shrunk {
+    /// The value stays as it is.
+    Keeps,
+    /// It has these dimensions.
+    Becomes(Vec<usize>),
+}

@@ -1,0 +1,211 @@
+//! What of a summand is no position: the row of the one token type that a model was exported
+//! with, a bias behind the table.
+
+use ndarray::{ArrayD, Axis, Slice};
+use posenc_ir::eval::{Budget, Value, probe};
+use posenc_ir::{Emitter, Node, NodeId, Tensor, ValueId};
+use rustc_hash::FxHashMap;
+
+use crate::attention::stream::{Tokens, back};
+use crate::detect::context::Context;
+use crate::error::RewriteError;
+use crate::graph::lane::is_layout;
+
+/// What stays of a summand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It is all position.
+    Nothing,
+    /// This, which is the same for every token.
+    Value(ValueId),
+}
+
+/// Steps from a summand back to what varies.
+const MOST: usize = 64;
+
+/// What is left of `value`, the summand of a node, where all that varies along `tokens` goes.
+pub(crate) fn rest(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    node: NodeId,
+    value: ValueId,
+    tokens: Tokens,
+) -> Result<Rest, RewriteError> {
+    let mut search = Search {
+        context,
+        leaves: vec![],
+        known: FxHashMap::default(),
+    };
+    let refuse = |why: &str| context.refuse(node, why);
+    match search.left(value, tokens, MOST) {
+        Some(Left::Nothing) => Ok(Rest::Nothing),
+        Some(Left::Value(value)) => Ok(Rest::Value(value)),
+        Some(Left::Mixed) => {
+            let why = "what is added together with the position cannot be told from it";
+            let row = search.row(value, tokens).ok_or_else(|| refuse(why))?;
+            if row.iter().all(|x| *x == 0.0) {
+                return Ok(Rest::Nothing);
+            }
+            let values: Vec<f64> = row.iter().copied().collect();
+            let tensor = Tensor::from_f64(context.dtype(value), row.shape(), &values);
+            Ok(Rest::Value(out.constant("row", tensor)))
+        }
+        None => Err(refuse("what is added follows from too many operations")),
+    }
+}
+
+/// What is left of a value.
+#[derive(Clone, Copy)]
+enum Left {
+    Nothing,
+    Value(ValueId),
+    /// Something that no value of the graph is.
+    Mixed,
+}
+
+struct Search<'a> {
+    context: &'a Context<'a>,
+    /// Values that are position and nothing else.
+    leaves: Vec<ValueId>,
+    /// What is left of values that were asked for, by the axes of their tokens.
+    known: FxHashMap<(ValueId, Tokens), Left>,
+}
+
+impl Search<'_> {
+    /// `None` where that takes more steps than `most`.
+    fn left(&mut self, value: ValueId, tokens: Tokens, most: usize) -> Option<Left> {
+        if let Some(known) = self.known.get(&(value, tokens)) {
+            return Some(*known);
+        }
+        let left = self.made(value, tokens, most)?;
+        self.known.insert((value, tokens), left);
+        Some(left)
+    }
+
+    fn made(&mut self, value: ValueId, tokens: Tokens, most: usize) -> Option<Left> {
+        if !varies(self.context, value, tokens) {
+            return Some(Left::Value(value));
+        }
+        let graph = self.context.graph();
+        let Some((id, output)) = graph.producer(value) else {
+            return Some(self.leaf(value));
+        };
+        let most = most.checked_sub(1)?;
+        let node = graph.node(id);
+        let mut inputs = vec![];
+        for slot in 0..node.inputs().len() {
+            let Some(input) = node.input(slot) else {
+                continue;
+            };
+            let trace = &self.context.found.trace;
+            let tokens = back(graph, trace, id, output, slot, tokens);
+            let tokens = tokens.filter(|t| varies(self.context, input, *t));
+            inputs.push((slot, input, tokens));
+        }
+        let varying: Vec<_> = inputs
+            .iter()
+            .filter_map(|(s, v, t)| Some((*s, *v, (*t)?)))
+            .collect();
+        match (node.domain(), node.op(), &varying[..]) {
+            ("", "Add" | "Sum", [_, ..]) => {
+                let mut left = Left::Nothing;
+                for (_, input, tokens) in inputs {
+                    let more = match tokens {
+                        Some(tokens) => self.left(input, tokens, most)?,
+                        None => Left::Value(input),
+                    };
+                    left = match (left, more) {
+                        (Left::Nothing, one) | (one, Left::Nothing) => one,
+                        _ => Left::Mixed,
+                    };
+                }
+                Some(left)
+            }
+            (_, _, [(slot, input, tokens)]) if passes(node, *slot) => {
+                let behind = match shift(node).and_then(|slot| node.input(slot)) {
+                    Some(shift) => Left::Value(shift),
+                    None => Left::Nothing,
+                };
+                Some(match self.left(*input, *tokens, most)? {
+                    Left::Nothing => behind,
+                    Left::Value(_) | Left::Mixed => Left::Mixed,
+                })
+            }
+            ("", "Sub", [_, ..]) => {
+                for (_, input, tokens) in varying {
+                    self.left(input, tokens, most)?;
+                }
+                Some(Left::Mixed)
+            }
+            _ => Some(self.leaf(value)),
+        }
+    }
+
+    fn leaf(&mut self, value: ValueId) -> Left {
+        self.leaves.push(value);
+        Left::Nothing
+    }
+
+    /// The numbers of `value` where all position is zero: one row, of as few axes as it takes.
+    fn row(&self, value: ValueId, tokens: Tokens) -> Option<ArrayD<f64>> {
+        let Context { model, found, .. } = *self.context;
+        let mut zeros = FxHashMap::default();
+        for leaf in &self.leaves {
+            let dims = self.context.dims(*leaf)?;
+            zeros.insert(*leaf, Value::float(ArrayD::zeros(dims)));
+        }
+        let budget = Budget { elements: 1 << 22 };
+        let got = probe(model, &found.trace, &zeros, &[value], &budget).ok()?;
+        let mut data = got.first()?.to_f64()?;
+        for axis in 0..data.ndim() {
+            let first = data.index_axis(Axis(axis), 0);
+            if data.axis_iter(Axis(axis)).all(|part| part == first) {
+                data = data.slice_axis_move(Axis(axis), Slice::from(0..1));
+            } else if tokens.has(axis) {
+                return None;
+            }
+        }
+        Some(data)
+    }
+}
+
+/// Whether a value differs from token to token, as far as the trial run tells.
+fn varies(context: &Context<'_>, value: ValueId, tokens: Tokens) -> bool {
+    let traced = context.found.trace.get(value);
+    let Some(dims) = traced.dims.as_deref() else {
+        return true;
+    };
+    let mut axes = tokens
+        .iter()
+        .filter(|a| dims.get(*a).is_some_and(|n| *n > 1));
+    let Some(data) = traced.to_f64() else {
+        return axes.next().is_some();
+    };
+    axes.any(|axis| {
+        let first = data.index_axis(Axis(axis), 0);
+        data.axis_iter(Axis(axis)).any(|part| part != first)
+    })
+}
+
+/// Whether a node gives zeros, but for a shift, where the input at `slot` is zero.
+fn passes(node: &Node, slot: usize) -> bool {
+    match (node.domain(), node.op()) {
+        ("", "Mul") => true,
+        ("", op) => {
+            slot == 0
+                && (is_layout(op)
+                    || matches!(
+                        op,
+                        "Cast" | "CastLike" | "Identity" | "Dropout" | "Neg" | "Div" | "Slice"
+                    )
+                    || matches!(op, "MatMul" | "Gemm" | "LayerNormalization")
+                    || op.ends_with("uantizeLinear"))
+        }
+        _ => false,
+    }
+}
+
+/// The input that a node adds behind what it computes.
+fn shift(node: &Node) -> Option<usize> {
+    matches!(node.op(), "Gemm" | "LayerNormalization").then_some(2)
+}

@@ -1,0 +1,198 @@
+//! Rotations of queries and keys, and of values that turn with them.
+
+mod restore;
+mod values;
+
+use std::borrow::Cow;
+
+use posenc_ir::{Attr, Emitter, NodeId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::stream::replace_all;
+use crate::detect::context::Context;
+use crate::detect::rotary::Way;
+use crate::edit::remove::replacements::Replacements;
+use crate::error::RewriteError;
+use crate::graph::region::Region;
+use crate::plan::swap::SwapPlan;
+
+/// A region that turns queries, keys or values of sites that are asked for.
+pub(crate) struct Turned<'a> {
+    region: Cow<'a, Region>,
+    /// How it was read; `None` where that is not on record.
+    way: Option<Way>,
+    /// A site.
+    site: usize,
+}
+
+/// The regions that are to go, each once.
+///
+/// # Errors
+/// Where a site that is not asked for shares one.
+pub(crate) fn turned<'a>(
+    context: &Context<'a>,
+    asked: &SwapPlan,
+) -> Result<Vec<Turned<'a>>, RewriteError> {
+    let found = context.found;
+    let rotary = found.rotary.iter().flat_map(|r| {
+        let halves = [&r.query, &r.key];
+        halves.map(|half| (r.site, &half.region, Some(half.rotation.way)))
+    });
+    let axial = found.axial.iter().zip(&found.grids);
+    let axial = axial.flat_map(|(finding, regions)| {
+        let site = finding.sites.first();
+        let each = regions.iter().map(move |r| Some((*site?, r, None)));
+        each.flatten()
+    });
+    let odd = found.odd.iter();
+    let odd = odd.flat_map(|(site, regions)| regions.iter().map(move |r| (*site, r, None)));
+    let all: Vec<_> = rotary.chain(axial).chain(odd).collect();
+    let kept: FxHashMap<_, usize> = all
+        .iter()
+        .filter(|(site, ..)| !asked.has(*site))
+        .map(|(site, region, _)| (place(region), *site))
+        .collect();
+    let mut seen = FxHashSet::default();
+    let mut turned = vec![];
+    for (site, region, way) in all {
+        if !asked.has(site) || !seen.insert(place(region)) {
+            continue;
+        }
+        if let Some(other) = kept.get(&place(region)) {
+            let other = context.graph().place(context.site(*other).node);
+            let why = format!("its rotation is that of {other} too, which is to stay");
+            return Err(context.refuse(context.site(site).node, why));
+        }
+        let region = Cow::Borrowed(region);
+        turned.push(Turned { region, way, site });
+    }
+    let mut sites: Vec<usize> = turned.iter().map(|turned| turned.site).collect();
+    sites.dedup();
+    for site in sites {
+        let values = values::turned(context, context.site(site))?;
+        let Some((region, way)) = values.filter(|(region, _)| seen.insert(place(region))) else {
+            continue;
+        };
+        turned.push(Turned {
+            region: Cow::Owned(region),
+            way,
+            site,
+        });
+    }
+    Ok(turned)
+}
+
+/// What tells one region from another: the operator that turns by itself, or what leaves it.
+fn place(region: &Region) -> Place {
+    let inside = region.entries.first().filter(|_| region.inside.is_some());
+    inside.map_or(Place::Behind(region.output), |at| Place::Within(at.node))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Within(NodeId),
+    Behind(ValueId),
+}
+
+impl Turned<'_> {
+    /// The node at which it ends.
+    pub(crate) fn node(&self, context: &Context<'_>) -> Option<NodeId> {
+        match self.region.inside {
+            Some(_) => self.region.entries.first().map(|at| at.node),
+            None => context.graph().producer(self.region.output).map(|p| p.0),
+        }
+    }
+
+    /// Lets what enters the region stand in for what leaves it.
+    pub(crate) fn remove(
+        &self,
+        out: &mut Emitter<'_>,
+        context: &Context<'_>,
+        gone: &mut Replacements<'_>,
+    ) -> Result<(), RewriteError> {
+        let Some(id) = self.node(context) else {
+            let why = "its rotation cannot be followed";
+            return Err(context.refuse(context.site(self.site).node, why));
+        };
+        out.set_scope(context.graph().node(id).scope());
+        if self.region.inside.is_some() {
+            return inside(out, context, gone, id);
+        }
+        let moves = restore::moves(context, &self.region, self.way);
+        let Some(moves) = moves else {
+            let why = "what its rotation does to the order of the features cannot be told";
+            return Err(context.refuse(id, why));
+        };
+        let value = gone.now(self.region.input);
+        let mut value = restore::emit(out, context, &moves, value)?;
+        let (from, to) = (self.region.input, self.region.output);
+        if context.dtype(from) != context.dtype(to) {
+            value = out.cast(value, context.dtype(to));
+        }
+        gone.replace(to, value);
+        joined(out, context, gone, to, value);
+        Ok(())
+    }
+}
+
+/// A rotation that stood between two transposes kept them apart: where it is gone, one does for
+/// both.
+fn joined(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    gone: &mut Replacements<'_>,
+    old: ValueId,
+    new: ValueId,
+) {
+    let graph = context.graph();
+    let transposed = |id: NodeId| {
+        let node = graph.node(id);
+        let order = node.is("Transpose").then(|| node.ints("perm").ok()?)??;
+        Some((node, order))
+    };
+    let first = (new.index() < graph.value_count())
+        .then(|| graph.producer(new))
+        .flatten();
+    let Some((first, inner)) = first.and_then(|(id, _)| transposed(id)) else {
+        return;
+    };
+    for at in graph.uses(old) {
+        let Some((second, outer)) = transposed(at.node) else {
+            continue;
+        };
+        let at = |axis: &i64| inner.get(usize::try_from(*axis).ok()?).copied();
+        let order: Option<Vec<i64>> = outer.iter().map(at).collect();
+        let ends = first.input(0).zip(second.output(0)).zip(order);
+        let Some(((from, to), order)) = ends.filter(|_| first.scope() == second.scope()) else {
+            continue;
+        };
+        out.set_scope(second.scope());
+        let from = gone.now(from);
+        let both = out.op_with("Transpose", &[from], &[("perm", Attr::Ints(order))]);
+        gone.replace(to, both);
+    }
+}
+
+/// The operator without the rotation that it does itself: neither rows of cos and sin nor
+/// positions enter.
+fn inside(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    gone: &mut Replacements<'_>,
+    id: NodeId,
+) -> Result<(), RewriteError> {
+    let node = context.graph().node(id);
+    let of_rotation = match node.op() {
+        "SparseAttention" => 9..11,
+        _ => 7..10,
+    };
+    let inputs = node.inputs().iter().enumerate();
+    let mut inputs: Vec<_> = inputs
+        .map(|(slot, v)| v.filter(|_| !of_rotation.contains(&slot)))
+        .map(|v| v.map(|v| gone.now(v)))
+        .collect();
+    while inputs.pop_if(|v| v.is_none()).is_some() {}
+    let new = out.copy(id, &inputs, &[("do_rotary", Attr::Int(0))])?;
+    replace_all(gone, node, &new);
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! What a region does to shape and order besides turning: what it does where every angle is 0 and
+//! the factor is 1.
+
+use ndarray::{ArrayD, IxDyn};
+use posenc_ir::eval::{Budget, Value, probe};
+use posenc_ir::{Emitter, NodeId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::detect::context::Context;
+use crate::detect::rotary::matrices::{Way, matrices};
+use crate::error::RewriteError;
+use crate::graph::lane::wrap;
+use crate::graph::region::Region;
+
+/// The nodes that change shape and order from what enters a region to what leaves it; `None`
+/// where no such chain is all that the region does beside turning.
+pub(crate) fn moves(
+    context: &Context<'_>,
+    region: &Region,
+    way: Option<Way>,
+) -> Option<Vec<NodeId>> {
+    let (from, to) = (context.dims(region.input)?, context.dims(region.output)?);
+    let none = (from == to).then(Vec::new);
+    let mut chains = none.into_iter().chain(chain(context, region));
+    chains.find(|chain| is_all(context, region, way, chain) == Some(true))
+}
+
+/// Copies of these nodes behind a value.
+pub(crate) fn emit(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    moves: &[NodeId],
+    mut value: ValueId,
+) -> Result<ValueId, RewriteError> {
+    for id in moves {
+        let mut inputs = context.graph().node(*id).inputs().to_vec();
+        if let Some(first) = inputs.first_mut() {
+            *first = Some(value);
+        }
+        let made = out.copy(*id, &inputs, &[])?;
+        value = made.into_iter().flatten().next().unwrap_or(value);
+    }
+    Ok(value)
+}
+
+/// The changes of shape on one way through the region along which nothing else changes shape.
+fn chain(context: &Context<'_>, region: &Region) -> Option<Vec<NodeId>> {
+    let graph = context.graph();
+    let within = region.content(graph, &context.found.classes);
+    let mut seen = FxHashSet::default();
+    let mut stack = vec![(region.output, vec![])];
+    while let Some((value, moves)) = stack.pop() {
+        if value == region.input {
+            return Some(moves.into_iter().rev().collect());
+        }
+        let Some((id, 0)) = graph.producer(value).filter(|_| seen.insert(value)) else {
+            continue;
+        };
+        let node = graph.node(id);
+        let own = |v: &ValueId| *v == region.input || within.contains(v);
+        if is_move(node.op()) {
+            let before = node.input(0).filter(own);
+            let longer = || moves.iter().copied().chain([id]).collect();
+            stack.extend(before.map(|v| (v, longer())));
+            continue;
+        }
+        let same = |v: &ValueId| own(v) && context.dims(*v) == context.dims(value);
+        let before = node.inputs().iter().flatten().copied().filter(same);
+        stack.extend(before.map(|v| (v, moves.clone())));
+    }
+    None
+}
+
+fn is_move(op: &str) -> bool {
+    matches!(
+        op,
+        "Transpose" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten"
+    )
+}
+
+/// Whether a region turns what a chain of moves gives, and does nothing more.
+fn is_all(
+    context: &Context<'_>,
+    region: &Region,
+    way: Option<Way>,
+    moves: &[NodeId],
+) -> Option<bool> {
+    let dims = context.dims(region.input)?;
+    let count: usize = dims.iter().product();
+    // Numbers that stay apart in what is computed of them, too.
+    let numbers = (0..count).map(|i| ((i + 1) as f64 * 0.754_877_666).fract());
+    let x = ArrayD::from_shape_vec(IxDyn(dims), numbers.collect()).ok()?;
+    let moved = moved(context, moves, x.clone())?;
+    let moved = region.output_lane.split(moved)?;
+    if way == Some(Way::Spread) {
+        // Each head was seen to turn by itself, in its place.
+        return Some(region.input_lane.split(x)? == moved);
+    }
+    let Context { model, found, .. } = *context;
+    let none = FxHashMap::default();
+    let (maps, _) = matrices(model, &found.trace, &none, region).ok()?;
+    let seeds = FxHashMap::from_iter([(region.input, Value::float(x))]);
+    let budget = Budget { elements: 1 << 22 };
+    let got = probe(model, &found.trace, &seeds, &[region.output], &budget).ok()?;
+    let turned = region.output_lane.split(got.first()?.to_f64()?)?;
+    let (slots, length, width) = moved.dim();
+    if turned.dim() != moved.dim() || maps.dim() != (length, width, width) {
+        return None;
+    }
+    let alike = |slot: usize, p: usize, i: usize| {
+        let want: f64 = (0..width)
+            .map(|j| maps[[p, i, j]] * moved[[slot, p, j]])
+            .sum();
+        (turned[[slot, p, i]] - want).abs() <= 1e-9
+    };
+    let all = (0..slots).all(|s| (0..length).all(|p| (0..width).all(|i| alike(s, p, i))));
+    Some(all)
+}
+
+/// What the moves make of numbers.
+fn moved(context: &Context<'_>, moves: &[NodeId], mut x: ArrayD<f64>) -> Option<ArrayD<f64>> {
+    for id in moves {
+        let node = context.graph().node(*id);
+        x = match node.op() {
+            "Transpose" => {
+                let rank = x.ndim();
+                let axes: Vec<usize> = match node.ints("perm").ok()? {
+                    Some(perm) => perm.iter().map(|a| wrap(*a, rank)).collect::<Option<_>>()?,
+                    None => (0..rank).rev().collect(),
+                };
+                let mut once = axes.clone();
+                once.sort_unstable();
+                if !once.into_iter().eq(0..rank) {
+                    return None;
+                }
+                x.permuted_axes(axes).as_standard_layout().into_owned()
+            }
+            _ => {
+                let dims = context.dims(node.output(0)?)?;
+                x.into_shape_with_order(IxDyn(dims)).ok()?
+            }
+        };
+    }
+    Some(x)
+}

@@ -1,0 +1,100 @@
+//! Values that turn as queries and keys do, as RoFormer's may.
+
+use rustc_hash::FxHashSet;
+
+use crate::attention::frontier::{Found, Stretch};
+use crate::attention::{Operand, Site, is_product};
+use crate::detect::context::Context;
+use crate::detect::rotary::{
+    Way,
+    read::{is_turning, read},
+};
+use crate::error::RewriteError;
+use crate::graph::lane::{Lane, is_elementwise, is_layout};
+use crate::graph::product::Letters;
+use crate::graph::region::Region;
+
+/// The region that turns the values of a site, and how it was read, where it was; `None` where
+/// position does not act on them.
+///
+/// # Errors
+/// Where position acts on them otherwise.
+pub(crate) fn turned(
+    context: &Context<'_>,
+    site: &Site,
+) -> Result<Option<(Region, Option<Way>)>, RewriteError> {
+    let (graph, found) = (context.graph(), context.found);
+    let Some(operand) = operand(context, site) else {
+        return Ok(None);
+    };
+    let stretch = Stretch::of(graph, &found.classes, &found.trace, &operand);
+    let mut region = match stretch.region(graph, &found.classes, &found.trace) {
+        Found::Nothing => return Ok(None),
+        Found::Region(region) => *region,
+        Found::Scattered(node) => {
+            let why = "position acts on the values at several places that share no operand";
+            return Err(context.refuse(node, why));
+        }
+    };
+    let dims = context.dims(region.output).unwrap_or_default();
+    let width = region.output_lane.width(dims).or(site.head_dim);
+    let node = region.entries.first().map_or(site.node, |at| at.node);
+    let Some(width) = width else {
+        return Err(context.refuse(
+            node,
+            "position acts on values of which the heads are not known",
+        ));
+    };
+    region.gather_features(graph, &found.trace, width);
+    let none = rustc_hash::FxHashMap::default();
+    let head_dim = site.head_dim.unwrap_or(width).max(width);
+    match read(context.model, &found.trace, &none, &region, head_dim) {
+        Ok(rotation) => Ok(Some((region, Some(rotation.way)))),
+        Err(_) if is_turning(context.model, &found.trace, &region) => Ok(Some((region, None))),
+        Err(why) => Err(context.refuse(node, format!("position acts on the values, and {why}"))),
+    }
+}
+
+/// The values of a site as they meet its weights, where these are spelled out.
+fn operand(context: &Context<'_>, site: &Site) -> Option<Operand> {
+    site.product?;
+    let graph = context.graph();
+    let mut stack = vec![graph.node(site.node).output(0)?];
+    let mut seen = FxHashSet::default();
+    while let Some(weights) = stack.pop() {
+        if !seen.insert(weights) {
+            continue;
+        }
+        for at in graph.uses(weights) {
+            let node = graph.node(at.node);
+            if is_product(node.domain(), node.op()) {
+                let found = met(context, at.node, at.slot());
+                if found.is_some() {
+                    return found;
+                }
+            } else if node.domain().is_empty()
+                && (is_elementwise(node.op()) || is_layout(node.op()))
+            {
+                stack.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    None
+}
+
+/// What meets weights at an input of a product, along the axis that is summed.
+fn met(context: &Context<'_>, id: posenc_ir::NodeId, slot: usize) -> Option<Operand> {
+    let graph = context.graph();
+    let letters = Letters::of(graph, &context.found.trace, id)?;
+    let own = letters.operands.get(slot)?;
+    let other = letters.operands.get(1 - slot.min(1))?;
+    let value = graph.node(id).input(1 - slot.min(1))?;
+    let place = |is: &dyn Fn(&char) -> bool| other.iter().position(is);
+    let sequence = place(&|c| own.contains(c) && !letters.result.contains(c))?;
+    let feature = place(&|c| !own.contains(c) && letters.result.contains(c))?;
+    let lane = Lane {
+        feature: Some(feature),
+        ..Lane::of_sequence(sequence)
+    };
+    context.is_content(value).then_some(Operand { value, lane })
+}

@@ -1,0 +1,68 @@
+//! Terms of vectors by distance: Shaw's, Transformer-XL's, those of disentangled attention.
+//!
+//! The products in which content meets the vectors give way, and so do the sums that they join.
+//! What divides or multiplies the whole of the scores stays: of disentangled attention, content
+//! keeps the divisor √(d·(1 + terms)) that the terms had made larger.
+
+mod content;
+#[cfg(test)]
+mod tests;
+
+use posenc_ir::Emitter;
+
+use crate::detect::context::Context;
+use crate::detect::finding::{Encoding, Finding};
+use crate::detect::joins;
+use crate::edit::remove::zero_propagation::ZeroPropagation;
+use crate::error::RewriteError;
+
+/// Takes the terms of a finding out.
+///
+/// # Errors
+/// Where a term goes through something else before it joins the scores or the values.
+pub(crate) fn remove(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    zeros: &mut ZeroPropagation<'_>,
+    finding: &Finding,
+    sites: &[usize],
+) -> Result<(), RewriteError> {
+    zeros.follow(&finding.entries);
+    for site in sites {
+        let found = context.found;
+        let joins = joins(
+            context.graph(),
+            &found.classes,
+            &found.trace,
+            context.site(*site),
+        );
+        zeros.follow(&joins.nothing);
+    }
+    if matches!(
+        finding.encoding,
+        Encoding::TransformerXl(_) | Encoding::Unknown
+    ) {
+        for site in sites {
+            content::remove(out, context, zeros, context.site(*site), &finding.entries)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether what was found enters by products of vectors with content or with the weights of
+/// attention.
+pub(crate) fn enter_by(context: &Context<'_>, finding: &Finding) -> bool {
+    let found = context.found;
+    let Some(site) = finding.sites.first().map(|site| context.site(*site)) else {
+        return false;
+    };
+    let named = matches!(
+        finding.encoding,
+        Encoding::Shaw(_) | Encoding::TransformerXl(_) | Encoding::Disentangled(_)
+    );
+    let meetings = || joins(context.graph(), &found.classes, &found.trace, site).meetings;
+    named
+        || meetings()
+            .iter()
+            .any(|m| finding.entries.contains(&m.vectors))
+}

@@ -1,0 +1,156 @@
+//! Transformer-XL's content bias u: of (q + u)·k + (q + v)·r, q·k is what is left without
+//! positions.
+//!
+//! A vector that queries get before they meet keys, and not before they meet positions, is u; the
+//! projection's own bias comes before both. A product of u and keys of its own may stand beside
+//! that of queries and keys instead.
+
+use posenc_ir::{Emitter, Graph, NodeId, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::attention::{Site, is_product};
+use crate::detect::context::Context;
+use crate::detect::joins;
+use crate::edit::remove::zero_propagation::ZeroPropagation;
+use crate::error::RewriteError;
+use crate::graph::dataflow::Class;
+use crate::graph::lane::{is_elementwise, is_layout};
+
+/// Operators between a product of queries and their projection.
+const NEAR: usize = 40;
+
+pub(crate) fn remove(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    zeros: &mut ZeroPropagation<'_>,
+    site: &Site,
+    positions: &[Use],
+) -> Result<(), RewriteError> {
+    let graph = context.graph();
+    let content = |v: &ValueId| context.is_content(*v);
+    let mut shared = FxHashSet::default();
+    for at in positions {
+        let met = graph
+            .node(at.node)
+            .inputs()
+            .iter()
+            .flatten()
+            .copied()
+            .find(content);
+        shared.extend(met.into_iter().flat_map(|v| behind(context, v)));
+    }
+    for (at, rest) in added(context, site, &shared) {
+        if let Some(value) = graph.node(at.node).input(at.slot()) {
+            out.redirect_use(value, at, rest)?;
+        }
+    }
+    // Products of keys with one vector for each head.
+    let (classes, trace) = (&context.found.classes, &context.found.trace);
+    let keys: FxHashSet<ValueId> = behind(context, site.key.value).into_iter().collect();
+    let products = joins(graph, classes, trace, site).meetings.into_iter();
+    let biases: Vec<Use> = products
+        .filter(|m| !positions.contains(&m.vectors))
+        .filter(|m| behind(context, m.content).iter().any(|v| keys.contains(v)))
+        .map(|m| m.vectors)
+        .filter(|u| {
+            let value = graph.node(u.node).input(u.slot());
+            value.is_some_and(|v| is_vector(context, site, v))
+        })
+        .collect();
+    zeros.follow(&biases);
+    Ok(())
+}
+
+/// A value and what it is moved, scaled or shifted from, to its projection, nearest first.
+fn behind(context: &Context<'_>, value: ValueId) -> Vec<ValueId> {
+    let mut found = vec![value];
+    while let Some((_, before)) = found.last().and_then(|v| step(context, *v)) {
+        found.push(before);
+        if found.len() > NEAR {
+            break;
+        }
+    }
+    found
+}
+
+/// The one content that a value is moved, scaled or shifted from, and the node.
+fn step(context: &Context<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
+    let graph = context.graph();
+    let (id, _) = graph.producer(value)?;
+    let node = graph.node(id);
+    let through = node.domain().is_empty()
+        && (is_elementwise(node.op()) || is_layout(node.op()))
+        && !is_product(node.domain(), node.op());
+    let inputs = node.inputs().iter().flatten().copied();
+    let mut content = inputs.filter(|v| context.is_content(*v));
+    let (Some(before), None) = (content.next(), content.next()) else {
+        return None;
+    };
+    through.then_some((id, before))
+}
+
+/// The uses that read queries with vectors added to them, on the way to the product from values in
+/// `shared`, and what they are to read instead; none where the way does not start there.
+fn added(context: &Context<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec<(Use, ValueId)> {
+    let graph = context.graph();
+    let way = behind(context, site.query.value);
+    let start = way.iter().position(|v| shared.contains(v));
+    let product = site.product.and_then(|v| graph.producer(v));
+    let (Some(start), Some((product, _))) = (start, product) else {
+        return vec![];
+    };
+    let mut found = vec![];
+    // Who reads the value at hand, and whether vectors were passed over since.
+    let (mut reader, mut passed) = (product, None);
+    for pair in way[..=start].windows(2) {
+        let [value, before] = *pair else { continue };
+        let Some((id, _)) = graph.producer(value) else {
+            break;
+        };
+        if is_bias(context, site, id, value, before) {
+            passed = passed.or(Some(value));
+            continue;
+        }
+        found.extend(
+            passed
+                .take()
+                .and_then(|old| Some((slot(graph, reader, old)?, value))),
+        );
+        reader = id;
+    }
+    let last = way[start];
+    found.extend(passed.and_then(|old| Some((slot(graph, reader, old)?, last))));
+    found
+}
+
+/// Where a node reads a value.
+fn slot(graph: &Graph, id: NodeId, value: ValueId) -> Option<Use> {
+    let inputs = graph.node(id).inputs();
+    let slot = inputs.iter().position(|v| *v == Some(value))?;
+    Some(Use::new(id, slot))
+}
+
+/// Whether a node adds one constant vector for each head.
+fn is_bias(
+    context: &Context<'_>,
+    site: &Site,
+    id: NodeId,
+    value: ValueId,
+    before: ValueId,
+) -> bool {
+    let node = context.graph().node(id);
+    let inputs = node.inputs().iter().flatten();
+    let mut others = inputs.copied().filter(|v| *v != before);
+    node.is("Add")
+        && context.dims(value).is_some()
+        && context.dims(value) == context.dims(before)
+        && others.all(|v| is_vector(context, site, v))
+}
+
+/// Whether a value is constant and holds a number at most for each feature of the heads.
+fn is_vector(context: &Context<'_>, site: &Site, value: ValueId) -> bool {
+    let found = context.found;
+    let width = site.heads.zip(site.head_dim).map(|(n, d)| n * d);
+    let elements = found.trace.get(value).elements();
+    found.classes.of_value(value) == Class::CONSTANT && elements.is_some() && elements <= width
+}

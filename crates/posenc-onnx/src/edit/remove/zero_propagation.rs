@@ -1,0 +1,358 @@
+//! What position adds, followed from where it enters to the sums that it is a part of: these give
+//! way to what else they add up.
+//!
+//! All places are gathered before any is followed, so that a sum that several things go from is
+//! written once, without all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeId, ScopeKind, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::broadcast;
+use crate::detect::context::Context;
+use crate::edit::remove::replacements::Replacements;
+use crate::error::RewriteError;
+
+/// Where zeros are read, and where something else is.
+pub(crate) struct ZeroPropagation<'a> {
+    context: Context<'a>,
+    /// The order of computation, by node.
+    turns: Vec<usize>,
+    pending: Pending,
+    /// What these uses come to read, with its dimensions.
+    others: BTreeMap<Use, (ValueId, Vec<usize>)>,
+    /// Masks without what they were joined with, by the scope, the condition, what hides and where.
+    masks: BTreeMap<(ScopeId, ValueId, ValueId, usize), ValueId>,
+}
+
+/// What becomes of a node some of whose inputs are zero.
+enum Fate {
+    /// These outputs are zeros.
+    ZeroPropagation(Vec<ValueId>),
+    /// It adds up what it reads in these slots.
+    Sum(Vec<usize>),
+    /// It chooses between zeros and the mask in this slot.
+    Mask(usize),
+}
+
+impl<'a> ZeroPropagation<'a> {
+    pub(crate) fn new(context: &Context<'a>) -> Self {
+        Self {
+            context: *context,
+            turns: turns(context.graph()),
+            pending: Pending::default(),
+            others: BTreeMap::new(),
+            masks: BTreeMap::new(),
+        }
+    }
+
+    /// Takes out what these uses read, as if it were zero.
+    pub(crate) fn follow(&mut self, from: &[Use]) {
+        for at in from {
+            self.read(*at);
+        }
+    }
+
+    /// Lets a use read another value, of these dimensions.
+    pub(crate) fn exchange(&mut self, at: Use, value: ValueId, dims: Vec<usize>) {
+        self.others.insert(at, (value, dims));
+    }
+
+    fn read(&mut self, at: Use) {
+        let turn = self.turns[at.node.index()];
+        self.pending.insert(turn, at.node, Some(at.slot()));
+    }
+
+    /// Moves the readers of the sums.
+    ///
+    /// # Errors
+    /// Where zeros go through an operator that does not keep them.
+    pub(crate) fn finish(mut self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
+        let context = self.context;
+        let graph = context.graph();
+        let mut gone = Replacements::new(&context);
+        let mut zeros = FxHashSet::default();
+        while let Some((id, slots)) = self.pending.next() {
+            let values = match self.fate(id, &slots, &zeros)? {
+                Fate::ZeroPropagation(values) => values,
+                Fate::Sum(left) => {
+                    self.sum(out, &mut gone, id, &left)?;
+                    continue;
+                }
+                Fate::Mask(slot) => {
+                    self.mask(out, &mut gone, id, slot)?;
+                    continue;
+                }
+            };
+            for value in values {
+                for at in graph.uses(value) {
+                    self.read(*at);
+                }
+                if graph.value(value).is_output() {
+                    let holder = self.holder(id)?;
+                    let turn = self.turns[holder.index()];
+                    self.pending.insert(turn, holder, None);
+                }
+                zeros.insert(value);
+            }
+        }
+        for (at, (new, _)) in &self.others {
+            if let Some(old) = graph.node(at.node).input(at.slot()) {
+                out.redirect_use(old, *at, *new)?;
+            }
+        }
+        gone.apply(out)
+    }
+
+    /// The node whose body this one stands in.
+    fn holder(&self, id: NodeId) -> Result<NodeId, RewriteError> {
+        let graph = self.context.graph();
+        match graph.scope(graph.node(id).scope()).kind() {
+            ScopeKind::Body(holder, _) => Ok(*holder),
+            _ => {
+                let why = "what position adds is an output of the model";
+                Err(self.context.refuse(id, why))
+            }
+        }
+    }
+
+    /// Lets what a node adds up in these slots stand in for all that it added up.
+    fn sum(
+        &self,
+        out: &mut Emitter<'_>,
+        gone: &mut Replacements<'_>,
+        id: NodeId,
+        slots: &[usize],
+    ) -> Result<(), RewriteError> {
+        let context = &self.context;
+        let node = context.graph().node(id);
+        let Some(old) = node.output(0) else {
+            return Ok(());
+        };
+        let mut values = vec![];
+        let mut dims = Some(vec![]);
+        for slot in slots {
+            let Some(value) = node.input(*slot) else {
+                continue;
+            };
+            let other = self.others.get(&Use::new(id, *slot));
+            let own = match other {
+                Some((_, dims)) => Some(&dims[..]),
+                None => context.dims(value),
+            };
+            dims = dims.zip(own).and_then(|(all, own)| broadcast(&all, own));
+            values.push(other.map_or_else(|| gone.now(value), |(new, _)| *new));
+        }
+        self.fits(id, old, dims)?;
+        out.set_scope(node.scope());
+        let new = match values[..] {
+            [one] => one,
+            [a, b] => out.op("Add", &[a, b]),
+            _ => out.op("Sum", &values),
+        };
+        gone.replace(old, new);
+        Ok(())
+    }
+
+    /// Lets a choice of zero or what a mask has in this slot stand in for that of position and mask.
+    fn mask(
+        &mut self,
+        out: &mut Emitter<'_>,
+        gone: &mut Replacements<'_>,
+        id: NodeId,
+        slot: usize,
+    ) -> Result<(), RewriteError> {
+        let context = self.context;
+        let node = context.graph().node(id);
+        let (Some(old), Some(which), Some(hidden)) =
+            (node.output(0), node.input(0), node.input(slot))
+        else {
+            return Ok(());
+        };
+        let dims = context.dims(which).zip(context.dims(hidden));
+        self.fits(id, old, dims.and_then(|(a, b)| broadcast(a, b)))?;
+        let key = (node.scope(), which, hidden, slot);
+        let new = *self.masks.entry(key).or_insert_with(|| {
+            out.set_scope(node.scope());
+            let zero = out.scalar("no_bias", context.dtype(old), 0.0);
+            match slot {
+                1 => out.op("Where", &[which, hidden, zero]),
+                _ => out.op("Where", &[which, zero, hidden]),
+            }
+        });
+        gone.replace(old, new);
+        Ok(())
+    }
+
+    /// # Errors
+    /// Where what is left has not the shape that is needed.
+    fn fits(&self, id: NodeId, old: ValueId, dims: Option<Vec<usize>>) -> Result<(), RewriteError> {
+        match dims.is_some_and(|dims| self.stands_for(old, &dims)) {
+            true => Ok(()),
+            false => {
+                let why = "what position adds here gives the sum its shape";
+                Err(self.context.refuse(id, why))
+            }
+        }
+    }
+
+    /// Whether both the condition and the value in this slot of a choice follow from no content.
+    fn is_mask(&self, node: &Node, slot: usize) -> bool {
+        let mut read = [0, slot].into_iter().map(|slot| node.input(slot));
+        read.all(|v| v.is_some_and(|v| !self.context.is_content(v)))
+    }
+
+    fn fate(
+        &self,
+        id: NodeId,
+        slots: &BTreeSet<usize>,
+        zeros: &FxHashSet<ValueId>,
+    ) -> Result<Fate, RewriteError> {
+        let node = self.context.graph().node(id);
+        let is_zero = |slot: usize| node.input(slot).is_none_or(|v| self.is_zero(v));
+        let rest = (0..node.inputs().len()).filter(|slot| !slots.contains(slot));
+        let rest: Vec<usize> = rest.filter(|slot| !is_zero(*slot)).collect();
+        let data_alone = slots.len() == 1 && slots.contains(&0);
+        let all = || Fate::ZeroPropagation(node.outputs().iter().flatten().copied().collect());
+        let fate = match (node.domain(), node.op()) {
+            ("", "If") if slots.is_empty() => self.branches(node, zeros).map(Fate::ZeroPropagation),
+            // No numbers are read.
+            ("", "Shape" | "Size") => Some(Fate::ZeroPropagation(vec![])),
+            ("", "Add" | "Sum" | "Sub") if rest.is_empty() => Some(all()),
+            ("", "Add" | "Sum") => Some(Fate::Sum(rest)),
+            ("", "Sub") => (rest == [0]).then_some(Fate::Sum(rest)),
+            ("", "Mul" | "MatMul" | "Einsum") | ("com.microsoft", "FusedMatMul") => Some(all()),
+            ("", "Gemm") if node.input(2).is_none() => Some(all()),
+            ("", "Concat") if rest.is_empty() => Some(all()),
+            ("", "Where") if rest.iter().all(|slot| *slot == 0) => Some(all()),
+            ("", "Where") => match rest[..] {
+                [0, slot] if self.is_mask(node, slot) => Some(Fate::Mask(slot)),
+                _ => None,
+            },
+            ("", "Pad") if data_alone => self.pads_with_zeros(node).then(all),
+            ("", op) if data_alone && keeps_zeros(op) => Some(all()),
+            _ => None,
+        };
+        fate.ok_or_else(|| {
+            let why = "what position adds goes through this operator before it joins the rest";
+            self.context.refuse(id, why)
+        })
+    }
+
+    /// Whether a value of these dimensions has those of another, or is broadcast to them wherever
+    /// that is read.
+    fn stands_for(&self, old: ValueId, own: &[usize]) -> bool {
+        let (context, graph) = (&self.context, self.context.graph());
+        let broadcasts = |at: &Use| {
+            let node = graph.node(at.node);
+            let sums = ["Add", "Sub", "Sum"].iter().any(|op| node.is(op));
+            let others = (0..node.inputs().len()).filter(|slot| *slot != at.slot());
+            let mut others = others.filter_map(|slot| context.dims(node.input(slot)?));
+            let dims = others.try_fold(own.to_vec(), |dims, other| broadcast(&dims, other));
+            sums && dims.as_deref() == node.output(0).and_then(|sum| context.dims(sum))
+        };
+        let free = !graph.value(old).is_output() && graph.uses(old).iter().all(broadcasts);
+        context.dims(old) == Some(own) || (free && context.dims(old).is_some())
+    }
+
+    /// The outputs of an `If` that are zero whichever branch is taken; `None` where one is so in
+    /// some branches alone.
+    fn branches(&self, node: &Node, zeros: &FxHashSet<ValueId>) -> Option<Vec<ValueId>> {
+        let graph = self.context.graph();
+        let mut gone = vec![];
+        for (i, value) in node.outputs().iter().enumerate() {
+            let made = |body| graph.scope(body).outputs().get(i).copied();
+            let made: Option<Vec<ValueId>> = node.bodies().map(|b| made(b.1)).collect();
+            let made = made?;
+            if made.iter().all(|v| !zeros.contains(v)) {
+                continue;
+            }
+            let zero = |v: &ValueId| zeros.contains(v) || self.is_zero(*v);
+            gone.extend(value.filter(|_| made.iter().all(zero)));
+            if !made.iter().all(zero) {
+                return None;
+            }
+        }
+        Some(gone)
+    }
+
+    /// Whether a value is zero throughout, whatever is fed.
+    fn is_zero(&self, value: ValueId) -> bool {
+        let found = self.context.found;
+        crate::attention::scores::is_zero(&found.classes, &found.trace, value)
+    }
+
+    fn pads_with_zeros(&self, node: &Node) -> bool {
+        let mode = node.string("mode").ok().flatten();
+        mode.is_none_or(|mode| mode == "constant") && node.input(2).is_none_or(|v| self.is_zero(v))
+    }
+}
+
+/// The place of each node in the order of computation, what stands in a body before its holder.
+fn turns(graph: &Graph) -> Vec<usize> {
+    let mut turns = vec![0; graph.node_count()];
+    let mut next = 0;
+    let order = |scope| graph.order(scope).unwrap_or_default().into_iter();
+    let mut stack = vec![(order(graph.main()), None)];
+    while let Some((nodes, holder)) = stack.last_mut() {
+        let Some(id) = nodes.next() else {
+            if let Some(holder) = holder.take() {
+                turns[NodeId::index(holder)] = next;
+                next += 1;
+            }
+            stack.pop();
+            continue;
+        };
+        let bodies: Vec<_> = graph.node(id).bodies().map(|b| b.1).collect();
+        match bodies.split_first() {
+            None => {
+                turns[id.index()] = next;
+                next += 1;
+            }
+            Some((first, rest)) => {
+                // The holder's own turn comes when the lowest of its bodies is done.
+                stack.push((order(*first), Some(id)));
+                stack.extend(rest.iter().map(|body| (order(*body), None)));
+            }
+        }
+    }
+    turns
+}
+
+/// Nodes that read zeros, in order of computation, and where they do.
+#[derive(Default)]
+struct Pending(BTreeMap<(usize, NodeId), BTreeSet<usize>>);
+
+impl Pending {
+    fn insert(&mut self, turn: usize, id: NodeId, slot: Option<usize>) {
+        self.0.entry((turn, id)).or_default().extend(slot);
+    }
+
+    fn next(&mut self) -> Option<(NodeId, BTreeSet<usize>)> {
+        self.0.pop_first().map(|((_, id), slots)| (id, slots))
+    }
+}
+
+/// Operators that move, scale or sum up their first input.
+fn keeps_zeros(op: &str) -> bool {
+    crate::graph::lane::is_layout(op)
+        || matches!(
+            op,
+            "Slice"
+                | "Split"
+                | "Gather"
+                | "GatherElements"
+                | "GatherND"
+                | "Trilu"
+                | "Div"
+                | "Neg"
+                | "Cast"
+                | "CastLike"
+                | "Identity"
+                | "Dropout"
+                | "ReduceSum"
+                | "QuantizeLinear"
+                | "DequantizeLinear"
+        )
+}

@@ -1,0 +1,183 @@
+//! Sites by the constants that they take their numbers from.
+
+use std::collections::BTreeMap;
+
+use posenc_ir::{Model, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::detect::rotary::source::{Source, source};
+use crate::detect::{Detection, Half};
+use crate::error::{Refusal, RewriteError};
+use crate::plan::rescale::{Plan, Target, is_already, softmax_factor};
+
+/// Everything that takes its numbers from the same constants.
+pub(crate) struct Job {
+    pub(crate) target: Target,
+    /// Whether its tables have the right rows and are to have more.
+    pub(crate) keeps_rows: bool,
+    pub(crate) sites: Vec<usize>,
+    pub(crate) source: Source,
+    /// The factor on cos and sin as it stands.
+    pub(crate) factor: f64,
+    /// Products of queries and keys, for the correction of the softmax scale.
+    pub(crate) products: Vec<ValueId>,
+    /// The correction that is to come on top of the one that is there.
+    pub(crate) softmax_factor: f64,
+}
+
+/// One job for each set of constants; sites that share them must want the same.
+pub(crate) fn jobs(
+    model: &Model,
+    found: &Detection,
+    plan: &Plan,
+) -> Result<Vec<Job>, RewriteError> {
+    let mut jobs: Vec<Job> = vec![];
+    // What enters a rotation decides where its numbers stand.
+    let mut known: BTreeMap<Vec<ValueId>, usize> = BTreeMap::new();
+    let mut short: BTreeMap<Vec<ValueId>, bool> = BTreeMap::new();
+    for (i, target) in &plan.targets {
+        let site = &found.rotary[*i];
+        let keeps_rows = is_already(model, site, target);
+        let mut is_short = |half: &Half| {
+            let known = short.entry(entering(model, half));
+            *known.or_insert_with(|| is_short(model, found, half, plan))
+        };
+        if keeps_rows && ![&site.query, &site.key].into_iter().any(&mut is_short) {
+            continue;
+        }
+        for half in [&site.query, &site.key] {
+            let graph = model.graph();
+            let values = entering(model, half);
+            let place = || graph.place(site.node);
+            let at = match known.get(&values) {
+                Some(at) => *at,
+                None => {
+                    let source = source(model, found, half)
+                        .map_err(|why| Refusal::Unsupported(format!("{}: {why}", place())))?;
+                    let at = match jobs.iter().position(|j| shares(&j.source, &source)) {
+                        Some(at) => {
+                            join(&mut jobs[at].source, source);
+                            at
+                        }
+                        None => {
+                            jobs.push(Job {
+                                target: target.clone(),
+                                keeps_rows,
+                                sites: vec![],
+                                source,
+                                factor: half.rotation.rope.attention_factor,
+                                products: vec![],
+                                softmax_factor: target.softmax_factor
+                                    / softmax_factor(model, site.site),
+                            });
+                            jobs.len() - 1
+                        }
+                    };
+                    known.insert(values, at);
+                    at
+                }
+            };
+            let job = &mut jobs[at];
+            // Halves with the same numbers still bring them in at nodes of their own.
+            job.source.enter(half.region.entries.iter().map(|u| u.node));
+            job.keeps_rows &= keeps_rows;
+            if job.target != *target {
+                let why = "it shares its frequencies with a site that is to have others";
+                return Err(Refusal::Unsupported(format!("{}: {why}", place())).into());
+            }
+            if job.sites.last() != Some(i) {
+                job.sites.push(*i);
+                // The body of a loop stands for several sites with one product.
+                let product = found.attention[site.site].product;
+                job.products.extend(product);
+            }
+        }
+    }
+    refuse_bystanders(model, found, plan, &jobs)?;
+    Ok(jobs)
+}
+
+/// What enters a rotation.
+fn entering(model: &Model, half: &Half) -> Vec<ValueId> {
+    let entries = half.region.entries.iter();
+    let values = entries.filter_map(|u| model.graph().node(u.node).input(u.slot()));
+    let mut values: Vec<ValueId> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// Whether a rotation reads a table that ends before the length that is planned, and could be
+/// longer.
+fn is_short(model: &Model, found: &Detection, half: &Half, plan: &Plan) -> bool {
+    let Some(wanted) = plan.max_length.and_then(|n| i64::try_from(n).ok()) else {
+        return false;
+    };
+    if found.ports.fixed_sequence().is_some() {
+        return false;
+    }
+    match source(model, found, half) {
+        Ok(Source::Tables(tables)) => tables.iter().any(|t| t.end() < wanted),
+        Ok(Source::Computed(_)) | Err(_) => false,
+    }
+}
+
+fn roots(source: &Source) -> Vec<ValueId> {
+    match source {
+        Source::Computed(c) => vec![c.root],
+        Source::Tables(tables) => tables.iter().map(|t| t.root).collect(),
+    }
+}
+
+fn shares(a: &Source, b: &Source) -> bool {
+    let b = roots(b);
+    roots(a).iter().any(|v| b.contains(v))
+}
+
+/// Adds the paths of another source with the same constants.
+fn join(into: &mut Source, other: Source) {
+    match (into, other) {
+        (Source::Computed(a), Source::Computed(b)) => {
+            a.cone.extend(b.cone);
+            a.waves.extend(b.waves);
+            a.waves.sort_unstable();
+            a.waves.dedup();
+        }
+        (Source::Tables(a), Source::Tables(b)) => {
+            for table in b {
+                match a.iter_mut().find(|t| t.root == table.root) {
+                    Some(same) => same.cone.extend(table.cone),
+                    None => a.push(table),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A site that is not part of the plan must not change with its neighbors.
+fn refuse_bystanders(
+    model: &Model,
+    found: &Detection,
+    plan: &Plan,
+    jobs: &[Job],
+) -> Result<(), RewriteError> {
+    let planned: FxHashSet<usize> = plan.targets.iter().map(|(i, _)| *i).collect();
+    for (i, site) in found.rotary.iter().enumerate() {
+        if planned.contains(&i) {
+            continue;
+        }
+        for half in [&site.query, &site.key] {
+            let Ok(source) = source(model, found, half) else {
+                continue;
+            };
+            let mut changed = jobs.iter().filter(|j| !j.keeps_rows);
+            if changed.any(|j| shares(&j.source, &source)) {
+                let why = "it shares its frequencies with a site that is to change";
+                let place = model.graph().place(site.node);
+                return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+            }
+        }
+    }
+    Ok(())
+}

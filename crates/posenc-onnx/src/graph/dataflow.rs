@@ -1,0 +1,203 @@
+//! What every value depends on.
+
+use posenc_ir::{Graph, NodeId, ValueId};
+
+use crate::graph::ports::{Ports, Role};
+
+/// What a value depends on: any of content, position, padding and length; none of them for what
+/// is constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Class(u64);
+
+impl Class {
+    /// Nothing: the value is the same in every run.
+    pub const CONSTANT: Self = Self(0);
+    /// Ids, embeddings, pixels, audio, earlier keys and values.
+    pub const CONTENT: Self = Self(1);
+    /// Content of this run, which keys and values of earlier steps are not.
+    pub const FRESH: Self = Self(16);
+    /// Position inputs; ranges and running sums.
+    pub const POSITION: Self = Self(2);
+    /// The attention mask; ids compared with a constant.
+    pub const PADDING: Self = Self(4);
+    /// Lengths of axes.
+    pub const LENGTH: Self = Self(8);
+
+    /// Content of this run from one input of the graph; inputs beyond the 48th share a bit.
+    fn from_input(place: usize) -> Self {
+        Self(Self::CONTENT.0 | Self::FRESH.0 | Self::FIRST << place.min(47))
+    }
+
+    /// The bit of the first input.
+    const FIRST: u64 = 1 << 16;
+
+    /// Whether this and `other` stem from the same inputs, as far as content goes.
+    pub fn shares_inputs(self, other: Self) -> bool {
+        self.0 / Self::FIRST == other.0 / Self::FIRST
+    }
+
+    /// The same without content.
+    fn without_content(self) -> Self {
+        let kept = Self::POSITION.and(Self::PADDING).and(Self::LENGTH);
+        Self(self.0 & kept.0)
+    }
+
+    /// Whether every part of `other` is among the parts of this.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the value depends on nothing.
+    pub fn is_constant(self) -> bool {
+        self == Self::CONSTANT
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The class of every value of a graph.
+#[derive(Clone, Debug)]
+pub struct Classes(Vec<Class>);
+
+impl Classes {
+    /// Runs every scope forward once.
+    pub fn of(graph: &Graph, ports: &Ports) -> Self {
+        let mut classes = Self(vec![Class::CONSTANT; graph.value_count()]);
+        let mut fresh = 0..;
+        for port in ports.iter() {
+            classes.0[port.value.index()] = match port.role {
+                Role::Past => Class::CONTENT,
+                Role::Tokens | Role::Content => Class::from_input(fresh.next().unwrap_or(0)),
+                Role::TokenTypes | Role::CacheFlag => Class::CONTENT.and(Class::FRESH),
+                Role::Positions => Class::POSITION,
+                Role::Padding => Class::PADDING,
+            };
+        }
+        classes.scope(graph, graph.main());
+        classes
+    }
+
+    /// The class of a value.
+    pub fn of_value(&self, value: ValueId) -> Class {
+        self.0[value.index()]
+    }
+
+    fn scope(&mut self, graph: &Graph, main: posenc_ir::ScopeId) {
+        // A stack of scopes under way: where each stands in its list of nodes.
+        let order = |s| graph.order(s).unwrap_or_default();
+        let mut stack = vec![(order(main), 0usize, None::<NodeId>)];
+        while let Some((nodes, at, holder)) = stack.last_mut() {
+            let Some(id) = nodes.get(*at).copied() else {
+                if let Some(holder) = holder.take() {
+                    self.control_flow(graph, holder);
+                }
+                stack.pop();
+                continue;
+            };
+            *at += 1;
+            let node = graph.node(id);
+            let bodies: Vec<_> = node.bodies().map(|b| b.1).collect();
+            if bodies.is_empty() {
+                let class = self.node(graph, id);
+                for out in node.outputs().iter().flatten() {
+                    self.0[out.index()] = class;
+                }
+                continue;
+            }
+            // Loop-carried values and scanned slices: as content as what enters the loop.
+            let entering = self.inputs(graph, id);
+            for (i, body) in bodies.iter().enumerate() {
+                for input in graph.scope(*body).inputs() {
+                    self.0[input.index()] = entering;
+                }
+                let last = i == 0;
+                stack.push((order(*body), 0, last.then_some(id)));
+            }
+        }
+    }
+
+    /// Outputs of a control-flow node, once its bodies are done.
+    fn control_flow(&mut self, graph: &Graph, id: NodeId) {
+        let node = graph.node(id);
+        let entering = self.inputs(graph, id);
+        let bodies: Vec<_> = node.bodies().map(|b| b.1).collect();
+        for (i, out) in node.outputs().iter().enumerate() {
+            let Some(out) = out else { continue };
+            let mut class = entering;
+            for body in &bodies {
+                let outputs = graph.scope(*body).outputs();
+                let same = (node.is("If") && outputs.len() > i).then(|| outputs[i]);
+                let all = same.map_or(outputs, |_| &outputs[i..=i]);
+                for v in all {
+                    class = class.and(self.of_value(*v));
+                }
+            }
+            self.0[out.index()] = class;
+        }
+    }
+
+    fn inputs(&self, graph: &Graph, id: NodeId) -> Class {
+        let inputs = graph.node(id).inputs().iter().flatten();
+        inputs.fold(Class::CONSTANT, |c, v| c.and(self.of_value(*v)))
+    }
+
+    fn node(&self, graph: &Graph, id: NodeId) -> Class {
+        let node = graph.node(id);
+        let inputs = self.inputs(graph, id);
+        if !node.domain().is_empty() {
+            return inputs;
+        }
+        match node.op() {
+            "Shape" | "Size" => Class::LENGTH,
+            // Counting up is position where the count follows a length; from constants alone it
+            // may be anything.
+            "Range" if inputs.is_constant() => Class::CONSTANT,
+            "Range" => inputs.and(Class::POSITION),
+            // A constant that is cut to a length has a row for each position.
+            "Slice" if inputs == Class::LENGTH && self.cuts_constant(graph, id) => {
+                inputs.and(Class::POSITION)
+            }
+            "CumSum" | "Trilu" | "EyeLike" | "NonZero" if !inputs.is_constant() => {
+                inputs.and(Class::POSITION)
+            }
+            // Ids compared with a constant tell padding, not content.
+            "Equal" | "Not" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual"
+                if inputs.has(Class::CONTENT) && self.compares_ids(graph, id) =>
+            {
+                inputs.without_content().and(Class::PADDING)
+            }
+            _ => inputs,
+        }
+    }
+
+    fn cuts_constant(&self, graph: &Graph, id: NodeId) -> bool {
+        let data = graph.node(id).input(0);
+        data.is_some_and(|v| self.of_value(v).is_constant())
+    }
+
+    /// Whether a comparison reads integer ids as they are fed.
+    fn compares_ids(&self, graph: &Graph, id: NodeId) -> bool {
+        let node = graph.node(id);
+        let free = |v: ValueId| !self.of_value(v).has(Class::CONTENT);
+        let inputs = node.inputs().iter().flatten();
+        inputs.copied().all(|v| free(v) || is_fed_ids(graph, v))
+    }
+}
+
+/// Whether a value holds integers of an input of the graph as they are fed, in whatever shape.
+pub(crate) fn is_fed_ids(graph: &Graph, mut value: ValueId) -> bool {
+    while let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        let keeps = matches!(
+            node.op(),
+            "Cast" | "Identity" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze"
+        );
+        match node.input(0) {
+            Some(x) if keeps && node.domain().is_empty() => value = x,
+            _ => return false,
+        }
+    }
+    graph.dtype(value).is_some_and(|d| d.is_int())
+}

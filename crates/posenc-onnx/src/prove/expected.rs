@@ -1,0 +1,188 @@
+//! What a rotation is expected to compute.
+
+use posenc_ir::Model;
+
+use crate::detect::rotary::source::{Source, Table, Wave, source};
+use crate::detect::{Detection, RotarySite};
+use crate::prove::VerifyError;
+use crate::prove::cutout::waves;
+use crate::record::law::law;
+use crate::record::record;
+use posenc_encodings::laws::{Frequencies, Rope, Scaling};
+
+/// The rotation that a site is expected to compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The attention site, by its place in [`Detection::attention`].
+    pub site: usize,
+    /// The pairs of features that turn, as places in the head, in the order of the frequencies.
+    pub pairs: Vec<(usize, usize)>,
+    /// The formula.
+    pub law: Law,
+    /// The frequencies as the graph stores them, which differ from those of the formula by their
+    /// rounding. The graph is held to these too, and more tightly.
+    pub stored: Option<Law>,
+    /// The largest position to look at, plus one.
+    pub max_length: usize,
+    /// The position of the first token of a sequence: 0 in all but few models.
+    pub first: i64,
+}
+
+/// Frequencies in f64, and the factor m on cos and sin.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Law {
+    /// The same at every length.
+    Fixed(Frequencies),
+    /// Those of a scaling, which may change with the length.
+    Scaled {
+        /// The scaling.
+        scaling: Scaling,
+        /// What it scales.
+        rope: Rope,
+    },
+}
+
+impl Law {
+    /// The frequencies of the pairs that turn, where `length` is the largest position plus one.
+    pub fn frequencies(&self, length: usize) -> Frequencies {
+        let mut all = match self {
+            Self::Fixed(frequencies) => frequencies.clone(),
+            Self::Scaled { scaling, rope } => scaling.frequencies(rope, length),
+        };
+        all.inv_freq.retain(|f| *f != 0.0);
+        all
+    }
+
+    /// The length at which the frequencies begin to change; `None` where they never do.
+    pub(crate) fn changes_at(&self) -> Option<usize> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Scaled { scaling, .. } => scaling
+                .depends_on_length()
+                .then(|| scaling.original_length().unwrap_or(1)),
+        }
+    }
+}
+
+/// The length that is looked at where nothing says how long a sequence may be.
+const LENGTH: usize = 4096;
+
+/// What every rotation found in a model is expected to compute.
+///
+/// A rewritten model says it itself, in its `posenc.rope` metadata: the formula then is that of the
+/// scaling, and the frequencies that detection reads are those that are stored. Where nothing is
+/// written down, the frequencies that are read are the formula, so that a check compares what a
+/// runtime makes of them at all positions. A table is followed to its last row.
+///
+/// # Errors
+/// Where the metadata names a scaling that cannot be made.
+pub fn expectations(model: &Model, found: &Detection) -> Result<Vec<Expected>, VerifyError> {
+    let record = record(model);
+    let expected = |site: &RotarySite| -> Result<Expected, VerifyError> {
+        let mut expected = as_read(model, found, site);
+        let Some(record) = &record else {
+            return Ok(expected);
+        };
+        if let Some(length) = record.entry["max_length"].as_u64()
+            && let Ok(length) = usize::try_from(length)
+        {
+            expected.max_length = length.min(shortest(found).unwrap_or(length)).max(1);
+        }
+        let sites = record.entry["sites"].as_array().into_iter().flatten();
+        let own = sites.into_iter().find(|s| {
+            let layers = s["layers"].as_array();
+            layers.is_some_and(|l| l.iter().any(|l| l.as_u64() == Some(site.site as u64)))
+        });
+        if let Some(own) = own {
+            let (rope, scaling) = law(own).map_err(|why| {
+                let name = &found.attention[site.site].name;
+                VerifyError::unsupported(name, format!("its posenc.rope metadata: {why}"))
+            })?;
+            let stored = expected.law;
+            expected.stored = (!scaling.depends_on_length()).then_some(stored);
+            expected.law = Law::Scaled { scaling, rope };
+        }
+        Ok(expected)
+    };
+    found.rotary.iter().map(expected).collect()
+}
+
+/// The shortest of the lengths that the model is bound to.
+fn shortest(found: &Detection) -> Option<usize> {
+    found.limits.iter().map(|l| l.length).min()
+}
+
+/// What detection read.
+fn as_read(model: &Model, found: &Detection, site: &RotarySite) -> Expected {
+    let rope = &site.query.rotation.rope;
+    let total = found.lengths.past + found.lengths.sequence;
+    let mut inv_freq = rope.inv_freq.clone();
+    let mut max_length = shortest(found).unwrap_or(LENGTH);
+    if !waves(model, found, &site.query.region) {
+        max_length = match source(model, found, &site.query) {
+            Ok(Source::Tables(tables)) => follow(model, &tables, &mut inv_freq).min(max_length),
+            // Angles of a few positions tell the frequencies too coarsely for any others.
+            _ => total,
+        };
+    }
+    if let Some(switch) = &site.switch {
+        max_length = max_length.min(switch.original_length);
+    }
+    // The region ends with the last token of the trial run.
+    let dims = found.trace.get(site.query.region.input).dims.as_deref();
+    let tokens = dims.map_or(found.lengths.sequence, |d| {
+        d[site.query.region.input_lane.sequence]
+    });
+    let first = site.query.rotation.start.round() as i64;
+    Expected {
+        site: site.site,
+        pairs: rope.pairs.clone(),
+        law: Law::Fixed(Frequencies {
+            inv_freq,
+            attention_factor: rope.attention_factor,
+        }),
+        stored: None,
+        max_length: max_length.max(1),
+        first: first - total.saturating_sub(tokens) as i64,
+    }
+}
+
+/// Refines frequencies by the angles at rows farther and farther down; the number of positions
+/// that the tables hold.
+fn follow(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
+    let graph = model.graph();
+    let held: Vec<_> = tables
+        .iter()
+        .filter_map(|t| Some((t, graph.constant(t.root)?)))
+        .collect();
+    let last = tables
+        .iter()
+        .map(|t| t.first + i64::try_from(t.dims[t.axis]).unwrap_or(i64::MAX))
+        .min();
+    let count = usize::try_from(last.unwrap_or(0)).unwrap_or(0);
+    let wave = |position: usize, pair: usize, wave: Wave| -> Option<f64> {
+        held.iter().find_map(|(table, tensor)| {
+            let column = (table.columns.iter()).position(|c| c.pair == pair && c.wave == wave)?;
+            let row = usize::try_from(i64::try_from(position).ok()? - table.first).ok()?;
+            let below: usize = table.dims[table.axis + 1..].iter().product();
+            let (outer, inner) = (column / below, column % below);
+            let at = (outer * table.dims[table.axis] + row) * below + inner;
+            Some(table.columns[column].sign * tensor.get_f64(at)?)
+        })
+    };
+    let turn = std::f64::consts::TAU;
+    for (pair, f) in inv_freq.iter_mut().enumerate() {
+        let mut position = 16;
+        while position < 2 * count {
+            let at = position.min(count.saturating_sub(1));
+            let (Some(c), Some(s)) = (wave(at, pair, Wave::Cos), wave(at, pair, Wave::Sin)) else {
+                break;
+            };
+            let guess = *f * at as f64;
+            let off = s.atan2(c) - guess;
+            *f = (guess + off - (off / turn).round() * turn) / at as f64;
+            position *= 2;
+        }
+    }
+    count
+}

@@ -1,0 +1,196 @@
+//! Inputs for whole models: the same tokens at the same positions in every run, so that runs of
+//! other lengths, other runtimes and other models are fed alike.
+
+use posenc_ir::{DType, Graph, Tensor, Use, ValueId};
+use posenc_runtime::feeds::Random;
+
+use super::VerifyError;
+use crate::graph::lane::wrap;
+use crate::graph::ports::{Lengths, Port, Ports, Role};
+
+/// Which tokens of a run count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// All of them.
+    None,
+    /// The last quarter of every sequence but the first does not.
+    Right,
+}
+
+/// Feeds for every input of a model, by name, in the order of its inputs.
+///
+/// Token ids are random below the number of rows that they pick from, the same at the same place
+/// of every run; positions count from the earlier tokens on; earlier keys and values are zero.
+///
+/// # Errors
+/// Where an input has a type that cannot be filled.
+pub fn feeds(
+    graph: &Graph,
+    ports: &Ports,
+    at: Lengths,
+    padding: Padding,
+) -> Result<Vec<(String, Tensor)>, VerifyError> {
+    let mut content = 0;
+    ports
+        .iter()
+        .map(|port| {
+            let name = graph.name(port.value);
+            let dims = ports.dims(port, at);
+            if port.role == Role::Content {
+                content += 1;
+            }
+            let tensor = feed(graph, port, &dims, at, padding, content).ok_or_else(|| {
+                let why = format!("an input of type {} cannot be filled", port.dtype);
+                VerifyError::unsupported(name, why)
+            })?;
+            Ok((name.to_owned(), tensor))
+        })
+        .collect()
+}
+
+fn feed(
+    graph: &Graph,
+    port: &Port,
+    dims: &[usize],
+    at: Lengths,
+    padding: Padding,
+    content: u64,
+) -> Option<Tensor> {
+    let last = dims.last().copied().unwrap_or(1).max(1);
+    let (row, place) = (|i: usize| i / last, |i: usize| i % last);
+    let total = at.past + at.sequence;
+    match port.role {
+        Role::Tokens => {
+            let rows = vocabulary(graph, port.value).unwrap_or(8);
+            // The first ids tend to be special: padding, separators.
+            let first = if rows > 8 { 3 } else { 0 };
+            fill(port.dtype, dims, |i| {
+                token(row(i), at.past + place(i), first, rows)
+            })
+        }
+        Role::Positions => fill(port.dtype, dims, |i| (at.past + place(i)) as f64),
+        // Added to the scores.
+        Role::Padding if port.dtype.is_float() && dims.len() > 2 => fill(port.dtype, dims, |_| 0.0),
+        Role::Padding => fill(port.dtype, dims, |i| {
+            let hidden = padding == Padding::Right && row(i) > 0 && place(i) >= last - last / 4;
+            f64::from(u8::from(!hidden))
+        }),
+        Role::TokenTypes | Role::Past => fill(port.dtype, dims, |_| 0.0),
+        Role::CacheFlag => fill(port.dtype, dims, |_| f64::from(u8::from(at.past > 0))),
+        Role::Content if port.dtype.is_float() => {
+            Random::new(content).tensor(port.dtype, dims, -1.0, 1.0)
+        }
+        Role::Content => {
+            // Lengths that fused attention asks for.
+            let slot = |u: &Use| graph.node(u.node).op() == "GroupQueryAttention" && u.slot() == 5;
+            let less = usize::from(graph.uses(port.value).iter().any(slot));
+            fill(port.dtype, dims, |_| (total - less) as f64)
+        }
+    }
+}
+
+fn token(row: usize, position: usize, first: usize, rows: usize) -> f64 {
+    let seed = (row as u64) << 32 | position as u64;
+    Random::new(seed).uniform(first as f64, rows as f64).floor()
+}
+
+fn fill(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Option<Tensor> {
+    let plain = dtype.epsilon().is_some() || dtype.is_int() || dtype == DType::Bool;
+    if !plain || dtype.bits()? < 8 {
+        return None;
+    }
+    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    let values: Vec<f64> = (0..count).map(at).collect();
+    Some(Tensor::from_f64(dtype, dims, &values))
+}
+
+/// The rows that token ids pick from: the fewest of all tables that they index.
+fn vocabulary(graph: &Graph, tokens: ValueId) -> Option<usize> {
+    let mut rows: Option<usize> = None;
+    let mut stack = vec![tokens];
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            match node.op() {
+                "Gather" if at.slot() == 1 => {
+                    let axis = node.int("axis").ok().flatten().unwrap_or(0);
+                    let table = node.input(0).and_then(|t| graph.stored(t));
+                    let count = table.and_then(|t| Some(t.dims[wrap(axis, t.dims.len())?]));
+                    rows = [rows, count].into_iter().flatten().min();
+                }
+                "EmbedLayerNormalization" if at.slot() == 0 => {
+                    let table = node.input(2).and_then(|t| graph.stored(t));
+                    let count = table.and_then(|t| t.dims.first().copied());
+                    rows = [rows, count].into_iter().flatten().min();
+                }
+                "Cast" | "Identity" | "Reshape" | "Unsqueeze" | "Squeeze" | "Flatten"
+                | "Transpose" | "Slice" | "Clip" | "Where"
+                    if at.slot() == 0 || node.op() == "Where" =>
+                {
+                    stack.extend(node.outputs().iter().flatten());
+                }
+                _ => {}
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::prove::testing::fixture;
+
+    fn of(name: &str, at: Lengths, padding: Padding) -> BTreeMap<String, Tensor> {
+        let model = fixture(name);
+        let ports = Ports::of(model.graph(), &BTreeMap::new());
+        let all = feeds(model.graph(), &ports, at, padding).unwrap();
+        all.into_iter().collect()
+    }
+
+    const AT: Lengths = Lengths {
+        batch: 2,
+        sequence: 8,
+        past: 0,
+    };
+
+    #[test]
+    fn ids_stay_below_the_vocabulary_and_follow_their_place() {
+        let all = of("llama/torchscript", AT, Padding::None);
+        let ids = all["input_ids"].to_i64s().unwrap();
+        assert!(ids.iter().all(|id| (3..99).contains(id)), "{ids:?}");
+        assert_ne!(ids[..8], ids[8..]);
+        assert_eq!(
+            of("llama/torchscript", AT, Padding::None)["input_ids"]
+                .to_i64s()
+                .unwrap(),
+            ids
+        );
+        // A step after seven tokens is fed the eighth.
+        let step = Lengths {
+            sequence: 1,
+            past: 7,
+            ..AT
+        };
+        let all = of("llama/optimum", step, Padding::None);
+        assert_eq!(all["input_ids"].to_i64s().unwrap(), [ids[7], ids[15]]);
+        assert_eq!(all["position_ids"].to_i64s().unwrap(), [7, 7]);
+        assert_eq!(all["attention_mask"].dims(), [2, 8]);
+        assert_eq!(all["past_key_values.0.key"].dims(), [2, 2, 7, 16]);
+    }
+
+    #[test]
+    fn only_sequences_after_the_first_are_padded_and_only_when_asked() {
+        let mask = |padding| of("llama/torchscript", AT, padding)["attention_mask"].to_i64s();
+        assert_eq!(mask(Padding::None).unwrap(), [1; 16]);
+        let padded = mask(Padding::Right).unwrap();
+        assert_eq!(padded[..8], [1; 8]);
+        assert_eq!(padded[8..], [1, 1, 1, 1, 1, 1, 0, 0]);
+    }
+}

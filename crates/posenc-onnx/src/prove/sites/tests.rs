@@ -1,0 +1,280 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::detect::detect;
+use crate::prove::testing::{Evaluator, Lie, fixture};
+use crate::prove::{Law, expectations};
+use crate::report::Check;
+use crate::request::{Parameters, Request, ScaleType};
+use crate::rewrite::rewrite;
+
+/// Every form that a rotation stands in among the fixtures, with the sites that rotate.
+const FIXTURES: &[(&str, usize)] = &[
+    ("llama/torchscript", 2),
+    ("llama/dynamo", 2),
+    ("llama/dynamo23", 2),
+    ("llama/dynamo-noopt", 2),
+    ("llama/dynamo-static", 2),
+    ("llama/fp16", 2),
+    ("llama/optimum", 2),
+    ("llama/ort-O2", 2),
+    ("llama-llama3/torchscript", 2),
+    ("llama-posids/torchscript", 2),
+    ("llama-yarn/torchscript", 2),
+    ("gemma3-text/dynamo", 2),
+    ("gemma3-text/optimum", 2),
+    ("gpt_neox/torchscript", 2),
+    ("gpt_neox/optimum", 2),
+    ("gptj/dynamo", 2),
+    ("gptj/torchscript", 2),
+    ("gptj/optimum", 2),
+    ("phi3/torchscript", 2),
+    ("phi3-longrope/optimum", 2),
+    ("smollm3/dynamo", 1),
+];
+
+fn check(
+    model: &Model,
+    change: impl Fn(&mut Expected),
+    backend: &dyn Backend,
+) -> Result<Vec<SiteCheck>, VerifyError> {
+    let found = detect(model, &Default::default());
+    let mut expected = expectations(model, &found).unwrap();
+    expected.iter_mut().for_each(change);
+    check_rope(model, &found, &expected, backend)
+}
+
+fn failing(checks: &[SiteCheck]) -> Vec<&str> {
+    let failed = checks.iter().filter(|c| !c.ok);
+    let mut all: Vec<&str> = failed.map(|c| c.quantity.as_str()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[test]
+fn every_export_computes_the_frequencies_that_it_stores() {
+    for (name, sites) in FIXTURES {
+        let checks = check(&fixture(name), |_| {}, &Evaluator::default()).unwrap();
+        assert_eq!(checks.len(), 4 * sites, "{name}");
+        assert_eq!(failing(&checks), [""; 0], "{name}: {checks:#?}");
+        for check in &checks {
+            assert!(check.max_error.unwrap() <= check.bound, "{name}: {check:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rotation_other_than_expected_is_reported() {
+    fn frequencies(e: &mut Expected) -> (&mut Vec<f64>, &mut f64) {
+        match &mut e.law {
+            Law::Fixed(f) => (&mut f.inv_freq, &mut f.attention_factor),
+            Law::Scaled { .. } => panic!("nothing is written down"),
+        }
+    }
+    type Change = fn(&mut Expected);
+    let changes: [(&str, Change, &[&str]); 8] = [
+        (
+            "pairs swapped with neighbors",
+            |e| e.pairs.swap(0, 1),
+            &["cos", "k", "q", "sin"],
+        ),
+        (
+            "other layout",
+            |e| {
+                let n = e.pairs.len();
+                e.pairs = match e.pairs[0] {
+                    (0, 1) => (0..n).map(|i| (i, i + n)).collect(),
+                    _ => (0..n).map(|i| (2 * i, 2 * i + 1)).collect(),
+                };
+            },
+            &["cos", "k", "q", "sin"],
+        ),
+        (
+            "other direction",
+            |e| e.pairs.iter_mut().for_each(|p| *p = (p.1, p.0)),
+            &["k", "q", "sin"],
+        ),
+        (
+            "shifted by one",
+            |e| e.first += 1,
+            &["cos", "k", "q", "sin"],
+        ),
+        (
+            "one frequency off by a percent",
+            |e| frequencies(e).0[3] *= 1.01,
+            &["cos", "k", "q", "sin"],
+        ),
+        (
+            "factor off by a thousandth",
+            |e| *frequencies(e).1 *= 1.001,
+            &["cos", "k", "q", "sin"],
+        ),
+        (
+            "no number",
+            |e| frequencies(e).0[0] = f64::NAN,
+            &["cos", "k", "q", "sin"],
+        ),
+        (
+            "a pair too few",
+            |e| {
+                e.pairs.pop();
+            },
+            &["cos", "k", "q", "sin"],
+        ),
+    ];
+    for model in ["llama/torchscript", "gptj/dynamo", "llama/dynamo23"] {
+        let fixture = fixture(model);
+        for (name, change, want) in changes {
+            let checks = check(&fixture, change, &Evaluator::default()).unwrap();
+            assert_eq!(failing(&checks), want, "{model}: {name}: {checks:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_runtime_that_computes_something_else_is_reported() {
+    // [batch, heads, pos, dim] in this export.
+    let lies: [(&str, Lie); 6] = [
+        ("heads permuted", |y, d| {
+            let head = d[2] * d[3];
+            y[..2 * head].rotate_left(head);
+        }),
+        ("tokens shifted", |y, d| {
+            let width = d[3];
+            y.rotate_left(width);
+        }),
+        ("features shifted", |y, _| y.rotate_left(1)),
+        ("no number", |y, _| y[5] = f64::NAN),
+        ("zeros", |y, _| y.fill(0.0)),
+        ("another shape", |_, d| d.swap(1, 2)),
+    ];
+    let model = fixture("llama/torchscript");
+    for (name, lie) in lies {
+        let backend = Evaluator {
+            lie: Some(lie),
+            ..Evaluator::default()
+        };
+        let checks = check(&model, |_| {}, &backend).unwrap();
+        let failed = failing(&checks);
+        assert!(
+            failed.contains(&"q") && failed.contains(&"k"),
+            "{name}: {failed:?}"
+        );
+    }
+}
+
+#[test]
+fn equal_rotations_of_many_layers_run_once() {
+    let model = fixture("llama/torchscript");
+    let found = detect(&model, &Default::default());
+    let expected = expectations(&model, &found).unwrap();
+    let loads = |expected: &[Expected]| {
+        let backend = Evaluator::default();
+        check_rope(&model, &found, expected, &backend).unwrap();
+        backend.loads.get()
+    };
+    assert_eq!(loads(&expected[..1]), loads(&expected));
+    let mut other = expected.clone();
+    other[1].max_length /= 2;
+    assert!(loads(&other) > loads(&expected), "control");
+}
+
+#[test]
+fn a_site_that_does_not_rotate_and_an_empty_list_never_pass() {
+    let model = fixture("llama/torchscript");
+    let found = detect(&model, &Default::default());
+    let mut expected = expectations(&model, &found).unwrap();
+    expected[1].site = 7;
+    let checks = check_rope(&model, &found, &expected, &Evaluator::default()).unwrap();
+    assert_eq!(failing(&checks), ["rotation"]);
+    assert!(!Check::of(&checks).ok);
+    assert!(check_rope(&model, &found, &[], &Evaluator::default()).is_err());
+    assert!(!Check::of(&[]).ok);
+}
+
+fn scaled(name: &str, scale: ScaleType, parameters: Parameters) -> Model {
+    let mut model = fixture(name);
+    let request = Request {
+        scale: Some(scale),
+        parameters: Parameters {
+            original_length: Some(64),
+            max_length: Some(1024),
+            ..parameters
+        },
+        ..Request::default()
+    };
+    rewrite(&mut model, &request).unwrap();
+    model
+}
+
+#[test]
+fn rewritten_models_compute_what_their_metadata_says_and_nothing_else() {
+    let four = || Parameters {
+        factor: Some(4.0),
+        ..Parameters::default()
+    };
+    let longrope = |pairs: u32| Parameters {
+        short_factor: Some(vec![1.0; pairs as usize]),
+        long_factor: Some((0..pairs).map(|i| 1.0 + f64::from(i)).collect()),
+        ..four()
+    };
+    for (name, pairs) in [
+        ("llama/torchscript", 8),
+        ("llama/optimum", 8),
+        ("llama-posids/torchscript", 8),
+        ("gptj/dynamo", 4),
+        ("gptj/optimum", 4),
+        ("gpt_neox/torchscript", 4),
+    ] {
+        for (scale, parameters) in [
+            (ScaleType::Linear, four()),
+            (ScaleType::Yarn, four()),
+            (ScaleType::Dynamic, four()),
+            (ScaleType::LongRope, longrope(pairs)),
+        ] {
+            let mut model = scaled(name, scale, parameters);
+            let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
+            assert_eq!(failing(&checks), [""; 0], "{name} {scale}: {checks:#?}");
+            assert!(Check::of(&checks).ok);
+            let entry = model.metadata("posenc.rope").unwrap();
+            let mut entry: Value = serde_json::from_str(entry).unwrap();
+            let scaling = &mut entry["sites"][0]["scaling"];
+            match scale {
+                ScaleType::LongRope => scaling["long_factor"][1] = json!(2.02),
+                _ => scaling["factor"] = json!(4.04),
+            }
+            model.set_metadata("posenc.rope", entry.to_string());
+            let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
+            assert!(!Check::of(&checks).ok, "{name} {scale}: control");
+        }
+    }
+}
+
+#[test]
+fn a_graph_that_does_not_change_with_the_length_is_reported() {
+    let model = scaled(
+        "llama/torchscript",
+        ScaleType::Linear,
+        Parameters {
+            factor: Some(1.0),
+            ..Parameters::default()
+        },
+    );
+    let found = detect(&model, &Default::default());
+    let mut expected = expectations(&model, &found).unwrap();
+    for e in &mut expected {
+        e.law = Law::Scaled {
+            scaling: posenc_encodings::laws::Scaling::Dynamic(
+                posenc_encodings::laws::Dynamic::new(4.0, 64).unwrap(),
+            ),
+            rope: posenc_encodings::laws::Rope::new(1e4, 16, 16).unwrap(),
+        };
+        e.stored = None;
+        e.max_length = 64;
+    }
+    let run = |e: &[Expected]| check_rope(&model, &found, e, &Evaluator::default()).unwrap();
+    assert!(Check::of(&run(&expected)).ok, "up to the original length");
+    expected.iter_mut().for_each(|e| e.max_length = 256);
+    assert!(!Check::of(&run(&expected)).ok);
+}

@@ -1,0 +1,294 @@
+//! What the proof says of small models in every type and of operators that compute scores inside:
+//! it holds for what was put in, and for nothing else.
+
+use posenc_ir::{DType, Model, Tensor, Use};
+
+use super::Proof;
+use crate::detect::{Options, detect};
+use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::plan::numbers::{Init, Numbers};
+use crate::plan::swap::spec::EncodingSpec;
+use crate::report::SiteCheck;
+use crate::request::{Parameters, Request};
+use crate::rewrite::swap::branch::swap;
+use posenc_encodings::kind::Kind;
+
+/// A layer of causal attention in a type.
+fn layer(s: &mut Sketch, x: &str, dtype: DType) -> String {
+    let [q, k, v] = [0; 3].map(|_| headed(s, x, dtype));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let scale = s.typed(dtype, &[], [(SIZE as f64).powf(-0.5)]);
+    let scores = s.op("Mul", &[&scores, &scale]);
+    let later = later(s);
+    let low = s.typed(dtype, &[], [-1e4]);
+    let scores = s.op("Where", &[&later, &low, &scores]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    joined(s, x, &y)
+}
+
+fn headed(s: &mut Sketch, x: &str, dtype: DType) -> String {
+    let wave = |i: usize| (1.7 * i as f64).sin() * 0.3;
+    let w = s.typed(dtype, &[HIDDEN, HIDDEN], (0..HIDDEN * HIDDEN).map(wave));
+    let y = s.op("MatMul", &[x, &w]);
+    let y = s.reshape(&y, &[0, 0, HEADS as i64, SIZE as i64]);
+    s.transpose(&y, &[0, 2, 1, 3])
+}
+
+fn joined(s: &mut Sketch, x: &str, y: &str) -> String {
+    let y = s.transpose(y, &[0, 2, 1, 3]);
+    let y = s.reshape(&y, &[0, 0, HIDDEN as i64]);
+    s.op("Add", &[x, &y])
+}
+
+fn later(s: &mut Sketch) -> String {
+    let at = s.range();
+    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+    s.op("Greater", &[&columns, &rows])
+}
+
+/// Two layers of one form in a type.
+fn model(dtype: DType, opset: i64, layer: impl Fn(&mut Sketch, &str) -> String) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let mut x = s.cast(&x, dtype);
+    for _ in 0..2 {
+        x = layer(&mut s, &x);
+    }
+    s.model(opset, &[&x])
+}
+
+fn proof(model: &Model, kind: Kind) -> Result<Proof, String> {
+    let request = Request {
+        to: Some(kind),
+        parameters: Parameters {
+            seed: Some(3),
+            max_length: Some(64),
+            ..Parameters::default()
+        },
+        ..Request::default()
+    };
+    let options = Options::default();
+    let before = detect(model, &options);
+    let done = swap(model, &before, &request, &options).map_err(|why| why.to_string())?;
+    Ok(done.unwrap().proof)
+}
+
+/// Of the checks of these quantities, how many kept their bound and how many did not.
+fn told(checks: &[SiteCheck], quantities: &[&str]) -> [usize; 2] {
+    let own = checks.iter().filter(|c| quantities.contains(&&*c.quantity));
+    let (held, missed): (Vec<_>, Vec<_>) = own.partition(|c| c.ok);
+    [held.len(), missed.len()]
+}
+
+fn evaluated(proof: &Proof) -> Vec<SiteCheck> {
+    proof.evaluate().unwrap()
+}
+
+const NUMBERS: [&str; 3] = ["scores", "values", "embeddings"];
+
+/// The same kind with other numbers; rows of tables are shifted by one.
+fn wrong(new: &mut EncodingSpec) {
+    match new {
+        EncodingSpec::Alibi(alibi) => alibi.slopes.iter_mut().for_each(|m| *m *= 1.5),
+        EncodingSpec::Sinusoidal { base, .. } => *base *= 0.5,
+        EncodingSpec::Learned { rows, table } => shifted(table, &[*rows, HIDDEN]),
+        EncodingSpec::T5Bias { bias, table } => shifted(table, &[bias.num_buckets, bias.heads]),
+        EncodingSpec::RelativeBias {
+            max_distance,
+            heads,
+            table,
+        } => shifted(table, &[2 * *max_distance + 1, *heads]),
+        EncodingSpec::Shaw {
+            max_distance,
+            key,
+            value,
+        } => {
+            for table in [key, value].into_iter().flatten() {
+                shifted(table, &[2 * *max_distance + 1, SIZE]);
+            }
+        }
+        _ => {
+            for numbers in new.numbers() {
+                *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 77 });
+            }
+        }
+    }
+}
+
+fn shifted(table: &mut Numbers, dims: &[usize]) {
+    let mut values = table.values(dims).unwrap();
+    values.rotate_left(dims[1]);
+    *table = Numbers::Given {
+        name: "table".into(),
+        tensor: std::rc::Rc::new(Tensor::from_f64(DType::F32, dims, &values)),
+    };
+}
+
+#[test]
+fn every_type_holds_and_is_held_to_its_formula() {
+    for dtype in [DType::F64, DType::F16, DType::BF16] {
+        let model = model(dtype, 17, |s, x| layer(s, x, dtype));
+        for kind in Kind::targets().filter(|k| !matches!(k, Kind::None | Kind::Rope)) {
+            let mut proof =
+                proof(&model, kind).unwrap_or_else(|why| panic!("{kind} in {dtype:?}: {why}"));
+            let [held, missed] = told(&evaluated(&proof), &NUMBERS);
+            assert!(held > 0 && missed == 0, "{kind} in {dtype:?}");
+            proof
+                .asked
+                .groups
+                .iter_mut()
+                .for_each(|g| wrong(&mut g.new));
+            let now = told(&evaluated(&proof), &NUMBERS);
+            assert_eq!(now, [0, held], "{kind} in {dtype:?}");
+        }
+    }
+}
+
+/// Attention of one operator, with a mask of this kind.
+fn operator(s: &mut Sketch, x: &str, op: &str, mask: Option<DType>) -> String {
+    let [q, k, v] = [0; 3].map(|_| {
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        s.op("MatMul", &[x, &w])
+    });
+    let heads = A::Int(HEADS as i64);
+    let mask = mask.map(|dtype| {
+        let later = later(s);
+        let hidden = match dtype {
+            DType::Bool => s.op("Not", &[&later]),
+            _ => {
+                let (low, zero) = (s.float(-1e9), s.float(0.0));
+                s.op("Where", &[&later, &low, &zero])
+            }
+        };
+        s.unsqueeze(&hidden, &[0, 1])
+    });
+    let causal = |name: &'static str| match mask {
+        Some(_) => vec![],
+        None => vec![(name, A::Int(1))],
+    };
+    let mask = mask.as_deref().unwrap_or("");
+    let y = match op {
+        "Attention" => {
+            let mut attrs = vec![
+                ("q_num_heads", heads),
+                ("kv_num_heads", A::Int(HEADS as i64)),
+            ];
+            attrs.extend(causal("is_causal"));
+            s.with(op, &[&q, &k, &v, mask], &attrs)
+        }
+        "ms.MultiHeadAttention" => {
+            let mut attrs = vec![("num_heads", heads)];
+            attrs.extend(causal("unidirectional"));
+            s.with(op, &[&q, &k, &v, "", "", mask], &attrs)
+        }
+        _ => {
+            let w = s.weights(&[HIDDEN, 3 * HIDDEN]);
+            let b = s.weights(&[3 * HIDDEN]);
+            let mut attrs = vec![("num_heads", heads)];
+            attrs.extend(causal("unidirectional"));
+            s.with(op, &[x, &w, &b, "", "", mask], &attrs)
+        }
+    };
+    s.op("Add", &[x, &y])
+}
+
+#[test]
+fn biases_of_operators_are_compared_with_their_formula() {
+    let forms = [
+        ("Attention", None, 23),
+        ("Attention", Some(DType::F32), 23),
+        ("Attention", Some(DType::Bool), 24),
+        ("ms.MultiHeadAttention", None, 17),
+        ("ms.MultiHeadAttention", Some(DType::F32), 17),
+        ("ms.Attention", None, 17),
+        ("ms.Attention", Some(DType::F32), 17),
+    ];
+    for (op, mask, opset) in forms {
+        let model = model(DType::F32, opset, |s, x| operator(s, x, op, mask));
+        let kinds = [Kind::Alibi, Kind::T5Bias, Kind::RelativeBias];
+        // Where a mask comes in the same way, one kind stands for all.
+        let few = if mask == Some(DType::F32) { 1 } else { 3 };
+        for kind in kinds.into_iter().take(few) {
+            let name = format!("{kind} in {op} with {mask:?}");
+            let mut proof = proof(&model, kind).unwrap_or_else(|why| panic!("{name}: {why}"));
+            let checks = evaluated(&proof);
+            // Two layers, and the first once more in a longer run.
+            assert_eq!(told(&checks, &["scores"]), [3, 0], "{name}");
+            let masks = if mask.is_some() { 3 } else { 0 };
+            assert_eq!(told(&checks, &["mask"]), [masks, 0], "{name}");
+            proof
+                .asked
+                .groups
+                .iter_mut()
+                .for_each(|g| wrong(&mut g.new));
+            assert_eq!(told(&evaluated(&proof), &["scores"]), [0, 3], "{name}");
+        }
+    }
+}
+
+/// The proof of the same with one input of the nodes of an operator replaced in what was put in.
+fn tampered(mut proof: Proof, op: &str, slot: usize, tensor: &Tensor) -> Proof {
+    let graph = proof.done.0.graph();
+    let mut out = graph.emitter(graph.main(), "test");
+    // What stood there before anything was put in.
+    let old: Vec<_> = proof.bare.0.graph().nodes().map(|(id, _)| id).collect();
+    let nodes = graph.nodes().filter(|(id, n)| n.is(op) && old.contains(id));
+    for (id, node) in nodes {
+        let old = node.input(slot).unwrap();
+        let new = out.constant("other", tensor.clone());
+        out.redirect_use(old, Use::new(id, slot), new).unwrap();
+    }
+    let patch = out.finish();
+    let (model, _) = proof.done.0.clone().committed(patch).unwrap();
+    let found = detect(&model, &Options::default());
+    proof.done = (model, found);
+    proof
+}
+
+#[test]
+fn what_unmasks_fails() {
+    let no = Tensor::from_bool(&[1, 1], &[false]);
+    for kind in [Kind::Alibi, Kind::T5Bias, Kind::Shaw, Kind::TransformerXl] {
+        let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
+        let proof = proof(&model, kind).unwrap();
+        let [masks, missed] = told(&evaluated(&proof), &["mask"]);
+        assert!(masks > 0 && missed == 0, "{kind}");
+        let checks = evaluated(&tampered(proof, "Where", 0, &no));
+        assert_eq!(told(&checks, &["mask"]), [0, masks], "{kind}");
+        assert_eq!(told(&checks, &NUMBERS)[1], 0, "{kind}: {checks:?}");
+    }
+}
+
+#[test]
+fn vectors_beside_the_values_are_compared() {
+    let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
+    let proof = proof(&model, Kind::Shaw).unwrap();
+    let checks = evaluated(&proof);
+    assert_eq!(told(&checks, &["values"]), [4, 0], "two groups, two runs");
+    let mut keyless = proof.clone();
+    for group in &mut keyless.asked.groups {
+        if let EncodingSpec::Shaw { value, .. } = &mut group.new {
+            shifted(value.as_mut().unwrap(), &[33, SIZE]);
+        }
+    }
+    let checks = evaluated(&keyless);
+    assert_eq!(told(&checks, &["scores"]), [4, 0]);
+    assert_eq!(told(&checks, &["values"]), [0, 4]);
+}
+
+#[test]
+fn the_longer_run_of_projected_codes_is_one_that_can_be_paid_for() {
+    let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
+    let mut proof = proof(&model, Kind::TransformerXl).unwrap();
+    let longest = proof.longest();
+    assert!(longest > 100, "{longest}");
+    for group in &mut proof.asked.groups {
+        if let EncodingSpec::TransformerXl { dim, .. } = &mut group.new {
+            *dim = 1 << 20;
+        }
+    }
+    assert!(proof.longest() < longest, "{}", proof.longest());
+    assert_eq!(proof.lengths().len(), 1);
+}

@@ -1,0 +1,225 @@
+//! What joins the weighted values of a site: vectors of distances under the same weights.
+
+use ndarray::{Array2, Array3, ArrayD};
+use posenc_ir::{DType, Tensor, ValueId};
+use posenc_runtime::feeds::Random;
+
+use super::scores::{Both, unsupported};
+use super::{Run, array};
+use crate::attention::Site;
+use crate::detect::context::Context;
+use crate::edit::insert::Values;
+use crate::plan::swap::spec::EncodingSpec;
+use crate::prove::VerifyError;
+use crate::prove::bound::{ROUNDINGS, Worst};
+use crate::prove::formula::{Near, row_of};
+use crate::report::SiteCheck;
+
+/// Compares what weights make of values and vectors, for random weights, with the formula; `None`
+/// where no vectors join.
+pub(crate) fn check(both: &Both<'_>) -> Result<Option<SiteCheck>, VerifyError> {
+    let EncodingSpec::Shaw {
+        max_distance,
+        value: Some(table),
+        ..
+    } = &both.group.new
+    else {
+        return Ok(None);
+    };
+    let (_, site) = both.sites()?;
+    let (model, found) = &both.proof.done;
+    let context = Context {
+        model,
+        found,
+        survey: &both.proof.shown,
+    };
+    let refuse = |why: &str| unsupported(site, why);
+    let values = Values::of(&context, site)
+        .map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;
+    let sum = sum(both, &values).ok_or_else(|| refuse("no vectors join its weighted values"))?;
+    let given = given(both, site, &values)?;
+    let (trace, seeds) = both.done;
+    let run = Run {
+        site: &site.name,
+        model,
+        trace,
+        seeds,
+    };
+    let is = both.computes.compute(&run, &given, sum)?;
+    let width = site.head_dim.unwrap_or(0);
+    let table = table.values(&[2 * max_distance + 1, width]);
+    let table = table.map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;
+    let table = Array2::from_shape_vec((2 * max_distance + 1, width), table).unwrap_or_default();
+    let epsilon = trace.get(values.value).dtype.and_then(DType::epsilon);
+    let gathered = Gathered::of(&values, &given, is);
+    let worst =
+        gathered.and_then(|g| g.against(&table, epsilon.unwrap_or(f64::from(f32::EPSILON))));
+    let worst = worst.ok_or_else(|| refuse("its weighted values have changed their shape"))?;
+    Ok(Some(super::check(site, "values", &worst)))
+}
+
+/// What all readers of the weighted values read now.
+fn sum(both: &Both<'_>, values: &Values) -> Option<ValueId> {
+    let graph = both.proof.done.0.graph();
+    let [at] = graph.uses(values.value) else {
+        return None;
+    };
+    let node = graph.node(at.node);
+    node.output(0).filter(|_| node.is("Add"))
+}
+
+/// Random weights and weighted values; queries and keys, whose dimensions tell the distances.
+fn given(
+    both: &Both<'_>,
+    site: &Site,
+    values: &Values,
+) -> Result<Vec<(ValueId, Tensor)>, VerifyError> {
+    let mut random = Random::new(0x0a1e_5007 + both.site as u64);
+    let mut given: Vec<(ValueId, Tensor)> = vec![];
+    for value in [
+        values.weights,
+        values.value,
+        site.query.value,
+        site.key.value,
+    ] {
+        if given.iter().any(|(v, _)| *v == value) {
+            continue;
+        }
+        let known = both.done.0.get(value);
+        let tensor = known.dims.as_deref().zip(known.dtype);
+        let tensor = tensor.and_then(|(dims, dtype)| random.tensor(dtype, dims, 0.0, 1.0));
+        let tensor = tensor.ok_or_else(|| unsupported(site, "its weights are not known"))?;
+        given.push((value, tensor));
+    }
+    Ok(given)
+}
+
+/// Weights `[slot, query, key]`, and weighted values `[slot, query, feature]` without and with
+/// what was put in.
+struct Gathered {
+    weights: Array3<f64>,
+    was: Array3<f64>,
+    is: Array3<f64>,
+}
+
+impl Gathered {
+    fn of(values: &Values, given: &[(ValueId, Tensor)], is: ArrayD<f64>) -> Option<Self> {
+        let [query, key, feature] = values.vectors;
+        let rest = values.content.iter().filter(|c| **c != query && **c != key);
+        let rest: Vec<char> = rest.copied().collect();
+        let numbers = |value: ValueId| {
+            let (_, tensor) = given.iter().find(|(v, _)| *v == value)?;
+            array(tensor)
+        };
+        let result = |data| arranged(data, &values.result, &rest, [query, feature]);
+        Some(Self {
+            weights: arranged(
+                numbers(values.weights)?,
+                &values.content,
+                &rest,
+                [query, key],
+            )?,
+            was: result(numbers(values.value)?)?,
+            is: result(is)?,
+        })
+    }
+
+    /// The differences from the formula; `None` where shapes differ.
+    fn against(&self, table: &Array2<f64>, epsilon: f64) -> Option<Worst> {
+        let (slots, queries, keys) = self.weights.dim();
+        let shape = (slots, queries, table.ncols());
+        if self.was.dim() != shape || self.is.dim() != shape || table.nrows() == 0 {
+            return None;
+        }
+        let past = i64::try_from(keys.checked_sub(queries)?).ok()?;
+        let row = |distance: i64| row_of(table.nrows(), distance);
+        let mut worst = Worst::default();
+        for i in 0..queries {
+            let rows: Vec<usize> = (0..keys).map(|j| row(j as i64 - i as i64 - past)).collect();
+            // `[key, feature]`.
+            let vectors = table.select(ndarray::Axis(0), &rows);
+            for slot in 0..slots {
+                let weights = self.weights.slice(ndarray::s![slot, i, ..]);
+                for (c, vector) in vectors.columns().into_iter().enumerate() {
+                    let (was, is) = (self.was[[slot, i, c]], self.is[[slot, i, c]]);
+                    let near = Near::sum(weights, vector, epsilon);
+                    let passed = ROUNDINGS * epsilon * (was.abs() + is.abs());
+                    worst.add(is - was, near.value, near.bound + passed);
+                }
+            }
+        }
+        Some(worst)
+    }
+}
+
+/// The axes of these letters, with those of `rest` joined to one before the last two.
+fn arranged(
+    data: ArrayD<f64>,
+    letters: &[char],
+    rest: &[char],
+    last: [char; 2],
+) -> Option<Array3<f64>> {
+    let place = |letter: &char| letters.iter().position(|c| c == letter);
+    let order: Vec<usize> = rest.iter().chain(&last).map(place).collect::<Option<_>>()?;
+    if order.len() != data.ndim() || letters.len() != data.ndim() {
+        return None;
+    }
+    let data = data.permuted_axes(order).as_standard_layout().into_owned();
+    let dims = data.shape();
+    let (rest, last) = dims.split_at(dims.len().checked_sub(2)?);
+    let shape = (rest.iter().product(), last[0], last[1]);
+    data.into_shape_with_order(shape).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Round = fn(f64) -> f64;
+
+    const KEYS: usize = 7;
+    const QUERIES: usize = 5;
+
+    fn gathered(table: &Array2<f64>, round: Round, shift: i64) -> Gathered {
+        let wave = |n: usize| round((1.3 * n as f64).sin().abs());
+        let weights =
+            Array3::from_shape_fn((2, QUERIES, KEYS), |(s, i, j)| wave(35 * s + 7 * i + j));
+        let was = Array3::from_shape_fn((2, QUERIES, 4), |(s, i, c)| wave(20 * s + 4 * i + c));
+        let most = (table.nrows() / 2) as i64;
+        let is = Array3::from_shape_fn(was.dim(), |(s, i, c)| {
+            let term = (0..KEYS).fold(0.0, |sum, j| {
+                let distance = j as i64 - i as i64 - 2 + shift;
+                let row = (distance.clamp(-most, most) + most) as usize;
+                round(sum + round(weights[[s, i, j]] * round(table[[row, c]])))
+            });
+            round(was[[s, i, c]] + term)
+        });
+        Gathered { weights, was, is }
+    }
+
+    #[test]
+    fn rows_by_distance_are_told_from_rows_shifted_by_one_in_every_type() {
+        let types: [(DType, Round); 3] = [
+            (DType::F32, |x| f64::from(x as f32)),
+            (DType::F16, |x| half::f16::from_f64(x).to_f64()),
+            (DType::BF16, |x| half::bf16::from_f64(x).to_f64()),
+        ];
+        let table = Array2::from_shape_fn((7, 4), |(r, c)| (2.1 * r as f64 + c as f64).cos());
+        for (dtype, round) in types {
+            let epsilon = dtype.epsilon().unwrap();
+            let ok = |shift| gathered(&table, round, shift).against(&table, epsilon);
+            assert!(ok(0).unwrap().ok(), "{dtype:?} {:?}", ok(0));
+            for shift in [-1, 1] {
+                assert!(!ok(shift).unwrap().ok(), "{dtype:?} {shift}");
+            }
+            let nothing = Gathered {
+                is: gathered(&table, round, 0).was,
+                ..gathered(&table, round, 0)
+            };
+            assert!(!nothing.against(&table, epsilon).unwrap().ok(), "{dtype:?}");
+        }
+        let wider = Array2::zeros((7, 5));
+        let here = gathered(&table, |x| x, 0);
+        assert_eq!(here.against(&wider, 1e-7), None);
+    }
+}

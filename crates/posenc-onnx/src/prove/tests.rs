@@ -1,0 +1,205 @@
+use posenc_ir::Tensor;
+
+use super::testing::{Evaluator, Lie, fixture};
+use super::*;
+
+fn boxed(all: &[Evaluator]) -> Vec<Box<dyn Backend>> {
+    let boxed = all.iter().cloned();
+    boxed.map(|b| -> Box<dyn Backend> { Box::new(b) }).collect()
+}
+
+fn short() -> VerifyOptions {
+    VerifyOptions {
+        lengths: vec![1, 9],
+        ..VerifyOptions::default()
+    }
+}
+
+#[test]
+fn a_model_agrees_with_itself_in_two_runtimes_and_when_stepping() {
+    let backends = boxed(&[Evaluator::default(), Evaluator::default()]);
+    for (name, sites, decodes) in [
+        ("llama/torchscript", 8, false),
+        ("llama/optimum", 8, true),
+        ("bert/dynamo", 0, false),
+    ] {
+        let report = verify(&fixture(name), None, &short(), &backends).unwrap();
+        let bad: Vec<&Run> = report.runs.iter().filter(|r| !r.ok).collect();
+        assert!(report.ok, "{name}: {bad:#?}");
+        assert_eq!(report.sites.len(), sites, "{name}");
+        let stepped = report.runs.iter().filter(|r| r.output.contains("decode"));
+        assert_eq!(stepped.count() > 0, decodes, "{name}");
+        // The first run stands alone, the others are compared with it.
+        assert_eq!(report.runs[0].bound, None, "{name}");
+        assert!(report.runs.iter().any(|r| r.max_abs == Some(0.0)), "{name}");
+    }
+}
+
+#[test]
+fn a_runtime_that_computes_something_else_is_reported() {
+    let lies: [(&str, Lie); 4] = [
+        ("one element off", |y, _| y[3] += 0.01),
+        ("no number", |y, _| y[3] = f64::NAN),
+        ("order", |y, _| y.reverse()),
+        ("shape", |_, d| d.swap(0, 1)),
+    ];
+    let model = fixture("bert/dynamo");
+    for (name, lie) in lies {
+        let liar = Evaluator {
+            lie: Some(lie),
+            ..Evaluator::default()
+        };
+        let backends = boxed(&[Evaluator::default(), liar]);
+        let report = verify(&model, None, &short(), &backends).unwrap();
+        assert!(!report.ok, "{name}");
+        assert!(report.runs[0].ok, "{name}: the first run is right");
+    }
+    let alone = Evaluator {
+        lie: Some(|y, _| y[0] = f64::NAN),
+        ..Evaluator::default()
+    };
+    assert!(!verify(&model, None, &short(), &boxed(&[alone])).unwrap().ok);
+}
+
+#[test]
+fn tolerances_are_those_asked_for() {
+    let off = Evaluator {
+        lie: Some(|y, _| y[3] += 0.01),
+        ..Evaluator::default()
+    };
+    let backends = boxed(&[Evaluator::default(), off]);
+    let model = fixture("bert/dynamo");
+    for (atol, ok) in [(0.02, true), (0.005, false)] {
+        let options = VerifyOptions {
+            atol: Some(atol),
+            rtol: Some(0.0),
+            ..short()
+        };
+        let report = verify(&model, None, &options, &backends).unwrap();
+        assert_eq!(report.ok, ok, "{atol}");
+    }
+}
+
+#[test]
+fn another_model_is_told_from_the_same_one() {
+    let backends = boxed(&[Evaluator::default()]);
+    let model = fixture("llama/torchscript");
+    let same = fixture("llama/dynamo");
+    let other = fixture("llama-yarn/torchscript");
+    let report = verify(&model, Some(&same), &short(), &backends).unwrap();
+    assert!(report.ok, "two exports of one model: {:#?}", report.runs);
+    let options = VerifyOptions {
+        bisect: Bisect::FirstFailure,
+        ..short()
+    };
+    let report = verify(&model, Some(&other), &options, &backends).unwrap();
+    assert!(!report.ok);
+    let failed = report.runs.iter().find(|r| !r.ok).unwrap();
+    // Scaled frequencies show in the first layer's rotated queries.
+    let place = failed.first_divergence.as_deref().unwrap();
+    assert!(place.contains("layers.0"), "{place}");
+}
+
+#[test]
+fn the_first_node_that_differs_between_two_runtimes_is_named() {
+    let model = fixture("bert/dynamo");
+    let graph = model.graph();
+    let order = graph.order(graph.main()).unwrap();
+    // Some matrix product in the middle of the model.
+    let products = order.iter().filter(|id| graph.node(**id).is("MatMul"));
+    let middle = *products.clone().nth(products.count() / 2).unwrap();
+    let name = graph.name(graph.node(middle).output(0).unwrap()).to_owned();
+    let liar = Evaluator {
+        spoiled: Some(Box::leak(name.into_boxed_str())),
+        ..Evaluator::default()
+    };
+    let backends = boxed(&[Evaluator::default(), liar]);
+    let options = VerifyOptions {
+        bisect: Bisect::FirstFailure,
+        ..short()
+    };
+    let report = verify(&model, None, &options, &backends).unwrap();
+    let failed = report.runs.iter().find(|r| !r.ok).unwrap();
+    assert_eq!(failed.first_divergence, Some(graph.place(middle)));
+}
+
+/// Takes no model.
+#[derive(Clone, Debug)]
+struct Refusing;
+
+impl Backend for Refusing {
+    fn name(&self) -> &'static str {
+        "refusing"
+    }
+
+    fn version(&self) -> String {
+        "0".to_owned()
+    }
+
+    fn load(
+        &self,
+        _: posenc_runtime::ModelSource<'_>,
+        _: &posenc_runtime::Options,
+    ) -> Result<Box<dyn posenc_runtime::Session>, RuntimeError> {
+        Err(RuntimeError::unsupported("refusing", "it never does"))
+    }
+}
+
+#[test]
+fn a_runtime_that_refuses_is_named_and_never_passes_for_one_that_agrees() {
+    let model = fixture("llama/torchscript");
+    let both: Vec<Box<dyn Backend>> = vec![Box::new(Refusing), Box::new(Evaluator::default())];
+    let report = verify(&model, None, &short(), &both).unwrap();
+    assert!(report.ok);
+    assert!(
+        report.warnings[0].contains("refusing"),
+        "{:?}",
+        report.warnings
+    );
+    assert!(report.runs.iter().all(|r| r.runtime == "evaluator"));
+    let asked = VerifyOptions {
+        providers: vec![(0, Provider::Cpu)],
+        ..short()
+    };
+    let error = verify(&model, None, &asked, &both).unwrap_err();
+    assert_eq!(error.reason(), Reason::Unsupported);
+    let refusing: [Box<dyn Backend>; 1] = [Box::new(Refusing)];
+    assert!(verify(&model, None, &short(), &refusing).is_err());
+    let error = verify(&model, None, &short(), &[]).unwrap_err();
+    assert_eq!(error.reason(), Reason::Unavailable);
+    let missing = VerifyOptions {
+        providers: vec![(5, Provider::Cpu)],
+        ..short()
+    };
+    let error = verify(&model, None, &missing, &both).unwrap_err();
+    assert_eq!(error.reason(), Reason::Unavailable);
+}
+
+#[test]
+fn padded_keys_are_hidden_from_the_first_tokens() {
+    // A control of the feeds: what is padded away must not matter to what counts.
+    let model = fixture("bert/dynamo");
+    let found = detect(&model, &Options::default());
+    let at = crate::graph::ports::Lengths {
+        batch: 2,
+        sequence: 8,
+        past: 0,
+    };
+    let of = |padding| {
+        let fed = feeds::feeds(model.graph(), &found.ports, at, padding).unwrap();
+        let subject = sweep::Subject::new(&model, &found, &short()).unwrap();
+        let target = Target {
+            backend: &Evaluator::default(),
+            provider: Provider::Cpu,
+            fallback: Fallback::Allowed,
+        };
+        let session = subject.load(&target, Optimization::On).unwrap();
+        let got = run::run(session.unwrap().as_mut(), &fed, "test").unwrap();
+        let first: &Tensor = &got[0].1;
+        first.to_f64s().unwrap()
+    };
+    let (padded, whole) = (of(feeds::Padding::Right), of(feeds::Padding::None));
+    let half = padded.len() / 2;
+    assert_eq!(padded[..half], whole[..half]);
+    assert_ne!(padded[half..], whole[half..]);
+}

@@ -1,0 +1,219 @@
+//! What a Hugging Face `config.json` says about rotary positions.
+//!
+//! Read as transformers 4.57 reads it, in the spellings of version 5 too:
+//! `rope_scaling` or `rope_parameters`, `type` or `rope_type`, one dict or one
+//! per layer type. What the model class alone decides is not guessed: rules
+//! follow the keys that are there, never `model_type`.
+
+mod dict;
+mod error;
+mod layers;
+mod scaling;
+#[cfg(test)]
+mod tests;
+mod widths;
+
+use serde_json::{Map, Value};
+
+use crate::report::Inferred;
+use posenc_encodings::laws::{Rope, Scaling, ScalingError};
+
+pub use error::HfConfigError;
+pub use layers::LayerKind;
+
+use dict::Dict;
+
+/// A model configuration, of which only the keys about positions are read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HfConfig {
+    text: Map<String, Value>,
+}
+
+/// What the config asks of one layer's rotary embedding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RopeRequest {
+    /// Base θ; 10000 where the config has none.
+    pub theta: f64,
+    /// Width of the rotated part of a head; absent where the config does not
+    /// tell, and then the graph has to.
+    pub rotary_dim: Option<usize>,
+    /// Width of a head, without the unrotated part of latent attention.
+    pub head_dim: Option<usize>,
+    /// The law over the frequencies.
+    pub scaling: Scaling,
+    /// Factor on the softmax scale of the whole score: DeepSeek's correction
+    /// where the keys of latent attention are there, else 1.
+    pub softmax_factor: f64,
+    /// Kind of the layer.
+    pub kind: LayerKind,
+    /// `max_position_embeddings`.
+    pub max_position: Option<usize>,
+    /// The values above with the keys they came from.
+    pub inferred: Vec<Inferred>,
+}
+
+impl RopeRequest {
+    /// Whether the parameters can be, on a graph with these widths where the
+    /// config leaves them open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scaling::check`].
+    pub fn rope(&self, rotary_dim: usize, head_dim: usize) -> Result<Rope, ScalingError> {
+        let rotary_dim = self.rotary_dim.unwrap_or(rotary_dim);
+        let head_dim = self.head_dim.unwrap_or(head_dim).max(rotary_dim);
+        let rope = Rope::new(self.theta, rotary_dim, head_dim)?;
+        self.scaling.check(&rope)?;
+        Ok(rope)
+    }
+}
+
+impl HfConfig {
+    /// Parses the text of a `config.json`.
+    ///
+    /// # Errors
+    ///
+    /// Text that is not JSON, or not an object.
+    pub fn parse(text: &str) -> Result<Self, HfConfigError> {
+        let value = serde_json::from_str(text).map_err(|e| HfConfigError::Json(e.to_string()))?;
+        Self::from_value(value)
+    }
+
+    /// Takes a config that is parsed already; a nested `text_config` is the
+    /// one that counts.
+    ///
+    /// # Errors
+    ///
+    /// A value that is not an object.
+    pub fn from_value(value: Value) -> Result<Self, HfConfigError> {
+        let Value::Object(mut map) = value else {
+            return Err(HfConfigError::NotAnObject);
+        };
+        match map.remove("text_config") {
+            Some(Value::Object(text)) => Ok(Self { text }),
+            _ => Ok(Self { text: map }),
+        }
+    }
+
+    fn dict(&self) -> Dict<'_> {
+        Dict::new(&self.text, "")
+    }
+
+    /// Number of layers, where the config tells.
+    ///
+    /// # Errors
+    ///
+    /// A count that is not a whole number.
+    pub fn layers(&self) -> Result<Option<usize>, HfConfigError> {
+        let dict = self.dict();
+        Ok(match dict.usize("num_hidden_layers")? {
+            Some(layers) => Some(layers),
+            None => dict.usize("n_layer")?,
+        })
+    }
+
+    /// `max_position_embeddings` (`n_positions` in older configs).
+    ///
+    /// # Errors
+    ///
+    /// A length that is not a whole number.
+    pub fn max_position(&self) -> Result<Option<usize>, HfConfigError> {
+        let dict = self.dict();
+        Ok(match dict.usize("max_position_embeddings")? {
+            Some(length) => Some(length),
+            None => dict.usize("n_positions")?,
+        })
+    }
+
+    /// What is asked of layer `layer`, counted from 0; nothing where that
+    /// layer has no rotary embedding (`no_rope_layers`).
+    ///
+    /// # Errors
+    ///
+    /// A key under the scaling dict that its type does not know, an unknown
+    /// type, a missing or impossible value, or a form that is not supported.
+    pub fn rope_for(&self, layer: usize) -> Result<Option<RopeRequest>, HfConfigError> {
+        let dict = self.dict();
+        if !layers::has_rope(&dict, layer)? {
+            return Ok(None);
+        }
+        let kind = layers::kind(&dict, layer)?;
+        let mut sources = Sources::default();
+        let local = match kind {
+            LayerKind::Sliding => dict.first_f64(&["rope_local_base_freq", "local_rope_theta"])?,
+            _ => None,
+        };
+        // Layers with a base of their own are never scaled.
+        let section = match local {
+            Some(_) => None,
+            None => scaling::section(&dict, &kind)?,
+        };
+        let theta = widths::theta(&dict, section.as_ref(), local, &mut sources)?;
+        let widths = widths::widths(&dict, section.as_ref(), &mut sources)?;
+        let scaling = match &section {
+            Some(section) => scaling::scaling(&dict, section, &mut sources)?,
+            None => Scaling::None,
+        };
+        let rotary_dim = match scaling {
+            Scaling::Proportional(_) => widths.head,
+            _ => widths.rotary,
+        };
+        if let Some(rotary_dim) = rotary_dim {
+            sources.add("rotary-dim", rotary_dim, widths.source);
+            let head_dim = widths.head.unwrap_or(rotary_dim).max(rotary_dim);
+            let rope = Rope::new(theta, rotary_dim, head_dim)?;
+            scaling.check(&rope)?;
+        }
+        let latent = dict.has("qk_rope_head_dim") || dict.has("kv_lora_rank");
+        let softmax_factor = match &scaling {
+            Scaling::Yarn(yarn) if latent => yarn.softmax_factor(),
+            _ => 1.0,
+        };
+        if softmax_factor != 1.0 {
+            let source = "mscale_all_dim with latent attention".to_owned();
+            sources.add("softmax-factor", softmax_factor, source);
+        }
+        Ok(Some(RopeRequest {
+            theta,
+            rotary_dim,
+            head_dim: widths.head,
+            scaling,
+            softmax_factor,
+            kind,
+            max_position: self.max_position()?,
+            inferred: sources.0,
+        }))
+    }
+
+    /// Everything that the config says, over all layers, each with its key.
+    ///
+    /// # Errors
+    ///
+    /// As [`HfConfig::rope_for`].
+    pub fn describe(&self) -> Result<Vec<Inferred>, HfConfigError> {
+        let mut all: Vec<Inferred> = Vec::new();
+        for layer in 0..self.layers()?.unwrap_or(1).min(layers::MOST_LAYERS) {
+            let request = self.rope_for(layer)?;
+            for inferred in request.into_iter().flat_map(|request| request.inferred) {
+                if !all.contains(&inferred) {
+                    all.push(inferred);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Values with their keys, in the order of reading.
+#[derive(Debug, Default)]
+struct Sources(Vec<Inferred>);
+
+impl Sources {
+    fn add(&mut self, name: &str, value: impl Into<Value>, source: String) {
+        self.0.push(Inferred {
+            name: name.to_owned(),
+            value: value.into(),
+            source,
+        });
+    }
+}

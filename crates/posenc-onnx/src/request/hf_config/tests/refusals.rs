@@ -1,0 +1,156 @@
+//! Configs that cannot be followed, and what is said about them.
+
+use serde_json::{Value, json};
+
+use super::{ONES, config, scaled};
+use crate::request::hf_config::{HfConfig, HfConfigError};
+
+fn error(value: Value) -> String {
+    config(value).rope_for(0).unwrap_err().to_string()
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused_by_name() {
+    let yarn = |key: &str, value: Value| {
+        let mut dict =
+            json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
+        dict[key] = value;
+        scaled(dict)
+    };
+    let cases = [
+        (
+            "unknown key",
+            scaled(json!({"rope_type": "linear", "factor": 4.0, "fctor": 2.0})),
+            "rope_scaling.fctor is not a key of linear scaling, which knows factor, rope_type, type, rope_theta, partial_rotary_factor",
+        ),
+        (
+            "a key of another type",
+            scaled(json!({"rope_type": "linear", "factor": 4.0, "beta_fast": 2.0})),
+            "rope_scaling.beta_fast is not a key of linear scaling, which knows factor, rope_type, type, rope_theta, partial_rotary_factor",
+        ),
+        (
+            "unknown type",
+            scaled(json!({"rope_type": "warp", "factor": 4.0})),
+            "rope_scaling.rope_type must be one of default, linear, dynamic, ntk, yarn, longrope, llama3, proportional, su, got warp",
+        ),
+        (
+            "no type",
+            scaled(json!({"factor": 4.0})),
+            "rope_scaling.rope_type is missing, which a scaling needs",
+        ),
+        (
+            "no factor",
+            scaled(json!({"rope_type": "yarn"})),
+            "rope_scaling.factor is missing, which yarn scaling needs",
+        ),
+        (
+            "no factor",
+            scaled(json!({"rope_type": "linear"})),
+            "rope_scaling.factor is missing, which linear scaling needs",
+        ),
+        (
+            "no ratio",
+            scaled(json!({"rope_type": "longrope", "short_factor": ONES, "long_factor": ONES})),
+            "rope_scaling.factor is missing, which longrope scaling needs",
+        ),
+        (
+            "no length",
+            json!({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}),
+            "rope_scaling.original_max_position_embeddings is missing, which yarn scaling needs",
+        ),
+        (
+            "no length",
+            json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+            "max_position_embeddings is missing, which dynamic scaling needs",
+        ),
+        (
+            "half of llama3",
+            scaled(
+                json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 64}),
+            ),
+            "rope_scaling.high_freq_factor is missing, which llama3 scaling needs",
+        ),
+        (
+            "factor below one",
+            scaled(json!({"rope_type": "linear", "factor": 0.5})),
+            "the config's rotary embedding cannot be: factor must be a finite number of at least 1, got 0.5",
+        ),
+        (
+            "words for numbers",
+            yarn("factor", json!("4")),
+            "rope_scaling.factor must be a number, got \"4\"",
+        ),
+        (
+            "betas",
+            yarn("beta_fast", json!(0.5)),
+            "the config's rotary embedding cannot be: beta_fast must be greater than beta_slow, got 0.5 and 1",
+        ),
+        (
+            "short list",
+            scaled(
+                json!({"rope_type": "longrope", "factor": 4.0, "short_factor": [1, 2], "long_factor": ONES}),
+            ),
+            "the config's rotary embedding cannot be: short_factor must have one entry per rotated pair (8), got 2",
+        ),
+        (
+            "two factors",
+            scaled(
+                json!({"rope_type": "longrope", "attention_factor": 1.0, "long_mscale": 1.0, "short_factor": ONES, "long_factor": ONES}),
+            ),
+            "rope_scaling.attention_factor and rope_scaling.long_mscale contradict each other, keep one",
+        ),
+        (
+            "two dicts",
+            json!({"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"type": "linear", "factor": 4}}),
+            "rope_scaling and rope_parameters contradict each other, keep one",
+        ),
+        (
+            "mrope",
+            scaled(json!({"type": "mrope", "mrope_section": [2, 3, 3]})),
+            "rope_scaling.mrope_section asks for multimodal positions (mRoPE), which is not supported",
+        ),
+        (
+            "mrope as default",
+            scaled(json!({"rope_type": "default", "mrope_section": [2, 3, 3]})),
+            "rope_scaling.mrope_section asks for multimodal positions (mRoPE), which is not supported",
+        ),
+        (
+            "queries by position",
+            yarn("llama_4_scaling_beta", json!(0.1)),
+            "rope_scaling.llama_4_scaling_beta asks for queries scaled by position, which is not supported",
+        ),
+        (
+            "a list for a dict",
+            scaled(json!([1])),
+            "rope_scaling must be an object, got [1]",
+        ),
+        (
+            "odd width",
+            json!({"head_dim": 10, "partial_rotary_factor": 0.5}),
+            "the config's rotary embedding cannot be: rotary width must be even, above 0 and at most the head size 10, got 5",
+        ),
+        (
+            "share",
+            json!({"head_dim": 16, "rotary_pct": 2.0}),
+            "the config's rotary embedding cannot be: partial_rotary_factor must lie between 0 and 1, got 2",
+        ),
+        (
+            "zero heads",
+            json!({"hidden_size": 64, "num_attention_heads": 0, "rope_theta": "x"}),
+            "rope_theta must be a number, got \"x\"",
+        ),
+        (
+            "layer list",
+            json!({"no_rope_layers": [2]}),
+            "no_rope_layers must be a list of 0 and 1, got 2",
+        ),
+    ];
+    for (name, value, want) in cases {
+        assert_eq!(error(value), want, "{name}");
+    }
+    assert_eq!(
+        HfConfig::parse("[]").unwrap_err(),
+        HfConfigError::NotAnObject
+    );
+    assert!(matches!(HfConfig::parse("{"), Err(HfConfigError::Json(_))));
+}

@@ -1,0 +1,107 @@
+//! `--params`: learned numbers from a safetensors file.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::rc::Rc;
+
+use posenc_ir::{DType, Tensor};
+use safetensors::{Dtype, SafeTensors};
+
+use crate::attention::Place;
+use crate::error::{Refusal, RewriteError};
+use crate::plan::numbers::Numbers;
+use posenc_encodings::kind::Stack;
+
+/// The tensors of a file by name.
+#[derive(Debug, Default)]
+pub(crate) struct Params {
+    path: String,
+    tensors: BTreeMap<String, Rc<Tensor>>,
+    /// Names that were asked for.
+    read: RefCell<BTreeSet<String>>,
+}
+
+impl Params {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or holds another type than float32, float16 and bfloat16.
+    pub(crate) fn read(path: &Path) -> Result<Self, RewriteError> {
+        let shown = path.display().to_string();
+        let fail = |why: String| Refusal::Usage(format!("{shown}: {why}"));
+        let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
+        let file = SafeTensors::deserialize(&bytes)
+            .map_err(|e| fail(format!("not a safetensors file: {e}")))?;
+        let mut tensors = BTreeMap::new();
+        for (name, view) in file.tensors() {
+            let dtype = match view.dtype() {
+                Dtype::F32 => DType::F32,
+                Dtype::F16 => DType::F16,
+                Dtype::BF16 => DType::BF16,
+                other => {
+                    let why = format!("{name} is {other:?}; give float32, float16 or bfloat16");
+                    return Err(fail(why).into());
+                }
+            };
+            let data = bytes::Bytes::copy_from_slice(view.data());
+            let tensor = Tensor::new(dtype, view.shape().to_vec(), data)
+                .ok_or_else(|| fail(format!("{name} is cut off")))?;
+            let finite = |i| tensor.get_f64(i).is_some_and(f64::is_finite);
+            if !(0..tensor.len()).all(finite) {
+                return Err(fail(format!("{name} holds a number that is not finite")).into());
+            }
+            tensors.insert(name, Rc::new(tensor));
+        }
+        Ok(Self {
+            path: shown,
+            tensors,
+            read: RefCell::default(),
+        })
+    }
+
+    /// The numbers of a name for a site, from the nearest to the most general place: those of its
+    /// stack and layer, of its layer, of its stack, of all.
+    pub(crate) fn at(&self, place: Place, name: &str) -> Option<Numbers> {
+        let layer = format!("layers.{}.{name}", place.layer);
+        let stack = place.stack.map(|stack| match stack {
+            Stack::Encoder => "encoder",
+            Stack::Decoder => "decoder",
+        });
+        let own = |rest: &str| stack.map(|stack| format!("{stack}.{rest}"));
+        let names = [
+            own(&layer),
+            own(name),
+            Some(layer.clone()),
+            Some(name.to_owned()),
+        ];
+        let (name, tensor) = names.into_iter().flatten().find_map(|name| {
+            let tensor = self.tensors.get(&name)?;
+            Some((name, tensor.clone()))
+        })?;
+        self.read.borrow_mut().insert(name.clone());
+        Some(Numbers::Given { name, tensor })
+    }
+
+    /// Whether nothing of a file was asked for.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.read.borrow().is_empty()
+    }
+
+    /// Refuses a file of which something was never asked for: a misspelled name would be passed
+    /// over in silence.
+    ///
+    /// # Errors
+    /// With the first such name.
+    pub(crate) fn all_read(&self) -> Result<(), RewriteError> {
+        let read = self.read.borrow();
+        match self.tensors.keys().find(|name| !read.contains(*name)) {
+            Some(name) => {
+                let path = &self.path;
+                let why = format!("{path}: nothing reads {name}; leave it out or rename it");
+                Err(Refusal::Usage(why).into())
+            }
+            None => Ok(()),
+        }
+    }
+}

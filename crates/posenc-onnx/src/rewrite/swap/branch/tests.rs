@@ -1,0 +1,285 @@
+//! Requests against a small causal model without any encoding: two layers of three heads.
+
+use std::path::PathBuf;
+
+use posenc_ir::Model;
+use safetensors::tensor::{Dtype, TensorView};
+
+use super::{Context, Proof, SwapPlan, swap};
+use crate::detect::{Options, detect, survey};
+use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
+use crate::plan::numbers::{Init, Numbers};
+use crate::plan::swap::asked;
+use crate::plan::swap::spec::EncodingSpec;
+use crate::request::Request;
+use posenc_encodings::kind::{Kind, Stack};
+
+fn model() -> Model {
+    let mut s = Sketch::default();
+    let mut x = s.embedded();
+    for _ in 0..2 {
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let scale = s.float((SIZE as f64).powf(-0.5));
+        let scores = s.op("Mul", &[&scores, &scale]);
+        let at = s.range();
+        let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+        let later = s.op("Greater", &[&columns, &rows]);
+        let low = s.float(-1e9);
+        let scores = s.op("Where", &[&later, &low, &scores]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        x = s.op("Add", &[&x, &y]);
+    }
+    s.model(17, &[&x])
+}
+
+/// What a request for a kind means.
+fn means(kind: Kind, change: impl Fn(&mut Request)) -> Result<Option<SwapPlan>, String> {
+    let model = model();
+    let found = detect(&model, &Options::default());
+    let survey = survey(&model, &found);
+    let context = Context {
+        model: &model,
+        found: &found,
+        survey: &survey,
+    };
+    let mut request = Request {
+        to: Some(kind),
+        ..Request::default()
+    };
+    change(&mut request);
+    asked(&context, &request).map_err(|e| e.to_string())
+}
+
+/// A file of tensors that count up from 1.
+fn file(tensors: &[(&str, &[usize])]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.safetensors");
+    let data: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+        .iter()
+        .map(|(name, dims)| {
+            let count: usize = dims.iter().product();
+            let bytes = (1..=count).flat_map(|i| (i as f32).to_le_bytes());
+            ((*name).to_owned(), dims.to_vec(), bytes.collect())
+        })
+        .collect();
+    let views = data.iter().map(|(name, dims, bytes)| {
+        let view = TensorView::new(Dtype::F32, dims.clone(), bytes).unwrap();
+        (name.clone(), view)
+    });
+    std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn nothing_to_take_out_is_nothing_to_do() {
+    assert!(means(Kind::None, |_| {}).unwrap().is_none());
+}
+
+#[test]
+fn tables_start_from_zeros_and_with_a_seed_from_numbers() {
+    let of = |seed: Option<u64>| {
+        let asked = means(Kind::T5Bias, |r| r.parameters.seed = seed)
+            .unwrap()
+            .unwrap();
+        assert_eq!((asked.sites.len(), asked.groups.len()), (2, 1));
+        match asked.groups[0].new.clone() {
+            EncodingSpec::T5Bias { bias, table } => {
+                assert_eq!((bias.num_buckets, bias.bidirectional), (32, false));
+                table.values(&[32, HEADS]).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(of(None).iter().all(|v| *v == 0.0));
+    assert!(of(Some(1)).iter().all(|v| *v != 0.0));
+    assert_eq!(of(Some(1)), of(Some(1)));
+    assert_ne!(of(Some(1)), of(Some(2)));
+    // Layers whose vectors are their own start elsewhere each.
+    let asked = means(Kind::Shaw, |r| r.parameters.seed = Some(1))
+        .unwrap()
+        .unwrap();
+    assert_eq!(asked.groups.len(), 2);
+}
+
+#[test]
+fn zeros_are_proven_by_other_numbers() {
+    let asked = means(Kind::RelativeBias, |_| {}).unwrap().unwrap();
+    let EncodingSpec::RelativeBias { table, .. } = &asked.groups[0].new else {
+        panic!()
+    };
+    assert_eq!(*table, Numbers::Start(Init::Zero));
+    let telling = asked.with_random_values();
+    assert_ne!(telling, asked.groups);
+    let given = asked.with(telling);
+    assert_eq!(given.with_random_values(), given.groups);
+}
+
+#[test]
+fn values_of_a_layer_win_over_those_of_all() {
+    let (_folder, path) = file(&[
+        ("relative_bias", &[5, HEADS]),
+        ("layers.1.relative_bias", &[7, HEADS]),
+    ]);
+    let asked = means(Kind::RelativeBias, |r| r.params = Some(path.clone()));
+    let asked = asked.unwrap().unwrap();
+    let clips: Vec<(usize, Vec<usize>)> = asked
+        .groups
+        .iter()
+        .map(|g| match &g.new {
+            EncodingSpec::RelativeBias { max_distance, .. } => (*max_distance, g.sites.clone()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(clips, [(2, vec![0]), (3, vec![1])]);
+}
+
+#[test]
+fn layers_are_chosen_by_their_place() {
+    let asked = means(Kind::Alibi, |r| r.layers = Some("1".parse().unwrap()));
+    assert_eq!(asked.unwrap().unwrap().sites, [1]);
+}
+
+#[test]
+fn requests_that_do_not_fit_are_refused_with_what_to_do() {
+    let refused = |kind, change: &dyn Fn(&mut Request)| means(kind, change).unwrap_err();
+    let layers = |list: &'static str| move |r: &mut Request| r.layers = Some(list.parse().unwrap());
+    let cases: Vec<(String, &str)> = vec![
+        (
+            refused(Kind::Alibi, &layers("0-2")),
+            "--layers names layer 2",
+        ),
+        (refused(Kind::Learned, &layers("0")), "leave out --layers"),
+        (refused(Kind::Learned, &|_| {}), "give --max-length"),
+        (
+            refused(Kind::Alibi, &|r| r.stack = Some(Stack::Encoder)),
+            "leave out --stack encoder",
+        ),
+        (
+            refused(Kind::Alibi, &|r| r.parameters.slopes = Some(vec![0.5; 2])),
+            "--slopes has 2, and attention 3 heads",
+        ),
+        (
+            refused(Kind::T5Bias, &|r| r.parameters.max_distance = Some(8)),
+            "leave nothing between",
+        ),
+        (
+            refused(Kind::Rope, &|r| r.parameters.rotary_dim = Some(SIZE + 2)),
+            "rotary width must be even",
+        ),
+        (
+            refused(Kind::Alibi, &|r| r.params = Some("no/such/file".into())),
+            "no/such/file",
+        ),
+        (refused(Kind::Disentangled, &|_| {}), "found, not written"),
+    ];
+    for (why, wanted) in cases {
+        assert!(why.contains(wanted), "{why:?} has no {wanted:?}");
+    }
+}
+
+#[test]
+fn files_that_do_not_fit_are_refused_by_name() {
+    type Tensors = &'static [(&'static str, &'static [usize])];
+    let cases: [(Kind, Tensors, &str); 5] = [
+        (Kind::Alibi, &[("slope", &[HEADS])], "nothing reads slope"),
+        (
+            Kind::Alibi,
+            &[("slopes", &[HEADS + 1])],
+            "slopes of --params is [4]",
+        ),
+        (
+            Kind::RelativeBias,
+            &[("relative_bias", &[6, HEADS])],
+            "has 6 rows",
+        ),
+        (
+            Kind::T5Bias,
+            &[("layers.7.relative_attention_bias", &[32, HEADS])],
+            "nothing reads layers.7",
+        ),
+        (
+            Kind::Shaw,
+            &[("encoder.relative_key", &[5, SIZE])],
+            "nothing reads encoder.relative_key",
+        ),
+    ];
+    for (kind, tensors, wanted) in cases {
+        let (_folder, path) = file(tensors);
+        let why = means(kind, |r| r.params = Some(path.clone())).unwrap_err();
+        assert!(why.contains(wanted), "{why:?} has no {wanted:?}");
+    }
+}
+
+#[test]
+fn half_precision_is_read_and_integers_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.safetensors");
+    let write = |dtype, bytes: &[u8]| {
+        let view = TensorView::new(dtype, vec![HEADS], bytes).unwrap();
+        let all = safetensors::serialize([("slopes", view)], None).unwrap();
+        std::fs::write(&path, all).unwrap();
+    };
+    let slopes = || means(Kind::Alibi, |r| r.params = Some(path.clone()));
+    write(Dtype::F16, &[0x00, 0x38, 0x00, 0x34, 0x00, 0x30]);
+    match slopes().unwrap().unwrap().groups[0].new.clone() {
+        EncodingSpec::Alibi(alibi) => assert_eq!(alibi.slopes, [0.5, 0.25, 0.125]),
+        other => panic!("{other:?}"),
+    }
+    write(Dtype::U8, &[1, 2, 3]);
+    assert!(slopes().unwrap_err().contains("give float32"));
+    write(Dtype::F16, &[0x00, 0x7c, 0x00, 0x34, 0x00, 0x30]);
+    assert!(slopes().unwrap_err().contains("not finite"));
+    std::fs::write(&path, b"no such thing").unwrap();
+    assert!(slopes().unwrap_err().contains("not a safetensors file"));
+}
+
+/// What was put in into the small model, and what shows that it computes what was asked for.
+fn proof(kind: Kind) -> Proof {
+    let model = model();
+    let options = Options::default();
+    let mut request = Request {
+        to: Some(kind),
+        ..Request::default()
+    };
+    request.parameters.seed = Some(5);
+    request.parameters.max_length = Some(64);
+    let found = detect(&model, &options);
+    let done = swap(&model, &found, &request, &options);
+    done.unwrap().unwrap().proof
+}
+
+/// Another encoding of the same kind, not far off.
+fn other(new: &mut EncodingSpec) {
+    match new {
+        EncodingSpec::Alibi(alibi) => alibi.slopes[0] *= 1.001,
+        EncodingSpec::Sinusoidal { base, .. } => *base *= 1.01,
+        _ => {
+            for numbers in new.numbers() {
+                *numbers = Numbers::Start(Init::Normal { std: 0.01, seed: 9 });
+            }
+        }
+    }
+}
+
+#[test]
+fn the_proof_holds_for_what_was_put_in_and_for_nothing_else() {
+    let kinds = Kind::targets().filter(|k| !matches!(k, Kind::None | Kind::Rope));
+    for kind in kinds {
+        let mut proof = proof(kind);
+        let held = proof.evaluate().unwrap();
+        assert!(
+            !held.is_empty() && held.iter().all(|c| c.ok),
+            "{kind}: {held:?}"
+        );
+        for group in &mut proof.asked.groups {
+            other(&mut group.new);
+        }
+        let missed = proof.evaluate().unwrap();
+        let mut numbers = missed.iter().filter(|c| c.quantity != "mask");
+        assert!(numbers.all(|c| !c.ok), "{kind}: {missed:?}");
+    }
+}
