@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     if report.problems.is_empty() {
         Ok(())
     } else {
-        bail!("the layers have {} problems", report.problems.len());
+        bail!("found {} problems", report.problems.len());
     }
 }
 
