@@ -13,6 +13,7 @@ pub mod kind;
 pub mod laws;
 pub mod miss;
 pub mod opset;
+pub mod param;
 pub mod params;
 pub mod samples;
 pub mod words;

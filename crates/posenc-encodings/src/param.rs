@@ -1,0 +1,117 @@
+//! Parameters as data: what a family or a law declares about each of them, and the values that a
+//! request gives.
+//!
+//! From a [`Param`] come the flag of the command line with its help, the key of records and
+//! configurations, the check that a given value has an effect, and the tables of the
+//! documentation.
+
+use std::collections::BTreeMap;
+
+/// A parameter of a family or a law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Param {
+    /// Its name with hyphens: `beta-fast` is the flag `--beta-fast` and the key `beta_fast`.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub values: Values,
+    /// What it means, as a phrase without a full stop.
+    pub help: &'static str,
+    /// Its unit; empty for a pure number.
+    pub unit: &'static str,
+    /// The value where none is given, in words.
+    pub default: &'static str,
+}
+
+impl Param {
+    /// The key in JSON: the name with underscores.
+    pub fn key(&self) -> String {
+        self.name.replace('-', "_")
+    }
+}
+
+/// The values that a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// A number above 0.
+    Positive,
+    /// A number, 0 or above.
+    NotNegative,
+    /// A whole number above 0.
+    Count,
+    /// Numbers, as a list or a file.
+    Numbers,
+    /// Given or not; a flag that takes no value.
+    Switch,
+    /// True or false; a flag whose value may be left out for true.
+    Bool,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// A value of a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Of [`Values::Positive`] and [`Values::NotNegative`].
+    Number(f64),
+    /// Of [`Values::Count`].
+    Count(usize),
+    /// Of [`Values::Numbers`].
+    Numbers(Vec<f64>),
+    /// Of [`Values::Switch`] and [`Values::Bool`].
+    Bool(bool),
+    /// Of [`Values::Word`].
+    Word(&'static str),
+}
+
+/// The values that a request gives, by the names of their parameters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Given(BTreeMap<&'static str, Value>);
+
+impl Given {
+    /// Gives a parameter this value in place of the one that it has.
+    pub fn set(&mut self, param: &Param, value: Value) {
+        self.0.insert(param.name, value);
+    }
+
+    /// The value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// The value of a parameter that takes a number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.get(name)? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The value of a parameter that takes a whole number.
+    pub fn count(&self, name: &str) -> Option<usize> {
+        match self.get(name)? {
+            Value::Count(count) => Some(*count),
+            _ => None,
+        }
+    }
+
+    /// The value of a parameter that takes several numbers.
+    pub fn numbers(&self, name: &str) -> Option<&[f64]> {
+        match self.get(name)? {
+            Value::Numbers(numbers) => Some(numbers),
+            _ => None,
+        }
+    }
+
+    /// The value of a parameter that is true or false.
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        match self.get(name)? {
+            Value::Bool(bool) => Some(*bool),
+            _ => None,
+        }
+    }
+
+    /// The names of what is given, in alphabetical order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+}
