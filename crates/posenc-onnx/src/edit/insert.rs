@@ -3,10 +3,10 @@
 mod align;
 mod axes;
 mod convolution;
-mod keep;
+mod preserved;
 mod length;
 mod operand;
-mod past;
+mod past_tokens;
 mod positions;
 mod rotation;
 mod scores;
@@ -14,7 +14,7 @@ mod stream;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod unfold;
+mod decompose;
 
 use posenc_ir::Emitter;
 
@@ -24,15 +24,15 @@ use crate::plan::swap::spec::EncodingSpec;
 use posenc_encodings::opset::Opset;
 
 pub(crate) use axes::Axes;
-pub(crate) use keep::{Kept, keep};
-pub(crate) use terms::Values;
+pub(crate) use preserved::{Preserved, preserve};
+pub(crate) use terms::WeightedValues;
 
 /// Puts in what is asked for, group by group.
 pub(crate) fn insert(
     out: &mut Emitter<'_>,
     axes: &Axes<'_>,
     asked: &SwapPlan,
-    kept: Option<Kept>,
+    preserved: Option<Preserved>,
 ) -> Result<(), RewriteError> {
     let context = axes.context;
     if let Some(site) = asked
@@ -46,16 +46,16 @@ pub(crate) fn insert(
         );
         return Err(context.refuse(context.site(*site).node, why));
     }
-    let mut positions = positions::Positions::new(axes, asked, kept);
+    let mut positions = positions::Positions::new(axes, asked, preserved);
     let mut rotations = rotation::Rotations::default();
-    let mut scores = scores::Scores::new(axes);
+    let mut scores = scores::cache::ScoreCache::new(axes);
     for group in &asked.groups {
         match &group.new {
             EncodingSpec::Learned { .. } | EncodingSpec::Sinusoidal { .. } => {
                 stream::insert(out, context, &mut positions, group)?;
             }
             EncodingSpec::Conv { .. } => {
-                convolution::insert(out, context, positions.kept(), group)?
+                convolution::insert(out, context, positions.preserved(), group)?
             }
             EncodingSpec::Rope { .. } => {
                 rotation::insert(out, context, &mut positions, &mut rotations, group)?;

@@ -1,14 +1,16 @@
-//! Taking encodings out of a graph.
+//! Removes encodings from a graph.
 
 mod bias;
+mod broadcast;
 mod convolution;
 mod coordinates;
 mod fused;
 mod norm;
+mod remainder;
 pub mod replacements;
-mod rest;
 mod rotation;
 mod stream;
+mod sum;
 mod terms;
 #[cfg(test)]
 mod testing;
@@ -26,156 +28,159 @@ use crate::plan::swap::SwapPlan;
 use bias::Biases;
 use posenc_encodings::kind::Kind;
 use replacements::Replacements;
-use rotation::Turned;
-use stream::{Summands, Sums};
+use rotation::RotatedRegion;
+use stream::{StreamAdditions, Summands};
 use zero_propagation::ZeroPropagation;
 
-/// Something that stands before sites and rotations, at the node where it ends.
-enum Job<'a> {
+/// Something to remove before the scores, by the node where it ends.
+enum Removal<'a> {
     /// What a node adds to the residual stream.
     Summands(NodeId),
     /// A convolution that is added to its input.
     Convolution(Use),
-    /// A rotation of queries or keys.
-    Rotation(Turned<'a>),
+    /// A rotation of queries, keys or values.
+    Rotation(RotatedRegion<'a>),
 }
 
-/// Takes out every encoding that the sites of `asked` see. What stands before all sites of a stack
-/// goes only where all of them are asked for.
+/// Removes every encoding of the sites of a plan. An encoding that applies to a whole stack is
+/// removed only if all sites of the stack are selected.
 pub(crate) fn remove(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    asked: &SwapPlan,
+    plan: &SwapPlan,
 ) -> Result<(), RewriteError> {
-    let turning: FxHashSet<usize> = context.found.odd.iter().map(|(site, _)| *site).collect();
+    let rotated: FxHashSet<usize> = context.found.odd.iter().map(|(site, _)| *site).collect();
     for refused in &context.found.unknown {
-        // What turns can be kept from it, whatever the angles.
-        if asked.has(refused.site) && !turning.contains(&refused.site) {
+        // A rotation can be removed whatever its angles are.
+        if plan.has(refused.site) && !rotated.contains(&refused.site) {
             return Err(context.refuse(refused.node, &refused.why));
         }
     }
-    before_scores(out, context, asked)?;
-    let mut zeros = ZeroPropagation::new(context);
-    let mut biases = Biases::new(context);
-    for finding in &context.survey.findings {
-        let sites: Vec<usize> = finding
-            .sites
-            .iter()
-            .copied()
-            .filter(|s| asked.has(*s))
-            .collect();
-        if sites.is_empty() || finding.encoding.is_absolute() {
-            continue;
-        }
-        match &finding.encoding {
-            Encoding::Axial(_) => {}
-            // Biases and terms go whatever their family, a bias by rows and columns that queries
-            // are a part of among them.
-            _ if terms::enter_by(context, finding) => {
-                terms::remove(out, context, &mut zeros, finding, &sites)?;
-            }
-            _ if bias::enters_by(context, finding) => {
-                for site in sites {
-                    biases.remove(out, &mut zeros, context.site(site))?;
-                }
-            }
-            _ => {}
-        }
-    }
-    zeros.finish(out)?;
-    // What was made on the way to something smaller.
+    remove_before_scores(out, context, plan)?;
+    remove_from_scores(out, context, plan)?;
+    // Values that were made on the way to a smaller result.
     out.release_unread();
     Ok(())
 }
 
-/// Takes out what acts on queries and keys, or on what they are projected from.
-fn before_scores(
+/// Removes biases of the scores and terms, whatever their family.
+fn remove_from_scores(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    asked: &SwapPlan,
+    plan: &SwapPlan,
 ) -> Result<(), RewriteError> {
-    let mut found = vec![];
-    let mut jobs = vec![];
-    let stream = Sums::new(context);
+    let mut zeros = ZeroPropagation::new(context);
+    let mut biases = Biases::new(context);
     for finding in &context.survey.findings {
-        if !asked.speaks_of(context, finding) {
-            let seen = finding.sites.iter().any(|site| asked.has(*site));
-            if asked.kind == Kind::None && seen {
+        let sites = finding.sites.iter().copied();
+        let sites: Vec<usize> = sites.filter(|site| plan.has(*site)).collect();
+        if sites.is_empty()
+            || finding.encoding.is_absolute()
+            || matches!(finding.encoding, Encoding::Axial(_))
+        {
+            continue;
+        }
+        if terms::is_term(context, finding) {
+            terms::remove(out, context, &mut zeros, finding, &sites)?;
+        } else if bias::is_bias(context, finding) {
+            for site in sites {
+                biases.remove(out, &mut zeros, context.site(site))?;
+            }
+        }
+    }
+    zeros.finish(out)
+}
+
+/// Removes what acts on queries, keys and values, or on the stream that they are projected from.
+fn remove_before_scores(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    plan: &SwapPlan,
+) -> Result<(), RewriteError> {
+    let stream = StreamAdditions::new(context);
+    let Some(found) = found_before_scores(context, plan, &stream)? else {
+        return Ok(());
+    };
+    let summands = Summands::of(context, &stream, &found.summands)?;
+    let mut removals: Vec<Removal<'_>> = vec![];
+    removals.extend(found.convolutions.into_iter().map(Removal::Convolution));
+    removals.extend(summands.nodes().map(Removal::Summands));
+    let rotated = rotation::rotated_regions(context, plan)?;
+    removals.extend(rotated.into_iter().map(Removal::Rotation));
+    // A later removal reads the replacements of earlier ones.
+    removals.sort_by_key(|removal| {
+        let node = match removal {
+            Removal::Summands(id) => Some(*id),
+            Removal::Convolution(at) => Some(at.node),
+            Removal::Rotation(rotated) => rotated.node(context),
+        };
+        node.map(|node| context.found.trace.turn(node))
+    });
+    let mut replacements = Replacements::new(context);
+    for removal in &removals {
+        match removal {
+            Removal::Summands(id) => summands.remove(out, &mut replacements, *id)?,
+            Removal::Convolution(at) => convolution::remove(out, context, &mut replacements, *at)?,
+            Removal::Rotation(rotated) => rotated.remove(out, context, &mut replacements)?,
+        }
+    }
+    replacements.apply(out)
+}
+
+/// Findings that enter the residual stream.
+#[derive(Default)]
+struct FoundBeforeScores<'a> {
+    summands: Vec<&'a Finding>,
+    convolutions: Vec<Use>,
+}
+
+/// The findings of a plan that enter the residual stream; `None` if one of an unrecognized
+/// encoding has no node.
+///
+/// # Errors
+/// If an encoding is not recognized, or applies to more layers than the plan selects.
+fn found_before_scores<'a>(
+    context: &Context<'a>,
+    plan: &SwapPlan,
+    stream: &StreamAdditions<'_>,
+) -> Result<Option<FoundBeforeScores<'a>>, RewriteError> {
+    let mut found = FoundBeforeScores::default();
+    for finding in &context.survey.findings {
+        if !plan.speaks_of(context, finding) {
+            let seen = finding.sites.iter().any(|site| plan.has(*site));
+            if plan.kind == Kind::None && seen {
                 let kind = finding.encoding.kind();
-                let why = format!("{kind} stands before all layers; leave out --layers");
+                let why = format!("{kind} applies to all layers; --layers cannot be used");
                 return Err(Refusal::Usage(why).into());
             }
             continue;
         }
-        let entries = finding.entries.iter().copied();
         match &finding.encoding {
-            Encoding::Learned(_) | Encoding::Sinusoidal(_) => found.push(finding),
-            Encoding::Conv(_) => jobs.extend(entries.map(Job::Convolution)),
-            // Whatever it is, a summand can be left out.
-            Encoding::Unknown if stream.adds(finding) && is_seen_alone(context, finding, asked) => {
-                found.push(finding);
+            Encoding::Learned(_) | Encoding::Sinusoidal(_) => found.summands.push(finding),
+            Encoding::Conv(_) => found.convolutions.extend(&finding.entries),
+            // A summand can be removed whatever it is.
+            Encoding::Unknown if stream.adds(finding) && is_selected(context, finding, plan) => {
+                found.summands.push(finding);
             }
             Encoding::Unknown
-                if terms::enter_by(context, finding) || bias::enters_by(context, finding) => {}
+                if terms::is_term(context, finding) || bias::is_bias(context, finding) => {}
             Encoding::Unknown => {
                 let why = finding.evidence.first().map_or("", String::as_str);
-                let why = format!("an encoding that no family fits ({why}) cannot be taken out");
-                let node = finding.node().or(node_of(context, finding));
-                return match node {
+                let why = format!("cannot remove an unrecognized encoding ({why})");
+                let site = finding.sites.first().map(|site| context.site(*site).node);
+                return match finding.node().or(site) {
                     Some(node) => Err(context.refuse(node, why)),
-                    None => Ok(()),
+                    None => Ok(None),
                 };
             }
             _ => {}
         }
     }
-    let summands = Summands::of(context, &stream, &found)?;
-    jobs.extend(summands.nodes().map(Job::Summands));
-    let turned = rotation::turned(context, asked)?;
-    jobs.extend(turned.into_iter().map(Job::Rotation));
-    // What stands in for a value is asked for behind it.
-    jobs.sort_by_key(|job| {
-        let node = match job {
-            Job::Summands(id) => Some(*id),
-            Job::Convolution(at) => Some(at.node),
-            Job::Rotation(turned) => turned.node(context),
-        };
-        node.map(|node| context.found.trace.turn(node))
-    });
-    let mut gone = Replacements::new(context);
-    for job in &jobs {
-        match job {
-            Job::Summands(id) => summands.remove(out, &mut gone, *id)?,
-            Job::Convolution(at) => convolution::remove(out, context, &mut gone, *at)?,
-            Job::Rotation(turned) => turned.remove(out, context, &mut gone)?,
-        }
-    }
-    gone.apply(out)
+    Ok(Some(found))
 }
 
-/// Whether all sites of self-attention that see what a finding tells of are asked for.
-fn is_seen_alone(context: &Context<'_>, finding: &Finding, asked: &SwapPlan) -> bool {
+/// Whether a plan selects all sites of self-attention that a finding applies to.
+fn is_selected(context: &Context<'_>, finding: &Finding, plan: &SwapPlan) -> bool {
     let mut own = finding.sites.iter().filter(|s| !context.site(**s).cross);
-    own.all(|site| asked.has(*site))
-}
-
-fn node_of(context: &Context<'_>, finding: &Finding) -> Option<NodeId> {
-    finding.sites.first().map(|site| context.site(*site).node)
-}
-
-/// The dimensions of two values together; `None` where they do not fit.
-fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
-    let (long, short) = if a.len() < b.len() { (b, a) } else { (a, b) };
-    let mut dims = long.to_vec();
-    let offset = long.len() - short.len();
-    for (i, n) in short.iter().enumerate() {
-        let own = &mut dims[offset + i];
-        match (*own, *n) {
-            (a, b) if a == b => {}
-            (1, b) => *own = b,
-            (_, 1) => {}
-            _ => return None,
-        }
-    }
-    Some(dims)
+    own.all(|site| plan.has(*site))
 }

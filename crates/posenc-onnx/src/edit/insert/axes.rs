@@ -13,7 +13,7 @@ use crate::graph::lane::{Lane, back};
 
 /// An axis of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Axis {
+pub(crate) struct ValueAxis {
     pub(crate) value: ValueId,
     pub(crate) axis: usize,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Axes<'a> {
 }
 
 /// Axes and those that they come from; `None` where that cannot be followed.
-type Origins = FxHashMap<Axis, Option<Axis>>;
+type Origins = FxHashMap<ValueAxis, Option<ValueAxis>>;
 
 /// Values to look through on the way to an input.
 const MOST: usize = 4096;
@@ -51,7 +51,7 @@ impl<'a> Axes<'a> {
     }
 
     /// The axis that an axis is as long as, farther up: an input's, if one can be followed to.
-    pub(crate) fn origin(&self, at: Axis) -> Axis {
+    pub(crate) fn origin(&self, at: ValueAxis) -> ValueAxis {
         origin(self.context, &mut self.origins.borrow_mut(), at)
     }
 
@@ -64,7 +64,7 @@ impl<'a> Axes<'a> {
 
     /// Whether an axis is this long in every run: inputs leave open nothing but their first axis,
     /// and with another batch and more tokens, as far as these can be had, it is as long.
-    pub(crate) fn is_fixed(&self, at: Axis, length: usize) -> bool {
+    pub(crate) fn is_fixed(&self, at: ValueAxis, length: usize) -> bool {
         let ports = || self.context.found.ports.iter();
         let open = |dim: &Dim| !matches!(dim, Dim::Known(_));
         if ports().any(|p| p.dims.iter().skip(1).any(open)) {
@@ -90,15 +90,15 @@ impl<'a> Axes<'a> {
 }
 
 /// The axis that an axis is as long as, farther up; all on the way there have it too.
-fn origin(context: &Context<'_>, origins: &mut Origins, at: Axis) -> Axis {
+fn origin(context: &Context<'_>, origins: &mut Origins, at: ValueAxis) -> ValueAxis {
     let graph = context.graph();
-    let length = |at: Axis| context.dims(at.value)?.get(at.axis).copied();
+    let length = |at: ValueAxis| context.dims(at.value)?.get(at.axis).copied();
     let Some(wanted) = length(at) else {
         return at;
     };
     let mut stack = vec![(at, None)];
     // Each axis, and the one that it was come to from.
-    let mut seen: FxHashMap<Axis, Option<Axis>> = FxHashMap::default();
+    let mut seen: FxHashMap<ValueAxis, Option<ValueAxis>> = FxHashMap::default();
     while let Some((at, from)) = stack.pop() {
         if seen.contains_key(&at) || seen.len() > MOST {
             continue;
@@ -131,7 +131,7 @@ fn origin(context: &Context<'_>, origins: &mut Origins, at: Axis) -> Axis {
                 "Gather" if node.domain().is_empty() && slot == 1 => picked(context, id, at.axis),
                 _ => along(context, id, output, slot, at.axis),
             };
-            let next = axis.map(|axis| Axis { value, axis });
+            let next = axis.map(|axis| ValueAxis { value, axis });
             let next = next.filter(|next| length(*next) == Some(wanted));
             stack.extend(next.map(|next| (next, Some(at))));
         }
@@ -170,7 +170,7 @@ fn picked(context: &Context<'_>, id: NodeId, axis: usize) -> Option<usize> {
     axis.checked_sub(along).filter(|a| *a < index)
 }
 
-impl Axis {
+impl ValueAxis {
     /// Whether an axis is that of the batch of an input.
     pub(crate) fn is_batch(self, context: &Context<'_>) -> bool {
         let origin = origin(context, &mut Origins::default(), self);
@@ -255,7 +255,7 @@ mod tests {
     fn twice(dims: &[&str], axis: usize) -> Length {
         let make = |s: &mut Sketch, x: &str| s.concat(&[x, x], axis as i64);
         of(dims, make, |axes, value| {
-            Length::of(axes, Axis { value, axis })
+            Length::of(axes, ValueAxis { value, axis })
         })
     }
 
@@ -290,25 +290,25 @@ mod tests {
         of(&["batch", "sequence"], make, |axes, value| {
             let ports = &axes.context.found.ports;
             let ids = ports.iter().next().unwrap().value;
-            let want = Axis {
+            let want = ValueAxis {
                 value: ids,
                 axis: 1,
             };
             let mut known = vec![];
             for _ in 0..2 {
-                assert_eq!(axes.origin(Axis { value, axis: 1 }), want);
+                assert_eq!(axes.origin(ValueAxis { value, axis: 1 }), want);
                 known.push(axes.origins.borrow().len());
             }
             assert!(known[0] > 3 && known[0] == known[1], "{known:?}");
             let before = axes.context.graph().producer(value).unwrap().0;
             let value = axes.context.graph().node(before).input(0).unwrap();
-            assert_eq!(axes.origin(Axis { value, axis: 2 }), want);
+            assert_eq!(axes.origin(ValueAxis { value, axis: 2 }), want);
             assert_eq!(axes.origins.borrow().len(), known[0]);
         });
         // What leads nowhere stays where it is, however often it is asked.
         let make = |s: &mut Sketch, x: &str| s.concat(&[x, x], 1);
         of(&["batch", "sequence"], make, |axes, value| {
-            let at = Axis { value, axis: 1 };
+            let at = ValueAxis { value, axis: 1 };
             assert_eq!([axes.origin(at), axes.origin(at)], [at; 2]);
         });
     }

@@ -2,8 +2,8 @@
 
 use posenc_ir::Emitter;
 
-use super::Kept;
-use super::stream::Spot;
+use super::Preserved;
+use super::stream::StreamPoint;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::Group;
@@ -13,7 +13,7 @@ use posenc_encodings::families::conv::emit::{Axes, added};
 pub(crate) fn insert(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    kept: Option<&Kept>,
+    preserved: Option<&Preserved>,
     group: &Group,
 ) -> Result<(), RewriteError> {
     let EncodingSpec::Conv {
@@ -31,30 +31,30 @@ pub(crate) fn insert(
         return Err(context.refuse(context.site(*site).node, why));
     }
     let width = weight.dims().and_then(|d| d.first().copied());
-    let spot = Spot::of(context, kept, group, width)?;
-    let Some(batch) = spot.batch.filter(|_| spot.rank == 3) else {
+    let point = StreamPoint::of(context, preserved, group, width)?;
+    let Some(batch) = point.batch.filter(|_| point.rank == 3) else {
         let why = "a convolution needs embeddings by sequence, token and feature";
-        return Err(context.refuse(spot.node, why));
+        return Err(context.refuse(point.node, why));
     };
     out.set_scope(context.graph().main());
-    let weight = weight.tensor(spot.dtype, &[spot.dim, 1, *kernel])?;
-    let bias = bias.tensor(spot.dtype, &[spot.dim])?;
+    let weight = weight.tensor(point.dtype, &[point.dim, 1, *kernel])?;
+    let bias = bias.tensor(point.dtype, &[point.dim])?;
     let numbers = [out.constant("weight", weight), out.constant("bias", bias)];
-    out.set_scope(context.graph().value(spot.value).scope());
+    out.set_scope(context.graph().value(point.value).scope());
     let axes = Axes {
         batch,
-        channel: spot.feature,
-        token: spot.token,
+        channel: point.feature,
+        token: point.token,
     };
-    let sizes = [spot.dim, *kernel];
+    let sizes = [point.dim, *kernel];
     let sum = added(
         out,
         context.opset(),
-        spot.value,
+        point.value,
         axes,
         numbers,
         sizes,
-        spot.dtype,
+        point.dtype,
     );
-    spot.replace(out, context, sum)
+    point.replace(out, context, sum)
 }

@@ -3,7 +3,7 @@
 use posenc_ir::{Attr, Dim, Emitter, NodeId, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::axes::{Axes, Axis};
+use super::axes::{Axes, ValueAxis};
 use crate::detect::context::Context;
 
 /// The length of an axis.
@@ -12,27 +12,27 @@ pub(crate) enum Length {
     /// Whatever is fed.
     Known(usize),
     /// That of an axis.
-    Of(Axis),
+    Of(ValueAxis),
 }
 
 /// Lengths that were asked for, as values; each is made once.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
-    scalars: FxHashMap<Axis, ValueId>,
-    lists: FxHashMap<Axis, ValueId>,
+    scalars: FxHashMap<ValueAxis, ValueId>,
+    lists: FxHashMap<ValueAxis, ValueId>,
 }
 
 impl Length {
     /// The length of an axis, taken where it comes from: at best from an input of the graph.
-    pub(crate) fn of(axes: &Axes<'_>, at: Axis) -> Self {
+    pub(crate) fn of(axes: &Axes<'_>, at: ValueAxis) -> Self {
         let context = axes.context;
         let origin = axes.origin(at);
         let graph = context.graph();
-        let declared = |at: Axis| match graph.value(at.value).shape()?.get(at.axis)? {
+        let declared = |at: ValueAxis| match graph.value(at.value).shape()?.get(at.axis)? {
             Dim::Known(n) => Some(*n),
             _ => None,
         };
-        let is_port = |at: Axis| context.found.ports.iter().any(|p| p.value == at.value);
+        let is_port = |at: ValueAxis| context.found.ports.iter().any(|p| p.value == at.value);
         if let Some(n) = declared(origin).filter(|_| is_port(origin)) {
             return Self::Known(n);
         }
@@ -49,7 +49,7 @@ impl Length {
         out: &mut Emitter<'_>,
         context: &Context<'_>,
         dims: &[usize],
-    ) -> Result<ValueId, Axis> {
+    ) -> Result<ValueId, ValueAxis> {
         match self {
             Self::Known(n) => {
                 out.set_scope(context.graph().main());
@@ -132,7 +132,7 @@ impl Lengths {
 }
 
 /// The length of an axis, of the rank of the index that picks it.
-fn gathered(out: &mut Emitter<'_>, at: Axis, index: ValueId) -> ValueId {
+fn gathered(out: &mut Emitter<'_>, at: ValueAxis, index: ValueId) -> ValueId {
     let shape = out.op("Shape", &[at.value]);
     out.op_with("Gather", &[shape, index], &[("axis", Attr::Int(0))])
 }
@@ -146,7 +146,7 @@ struct Shown {
 
 impl Shown {
     /// Looks among the readers of a value, and of inputs that are declared as long.
-    fn of(context: &Context<'_>, at: Axis) -> Self {
+    fn of(context: &Context<'_>, at: ValueAxis) -> Self {
         let mut shown = Self::default();
         shown.look(context, at);
         for other in alike(context, at) {
@@ -156,7 +156,7 @@ impl Shown {
     }
 
     /// Looks among the readers of a value that stand beside it.
-    fn look(&mut self, context: &Context<'_>, at: Axis) {
+    fn look(&mut self, context: &Context<'_>, at: ValueAxis) {
         let graph = context.graph();
         let scope = graph.value(at.value).scope();
         let readers = |value: ValueId| -> Vec<NodeId> {
@@ -210,16 +210,16 @@ impl Shown {
 
 /// Axes of other inputs that are declared as long as one of an input, and are so in the trial
 /// run.
-fn alike(context: &Context<'_>, at: Axis) -> Vec<Axis> {
+fn alike(context: &Context<'_>, at: ValueAxis) -> Vec<ValueAxis> {
     let ports = || context.found.ports.iter();
-    let length = |at: Axis| context.dims(at.value)?.get(at.axis).copied();
+    let length = |at: ValueAxis| context.dims(at.value)?.get(at.axis).copied();
     let own = ports().find(|p| p.value == at.value);
     let Some(dim @ Dim::Symbol(_)) = own.and_then(|p| p.dims.get(at.axis)) else {
         return vec![];
     };
     let axes = ports().flat_map(|p| {
         let same = p.dims.iter().enumerate().filter(|(_, d)| *d == dim);
-        same.map(|(axis, _)| Axis {
+        same.map(|(axis, _)| ValueAxis {
             value: p.value,
             axis,
         })

@@ -1,4 +1,4 @@
-//! Where queries and keys are taken hold of: behind their projection and norm, before earlier keys
+//! Where queries and keys are taken target of: behind their projection and norm, before earlier keys
 //! join and heads are repeated.
 
 use posenc_ir::{NodeId, Use, ValueId};
@@ -11,7 +11,7 @@ use crate::graph::lane::{Lane, back, is_layout};
 
 /// Queries or keys of new tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct RotationTarget {
     pub(crate) value: ValueId,
     pub(crate) lane: Lane,
     /// The uses by which attention and caches to come read it.
@@ -27,19 +27,19 @@ pub(crate) enum Side {
     Key,
 }
 
-/// A value on the way back from the product.
-struct Step {
+/// A value on the path back from the product.
+struct PathStep {
     value: ValueId,
     lane: Lane,
-    /// The use by which the way runs on to the product.
+    /// The use by which the path runs on to the product.
     at: Use,
 }
 
-/// Nodes on the way.
-const MOST: usize = 64;
+/// Nodes on the path.
+const MAX_NODES: usize = 64;
 
-impl Hold {
-    /// Takes hold of one side of a site. `fits` tells whether features of a head can be worked on
+impl RotationTarget {
+    /// Takes target of one side of a site. `fits` tells whether features of a head can be worked on
     /// in a value of this lane, and how well.
     ///
     /// # Errors
@@ -58,16 +58,16 @@ impl Hold {
             let why = format!("its {name} do not enter the product as they are");
             return Err(context.refuse(site.node, why));
         };
-        let way = way(context, operand, at, side);
+        let path = operand_path(context, operand, at, side);
         let joins = side == Side::Key && site.past;
         let fused = context.graph().node(site.node).op() != "Softmax";
-        if joins && !way.joined && !(fused && site.product.is_none()) {
+        if joins && !path.joined && !(fused && site.product.is_none()) {
             let why = "where earlier keys join the new ones cannot be followed";
             return Err(context.refuse(site.node, why));
         }
         // From the first on, as long as nothing else reads what was passed.
-        let mut best: Option<(u8, &Step)> = None;
-        for step in way.steps.iter().rev() {
+        let mut best: Option<(u8, &PathStep)> = None;
+        for step in path.steps.iter().rev() {
             if let Some(score) = fits(step.value, &step.lane)
                 && best.is_none_or(|(most, _)| score > most)
             {
@@ -112,27 +112,27 @@ fn entry(context: &Context<'_>, site: &Site, operand: &Operand, side: Side) -> O
     Some(Use::new(node, slot))
 }
 
-/// What was passed on the way back from the product to the projection, from the product on.
-struct Way {
-    steps: Vec<Step>,
-    /// Whether earlier keys join on the way: only what comes before counts.
+/// What was passed on the path back from the product to the projection, from the product on.
+struct OperandPath {
+    steps: Vec<PathStep>,
+    /// Whether earlier keys join on the path: only what comes before counts.
     joined: bool,
 }
 
-fn way(context: &Context<'_>, operand: &Operand, at: Use, side: Side) -> Way {
-    let mut step = Step {
+fn operand_path(context: &Context<'_>, operand: &Operand, at: Use, side: Side) -> OperandPath {
+    let mut step = PathStep {
         value: operand.value,
         lane: operand.lane,
         at,
     };
-    let mut way = Way {
+    let mut path = OperandPath {
         steps: vec![],
         joined: false,
     };
-    for _ in 0..MOST {
+    for _ in 0..MAX_NODES {
         let next = before(context, &step, side);
         let (value, lane) = (step.value, step.lane);
-        way.steps.push(step);
+        path.steps.push(step);
         let Some((id, slot, joins)) = next else {
             break;
         };
@@ -144,21 +144,21 @@ fn way(context: &Context<'_>, operand: &Operand, at: Use, side: Side) -> Way {
         let Some(lane) = back(graph, &context.found.trace, id, output, slot, lane) else {
             break;
         };
-        if joins != Joins::Nothing {
-            way.steps.clear();
-            way.joined |= joins == Joins::Past;
+        if joins != Join::Nothing {
+            path.steps.clear();
+            path.joined |= joins == Join::Past;
         }
-        step = Step {
+        step = PathStep {
             value: input,
             lane,
             at: Use::new(id, slot),
         };
     }
-    way
+    path
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Joins {
+enum Join {
     Nothing,
     /// Earlier keys.
     Past,
@@ -166,9 +166,9 @@ enum Joins {
     Heads,
 }
 
-/// The node before a value and the input that the way goes on to, where the node leaves the
+/// The node before a value and the input that the path goes on to, where the node leaves the
 /// features of each head to themselves.
-fn before(context: &Context<'_>, step: &Step, side: Side) -> Option<(NodeId, usize, Joins)> {
+fn before(context: &Context<'_>, step: &PathStep, side: Side) -> Option<(NodeId, usize, Join)> {
     let graph = context.graph();
     let (id, _) = graph.producer(step.value)?;
     let node = graph.node(id);
@@ -177,17 +177,17 @@ fn before(context: &Context<'_>, step: &Step, side: Side) -> Option<(NodeId, usi
     }
     let content = |v: ValueId| context.is_content(v);
     match node.op() {
-        "Expand" | "Tile" => Some((id, 0, Joins::Heads)),
-        op if is_layout(op) => Some((id, 0, Joins::Nothing)),
-        "Cast" | "Identity" | "Dropout" => Some((id, 0, Joins::Nothing)),
+        "Expand" | "Tile" => Some((id, 0, Join::Heads)),
+        op if is_layout(op) => Some((id, 0, Join::Nothing)),
+        "Cast" | "Identity" | "Dropout" => Some((id, 0, Join::Nothing)),
         // Of integers there is nothing to turn.
-        "QuantizeLinear" if !context.dtype(step.value).is_float() => Some((id, 0, Joins::Nothing)),
+        "QuantizeLinear" if !context.dtype(step.value).is_float() => Some((id, 0, Join::Nothing)),
         "Mul" | "Div" => {
             let mut slots = (0..2).filter(|s| node.input(*s).is_some_and(content));
             let slot = slots.next().filter(|_| slots.next().is_none())?;
             let factor = node.input(1 - slot)?;
             let scales = (slot == 0 || node.is("Mul")) && is_alike(context, step, factor);
-            scales.then_some((id, slot, Joins::Nothing))
+            scales.then_some((id, slot, Join::Nothing))
         }
         "Concat" if side == Side::Key => {
             let rank = context.dims(step.value)?.len();
@@ -197,14 +197,14 @@ fn before(context: &Context<'_>, step: &Step, side: Side) -> Option<(NodeId, usi
             let inputs = node.inputs().iter().enumerate();
             let mut new = inputs.filter(|(_, v)| v.is_some_and(fresh));
             let slot = new.next().filter(|_| new.next().is_none())?.0;
-            (axis == step.lane.sequence).then_some((id, slot, Joins::Past))
+            (axis == step.lane.sequence).then_some((id, slot, Join::Past))
         }
         _ => None,
     }
 }
 
 /// Whether a factor is the same for all features and tokens, as a scale is.
-fn is_alike(context: &Context<'_>, step: &Step, factor: ValueId) -> bool {
+fn is_alike(context: &Context<'_>, step: &PathStep, factor: ValueId) -> bool {
     let (Some(dims), Some(all)) = (context.dims(factor), context.dims(step.value)) else {
         return false;
     };
@@ -227,8 +227,8 @@ fn computing(context: &Context<'_>, value: ValueId) -> impl Iterator<Item = Use>
     })
 }
 
-/// Whether anything but the way reads a value.
-fn is_shared(context: &Context<'_>, step: &Step) -> bool {
+/// Whether anything but the path reads a value.
+fn is_shared(context: &Context<'_>, step: &PathStep) -> bool {
     let mut uses = computing(context, step.value);
     context.graph().value(step.value).is_output() || uses.any(|u| u != step.at)
 }
@@ -237,7 +237,7 @@ fn is_shared(context: &Context<'_>, step: &Step) -> bool {
 fn is_cached(context: &Context<'_>, at: Use) -> bool {
     let graph = context.graph();
     let mut at = at;
-    for _ in 0..MOST {
+    for _ in 0..MAX_NODES {
         let node = graph.node(at.node);
         let moves = is_layout(node.op()) || matches!(node.op(), "Cast" | "Identity");
         let Some(value) = node.output(0).filter(|_| moves && at.slot() == 0) else {

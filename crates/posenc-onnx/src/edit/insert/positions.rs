@@ -3,10 +3,10 @@
 use posenc_ir::{DType, Dim, Emitter, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::Kept;
-use super::axes::{Axes, Axis};
+use super::Preserved;
+use super::axes::{Axes, ValueAxis};
 use super::length::{Length, Lengths};
-use super::past::{Before, Past, past};
+use super::past_tokens::{PastLength, PastTokens, past_tokens};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::{Port, Role};
@@ -17,31 +17,31 @@ use posenc_encodings::kind::Stack;
 pub(crate) struct Positions<'a> {
     context: &'a Context<'a>,
     axes: &'a Axes<'a>,
-    kept: Option<Kept>,
+    preserved: Option<Preserved>,
     add: bool,
     /// The input that was added, and the stack that it serves.
-    added: Option<(Option<Stack>, Values)>,
+    added: Option<(Option<Stack>, PositionValues)>,
     lengths: Lengths,
-    /// By stack, number of tokens in the trial run, and where the site stands.
-    stands: FxHashMap<(Option<Stack>, usize, ScopeId), Stand>,
-    counted: FxHashMap<Stand, Values>,
+    /// By stack, number of tokens in the trial run, and where the site sources.
+    sources: FxHashMap<(Option<Stack>, usize, ScopeId), PositionSource>,
+    counted: FxHashMap<PositionSource, PositionValues>,
     floats: FxHashMap<(ValueId, DType), ValueId>,
 }
 
-/// Where the new tokens of a stack stand.
+/// Where the new tokens of a stack source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stand {
+pub(crate) enum PositionSource {
     /// At 0 and on, as many as in every run.
     Fixed(usize),
     /// Behind those that came before.
-    Counted(Past, Length),
+    Counted(PastLength, Length),
     /// At places that a value tells.
-    Told(Values),
+    Given(PositionValues),
 }
 
 /// Positions as a value: `[token]`, or `[sequence, token]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Values {
+pub(crate) struct PositionValues {
     pub(crate) value: ValueId,
     pub(crate) dtype: DType,
     /// Sequences differ.
@@ -54,69 +54,69 @@ pub(crate) struct Values {
 const NAME: &str = "position_ids";
 
 impl<'a> Positions<'a> {
-    pub(crate) fn new(axes: &'a Axes<'a>, asked: &SwapPlan, kept: Option<Kept>) -> Self {
+    pub(crate) fn new(axes: &'a Axes<'a>, asked: &SwapPlan, preserved: Option<Preserved>) -> Self {
         Self {
             context: axes.context,
             axes,
-            kept,
+            preserved,
             add: asked.add_position_ids,
             added: None,
             lengths: Lengths::default(),
-            stands: FxHashMap::default(),
+            sources: FxHashMap::default(),
             counted: FxHashMap::default(),
             floats: FxHashMap::default(),
         }
     }
 
-    pub(crate) fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    pub(crate) fn preserved(&self) -> Option<&Preserved> {
+        self.preserved.as_ref()
     }
 
     pub(crate) fn lengths(&mut self) -> &mut Lengths {
         &mut self.lengths
     }
 
-    /// Where the new tokens of a site stand, given an axis that runs along them.
+    /// Where the new tokens of a site source, given an axis that runs along them.
     ///
     /// # Errors
     /// Where positions of several kinds are fed, or earlier tokens cannot be counted.
-    pub(crate) fn stand(
+    pub(crate) fn source(
         &mut self,
         out: &mut Emitter<'_>,
         site: usize,
-        at: Axis,
-    ) -> Result<Stand, RewriteError> {
+        at: ValueAxis,
+    ) -> Result<PositionSource, RewriteError> {
         let context = self.context;
         let site = context.site(site);
         let tokens = context.dims(at.value).and_then(|d| d.get(at.axis).copied());
         let Some(tokens) = tokens else {
-            return Err(context.refuse(site.node, "the length of its sequence cannot be told"));
+            return Err(context.refuse(site.node, "the length of its sequence cannot be given"));
         };
         let key = (site.place.stack, tokens, site.scope);
-        if let Some(known) = self.stands.get(&key) {
+        if let Some(known) = self.sources.get(&key) {
             return Ok(*known);
         }
         let length = Length::of(self.axes, at);
-        let stand = match self.told(out, site.place.stack, tokens, length)? {
-            Some(told) => Stand::Told(told),
-            None => match (past(self.axes, site)?, length) {
-                (Before::Each(last), _) => Stand::Told(self.up_to(out, last, length)),
-                (Before::All(Past::Nothing), Length::Known(n)) => Stand::Fixed(n),
-                (Before::All(past), length) => Stand::Counted(past, length),
+        let source = match self.given(out, site.place.stack, tokens, length)? {
+            Some(given) => PositionSource::Given(given),
+            None => match (past_tokens(self.axes, site)?, length) {
+                (PastTokens::LastIndex(last), _) => PositionSource::Given(self.up_to(out, last, length)),
+                (PastTokens::Same(PastLength::Zero), Length::Known(n)) => PositionSource::Fixed(n),
+                (PastTokens::Same(past), length) => PositionSource::Counted(past, length),
             },
         };
-        self.stands.insert(key, stand);
-        Ok(stand)
+        self.sources.insert(key, source);
+        Ok(source)
     }
 
     /// Positions that are fed or that the graph counted itself.
-    fn told(
+    fn given(
         &mut self,
         out: &mut Emitter<'_>,
         stack: Option<Stack>,
         tokens: usize,
         length: Length,
-    ) -> Result<Option<Values>, RewriteError> {
+    ) -> Result<Option<PositionValues>, RewriteError> {
         let context = self.context;
         let ports = context.found.ports.iter();
         let mut ports = ports.filter(|p| p.role == Role::Positions);
@@ -127,12 +127,12 @@ impl<'a> Positions<'a> {
         if self.add {
             return self.added(out, stack, length).map(Some);
         }
-        let kept = self.kept.as_ref();
-        let kept = kept.and_then(|k| k.positions.iter().find(|k| k.0 == stack));
-        let Some((_, value)) = kept.copied() else {
+        let preserved = self.preserved.as_ref();
+        let preserved = preserved.and_then(|k| k.positions.iter().find(|k| k.0 == stack));
+        let Some((_, value)) = preserved.copied() else {
             return Ok(None);
         };
-        let values = Values {
+        let values = PositionValues {
             value,
             dtype: context.dtype(value),
             by_sequence: true,
@@ -152,7 +152,7 @@ impl<'a> Positions<'a> {
         let end = out.ints("end", &[i64::MAX]);
         let axis = out.ints("axis", &[1]);
         let value = out.op("Slice", &[value, first, end, axis]);
-        Ok(Some(Values { value, ..values }))
+        Ok(Some(PositionValues { value, ..values }))
     }
 
     /// A new input, as long as the tokens that are fed.
@@ -161,7 +161,7 @@ impl<'a> Positions<'a> {
         out: &mut Emitter<'_>,
         stack: Option<Stack>,
         length: Length,
-    ) -> Result<Values, RewriteError> {
+    ) -> Result<PositionValues, RewriteError> {
         let refuse = |why: String| Err(RewriteError::from(Refusal::Usage(why)));
         match self.added {
             Some((of, values)) if of == stack => return Ok(values),
@@ -183,7 +183,7 @@ impl<'a> Positions<'a> {
             let why = format!("the graph has a value {NAME} that is no input of positions");
             return refuse(why);
         }
-        let values = Values {
+        let values = PositionValues {
             value: out.input(NAME, DType::I64, &dims)?,
             dtype: DType::I64,
             by_sequence: dims.len() > 1,
@@ -194,29 +194,29 @@ impl<'a> Positions<'a> {
     }
 
     /// Positions as a value.
-    pub(crate) fn values(&mut self, out: &mut Emitter<'_>, stand: Stand) -> Values {
+    pub(crate) fn values(&mut self, out: &mut Emitter<'_>, source: PositionSource) -> PositionValues {
         let context = self.context;
-        let (past, length) = match stand {
-            Stand::Told(values) => return values,
-            Stand::Fixed(n) => {
+        let (past, length) = match source {
+            PositionSource::Given(values) => return values,
+            PositionSource::Fixed(n) => {
                 out.set_scope(context.graph().main());
-                return Values::counted(out.constant("positions", counted(n)));
+                return PositionValues::counted(out.constant("positions", counted(n)));
             }
-            Stand::Counted(past, length) => (past, length),
+            PositionSource::Counted(past, length) => (past, length),
         };
-        if let Some(known) = self.counted.get(&stand) {
+        if let Some(known) = self.counted.get(&source) {
             return *known;
         }
-        let values = Values::counted(self.count(out, past, length));
-        self.counted.insert(stand, values);
+        let values = PositionValues::counted(self.count(out, past, length));
+        self.counted.insert(source, values);
         values
     }
 
-    /// The same as floats of a type; `out` stands where they do from here on.
+    /// The same as floats of a type; `out` sources where they do from here on.
     pub(crate) fn floats(
         &mut self,
         out: &mut Emitter<'_>,
-        values: Values,
+        values: PositionValues,
         dtype: DType,
     ) -> ValueId {
         out.set_scope(out.scope_of(values.value));
@@ -227,11 +227,11 @@ impl<'a> Positions<'a> {
         *made.or_insert_with(|| out.cast(values.value, dtype))
     }
 
-    fn count(&mut self, out: &mut Emitter<'_>, past: Past, length: Length) -> ValueId {
+    fn count(&mut self, out: &mut Emitter<'_>, past: PastLength, length: Length) -> ValueId {
         let context = self.context;
         let scopes = [length.scope(context), past.scope(context)];
         let scope = context.inner(scopes);
-        if let (Past::Keys(before), Length::Known(n)) = (past, length) {
+        if let (PastLength::Keys(before), Length::Known(n)) = (past, length) {
             let before = self.lengths.scalar(out, context, before);
             out.set_scope(scope);
             let new = out.constant("positions", counted(n));
@@ -239,11 +239,11 @@ impl<'a> Positions<'a> {
         }
         let new = self.lengths.scalar(out, context, length);
         let (first, end) = match past {
-            Past::Nothing => {
+            PastLength::Zero => {
                 out.set_scope(scope);
                 (out.constant("zero", Tensor::from_i64(&[], &[0])), new)
             }
-            Past::Keys(before) => {
+            PastLength::Keys(before) => {
                 let before = self.lengths.scalar(out, context, before);
                 out.set_scope(scope);
                 (before, out.op("Add", &[before, new]))
@@ -255,7 +255,7 @@ impl<'a> Positions<'a> {
 
     /// Positions of new tokens up to the last index of each sequence, or from 0 on where a sequence
     /// is shorter than they are.
-    fn up_to(&mut self, out: &mut Emitter<'_>, last: ValueId, length: Length) -> Values {
+    fn up_to(&mut self, out: &mut Emitter<'_>, last: ValueId, length: Length) -> PositionValues {
         let context = self.context;
         let scopes = [context.graph().value(last).scope(), length.scope(context)];
         let scope = context.inner(scopes);
@@ -280,9 +280,9 @@ impl<'a> Positions<'a> {
         };
         let first = out.op("Sub", &[last, others]);
         let first = context.opset().at_least_zero(out, first, DType::I64);
-        Values {
+        PositionValues {
             by_sequence: true,
-            ..Values::counted(out.op("Add", &[first, places]))
+            ..PositionValues::counted(out.op("Add", &[first, places]))
         }
     }
 
@@ -291,14 +291,14 @@ impl<'a> Positions<'a> {
     /// # Errors
     /// Where what was held is not the graph's.
     pub(crate) fn finish(self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
-        for (_, value) in self.kept.into_iter().flat_map(|k| k.positions) {
+        for (_, value) in self.preserved.into_iter().flat_map(|k| k.positions) {
             out.release(value)?;
         }
         Ok(())
     }
 }
 
-impl Values {
+impl PositionValues {
     fn counted(value: ValueId) -> Self {
         Self {
             value,
@@ -343,7 +343,7 @@ fn runs_along(context: &Context<'_>, port: &Port, length: Length) -> bool {
 }
 
 /// Positions that are fed.
-fn fed(context: &Context<'_>, port: &Port, tokens: usize) -> Result<Values, RewriteError> {
+fn fed(context: &Context<'_>, port: &Port, tokens: usize) -> Result<PositionValues, RewriteError> {
     let name = context.graph().name(port.value);
     let by_sequence = match context.dims(port.value) {
         Some([all]) if *all == tokens => false,
@@ -353,7 +353,7 @@ fn fed(context: &Context<'_>, port: &Port, tokens: usize) -> Result<Values, Rewr
             return Err(Refusal::Unsupported(why).into());
         }
     };
-    Ok(Values {
+    Ok(PositionValues {
         value: port.value,
         dtype: port.dtype,
         by_sequence,

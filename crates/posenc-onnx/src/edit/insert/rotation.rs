@@ -4,11 +4,11 @@ use posenc_ir::{DType, Emitter, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::align::align;
-use super::axes::Axis;
-use super::operand::{Hold, Side};
-use super::positions::{Positions, Stand};
+use super::axes::ValueAxis;
+use super::operand::{RotationTarget, Side};
+use super::positions::{Positions, PositionSource};
 use super::stream::wide;
-use super::unfold;
+use super::decompose;
 use crate::attention::{Site, per_token};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
@@ -32,7 +32,7 @@ pub(crate) struct Rotations {
 }
 
 type TurnKey = (u64, usize, usize, Layout);
-type Key = (Stand, TurnKey, DType);
+type Key = (PositionSource, TurnKey, DType);
 
 /// Puts rotations in at the sites of a group.
 pub(crate) fn insert(
@@ -59,8 +59,8 @@ pub(crate) fn insert(
             index: *index,
             turn,
         };
-        match unfold::parts(out, context, site)? {
-            Some(parts) => writer.unfolded(out, parts)?,
+        match decompose::decompose(out, context, site)? {
+            Some(parts) => writer.decomposed(out, parts)?,
             None => {
                 writer.side(out, Side::Query)?;
                 writer.side(out, Side::Key)?;
@@ -80,47 +80,47 @@ struct Writer<'a, 'p> {
 }
 
 impl Writer<'_, '_> {
-    /// Turns queries or keys where they can be taken hold of.
+    /// Turns queries or keys where they can be taken target of.
     fn side(&mut self, out: &mut Emitter<'_>, side: Side) -> Result<(), RewriteError> {
         let context = self.context;
         let head_dim = self.turn.rope.head_dim;
         let any = |value: ValueId, lane: &Lane| fit(context, value, lane, head_dim);
-        let mut hold = Hold::of(context, self.site, side, &any)?;
-        let dims = context.dims(hold.value).unwrap_or_default();
-        let stand = self.stand(out, hold.value, dims, hold.lane)?;
-        if by_sequence(stand) && batch(context, hold.value, &hold.lane).is_none() {
+        let mut target = RotationTarget::of(context, self.site, side, &any)?;
+        let dims = context.dims(target.value).unwrap_or_default();
+        let source = self.source(out, target.value, dims, target.lane)?;
+        if by_sequence(source) && batch(context, target.value, &target.lane).is_none() {
             // Sequences that share an axis with heads have one of their own farther back.
             let apart = |value: ValueId, lane: &Lane| {
                 batch(context, value, lane).and_then(|_| fit(context, value, lane, head_dim))
             };
-            hold = Hold::of(context, self.site, side, &apart)?;
+            target = RotationTarget::of(context, self.site, side, &apart)?;
         }
-        let key = (hold.value, self.turn_key());
+        let key = (target.value, self.turn_key());
         let turned = match self.rotations.turned.get(&key) {
             Some(turned) => *turned,
             None => {
-                let dims = context.dims(hold.value).unwrap_or_default().to_vec();
-                let turned = self.turned(out, hold.value, &dims, hold.lane)?;
+                let dims = context.dims(target.value).unwrap_or_default().to_vec();
+                let turned = self.turned(out, target.value, &dims, target.lane)?;
                 self.rotations.turned.insert(key, turned);
-                if hold.is_output {
-                    out.redirect_output(hold.value, turned)?;
+                if target.is_output {
+                    out.redirect_output(target.value, turned)?;
                 }
                 turned
             }
         };
-        for at in hold.uses {
+        for at in target.uses {
             if self.rotations.moved.insert(at) {
-                out.redirect_use(hold.value, at, turned)?;
+                out.redirect_use(target.value, at, turned)?;
             }
         }
         Ok(())
     }
 
     /// An operator that projects by itself, with what it projects turned.
-    fn unfolded(
+    fn decomposed(
         &mut self,
         out: &mut Emitter<'_>,
-        mut parts: unfold::Parts,
+        mut parts: decompose::Decomposed,
     ) -> Result<(), RewriteError> {
         let lane = Lane {
             sequence: 1,
@@ -159,7 +159,7 @@ impl Writer<'_, '_> {
             let why = "the features of a head cannot be told apart";
             return Err(context.refuse(self.site.node, why));
         };
-        let stand = self.stand(out, value, dims, lane)?;
+        let source = self.source(out, value, dims, lane)?;
         // Heads side by side get an axis of their own.
         let split = lane.group.is_some();
         let shape = Shape {
@@ -167,12 +167,12 @@ impl Writer<'_, '_> {
             feature: feature + usize::from(split),
         };
         let mut axes = vec![lane.sequence, shape.feature];
-        if by_sequence(stand) {
+        if by_sequence(source) {
             let batch = self.batch(value, dims, lane)?;
             axes.insert(0, batch);
         }
         let dtype = self.dtype(value);
-        let waves = self.waves(out, stand, dtype, &axes, shape.rank)?;
+        let waves = self.waves(out, source, dtype, &axes, shape.rank)?;
         out.set_scope(scope);
         if !split {
             return Ok(self.turn.turned(out, opset, value, shape, waves));
@@ -186,14 +186,14 @@ impl Writer<'_, '_> {
         Ok(out.op("Reshape", &[turned, whole]))
     }
 
-    /// Where the tokens stand.
-    fn stand(
+    /// Where the tokens source.
+    fn source(
         &mut self,
         out: &mut Emitter<'_>,
         value: ValueId,
         dims: &[usize],
         lane: Lane,
-    ) -> Result<Stand, RewriteError> {
+    ) -> Result<PositionSource, RewriteError> {
         let context = self.context;
         let query = self.site.query;
         let queries_dims = context.dims(query.value);
@@ -214,16 +214,16 @@ impl Writer<'_, '_> {
         }
         // What is new here is as long as what the operator was given.
         let at = match self.is_old(value) {
-            true => Axis {
+            true => ValueAxis {
                 value,
                 axis: lane.sequence,
             },
-            false => Axis {
+            false => ValueAxis {
                 value: query.value,
                 axis: query.lane.sequence,
             },
         };
-        self.positions.stand(out, self.index, at)
+        self.positions.source(out, self.index, at)
     }
 
     fn is_old(&self, value: ValueId) -> bool {
@@ -256,16 +256,16 @@ impl Writer<'_, '_> {
     fn waves(
         &mut self,
         out: &mut Emitter<'_>,
-        stand: Stand,
+        source: PositionSource,
         dtype: DType,
         axes: &[usize],
         rank: usize,
     ) -> Result<[ValueId; 2], RewriteError> {
-        let key = (stand, self.turn_key(), dtype);
+        let key = (source, self.turn_key(), dtype);
         let waves = match self.rotations.waves.get(&key) {
             Some(waves) => *waves,
             None => {
-                let waves = self.made(out, stand, dtype);
+                let waves = self.made(out, source, dtype);
                 self.rotations.waves.insert(key, waves);
                 waves
             }
@@ -281,14 +281,14 @@ impl Writer<'_, '_> {
         Ok(aligned)
     }
 
-    fn made(&mut self, out: &mut Emitter<'_>, stand: Stand, dtype: DType) -> [ValueId; 2] {
+    fn made(&mut self, out: &mut Emitter<'_>, source: PositionSource, dtype: DType) -> [ValueId; 2] {
         let context = self.context;
-        if let Stand::Fixed(n) = stand {
+        if let PositionSource::Fixed(n) = source {
             out.set_scope(context.graph().main());
             let [cos, sin] = self.turn.tables(n, dtype);
             return [out.constant("cos", cos), out.constant("sin", sin)];
         }
-        let values = self.positions.values(out, stand);
+        let values = self.positions.values(out, source);
         let wide = wide(dtype);
         let floats = self.positions.floats(out, values, wide);
         let lead = usize::from(values.by_sequence);
@@ -320,16 +320,16 @@ fn fit(context: &Context<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> O
 }
 
 /// Whether positions differ from sequence to sequence.
-fn by_sequence(stand: Stand) -> bool {
-    matches!(stand, Stand::Told(told) if told.by_sequence)
+fn by_sequence(source: PositionSource) -> bool {
+    matches!(source, PositionSource::Given(told) if told.by_sequence)
 }
 
-/// The axis along which the sequences of a batch stand, where it is one of its own.
+/// The axis along which the sequences of a batch source, where it is one of its own.
 fn batch(context: &Context<'_>, value: ValueId, lane: &Lane) -> Option<usize> {
     let dims = context.dims(value)?;
     let own = |axis: &usize| *axis != lane.sequence && Some(*axis) != lane.feature;
     let mut found = (0..dims.len()).filter(own).filter(|axis| {
-        let at = Axis { value, axis: *axis };
+        let at = ValueAxis { value, axis: *axis };
         at.is_batch_of_heads(context)
     });
     found.next().filter(|_| found.next().is_none())

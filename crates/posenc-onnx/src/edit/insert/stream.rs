@@ -2,12 +2,12 @@
 
 use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
 
-use super::Kept;
+use super::Preserved;
 use super::align::align;
-use super::axes::Axis;
+use super::axes::ValueAxis;
 use super::length::Length;
-use super::past::Past;
-use super::positions::{Positions, Stand, Values};
+use super::past_tokens::PastLength;
+use super::positions::{PositionSource, PositionValues, Positions};
 use crate::attention::stream::{Begin, Place};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
@@ -19,7 +19,7 @@ use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal, emit::comp
 
 /// Where something is added to the stream of a stack.
 #[derive(Clone, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct StreamPoint {
     pub(crate) value: ValueId,
     /// The axis of tokens.
     pub(crate) token: usize,
@@ -46,20 +46,20 @@ pub(crate) fn insert(
         EncodingSpec::Learned { table, .. } => table.dims().and_then(|d| d.get(1).copied()),
         _ => None,
     };
-    let spot = Spot::of(context, positions.kept(), group, width)?;
-    let at = Axis {
-        value: spot.value,
-        axis: spot.token,
+    let point = StreamPoint::of(context, positions.preserved(), group, width)?;
+    let at = ValueAxis {
+        value: point.value,
+        axis: point.token,
     };
-    let stand = positions.stand(out, group.sites[0], at)?;
+    let source = positions.source(out, group.sites[0], at)?;
     let rows = match &group.new {
         EncodingSpec::Learned { rows, table } => {
-            let table = table.tensor(spot.dtype, &[*rows, spot.dim])?;
-            picked(out, context, positions, &spot, stand, table)?
+            let table = table.tensor(point.dtype, &[*rows, point.dim])?;
+            picked(out, context, positions, &point, source, table)?
         }
         EncodingSpec::Sinusoidal { layout, base, rows } => {
             let code = Sinusoidal {
-                dim: spot.dim,
+                dim: point.dim,
                 layout: *layout,
                 base: *base,
                 cosines_first: false,
@@ -71,27 +71,27 @@ pub(crate) fn insert(
                 image: None,
             };
             let table = |count: usize| {
-                numbers_in(&[count, spot.dim])?;
+                numbers_in(&[count, point.dim])?;
                 let positions: Vec<f64> = (0..count).map(|p| p as f64).collect();
                 let rows = code.reference(&positions);
                 let values: Vec<f64> = rows.iter().copied().collect();
-                Ok::<_, RewriteError>(Tensor::from_f64(spot.dtype, &[count, spot.dim], &values))
+                Ok::<_, RewriteError>(Tensor::from_f64(point.dtype, &[count, point.dim], &values))
             };
-            match (rows, stand) {
-                (Some(rows), _) => picked(out, context, positions, &spot, stand, table(*rows)?)?,
-                (None, Stand::Fixed(n)) => {
+            match (rows, source) {
+                (Some(rows), _) => picked(out, context, positions, &point, source, table(*rows)?)?,
+                (None, PositionSource::Fixed(n)) => {
                     out.set_scope(context.graph().main());
                     let rows = out.constant("positions", table(n)?);
-                    spot.aligned(out, context, rows, false)?
+                    point.aligned(out, context, rows, false)?
                 }
-                (None, _) => waves(out, context, positions, &spot, stand, &code)?,
+                (None, _) => waves(out, context, positions, &point, source, &code)?,
             }
         }
         _ => return Ok(()),
     };
-    out.set_scope(context.graph().value(spot.value).scope());
-    let sum = out.op("Add", &[spot.value, rows]);
-    spot.replace(out, context, sum)
+    out.set_scope(context.graph().value(point.value).scope());
+    let sum = out.op("Add", &[point.value, rows]);
+    point.replace(out, context, sum)
 }
 
 /// The rows of a table at the positions of a stack, as they meet its stream.
@@ -99,8 +99,8 @@ fn picked(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     positions: &mut Positions<'_>,
-    spot: &Spot,
-    stand: Stand,
+    point: &StreamPoint,
+    source: PositionSource,
     table: Tensor,
 ) -> Result<ValueId, RewriteError> {
     let count = table.dims().first().copied().unwrap_or(0);
@@ -110,38 +110,38 @@ fn picked(
     };
     // A row beyond the table is an error of the runtime, never another row: what is cut to fewer
     // rows than there are tokens does not fit them, unless one row is left.
-    let (pick, by_sequence) = match stand {
-        Stand::Fixed(n) if n > count => {
+    let (pick, by_sequence) = match source {
+        PositionSource::Fixed(n) if n > count => {
             let why = format!("its sequence is {n} long, and the table has {count} rows");
-            return Err(context.refuse(spot.node, why));
+            return Err(context.refuse(point.node, why));
         }
-        Stand::Fixed(n) if n == count => (Pick::All, false),
-        Stand::Fixed(n) => {
+        PositionSource::Fixed(n) if n == count => (Pick::All, false),
+        PositionSource::Fixed(n) => {
             let list = positions.lengths().list(out, context, Length::Known(n));
             (Pick::First(list), false)
         }
-        Stand::Counted(Past::Nothing, length) if count > 1 => {
+        PositionSource::Counted(PastLength::Zero, length) if count > 1 => {
             let list = positions.lengths().list(out, context, length);
             (Pick::First(list), false)
         }
-        Stand::Counted(..) | Stand::Told(_) => {
-            let values = positions.values(out, stand);
+        PositionSource::Counted(..) | PositionSource::Given(_) => {
+            let values = positions.values(out, source);
             (Pick::At(index(out, context, values)), values.by_sequence)
         }
     };
-    let scope = match stand {
-        Stand::Fixed(_) => context.graph().main(),
-        Stand::Counted(past, length) => context.inner([past.scope(context), length.scope(context)]),
-        Stand::Told(values) => out.scope_of(values.value),
+    let scope = match source {
+        PositionSource::Fixed(_) => context.graph().main(),
+        PositionSource::Counted(past, length) => context.inner([past.scope(context), length.scope(context)]),
+        PositionSource::Given(values) => out.scope_of(values.value),
     };
     let table = whole(out);
     out.set_scope(scope);
     let rows = rows(out, table, pick);
-    spot.aligned(out, context, rows, by_sequence)
+    point.aligned(out, context, rows, by_sequence)
 }
 
 /// Positions as whole numbers of which none is below 0.
-fn index(out: &mut Emitter<'_>, context: &Context<'_>, values: Values) -> ValueId {
+fn index(out: &mut Emitter<'_>, context: &Context<'_>, values: PositionValues) -> ValueId {
     out.set_scope(out.scope_of(values.value));
     let mut index = values.value;
     let mut dtype = values.dtype;
@@ -160,19 +160,19 @@ fn waves(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     positions: &mut Positions<'_>,
-    spot: &Spot,
-    stand: Stand,
+    point: &StreamPoint,
+    source: PositionSource,
     code: &Sinusoidal,
 ) -> Result<ValueId, RewriteError> {
-    let values = positions.values(out, stand);
-    let dtype = wide(spot.dtype);
+    let values = positions.values(out, source);
+    let dtype = wide(point.dtype);
     let floats = positions.floats(out, values, dtype);
     let lead = usize::from(values.by_sequence);
     let mut rows = computed(out, context.opset(), code, floats, lead, dtype);
-    if spot.dtype != dtype {
-        rows = out.cast(rows, spot.dtype);
+    if point.dtype != dtype {
+        rows = out.cast(rows, point.dtype);
     }
-    spot.aligned(out, context, rows, values.by_sequence)
+    point.aligned(out, context, rows, values.by_sequence)
 }
 
 /// The type in which angles are computed for values of another.
@@ -183,21 +183,21 @@ pub(crate) fn wide(dtype: DType) -> DType {
     }
 }
 
-impl Spot {
+impl StreamPoint {
     /// Where a group's stack begins. What is as wide as `width` is preferred.
     ///
     /// # Errors
-    /// Where no one value stands before all that the stack reads.
+    /// Where no one value sources before all that the stack reads.
     pub(crate) fn of(
         context: &Context<'_>,
-        kept: Option<&Kept>,
+        preserved: Option<&Preserved>,
         group: &Group,
         width: Option<usize>,
     ) -> Result<Self, RewriteError> {
         let site = context.site(group.sites[0]);
         let found = context.found;
         let refuse = |why: &str| Err(context.refuse(site.node, why));
-        let stood = kept.and_then(|k| k.place(context, site.place.stack));
+        let stood = preserved.and_then(|k| k.place(context, site.place.stack));
         let place = match stood {
             Some(place) => place,
             None => {
@@ -224,7 +224,7 @@ impl Spot {
         let all = all.and_then(|d| d.get(site.query.lane.sequence));
         // An axis that tokens share with sequences on the way is both of them here.
         let own = |axis: &usize| {
-            let at = Axis {
+            let at = ValueAxis {
                 value: place.value,
                 axis: *axis,
             };
@@ -232,7 +232,7 @@ impl Spot {
         };
         let mut tokens = place.tokens.iter().filter(own);
         let (Some(token), None) = (tokens.next(), tokens.next()) else {
-            return refuse("its tokens stand on a grid, or share an axis with something else");
+            return refuse("its tokens source on a grid, or share an axis with something else");
         };
         let rank = dims.len();
         if rank < 2 {

@@ -12,7 +12,7 @@ mod values;
 use posenc_ir::{DType, Emitter, ValueId};
 
 use super::scores::layout::Layout;
-use super::scores::{Scores, Spot};
+use super::scores::cache::{ScoreCache, SiteScores, TermKey};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
@@ -21,37 +21,22 @@ use crate::plan::swap::Group;
 use crate::plan::swap::spec::EncodingSpec;
 use posenc_encodings::opset::Opset;
 use product::Product;
-pub(crate) use values::Values;
+pub(crate) use values::WeightedValues;
 
 /// The first version of ai.onnx with `Einsum`.
 const EINSUM: Opset = Opset(12);
-
-/// What sites share, whatever their tables.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Shared {
-    /// The row of each pair in a table of `2k + 1`.
-    Rows { grid: usize, k: i64 },
-    /// Sines and cosines of distances.
-    Code {
-        grid: usize,
-        dim: usize,
-        dtype: DType,
-    },
-    /// The place of the distance of each pair among all.
-    Places { grid: usize, layout: Layout },
-}
 
 /// Puts the terms of a group in.
 pub(crate) fn insert(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    scores: &mut Scores<'_>,
+    scores: &mut ScoreCache<'_>,
     group: &Group,
 ) -> Result<(), RewriteError> {
     let mut made = vec![];
     for site in &group.sites {
         let site = context.site(*site);
-        if !scores.is_open(site, &group.new)? {
+        if !scores.claim(site, &group.new)? {
             continue;
         }
         if context.opset() < EINSUM && matches!(group.new, EncodingSpec::Shaw { .. }) {
@@ -59,7 +44,7 @@ pub(crate) fn insert(
         }
         out.set_scope(site.scope);
         let product = Product::of(context, site)?;
-        let spot = scores.spot(site)?;
+        let spot = scores.site_scores(site)?;
         let term = Term {
             context,
             scores,
@@ -80,13 +65,13 @@ pub(crate) fn insert(
 /// Constants and vectors of a group that its sites share, by what they are and where they fit.
 type Made = Vec<((&'static str, usize, Option<Layout>, DType, u64), ValueId)>;
 
-/// A term under way.
+/// A term under path.
 struct Term<'a, 'g> {
     context: &'a Context<'a>,
-    scores: &'a mut Scores<'g>,
+    scores: &'a mut ScoreCache<'g>,
     site: &'a Site,
     product: Product,
-    spot: Spot,
+    spot: SiteScores,
     made: &'a mut Made,
 }
 
@@ -122,7 +107,7 @@ impl Term<'_, '_> {
     fn shared(
         &mut self,
         out: &mut Emitter<'_>,
-        key: Shared,
+        key: TermKey,
         make: impl FnOnce(&mut Emitter<'_>, &mut Self) -> ValueId,
     ) -> ValueId {
         if let Some((_, known)) = self.scores.shared.iter().find(|(k, _)| *k == key) {
@@ -158,7 +143,7 @@ impl Term<'_, '_> {
     fn join(&self, out: &mut Emitter<'_>, term: ValueId) -> Result<(), RewriteError> {
         let product = self.product.value;
         let sum = out.op("Add", &[product, term]);
-        for at in self.spot.way.uses(self.context, self.site, product) {
+        for at in self.spot.path.uses(self.context, self.site, product) {
             out.redirect_use(product, at, sum)?;
         }
         Ok(())

@@ -5,8 +5,8 @@
 //! comes to read the mask alone, which all sites share that shared the old value.
 
 mod fused;
-mod looks;
-mod moved;
+mod classifier;
+mod operator_copy;
 pub mod splitter;
 #[cfg(test)]
 mod tests;
@@ -14,19 +14,19 @@ mod tests;
 use posenc_ir::{Emitter, ScopeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::broadcast;
 use crate::attention::Site;
 use crate::attention::scores::{entries, way};
 use crate::detect::context::Context;
+use crate::edit::remove::broadcast::broadcast;
 use crate::detect::finding::Finding;
 use crate::edit::remove::zero_propagation::ZeroPropagation;
 use crate::error::RewriteError;
 #[cfg(test)]
-pub(crate) use looks::holes;
+pub(crate) use classifier::padding_with_holes;
 use splitter::BiasSplitter;
 
 /// Whether what was found enters between product and softmax.
-pub(crate) fn enters_by(context: &Context<'_>, finding: &Finding) -> bool {
+pub(crate) fn is_bias(context: &Context<'_>, finding: &Finding) -> bool {
     let found = context.found;
     let Some(site) = finding.sites.first() else {
         return false;
@@ -44,7 +44,7 @@ pub(crate) fn enters_by(context: &Context<'_>, finding: &Finding) -> bool {
 /// Takes biases out of the scores of sites.
 pub(crate) struct Biases<'a> {
     context: Context<'a>,
-    strip: BiasSplitter<'a>,
+    splitter: BiasSplitter<'a>,
     /// Masks as fused operators take them, by scope and by what they take the place of.
     fitted: FxHashMap<(ScopeId, ValueId), ValueId>,
 }
@@ -53,7 +53,7 @@ impl<'a> Biases<'a> {
     pub(crate) fn new(context: &Context<'a>) -> Self {
         Self {
             context: *context,
-            strip: BiasSplitter::new(context),
+            splitter: BiasSplitter::new(context),
             fitted: FxHashMap::default(),
         }
     }
@@ -121,8 +121,8 @@ impl<'a> Biases<'a> {
             "Mul" if joins.scales_keys(&context, value, content) => 1.0,
             _ => return Ok(false),
         };
-        let Some(left) = self.strip.rest(out, value, factor)? else {
-            zeros.follow(&[entry]);
+        let Some(left) = self.splitter.mask_part(out, value, factor)? else {
+            zeros.add_zeros(&[entry]);
             return Ok(true);
         };
         if left.value == value {
@@ -135,7 +135,7 @@ impl<'a> Biases<'a> {
             let why = "the bias here gives the scores their shape";
             return Err(context.refuse(entry.node, why));
         }
-        zeros.exchange(entry, left.value, left.dims);
+        zeros.replace_input(entry, left.value, left.dims);
         Ok(true)
     }
 }

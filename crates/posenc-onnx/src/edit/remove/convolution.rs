@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use posenc_ir::{Emitter, Use};
 
 use super::fused;
-use super::rest::Rest;
+use super::remainder::Remainder;
 use crate::detect::context::Context;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
@@ -14,19 +14,19 @@ use crate::error::RewriteError;
 pub(crate) fn remove(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    gone: &mut Replacements<'_>,
+    replacements: &mut Replacements<'_>,
     at: Use,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(at.node);
     if !node.is("Add") {
         out.set_scope(node.scope());
-        let left = BTreeMap::from([(at.slot(), Rest::Nothing)]);
-        return fused::skip(out, context, gone, at.node, &left);
+        let left = BTreeMap::from([(at.slot(), Remainder::Nothing)]);
+        return fused::skip(out, context, replacements, at.node, &left);
     }
     let other = node.input(usize::from(at.slot() == 0));
     match other.zip(node.output(0)) {
         Some((other, sum)) if context.dims(other) == context.dims(sum) => {
-            gone.replace(sum, other);
+            replacements.replace(sum, other);
             Ok(())
         }
         _ => {

@@ -6,8 +6,8 @@ use posenc_ir::{Attr, DType, Emitter, NodeId, ValueId};
 
 use super::norm::{Affine, epsilon, norm};
 
-use super::rest::Rest;
-use super::stream::{replace_all, total};
+use super::remainder::Remainder;
+use super::sum::{SHAPE, sum_of_rest};
 use crate::detect::context::Context;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
@@ -19,7 +19,7 @@ use crate::error::RewriteError;
 pub(crate) fn embedding(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    gone: &mut Replacements<'_>,
+    replacements: &mut Replacements<'_>,
     id: NodeId,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
@@ -47,7 +47,7 @@ pub(crate) fn embedding(
         };
         new[1] = Some(counted(out, context, mask, context.dtype(index)));
     }
-    replace_all(gone, node, &new);
+    replacements.replace_outputs(node, &new);
     Ok(())
 }
 
@@ -67,9 +67,9 @@ fn counted(out: &mut Emitter<'_>, context: &Context<'_>, mask: ValueId, dtype: D
 pub(crate) fn skip(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    gone: &mut Replacements<'_>,
+    replacements: &mut Replacements<'_>,
     id: NodeId,
-    left: &BTreeMap<usize, Rest>,
+    left: &BTreeMap<usize, Remainder>,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let centers = node.op() == "SkipLayerNormalization";
@@ -77,9 +77,9 @@ pub(crate) fn skip(
     let mut left = left.clone();
     // Only the summands are summed.
     for slot in 2..bias {
-        left.insert(slot, Rest::Nothing);
+        left.insert(slot, Remainder::Nothing);
     }
-    let sum = total(out, context, gone, id, &left)?;
+    let sum = sum_of_rest(out, context, replacements, id, &left)?;
     let refuse = |why: &str| context.refuse(id, why);
     let is_read = |place: usize| node.output(place).is_some_and(|v| is_read(context, v));
     let Some(scale) = node.input(2) else {
@@ -96,7 +96,7 @@ pub(crate) fn skip(
         ];
         let inputs = [Some(sum), Some(scale)];
         let new = out.node("", "SimplifiedLayerNormalization", &inputs, &attrs, 1);
-        replace_all(gone, node, &[new.first().copied(), None, None, Some(sum)]);
+        replacements.replace_outputs(node, &[new.first().copied(), None, None, Some(sum)]);
         return Ok(());
     }
     let shift = node.input(3);
@@ -105,10 +105,7 @@ pub(crate) fn skip(
     if statistics && (new.mean, new.inverse) == (None, None) {
         return Err(refuse("its mean or deviation is read"));
     }
-    replace_all(
-        gone,
-        node,
-        &[Some(new.norm), new.mean, new.inverse, Some(sum)],
+    replacements.replace_outputs(node, &[Some(new.norm), new.mean, new.inverse, Some(sum)],
     );
     Ok(())
 }
@@ -119,14 +116,14 @@ pub(crate) fn skip(
 pub(crate) fn quantized(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    gone: &mut Replacements<'_>,
+    replacements: &mut Replacements<'_>,
     id: NodeId,
-    left: &BTreeMap<usize, Rest>,
+    left: &BTreeMap<usize, Remainder>,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let stays = match (left.get(&0), left.get(&3)) {
-        (Some(Rest::Nothing), None) => 3,
-        (None, Some(Rest::Nothing)) => 0,
+        (Some(Remainder::Nothing), None) => 3,
+        (None, Some(Remainder::Nothing)) => 0,
         _ => {
             let why = "what is added together with the position cannot be told from it";
             return Err(context.refuse(id, why));
@@ -145,11 +142,11 @@ pub(crate) fn quantized(
         let why = "what position is added to has another shape than the sum";
         return Err(context.refuse(id, why));
     }
-    parts[0] = gone.now(parts[0]);
+    parts[0] = replacements.current(parts[0]);
     let plain = out.op("DequantizeLinear", &parts);
     let to: Vec<ValueId> = [plain, scale].into_iter().chain(node.input(7)).collect();
     let new = out.op("QuantizeLinear", &to);
-    gone.replace(sum, new);
+    replacements.replace(sum, new);
     Ok(())
 }
 

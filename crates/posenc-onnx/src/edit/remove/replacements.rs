@@ -1,21 +1,21 @@
-//! Values that go, and what stands in for them.
+//! Values to remove, and the values that replace them.
 //!
-//! What stands in for one value may go itself, as where a convolution is added to the sum that a
-//! table was added to. Values that go are named in the order of computation, so that what stands
-//! in for one is settled before another asks for it.
+//! A replacement may itself be replaced, for example when a convolution is added to a sum that a
+//! table was added to. Values are named in execution order, so a replacement is final before a
+//! later one refers to it.
 
-use posenc_ir::{Def, Emitter, ValueId};
+use posenc_ir::{Def, Emitter, Node, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 
-/// Values that go.
+/// Values to remove, with their replacements.
 pub(crate) struct Replacements<'a> {
     context: &'a Context<'a>,
     /// In the order in which they were named.
     pairs: Vec<(ValueId, ValueId)>,
-    stands: FxHashMap<ValueId, ValueId>,
+    current: FxHashMap<ValueId, ValueId>,
 }
 
 impl<'a> Replacements<'a> {
@@ -23,52 +23,60 @@ impl<'a> Replacements<'a> {
         Self {
             context,
             pairs: vec![],
-            stands: FxHashMap::default(),
+            current: FxHashMap::default(),
         }
     }
 
-    /// What stands for a value now: itself, where it stays.
-    pub(crate) fn now(&self, value: ValueId) -> ValueId {
-        self.stands.get(&value).copied().unwrap_or(value)
+    /// The replacement of a value; the value itself if it has none.
+    pub(crate) fn current(&self, value: ValueId) -> ValueId {
+        self.current.get(&value).copied().unwrap_or(value)
     }
 
-    /// Lets `new` stand in for `old`.
+    /// Replaces `old` by `new`.
     pub(crate) fn replace(&mut self, old: ValueId, new: ValueId) {
-        let new = self.now(new);
-        if self.stands.insert(old, new).is_none() {
+        let new = self.current(new);
+        if self.current.insert(old, new).is_none() {
             self.pairs.push((old, new));
         }
     }
 
-    /// Moves every reader.
+    /// Replaces the outputs of a node, one by one; `None` leaves an output as it is.
+    pub(crate) fn replace_outputs(&mut self, node: &Node, new: &[Option<ValueId>]) {
+        for (old, new) in node.outputs().iter().zip(new) {
+            if let (Some(old), Some(new)) = (old, new) {
+                self.replace(*old, *new);
+            }
+        }
+    }
+
+    /// Redirects every reader.
     pub(crate) fn apply(self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
         let graph = self.context.graph();
-        let mut given = vec![];
-        for (old, new) in self.pairs {
-            let own = match new.index() < graph.value_count() {
-                // An output is renamed, which inputs, other outputs and values of the graph
-                // around a body cannot be.
-                true => {
-                    let value = graph.value(new);
-                    matches!(value.def(), Def::Node(..))
-                        && !value.is_output()
-                        && value.scope() == graph.value(old).scope()
-                }
-                false => true,
-            };
-            let is_output = graph.value(old).is_output();
-            let new = match is_output && (!own || given.contains(&new)) {
-                true => {
+        let mut outputs = vec![];
+        for (old, mut new) in self.pairs.iter().copied() {
+            if graph.value(old).is_output() {
+                // Redirecting an output renames the new value. That is not possible for an input,
+                // for another output, or for a value of the graph around a body.
+                if !self.can_rename(new, old) || outputs.contains(&new) {
                     out.set_scope(graph.value(old).scope());
-                    out.op("Identity", &[new])
+                    new = out.op("Identity", &[new]);
                 }
-                false => new,
-            };
-            if is_output {
-                given.push(new);
+                outputs.push(new);
             }
             out.redirect(old, new)?;
         }
         Ok(())
+    }
+
+    /// Whether `new` can take the name of the output `old`.
+    fn can_rename(&self, new: ValueId, old: ValueId) -> bool {
+        let graph = self.context.graph();
+        if new.index() >= graph.value_count() {
+            return true;
+        }
+        let value = graph.value(new);
+        matches!(value.def(), Def::Node(..))
+            && !value.is_output()
+            && value.scope() == graph.value(old).scope()
     }
 }

@@ -1,6 +1,6 @@
 //! Rotations of queries and keys, and of values that turn with them.
 
-mod restore;
+mod layout_changes;
 mod values;
 
 use std::borrow::Cow;
@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use posenc_ir::{Attr, Emitter, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::stream::replace_all;
 use crate::detect::context::Context;
 use crate::detect::rotary::Way;
 use crate::edit::remove::replacements::Replacements;
@@ -17,7 +16,7 @@ use crate::graph::region::Region;
 use crate::plan::swap::SwapPlan;
 
 /// A region that turns queries, keys or values of sites that are asked for.
-pub(crate) struct Turned<'a> {
+pub(crate) struct RotatedRegion<'a> {
     region: Cow<'a, Region>,
     /// How it was read; `None` where that is not on record.
     way: Option<Way>,
@@ -29,10 +28,10 @@ pub(crate) struct Turned<'a> {
 ///
 /// # Errors
 /// Where a site that is not asked for shares one.
-pub(crate) fn turned<'a>(
+pub(crate) fn rotated_regions<'a>(
     context: &Context<'a>,
     asked: &SwapPlan,
-) -> Result<Vec<Turned<'a>>, RewriteError> {
+) -> Result<Vec<RotatedRegion<'a>>, RewriteError> {
     let found = context.found;
     let rotary = found.rotary.iter().flat_map(|r| {
         let halves = [&r.query, &r.key];
@@ -50,51 +49,51 @@ pub(crate) fn turned<'a>(
     let kept: FxHashMap<_, usize> = all
         .iter()
         .filter(|(site, ..)| !asked.has(*site))
-        .map(|(site, region, _)| (place(region), *site))
+        .map(|(site, region, _)| (region_key(region), *site))
         .collect();
     let mut seen = FxHashSet::default();
-    let mut turned = vec![];
+    let mut rotated = vec![];
     for (site, region, way) in all {
-        if !asked.has(site) || !seen.insert(place(region)) {
+        if !asked.has(site) || !seen.insert(region_key(region)) {
             continue;
         }
-        if let Some(other) = kept.get(&place(region)) {
+        if let Some(other) = kept.get(&region_key(region)) {
             let other = context.graph().place(context.site(*other).node);
             let why = format!("its rotation is that of {other} too, which is to stay");
             return Err(context.refuse(context.site(site).node, why));
         }
         let region = Cow::Borrowed(region);
-        turned.push(Turned { region, way, site });
+        rotated.push(RotatedRegion { region, way, site });
     }
-    let mut sites: Vec<usize> = turned.iter().map(|turned| turned.site).collect();
+    let mut sites: Vec<usize> = rotated.iter().map(|rotated| rotated.site).collect();
     sites.dedup();
     for site in sites {
-        let values = values::turned(context, context.site(site))?;
-        let Some((region, way)) = values.filter(|(region, _)| seen.insert(place(region))) else {
+        let values = values::rotated_values(context, context.site(site))?;
+        let Some((region, way)) = values.filter(|(region, _)| seen.insert(region_key(region))) else {
             continue;
         };
-        turned.push(Turned {
+        rotated.push(RotatedRegion {
             region: Cow::Owned(region),
             way,
             site,
         });
     }
-    Ok(turned)
+    Ok(rotated)
 }
 
 /// What tells one region from another: the operator that turns by itself, or what leaves it.
-fn place(region: &Region) -> Place {
+fn region_key(region: &Region) -> RegionKey {
     let inside = region.entries.first().filter(|_| region.inside.is_some());
-    inside.map_or(Place::Behind(region.output), |at| Place::Within(at.node))
+    inside.map_or(RegionKey::Output(region.output), |at| RegionKey::Operator(at.node))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Within(NodeId),
-    Behind(ValueId),
+enum RegionKey {
+    Operator(NodeId),
+    Output(ValueId),
 }
 
-impl Turned<'_> {
+impl RotatedRegion<'_> {
     /// The node at which it ends.
     pub(crate) fn node(&self, context: &Context<'_>) -> Option<NodeId> {
         match self.region.inside {
@@ -108,7 +107,7 @@ impl Turned<'_> {
         &self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,
-        gone: &mut Replacements<'_>,
+        replacements: &mut Replacements<'_>,
     ) -> Result<(), RewriteError> {
         let Some(id) = self.node(context) else {
             let why = "its rotation cannot be followed";
@@ -116,31 +115,31 @@ impl Turned<'_> {
         };
         out.set_scope(context.graph().node(id).scope());
         if self.region.inside.is_some() {
-            return inside(out, context, gone, id);
+            return remove_from_operator(out, context, replacements, id);
         }
-        let moves = restore::moves(context, &self.region, self.way);
+        let moves = layout_changes::find(context, &self.region, self.way);
         let Some(moves) = moves else {
             let why = "what its rotation does to the order of the features cannot be told";
             return Err(context.refuse(id, why));
         };
-        let value = gone.now(self.region.input);
-        let mut value = restore::emit(out, context, &moves, value)?;
+        let value = replacements.current(self.region.input);
+        let mut value = layout_changes::emit(out, context, &moves, value)?;
         let (from, to) = (self.region.input, self.region.output);
         if context.dtype(from) != context.dtype(to) {
             value = out.cast(value, context.dtype(to));
         }
-        gone.replace(to, value);
-        joined(out, context, gone, to, value);
+        replacements.replace(to, value);
+        merge_transposes(out, context, replacements, to, value);
         Ok(())
     }
 }
 
-/// A rotation that stood between two transposes kept them apart: where it is gone, one does for
+/// A rotation that stood between two transposes kept them apart: where it is replacements, one does for
 /// both.
-fn joined(
+fn merge_transposes(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    gone: &mut Replacements<'_>,
+    replacements: &mut Replacements<'_>,
     old: ValueId,
     new: ValueId,
 ) {
@@ -167,18 +166,18 @@ fn joined(
             continue;
         };
         out.set_scope(second.scope());
-        let from = gone.now(from);
+        let from = replacements.current(from);
         let both = out.op_with("Transpose", &[from], &[("perm", Attr::Ints(order))]);
-        gone.replace(to, both);
+        replacements.replace(to, both);
     }
 }
 
 /// The operator without the rotation that it does itself: neither rows of cos and sin nor
 /// positions enter.
-fn inside(
+fn remove_from_operator(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    gone: &mut Replacements<'_>,
+    replacements: &mut Replacements<'_>,
     id: NodeId,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
@@ -189,10 +188,10 @@ fn inside(
     let inputs = node.inputs().iter().enumerate();
     let mut inputs: Vec<_> = inputs
         .map(|(slot, v)| v.filter(|_| !of_rotation.contains(&slot)))
-        .map(|v| v.map(|v| gone.now(v)))
+        .map(|v| v.map(|v| replacements.current(v)))
         .collect();
     while inputs.pop_if(|v| v.is_none()).is_some() {}
     let new = out.copy(id, &inputs, &[("do_rotary", Attr::Int(0))])?;
-    replace_all(gone, node, &new);
+    replacements.replace_outputs(node, &new);
     Ok(())
 }

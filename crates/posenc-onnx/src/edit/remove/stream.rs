@@ -3,12 +3,13 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use posenc_ir::{Emitter, Node, NodeId, Use, ValueId};
+use posenc_ir::{Emitter, NodeId, Use};
 use rustc_hash::FxHashMap;
 
 use super::coordinates::Coordinates;
 use super::fused;
-use super::rest::{Rest, rest};
+use super::remainder::{Remainder, remainder};
+use super::sum::sum_of_rest;
 use crate::attention::stream::{Stream, Tokens, Way, back};
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
@@ -17,12 +18,12 @@ use crate::error::RewriteError;
 
 /// What is added to the residual stream, by the place where it enters, with the axes of the sum
 /// along which tokens stand; looked for when it is first asked for.
-pub(crate) struct Sums<'a> {
+pub(crate) struct StreamAdditions<'a> {
     context: &'a Context<'a>,
     tokens: OnceCell<FxHashMap<Use, Tokens>>,
 }
 
-impl<'a> Sums<'a> {
+impl<'a> StreamAdditions<'a> {
     pub(crate) fn new(context: &'a Context<'a>) -> Self {
         Self {
             context,
@@ -53,7 +54,7 @@ pub(crate) struct Summands<'a> {
     context: &'a Context<'a>,
     /// The inputs at which they enter, by node.
     entries: BTreeMap<NodeId, Vec<usize>>,
-    sums: &'a Sums<'a>,
+    sums: &'a StreamAdditions<'a>,
     /// What coordinates of the input pick.
     picked: Coordinates,
 }
@@ -61,7 +62,7 @@ pub(crate) struct Summands<'a> {
 impl<'a> Summands<'a> {
     pub(crate) fn of(
         context: &'a Context<'a>,
-        sums: &'a Sums<'a>,
+        sums: &'a StreamAdditions<'a>,
         found: &[&Finding],
     ) -> Result<Self, RewriteError> {
         let graph = context.graph();
@@ -94,131 +95,88 @@ impl<'a> Summands<'a> {
     pub(crate) fn remove(
         &self,
         out: &mut Emitter<'_>,
-        gone: &mut Replacements<'_>,
+        replacements: &mut Replacements<'_>,
         id: NodeId,
     ) -> Result<(), RewriteError> {
         let context = self.context;
         let node = context.graph().node(id);
         out.set_scope(node.scope());
         if node.op() == "EmbedLayerNormalization" {
-            return fused::embedding(out, context, gone, id);
+            return fused::embedding(out, context, replacements, id);
         }
         let mut left = BTreeMap::new();
         for slot in self.entries.get(&id).into_iter().flatten() {
-            left.insert(*slot, self.left(out, Use::new(id, *slot))?);
+            left.insert(*slot, self.remainder(out, Use::new(id, *slot))?);
         }
-        let all_stay = left.values().all(|l| *l != Rest::Nothing);
+        let all_stay = left.values().all(|l| *l != Remainder::Nothing);
         match (node.domain(), node.op()) {
             ("", "Add" | "Sum" | "Sub" | "Gemm") if all_stay => {
                 for (slot, rest) in left {
-                    if let (Some(old), Rest::Value(new)) = (node.input(slot), rest) {
+                    if let (Some(old), Remainder::Value(new)) = (node.input(slot), rest) {
                         out.redirect_use(old, Use::new(id, slot), new)?;
                     }
                 }
                 Ok(())
             }
-            ("", "Sub") => difference(out, context, gone, id, &left),
+            ("", "Sub") => difference(out, context, replacements, id, &left),
             ("", "Add" | "Sum") | ("com.microsoft", "BiasAdd") => {
                 let Some(sum) = node.output(0) else {
                     return Ok(());
                 };
-                let new = total(out, context, gone, id, &left)?;
-                gone.replace(sum, new);
+                let new = sum_of_rest(out, context, replacements, id, &left)?;
+                replacements.replace(sum, new);
                 Ok(())
             }
             ("", "Gemm") => {
                 let inputs: Vec<_> = node.inputs().iter().take(2).copied().collect();
-                let inputs: Vec<_> = inputs.iter().map(|v| v.map(|v| gone.now(v))).collect();
+                let inputs: Vec<_> = inputs.iter().map(|v| v.map(|v| replacements.current(v))).collect();
                 let new = out.copy(id, &inputs, &[])?;
-                replace_all(gone, node, &new);
+                replacements.replace_outputs(node, &new);
                 Ok(())
             }
             ("com.microsoft", "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization") => {
-                fused::skip(out, context, gone, id, &left)
+                fused::skip(out, context, replacements, id, &left)
             }
-            ("com.microsoft", "QLinearAdd") => fused::quantized(out, context, gone, id, &left),
+            ("com.microsoft", "QLinearAdd") => fused::quantized(out, context, replacements, id, &left),
             (_, op) => Err(context.refuse(id, format!("position cannot be taken out of {op} yet"))),
         }
     }
 
     /// What of a summand is no position.
-    fn left(&self, out: &mut Emitter<'_>, at: Use) -> Result<Rest, RewriteError> {
+    fn remainder(&self, out: &mut Emitter<'_>, at: Use) -> Result<Remainder, RewriteError> {
         let (context, graph) = (self.context, self.context.graph());
         let summand = graph.node(at.node).input(at.slot());
         let Some(summand) = summand.filter(|v| !self.picked.has(*v)) else {
-            return Ok(Rest::Nothing);
+            return Ok(Remainder::Nothing);
         };
         let trace = &context.found.trace;
         let tokens = self.sums.tokens().get(&at);
         let tokens = tokens.and_then(|t| back(graph, trace, at.node, 0, at.slot(), *t));
         match tokens {
-            Some(tokens) => rest(out, context, at.node, summand, tokens),
+            Some(tokens) => remainder(out, context, at.node, summand, tokens),
             None => Err(context.refuse(at.node, "the tokens of the sum cannot be followed")),
         }
     }
-}
-
-/// The sum of what a node adds, but for what goes: inputs of which nothing or something else is
-/// left.
-pub(crate) fn total(
-    out: &mut Emitter<'_>,
-    context: &Context<'_>,
-    gone: &Replacements<'_>,
-    id: NodeId,
-    left: &BTreeMap<usize, Rest>,
-) -> Result<ValueId, RewriteError> {
-    let node = context.graph().node(id);
-    let inputs = node.inputs().iter().enumerate();
-    let mut stay: Vec<ValueId> = vec![];
-    let mut whole = false;
-    for (slot, input) in inputs {
-        let Some(input) = input else { continue };
-        match left.get(&slot) {
-            Some(Rest::Nothing) => {}
-            Some(Rest::Value(value)) => stay.push(*value),
-            None => {
-                let dims = node.output(0).and_then(|sum| context.dims(sum));
-                whole |= dims.is_some() && context.dims(*input) == dims;
-                stay.push(gone.now(*input));
-            }
-        }
-    }
-    if !whole {
-        let why = "what position is added to has another shape than the sum";
-        return Err(context.refuse(id, why));
-    }
-    let mut stay = stay.into_iter();
-    let first = stay.next();
-    let sum = first.map(|first| stay.fold(first, |a, b| out.op("Add", &[a, b])));
-    sum.ok_or_else(|| context.refuse(id, "nothing is left of the sum"))
 }
 
 /// A difference one side of which goes.
 fn difference(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    gone: &mut Replacements<'_>,
+    replacements: &mut Replacements<'_>,
     id: NodeId,
-    left: &BTreeMap<usize, Rest>,
+    left: &BTreeMap<usize, Remainder>,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let Some(sum) = node.output(0) else {
         return Ok(());
     };
-    let other = total(out, context, gone, id, left)?;
+    let other = sum_of_rest(out, context, replacements, id, left)?;
     let new = match left.contains_key(&0) {
         true => out.op("Neg", &[other]),
         false => other,
     };
-    gone.replace(sum, new);
+    replacements.replace(sum, new);
     Ok(())
 }
 
-/// Lets the outputs of a new node stand in for those of an old one.
-pub(crate) fn replace_all(gone: &mut Replacements<'_>, old: &Node, new: &[Option<ValueId>]) {
-    for (old, new) in old.outputs().iter().zip(new) {
-        if let (Some(old), Some(new)) = (old, new) {
-            gone.replace(*old, *new);
-        }
-    }
-}

@@ -27,7 +27,7 @@ pub(crate) fn remove(
     finding: &Finding,
     sites: &[usize],
 ) -> Result<(), RewriteError> {
-    zeros.follow(&finding.entries);
+    zeros.add_zeros(&finding.entries);
     for site in sites {
         let found = context.found;
         let joins = joins(
@@ -36,7 +36,7 @@ pub(crate) fn remove(
             &found.trace,
             context.site(*site),
         );
-        zeros.follow(&joins.nothing);
+        zeros.add_zeros(&joins.nothing);
     }
     if matches!(
         finding.encoding,
@@ -51,7 +51,7 @@ pub(crate) fn remove(
 
 /// Whether what was found enters by products of vectors with content or with the weights of
 /// attention.
-pub(crate) fn enter_by(context: &Context<'_>, finding: &Finding) -> bool {
+pub(crate) fn is_term(context: &Context<'_>, finding: &Finding) -> bool {
     let found = context.found;
     let Some(site) = finding.sites.first().map(|site| context.site(*site)) else {
         return false;

@@ -5,7 +5,7 @@ use posenc_ir::eval::{Budget, Value, probe, trace};
 use posenc_ir::{Emitter, Model};
 use rustc_hash::FxHashMap;
 
-use super::bias::holes;
+use super::bias::padding_with_holes;
 use super::remove;
 use crate::detect::context::Context;
 use crate::detect::{Detection, Options, Survey, detect, survey};
@@ -17,13 +17,13 @@ use posenc_encodings::kind::Kind;
 const BUDGET: Budget = Budget { elements: 1 << 20 };
 
 /// A model with all that is known of it.
-pub(crate) struct Known {
+pub(crate) struct Analyzed {
     model: Model,
     found: Detection,
     survey: Survey,
 }
 
-impl Known {
+impl Analyzed {
     pub(crate) fn new(model: Model) -> Self {
         let found = detect(&model, &Options::default());
         let survey = survey(&model, &found);
@@ -80,7 +80,7 @@ impl Known {
     /// What each softmax is taken of where queries and keys are zero: where every token counts,
     /// and where some do not.
     pub(crate) fn planes(&self) -> Vec<[Vec<f64>; 2]> {
-        let known = holes(&self.context());
+        let known = padding_with_holes(&self.context());
         let plane = |site: &crate::attention::Site, mut seeds: FxHashMap<_, _>| {
             let product = site.product.unwrap();
             let dims = self.found.trace.get(product).dims.clone().unwrap();

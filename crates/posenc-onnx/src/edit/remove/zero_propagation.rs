@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeId, ScopeKind, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::broadcast;
 use crate::detect::context::Context;
+use crate::edit::remove::broadcast::broadcast;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
 
@@ -18,18 +18,18 @@ use crate::error::RewriteError;
 pub(crate) struct ZeroPropagation<'a> {
     context: Context<'a>,
     /// The order of computation, by node.
-    turns: Vec<usize>,
+    order: Vec<usize>,
     pending: Pending,
     /// What these uses come to read, with its dimensions.
-    others: BTreeMap<Use, (ValueId, Vec<usize>)>,
+    replaced: BTreeMap<Use, (ValueId, Vec<usize>)>,
     /// Masks without what they were joined with, by the scope, the condition, what hides and where.
     masks: BTreeMap<(ScopeId, ValueId, ValueId, usize), ValueId>,
 }
 
 /// What becomes of a node some of whose inputs are zero.
-enum Fate {
+enum Effect {
     /// These outputs are zeros.
-    ZeroPropagation(Vec<ValueId>),
+    Zeros(Vec<ValueId>),
     /// It adds up what it reads in these slots.
     Sum(Vec<usize>),
     /// It chooses between zeros and the mask in this slot.
@@ -40,28 +40,28 @@ impl<'a> ZeroPropagation<'a> {
     pub(crate) fn new(context: &Context<'a>) -> Self {
         Self {
             context: *context,
-            turns: turns(context.graph()),
+            order: execution_order(context.graph()),
             pending: Pending::default(),
-            others: BTreeMap::new(),
+            replaced: BTreeMap::new(),
             masks: BTreeMap::new(),
         }
     }
 
     /// Takes out what these uses read, as if it were zero.
-    pub(crate) fn follow(&mut self, from: &[Use]) {
+    pub(crate) fn add_zeros(&mut self, from: &[Use]) {
         for at in from {
             self.read(*at);
         }
     }
 
     /// Lets a use read another value, of these dimensions.
-    pub(crate) fn exchange(&mut self, at: Use, value: ValueId, dims: Vec<usize>) {
-        self.others.insert(at, (value, dims));
+    pub(crate) fn replace_input(&mut self, at: Use, value: ValueId, dims: Vec<usize>) {
+        self.replaced.insert(at, (value, dims));
     }
 
     fn read(&mut self, at: Use) {
-        let turn = self.turns[at.node.index()];
-        self.pending.insert(turn, at.node, Some(at.slot()));
+        let index = self.order[at.node.index()];
+        self.pending.insert(index, at.node, Some(at.slot()));
     }
 
     /// Moves the readers of the sums.
@@ -71,17 +71,17 @@ impl<'a> ZeroPropagation<'a> {
     pub(crate) fn finish(mut self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
         let context = self.context;
         let graph = context.graph();
-        let mut gone = Replacements::new(&context);
+        let mut replacements = Replacements::new(&context);
         let mut zeros = FxHashSet::default();
         while let Some((id, slots)) = self.pending.next() {
-            let values = match self.fate(id, &slots, &zeros)? {
-                Fate::ZeroPropagation(values) => values,
-                Fate::Sum(left) => {
-                    self.sum(out, &mut gone, id, &left)?;
+            let values = match self.effect(id, &slots, &zeros)? {
+                Effect::Zeros(values) => values,
+                Effect::Sum(left) => {
+                    self.sum(out, &mut replacements, id, &left)?;
                     continue;
                 }
-                Fate::Mask(slot) => {
-                    self.mask(out, &mut gone, id, slot)?;
+                Effect::Mask(slot) => {
+                    self.mask(out, &mut replacements, id, slot)?;
                     continue;
                 }
             };
@@ -91,18 +91,18 @@ impl<'a> ZeroPropagation<'a> {
                 }
                 if graph.value(value).is_output() {
                     let holder = self.holder(id)?;
-                    let turn = self.turns[holder.index()];
-                    self.pending.insert(turn, holder, None);
+                    let index = self.order[holder.index()];
+                    self.pending.insert(index, holder, None);
                 }
                 zeros.insert(value);
             }
         }
-        for (at, (new, _)) in &self.others {
+        for (at, (new, _)) in &self.replaced {
             if let Some(old) = graph.node(at.node).input(at.slot()) {
                 out.redirect_use(old, *at, *new)?;
             }
         }
-        gone.apply(out)
+        replacements.apply(out)
     }
 
     /// The node whose body this one stands in.
@@ -121,7 +121,7 @@ impl<'a> ZeroPropagation<'a> {
     fn sum(
         &self,
         out: &mut Emitter<'_>,
-        gone: &mut Replacements<'_>,
+        replacements: &mut Replacements<'_>,
         id: NodeId,
         slots: &[usize],
     ) -> Result<(), RewriteError> {
@@ -136,13 +136,13 @@ impl<'a> ZeroPropagation<'a> {
             let Some(value) = node.input(*slot) else {
                 continue;
             };
-            let other = self.others.get(&Use::new(id, *slot));
+            let other = self.replaced.get(&Use::new(id, *slot));
             let own = match other {
                 Some((_, dims)) => Some(&dims[..]),
                 None => context.dims(value),
             };
             dims = dims.zip(own).and_then(|(all, own)| broadcast(&all, own));
-            values.push(other.map_or_else(|| gone.now(value), |(new, _)| *new));
+            values.push(other.map_or_else(|| replacements.current(value), |(new, _)| *new));
         }
         self.fits(id, old, dims)?;
         out.set_scope(node.scope());
@@ -151,7 +151,7 @@ impl<'a> ZeroPropagation<'a> {
             [a, b] => out.op("Add", &[a, b]),
             _ => out.op("Sum", &values),
         };
-        gone.replace(old, new);
+        replacements.replace(old, new);
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl<'a> ZeroPropagation<'a> {
     fn mask(
         &mut self,
         out: &mut Emitter<'_>,
-        gone: &mut Replacements<'_>,
+        replacements: &mut Replacements<'_>,
         id: NodeId,
         slot: usize,
     ) -> Result<(), RewriteError> {
@@ -181,14 +181,14 @@ impl<'a> ZeroPropagation<'a> {
                 _ => out.op("Where", &[which, zero, hidden]),
             }
         });
-        gone.replace(old, new);
+        replacements.replace(old, new);
         Ok(())
     }
 
     /// # Errors
     /// Where what is left has not the shape that is needed.
     fn fits(&self, id: NodeId, old: ValueId, dims: Option<Vec<usize>>) -> Result<(), RewriteError> {
-        match dims.is_some_and(|dims| self.stands_for(old, &dims)) {
+        match dims.is_some_and(|dims| self.can_replace(old, &dims)) {
             true => Ok(()),
             false => {
                 let why = "what position adds here gives the sum its shape";
@@ -203,38 +203,38 @@ impl<'a> ZeroPropagation<'a> {
         read.all(|v| v.is_some_and(|v| !self.context.is_content(v)))
     }
 
-    fn fate(
+    fn effect(
         &self,
         id: NodeId,
         slots: &BTreeSet<usize>,
         zeros: &FxHashSet<ValueId>,
-    ) -> Result<Fate, RewriteError> {
+    ) -> Result<Effect, RewriteError> {
         let node = self.context.graph().node(id);
         let is_zero = |slot: usize| node.input(slot).is_none_or(|v| self.is_zero(v));
         let rest = (0..node.inputs().len()).filter(|slot| !slots.contains(slot));
         let rest: Vec<usize> = rest.filter(|slot| !is_zero(*slot)).collect();
         let data_alone = slots.len() == 1 && slots.contains(&0);
-        let all = || Fate::ZeroPropagation(node.outputs().iter().flatten().copied().collect());
-        let fate = match (node.domain(), node.op()) {
-            ("", "If") if slots.is_empty() => self.branches(node, zeros).map(Fate::ZeroPropagation),
+        let all = || Effect::Zeros(node.outputs().iter().flatten().copied().collect());
+        let effect = match (node.domain(), node.op()) {
+            ("", "If") if slots.is_empty() => self.branches(node, zeros).map(Effect::Zeros),
             // No numbers are read.
-            ("", "Shape" | "Size") => Some(Fate::ZeroPropagation(vec![])),
+            ("", "Shape" | "Size") => Some(Effect::Zeros(vec![])),
             ("", "Add" | "Sum" | "Sub") if rest.is_empty() => Some(all()),
-            ("", "Add" | "Sum") => Some(Fate::Sum(rest)),
-            ("", "Sub") => (rest == [0]).then_some(Fate::Sum(rest)),
+            ("", "Add" | "Sum") => Some(Effect::Sum(rest)),
+            ("", "Sub") => (rest == [0]).then_some(Effect::Sum(rest)),
             ("", "Mul" | "MatMul" | "Einsum") | ("com.microsoft", "FusedMatMul") => Some(all()),
             ("", "Gemm") if node.input(2).is_none() => Some(all()),
             ("", "Concat") if rest.is_empty() => Some(all()),
             ("", "Where") if rest.iter().all(|slot| *slot == 0) => Some(all()),
             ("", "Where") => match rest[..] {
-                [0, slot] if self.is_mask(node, slot) => Some(Fate::Mask(slot)),
+                [0, slot] if self.is_mask(node, slot) => Some(Effect::Mask(slot)),
                 _ => None,
             },
             ("", "Pad") if data_alone => self.pads_with_zeros(node).then(all),
             ("", op) if data_alone && keeps_zeros(op) => Some(all()),
             _ => None,
         };
-        fate.ok_or_else(|| {
+        effect.ok_or_else(|| {
             let why = "what position adds goes through this operator before it joins the rest";
             self.context.refuse(id, why)
         })
@@ -242,7 +242,7 @@ impl<'a> ZeroPropagation<'a> {
 
     /// Whether a value of these dimensions has those of another, or is broadcast to them wherever
     /// that is read.
-    fn stands_for(&self, old: ValueId, own: &[usize]) -> bool {
+    fn can_replace(&self, old: ValueId, own: &[usize]) -> bool {
         let (context, graph) = (&self.context, self.context.graph());
         let broadcasts = |at: &Use| {
             let node = graph.node(at.node);
@@ -260,7 +260,7 @@ impl<'a> ZeroPropagation<'a> {
     /// some branches alone.
     fn branches(&self, node: &Node, zeros: &FxHashSet<ValueId>) -> Option<Vec<ValueId>> {
         let graph = self.context.graph();
-        let mut gone = vec![];
+        let mut replacements = vec![];
         for (i, value) in node.outputs().iter().enumerate() {
             let made = |body| graph.scope(body).outputs().get(i).copied();
             let made: Option<Vec<ValueId>> = node.bodies().map(|b| made(b.1)).collect();
@@ -269,12 +269,12 @@ impl<'a> ZeroPropagation<'a> {
                 continue;
             }
             let zero = |v: &ValueId| zeros.contains(v) || self.is_zero(*v);
-            gone.extend(value.filter(|_| made.iter().all(zero)));
+            replacements.extend(value.filter(|_| made.iter().all(zero)));
             if !made.iter().all(zero) {
                 return None;
             }
         }
-        Some(gone)
+        Some(replacements)
     }
 
     /// Whether a value is zero throughout, whatever is fed.
@@ -290,15 +290,15 @@ impl<'a> ZeroPropagation<'a> {
 }
 
 /// The place of each node in the order of computation, what stands in a body before its holder.
-fn turns(graph: &Graph) -> Vec<usize> {
-    let mut turns = vec![0; graph.node_count()];
+fn execution_order(graph: &Graph) -> Vec<usize> {
+    let mut indices = vec![0; graph.node_count()];
     let mut next = 0;
     let order = |scope| graph.order(scope).unwrap_or_default().into_iter();
     let mut stack = vec![(order(graph.main()), None)];
     while let Some((nodes, holder)) = stack.last_mut() {
         let Some(id) = nodes.next() else {
             if let Some(holder) = holder.take() {
-                turns[NodeId::index(holder)] = next;
+                indices[NodeId::index(holder)] = next;
                 next += 1;
             }
             stack.pop();
@@ -307,17 +307,17 @@ fn turns(graph: &Graph) -> Vec<usize> {
         let bodies: Vec<_> = graph.node(id).bodies().map(|b| b.1).collect();
         match bodies.split_first() {
             None => {
-                turns[id.index()] = next;
+                indices[id.index()] = next;
                 next += 1;
             }
             Some((first, rest)) => {
-                // The holder's own turn comes when the lowest of its bodies is done.
+                // The holder's own index comes when the lowest of its bodies is done.
                 stack.push((order(*first), Some(id)));
                 stack.extend(rest.iter().map(|body| (order(*body), None)));
             }
         }
     }
-    turns
+    indices
 }
 
 /// Nodes that read zeros, in order of computation, and where they do.
@@ -325,8 +325,8 @@ fn turns(graph: &Graph) -> Vec<usize> {
 struct Pending(BTreeMap<(usize, NodeId), BTreeSet<usize>>);
 
 impl Pending {
-    fn insert(&mut self, turn: usize, id: NodeId, slot: Option<usize>) {
-        self.0.entry((turn, id)).or_default().extend(slot);
+    fn insert(&mut self, index: usize, id: NodeId, slot: Option<usize>) {
+        self.0.entry((index, id)).or_default().extend(slot);
     }
 
     fn next(&mut self) -> Option<(NodeId, BTreeSet<usize>)> {

@@ -8,7 +8,7 @@ use super::scores::{Both, unsupported};
 use super::{Run, array};
 use crate::attention::Site;
 use crate::detect::context::Context;
-use crate::edit::insert::Values;
+use crate::edit::insert::WeightedValues;
 use crate::plan::swap::spec::EncodingSpec;
 use crate::prove::VerifyError;
 use crate::prove::bound::{ROUNDINGS, Worst};
@@ -34,7 +34,7 @@ pub(crate) fn check(both: &Both<'_>) -> Result<Option<SiteCheck>, VerifyError> {
         survey: &both.proof.shown,
     };
     let refuse = |why: &str| unsupported(site, why);
-    let values = Values::of(&context, site)
+    let values = WeightedValues::of(&context, site)
         .map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;
     let sum = sum(both, &values).ok_or_else(|| refuse("no vectors join its weighted values"))?;
     let given = given(both, site, &values)?;
@@ -59,7 +59,7 @@ pub(crate) fn check(both: &Both<'_>) -> Result<Option<SiteCheck>, VerifyError> {
 }
 
 /// What all readers of the weighted values read now.
-fn sum(both: &Both<'_>, values: &Values) -> Option<ValueId> {
+fn sum(both: &Both<'_>, values: &WeightedValues) -> Option<ValueId> {
     let graph = both.proof.done.0.graph();
     let [at] = graph.uses(values.value) else {
         return None;
@@ -72,7 +72,7 @@ fn sum(both: &Both<'_>, values: &Values) -> Option<ValueId> {
 fn given(
     both: &Both<'_>,
     site: &Site,
-    values: &Values,
+    values: &WeightedValues,
 ) -> Result<Vec<(ValueId, Tensor)>, VerifyError> {
     let mut random = Random::new(0x0a1e_5007 + both.site as u64);
     let mut given: Vec<(ValueId, Tensor)> = vec![];
@@ -103,7 +103,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn of(values: &Values, given: &[(ValueId, Tensor)], is: ArrayD<f64>) -> Option<Self> {
+    fn of(values: &WeightedValues, given: &[(ValueId, Tensor)], is: ArrayD<f64>) -> Option<Self> {
         let [query, key, feature] = values.vectors;
         let rest = values.content.iter().filter(|c| **c != query && **c != key);
         let rest: Vec<char> = rest.copied().collect();

@@ -118,7 +118,7 @@ fn swap_branch(
     branches::check(&context, &asked.sites, beside)?;
     let mut out = model.graph().emitter(model.graph().main(), "posenc");
     remove::remove(&mut out, &context, &asked)?;
-    let kept = insert::keep(&mut out, &context, &asked)?;
+    let kept = insert::preserve(&mut out, &context, &asked)?;
     let patch = out.finish();
     let (bare, gone) = model.clone().committed(patch)?;
     let found = detect(&bare, options);

@@ -2,10 +2,11 @@
 
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
-use super::layout::{Axis, Layout};
-use super::place::{self, Place};
-use super::way::Way;
-use super::{Scores, Spot, order};
+use super::layout::{LayoutAxis, Layout};
+use super::placement::{self, Placement};
+use super::path::ScorePath;
+use super::cache::{ScoreCache, SiteScores};
+use super::head_order;
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
@@ -27,7 +28,7 @@ struct Made {
 /// The biases of a group.
 pub(crate) struct Biases<'a, 'g> {
     pub(crate) context: &'a Context<'a>,
-    pub(crate) scores: &'a mut Scores<'g>,
+    pub(crate) scores: &'a mut ScoreCache<'g>,
     pub(crate) new: &'a EncodingSpec,
     made: Vec<Made>,
 }
@@ -35,7 +36,7 @@ pub(crate) struct Biases<'a, 'g> {
 impl<'a, 'g> Biases<'a, 'g> {
     pub(crate) fn new(
         context: &'a Context<'a>,
-        scores: &'a mut Scores<'g>,
+        scores: &'a mut ScoreCache<'g>,
         new: &'a EncodingSpec,
     ) -> Self {
         Self {
@@ -50,11 +51,11 @@ impl<'a, 'g> Biases<'a, 'g> {
     pub(crate) fn add(&mut self, out: &mut Emitter<'_>, site: &Site) -> Result<(), RewriteError> {
         let context = self.context;
         let refuse = |why: &str| context.refuse(site.node, why);
-        let Spot { way, grid } = self.scores.spot(site)?;
-        order::check(context, site, &way)?;
-        let place = place::choose(context, site, &way, self.is_straight(context, &way))
+        let SiteScores { path, grid } = self.scores.site_scores(site)?;
+        head_order::check(context, site, &path)?;
+        let place = placement::choose(context, site, &path, self.is_straight(context, &path))
             .ok_or_else(|| refuse("the heads of its scores cannot be told from other axes"))?;
-        let like = way.stages[place.stage].value;
+        let like = path.stages[place.stage].value;
         let bias = self.bias(out, site, grid, &place, like)?;
         match place.mask {
             Some(at) => {
@@ -65,7 +66,7 @@ impl<'a, 'g> Biases<'a, 'g> {
             }
             None => {
                 let sum = out.op("Add", &[like, bias]);
-                for at in way.uses(context, site, like) {
+                for at in path.uses(context, site, like) {
                     out.redirect_use(like, at, sum)?;
                 }
             }
@@ -75,10 +76,10 @@ impl<'a, 'g> Biases<'a, 'g> {
 
     /// Whether the bias of a key differs between queries by no more than a constant for each, and
     /// the type holds large numbers well.
-    fn is_straight(&self, context: &Context<'_>, way: &Way) -> bool {
+    fn is_straight(&self, context: &Context<'_>, path: &ScorePath) -> bool {
         let wide = |v| matches!(context.dtype(v), DType::F32 | DType::F64);
         let line = matches!(self.new, EncodingSpec::Alibi(alibi) if alibi.symmetric != Some(true));
-        line && way.stages.iter().all(|s| wide(s.value))
+        line && path.stages.iter().all(|s| wide(s.value))
     }
 
     /// The mask with the bias on it; masks that are made alike get it once.
@@ -109,7 +110,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         out: &mut Emitter<'_>,
         site: &Site,
         grid: usize,
-        place: &Place,
+        place: &Placement,
         like: ValueId,
     ) -> Result<ValueId, RewriteError> {
         let dtype = self.context.dtype(like);
@@ -138,9 +139,9 @@ impl<'a, 'g> Biases<'a, 'g> {
         out: &mut Emitter<'_>,
         site: &Site,
         grid: usize,
-        place: &Place,
+        place: &Placement,
         dtype: DType,
-    ) -> Result<(ValueId, Vec<Axis>), RewriteError> {
+    ) -> Result<(ValueId, Vec<LayoutAxis>), RewriteError> {
         let opset = self.context.opset();
         let mut lead = place.layout.lead();
         let table = self.table(out, site, &lead, dtype)?;
@@ -171,7 +172,7 @@ impl<'a, 'g> Biases<'a, 'g> {
             _ => (None, vec![], 0),
         };
         if ragged {
-            axes.insert(sequences, Axis::Sequence);
+            axes.insert(sequences, LayoutAxis::Sequence);
         }
         let bias = bias.ok_or_else(|| self.context.refuse(site.node, "its bias has no formula"))?;
         Ok((bias, axes))

@@ -3,59 +3,59 @@
 use posenc_ir::{DType, Emitter, Node, Use, ValueId};
 
 use super::biases::{Biases, LOWEST_HALF};
-use super::grid::{Counts, Number, length};
+use super::grid::{Counts, TokenCount, length};
 use super::layout::Layout;
-use super::place::Place;
+use super::placement::Placement;
 use crate::attention::Site;
 use crate::edit::insert::axes::Axes;
-use crate::edit::insert::unfold;
+use crate::edit::insert::decompose;
 use crate::error::RewriteError;
 use crate::plan::swap::spec::EncodingSpec;
 
 /// What an operator says of its keys, and where it takes a bias.
-struct Taken {
+struct OperatorInputs {
     /// The input for biases or masks.
     slot: usize,
     /// Earlier keys and the axis along which they stand.
     past: Option<(usize, usize)>,
     /// The input that tells how many keys there are, and that of the last index of each sequence.
-    said: Option<(usize, usize)>,
+    counts: Option<(usize, usize)>,
     /// Inputs and attributes that make it another operator.
-    unknown: (&'static [usize], &'static [&'static str]),
+    conflicting: (&'static [usize], &'static [&'static str]),
     /// A mask may be one of truth values.
     standard: bool,
 }
 
-impl Taken {
+impl OperatorInputs {
     fn by(node: &Node) -> Option<Self> {
         let plain = Self {
             slot: 5,
             past: None,
-            said: None,
-            unknown: (&[], &[]),
+            counts: None,
+            conflicting: (&[], &[]),
             standard: false,
         };
         Some(match (node.domain(), node.op()) {
             ("", "Attention") => Self {
                 slot: 3,
                 past: Some((4, 2)),
-                unknown: (&[6], &["softcap"]),
+                conflicting: (&[6], &["softcap"]),
                 standard: true,
                 ..plain
             },
             ("com.microsoft", "Attention") => Self {
                 past: Some((4, 3)),
-                unknown: (&[6], &["do_rotary", "past_present_share_buffer"]),
+                conflicting: (&[6], &["do_rotary", "past_present_share_buffer"]),
                 ..plain
             },
             ("com.microsoft", "MultiHeadAttention") => Self {
                 past: Some((6, 2)),
-                unknown: (&[8, 9], &[]),
+                conflicting: (&[8, 9], &[]),
                 ..plain
             },
             ("com.microsoft", "GroupQueryAttention") => Self {
                 slot: 10,
-                said: Some((6, 5)),
+                counts: Some((6, 5)),
                 ..plain
             },
             _ => return None,
@@ -69,7 +69,7 @@ impl Biases<'_, '_> {
         let context = self.context;
         let refuse = |why: &str| context.refuse(site.node, why);
         let node = context.graph().node(site.node);
-        let taken = Taken::by(node).ok_or_else(|| {
+        let inputs_of = OperatorInputs::by(node).ok_or_else(|| {
             refuse("the operator takes no bias; write it in plain operators first")
         })?;
         let given = |slot: &usize| node.input(*slot).is_some();
@@ -80,21 +80,21 @@ impl Biases<'_, '_> {
             }
             None => false,
         };
-        if taken.unknown.0.iter().any(given) || taken.unknown.1.iter().any(set) {
+        if inputs_of.conflicting.0.iter().any(given) || inputs_of.conflicting.1.iter().any(set) {
             let why = "the operator has inputs or attributes beside which a bias is not supported";
             return Err(refuse(why));
         }
         let heads = site
             .heads
             .ok_or_else(|| refuse("its heads are not known"))?;
-        let old = node.input(taken.slot);
+        let old = node.input(inputs_of.slot);
         let straight = matches!(self.new, EncodingSpec::Alibi(a) if a.symmetric != Some(true));
         // A sink beside the keys can tell a constant for each query.
         let sink = (11..node.inputs().len()).any(|slot| given(&slot)) || set(&"smooth_softmax");
-        let counts = counts(self.scores.axes, site, node, &taken, straight && !sink);
+        let counts = counts(self.scores.axes, site, node, &inputs_of, straight && !sink);
         let counts = counts.ok_or_else(|| refuse("how many keys there are is not known"))?;
         let ragged = counts.last.is_some();
-        let place = Place {
+        let place = Placement {
             stage: 0,
             mask: None,
             layout: Layout::of_operator(heads, ragged),
@@ -104,11 +104,11 @@ impl Biases<'_, '_> {
         let grid = self.scores.grids.of(site, counts);
         let bias = self.bias(out, site, grid, &place, site.query.value)?;
         let Some(old) = old else {
-            return self.give(out, site, taken.slot, bias);
+            return self.give(out, site, inputs_of.slot, bias);
         };
         let dtype = context.dtype(site.query.value);
         let merged = match context.dtype(old) {
-            DType::Bool if taken.standard => self.chosen(out, site, old, bias, dtype),
+            DType::Bool if inputs_of.standard => self.chosen(out, site, old, bias, dtype),
             have if have == dtype => self.merged(out, site, old, bias),
             _ => {
                 return Err(refuse(
@@ -116,9 +116,9 @@ impl Biases<'_, '_> {
                 ));
             }
         };
-        match is_whole(node) {
-            true => self.give(out, site, taken.slot, merged),
-            false => Ok(out.redirect_use(old, Use::new(site.node, taken.slot), merged)?),
+        match projects_with_cache(node) {
+            true => self.give(out, site, inputs_of.slot, merged),
+            false => Ok(out.redirect_use(old, Use::new(site.node, inputs_of.slot), merged)?),
         }
     }
 
@@ -133,8 +133,8 @@ impl Biases<'_, '_> {
         let context = self.context;
         let node = context.graph().node(site.node);
         // ONNX Runtime takes no bias beside a cache where the operator projects by itself.
-        let parts = match is_whole(node) {
-            true => unfold::parts(out, context, site)?,
+        let parts = match projects_with_cache(node) {
+            true => decompose::decompose(out, context, site)?,
             false => None,
         };
         if let Some(mut parts) = parts {
@@ -180,24 +180,24 @@ impl Biases<'_, '_> {
 }
 
 /// Whether an operator holds both its projection and a cache.
-fn is_whole(node: &Node) -> bool {
+fn projects_with_cache(node: &Node) -> bool {
     node.domain() == "com.microsoft" && node.op() == "Attention" && node.input(4).is_some()
 }
 
 /// How many queries and keys an operator has. `even` tells that a constant for each query does not
 /// matter.
-fn counts(axes: &Axes<'_>, site: &Site, node: &Node, taken: &Taken, even: bool) -> Option<Counts> {
+fn counts(axes: &Axes<'_>, site: &Site, node: &Node, inputs_of: &OperatorInputs, even: bool) -> Option<Counts> {
     let context = axes.context;
     let (query, key) = (site.query, site.key);
-    let queries = Number::Along(vec![length(axes, query.value, query.lane.sequence)]);
-    if let Some((total, last)) = taken.said {
+    let queries = TokenCount::Along(vec![length(axes, query.value, query.lane.sequence)]);
+    if let Some((total, last)) = inputs_of.counts {
         return Some(Counts {
             queries,
-            keys: Some(Number::Said(node.input(total)?)),
+            keys: Some(TokenCount::Value(node.input(total)?)),
             last: Some(node.input(last)?).filter(|_| !even),
         });
     }
-    let past = taken
+    let past = inputs_of
         .past
         .and_then(|(slot, axis)| Some((node.input(slot)?, axis)));
     let size = |value: ValueId, axis: usize| context.dims(value)?.get(axis).copied();
@@ -209,7 +209,7 @@ fn counts(axes: &Axes<'_>, site: &Site, node: &Node, taken: &Taken, even: bool) 
     };
     Some(Counts {
         queries,
-        keys: keys.map(Number::Along),
+        keys: keys.map(TokenCount::Along),
         last: None,
     })
 }

@@ -3,10 +3,10 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Emitter, ScopeId, Tensor, ValueId};
 
-use super::way::Way;
+use super::path::ScorePath;
 use crate::attention::{Operand, Site};
 use crate::detect::context::Context;
-use crate::edit::insert::axes::{Axes, Axis};
+use crate::edit::insert::axes::{Axes, ValueAxis};
 use crate::edit::insert::length::{Length, Lengths};
 use crate::error::RewriteError;
 
@@ -15,19 +15,19 @@ const STORED: usize = 1 << 14;
 
 /// A number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Number {
+pub(crate) enum TokenCount {
     /// The lengths of axes together.
     Along(Vec<Length>),
     /// What this value says, an integer of any type and shape.
-    Said(ValueId),
+    Value(ValueId),
 }
 
 /// How many queries and keys a site has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
-    pub(crate) queries: Number,
+    pub(crate) queries: TokenCount,
     /// `None`: as many as queries, in every run.
-    pub(crate) keys: Option<Number>,
+    pub(crate) keys: Option<TokenCount>,
     /// How far each sequence goes, by its last index, where sequences of several lengths stand at
     /// the start of their rows.
     pub(crate) last: Option<ValueId>,
@@ -74,7 +74,7 @@ impl<'a> Grids<'a> {
         }
         let runs = self.in_runs(&counts);
         let said = |c: &Counts| match c.keys {
-            Some(Number::Said(value)) => Some(value),
+            Some(TokenCount::Value(value)) => Some(value),
             _ => None,
         };
         let same = |g: &Grid| {
@@ -107,9 +107,9 @@ impl<'a> Grids<'a> {
                 Length::Known(n) => Some(*n),
                 Length::Of(at) => trace.get(at.value).dims.as_ref()?.get(at.axis).copied(),
             };
-            let count = |count: &Number| match count {
-                Number::Along(parts) => parts.iter().map(length).sum::<Option<usize>>(),
-                Number::Said(_) => Some(0),
+            let count = |count: &TokenCount| match count {
+                TokenCount::Along(parts) => parts.iter().map(length).sum::<Option<usize>>(),
+                TokenCount::Value(_) => Some(0),
             };
             let queries = count(&counts.queries)?;
             Some([queries, counts.keys.as_ref().map_or(Some(queries), count)?])
@@ -147,14 +147,14 @@ impl<'a> Grids<'a> {
     }
 
     /// A count as a scalar.
-    fn count(&mut self, out: &mut Emitter<'_>, grid: usize, count: &Number) -> ValueId {
+    fn count(&mut self, out: &mut Emitter<'_>, grid: usize, count: &TokenCount) -> ValueId {
         let parts = match count {
-            Number::Said(value) => {
+            TokenCount::Value(value) => {
                 let value = out.cast(*value, DType::I64);
                 let none = out.ints("scalar", &[]);
                 return out.op("Reshape", &[value, none]);
             }
-            Number::Along(parts) => parts,
+            TokenCount::Along(parts) => parts,
         };
         let mut parts: Vec<ValueId> = parts
             .iter()
@@ -269,15 +269,15 @@ impl<'a> Grids<'a> {
 impl Grid {
     /// Queries and keys, where every run has the same.
     fn fixed(&self) -> Option<[usize; 2]> {
-        let count = |count: &Number| match count {
-            Number::Along(parts) => {
+        let count = |count: &TokenCount| match count {
+            TokenCount::Along(parts) => {
                 let known = parts.iter().map(|length| match length {
                     Length::Known(n) => Some(*n),
                     Length::Of(_) => None,
                 });
                 known.sum()
             }
-            Number::Said(_) => None,
+            TokenCount::Value(_) => None,
         };
         let Counts {
             queries,
@@ -301,19 +301,19 @@ fn range(out: &mut Emitter<'_>, first: i64, end: ValueId) -> ValueId {
 
 /// The length of an axis of a value.
 pub(crate) fn length(axes: &Axes<'_>, value: ValueId, axis: usize) -> Length {
-    Length::of(axes, Axis { value, axis })
+    Length::of(axes, ValueAxis { value, axis })
 }
 
 /// How many queries and keys a site in plain operators has.
 ///
 /// # Errors
 /// Where its scores do not tell, or the last query may not stand at the last key.
-pub(crate) fn counts(axes: &Axes<'_>, site: &Site, way: &Way) -> Result<Counts, RewriteError> {
+pub(crate) fn counts(axes: &Axes<'_>, site: &Site, path: &ScorePath) -> Result<Counts, RewriteError> {
     let context = axes.context;
     let refuse = |why: &str| context.refuse(site.node, why);
     let tokens = |o: &Operand| context.dims(o.value)?.get(o.lane.sequence).copied();
     // The first scores that have an axis of keys to themselves.
-    let stage = way.stages.iter().rev().find(|s| {
+    let stage = path.stages.iter().rev().find(|s| {
         let dims = context.dims(s.value).unwrap_or_default();
         dims.get(s.plane[1]).copied() == tokens(&site.key)
     });
@@ -325,7 +325,7 @@ pub(crate) fn counts(axes: &Axes<'_>, site: &Site, way: &Way) -> Result<Counts, 
             true => length(axes, operand.value, operand.lane.sequence),
             false => length(axes, stage.value, axis),
         };
-        Number::Along(vec![length])
+        TokenCount::Along(vec![length])
     };
     let square = !site.past && size(stage.plane[0]) == size(stage.plane[1]);
     if !square && !ends_with_queries(site) {

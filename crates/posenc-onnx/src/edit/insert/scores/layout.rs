@@ -19,7 +19,7 @@ pub(crate) struct Layout {
 
 /// What stands along an axis of numbers that are brought to a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Axis {
+pub(crate) enum LayoutAxis {
     /// One of the axes of heads.
     Head(usize),
     /// The first axis of the plane.
@@ -83,15 +83,15 @@ impl Layout {
     }
 
     /// Heads first, then the plane: the order in which most numbers are made.
-    pub(crate) fn heads_first(&self) -> Vec<Axis> {
-        let heads = (0..self.heads.len()).map(Axis::Head);
-        heads.chain([Axis::Row, Axis::Column]).collect()
+    pub(crate) fn heads_first(&self) -> Vec<LayoutAxis> {
+        let heads = (0..self.heads.len()).map(LayoutAxis::Head);
+        heads.chain([LayoutAxis::Row, LayoutAxis::Column]).collect()
     }
 
     /// The plane first, then heads: the order in which rows of a table come.
-    pub(crate) fn heads_last(&self) -> Vec<Axis> {
-        let heads = (0..self.heads.len()).map(Axis::Head);
-        [Axis::Row, Axis::Column].into_iter().chain(heads).collect()
+    pub(crate) fn heads_last(&self) -> Vec<LayoutAxis> {
+        let heads = (0..self.heads.len()).map(LayoutAxis::Head);
+        [LayoutAxis::Row, LayoutAxis::Column].into_iter().chain(heads).collect()
     }
 
     /// Whether one number for each sequence and head stands before its plane, in this order.
@@ -113,12 +113,12 @@ impl Layout {
         self.heads.iter().map(|(axis, _)| *axis)
     }
 
-    fn place(&self, axis: Axis) -> usize {
+    fn place(&self, axis: LayoutAxis) -> usize {
         match axis {
-            Axis::Head(i) => self.heads[i].0,
-            Axis::Row => self.plane[0],
-            Axis::Column => self.plane[1],
-            Axis::Sequence => 0,
+            LayoutAxis::Head(i) => self.heads[i].0,
+            LayoutAxis::Row => self.plane[0],
+            LayoutAxis::Column => self.plane[1],
+            LayoutAxis::Sequence => 0,
         }
     }
 
@@ -129,7 +129,7 @@ impl Layout {
         out: &mut Emitter<'_>,
         opset: Opset,
         mut x: ValueId,
-        axes: &[Axis],
+        axes: &[LayoutAxis],
         like: ValueId,
     ) -> ValueId {
         let mut order: Vec<usize> = (0..axes.len()).collect();
@@ -148,7 +148,7 @@ impl Layout {
             x = opset.unsqueeze(out, x, &gaps);
         }
         match self.heads.first() {
-            Some((axis, _)) if axes.contains(&Axis::Head(0)) => {
+            Some((axis, _)) if axes.contains(&LayoutAxis::Head(0)) => {
                 self.spread(out, x, like, [axis - first, self.rank - axis - 1])
             }
             _ => x,

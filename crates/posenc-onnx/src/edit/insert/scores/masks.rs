@@ -2,7 +2,7 @@
 
 use posenc_ir::ValueId;
 
-use super::Scores;
+use super::cache::{MaskOrigin, ScoreCache};
 use crate::attention::Site;
 use crate::graph::dataflow::is_fed_ids;
 use crate::graph::lane::Lane;
@@ -12,20 +12,11 @@ use crate::graph::signature::Count;
 /// Numbers of half precision below this cannot take a bias.
 const NEAR_LOWEST: f64 = -6e4;
 
-/// What a mask is made of: equal ones hold equal numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// What is computed so: layers that cut the same mask to the same length have equal ones.
-    Computed(usize),
-    /// Content, which equals nothing but itself.
-    Content(ValueId),
-}
-
-impl Scores<'_> {
+impl ScoreCache<'_> {
     /// What a mask is made of.
-    pub(crate) fn origin(&mut self, site: &Site, mask: ValueId) -> Origin {
+    pub(crate) fn origin(&mut self, site: &Site, mask: ValueId) -> MaskOrigin {
         if self.context.is_content(mask) {
-            return Origin::Content(mask);
+            return MaskOrigin::Content(mask);
         }
         let found = self.context.found;
         let lane = Lane::of_sequence(0);
@@ -45,7 +36,7 @@ impl Scores<'_> {
             false => Count::Origin,
         };
         let computed = self.signatures.region(graph, &region, &found.trace, count);
-        Origin::Computed(computed)
+        MaskOrigin::Computed(computed)
     }
 
     /// Whether a mask hides pairs with a number so low that a bias on it could overflow half

@@ -2,8 +2,9 @@
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
-use super::values::Values;
-use super::{Shared, Term};
+use super::values::WeightedValues;
+use super::Term;
+use crate::edit::insert::scores::cache::TermKey;
 use crate::error::RewriteError;
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::spec::EncodingSpec;
@@ -38,7 +39,7 @@ impl Term<'_, '_> {
             self.join(out, term)?;
         }
         if let Some(table) = value {
-            let values = Values::of(self.context, self.site)?;
+            let values = WeightedValues::of(self.context, self.site)?;
             let vectors = self.vectors(out, "relative_value", k, table, 1.0)?;
             // ONNX Runtime gathers these faster with the keys last.
             let label = "relative_value_by_key";
@@ -70,7 +71,7 @@ impl Term<'_, '_> {
     ) -> Result<ValueId, RewriteError> {
         let grid = self.spot.grid;
         self.once(out, label, None, factor, |out, term| {
-            let rows = term.shared(out, Shared::Rows { grid, k }, |out, term| {
+            let rows = term.shared(out, TermKey::Rows { grid, k }, |out, term| {
                 let distances = term.scores.grids.distances(out, grid);
                 emit::rows(out, term.context.opset(), distances, k)
             });

@@ -3,9 +3,10 @@
 use posenc_ir::{Attr, Emitter, Use, ValueId};
 
 use super::product::FREE;
-use super::{EINSUM, Shared, Term};
-use crate::edit::insert::scores::layout::{Axis, Layout};
-use crate::edit::insert::scores::order;
+use super::{EINSUM, Term};
+use crate::edit::insert::scores::layout::{LayoutAxis, Layout};
+use crate::edit::insert::scores::head_order;
+use crate::edit::insert::scores::cache::TermKey;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::spec::EncodingSpec;
@@ -33,7 +34,7 @@ impl Term<'_, '_> {
             let why = format!("sines and cosines have an even width, and {dim} was given");
             return Err(Refusal::Usage(why).into());
         }
-        order::check(self.context, self.site, &self.spot.way)?;
+        head_order::check(self.context, self.site, &self.spot.path)?;
         let queries = self.layout(*heads)?;
         let sizes = [*heads, *head_dim];
         let content = self.biased(out, "content_bias", content_bias, &queries, sizes)?;
@@ -52,7 +53,7 @@ impl Term<'_, '_> {
 
     /// Where the heads of the queries stand.
     fn layout(&self, heads: usize) -> Result<Layout, RewriteError> {
-        order::check_queries(self.context, self.site)?;
+        head_order::check_queries(self.context, self.site)?;
         let query = self.site.query;
         let dims = self.context.dims(query.value).unwrap_or_default();
         let plane = query.lane.feature.map(|f| [query.lane.sequence, f]);
@@ -98,7 +99,7 @@ impl Term<'_, '_> {
         let factor = self.product.on_keys;
         let query = self.site.query.value;
         self.once(out, label, Some(layout), factor, |out, term| {
-            let code = term.shared(out, Shared::Code { grid, dim, dtype }, |out, term| {
+            let code = term.shared(out, TermKey::Code { grid, dim, dtype }, |out, term| {
                 let grids = &mut term.scores.grids;
                 let ends = [grids.last_key(out, grid), grids.queries(out, grid)];
                 code(dim).emit(out, ends, dtype)
@@ -149,7 +150,7 @@ impl Term<'_, '_> {
             .zip(self.product.axis(self.product.key));
         let layout = plane.and_then(|(q, k)| Layout::of(dims, [q, k], heads));
         let layout = layout.ok_or_else(|| self.refuse("the heads of its scores are not known"))?;
-        let key = Shared::Places {
+        let key = TermKey::Places {
             grid,
             layout: layout.clone(),
         };
@@ -157,7 +158,7 @@ impl Term<'_, '_> {
             let grids = &mut term.scores.grids;
             let (last, distances) = (grids.last_key(out, grid), grids.distances(out, grid));
             let places = out.op("Add", &[distances, last]);
-            let axes = [Axis::Row, Axis::Column];
+            let axes = [LayoutAxis::Row, LayoutAxis::Column];
             let places = layout.bring(out, term.context.opset(), places, &axes, product);
             let shape = out.op("Shape", &[product]);
             out.op("Expand", &[places, shape])

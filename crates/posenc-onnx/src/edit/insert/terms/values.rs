@@ -12,7 +12,7 @@ use crate::error::RewriteError;
 use crate::graph::lane::{Lane, back, is_elementwise};
 
 /// The product, with a letter for each axis.
-pub(crate) struct Values {
+pub(crate) struct WeightedValues {
     /// Its result.
     pub(crate) value: ValueId,
     /// The weights as they enter it.
@@ -25,7 +25,7 @@ pub(crate) struct Values {
     pub(crate) result: Vec<char>,
 }
 
-impl Values {
+impl WeightedValues {
     /// The product behind the softmax of a site.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Values {
 /// How values behind the softmax are made: the node and the slot of the weights.
 type Steps = FxHashMap<ValueId, (NodeId, usize)>;
 
-/// The products with content that the weights enter, and the way there.
+/// The products with content that the weights enter, and the path there.
 fn behind(context: &Context<'_>, site: &Site) -> (Steps, Vec<(NodeId, ValueId)>) {
     let graph = context.graph();
     let mut steps = Steps::default();

@@ -4,7 +4,7 @@ use posenc_ir::{Attr, Emitter, Use, ValueId};
 
 use super::Biases;
 use crate::attention::Site;
-use crate::edit::remove::bias::splitter::Left;
+use crate::edit::remove::bias::splitter::MaskPart;
 use crate::error::RewriteError;
 
 impl Biases<'_> {
@@ -20,7 +20,7 @@ impl Biases<'_> {
         if !context.dtype(value).is_float() {
             return Ok(false);
         }
-        let Some(left) = self.strip.rest(out, value, 1.0)? else {
+        let Some(left) = self.splitter.mask_part(out, value, 1.0)? else {
             self.leave_out(out, site, entry)?;
             return Ok(true);
         };
@@ -83,7 +83,7 @@ impl Biases<'_> {
         out: &mut Emitter<'_>,
         site: &Site,
         old: ValueId,
-        left: Left,
+        left: MaskPart,
     ) -> Result<ValueId, RewriteError> {
         let context = self.context;
         out.set_scope(site.scope);

@@ -5,7 +5,7 @@ mod written;
 use posenc_ir::DType;
 
 use super::*;
-use crate::edit::remove::testing::{Known, layers, product, scaled, softmax};
+use crate::edit::remove::testing::{Analyzed, layers, product, scaled, softmax};
 use crate::graph::sketch::{A, HEADS, Sketch};
 use posenc_encodings::kind::Kind;
 
@@ -18,7 +18,7 @@ type Made = fn(&mut Sketch, f64) -> Vec<String>;
 /// What is done to the scores of a layer.
 type Joined = fn(&mut Sketch, &str, &[String]) -> String;
 
-fn model(made: Made, joined: Joined, factor: f64) -> Known {
+fn model(made: Made, joined: Joined, factor: f64) -> Analyzed {
     let mut s = Sketch::default();
     s.input("attention_mask", DType::I64, &["batch", "sequence"]);
     // Ids come first in the order of inputs, as ports expect no order.
@@ -31,7 +31,7 @@ fn model(made: Made, joined: Joined, factor: f64) -> Known {
         let weights = softmax(s, &scores);
         s.op("MatMul", &[&weights, &heads.v])
     });
-    Known::new(s.model(17, &[&y]))
+    Analyzed::new(s.model(17, &[&y]))
 }
 
 /// key − query, `[sequence, sequence]`.
@@ -92,7 +92,7 @@ fn table(s: &mut Sketch, cell: impl Fn(usize, i64) -> f64) -> String {
 }
 
 /// What goes: the masks that are left are those of the same model whose bias is zero.
-const GO: &[(&str, Made, Joined)] = &[
+const REMOVED: &[(&str, Made, Joined)] = &[
     ("a bias alone", |s, f| vec![line(s, f)], added),
     (
         "a bias before the scale",
@@ -238,7 +238,7 @@ const GO: &[(&str, Made, Joined)] = &[
 
 #[test]
 fn biases_go_and_masks_stay_as_they_were() {
-    for (name, made, joined) in GO {
+    for (name, made, joined) in REMOVED {
         let known = model(*made, *joined, 1.0);
         assert_eq!(known.kinds(), [Kind::Alibi], "{name}");
         let bare = known
@@ -252,7 +252,7 @@ fn biases_go_and_masks_stay_as_they_were() {
 }
 
 /// Masks, and what is no bias: nothing of these is touched.
-const STAY: &[(&str, Made, Joined)] = &[
+const KEPT: &[(&str, Made, Joined)] = &[
     ("padding of −10,000", |s, _| vec![padding(s, -1e4)], added),
     (
         "padding of −3.4e38",
@@ -345,7 +345,7 @@ const STAY: &[(&str, Made, Joined)] = &[
 
 #[test]
 fn masks_are_not_touched() {
-    for (name, made, joined) in STAY {
+    for (name, made, joined) in KEPT {
         let known = model(*made, *joined, 1.0);
         let context = known.context();
         assert_eq!(context.found.attention.len(), 2, "{name}");
@@ -362,7 +362,7 @@ fn masks_are_not_touched() {
 }
 
 /// What cannot be taken out, and why.
-const CANNOT: &[(&str, Made, Joined, &str)] = &[
+const REFUSED: &[(&str, Made, Joined, &str)] = &[
     (
         "a bias as large as the mask that it is joined with",
         |s, f| {
@@ -397,7 +397,7 @@ const CANNOT: &[(&str, Made, Joined, &str)] = &[
 
 #[test]
 fn what_cannot_be_told_is_refused_with_its_node() {
-    for (name, made, joined, why) in CANNOT {
+    for (name, made, joined, why) in REFUSED {
         let known = model(*made, *joined, 1.0);
         let context = known.context();
         let mut out = known.emitter();
@@ -413,7 +413,7 @@ fn what_cannot_be_told_is_refused_with_its_node() {
 #[test]
 fn other_layers_keep_what_they_share() {
     for at in [1, 4, 6] {
-        let (name, made, joined) = GO[at];
+        let (name, made, joined) = REMOVED[at];
         let known = model(made, joined, 1.0);
         let bare = known
             .bare(&[1])
@@ -445,7 +445,7 @@ fn a_bias_goes_that_joins_other_content_first() {
 }
 
 /// Layers of one operator of com.microsoft or ai.onnx, with a bias input.
-fn fused(domain: &str, made: Made) -> Known {
+fn fused(domain: &str, made: Made) -> Analyzed {
     let mut s = Sketch::default();
     s.input("attention_mask", DType::I64, &["batch", "sequence"]);
     let entering = std::cell::RefCell::new(None);
@@ -478,7 +478,7 @@ fn fused(domain: &str, made: Made) -> Known {
         let y = s.reshape(&y, &[0, 0, heads, -1]);
         s.transpose(&y, &[0, 2, 1, 3])
     });
-    Known::new(s.model(23, &[&y]))
+    Analyzed::new(s.model(23, &[&y]))
 }
 
 #[test]

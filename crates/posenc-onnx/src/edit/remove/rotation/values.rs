@@ -19,7 +19,7 @@ use crate::graph::region::Region;
 ///
 /// # Errors
 /// Where position acts on them otherwise.
-pub(crate) fn turned(
+pub(crate) fn rotated_values(
     context: &Context<'_>,
     site: &Site,
 ) -> Result<Option<(Region, Option<Way>)>, RewriteError> {
@@ -68,7 +68,7 @@ fn operand(context: &Context<'_>, site: &Site) -> Option<Operand> {
         for at in graph.uses(weights) {
             let node = graph.node(at.node);
             if is_product(node.domain(), node.op()) {
-                let found = met(context, at.node, at.slot());
+                let found = summed_operand(context, at.node, at.slot());
                 if found.is_some() {
                     return found;
                 }
@@ -83,15 +83,15 @@ fn operand(context: &Context<'_>, site: &Site) -> Option<Operand> {
 }
 
 /// What meets weights at an input of a product, along the axis that is summed.
-fn met(context: &Context<'_>, id: posenc_ir::NodeId, slot: usize) -> Option<Operand> {
+fn summed_operand(context: &Context<'_>, id: posenc_ir::NodeId, slot: usize) -> Option<Operand> {
     let graph = context.graph();
     let letters = Letters::of(graph, &context.found.trace, id)?;
     let own = letters.operands.get(slot)?;
     let other = letters.operands.get(1 - slot.min(1))?;
     let value = graph.node(id).input(1 - slot.min(1))?;
-    let place = |is: &dyn Fn(&char) -> bool| other.iter().position(is);
-    let sequence = place(&|c| own.contains(c) && !letters.result.contains(c))?;
-    let feature = place(&|c| !own.contains(c) && letters.result.contains(c))?;
+    let axis_of = |is: &dyn Fn(&char) -> bool| other.iter().position(is);
+    let sequence = axis_of(&|c| own.contains(c) && !letters.result.contains(c))?;
+    let feature = axis_of(&|c| !own.contains(c) && letters.result.contains(c))?;
     let lane = Lane {
         feature: Some(feature),
         ..Lane::of_sequence(sequence)

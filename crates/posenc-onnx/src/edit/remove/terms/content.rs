@@ -37,7 +37,7 @@ pub(crate) fn remove(
             .flatten()
             .copied()
             .find(content);
-        shared.extend(met.into_iter().flat_map(|v| behind(context, v)));
+        shared.extend(met.into_iter().flat_map(|v| sources(context, v)));
     }
     for (at, rest) in added(context, site, &shared) {
         if let Some(value) = graph.node(at.node).input(at.slot()) {
@@ -46,25 +46,25 @@ pub(crate) fn remove(
     }
     // Products of keys with one vector for each head.
     let (classes, trace) = (&context.found.classes, &context.found.trace);
-    let keys: FxHashSet<ValueId> = behind(context, site.key.value).into_iter().collect();
+    let keys: FxHashSet<ValueId> = sources(context, site.key.value).into_iter().collect();
     let products = joins(graph, classes, trace, site).meetings.into_iter();
     let biases: Vec<Use> = products
         .filter(|m| !positions.contains(&m.vectors))
-        .filter(|m| behind(context, m.content).iter().any(|v| keys.contains(v)))
+        .filter(|m| sources(context, m.content).iter().any(|v| keys.contains(v)))
         .map(|m| m.vectors)
         .filter(|u| {
             let value = graph.node(u.node).input(u.slot());
             value.is_some_and(|v| is_vector(context, site, v))
         })
         .collect();
-    zeros.follow(&biases);
+    zeros.add_zeros(&biases);
     Ok(())
 }
 
 /// A value and what it is moved, scaled or shifted from, to its projection, nearest first.
-fn behind(context: &Context<'_>, value: ValueId) -> Vec<ValueId> {
+fn sources(context: &Context<'_>, value: ValueId) -> Vec<ValueId> {
     let mut found = vec![value];
-    while let Some((_, before)) = found.last().and_then(|v| step(context, *v)) {
+    while let Some((_, before)) = found.last().and_then(|v| source(context, *v)) {
         found.push(before);
         if found.len() > NEAR {
             break;
@@ -74,7 +74,7 @@ fn behind(context: &Context<'_>, value: ValueId) -> Vec<ValueId> {
 }
 
 /// The one content that a value is moved, scaled or shifted from, and the node.
-fn step(context: &Context<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
+fn source(context: &Context<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
     let graph = context.graph();
     let (id, _) = graph.producer(value)?;
     let node = graph.node(id);
@@ -89,12 +89,12 @@ fn step(context: &Context<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
     through.then_some((id, before))
 }
 
-/// The uses that read queries with vectors added to them, on the way to the product from values in
-/// `shared`, and what they are to read instead; none where the way does not start there.
+/// The uses that read queries with vectors added to them, on the path to the product from values in
+/// `shared`, and what they are to read instead; none where the path does not start there.
 fn added(context: &Context<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec<(Use, ValueId)> {
     let graph = context.graph();
-    let way = behind(context, site.query.value);
-    let start = way.iter().position(|v| shared.contains(v));
+    let path = sources(context, site.query.value);
+    let start = path.iter().position(|v| shared.contains(v));
     let product = site.product.and_then(|v| graph.producer(v));
     let (Some(start), Some((product, _))) = (start, product) else {
         return vec![];
@@ -102,7 +102,7 @@ fn added(context: &Context<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec
     let mut found = vec![];
     // Who reads the value at hand, and whether vectors were passed over since.
     let (mut reader, mut passed) = (product, None);
-    for pair in way[..=start].windows(2) {
+    for pair in path[..=start].windows(2) {
         let [value, before] = *pair else { continue };
         let Some((id, _)) = graph.producer(value) else {
             break;
@@ -118,7 +118,7 @@ fn added(context: &Context<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec
         );
         reader = id;
     }
-    let last = way[start];
+    let last = path[start];
     found.extend(passed.and_then(|old| Some((slot(graph, reader, old)?, last))));
     found
 }

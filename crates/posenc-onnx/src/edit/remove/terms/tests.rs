@@ -1,7 +1,7 @@
 //! Terms that go, the biases of Transformer-XL with them, and what is refused.
 
 use super::*;
-use crate::edit::remove::testing::{Heads, Known, layers, product, scaled, softmax};
+use crate::edit::remove::testing::{Heads, Analyzed, layers, product, scaled, softmax};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::Request;
 use crate::rewrite::rewrite;
@@ -14,10 +14,10 @@ const ROWS: usize = 2 * CLIP as usize + 1;
 /// The weighted values of a layer; terms count so many times.
 type Layer = fn(&mut Sketch, &Heads, f64) -> String;
 
-fn model(layer: Layer, factor: f64) -> Known {
+fn model(layer: Layer, factor: f64) -> Analyzed {
     let mut s = Sketch::default();
     let y = layers(&mut s, &|s, heads| layer(s, heads, factor));
-    Known::new(s.model(17, &[&y]))
+    Analyzed::new(s.model(17, &[&y]))
 }
 
 /// The row of each pair, `[query, key]`.
@@ -139,7 +139,7 @@ fn in_a_mask(s: &mut Sketch, heads: &Heads, factor: f64, other: &str) -> String 
     s.op("MatMul", &[&weights, &heads.v])
 }
 
-const GO: &[(&str, Kind, Layer)] = &[
+const REMOVED: &[(&str, Kind, Layer)] = &[
     ("queries meet vectors", Kind::Shaw, |s, heads, f| {
         let scores = product(s, &heads.q, &heads.k);
         let vectors = vectors(s, f);
@@ -214,7 +214,7 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 
 #[test]
 fn without_terms_content_meets_content_alone() {
-    for (name, kind, layer) in GO {
+    for (name, kind, layer) in REMOVED {
         let known = model(*layer, 1.0);
         assert_eq!(known.kinds(), [*kind], "{name}");
         let bare = known
@@ -246,7 +246,7 @@ fn a_product_with_anything_but_zeros_is_one_more_term() {
 
 #[test]
 fn a_mask_stays_without_the_term_that_was_chosen_into_it() {
-    let (.., layer) = GO[GO.len() - 1];
+    let (.., layer) = REMOVED[REMOVED.len() - 1];
     let bare = model(layer, 1.0).all_bare().unwrap();
     let count = |op: &str| bare.operators().iter().filter(|o| **o == op).count();
     assert_eq!(
@@ -267,7 +267,7 @@ fn content_and_positions_in_the_mask_of_one_operator_are_seen_and_refused() {
     };
     let mut s = Sketch::default();
     let y = layers(&mut s, &|s, heads| layer(s, heads, 1.0));
-    let known = Known::new(s.model(23, &[&y]));
+    let known = Analyzed::new(s.model(23, &[&y]));
     assert_eq!(known.kinds(), [Kind::Unknown]);
     let why = known.all_bare().err().unwrap();
     assert!(why.starts_with("sketch/"), "{why}");
@@ -275,7 +275,7 @@ fn content_and_positions_in_the_mask_of_one_operator_are_seen_and_refused() {
 
 #[test]
 fn one_layer_at_a_time_comes_to_the_same() {
-    let (_, kind, layer) = GO[1];
+    let (_, kind, layer) = REMOVED[1];
     let known = model(layer, 1.0);
     let plain = model(layer, 0.0).output();
     let first = known.bare(&[1]).unwrap();
@@ -306,7 +306,7 @@ fn the_bias_of_the_projection_stays() {
 }
 
 /// What a term goes through that does not keep zeros.
-const CANNOT: &[(&str, Layer)] = &[
+const REFUSED: &[(&str, Layer)] = &[
     ("an exponential", |s, heads, f| {
         let vectors = vectors(s, f);
         let term = meet(s, QUERY, &heads.q, &vectors);
@@ -347,7 +347,7 @@ const CANNOT: &[(&str, Layer)] = &[
 
 #[test]
 fn terms_that_cannot_be_followed_are_refused() {
-    for (name, layer) in CANNOT {
+    for (name, layer) in REFUSED {
         let known = model(*layer, 1.0);
         let context = known.context();
         let entries: Vec<posenc_ir::Use> = known
@@ -360,7 +360,7 @@ fn terms_that_cannot_be_followed_are_refused() {
             .collect();
         let mut out = known.emitter();
         let mut zeros = ZeroPropagation::new(&context);
-        zeros.follow(&entries);
+        zeros.add_zeros(&entries);
         let error = zeros.finish(&mut out).expect_err(name);
         let why = "goes through this operator";
         assert!(error.to_string().contains(why), "{name}: {error}");

@@ -5,7 +5,7 @@ use crate::request::Request;
 use crate::rewrite::rewrite;
 
 /// A model of constants: a bias and a mask of lower rank, joined and turned.
-fn of_constants(opset: i64) -> Known {
+fn of_constants(opset: i64) -> Analyzed {
     let mut s = Sketch::default();
     let y = layers(&mut s, &|s, heads| {
         let line = table(s, |h, d| 0.25f64.powi(h as i32 + 1) * d as f64);
@@ -22,7 +22,7 @@ fn of_constants(opset: i64) -> Known {
         let weights = softmax(s, &scores);
         s.op("MatMul", &[&weights, &heads.v])
     });
-    Known::new(s.model(opset, &[&y]))
+    Analyzed::new(s.model(opset, &[&y]))
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn axes_are_written_as_the_opset_has_them() {
 type Level = fn(&mut Sketch, &str, usize) -> String;
 
 /// A bias that is joined with a mask, and what so many levels make of both.
-fn doubled(levels: usize, level: Level) -> Known {
+fn doubled(levels: usize, level: Level) -> Analyzed {
     let mut s = Sketch::default();
     let all = std::cell::RefCell::new(None);
     let y = layers(&mut s, &|s, heads| {
@@ -60,7 +60,7 @@ fn doubled(levels: usize, level: Level) -> Known {
         let weights = softmax(s, &scores);
         s.op("MatMul", &[&weights, &heads.v])
     });
-    Known::new(s.model(17, &[&y]))
+    Analyzed::new(s.model(17, &[&y]))
 }
 
 #[test]

@@ -4,10 +4,10 @@
 use posenc_ir::ValueId;
 use rustc_hash::FxHashSet;
 
-use super::way::Way;
+use super::path::ScorePath;
 use crate::attention::Site;
 use crate::detect::context::Context;
-use crate::edit::insert::axes::Axis;
+use crate::edit::insert::axes::ValueAxis;
 use crate::error::RewriteError;
 use crate::graph::lane::{Lane, back};
 use crate::graph::product::Letters;
@@ -16,13 +16,13 @@ use crate::graph::product::Letters;
 ///
 /// # Errors
 /// Where heads stand before sequences.
-pub(crate) fn check(context: &Context<'_>, site: &Site, way: &Way) -> Result<(), RewriteError> {
+pub(crate) fn check(context: &Context<'_>, site: &Site, path: &ScorePath) -> Result<(), RewriteError> {
     let Some((product, batch)) = site.product.zip(of_product(context, site)) else {
         return Ok(());
     };
-    for stage in &way.stages {
+    for stage in &path.stages {
         let dims = context.dims(stage.value).unwrap_or_default();
-        let comes = |axis: &usize| before(context, &way.main, product, stage.value, *axis);
+        let comes = |axis: &usize| before(context, &path.main, product, stage.value, *axis);
         let mut lead = (0..dims.len()).filter(|a| !stage.plane.contains(a));
         let found = lead.find(|axis| comes(axis) == Some(batch));
         if found.is_some_and(|batch| !is_first(site, dims, stage.plane, batch)) {
@@ -66,7 +66,7 @@ fn of_queries(context: &Context<'_>, site: &Site) -> Option<usize> {
     let others = (0..context.dims(value)?.len())
         .filter(|axis| *axis != lane.sequence && Some(*axis) != lane.feature);
     let mut found = others.filter(|axis| {
-        let at = Axis { value, axis: *axis };
+        let at = ValueAxis { value, axis: *axis };
         at.is_batch_of_heads(context)
     });
     found.next().filter(|_| found.next().is_none())
@@ -120,7 +120,7 @@ mod tests {
 
     /// Sequences first, then heads.
     const PLAIN: [i64; 2] = [0, 1];
-    /// The other way around.
+    /// The other path around.
     const TURNED: [i64; 2] = [1, 0];
 
     fn layer(s: &mut Sketch, x: &str, heads: usize, order: Order) -> String {

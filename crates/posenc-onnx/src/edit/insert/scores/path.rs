@@ -1,4 +1,4 @@
-//! The last part of the way from the product of queries and keys to the softmax: where a bias that
+//! The last part of the path from the product of queries and keys to the softmax: where a bias that
 //! is added to the scores reaches the softmax as it is.
 
 use ndarray::ArrayD;
@@ -14,28 +14,28 @@ const FAR: f64 = 1e3;
 
 /// The scores of a site, from what the softmax is taken of back to the last scale or the product.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ScorePath {
     /// Never empty.
     pub(crate) stages: Vec<Stage>,
-    /// What the product flows into on the way to the softmax, itself included.
+    /// What the product flows into on the path to the softmax, itself included.
     pub(crate) main: FxHashSet<ValueId>,
     /// The nodes from the product to the softmax.
     nodes: FxHashSet<NodeId>,
 }
 
-/// Scores on the way.
+/// Scores on the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
     pub(crate) value: ValueId,
     /// The axes of queries and keys.
     pub(crate) plane: [usize; 2],
     /// What happens to them next.
-    pub(crate) next: Step,
+    pub(crate) next: ScoreStep,
 }
 
-/// What happens to scores on the way to the softmax.
+/// What happens to scores on the path to the softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ScoreStep {
     /// The softmax.
     Softmax,
     /// A value without content is added: it is read here.
@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Widened,
 }
 
-impl Way {
+impl ScorePath {
     /// `None` where the axes of queries and keys are not known.
     pub(crate) fn of(context: &Context<'_>, site: &Site) -> Option<Self> {
         let (product, scores, plane) = (site.product?, site.scores?, site.plane?);
@@ -59,13 +59,13 @@ impl Way {
         let mut stages = vec![Stage {
             value: scores,
             plane,
-            next: Step::Softmax,
+            next: ScoreStep::Softmax,
         }];
         let mut at = (scores, plane);
         while at.0 != product
             && let Some((id, output)) = graph.producer(at.0)
         {
-            let step = Steps {
+            let step = PathNode {
                 context,
                 main: &main,
                 id,
@@ -119,15 +119,15 @@ impl Way {
         seen.into_iter().any(|s| {
             let value = context.graph().value(s.value);
             let uses = context.graph().uses(s.value).len();
-            matches!(s.next, Step::Widened | Step::Capped)
+            matches!(s.next, ScoreStep::Widened | ScoreStep::Capped)
                 || value.is_output()
                 || uses > self.uses(context, site, s.value).len()
         })
     }
 }
 
-/// A node on the way.
-struct Steps<'a> {
+/// A node on the path.
+struct PathNode<'a> {
     context: &'a Context<'a>,
     main: &'a FxHashSet<ValueId>,
     id: NodeId,
@@ -135,9 +135,9 @@ struct Steps<'a> {
     columns: usize,
 }
 
-impl Steps<'_> {
+impl PathNode<'_> {
     /// The slot of the scores in a node that lets a bias on them through, and what it does.
-    fn through(&self) -> Option<(usize, Step)> {
+    fn through(&self) -> Option<(usize, ScoreStep)> {
         let node = self.context.graph().node(self.id);
         let is_main = |slot: &usize| node.input(*slot).is_some_and(|v| self.main.contains(&v));
         let mut slots = (0..node.inputs().len()).filter(is_main);
@@ -146,7 +146,7 @@ impl Steps<'_> {
             return None;
         }
         if second.is_some() {
-            return self.lowers().then_some((0, Step::Masked));
+            return self.lowers().then_some((0, ScoreStep::Masked));
         }
         let other = 1usize.checked_sub(slot);
         let step = match node.op() {
@@ -154,29 +154,29 @@ impl Steps<'_> {
                 let other = other?;
                 let plain = !self.context.is_content(node.input(other)?);
                 match plain {
-                    true => Step::Added(Use::new(self.id, other)),
-                    false => Step::Masked,
+                    true => ScoreStep::Added(Use::new(self.id, other)),
+                    false => ScoreStep::Masked,
                 }
             }
-            "Sub" if slot == 0 => Step::Masked,
-            "Where" if slot > 0 => Step::Masked,
-            "Mul" if self.all(other?, |v| v == 0.0 || v == 1.0) => Step::Masked,
-            "Max" if node.inputs().len() == 2 && self.all(other?, |v| v <= -FAR) => Step::Masked,
-            "Min" if node.inputs().len() == 2 && self.all(other?, |v| v >= FAR) => Step::Capped,
+            "Sub" if slot == 0 => ScoreStep::Masked,
+            "Where" if slot > 0 => ScoreStep::Masked,
+            "Mul" if self.all(other?, |v| v == 0.0 || v == 1.0) => ScoreStep::Masked,
+            "Max" if node.inputs().len() == 2 && self.all(other?, |v| v <= -FAR) => ScoreStep::Masked,
+            "Min" if node.inputs().len() == 2 && self.all(other?, |v| v >= FAR) => ScoreStep::Capped,
             "Clip" if slot == 0 && self.is_loose() => match node.input(2) {
-                Some(_) => Step::Capped,
-                None => Step::Masked,
+                Some(_) => ScoreStep::Capped,
+                None => ScoreStep::Masked,
             },
-            "Cast" if self.is_float() => Step::Moved,
+            "Cast" if self.is_float() => ScoreStep::Moved,
             "Identity" | "Dropout" | "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze"
                 if slot == 0 =>
             {
-                Step::Moved
+                ScoreStep::Moved
             }
             "Concat" => {
                 let rank = self.context.dims(node.output(0)?)?.len();
                 let axis = wrap(node.int("axis").ok()??, rank)?;
-                (axis == self.columns).then_some(Step::Widened)?
+                (axis == self.columns).then_some(ScoreStep::Widened)?
             }
             _ => return None,
         };

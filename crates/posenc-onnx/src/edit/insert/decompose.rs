@@ -9,19 +9,19 @@ use crate::error::RewriteError;
 
 /// Queries and keys `[batch, token, hidden]` of an operator that was taken apart.
 #[derive(Clone, Debug)]
-pub(crate) struct Parts {
+pub(crate) struct Decomposed {
     pub(crate) query: ValueId,
     pub(crate) key: ValueId,
     /// The dimensions of queries in the trial run.
     pub(crate) dims: Vec<usize>,
-    rest: Rest,
+    value: ValuePart,
     /// A bias on the scores, in place of the one that the operator was given.
     pub(crate) bias: Option<ValueId>,
 }
 
 /// What queries and keys are to be joined with.
 #[derive(Clone, Debug)]
-enum Rest {
+enum ValuePart {
     /// Values, that were projected with them.
     Projected(ValueId),
     /// Values, that were packed with them.
@@ -35,11 +35,11 @@ enum Rest {
 ///
 /// # Errors
 /// Where it is of a form that cannot be taken apart.
-pub(crate) fn parts(
+pub(crate) fn decompose(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     site: &Site,
-) -> Result<Option<Parts>, RewriteError> {
+) -> Result<Option<Decomposed>, RewriteError> {
     let node = context.graph().node(site.node);
     let parts = match (node.domain(), node.op()) {
         ("com.microsoft", "Attention") => projecting(out, context, site, node)?,
@@ -64,7 +64,7 @@ fn projecting(
     context: &Context<'_>,
     site: &Site,
     node: &Node,
-) -> Result<Parts, RewriteError> {
+) -> Result<Decomposed, RewriteError> {
     let refuse = |why: &str| Err(context.refuse(site.node, why));
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
     if flag("do_rotary") || flag("past_present_share_buffer") || node.input(6).is_some() {
@@ -99,11 +99,11 @@ fn projecting(
         projected = out.op("Add", &[projected, bias]);
     }
     match context.opset().split(out, projected, 2, &sizes)[..] {
-        [query, key, value] => Ok(Parts {
+        [query, key, value] => Ok(Decomposed {
             query,
             key,
             dims: vec![*b, *s, sizes[0]],
-            rest: Rest::Projected(value),
+            value: ValuePart::Projected(value),
             bias: None,
         }),
         _ => refuse("it cannot be taken apart"),
@@ -116,7 +116,7 @@ fn biased(
     context: &Context<'_>,
     site: &Site,
     node: &Node,
-) -> Result<Parts, RewriteError> {
+) -> Result<Decomposed, RewriteError> {
     let refuse = |why: &str| Err(context.refuse(site.node, why));
     let [query, key, bias] = [0, 1, 3].map(|slot| node.input(slot));
     let (Some(query), Some(key), Some(bias)) = (query, key, bias) else {
@@ -145,11 +145,11 @@ fn biased(
     let rest: Vec<f64> = zeros.chain(all[2 * width..].iter().copied()).collect();
     let rest = out.constant("bias", row(&rest));
     out.set_scope(site.scope);
-    Ok(Parts {
+    Ok(Decomposed {
         query: out.op("Add", &[query, of_query]),
         key: out.op("Add", &[key, of_key]),
         dims: dims.to_vec(),
-        rest: Rest::Bias(rest),
+        value: ValuePart::Bias(rest),
         bias: None,
     })
 }
@@ -160,7 +160,7 @@ fn packed(
     context: &Context<'_>,
     site: &Site,
     node: &Node,
-) -> Result<Parts, RewriteError> {
+) -> Result<Decomposed, RewriteError> {
     let refuse = |why: &str| Err(context.refuse(site.node, why));
     let (Some(x), Some(heads), Some(kv_heads), Some(head_dim)) =
         (node.input(0), site.heads, site.kv_heads, site.head_dim)
@@ -176,18 +176,18 @@ fn packed(
     }
     out.set_scope(site.scope);
     match context.opset().split(out, x, 2, &[query, key, key])[..] {
-        [q, k, value] => Ok(Parts {
+        [q, k, value] => Ok(Decomposed {
             query: q,
             key: k,
             dims: vec![*b, *s, query],
-            rest: Rest::Packed(value),
+            value: ValuePart::Packed(value),
             bias: None,
         }),
         _ => refuse("it cannot be taken apart"),
     }
 }
 
-impl Parts {
+impl Decomposed {
     /// Puts an operator that takes queries and keys as they are now in place of the site's.
     ///
     /// # Errors
@@ -201,10 +201,10 @@ impl Parts {
         let node = context.graph().node(site.node);
         let mut inputs = node.inputs().to_vec();
         out.set_scope(site.scope);
-        let (slot, with) = match self.rest {
-            Rest::Projected(value) => return self.attended(out, context, site, value),
-            Rest::Packed(value) => (2, value),
-            Rest::Bias(bias) => (3, bias),
+        let (slot, with) = match self.value {
+            ValuePart::Projected(value) => return self.replace_projecting(out, context, site, value),
+            ValuePart::Packed(value) => (2, value),
+            ValuePart::Bias(bias) => (3, bias),
         };
         inputs.resize(inputs.len().max(slot + 1), None);
         inputs[0] = Some(self.query);
@@ -220,7 +220,7 @@ impl Parts {
     }
 
     /// In place of the operator that projects, the one that does not.
-    fn attended(
+    fn replace_projecting(
         &self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,

@@ -6,7 +6,7 @@ mod tests;
 use posenc_ir::{ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::axes::{Axes, Axis};
+use super::axes::{Axes, ValueAxis};
 use super::length::Length;
 use crate::attention::{Operand, Site};
 use crate::detect::context::Context;
@@ -16,21 +16,21 @@ use crate::graph::lane::back;
 
 /// The tokens before the new ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Past {
+pub(crate) enum PastLength {
     /// None.
-    Nothing,
+    Zero,
     /// As many as earlier keys.
     Keys(Length),
 }
 
 /// What tells where new tokens stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum PastTokens {
     /// Those before them, as many in every sequence.
-    All(Past),
+    Same(PastLength),
     /// The last index of each sequence, of which the new tokens are the last; where sequences
     /// begin, all start at 0 and some end earlier.
-    Each(ValueId),
+    LastIndex(ValueId),
 }
 
 /// Why a cache does not tell how many tokens came before.
@@ -42,7 +42,7 @@ const BUFFER: &str = "its cache may be longer than what it holds, so that where 
 /// # Errors
 /// Where earlier keys join at a place that cannot be followed, or stand in a buffer of which no
 /// input of the operator tells where each sequence ends.
-pub(crate) fn past(axes: &Axes<'_>, site: &Site) -> Result<Before, RewriteError> {
+pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, RewriteError> {
     let context = axes.context;
     let node = context.graph().node(site.node);
     let given = |slot: usize| node.input(slot).is_some();
@@ -51,14 +51,14 @@ pub(crate) fn past(axes: &Axes<'_>, site: &Site) -> Result<Before, RewriteError>
     let (slot, axis) = match (node.domain(), node.op()) {
         // Keys that an earlier operator wrote into a buffer.
         ("", "Attention") if given(6) && !is_square(context, site) => return refuse(BUFFER),
-        _ if !site.past => return Ok(Before::All(Past::Nothing)),
+        _ if !site.past => return Ok(PastTokens::Same(PastLength::Zero)),
         ("com.microsoft", "GroupQueryAttention") => {
             return match node.input(5) {
                 Some(last) if context.is_content(last) => refuse(
                     "the lengths of its sequences are fed, and not counted from a mask, so that \
                      positions cannot be checked; give --add-position-ids",
                 ),
-                Some(last) => Ok(Before::Each(last)),
+                Some(last) => Ok(PastTokens::LastIndex(last)),
                 None => refuse("it does not say how many tokens there are"),
             };
         }
@@ -72,12 +72,12 @@ pub(crate) fn past(axes: &Axes<'_>, site: &Site) -> Result<Before, RewriteError>
         _ => (usize::MAX, 0),
     };
     let cache = match node.input(slot) {
-        Some(value) => Some(Axis { value, axis }),
+        Some(value) => Some(ValueAxis { value, axis }),
         None => joined(context, site),
     };
-    let length = |at: Axis| context.dims(at.value)?.get(at.axis).copied();
+    let length = |at: ValueAxis| context.dims(at.value)?.get(at.axis).copied();
     match cache.filter(|at| length(*at) == Some(context.found.lengths.past)) {
-        Some(at) => Ok(Before::All(Past::Keys(Length::of(axes, at)))),
+        Some(at) => Ok(PastTokens::Same(PastLength::Keys(Length::of(axes, at)))),
         None => refuse("where earlier keys join the new ones cannot be followed"),
     }
 }
@@ -89,7 +89,7 @@ fn is_square(context: &Context<'_>, site: &Site) -> bool {
 }
 
 /// The earlier keys that join the new ones on the way to the product.
-fn joined(context: &Context<'_>, site: &Site) -> Option<Axis> {
+fn joined(context: &Context<'_>, site: &Site) -> Option<ValueAxis> {
     let (graph, trace) = (context.graph(), &context.found.trace);
     let classes = &context.found.classes;
     let mut stack = vec![(site.key.value, site.key.lane)];
@@ -99,7 +99,7 @@ fn joined(context: &Context<'_>, site: &Site) -> Option<Axis> {
             continue;
         }
         if !classes.of_value(value).has(Class::FRESH) {
-            return Some(Axis {
+            return Some(ValueAxis {
                 value,
                 axis: lane.sequence,
             });
@@ -120,11 +120,11 @@ fn joined(context: &Context<'_>, site: &Site) -> Option<Axis> {
     None
 }
 
-impl Past {
+impl PastLength {
     /// Where what reads it has to stand.
     pub(crate) fn scope(self, context: &Context<'_>) -> ScopeId {
         match self {
-            Self::Nothing => context.graph().main(),
+            Self::Zero => context.graph().main(),
             Self::Keys(length) => length.scope(context),
         }
     }

@@ -4,14 +4,14 @@
 use posenc_ir::Use;
 
 use super::layout::Layout;
-use super::way::{Stage, Step, Way};
+use super::path::{Stage, ScoreStep, ScorePath};
 use crate::attention::Site;
 use crate::detect::context::Context;
 
 /// A place for a bias.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// The scores that the bias has the axes of, by their place on the way.
+pub(crate) struct Placement {
+    /// The scores that the bias has the axes of, by their place on the path.
     pub(crate) stage: usize,
     /// Where a mask is added to these: the use of the mask.
     pub(crate) mask: Option<Use>,
@@ -25,21 +25,21 @@ pub(crate) struct Place {
 pub(crate) fn choose(
     context: &Context<'_>,
     site: &Site,
-    way: &Way,
+    path: &ScorePath,
     straight: bool,
-) -> Option<Place> {
+) -> Option<Placement> {
     let heads = site.heads?;
     let keys = *context.dims(site.key.value)?.get(site.key.lane.sequence)?;
     let layout = |stage: usize| {
-        let stage = way.stages.get(stage)?;
+        let stage = path.stages.get(stage)?;
         let dims = context.dims(stage.value)?;
         // Columns that are no keys get no bias.
         let own = dims.get(stage.plane[1]) == Some(&keys);
         Layout::of(dims, stage.plane, heads).filter(|_| own)
     };
-    let mut masks: Vec<(usize, Place)> = vec![];
-    for (from, stage) in way.stages.iter().enumerate() {
-        let Step::Added(mask) = stage.next else {
+    let mut masks: Vec<(usize, Placement)> = vec![];
+    for (from, stage) in path.stages.iter().enumerate() {
+        let ScoreStep::Added(mask) = stage.next else {
             continue;
         };
         let (Some(layout), Some([rows, elements])) =
@@ -47,8 +47,8 @@ pub(crate) fn choose(
         else {
             continue;
         };
-        let by_key = straight && rows == 1 && !way.is_exposed(context, site, from);
-        let place = Place {
+        let by_key = straight && rows == 1 && !path.is_exposed(context, site, from);
+        let place = Placement {
             stage: from,
             mask: Some(mask),
             layout,
@@ -61,14 +61,14 @@ pub(crate) fn choose(
         return Some(place);
     }
     // The nearest to the product, where masks come behind and leave no trace of it.
-    let mut scores: Vec<(usize, Layout)> = (0..way.stages.len())
+    let mut scores: Vec<(usize, Layout)> = (0..path.stages.len())
         .filter_map(|stage| Some((stage, layout(stage)?)))
         .collect();
     scores.reverse();
     let trouble = |layout: &Layout| (layout.is_folded(), !layout.is_plain());
     let (stage, layout) = scores.into_iter().min_by_key(|(_, l)| trouble(l))?;
-    Some(Place {
-        by_key: straight && !way.is_exposed(context, site, stage),
+    Some(Placement {
+        by_key: straight && !path.is_exposed(context, site, stage),
         stage,
         mask: None,
         layout,

@@ -13,7 +13,7 @@ use crate::graph::lane::is_layout;
 
 /// What stays of a summand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum Remainder {
     /// It is all position.
     Nothing,
     /// This, which is the same for every token.
@@ -21,34 +21,34 @@ pub(crate) enum Rest {
 }
 
 /// Steps from a summand back to what varies.
-const MOST: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// What is left of `value`, the summand of a node, where all that varies along `tokens` goes.
-pub(crate) fn rest(
+pub(crate) fn remainder(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     node: NodeId,
     value: ValueId,
     tokens: Tokens,
-) -> Result<Rest, RewriteError> {
+) -> Result<Remainder, RewriteError> {
     let mut search = Search {
         context,
         leaves: vec![],
         known: FxHashMap::default(),
     };
     let refuse = |why: &str| context.refuse(node, why);
-    match search.left(value, tokens, MOST) {
-        Some(Left::Nothing) => Ok(Rest::Nothing),
-        Some(Left::Value(value)) => Ok(Rest::Value(value)),
-        Some(Left::Mixed) => {
+    match search.partial(value, tokens, MAX_STEPS) {
+        Some(Partial::Nothing) => Ok(Remainder::Nothing),
+        Some(Partial::Value(value)) => Ok(Remainder::Value(value)),
+        Some(Partial::Mixed) => {
             let why = "what is added together with the position cannot be told from it";
             let row = search.row(value, tokens).ok_or_else(|| refuse(why))?;
             if row.iter().all(|x| *x == 0.0) {
-                return Ok(Rest::Nothing);
+                return Ok(Remainder::Nothing);
             }
             let values: Vec<f64> = row.iter().copied().collect();
             let tensor = Tensor::from_f64(context.dtype(value), row.shape(), &values);
-            Ok(Rest::Value(out.constant("row", tensor)))
+            Ok(Remainder::Value(out.constant("row", tensor)))
         }
         None => Err(refuse("what is added follows from too many operations")),
     }
@@ -56,7 +56,7 @@ pub(crate) fn rest(
 
 /// What is left of a value.
 #[derive(Clone, Copy)]
-enum Left {
+enum Partial {
     Nothing,
     Value(ValueId),
     /// Something that no value of the graph is.
@@ -68,29 +68,29 @@ struct Search<'a> {
     /// Values that are position and nothing else.
     leaves: Vec<ValueId>,
     /// What is left of values that were asked for, by the axes of their tokens.
-    known: FxHashMap<(ValueId, Tokens), Left>,
+    known: FxHashMap<(ValueId, Tokens), Partial>,
 }
 
 impl Search<'_> {
-    /// `None` where that takes more steps than `most`.
-    fn left(&mut self, value: ValueId, tokens: Tokens, most: usize) -> Option<Left> {
+    /// `None` where that takes more steps than `steps`.
+    fn partial(&mut self, value: ValueId, tokens: Tokens, steps: usize) -> Option<Partial> {
         if let Some(known) = self.known.get(&(value, tokens)) {
             return Some(*known);
         }
-        let left = self.made(value, tokens, most)?;
+        let left = self.compute(value, tokens, steps)?;
         self.known.insert((value, tokens), left);
         Some(left)
     }
 
-    fn made(&mut self, value: ValueId, tokens: Tokens, most: usize) -> Option<Left> {
+    fn compute(&mut self, value: ValueId, tokens: Tokens, steps: usize) -> Option<Partial> {
         if !varies(self.context, value, tokens) {
-            return Some(Left::Value(value));
+            return Some(Partial::Value(value));
         }
         let graph = self.context.graph();
         let Some((id, output)) = graph.producer(value) else {
             return Some(self.leaf(value));
         };
-        let most = most.checked_sub(1)?;
+        let steps = steps.checked_sub(1)?;
         let node = graph.node(id);
         let mut inputs = vec![];
         for slot in 0..node.inputs().len() {
@@ -108,42 +108,42 @@ impl Search<'_> {
             .collect();
         match (node.domain(), node.op(), &varying[..]) {
             ("", "Add" | "Sum", [_, ..]) => {
-                let mut left = Left::Nothing;
+                let mut left = Partial::Nothing;
                 for (_, input, tokens) in inputs {
                     let more = match tokens {
-                        Some(tokens) => self.left(input, tokens, most)?,
-                        None => Left::Value(input),
+                        Some(tokens) => self.partial(input, tokens, steps)?,
+                        None => Partial::Value(input),
                     };
                     left = match (left, more) {
-                        (Left::Nothing, one) | (one, Left::Nothing) => one,
-                        _ => Left::Mixed,
+                        (Partial::Nothing, one) | (one, Partial::Nothing) => one,
+                        _ => Partial::Mixed,
                     };
                 }
                 Some(left)
             }
-            (_, _, [(slot, input, tokens)]) if passes(node, *slot) => {
+            (_, _, [(slot, input, tokens)]) if keeps_zeros(node, *slot) => {
                 let behind = match shift(node).and_then(|slot| node.input(slot)) {
-                    Some(shift) => Left::Value(shift),
-                    None => Left::Nothing,
+                    Some(shift) => Partial::Value(shift),
+                    None => Partial::Nothing,
                 };
-                Some(match self.left(*input, *tokens, most)? {
-                    Left::Nothing => behind,
-                    Left::Value(_) | Left::Mixed => Left::Mixed,
+                Some(match self.partial(*input, *tokens, steps)? {
+                    Partial::Nothing => behind,
+                    Partial::Value(_) | Partial::Mixed => Partial::Mixed,
                 })
             }
             ("", "Sub", [_, ..]) => {
                 for (_, input, tokens) in varying {
-                    self.left(input, tokens, most)?;
+                    self.partial(input, tokens, steps)?;
                 }
-                Some(Left::Mixed)
+                Some(Partial::Mixed)
             }
             _ => Some(self.leaf(value)),
         }
     }
 
-    fn leaf(&mut self, value: ValueId) -> Left {
+    fn leaf(&mut self, value: ValueId) -> Partial {
         self.leaves.push(value);
-        Left::Nothing
+        Partial::Nothing
     }
 
     /// The numbers of `value` where all position is zero: one row, of as few axes as it takes.
@@ -188,7 +188,7 @@ fn varies(context: &Context<'_>, value: ValueId, tokens: Tokens) -> bool {
 }
 
 /// Whether a node gives zeros, but for a shift, where the input at `slot` is zero.
-fn passes(node: &Node, slot: usize) -> bool {
+fn keeps_zeros(node: &Node, slot: usize) -> bool {
     match (node.domain(), node.op()) {
         ("", "Mul") => true,
         ("", op) => {

@@ -5,22 +5,22 @@ use posenc_ir::{Emitter, NodeId, ValueId};
 
 use crate::detect::Runs;
 use crate::detect::context::Context;
-use crate::edit::remove::broadcast;
+use crate::edit::remove::broadcast::broadcast;
 use crate::error::RewriteError;
 use crate::graph::lane::wrap;
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
 /// A value and its dimensions in the trial run.
-type Sized<'d> = (ValueId, &'d [usize]);
+type SizedValue<'d> = (ValueId, &'d [usize]);
 
 /// Writes operators anew.
-pub(crate) struct Moves<'a> {
+pub(crate) struct OperatorCopier<'a> {
     context: Context<'a>,
     runs: Runs<'a>,
 }
 
-impl<'a> Moves<'a> {
+impl<'a> OperatorCopier<'a> {
     pub(crate) fn new(context: &Context<'a>) -> Self {
         Self {
             context: *context,
@@ -30,12 +30,12 @@ impl<'a> Moves<'a> {
 
     /// The result of `id` on a value in place of the input in `slot`, and its dimensions; `None`
     /// where the operator needs the whole input.
-    pub(crate) fn behind(
+    pub(crate) fn copy_onto(
         &mut self,
         out: &mut Emitter<'_>,
         id: NodeId,
         slot: usize,
-        (value, dims): Sized<'_>,
+        (value, dims): SizedValue<'_>,
     ) -> Result<Option<(ValueId, Vec<usize>)>, RewriteError> {
         let context = self.context;
         let node = context.graph().node(id);
@@ -56,22 +56,22 @@ impl<'a> Moves<'a> {
                 value = context.opset().unsqueeze(out, value, &axes);
                 dims.splice(0..0, vec![1; missing]);
             }
-            match self.shrunk(id, from, to, &dims) {
-                Some(Shrunk::Keeps) => return Ok(Some((value, dims))),
-                Some(Shrunk::Becomes(next)) => {
-                    let value = self.anew(out, id, slot, value)?;
+            match self.reduced(id, from, to, &dims) {
+                Some(Reduced::Keeps) => return Ok(Some((value, dims))),
+                Some(Reduced::Becomes(next)) => {
+                    let value = self.copy(out, id, slot, value)?;
                     return Ok(Some((value, next)));
                 }
-                None => match self.stretched(out, old, from, value, &dims) {
+                None => match self.expanded(out, old, from, value, &dims) {
                     Some(whole) => value = whole,
                     None => return Ok(None),
                 },
             }
         }
-        Ok(Some((self.anew(out, id, slot, value)?, to.to_vec())))
+        Ok(Some((self.copy(out, id, slot, value)?, to.to_vec())))
     }
 
-    fn anew(
+    fn copy(
         &self,
         out: &mut Emitter<'_>,
         id: NodeId,
@@ -87,7 +87,7 @@ impl<'a> Moves<'a> {
     }
 
     /// What an operator does to a value of `dims`, where it takes one of `from` to one of `to`.
-    fn shrunk(&self, id: NodeId, from: &[usize], to: &[usize], dims: &[usize]) -> Option<Shrunk> {
+    fn reduced(&self, id: NodeId, from: &[usize], to: &[usize], dims: &[usize]) -> Option<Reduced> {
         let graph = self.context.graph();
         let node = graph.node(id);
         let whole = |axis: &usize| dims[*axis] == from[*axis];
@@ -101,7 +101,7 @@ impl<'a> Moves<'a> {
                     None => (0..dims.len()).rev().collect(),
                 };
                 let next: Option<Vec<usize>> = axes.iter().map(|a| dims.get(*a).copied()).collect();
-                Some(Shrunk::Becomes(next?))
+                Some(Reduced::Becomes(next?))
             }
             "Unsqueeze" => {
                 let mut next = dims.to_vec();
@@ -110,22 +110,22 @@ impl<'a> Moves<'a> {
                 for axis in axes {
                     next.insert(Some(axis).filter(|a| *a <= next.len())?, 1);
                 }
-                Some(Shrunk::Becomes(next))
+                Some(Reduced::Becomes(next))
             }
             "Squeeze" => {
                 let axes = self.axes(id, 1, from.len())?;
                 let kept = (0..dims.len()).filter(|a| !axes.contains(a));
-                Some(Shrunk::Becomes(kept.map(|a| dims[a]).collect()))
+                Some(Reduced::Becomes(kept.map(|a| dims[a]).collect()))
             }
             "Slice" => {
                 let axes = self.axes(id, 3, from.len())?;
                 if axes.iter().all(whole) {
                     let next =
                         (0..dims.len()).map(|a| if axes.contains(&a) { to[a] } else { dims[a] });
-                    return Some(Shrunk::Becomes(next.collect()));
+                    return Some(Reduced::Becomes(next.collect()));
                 }
                 let none = axes.iter().all(|a| dims[*a] == 1 && to[*a] > 0);
-                none.then_some(Shrunk::Keeps)
+                none.then_some(Reduced::Keeps)
             }
             "Gather" => {
                 let named = node.int("axis").ok()?.unwrap_or(0);
@@ -133,19 +133,19 @@ impl<'a> Moves<'a> {
                     wrap(named, from.len()).filter(|a| whole(a) && from.len() == to.len())?;
                 let mut next = dims.to_vec();
                 next[axis] = to[axis];
-                Some(Shrunk::Becomes(next))
+                Some(Reduced::Becomes(next))
             }
             "Expand" => {
                 let shape = self.context.found.trace.get(node.input(1)?).to_i64()?;
                 let shape: Option<Vec<usize>> =
                     shape.iter().map(|n| usize::try_from(*n).ok()).collect();
-                Some(Shrunk::Becomes(broadcast(dims, &shape?)?))
+                Some(Reduced::Becomes(broadcast(dims, &shape?)?))
             }
             op if crate::graph::lane::is_elementwise(op) => {
                 // The other operand may be larger than the one number that it is.
                 let rank = (0..node.inputs().len())
                     .filter_map(|slot| Some(self.context.dims(node.input(slot)?)?.len()));
-                (rank.max()? <= from.len()).then(|| Shrunk::Becomes(dims.to_vec()))
+                (rank.max()? <= from.len()).then(|| Reduced::Becomes(dims.to_vec()))
             }
             _ => None,
         }
@@ -173,7 +173,7 @@ impl<'a> Moves<'a> {
     }
 
     /// The value in the dimensions of `old`, where those that it lacks are the same in every run.
-    fn stretched(
+    fn expanded(
         &mut self,
         out: &mut Emitter<'_>,
         old: ValueId,
@@ -207,7 +207,7 @@ impl<'a> Moves<'a> {
     }
 }
 
-enum Shrunk {
+enum Reduced {
     /// The value stays as it is.
     Keeps,
     /// It has these dimensions.

@@ -17,15 +17,15 @@ const BUDGET: Budget = Budget { elements: 1 << 23 };
 
 /// What a value is to the scores that it is added to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Look {
+pub(crate) enum ScoreRole {
     /// One number, whatever is fed.
-    Level(f64),
+    Constant(f64),
     /// Nothing but hidden and seen pairs.
     Mask,
     /// Numbers of which none hides a pair.
     Bias,
     /// Numbers, and pairs hidden by those from here on down.
-    Both {
+    Mixed {
         /// The largest number that hides.
         hidden: f64,
         /// The smallest that does not.
@@ -35,14 +35,14 @@ pub(crate) enum Look {
     Unknown,
 }
 
-/// Looks at values.
-pub(crate) struct Looks<'a> {
+/// Classifier at values.
+pub(crate) struct Classifier<'a> {
     context: Context<'a>,
     /// Padding with holes in it, made when it is first asked for.
     holes: Option<FxHashMap<ValueId, Value>>,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> Classifier<'a> {
     pub(crate) fn new(context: &Context<'a>) -> Self {
         Self {
             context: *context,
@@ -51,12 +51,12 @@ impl<'a> Looks<'a> {
     }
 
     /// What a value is where it is multiplied by `factor` on the way to the scores.
-    pub(crate) fn at(&mut self, value: ValueId, factor: f64) -> Look {
+    pub(crate) fn role(&mut self, value: ValueId, factor: f64) -> ScoreRole {
         let class = self.context.found.classes.of_value(value);
         let fixed = !class.has(Class::PADDING) && !class.has(Class::POSITION);
         match self.numbers(value) {
-            Some(numbers) => look(numbers.iter().map(|v| v * factor), fixed),
-            None => Look::Unknown,
+            Some(numbers) => classify(numbers.iter().map(|v| v * factor), fixed),
+            None => ScoreRole::Unknown,
         }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Looks<'a> {
         };
         let mut numbers: Vec<f64> = data.iter().copied().collect();
         if context.found.classes.of_value(value).has(Class::PADDING) {
-            let holes = self.holes.get_or_insert_with(|| holes(&context));
+            let holes = self.holes.get_or_insert_with(|| padding_with_holes(&context));
             let trace = &context.found.trace;
             let again = probe(context.model, trace, holes, &[value], &BUDGET).ok()?;
             numbers.extend(again.first()?.to_f64()?);
@@ -92,7 +92,7 @@ impl<'a> Looks<'a> {
 
 /// What numbers are; one alone is a level where it is `fixed`, whatever is fed, else it may be a
 /// mask that hides nothing here.
-fn look(numbers: impl Iterator<Item = f64> + Clone, fixed: bool) -> Look {
+fn classify(numbers: impl Iterator<Item = f64> + Clone, fixed: bool) -> ScoreRole {
     let numbers = numbers.map(|v| if v.is_nan() { f64::NEG_INFINITY } else { v });
     let (low, best) = numbers
         .clone()
@@ -100,18 +100,18 @@ fn look(numbers: impl Iterator<Item = f64> + Clone, fixed: bool) -> Look {
             (low.min(v), best.max(v))
         });
     if best == low {
-        return if fixed { Look::Level(best) } else { Look::Mask };
+        return if fixed { ScoreRole::Constant(best) } else { ScoreRole::Mask };
     }
     let border = match best - low >= HIDDEN {
         true => border(numbers.clone()),
         false => None,
     };
     let seen = numbers.filter(|v| border.is_none_or(|(_, seen)| *v >= seen));
-    match (border, few(seen, best)) {
-        (_, Few::Masks) => Look::Mask,
-        (Some(_), Few::One) => Look::Mask,
-        (None, _) => Look::Bias,
-        (Some((hidden, seen)), Few::More) => Look::Both { hidden, seen },
+    match (border, variety(seen, best)) {
+        (_, Variety::MaskPair) => ScoreRole::Mask,
+        (Some(_), Variety::One) => ScoreRole::Mask,
+        (None, _) => ScoreRole::Bias,
+        (Some((hidden, seen)), Variety::More) => ScoreRole::Mixed { hidden, seen },
     }
 }
 
@@ -128,14 +128,14 @@ fn border(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 }
 
 /// How many numbers there are.
-enum Few {
+enum Variety {
     One,
     /// Two, as far apart as those of a mask.
-    Masks,
+    MaskPair,
     More,
 }
 
-fn few(numbers: impl Iterator<Item = f64> + Clone, best: f64) -> Few {
+fn variety(numbers: impl Iterator<Item = f64> + Clone, best: f64) -> Variety {
     let most = numbers.clone().map(f64::abs).filter(|v| v.is_finite());
     let near = 1e-9 * most.fold(0.0, f64::max);
     let mut other = None;
@@ -143,19 +143,19 @@ fn few(numbers: impl Iterator<Item = f64> + Clone, best: f64) -> Few {
         match other {
             None => other = Some(v),
             Some(first) if f64::abs(first - v) <= near => {}
-            Some(_) => return Few::More,
+            Some(_) => return Variety::More,
         }
     }
     match other {
-        None => Few::One,
-        Some(v) if best - v >= MASKED => Few::Masks,
-        Some(_) => Few::More,
+        None => Variety::One,
+        Some(v) if best - v >= MASKED => Variety::MaskPair,
+        Some(_) => Variety::More,
     }
 }
 
 /// Padding of which some tokens at either end do not count: where it is fed, and where ids are
 /// compared.
-pub(crate) fn holes(context: &Context<'_>) -> FxHashMap<ValueId, Value> {
+pub(crate) fn padding_with_holes(context: &Context<'_>) -> FxHashMap<ValueId, Value> {
     let found = context.found;
     let classes = &found.classes;
     let padding = |v: ValueId| {
@@ -170,12 +170,12 @@ pub(crate) fn holes(context: &Context<'_>) -> FxHashMap<ValueId, Value> {
             values.extend(node.outputs().iter().flatten().filter(|v| padding(**v)));
         }
     }
-    let turned = |v: ValueId| Some((v, turned(found.trace.get(v))?));
-    values.into_iter().filter_map(turned).collect()
+    let changed = |v: ValueId| Some((v, with_holes(found.trace.get(v))?));
+    values.into_iter().filter_map(changed).collect()
 }
 
 /// The same with tokens at one end of each row turned from counting to not counting.
-fn turned(value: &Value) -> Option<Value> {
+fn with_holes(value: &Value) -> Option<Value> {
     let dtype = value.dtype?;
     let mut data = value.to_f64()?;
     let last = *data.shape().last()?;

@@ -18,7 +18,7 @@ use posenc_encodings::kind::Stack;
 
 /// Positions and places of the graph as it was, held for the patch to come.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Preserved {
     /// Positions that heed padding, by stack: nodes that nothing reads yet.
     pub(crate) positions: Vec<(Option<Stack>, ValueId)>,
     /// What an encoding was added to, by stack.
@@ -30,33 +30,33 @@ const MOST: usize = 256;
 
 /// Holds the positions of a graph that heeds padding, where what is taken out is all that reads
 /// them, and remembers where an encoding was added.
-pub(crate) fn keep(
+pub(crate) fn preserve(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     asked: &SwapPlan,
-) -> Result<Option<Kept>, RewriteError> {
-    let mut kept = Kept::default();
+) -> Result<Option<Preserved>, RewriteError> {
+    let mut preserved = Preserved::default();
     if asked.groups.is_empty() {
         return Ok(None);
     }
     let findings = context.survey.findings.iter();
     let findings: Vec<&Finding> = findings.filter(|f| asked.speaks_of(context, f)).collect();
-    kept.remember(context, &findings);
+    preserved.remember(context, &findings);
     if context.found.ports.first(Role::Positions).is_some() || asked.add_position_ids {
-        return Ok(Some(kept));
+        return Ok(Some(preserved));
     }
     let rotary = context.found.rotary.iter().filter(|r| asked.has(r.site));
     for rotary in rotary {
         let counted = || counted_by(context, &rotary.query);
-        kept.hold(out, context, rotary.site, counted);
+        preserved.hold(out, context, rotary.site, counted);
     }
     for finding in findings {
         let counted = || finding.entries.iter().find_map(|at| counted(context, *at));
         if let Some(site) = finding.sites.first() {
-            kept.hold(out, context, *site, counted);
+            preserved.hold(out, context, *site, counted);
         }
     }
-    Ok(Some(kept))
+    Ok(Some(preserved))
 }
 
 /// A value that counts tokens that are not padding, and its number at position 0.
@@ -66,7 +66,7 @@ struct Counted {
     offset: i64,
 }
 
-impl Kept {
+impl Preserved {
     /// The place where an encoding was added to what a stack reads, where it is still there.
     pub(crate) fn place(&self, context: &Context<'_>, stack: Option<Stack>) -> Option<Place> {
         let (_, place) = self.places.iter().find(|p| p.0 == stack)?;

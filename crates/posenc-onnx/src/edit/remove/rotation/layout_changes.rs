@@ -14,7 +14,7 @@ use crate::graph::region::Region;
 
 /// The nodes that change shape and order from what enters a region to what leaves it; `None`
 /// where no such chain is all that the region does beside turning.
-pub(crate) fn moves(
+pub(crate) fn find(
     context: &Context<'_>,
     region: &Region,
     way: Option<Way>,
@@ -22,17 +22,17 @@ pub(crate) fn moves(
     let (from, to) = (context.dims(region.input)?, context.dims(region.output)?);
     let none = (from == to).then(Vec::new);
     let mut chains = none.into_iter().chain(chain(context, region));
-    chains.find(|chain| is_all(context, region, way, chain) == Some(true))
+    chains.find(|chain| does_nothing_else(context, region, way, chain) == Some(true))
 }
 
 /// Copies of these nodes behind a value.
 pub(crate) fn emit(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    moves: &[NodeId],
+    changes: &[NodeId],
     mut value: ValueId,
 ) -> Result<ValueId, RewriteError> {
-    for id in moves {
+    for id in changes {
         let mut inputs = context.graph().node(*id).inputs().to_vec();
         if let Some(first) = inputs.first_mut() {
             *first = Some(value);
@@ -49,48 +49,48 @@ fn chain(context: &Context<'_>, region: &Region) -> Option<Vec<NodeId>> {
     let within = region.content(graph, &context.found.classes);
     let mut seen = FxHashSet::default();
     let mut stack = vec![(region.output, vec![])];
-    while let Some((value, moves)) = stack.pop() {
+    while let Some((value, changes)) = stack.pop() {
         if value == region.input {
-            return Some(moves.into_iter().rev().collect());
+            return Some(changes.into_iter().rev().collect());
         }
         let Some((id, 0)) = graph.producer(value).filter(|_| seen.insert(value)) else {
             continue;
         };
         let node = graph.node(id);
         let own = |v: &ValueId| *v == region.input || within.contains(v);
-        if is_move(node.op()) {
+        if changes_layout(node.op()) {
             let before = node.input(0).filter(own);
-            let longer = || moves.iter().copied().chain([id]).collect();
+            let longer = || changes.iter().copied().chain([id]).collect();
             stack.extend(before.map(|v| (v, longer())));
             continue;
         }
         let same = |v: &ValueId| own(v) && context.dims(*v) == context.dims(value);
         let before = node.inputs().iter().flatten().copied().filter(same);
-        stack.extend(before.map(|v| (v, moves.clone())));
+        stack.extend(before.map(|v| (v, changes.clone())));
     }
     None
 }
 
-fn is_move(op: &str) -> bool {
+fn changes_layout(op: &str) -> bool {
     matches!(
         op,
         "Transpose" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten"
     )
 }
 
-/// Whether a region turns what a chain of moves gives, and does nothing more.
-fn is_all(
+/// Whether a region turns what a chain of changes gives, and does nothing more.
+fn does_nothing_else(
     context: &Context<'_>,
     region: &Region,
     way: Option<Way>,
-    moves: &[NodeId],
+    changes: &[NodeId],
 ) -> Option<bool> {
     let dims = context.dims(region.input)?;
     let count: usize = dims.iter().product();
     // Numbers that stay apart in what is computed of them, too.
     let numbers = (0..count).map(|i| ((i + 1) as f64 * 0.754_877_666).fract());
     let x = ArrayD::from_shape_vec(IxDyn(dims), numbers.collect()).ok()?;
-    let moved = moved(context, moves, x.clone())?;
+    let moved = apply(context, changes, x.clone())?;
     let moved = region.output_lane.split(moved)?;
     if way == Some(Way::Spread) {
         // Each head was seen to turn by itself, in its place.
@@ -117,9 +117,9 @@ fn is_all(
     Some(all)
 }
 
-/// What the moves make of numbers.
-fn moved(context: &Context<'_>, moves: &[NodeId], mut x: ArrayD<f64>) -> Option<ArrayD<f64>> {
-    for id in moves {
+/// What the changes make of numbers.
+fn apply(context: &Context<'_>, changes: &[NodeId], mut x: ArrayD<f64>) -> Option<ArrayD<f64>> {
+    for id in changes {
         let node = context.graph().node(*id);
         x = match node.op() {
             "Transpose" => {
