@@ -1,5 +1,5 @@
-//! Room for longer sequences: constants that end below the wanted length, and whose numbers go on
-//! by a rule, are made longer. Learned tables follow no rule and stay.
+//! Extends constants that limit the sequence length, if their numbers continue by a rule: position
+//! ids, token types, causal masks. Learned tables follow no rule and are not changed.
 
 use ndarray::{ArrayD, IxDyn};
 use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
@@ -12,13 +12,12 @@ use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
 use crate::report::LimitCause;
 
-/// Elements of a widened buffer: a mask of 8,192 tokens. What should be longer stays, and is named
-/// as a limit.
-const MOST: usize = 1 << 26;
+/// The most elements of an extended buffer: a mask of 8,192 tokens. A buffer that would be larger
+/// is not changed and is reported as a limit.
+const MAX_ELEMENTS: usize = 1 << 26;
 
-/// Widens the buffers that end below `wanted`: position ids, token types, causal masks. Tells how
-/// many constants were changed.
-pub(crate) fn widen(
+/// Extends the buffers that are shorter than `wanted`. Returns the number of changed constants.
+pub(crate) fn extend_buffers(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     wanted: usize,
@@ -42,7 +41,7 @@ pub(crate) fn widen(
     let mut lengths = FxHashSet::default();
     let mut changed = 0;
     for (table, length, uses) in tables {
-        let Some(tensor) = longer(context, table, length, wanted) else {
+        let Some(tensor) = extend(context, table, length, wanted) else {
             continue;
         };
         lengths.insert(length);
@@ -59,15 +58,15 @@ pub(crate) fn widen(
     }
     if !lengths.is_empty() {
         for (id, _) in graph.nodes() {
-            changed += capped(out, context, id, &lengths, wanted)?;
+            changed += raise_limits(out, context, id, &lengths, wanted)?;
         }
     }
     Ok(changed)
 }
 
-/// A length that is held to that of a buffer goes as far as the new one. Tells how many were
-/// changed.
-fn capped(
+/// Raises the limits that a `Min` node puts on a length, if they are lengths of extended buffers.
+/// Returns the number of changed limits.
+fn raise_limits(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     id: NodeId,
@@ -101,8 +100,8 @@ fn capped(
     Ok(changed)
 }
 
-/// The same constant for sequences of `wanted` tokens; `None` where its numbers follow no rule.
-fn longer(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -> Option<Tensor> {
+/// Extends a constant to `wanted` tokens; `None` if its numbers follow no rule.
+fn extend(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -> Option<Tensor> {
     let known = context.found.trace.get(table);
     let data = known.to_f64()?;
     let dtype = known.dtype?;
@@ -112,10 +111,10 @@ fn longer(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -
     let data = match axes[..] {
         [axis] => {
             let count = (data.shape()[axis] - length).checked_add(wanted)?;
-            line(&data, axis, count)?
+            extend_line(&data, axis, count)?
         }
-        [rows, columns] if wanted.checked_mul(wanted).is_some_and(|n| n <= MOST) => {
-            square(&data, [rows, columns], wanted)?
+        [rows, columns] if wanted.checked_mul(wanted).is_some_and(|n| n <= MAX_ELEMENTS) => {
+            extend_square(&data, [rows, columns], wanted)?
         }
         _ => return None,
     };
@@ -129,13 +128,13 @@ fn longer(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -
     })
 }
 
-/// Numbers that rise by the same step along an axis go on doing so, where they do not become too
-/// many.
-fn line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
+/// Extends numbers that grow by a constant step along an axis; `None` if they do not, or if the
+/// result would be too large.
+fn extend_line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
     let count = data.shape()[axis];
-    let at = |index: &[usize], place: usize| {
+    let at = |index: &[usize], along: usize| {
         let mut index = index.to_vec();
-        index[axis] = place;
+        index[axis] = along;
         data[IxDyn(&index)]
     };
     let first: Vec<usize> = vec![0; data.ndim()];
@@ -144,14 +143,14 @@ fn line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
     } else {
         0.0
     };
-    let goes_on = data.indexed_iter().all(|(index, v)| {
+    let is_line = data.indexed_iter().all(|(index, v)| {
         let index: &[usize] = ndarray::Dimension::slice(&index);
         *v == at(index, 0) + step * index[axis] as f64
     });
     let mut dims = data.shape().to_vec();
     dims[axis] = wanted;
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
-    (goes_on && count <= MOST).then(|| {
+    (is_line && count <= MAX_ELEMENTS).then(|| {
         ArrayD::from_shape_fn(dims, |index| {
             let index: &[usize] = ndarray::Dimension::slice(&index);
             at(index, 0) + step * index[axis] as f64
@@ -159,9 +158,9 @@ fn line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
     })
 }
 
-/// A mask that depends on the distance alone goes on so: pairs farther apart than any that it
-/// holds are as the farthest.
-fn square(data: &ArrayD<f64>, [rows, columns]: [usize; 2], wanted: usize) -> Option<ArrayD<f64>> {
+/// Extends a mask that depends only on the distance: larger distances get the number of the largest
+/// one.
+fn extend_square(data: &ArrayD<f64>, [rows, columns]: [usize; 2], wanted: usize) -> Option<ArrayD<f64>> {
     let length = data.shape()[rows];
     if data.shape()[columns] != length || data.len() != length * length {
         return None;
@@ -198,49 +197,49 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_constants_go_on() {
+    fn sequences_with_a_constant_step_are_extended() {
         for (start, step) in [(0.0, 1.0), (2.0, 1.0), (0.0, 0.0), (7.0, -1.0)] {
             let row = |n| of(&[1, n], |i| start + step * i[1] as f64);
-            assert_eq!(line(&row(6), 1, 9), Some(row(9)));
+            assert_eq!(extend_line(&row(6), 1, 9), Some(row(9)));
         }
     }
 
     #[test]
-    fn what_would_be_too_long_stays() {
+    fn buffers_that_would_be_too_large_are_not_extended() {
         let row = of(&[1, 6], |i| i[1] as f64);
-        for wanted in [MOST + 1, 1_000_000_000_000, usize::MAX] {
-            assert_eq!(line(&row, 1, wanted), None);
+        for wanted in [MAX_ELEMENTS + 1, 1_000_000_000_000, usize::MAX] {
+            assert_eq!(extend_line(&row, 1, wanted), None);
             let rows = of(&[2, 6], |i| i[1] as f64);
-            assert_eq!(line(&rows, 1, wanted), None);
+            assert_eq!(extend_line(&rows, 1, wanted), None);
         }
-        assert!(line(&row, 1, 7).is_some());
+        assert!(extend_line(&row, 1, 7).is_some());
     }
 
     #[test]
-    fn masks_of_the_distance_go_on() {
+    fn masks_by_distance_are_extended() {
         let causal = |i: &[usize]| f64::from(u8::from(i[3] <= i[2]));
         let window = |i: &[usize]| f64::from(u8::from(i[3] <= i[2] && i[2] - i[3] < 3));
         for mask in [causal, window] {
             let wide = |n| of(&[1, 1, n, n], mask);
-            assert_eq!(square(&wide(6), [2, 3], 11), Some(wide(11)));
+            assert_eq!(extend_square(&wide(6), [2, 3], 11), Some(wide(11)));
         }
     }
 
     #[test]
-    fn what_follows_no_rule_is_left_alone() {
+    fn numbers_without_a_rule_are_not_extended() {
         let learned = of(&[6, 2], |i| (i[0] * i[0]) as f64);
-        assert_eq!(line(&learned, 0, 9), None);
+        assert_eq!(extend_line(&learned, 0, 9), None);
         let jump = of(&[1, 6], |i| if i[1] == 5 { 9.0 } else { i[1] as f64 });
-        assert_eq!(line(&jump, 1, 9), None);
+        assert_eq!(extend_line(&jump, 1, 9), None);
         let hole = of(&[6, 6], |i| {
             f64::from(u8::from(i[1] <= i[0] && i != [4, 2]))
         });
-        assert_eq!(square(&hole, [0, 1], 9), None);
+        assert_eq!(extend_square(&hole, [0, 1], 9), None);
         let prefix = of(&[6, 6], |i| f64::from(u8::from(i[1] <= i[0] || i[1] < 2)));
-        assert_eq!(square(&prefix, [0, 1], 9), None);
+        assert_eq!(extend_square(&prefix, [0, 1], 9), None);
         let two = of(&[2, 6, 6], |i| i[0] as f64);
-        assert_eq!(square(&two, [1, 2], 9), None);
+        assert_eq!(extend_square(&two, [1, 2], 9), None);
         let oblong = of(&[6, 7], |_| 1.0);
-        assert_eq!(square(&oblong, [0, 1], 9), None);
+        assert_eq!(extend_square(&oblong, [0, 1], 9), None);
     }
 }

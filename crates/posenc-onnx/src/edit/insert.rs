@@ -1,4 +1,4 @@
-//! Putting an encoding into a graph that has none.
+//! Inserts an encoding into a graph that has none.
 
 mod align;
 mod axes;
@@ -27,29 +27,29 @@ pub(crate) use axes::Axes;
 pub(crate) use preserved::{Preserved, preserve};
 pub(crate) use terms::WeightedValues;
 
-/// Puts in what is asked for, group by group.
+/// Inserts the encodings of a plan, group by group.
 pub(crate) fn insert(
     out: &mut Emitter<'_>,
     axes: &Axes<'_>,
-    asked: &SwapPlan,
+    plan: &SwapPlan,
     preserved: Option<Preserved>,
 ) -> Result<(), RewriteError> {
     let context = axes.context;
-    if let Some(site) = asked
+    if let Some(site) = plan
         .sites
         .first()
         .filter(|_| context.opset() < Opset::OLDEST)
     {
         let why = format!(
-            "opset {} is too old to put encodings in",
+            "opset {} is too old to insert an encoding",
             context.model.opset()
         );
         return Err(context.refuse(context.site(*site).node, why));
     }
-    let mut positions = positions::Positions::new(axes, asked, preserved);
+    let mut positions = positions::Positions::new(axes, plan, preserved);
     let mut rotations = rotation::Rotations::default();
     let mut scores = scores::cache::ScoreCache::new(axes);
-    for group in &asked.groups {
+    for group in &plan.groups {
         match &group.new {
             EncodingSpec::Learned { .. } | EncodingSpec::Sinusoidal { .. } => {
                 stream::insert(out, context, &mut positions, group)?;

@@ -7,7 +7,7 @@ mod coordinates;
 mod fused;
 mod norm;
 mod remainder;
-pub mod replacements;
+mod replacements;
 mod rotation;
 mod stream;
 mod sum;
@@ -16,7 +16,7 @@ mod terms;
 mod testing;
 #[cfg(test)]
 mod tests;
-pub mod zero_propagation;
+mod zero_propagation;
 
 use posenc_ir::{Emitter, NodeId, Use};
 use rustc_hash::FxHashSet;

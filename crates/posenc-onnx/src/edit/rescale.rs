@@ -1,4 +1,4 @@
-//! Giving rotations other frequencies, with the smallest edit that does it.
+//! Changes the frequencies of rotations with the smallest edit.
 
 pub mod emit;
 pub mod jobs;
@@ -17,20 +17,20 @@ use crate::plan::rescale::Plan;
 use crate::request::{Request, TablePrecision};
 use posenc_encodings::laws::Scaling;
 
-/// Sites that take their numbers from the same constants, and what changed for them.
+/// Sites that read the same constants, and what changed for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
-    /// Places in `Detection::rotary`.
+    /// Indices in `Detection::rotary`.
     pub(crate) sites: Vec<usize>,
     pub(crate) nodes_added: usize,
     pub(crate) nodes_removed: usize,
     pub(crate) constants_changed: usize,
 }
 
-/// A model with rotations that were stretched, and what changed for whom.
+/// A rescaled model, and what changed.
 pub(crate) type Rescaled = (Model, Vec<Group>);
 
-/// The model with a plan applied, and a group for each set of constants that changed; `None` where
+/// Applies a plan to a model. Returns a group for each set of constants that changed; `None` if
 /// there is nothing to change.
 pub(crate) fn rescale(
     model: &Model,
@@ -66,7 +66,7 @@ pub(crate) fn rescale(
         return Ok(None);
     }
     let (next, applied) = model.clone().committed(patch)?;
-    // One patch serves all groups; its counts stand with the first.
+    // One patch serves all groups; the first group holds its counts.
     if let Some(first) = groups.first_mut() {
         first.nodes_added = applied.added.len();
         first.nodes_removed = applied.removed.len();
@@ -100,7 +100,7 @@ impl Writer<'_> {
         self.softmax(out)
     }
 
-    /// Frequencies at a length, in the precision asked for.
+    /// Frequencies and attention factor at a length, in the requested precision.
     pub(crate) fn numbers(&self, length: usize) -> (Vec<f64>, f64) {
         let target = &self.job.target;
         match self.precision {
@@ -116,8 +116,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The length whose frequencies serve every run: any for most scalings, the one there is
-    /// where the graph was exported for a single one. `None` where the graph has to choose.
+    /// A length whose frequencies are right in every run: any length for most scalings, or the only
+    /// length that the graph was exported for. `None` if the graph has to choose.
     pub(crate) fn only_length(&self, positions: Option<ValueId>) -> Option<usize> {
         if !self.job.target.scaling.depends_on_length() {
             return Some(self.short_and_long().0);
@@ -126,7 +126,7 @@ impl Writer<'_> {
         fixed.filter(|_| positions.is_none() && !self.found.ports.has_past())
     }
 
-    /// Lengths on either side of the switch.
+    /// The longest length before the switch and the shortest after it.
     pub(crate) fn short_and_long(&self) -> (usize, usize) {
         let original = self.job.target.scaling.original_length().unwrap_or(1);
         (original, original.saturating_add(1))
@@ -159,11 +159,11 @@ impl Writer<'_> {
             for pair in &c.pair {
                 let f = *f
                     .get(*pair)
-                    .ok_or_else(|| self.refuse("the scaling is for another number of pairs"))?;
+                    .ok_or_else(|| self.refuse("the scaling has a different number of pairs"))?;
                 data.push(if c.reciprocal { 1.0 / f } else { f });
             }
             if data.iter().any(|v| !v.is_finite()) {
-                return Err(self.refuse("a pair that rests has no reciprocal frequency"));
+                return Err(self.refuse("a pair with frequency 0 has no reciprocal"));
             }
             Ok(Tensor::from_f64(dtype, &c.dims, &data))
         };
@@ -174,7 +174,7 @@ impl Writer<'_> {
         }
         let positions = c
             .positions
-            .ok_or_else(|| self.refuse("the positions cannot be told, by which to choose"))?;
+            .ok_or_else(|| self.refuse("cannot select frequencies by length: the positions are not known"))?;
         out.set_scope(self.scope_of(&uses));
         let largest = emit::largest(out, positions);
         let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
@@ -199,7 +199,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Another payload for a constant, or another constant for what is computed from constants.
+    /// Replaces the data of a constant, or a value that is computed from constants by a new
+    /// constant.
     pub(crate) fn replace(
         &self,
         out: &mut Emitter<'_>,
@@ -227,7 +228,7 @@ impl Writer<'_> {
             .map_or(self.graph.main(), |u| self.graph.node(u.node).scope())
     }
 
-    /// The factor on cos and sin: in the scalar that carries it already, or as a new one.
+    /// Sets the factor on cos and sin: in an existing scalar, or by a new one.
     fn factor(&self, out: &mut Emitter<'_>, c: &Computed) -> Result<(), RewriteError> {
         let only = self.only_length(c.positions);
         let (short, long) = self.short_and_long();
@@ -236,7 +237,7 @@ impl Writer<'_> {
         if !switches && near == self.job.factor {
             return Ok(());
         }
-        // Scalars that hold the present factor, with the uses that bring it in.
+        // Scalars that hold the present factor, with their uses.
         let mut scalars: BTreeMap<ValueId, Vec<Use>> = BTreeMap::new();
         let mut bare: Vec<(ValueId, Vec<Use>)> = vec![];
         for wave in &c.waves {
@@ -260,7 +261,7 @@ impl Writer<'_> {
         let mut made: Option<(DType, ValueId)> = None;
         for (wave, uses) in bare {
             let dtype = self.dtype(wave);
-            // Beside the wave itself: readers may stand in bodies.
+            // In the scope of the wave: readers may be in bodies.
             out.set_scope(self.graph.value(wave).scope());
             let m = match made.filter(|(of, _)| *of == dtype) {
                 Some((_, m)) => m,
@@ -275,7 +276,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A scalar that takes the present factor to `near`, or to `far` above the original length.
+    /// A scalar that changes the present factor to `near`, or to `far` above the original length.
     fn added_factor(
         &self,
         out: &mut Emitter<'_>,
@@ -290,7 +291,7 @@ impl Writer<'_> {
         };
         let positions = c
             .positions
-            .ok_or_else(|| self.refuse("the positions cannot be told, by which to choose"))?;
+            .ok_or_else(|| self.refuse("cannot select frequencies by length: the positions are not known"))?;
         let (short, _) = self.short_and_long();
         let largest = emit::largest(out, positions);
         let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
@@ -299,7 +300,7 @@ impl Writer<'_> {
         Ok(out.op("Where", &[is_longer, far, near]))
     }
 
-    /// The scalar constant that a use multiplies cos or sin with, when that is all of the factor.
+    /// The scalar constant by which a use multiplies cos or sin, if it equals the whole factor.
     fn scalar(&self, at: Use) -> Option<(ValueId, Use)> {
         let node = self.graph.node(at.node);
         if !node.is("Mul") {
@@ -313,7 +314,7 @@ impl Writer<'_> {
         whole.then(|| (other, Use::new(at.node, slot)))
     }
 
-    /// DeepSeek's correction: a factor on the whole score, before any mask.
+    /// DeepSeek's correction: a factor on the scores, before any mask.
     fn softmax(&self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
         let factor = self.job.softmax_factor;
         if factor == 1.0 {
@@ -321,7 +322,7 @@ impl Writer<'_> {
         }
         if self.job.products.len() != self.job.sites.len() {
             return Err(
-                self.refuse("the softmax scale of a fused operator cannot be corrected yet")
+                self.refuse("correcting the softmax scale of a fused operator is not supported yet")
             );
         }
         for product in &self.job.products {

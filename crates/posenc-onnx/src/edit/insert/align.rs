@@ -1,11 +1,11 @@
-//! Values brought to axes of a larger one that they are to meet.
+//! Aligns the axes of a value with those of a larger one.
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
 use posenc_encodings::opset::Opset;
 
-/// A value whose axes stand at these axes of one of rank `rank`, as one that broadcasts with it:
-/// axes in rising order, and those in between of length 1.
+/// Reshapes a value so that its axes broadcast with these axes of a value of rank `rank`: axes are
+/// transposed to rising order, and missing ones in between have length 1.
 pub(crate) fn align(
     out: &mut Emitter<'_>,
     opset: Opset,
@@ -36,7 +36,7 @@ mod tests {
     use crate::graph::sketch::Sketch;
 
     #[test]
-    fn axes_are_ordered_and_filled_up() {
+    fn axes_are_transposed_and_missing_ones_are_inserted() {
         let cases: [(&[usize], usize, &[&str]); 6] = [
             (&[1, 2], 3, &[]),
             (&[2, 3], 4, &[]),

@@ -1,4 +1,4 @@
-//! Where axes come from, and whether they are as long in every run.
+//! Where the lengths of axes come from, and whether they are the same in every run.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -18,26 +18,26 @@ pub(crate) struct ValueAxis {
     pub(crate) axis: usize,
 }
 
-/// What was found out about the axes of a graph, once for all sites.
+/// Facts about the axes of a graph, found once for all sites.
 pub(crate) struct Axes<'a> {
     pub(crate) context: &'a Context<'a>,
-    /// The run of a batch of one.
+    /// A run with a batch of one.
     alone: OnceCell<Option<Trace>>,
-    /// That of a batch of one with more tokens.
+    /// A run with a batch of one and more tokens.
     longer: OnceCell<Option<Trace>>,
     origins: RefCell<Origins>,
 }
 
-/// Axes and those that they come from; `None` where that cannot be followed.
+/// The origin of each axis; `None` if it cannot be traced.
 type Origins = FxHashMap<ValueAxis, Option<ValueAxis>>;
 
-/// Values to look through on the way to an input.
-const MOST: usize = 4096;
+/// The most values to search for an origin.
+const MAX_VALUES: usize = 4096;
 
-/// Elements of a value in a run of another batch, of which only dimensions are read.
+/// The limit for a run with another batch, of which only dimensions are read.
 const ALONE: Budget = Budget { elements: 1 << 12 };
 
-/// The same in a longer run, where dimensions may follow from positions and masks.
+/// The limit for a longer run, in which dimensions may depend on positions and masks.
 const LONGER: Budget = Budget { elements: 1 << 22 };
 
 impl<'a> Axes<'a> {
@@ -50,20 +50,21 @@ impl<'a> Axes<'a> {
         }
     }
 
-    /// The axis that an axis is as long as, farther up: an input's, if one can be followed to.
+    /// The axis of an input that determines the length of an axis; the axis itself if there is
+    /// none.
     pub(crate) fn origin(&self, at: ValueAxis) -> ValueAxis {
         origin(self.context, &mut self.origins.borrow_mut(), at)
     }
 
-    /// What a longer run tells; `None` where there is none.
+    /// Reads a longer run; `None` if there is none.
     pub(crate) fn longer<T>(&self, read: impl FnOnce(&Trace) -> T) -> Option<T> {
         let sequence = 2 * self.context.found.lengths.sequence + 1;
         let run = || self.run(sequence, &LONGER);
         self.longer.get_or_init(run).as_ref().map(read)
     }
 
-    /// Whether an axis is this long in every run: inputs leave open nothing but their first axis,
-    /// and with another batch and more tokens, as far as these can be had, it is as long.
+    /// Whether an axis has this length in every run: only the first axes of inputs are variable,
+    /// and the length is the same with another batch and, if possible, more tokens.
     pub(crate) fn is_fixed(&self, at: ValueAxis, length: usize) -> bool {
         let ports = || self.context.found.ports.iter();
         let open = |dim: &Dim| !matches!(dim, Dim::Known(_));
@@ -89,7 +90,7 @@ impl<'a> Axes<'a> {
     }
 }
 
-/// The axis that an axis is as long as, farther up; all on the way there have it too.
+/// The axis of an input that determines the length of an axis. Records it for all axes on the path.
 fn origin(context: &Context<'_>, origins: &mut Origins, at: ValueAxis) -> ValueAxis {
     let graph = context.graph();
     let length = |at: ValueAxis| context.dims(at.value)?.get(at.axis).copied();
@@ -97,10 +98,10 @@ fn origin(context: &Context<'_>, origins: &mut Origins, at: ValueAxis) -> ValueA
         return at;
     };
     let mut stack = vec![(at, None)];
-    // Each axis, and the one that it was come to from.
+    // Each axis, with the one from which it was reached.
     let mut seen: FxHashMap<ValueAxis, Option<ValueAxis>> = FxHashMap::default();
     while let Some((at, from)) = stack.pop() {
-        if seen.contains_key(&at) || seen.len() > MOST {
+        if seen.contains_key(&at) || seen.len() > MAX_VALUES {
             continue;
         }
         seen.insert(at, from);
@@ -114,8 +115,8 @@ fn origin(context: &Context<'_>, origins: &mut Origins, at: ValueAxis) -> ValueA
             None => None,
         };
         if found.is_some() {
-            let way = std::iter::successors(Some(at), |at| seen.get(at).copied().flatten());
-            origins.extend(way.map(|at| (at, found)));
+            let path = std::iter::successors(Some(at), |at| seen.get(at).copied().flatten());
+            origins.extend(path.map(|at| (at, found)));
             return found.unwrap_or(at);
         }
         let Some((id, output)) = graph.producer(at.value) else {
@@ -128,7 +129,7 @@ fn origin(context: &Context<'_>, origins: &mut Origins, at: ValueAxis) -> ValueA
                 continue;
             };
             let axis = match node.op() {
-                "Gather" if node.domain().is_empty() && slot == 1 => picked(context, id, at.axis),
+                "Gather" if node.domain().is_empty() && slot == 1 => gathered(context, id, at.axis),
                 _ => along(context, id, output, slot, at.axis),
             };
             let next = axis.map(|axis| ValueAxis { value, axis });
@@ -136,14 +137,14 @@ fn origin(context: &Context<'_>, origins: &mut Origins, at: ValueAxis) -> ValueA
             stack.extend(next.map(|next| (next, Some(at))));
         }
     }
-    // All was looked at, so that none of them leads to an input.
-    if seen.len() <= MOST {
+    // The search was complete, so none of them leads to an input.
+    if seen.len() <= MAX_VALUES {
         origins.extend(seen.into_keys().map(|at| (at, None)));
     }
     at
 }
 
-/// The axis of an input at which an axis of an output stands, alone.
+/// The only axis of an input that becomes an axis of an output.
 fn along(
     context: &Context<'_>,
     id: NodeId,
@@ -161,8 +162,8 @@ fn along(
     lane.map(|lane| lane.sequence).or_else(all)
 }
 
-/// The axis of an index at which an axis of what it picks stands.
-fn picked(context: &Context<'_>, id: NodeId, axis: usize) -> Option<usize> {
+/// The axis of the index of a `Gather` that becomes an axis of its result.
+fn gathered(context: &Context<'_>, id: NodeId, axis: usize) -> Option<usize> {
     let node = context.graph().node(id);
     let data = context.dims(node.input(0)?)?.len();
     let index = context.dims(node.input(1)?)?.len();
@@ -171,15 +172,15 @@ fn picked(context: &Context<'_>, id: NodeId, axis: usize) -> Option<usize> {
 }
 
 impl ValueAxis {
-    /// Whether an axis is that of the batch of an input.
+    /// Whether an axis is the batch axis of an input.
     pub(crate) fn is_batch(self, context: &Context<'_>) -> bool {
         let origin = origin(context, &mut Origins::default(), self);
         let port = context.found.ports.iter().any(|p| p.value == origin.value);
         port && origin.axis == 0 && self.is_as_long(context)
     }
 
-    /// Whether an axis of queries or keys is that of the batch: it stands before the features that
-    /// are projected, or comes from the batch of an input.
+    /// Whether an axis of queries or keys is the batch axis: it exists before the projection, or
+    /// comes from the batch of an input.
     pub(crate) fn is_batch_of_heads(self, context: &Context<'_>) -> bool {
         let (graph, trace) = (context.graph(), &context.found.trace);
         if !self.is_as_long(context) {
@@ -188,7 +189,7 @@ impl ValueAxis {
         let mut stack = vec![(self.value, Tokens::one(self.axis))];
         let mut seen = FxHashSet::default();
         while let Some((value, axes)) = stack.pop() {
-            if !seen.insert(value) || seen.len() > MOST {
+            if !seen.insert(value) || seen.len() > MAX_VALUES {
                 continue;
             }
             let Some((id, output)) = graph.producer(value) else {

@@ -1,4 +1,4 @@
-//! A convolution along the tokens, added where the residual stream begins.
+//! Adds a convolution along the tokens where the residual stream starts.
 
 use posenc_ir::Emitter;
 
@@ -26,14 +26,14 @@ pub(crate) fn insert(
     };
     let past = group.sites.iter().find(|site| context.site(**site).past);
     if let Some(site) = past {
-        let why = "a convolution reads the embeddings of earlier tokens, and a cache holds keys \
-                   and values alone";
+        let why = "a convolution needs the embeddings of earlier tokens, and a cache holds only \
+                   keys and values";
         return Err(context.refuse(context.site(*site).node, why));
     }
     let width = weight.dims().and_then(|d| d.first().copied());
     let point = StreamPoint::of(context, preserved, group, width)?;
     let Some(batch) = point.batch.filter(|_| point.rank == 3) else {
-        let why = "a convolution needs embeddings by sequence, token and feature";
+        let why = "a convolution needs embeddings with axes of sequences, tokens and features";
         return Err(context.refuse(point.node, why));
     };
     out.set_scope(context.graph().main());

@@ -1,5 +1,5 @@
-//! Fused operators that add to queries and keys, or hold their projection, taken apart as far as
-//! is needed to take hold of both.
+//! Decomposes fused operators that project queries and keys or add a bias to them, as far as needed
+//! to access both.
 
 use posenc_ir::{Attr, Emitter, Node, Tensor, ValueId};
 
@@ -7,34 +7,33 @@ use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 
-/// Queries and keys `[batch, token, hidden]` of an operator that was taken apart.
+/// Queries and keys `[batch, token, hidden]` of a decomposed operator.
 #[derive(Clone, Debug)]
 pub(crate) struct Decomposed {
     pub(crate) query: ValueId,
     pub(crate) key: ValueId,
     /// The dimensions of queries in the trial run.
     pub(crate) dims: Vec<usize>,
-    value: ValuePart,
-    /// A bias on the scores, in place of the one that the operator was given.
+    value: ValueInput,
+    /// A bias on the scores, in place of the operator's own.
     pub(crate) bias: Option<ValueId>,
 }
 
-/// What queries and keys are to be joined with.
+/// The input for values of the new operator.
 #[derive(Clone, Debug)]
-enum ValuePart {
-    /// Values, that were projected with them.
+enum ValueInput {
+    /// Values that were projected with queries and keys.
     Projected(ValueId),
-    /// Values, that were packed with them.
+    /// Values that were packed with queries and keys.
     Packed(ValueId),
-    /// A bias for values alone.
+    /// A bias for values only.
     Bias(ValueId),
 }
 
-/// Takes apart a site that shows no queries and keys as they enter the product; `None` for any
-/// other.
+/// Decomposes the operator of a site whose queries and keys are not inputs; `None` for other sites.
 ///
 /// # Errors
-/// Where it is of a form that cannot be taken apart.
+/// If the operator has a form that is not supported.
 pub(crate) fn decompose(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -44,7 +43,7 @@ pub(crate) fn decompose(
     let parts = match (node.domain(), node.op()) {
         ("com.microsoft", "Attention") => projecting(out, context, site, node)?,
         ("com.microsoft", "MultiHeadAttention") if node.input(1).is_none() => {
-            let why = "queries, keys and values packed in one are not taken apart yet";
+            let why = "queries, keys and values packed in one input are not supported yet";
             return Err(context.refuse(site.node, why));
         }
         ("com.microsoft", "MultiHeadAttention") if node.input(3).is_some() => {
@@ -58,7 +57,7 @@ pub(crate) fn decompose(
     Ok(Some(parts))
 }
 
-/// The operator that projects by itself.
+/// The operator that projects its input.
 fn projecting(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -68,16 +67,16 @@ fn projecting(
     let refuse = |why: &str| Err(context.refuse(site.node, why));
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
     if flag("do_rotary") || flag("past_present_share_buffer") || node.input(6).is_some() {
-        return refuse("an Attention that turns, or fills its cache, by itself is not taken apart");
+        return refuse("an Attention that rotates internally or shares its cache buffer is not supported yet");
     }
-    // The mask: lengths, or ones where a token counts, by sequence or by query.
+    // The mask: lengths, or ones for tokens that are not padding, by sequence or by query.
     let mask = node.input(3).map(|v| context.dims(v));
     let lengths = Some(Some(&[context.found.lengths.batch][..]));
     if !matches!(mask, None | Some(Some([_, _] | [_, _, _]))) && mask != lengths {
-        return refuse("its mask is of a form that only an Attention with its projection takes");
+        return refuse("its mask has a form that only an Attention with projection supports");
     }
     let (Some(x), Some(weight)) = (node.input(0), node.input(1)) else {
-        return refuse("it has no input or no weights");
+        return refuse("its input or weights are missing");
     };
     let (Some([b, s, _]), Some([_, all])) = (context.dims(x), context.dims(weight)) else {
         return refuse("the shapes of its input and its weights are not known");
@@ -91,7 +90,7 @@ fn projecting(
         None => vec![all / 3; 3],
     };
     if sizes.len() != 3 || sizes.iter().sum::<usize>() != *all || sizes[0] != sizes[1] {
-        return refuse("its queries and keys are not of one width");
+        return refuse("its queries and keys have different widths");
     }
     out.set_scope(site.scope);
     let mut projected = out.op("MatMul", &[x, weight]);
@@ -103,10 +102,10 @@ fn projecting(
             query,
             key,
             dims: vec![*b, *s, sizes[0]],
-            value: ValuePart::Projected(value),
+            value: ValueInput::Projected(value),
             bias: None,
         }),
-        _ => refuse("it cannot be taken apart"),
+        _ => refuse("cannot separate its queries, keys and values"),
     }
 }
 
@@ -120,19 +119,19 @@ fn biased(
     let refuse = |why: &str| Err(context.refuse(site.node, why));
     let [query, key, bias] = [0, 1, 3].map(|slot| node.input(slot));
     let (Some(query), Some(key), Some(bias)) = (query, key, bias) else {
-        return refuse("it has no queries or keys");
+        return refuse("its queries or keys are missing");
     };
     let (Some(dims @ [_, _, width]), Some([_, _, other])) =
         (context.dims(query), context.dims(key))
     else {
-        return refuse("a bias is added to keys that are split into heads");
+        return refuse("a bias on keys that are split into heads is not supported yet");
     };
     let constant = context.graph().constant(bias);
     let Some(all) = constant.as_ref().and_then(Tensor::to_f64s) else {
-        return refuse("the bias that it adds is no constant");
+        return refuse("the bias of its projection is not constant");
     };
     if all.len() < 2 * width || width != other {
-        return refuse("the bias that it adds is not one for queries, keys and values");
+        return refuse("the bias of its projection does not fit queries, keys and values");
     }
     let dtype = context.dtype(bias);
     let row = |values: &[f64]| Tensor::from_f64(dtype, &[values.len()], values);
@@ -149,12 +148,12 @@ fn biased(
         query: out.op("Add", &[query, of_query]),
         key: out.op("Add", &[key, of_key]),
         dims: dims.to_vec(),
-        value: ValuePart::Bias(rest),
+        value: ValueInput::Bias(rest),
         bias: None,
     })
 }
 
-/// Queries, keys and values side by side in the first input.
+/// An operator whose first input packs queries, keys and values.
 fn packed(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -165,14 +164,14 @@ fn packed(
     let (Some(x), Some(heads), Some(kv_heads), Some(head_dim)) =
         (node.input(0), site.heads, site.kv_heads, site.head_dim)
     else {
-        return refuse("its heads cannot be told apart");
+        return refuse("cannot determine its heads");
     };
     let [query, key] = [heads, kv_heads].map(|n| n * head_dim);
     let Some([b, s, all]) = context.dims(x) else {
         return refuse("the shape of its input is not known");
     };
     if *all != query + 2 * key {
-        return refuse("its heads cannot be told apart");
+        return refuse("cannot determine its heads");
     }
     out.set_scope(site.scope);
     match context.opset().split(out, x, 2, &[query, key, key])[..] {
@@ -180,19 +179,19 @@ fn packed(
             query: q,
             key: k,
             dims: vec![*b, *s, query],
-            value: ValuePart::Packed(value),
+            value: ValueInput::Packed(value),
             bias: None,
         }),
-        _ => refuse("it cannot be taken apart"),
+        _ => refuse("cannot separate its queries, keys and values"),
     }
 }
 
 impl Decomposed {
-    /// Puts an operator that takes queries and keys as they are now in place of the site's.
+    /// Replaces the operator of the site by one that takes these queries and keys.
     ///
     /// # Errors
-    /// Where the site's operator cannot be replaced.
-    pub(crate) fn join(
+    /// If the operator cannot be replaced.
+    pub(crate) fn replace(
         self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,
@@ -202,9 +201,9 @@ impl Decomposed {
         let mut inputs = node.inputs().to_vec();
         out.set_scope(site.scope);
         let (slot, with) = match self.value {
-            ValuePart::Projected(value) => return self.replace_projecting(out, context, site, value),
-            ValuePart::Packed(value) => (2, value),
-            ValuePart::Bias(bias) => (3, bias),
+            ValueInput::Projected(value) => return self.replace_projecting(out, context, site, value),
+            ValueInput::Packed(value) => (2, value),
+            ValueInput::Bias(bias) => (3, bias),
         };
         inputs.resize(inputs.len().max(slot + 1), None);
         inputs[0] = Some(self.query);
@@ -219,7 +218,7 @@ impl Decomposed {
         Ok(())
     }
 
-    /// In place of the operator that projects, the one that does not.
+    /// Replaces the operator that projects by one that does not.
     fn replace_projecting(
         &self,
         out: &mut Emitter<'_>,
@@ -230,10 +229,10 @@ impl Decomposed {
         let node = context.graph().node(site.node);
         let mut inputs = vec![Some(self.query), Some(self.key), Some(value), None];
         inputs.extend([node.input(3), self.bias.or(node.input(5))]);
-        // Earlier keys and values lie one behind the other.
+        // Earlier keys and values are stacked along the first axis.
         if let Some(past) = node.input(4) {
-            for place in [0, 1] {
-                let at = out.constant("place", Tensor::from_i64(&[], &[place]));
+            for index in [0, 1] {
+                let at = out.constant("place", Tensor::from_i64(&[], &[index]));
                 let part = out.op_with("Gather", &[past, at], &[("axis", Attr::Int(0))]);
                 inputs.push(Some(part));
             }

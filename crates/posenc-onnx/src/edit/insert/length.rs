@@ -1,4 +1,4 @@
-//! How long an axis is: known, or read off a value while the graph runs.
+//! Lengths of axes: fixed, or computed while the graph runs.
 
 use posenc_ir::{Attr, Dim, Emitter, NodeId, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashMap;
@@ -9,13 +9,13 @@ use crate::detect::context::Context;
 /// The length of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Length {
-    /// Whatever is fed.
+    /// The same for all inputs.
     Known(usize),
     /// That of an axis.
     Of(ValueAxis),
 }
 
-/// Lengths that were asked for, as values; each is made once.
+/// Lengths as values, each made once.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
     scalars: FxHashMap<ValueAxis, ValueId>,
@@ -23,7 +23,7 @@ pub(crate) struct Lengths {
 }
 
 impl Length {
-    /// The length of an axis, taken where it comes from: at best from an input of the graph.
+    /// The length of an axis, read from an axis of an input of the graph if possible.
     pub(crate) fn of(axes: &Axes<'_>, at: ValueAxis) -> Self {
         let context = axes.context;
         let origin = axes.origin(at);
@@ -43,8 +43,11 @@ impl Length {
         }
     }
 
-    /// A known length as a constant of these dimensions, else the axis that tells it.
-    fn written(
+    /// A known length as a constant of these dimensions.
+    ///
+    /// # Errors
+    /// The axis, if the length is not known.
+    fn constant(
         self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,
@@ -59,7 +62,7 @@ impl Length {
         }
     }
 
-    /// Where what reads it has to stand.
+    /// The scope for operators that read it.
     pub(crate) fn scope(self, context: &Context<'_>) -> ScopeId {
         match self {
             Self::Known(_) => context.graph().main(),
@@ -69,14 +72,14 @@ impl Length {
 }
 
 impl Lengths {
-    /// A length as a scalar; the scope of `out` is that of the length from here on.
+    /// A length as a scalar. Sets the scope of `out` to that of the length.
     pub(crate) fn scalar(
         &mut self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,
         length: Length,
     ) -> ValueId {
-        let at = match length.written(out, context, &[]) {
+        let at = match length.constant(out, context, &[]) {
             Ok(constant) => return constant,
             Err(at) => at,
         };
@@ -84,7 +87,7 @@ impl Lengths {
             return *known;
         }
         out.set_scope(length.scope(context));
-        let scalar = match Shown::of(context, at).scalar {
+        let scalar = match Existing::of(context, at).scalar {
             Some(scalar) => scalar,
             None if context.model.opset() < 15 && !self.lists.contains_key(&at) => {
                 let index = out.constant("axis", Tensor::from_i64(&[], &[at.axis as i64]));
@@ -99,14 +102,14 @@ impl Lengths {
         scalar
     }
 
-    /// A length as a list of one.
+    /// A length as a list of one element.
     pub(crate) fn list(
         &mut self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,
         length: Length,
     ) -> ValueId {
-        let at = match length.written(out, context, &[1]) {
+        let at = match length.constant(out, context, &[1]) {
             Ok(constant) => return constant,
             Err(at) => at,
         };
@@ -114,7 +117,7 @@ impl Lengths {
             return *known;
         }
         out.set_scope(length.scope(context));
-        let list = match Shown::of(context, at).list {
+        let list = match Existing::of(context, at).list {
             Some(list) => list,
             None if context.model.opset() < 15 => {
                 let index = out.ints("axis", &[at.axis as i64]);
@@ -131,32 +134,32 @@ impl Lengths {
     }
 }
 
-/// The length of an axis, of the rank of the index that picks it.
+/// The length of an axis; the result has the rank of `index`.
 fn gathered(out: &mut Emitter<'_>, at: ValueAxis, index: ValueId) -> ValueId {
     let shape = out.op("Shape", &[at.value]);
     out.op_with("Gather", &[shape, index], &[("axis", Attr::Int(0))])
 }
 
-/// What shows the length of an axis in the graph already.
+/// Values of the graph that hold the length of an axis already.
 #[derive(Debug, Default)]
-struct Shown {
+struct Existing {
     scalar: Option<ValueId>,
     list: Option<ValueId>,
 }
 
-impl Shown {
-    /// Looks among the readers of a value, and of inputs that are declared as long.
+impl Existing {
+    /// Searches the readers of a value, and of inputs that are declared to be as long.
     fn of(context: &Context<'_>, at: ValueAxis) -> Self {
-        let mut shown = Self::default();
-        shown.look(context, at);
-        for other in alike(context, at) {
-            shown.look(context, other);
+        let mut existing = Self::default();
+        existing.search(context, at);
+        for other in equal_axes(context, at) {
+            existing.search(context, other);
         }
-        shown
+        existing
     }
 
-    /// Looks among the readers of a value that stand beside it.
-    fn look(&mut self, context: &Context<'_>, at: ValueAxis) {
+    /// Searches the readers of a value in its own scope.
+    fn search(&mut self, context: &Context<'_>, at: ValueAxis) {
         let graph = context.graph();
         let scope = graph.value(at.value).scope();
         let readers = |value: ValueId| -> Vec<NodeId> {
@@ -186,14 +189,14 @@ impl Shown {
                 }
             } else if range == (0, rank) {
                 for id in readers(shape) {
-                    self.pick(context, id, shape, at.axis);
+                    self.take(context, id, shape, at.axis);
                 }
             }
         }
     }
 
-    /// Whether a node picks the length from all dimensions.
-    fn pick(&mut self, context: &Context<'_>, id: NodeId, shape: ValueId, axis: usize) {
+    /// Takes the result of a node that selects the length from all dimensions.
+    fn take(&mut self, context: &Context<'_>, id: NodeId, shape: ValueId, axis: usize) {
         let graph = context.graph();
         let node = graph.node(id);
         if !node.is("Gather") || node.input(0) != Some(shape) {
@@ -208,9 +211,9 @@ impl Shown {
     }
 }
 
-/// Axes of other inputs that are declared as long as one of an input, and are so in the trial
-/// run.
-fn alike(context: &Context<'_>, at: ValueAxis) -> Vec<ValueAxis> {
+/// Axes of inputs that are declared to be as long as an axis of an input, and are as long in the
+/// trial run.
+fn equal_axes(context: &Context<'_>, at: ValueAxis) -> Vec<ValueAxis> {
     let ports = || context.found.ports.iter();
     let length = |at: ValueAxis| context.dims(at.value)?.get(at.axis).copied();
     let own = ports().find(|p| p.value == at.value);

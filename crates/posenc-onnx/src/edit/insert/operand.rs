@@ -1,5 +1,5 @@
-//! Where queries and keys are taken target of: behind their projection and norm, before earlier keys
-//! join and heads are repeated.
+//! Where queries and keys are rotated: after their projection and norm, before earlier keys are
+//! joined and heads are repeated.
 
 use posenc_ir::{NodeId, Use, ValueId};
 
@@ -9,41 +9,41 @@ use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::{Lane, back, is_layout};
 
-/// Queries or keys of new tokens.
+/// Queries or keys of new tokens, to be rotated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RotationTarget {
     pub(crate) value: ValueId,
     pub(crate) lane: Lane,
-    /// The uses by which attention and caches to come read it.
+    /// The uses by which attention and the updated cache read it.
     pub(crate) uses: Vec<Use>,
-    /// A cache to come is what it is.
+    /// Whether it is the updated cache.
     pub(crate) is_output: bool,
 }
 
-/// Which side of the product.
+/// The side of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Query,
     Key,
 }
 
-/// A value on the path back from the product.
+/// A value on the path from the product back to the projection.
 struct PathStep {
     value: ValueId,
     lane: Lane,
-    /// The use by which the path runs on to the product.
+    /// The use by which the path leads to the product.
     at: Use,
 }
 
-/// Nodes on the path.
+/// The most nodes on the path.
 const MAX_NODES: usize = 64;
 
 impl RotationTarget {
-    /// Takes target of one side of a site. `fits` tells whether features of a head can be worked on
-    /// in a value of this lane, and how well.
+    /// Chooses the value to rotate on one side of a site. `fits` rates how well the features of a
+    /// head can be rotated in a value; `None` means that they cannot.
     ///
     /// # Errors
-    /// Where there is no such value before earlier keys join.
+    /// If there is no such value before earlier keys are joined.
     pub(crate) fn of(
         context: &Context<'_>,
         site: &Site,
@@ -55,21 +55,21 @@ impl RotationTarget {
             Side::Key => (&site.key, "keys"),
         };
         let Some(at) = entry(context, site, operand, side) else {
-            let why = format!("its {name} do not enter the product as they are");
+            let why = format!("cannot locate its {name} in the product");
             return Err(context.refuse(site.node, why));
         };
         let path = operand_path(context, operand, at, side);
         let joins = side == Side::Key && site.past;
         let fused = context.graph().node(site.node).op() != "Softmax";
         if joins && !path.joined && !(fused && site.product.is_none()) {
-            let why = "where earlier keys join the new ones cannot be followed";
+            let why = "cannot locate where earlier keys are joined to the new ones";
             return Err(context.refuse(site.node, why));
         }
-        // From the first on, as long as nothing else reads what was passed.
+        // Starts at the projection; a value that is also read elsewhere ends the search.
         let mut best: Option<(u8, &PathStep)> = None;
         for step in path.steps.iter().rev() {
             if let Some(score) = fits(step.value, &step.lane)
-                && best.is_none_or(|(most, _)| score > most)
+                && best.is_none_or(|(highest, _)| score > highest)
             {
                 best = Some((score, step));
             }
@@ -78,7 +78,7 @@ impl RotationTarget {
             }
         }
         let Some((_, step)) = best else {
-            let why = format!("the features of its {name} cannot be told apart");
+            let why = format!("cannot locate the features of a head in its {name}");
             return Err(context.refuse(site.node, why));
         };
         let mut uses = vec![step.at];
@@ -96,7 +96,7 @@ impl RotationTarget {
     }
 }
 
-/// The use at which an operand enters the product, or the operator that holds it.
+/// The use by which an operand enters the product, or the fused operator.
 fn entry(context: &Context<'_>, site: &Site, operand: &Operand, side: Side) -> Option<Use> {
     let graph = context.graph();
     let node = match site.product {
@@ -106,16 +106,16 @@ fn entry(context: &Context<'_>, site: &Site, operand: &Operand, side: Side) -> O
     let inputs = graph.node(node).inputs().iter().enumerate();
     let mut slots = inputs.filter(|(_, v)| **v == Some(operand.value));
     let first = slots.next()?.0;
-    // Queries may be keys as well.
+    // One value may serve as queries and keys.
     let same = site.query.value == site.key.value && side == Side::Key;
     let slot = slots.next().filter(|_| same).map_or(first, |s| s.0);
     Some(Use::new(node, slot))
 }
 
-/// What was passed on the path back from the product to the projection, from the product on.
+/// The values from the product back to the projection.
 struct OperandPath {
     steps: Vec<PathStep>,
-    /// Whether earlier keys join on the path: only what comes before counts.
+    /// Whether earlier keys are joined on the path; only values before that are listed.
     joined: bool,
 }
 
@@ -160,14 +160,14 @@ fn operand_path(context: &Context<'_>, operand: &Operand, at: Use, side: Side) -
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Join {
     Nothing,
-    /// Earlier keys.
+    /// Earlier keys are joined.
     Past,
-    /// The same heads again.
+    /// Heads are repeated.
     Heads,
 }
 
-/// The node before a value and the input that the path goes on to, where the node leaves the
-/// features of each head to themselves.
+/// The node that computes a value and the slot by which the path continues; `None` if the node
+/// mixes features of a head.
 fn before(context: &Context<'_>, step: &PathStep, side: Side) -> Option<(NodeId, usize, Join)> {
     let graph = context.graph();
     let (id, _) = graph.producer(step.value)?;
@@ -180,13 +180,13 @@ fn before(context: &Context<'_>, step: &PathStep, side: Side) -> Option<(NodeId,
         "Expand" | "Tile" => Some((id, 0, Join::Heads)),
         op if is_layout(op) => Some((id, 0, Join::Nothing)),
         "Cast" | "Identity" | "Dropout" => Some((id, 0, Join::Nothing)),
-        // Of integers there is nothing to turn.
+        // Integers cannot be rotated, so the path continues to floats.
         "QuantizeLinear" if !context.dtype(step.value).is_float() => Some((id, 0, Join::Nothing)),
         "Mul" | "Div" => {
             let mut slots = (0..2).filter(|s| node.input(*s).is_some_and(content));
             let slot = slots.next().filter(|_| slots.next().is_none())?;
             let factor = node.input(1 - slot)?;
-            let scales = (slot == 0 || node.is("Mul")) && is_alike(context, step, factor);
+            let scales = (slot == 0 || node.is("Mul")) && is_uniform(context, step, factor);
             scales.then_some((id, slot, Join::Nothing))
         }
         "Concat" if side == Side::Key => {
@@ -203,8 +203,8 @@ fn before(context: &Context<'_>, step: &PathStep, side: Side) -> Option<(NodeId,
     }
 }
 
-/// Whether a factor is the same for all features and tokens, as a scale is.
-fn is_alike(context: &Context<'_>, step: &PathStep, factor: ValueId) -> bool {
+/// Whether a factor is the same for all features and tokens.
+fn is_uniform(context: &Context<'_>, step: &PathStep, factor: ValueId) -> bool {
     let (Some(dims), Some(all)) = (context.dims(factor), context.dims(step.value)) else {
         return false;
     };
@@ -217,7 +217,7 @@ fn is_alike(context: &Context<'_>, step: &PathStep, factor: ValueId) -> bool {
     one || feature && along(step.lane.sequence) == 1
 }
 
-/// The uses of a value but for those that ask for its dimensions.
+/// The uses of a value, without those that read only its dimensions.
 fn computing(context: &Context<'_>, value: ValueId) -> impl Iterator<Item = Use> {
     let graph = context.graph();
     let uses = graph.uses(value).iter().copied();
@@ -227,13 +227,13 @@ fn computing(context: &Context<'_>, value: ValueId) -> impl Iterator<Item = Use>
     })
 }
 
-/// Whether anything but the path reads a value.
+/// Whether a value is read outside the path.
 fn is_shared(context: &Context<'_>, step: &PathStep) -> bool {
     let mut uses = computing(context, step.value);
     context.graph().value(step.value).is_output() || uses.any(|u| u != step.at)
 }
 
-/// Whether a use does nothing but give the value out in another layout, as a cache to come.
+/// Whether a use only returns the value in another layout, as the updated cache.
 fn is_cached(context: &Context<'_>, at: Use) -> bool {
     let graph = context.graph();
     let mut at = at;

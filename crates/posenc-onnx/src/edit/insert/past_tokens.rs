@@ -1,4 +1,4 @@
-//! How many tokens came before the new ones.
+//! The number of tokens before the new ones.
 
 #[cfg(test)]
 mod tests;
@@ -14,34 +14,34 @@ use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::back;
 
-/// The tokens before the new ones.
+/// The number of tokens before the new ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PastLength {
     /// None.
     Zero,
-    /// As many as earlier keys.
+    /// The number of earlier keys.
     Keys(Length),
 }
 
-/// What tells where new tokens stand.
+/// What determines the positions of new tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PastTokens {
-    /// Those before them, as many in every sequence.
+    /// The number of tokens before them, which is the same in every sequence.
     Same(PastLength),
-    /// The last index of each sequence, of which the new tokens are the last; where sequences
-    /// begin, all start at 0 and some end earlier.
+    /// The last index of each sequence, whose last tokens are the new ones. Without earlier tokens,
+    /// all sequences start at 0 and some end earlier.
     LastIndex(ValueId),
 }
 
-/// Why a cache does not tell how many tokens came before.
-const BUFFER: &str = "its cache may be longer than what it holds, so that where new tokens stand \
-                      is not known; give --add-position-ids";
+/// Why a cache does not determine the number of earlier tokens.
+const BUFFER: &str = "its cache may be longer than its content, so the positions of new tokens are \
+                      not known; give --add-position-ids";
 
-/// Where the tokens before those of a site are told.
+/// What determines the number of tokens before the new ones of a site.
 ///
 /// # Errors
-/// Where earlier keys join at a place that cannot be followed, or stand in a buffer of which no
-/// input of the operator tells where each sequence ends.
+/// If earlier keys cannot be located, or are stored in a buffer and no input of the operator holds
+/// the end of each sequence.
 pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, RewriteError> {
     let context = axes.context;
     let node = context.graph().node(site.node);
@@ -55,11 +55,11 @@ pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, Re
         ("com.microsoft", "GroupQueryAttention") => {
             return match node.input(5) {
                 Some(last) if context.is_content(last) => refuse(
-                    "the lengths of its sequences are fed, and not counted from a mask, so that \
+                    "the lengths of its sequences are an input and not computed from a mask, so \
                      positions cannot be checked; give --add-position-ids",
                 ),
                 Some(last) => Ok(PastTokens::LastIndex(last)),
-                None => refuse("it does not say how many tokens there are"),
+                None => refuse("the input for the lengths of its sequences is missing"),
             };
         }
         ("com.microsoft", "MultiHeadAttention") if given(8) => return refuse(BUFFER),
@@ -78,7 +78,7 @@ pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, Re
     let length = |at: ValueAxis| context.dims(at.value)?.get(at.axis).copied();
     match cache.filter(|at| length(*at) == Some(context.found.lengths.past)) {
         Some(at) => Ok(PastTokens::Same(PastLength::Keys(Length::of(axes, at)))),
-        None => refuse("where earlier keys join the new ones cannot be followed"),
+        None => refuse("cannot locate where earlier keys are joined to the new ones"),
     }
 }
 
@@ -88,7 +88,7 @@ fn is_square(context: &Context<'_>, site: &Site) -> bool {
     tokens(&site.query) == tokens(&site.key)
 }
 
-/// The earlier keys that join the new ones on the way to the product.
+/// The earlier keys that are joined to the new ones before the product.
 fn joined(context: &Context<'_>, site: &Site) -> Option<ValueAxis> {
     let (graph, trace) = (context.graph(), &context.found.trace);
     let classes = &context.found.classes;
@@ -121,7 +121,7 @@ fn joined(context: &Context<'_>, site: &Site) -> Option<ValueAxis> {
 }
 
 impl PastLength {
-    /// Where what reads it has to stand.
+    /// The scope for operators that read it.
     pub(crate) fn scope(self, context: &Context<'_>) -> ScopeId {
         match self {
             Self::Zero => context.graph().main(),

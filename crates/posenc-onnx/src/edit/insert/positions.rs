@@ -1,4 +1,4 @@
-//! Positions of new tokens: those that are fed, those that the graph counted itself, or new ones.
+//! Positions of new tokens: from an input, from the graph, or counted by new operators.
 
 use posenc_ir::{DType, Dim, Emitter, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
@@ -13,53 +13,53 @@ use crate::graph::ports::{Port, Role};
 use crate::plan::swap::SwapPlan;
 use posenc_encodings::kind::Stack;
 
-/// Positions of tokens, made when they are first asked for.
+/// Positions of tokens, made on first use.
 pub(crate) struct Positions<'a> {
     context: &'a Context<'a>,
     axes: &'a Axes<'a>,
     preserved: Option<Preserved>,
     add: bool,
-    /// The input that was added, and the stack that it serves.
+    /// The added input, and the stack that it serves.
     added: Option<(Option<Stack>, PositionValues)>,
     lengths: Lengths,
-    /// By stack, number of tokens in the trial run, and where the site sources.
+    /// By stack, number of tokens in the trial run, and scope of the site.
     sources: FxHashMap<(Option<Stack>, usize, ScopeId), PositionSource>,
     counted: FxHashMap<PositionSource, PositionValues>,
     floats: FxHashMap<(ValueId, DType), ValueId>,
 }
 
-/// Where the new tokens of a stack source.
+/// Where the positions of the new tokens of a stack come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PositionSource {
-    /// At 0 and on, as many as in every run.
+    /// From 0 on, for a fixed number of tokens.
     Fixed(usize),
-    /// Behind those that came before.
+    /// Counted from the number of earlier tokens on.
     Counted(PastLength, Length),
-    /// At places that a value tells.
+    /// Given by a value.
     Given(PositionValues),
 }
 
-/// Positions as a value: `[token]`, or `[sequence, token]`.
+/// Positions as a value: `[token]`, or `[batch, token]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PositionValues {
     pub(crate) value: ValueId,
     pub(crate) dtype: DType,
-    /// Sequences differ.
+    /// Whether sequences of a batch have different positions.
     pub(crate) by_sequence: bool,
-    /// Those of tokens that do not count may be below 0.
+    /// Whether positions of padding may be below 0.
     pub(crate) below_zero: bool,
 }
 
-/// The name of an input that is added.
+/// The name of the added input.
 const NAME: &str = "position_ids";
 
 impl<'a> Positions<'a> {
-    pub(crate) fn new(axes: &'a Axes<'a>, asked: &SwapPlan, preserved: Option<Preserved>) -> Self {
+    pub(crate) fn new(axes: &'a Axes<'a>, plan: &SwapPlan, preserved: Option<Preserved>) -> Self {
         Self {
             context: axes.context,
             axes,
             preserved,
-            add: asked.add_position_ids,
+            add: plan.add_position_ids,
             added: None,
             lengths: Lengths::default(),
             sources: FxHashMap::default(),
@@ -76,10 +76,10 @@ impl<'a> Positions<'a> {
         &mut self.lengths
     }
 
-    /// Where the new tokens of a site source, given an axis that runs along them.
+    /// The source of positions for a site, given an axis of its new tokens.
     ///
     /// # Errors
-    /// Where positions of several kinds are fed, or earlier tokens cannot be counted.
+    /// If an input of positions has an unsupported shape, or earlier tokens cannot be counted.
     pub(crate) fn source(
         &mut self,
         out: &mut Emitter<'_>,
@@ -90,7 +90,7 @@ impl<'a> Positions<'a> {
         let site = context.site(site);
         let tokens = context.dims(at.value).and_then(|d| d.get(at.axis).copied());
         let Some(tokens) = tokens else {
-            return Err(context.refuse(site.node, "the length of its sequence cannot be given"));
+            return Err(context.refuse(site.node, "cannot determine the length of its sequence"));
         };
         let key = (site.place.stack, tokens, site.scope);
         if let Some(known) = self.sources.get(&key) {
@@ -109,7 +109,7 @@ impl<'a> Positions<'a> {
         Ok(source)
     }
 
-    /// Positions that are fed or that the graph counted itself.
+    /// Positions from an input, or counted by the original graph.
     fn given(
         &mut self,
         out: &mut Emitter<'_>,
@@ -122,7 +122,7 @@ impl<'a> Positions<'a> {
         let mut ports = ports.filter(|p| p.role == Role::Positions);
         let several = stack.is_some();
         if let Some(port) = ports.find(|p| !several || runs_along(context, p, length)) {
-            return fed(context, port, tokens).map(Some);
+            return from_input(context, port, tokens).map(Some);
         }
         if self.add {
             return self.added(out, stack, length).map(Some);
@@ -145,7 +145,7 @@ impl<'a> Positions<'a> {
         if all != Some(tokens + context.found.lengths.past) {
             return Ok(None);
         }
-        // Those of earlier tokens come first.
+        // Positions of earlier tokens come first.
         let count = self.lengths.list(out, context, length);
         out.set_scope(context.graph().value(value).scope());
         let first = out.op("Neg", &[count]);
@@ -155,7 +155,7 @@ impl<'a> Positions<'a> {
         Ok(Some(PositionValues { value, ..values }))
     }
 
-    /// A new input, as long as the tokens that are fed.
+    /// A new input, as long as the input of tokens.
     fn added(
         &mut self,
         out: &mut Emitter<'_>,
@@ -166,21 +166,21 @@ impl<'a> Positions<'a> {
         match self.added {
             Some((of, values)) if of == stack => return Ok(values),
             Some(_) => {
-                let why = "the model has two stacks, and an input of positions serves one; give \
-                           --stack";
+                let why = "an added input of positions serves one stack, and the model has two: \
+                           give --stack";
                 return refuse(why.into());
             }
             None => {}
         }
         let context = self.context;
         let Some(dims) = dims_of_tokens(context, length) else {
-            let why = "no input is as long as the tokens, so none can be added beside it; leave \
-                       out --add-position-ids";
+            let why = "cannot add an input of positions: no input is as long as the tokens; \
+                       remove --add-position-ids";
             return refuse(why.into());
         };
         let graph = context.graph();
         if graph.values().any(|v| graph.name(v) == NAME) {
-            let why = format!("the graph has a value {NAME} that is no input of positions");
+            let why = format!("cannot add the input {NAME}: the graph has another value of that name");
             return refuse(why);
         }
         let values = PositionValues {
@@ -200,7 +200,7 @@ impl<'a> Positions<'a> {
             PositionSource::Given(values) => return values,
             PositionSource::Fixed(n) => {
                 out.set_scope(context.graph().main());
-                return PositionValues::counted(out.constant("positions", counted(n)));
+                return PositionValues::counted(out.constant("positions", range(n)));
             }
             PositionSource::Counted(past, length) => (past, length),
         };
@@ -212,7 +212,7 @@ impl<'a> Positions<'a> {
         values
     }
 
-    /// The same as floats of a type; `out` sources where they do from here on.
+    /// Positions as floats of a type. Sets the scope of `out` to that of the positions.
     pub(crate) fn floats(
         &mut self,
         out: &mut Emitter<'_>,
@@ -234,7 +234,7 @@ impl<'a> Positions<'a> {
         if let (PastLength::Keys(before), Length::Known(n)) = (past, length) {
             let before = self.lengths.scalar(out, context, before);
             out.set_scope(scope);
-            let new = out.constant("positions", counted(n));
+            let new = out.constant("positions", range(n));
             return out.op("Add", &[before, new]);
         }
         let new = self.lengths.scalar(out, context, length);
@@ -253,8 +253,8 @@ impl<'a> Positions<'a> {
         out.op("Range", &[first, end, one])
     }
 
-    /// Positions of new tokens up to the last index of each sequence, or from 0 on where a sequence
-    /// is shorter than they are.
+    /// Positions of new tokens that end at the last index of each sequence, or start at 0 if a
+    /// sequence is shorter.
     fn up_to(&mut self, out: &mut Emitter<'_>, last: ValueId, length: Length) -> PositionValues {
         let context = self.context;
         let scopes = [context.graph().value(last).scope(), length.scope(context)];
@@ -263,33 +263,33 @@ impl<'a> Positions<'a> {
         let last = out.cast(last, DType::I64);
         let column = out.ints("column", &[-1, 1]);
         let last = out.op("Reshape", &[last, column]);
-        let (places, others) = match length {
+        let (indices, others) = match length {
             Length::Known(n) => {
                 let others = Tensor::from_i64(&[], &[n as i64 - 1]);
-                let places = out.constant("positions", counted(n));
-                (places, out.constant("length", others))
+                let indices = out.constant("positions", range(n));
+                (indices, out.constant("length", others))
             }
             Length::Of(_) => {
                 let new = self.lengths.scalar(out, context, length);
                 out.set_scope(scope);
                 let one = out.constant("one", Tensor::from_i64(&[], &[1]));
                 let zero = out.constant("zero", Tensor::from_i64(&[], &[0]));
-                let places = out.op("Range", &[zero, new, one]);
-                (places, out.op("Sub", &[new, one]))
+                let indices = out.op("Range", &[zero, new, one]);
+                (indices, out.op("Sub", &[new, one]))
             }
         };
         let first = out.op("Sub", &[last, others]);
         let first = context.opset().at_least_zero(out, first, DType::I64);
         PositionValues {
             by_sequence: true,
-            ..PositionValues::counted(out.op("Add", &[first, places]))
+            ..PositionValues::counted(out.op("Add", &[first, indices]))
         }
     }
 
-    /// Lets go of what was held and nothing came to read.
+    /// Releases preserved positions that nothing reads.
     ///
     /// # Errors
-    /// Where what was held is not the graph's.
+    /// If a preserved value does not belong to the graph.
     pub(crate) fn finish(self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
         for (_, value) in self.preserved.into_iter().flat_map(|k| k.positions) {
             out.release(value)?;
@@ -309,11 +309,11 @@ impl PositionValues {
     }
 }
 
-fn counted(n: usize) -> Tensor {
+fn range(n: usize) -> Tensor {
     Tensor::from_i64(&[n], &(0..n as i64).collect::<Vec<_>>())
 }
 
-/// The batch and the tokens as the input declares them that a length comes from.
+/// The dimensions of batch and tokens, as declared by the input that a length comes from.
 fn dims_of_tokens(context: &Context<'_>, length: Length) -> Option<Vec<Dim>> {
     let ports = &context.found.ports;
     let (port, axis) = match length {
@@ -329,7 +329,7 @@ fn dims_of_tokens(context: &Context<'_>, length: Length) -> Option<Vec<Dim>> {
     Some(batch.cloned().into_iter().chain([tokens]).collect())
 }
 
-/// Whether an input of positions is as long as the tokens of a stack, as far as is declared.
+/// Whether an input of positions is declared to be as long as the tokens of a stack.
 fn runs_along(context: &Context<'_>, port: &Port, length: Length) -> bool {
     let last = port.dims.last();
     match length {
@@ -342,14 +342,14 @@ fn runs_along(context: &Context<'_>, port: &Port, length: Length) -> bool {
     }
 }
 
-/// Positions that are fed.
-fn fed(context: &Context<'_>, port: &Port, tokens: usize) -> Result<PositionValues, RewriteError> {
+/// Positions from an input.
+fn from_input(context: &Context<'_>, port: &Port, tokens: usize) -> Result<PositionValues, RewriteError> {
     let name = context.graph().name(port.value);
     let by_sequence = match context.dims(port.value) {
         Some([all]) if *all == tokens => false,
         Some([_, all]) if *all == tokens => true,
         _ => {
-            let why = format!("its positions {name} are not one for each new token");
+            let why = format!("the input {name} does not hold one position for each new token");
             return Err(Refusal::Unsupported(why).into());
         }
     };

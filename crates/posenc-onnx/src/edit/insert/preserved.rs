@@ -1,4 +1,4 @@
-//! What a graph tells of positions before anything is taken out of it.
+//! What a graph shows of positions before the old encoding is removed.
 
 use std::collections::VecDeque;
 
@@ -16,50 +16,51 @@ use crate::graph::ports::Role;
 use crate::plan::swap::SwapPlan;
 use posenc_encodings::kind::Stack;
 
-/// Positions and places of the graph as it was, held for the patch to come.
+/// Positions and insertion points of the original graph, for the patch that inserts the new
+/// encoding.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preserved {
-    /// Positions that heed padding, by stack: nodes that nothing reads yet.
+    /// Positions that skip padding, by stack: values that nothing reads yet.
     pub(crate) positions: Vec<(Option<Stack>, ValueId)>,
-    /// What an encoding was added to, by stack.
+    /// What the old encoding was added to, by stack.
     places: Vec<(Option<Stack>, Place)>,
 }
 
-/// Values to look through for positions.
-const MOST: usize = 256;
+/// The most values to search for positions.
+const MAX_VALUES: usize = 256;
 
-/// Holds the positions of a graph that heeds padding, where what is taken out is all that reads
-/// them, and remembers where an encoding was added.
+/// Preserves positions that skip padding, which only the old encoding may read, and records where
+/// the old encoding was added. `None` if the plan inserts nothing.
 pub(crate) fn preserve(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    asked: &SwapPlan,
+    plan: &SwapPlan,
 ) -> Result<Option<Preserved>, RewriteError> {
     let mut preserved = Preserved::default();
-    if asked.groups.is_empty() {
+    if plan.groups.is_empty() {
         return Ok(None);
     }
     let findings = context.survey.findings.iter();
-    let findings: Vec<&Finding> = findings.filter(|f| asked.speaks_of(context, f)).collect();
-    preserved.remember(context, &findings);
-    if context.found.ports.first(Role::Positions).is_some() || asked.add_position_ids {
+    let findings: Vec<&Finding> = findings.filter(|f| plan.speaks_of(context, f)).collect();
+    preserved.record_places(context, &findings);
+    if context.found.ports.first(Role::Positions).is_some() || plan.add_position_ids {
         return Ok(Some(preserved));
     }
-    let rotary = context.found.rotary.iter().filter(|r| asked.has(r.site));
+    let rotary = context.found.rotary.iter().filter(|r| plan.has(r.site));
     for rotary in rotary {
-        let counted = || counted_by(context, &rotary.query);
-        preserved.hold(out, context, rotary.site, counted);
+        let counted = || rotation_positions(context, &rotary.query);
+        preserved.add(out, context, rotary.site, counted);
     }
     for finding in findings {
-        let counted = || finding.entries.iter().find_map(|at| counted(context, *at));
+        let counted = || finding.entries.iter().find_map(|at| entry_positions(context, *at));
         if let Some(site) = finding.sites.first() {
-            preserved.hold(out, context, *site, counted);
+            preserved.add(out, context, *site, counted);
         }
     }
     Ok(Some(preserved))
 }
 
-/// A value that counts tokens that are not padding, and its number at position 0.
+/// A value that counts the tokens that are not padding, and its number at position 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counted {
     value: ValueId,
@@ -67,18 +68,18 @@ struct Counted {
 }
 
 impl Preserved {
-    /// The place where an encoding was added to what a stack reads, where it is still there.
+    /// Where the old encoding was added to the stream of a stack, if that value still exists.
     pub(crate) fn place(&self, context: &Context<'_>, stack: Option<Stack>) -> Option<Place> {
         let (_, place) = self.places.iter().find(|p| p.0 == stack)?;
         let graph = context.graph();
-        let gone = graph
+        let removed = graph
             .producer(place.value)
             .is_some_and(|p| graph.is_removed(p.0));
         let read = !graph.uses(place.value).is_empty();
-        (!gone && read && context.is_content(place.value)).then(|| place.clone())
+        (!removed && read && context.is_content(place.value)).then(|| place.clone())
     }
 
-    fn remember(&mut self, context: &Context<'_>, findings: &[&Finding]) {
+    fn record_places(&mut self, context: &Context<'_>, findings: &[&Finding]) {
         let absolute = findings.iter().filter(|f| f.encoding.is_absolute());
         let entries: FxHashSet<Use> = absolute.flat_map(|f| f.entries.iter().copied()).collect();
         if entries.is_empty() {
@@ -105,8 +106,8 @@ impl Preserved {
         }
     }
 
-    /// Holds positions for the stack of a site, which are looked for unless some are held.
-    fn hold(
+    /// Preserves the positions that `counted` finds for the stack of a site, unless there are some.
+    fn add(
         &mut self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,
@@ -121,32 +122,31 @@ impl Preserved {
             return;
         };
         out.set_scope(context.graph().value(value).scope());
-        let held = match offset {
-            0 => out.op("Identity", &[value]),
-            _ => {
-                let dtype = context.dtype(value);
-                let tensor = Tensor::from_f64(dtype, &[], &[offset as f64]);
-                let first = out.constant("offset", tensor);
-                out.op("Sub", &[value, first])
-            }
+        let positions = if offset == 0 {
+            out.op("Identity", &[value])
+        } else {
+            let dtype = context.dtype(value);
+            let tensor = Tensor::from_f64(dtype, &[], &[offset as f64]);
+            let first = out.constant("offset", tensor);
+            out.op("Sub", &[value, first])
         };
-        self.positions.push((stack, held));
+        self.positions.push((stack, positions));
     }
 }
 
-/// What a rotation turns by, where that heeds padding.
-fn counted_by(context: &Context<'_>, half: &Half) -> Option<Counted> {
+/// The positions of a rotation, if they skip padding.
+fn rotation_positions(context: &Context<'_>, half: &Half) -> Option<Counted> {
     let value = source::positions(context.model, context.found, half)?;
     counts(context, value).or_else(|| nearest(context, value))
 }
 
-/// What leads to the use of a value that carries positions, where that heeds padding.
-fn counted(context: &Context<'_>, at: Use) -> Option<Counted> {
+/// The positions that lead to a use, if they skip padding.
+fn entry_positions(context: &Context<'_>, at: Use) -> Option<Counted> {
     let value = context.graph().node(at.node).input(at.slot())?;
     nearest(context, value)
 }
 
-/// The nearest value before this one that counts tokens that are not padding.
+/// The nearest predecessor of a value that counts tokens that are not padding, integers first.
 fn nearest(context: &Context<'_>, value: ValueId) -> Option<Counted> {
     let graph = context.graph();
     let mut queue = VecDeque::from([value]);
@@ -154,8 +154,8 @@ fn nearest(context: &Context<'_>, value: ValueId) -> Option<Counted> {
     let mut floats = None;
     while let Some(value) = queue.pop_front() {
         let class = context.found.classes.of_value(value);
-        let heeds = class.has(Class::PADDING) && !class.has(Class::CONTENT);
-        if !heeds || seen.len() > MOST || !seen.insert(value) {
+        let skips_padding = class.has(Class::PADDING) && !class.has(Class::CONTENT);
+        if !skips_padding || seen.len() > MAX_VALUES || !seen.insert(value) {
             continue;
         }
         match counts(context, value) {
@@ -169,8 +169,8 @@ fn nearest(context: &Context<'_>, value: ValueId) -> Option<Counted> {
     floats
 }
 
-/// Whether a value `[sequence, token]` counts up by 1 along the tokens where none is padding, and
-/// follows the padding.
+/// Recognizes a value `[batch, token]` that depends on the padding and, without padding, counts the
+/// tokens.
 fn counts(context: &Context<'_>, value: ValueId) -> Option<Counted> {
     let class = context.found.classes.of_value(value);
     if !class.has(Class::PADDING) || class.has(Class::CONTENT) {

@@ -1,4 +1,4 @@
-//! Rotations of queries and new keys.
+//! Inserts rotations of queries and new keys.
 
 use posenc_ir::{DType, Emitter, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -18,23 +18,23 @@ use crate::plan::swap::spec::EncodingSpec;
 use posenc_encodings::families::rope::emit::{Shape, Turn};
 use posenc_encodings::kind::Layout;
 
-/// What rotations share.
+/// Values that rotations share.
 #[derive(Debug, Default)]
 pub(crate) struct Rotations {
     /// cos and sin `[.., token, column]`.
     waves: FxHashMap<Key, [ValueId; 2]>,
-    /// The same, as they meet a value.
+    /// The same, aligned with the axes of a value.
     aligned: FxHashMap<(Key, Vec<usize>, usize), [ValueId; 2]>,
-    /// What turned already.
-    turned: FxHashMap<(ValueId, TurnKey), ValueId>,
-    /// Uses that read what turned.
-    moved: FxHashSet<Use>,
+    /// Rotated values.
+    rotated: FxHashMap<(ValueId, TurnKey), ValueId>,
+    /// Uses that read rotated values.
+    redirected: FxHashSet<Use>,
 }
 
 type TurnKey = (u64, usize, usize, Layout);
 type Key = (PositionSource, TurnKey, DType);
 
-/// Puts rotations in at the sites of a group.
+/// Inserts rotations at the sites of a group.
 pub(crate) fn insert(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -60,10 +60,10 @@ pub(crate) fn insert(
             turn,
         };
         match decompose::decompose(out, context, site)? {
-            Some(parts) => writer.decomposed(out, parts)?,
+            Some(parts) => writer.rotate_decomposed(out, parts)?,
             None => {
-                writer.side(out, Side::Query)?;
-                writer.side(out, Side::Key)?;
+                writer.rotate_side(out, Side::Query)?;
+                writer.rotate_side(out, Side::Key)?;
             }
         }
     }
@@ -80,8 +80,8 @@ struct Writer<'a, 'p> {
 }
 
 impl Writer<'_, '_> {
-    /// Turns queries or keys where they can be taken target of.
-    fn side(&mut self, out: &mut Emitter<'_>, side: Side) -> Result<(), RewriteError> {
+    /// Rotates queries or keys.
+    fn rotate_side(&mut self, out: &mut Emitter<'_>, side: Side) -> Result<(), RewriteError> {
         let context = self.context;
         let head_dim = self.turn.rope.head_dim;
         let any = |value: ValueId, lane: &Lane| fit(context, value, lane, head_dim);
@@ -89,35 +89,35 @@ impl Writer<'_, '_> {
         let dims = context.dims(target.value).unwrap_or_default();
         let source = self.source(out, target.value, dims, target.lane)?;
         if by_sequence(source) && batch(context, target.value, &target.lane).is_none() {
-            // Sequences that share an axis with heads have one of their own farther back.
-            let apart = |value: ValueId, lane: &Lane| {
+            // If sequences and heads share an axis here, an earlier value has separate axes.
+            let separate = |value: ValueId, lane: &Lane| {
                 batch(context, value, lane).and_then(|_| fit(context, value, lane, head_dim))
             };
-            target = RotationTarget::of(context, self.site, side, &apart)?;
+            target = RotationTarget::of(context, self.site, side, &separate)?;
         }
         let key = (target.value, self.turn_key());
-        let turned = match self.rotations.turned.get(&key) {
-            Some(turned) => *turned,
+        let rotated = match self.rotations.rotated.get(&key) {
+            Some(rotated) => *rotated,
             None => {
                 let dims = context.dims(target.value).unwrap_or_default().to_vec();
-                let turned = self.turned(out, target.value, &dims, target.lane)?;
-                self.rotations.turned.insert(key, turned);
+                let rotated = self.rotate(out, target.value, &dims, target.lane)?;
+                self.rotations.rotated.insert(key, rotated);
                 if target.is_output {
-                    out.redirect_output(target.value, turned)?;
+                    out.redirect_output(target.value, rotated)?;
                 }
-                turned
+                rotated
             }
         };
         for at in target.uses {
-            if self.rotations.moved.insert(at) {
-                out.redirect_use(target.value, at, turned)?;
+            if self.rotations.redirected.insert(at) {
+                out.redirect_use(target.value, at, rotated)?;
             }
         }
         Ok(())
     }
 
-    /// An operator that projects by itself, with what it projects turned.
-    fn decomposed(
+    /// Rotates the queries and keys of a decomposed operator.
+    fn rotate_decomposed(
         &mut self,
         out: &mut Emitter<'_>,
         mut parts: decompose::Decomposed,
@@ -129,9 +129,9 @@ impl Writer<'_, '_> {
             offset: 0,
         };
         for value in [&mut parts.query, &mut parts.key] {
-            *value = self.turned(out, *value, &parts.dims, lane)?;
+            *value = self.rotate(out, *value, &parts.dims, lane)?;
         }
-        parts.join(out, self.context, self.site)
+        parts.replace(out, self.context, self.site)
     }
 
     fn turn_key(&self) -> TurnKey {
@@ -144,8 +144,8 @@ impl Writer<'_, '_> {
         )
     }
 
-    /// `value`, of these dimensions in the trial run, turned.
-    fn turned(
+    /// Rotates `value`, which has these dimensions in the trial run.
+    fn rotate(
         &mut self,
         out: &mut Emitter<'_>,
         value: ValueId,
@@ -156,11 +156,11 @@ impl Writer<'_, '_> {
         let scope = out.scope_of(value);
         let opset = context.opset();
         let Some(feature) = lane.feature else {
-            let why = "the features of a head cannot be told apart";
+            let why = "cannot locate the features of a head";
             return Err(context.refuse(self.site.node, why));
         };
         let source = self.source(out, value, dims, lane)?;
-        // Heads side by side get an axis of their own.
+        // Heads that share an axis with features get an axis of their own.
         let split = lane.group.is_some();
         let shape = Shape {
             rank: dims.len() + usize::from(split),
@@ -181,12 +181,12 @@ impl Writer<'_, '_> {
         let head_dim = self.turn.rope.head_dim as i64;
         let apart = out.ints("heads", &[&lead[..], &[-1, head_dim]].concat());
         let apart = out.op("Reshape", &[value, apart]);
-        let turned = self.turn.turned(out, opset, apart, shape, waves);
+        let rotated = self.turn.turned(out, opset, apart, shape, waves);
         let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
-        Ok(out.op("Reshape", &[turned, whole]))
+        Ok(out.op("Reshape", &[rotated, whole]))
     }
 
-    /// Where the tokens source.
+    /// The source of the positions of the tokens.
     fn source(
         &mut self,
         out: &mut Emitter<'_>,
@@ -200,7 +200,7 @@ impl Writer<'_, '_> {
         let queries = queries_dims.and_then(|d| d.get(query.lane.sequence));
         if queries.is_none() || dims.get(lane.sequence) != queries {
             let why =
-                "its keys are more or fewer than its queries, so their positions are not known";
+                "it has more or fewer keys than queries, so the positions of keys are not known";
             return Err(context.refuse(self.site.node, why));
         }
         let all = queries_dims.and_then(|d| per_token(d, &query.lane));
@@ -208,21 +208,17 @@ impl Writer<'_, '_> {
         if let (Some(all), Some(heads)) = (all, self.site.heads)
             && all > heads * batch
         {
-            let why = "its sequence is cut into windows, in which tokens have no positions of the \
-                       whole";
+            let why = "its sequence is split into windows, which have no positions in the whole \
+                       sequence";
             return Err(context.refuse(self.site.node, why));
         }
-        // What is new here is as long as what the operator was given.
-        let at = match self.is_old(value) {
-            true => ValueAxis {
-                value,
-                axis: lane.sequence,
-            },
-            false => ValueAxis {
-                value: query.value,
-                axis: query.lane.sequence,
-            },
+        // A new value is as long as the input of the operator.
+        let (value, axis) = if self.is_old(value) {
+            (value, lane.sequence)
+        } else {
+            (query.value, query.lane.sequence)
         };
+        let at = ValueAxis { value, axis };
         self.positions.source(out, self.index, at)
     }
 
@@ -231,28 +227,26 @@ impl Writer<'_, '_> {
     }
 
     fn dtype(&self, value: ValueId) -> DType {
-        let value = match self.is_old(value) {
-            true => value,
-            false => self.site.query.value,
-        };
-        self.context.dtype(value)
+        let old = self.is_old(value);
+        self.context.dtype(if old { value } else { self.site.query.value })
     }
 
-    /// The axis of sequences, which positions that differ from one to the next are to meet.
+    /// The axis of sequences, for positions that differ between sequences.
     fn batch(&self, value: ValueId, dims: &[usize], lane: Lane) -> Result<usize, RewriteError> {
         let context = self.context;
-        let found = match self.is_old(value) {
-            true => batch(context, value, &lane),
-            false => Some(0).filter(|_| dims.len() == 3),
+        let found = if self.is_old(value) {
+            batch(context, value, &lane)
+        } else {
+            (dims.len() == 3).then_some(0)
         };
         found.ok_or_else(|| {
-            let why = "positions differ from sequence to sequence, and its sequences have no axis \
-                       of their own";
+            let why = "positions differ between sequences, and its sequences have no axis of their \
+                       own";
             context.refuse(self.site.node, why)
         })
     }
 
-    /// cos and sin, as they meet a value of this rank at these axes.
+    /// cos and sin, aligned with these axes of a value of this rank.
     fn waves(
         &mut self,
         out: &mut Emitter<'_>,
@@ -265,23 +259,23 @@ impl Writer<'_, '_> {
         let waves = match self.rotations.waves.get(&key) {
             Some(waves) => *waves,
             None => {
-                let waves = self.made(out, source, dtype);
+                let waves = self.make_waves(out, source, dtype);
                 self.rotations.waves.insert(key, waves);
                 waves
             }
         };
-        let place = (key, axes.to_vec(), rank);
-        if let Some(known) = self.rotations.aligned.get(&place) {
+        let aligned_key = (key, axes.to_vec(), rank);
+        if let Some(known) = self.rotations.aligned.get(&aligned_key) {
             return Ok(*known);
         }
         out.set_scope(out.scope_of(waves[0]));
         let opset = self.context.opset();
         let aligned = waves.map(|wave| align(out, opset, wave, axes, rank));
-        self.rotations.aligned.insert(place, aligned);
+        self.rotations.aligned.insert(aligned_key, aligned);
         Ok(aligned)
     }
 
-    fn made(&mut self, out: &mut Emitter<'_>, source: PositionSource, dtype: DType) -> [ValueId; 2] {
+    fn make_waves(&mut self, out: &mut Emitter<'_>, source: PositionSource, dtype: DType) -> [ValueId; 2] {
         let context = self.context;
         if let PositionSource::Fixed(n) = source {
             out.set_scope(context.graph().main());
@@ -293,14 +287,15 @@ impl Writer<'_, '_> {
         let floats = self.positions.floats(out, values, wide);
         let lead = usize::from(values.by_sequence);
         let waves = self.turn.waves(out, context.opset(), floats, lead, wide);
-        match dtype == wide {
-            true => waves,
-            false => waves.map(|wave| out.cast(wave, dtype)),
+        if dtype == wide {
+            waves
+        } else {
+            waves.map(|wave| out.cast(wave, dtype))
         }
     }
 }
 
-/// How well the features of heads of a width can be turned in a value; `None` where they cannot.
+/// Rates how well heads of a width can be rotated in a value; `None` if they cannot.
 fn fit(context: &Context<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> Option<u8> {
     let dims = context.dims(value)?;
     let feature = lane.feature?;
@@ -312,19 +307,19 @@ fn fit(context: &Context<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> O
     match (lane.group, last) {
         (Some(_), true) if lane.sequence < feature => Some(1),
         (Some(_), _) => None,
-        // Blocks of tokens and features lie side by side.
+        // Tokens and features are adjacent, as for a contiguous copy.
         (None, true) if lane.sequence + 1 == feature => Some(4),
         (None, true) => Some(3),
         (None, false) => Some(2),
     }
 }
 
-/// Whether positions differ from sequence to sequence.
+/// Whether positions differ between sequences.
 fn by_sequence(source: PositionSource) -> bool {
     matches!(source, PositionSource::Given(told) if told.by_sequence)
 }
 
-/// The axis along which the sequences of a batch source, where it is one of its own.
+/// The axis of the sequences of a batch, if they have one of their own.
 fn batch(context: &Context<'_>, value: ValueId, lane: &Lane) -> Option<usize> {
     let dims = context.dims(value)?;
     let own = |axis: &usize| *axis != lane.sequence && Some(*axis) != lane.feature;

@@ -1,4 +1,4 @@
-//! Tables and sinusoids, added where the residual stream begins.
+//! Adds tables and sinusoids where the residual stream starts.
 
 use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
 
@@ -17,7 +17,7 @@ use crate::plan::swap::spec::EncodingSpec;
 use posenc_encodings::families::learned::emit::{Pick, rows};
 use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal, emit::computed};
 
-/// Where something is added to the stream of a stack.
+/// Where an encoding is added to the stream of a stack.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamPoint {
     pub(crate) value: ValueId,
@@ -25,14 +25,14 @@ pub(crate) struct StreamPoint {
     pub(crate) token: usize,
     /// The axis of features.
     pub(crate) feature: usize,
-    /// That of sequences; `None` where there is not one of its own.
+    /// The axis of sequences; `None` if they have none of their own.
     pub(crate) batch: Option<usize>,
     pub(crate) rank: usize,
     /// Width of the stream.
     pub(crate) dim: usize,
     pub(crate) dtype: DType,
     only: Option<Use>,
-    /// A node to name.
+    /// The node to name in errors.
     pub(crate) node: NodeId,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn insert(
     point.replace(out, context, sum)
 }
 
-/// The rows of a table at the positions of a stack, as they meet its stream.
+/// The rows of a table at the positions of a stack, aligned with its stream.
 fn picked(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -108,11 +108,11 @@ fn picked(
         out.set_scope(context.graph().main());
         out.constant("positions", table)
     };
-    // A row beyond the table is an error of the runtime, never another row: what is cut to fewer
-    // rows than there are tokens does not fit them, unless one row is left.
+    // A position beyond the table must be an error of the runtime, never another row: a slice with
+    // fewer rows than tokens does not broadcast, except if the table has one row.
     let (pick, by_sequence) = match source {
         PositionSource::Fixed(n) if n > count => {
-            let why = format!("its sequence is {n} long, and the table has {count} rows");
+            let why = format!("its sequence has length {n}, and the table has {count} rows");
             return Err(context.refuse(point.node, why));
         }
         PositionSource::Fixed(n) if n == count => (Pick::All, false),
@@ -140,7 +140,7 @@ fn picked(
     point.aligned(out, context, rows, by_sequence)
 }
 
-/// Positions as whole numbers of which none is below 0.
+/// Positions as integers of at least 0.
 fn index(out: &mut Emitter<'_>, context: &Context<'_>, values: PositionValues) -> ValueId {
     out.set_scope(out.scope_of(values.value));
     let mut index = values.value;
@@ -149,9 +149,10 @@ fn index(out: &mut Emitter<'_>, context: &Context<'_>, values: PositionValues) -
         index = out.cast(index, DType::I64);
         dtype = DType::I64;
     }
-    match values.below_zero {
-        true => context.opset().at_least_zero(out, index, dtype),
-        false => index,
+    if values.below_zero {
+        context.opset().at_least_zero(out, index, dtype)
+    } else {
+        index
     }
 }
 
@@ -175,7 +176,7 @@ fn waves(
     point.aligned(out, context, rows, values.by_sequence)
 }
 
-/// The type in which angles are computed for values of another.
+/// The type in which angles are computed for values of a type.
 pub(crate) fn wide(dtype: DType) -> DType {
     match dtype {
         DType::F64 => DType::F64,
@@ -184,10 +185,10 @@ pub(crate) fn wide(dtype: DType) -> DType {
 }
 
 impl StreamPoint {
-    /// Where a group's stack begins. What is as wide as `width` is preferred.
+    /// Where the stack of a group starts. A value of width `width` is preferred.
     ///
     /// # Errors
-    /// Where no one value sources before all that the stack reads.
+    /// If the stack does not start at a single value.
     pub(crate) fn of(
         context: &Context<'_>,
         preserved: Option<&Preserved>,
@@ -197,14 +198,14 @@ impl StreamPoint {
         let site = context.site(group.sites[0]);
         let found = context.found;
         let refuse = |why: &str| Err(context.refuse(site.node, why));
-        let stood = preserved.and_then(|k| k.place(context, site.place.stack));
-        let place = match stood {
+        let known = preserved.and_then(|k| k.place(context, site.place.stack));
+        let place = match known {
             Some(place) => place,
             None => {
                 let graph = context.graph();
                 let begin = Begin::of(graph, &found.classes, &found.trace, site);
                 let Some(begin) = begin else {
-                    return refuse("where its residual stream begins cannot be told");
+                    return refuse("cannot locate the start of its residual stream");
                 };
                 let wide = |place: &&Place| {
                     let dims = context.dims(place.value);
@@ -215,14 +216,14 @@ impl StreamPoint {
                 let place = usual.or(begin.places.iter().find(wide));
                 match place.or(begin.places.get(begin.usual)) {
                     Some(place) => place.clone(),
-                    None => return refuse("where its residual stream begins cannot be told"),
+                    None => return refuse("cannot locate the start of its residual stream"),
                 }
             }
         };
         let dims = context.dims(place.value).unwrap_or_default();
         let all = context.dims(site.query.value);
         let all = all.and_then(|d| d.get(site.query.lane.sequence));
-        // An axis that tokens share with sequences on the way is both of them here.
+        // If tokens share an axis with sequences later, both axes are candidates here.
         let own = |axis: &usize| {
             let at = ValueAxis {
                 value: place.value,
@@ -232,7 +233,7 @@ impl StreamPoint {
         };
         let mut tokens = place.tokens.iter().filter(own);
         let (Some(token), None) = (tokens.next(), tokens.next()) else {
-            return refuse("its tokens source on a grid, or share an axis with something else");
+            return refuse("its tokens form a grid, or share an axis with something else");
         };
         let rank = dims.len();
         if rank < 2 {
@@ -247,7 +248,7 @@ impl StreamPoint {
         let batch = others.next().filter(|_| others.next().is_none());
         let dtype = context.dtype(place.value);
         if !dtype.is_float() {
-            return refuse("its embeddings are no floats");
+            return refuse("its embeddings are not floats");
         }
         let producer = context.graph().producer(place.value);
         Ok(Self {
@@ -263,7 +264,7 @@ impl StreamPoint {
         })
     }
 
-    /// Rows `[token, dim]`, or `[sequence, token, dim]`, as they meet the stream.
+    /// Rows `[token, dim]` or `[batch, token, dim]`, aligned with the stream.
     fn aligned(
         &self,
         out: &mut Emitter<'_>,
@@ -274,8 +275,8 @@ impl StreamPoint {
         let mut axes = vec![self.token, self.feature];
         if by_sequence {
             let Some(batch) = self.batch else {
-                let why = "positions differ from sequence to sequence, and its sequences have no \
-                           axis of their own";
+                let why = "positions differ between sequences, and its sequences have no axis of \
+                           their own";
                 return Err(context.refuse(self.node, why));
             };
             axes.insert(0, batch);
@@ -283,8 +284,7 @@ impl StreamPoint {
         Ok(align(out, context.opset(), rows, &axes, self.rank))
     }
 
-    /// Lets the stack read something else in place of the value. What asks for its dimensions
-    /// alone may go on doing so.
+    /// Replaces the value for all readers, except for those that read only its dimensions.
     pub(crate) fn replace(
         &self,
         out: &mut Emitter<'_>,

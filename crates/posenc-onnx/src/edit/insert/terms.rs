@@ -1,8 +1,7 @@
-//! Putting in vectors by distance that meet queries and weights: Shaw, Transformer-XL.
+//! Adds terms of vectors by distance: Shaw, Transformer-XL.
 //!
-//! A term joins where the product of queries and keys leaves it, before any scale. Queries are
-//! taken as they enter the product; a factor that the graph has put on keys by then is put on the
-//! vectors too.
+//! A term is added to the product of queries and keys before any scale. It reads queries as they
+//! enter the product. If the graph has scaled keys before the product, vectors are scaled likewise.
 
 mod product;
 mod shaw;
@@ -26,7 +25,7 @@ pub(crate) use values::WeightedValues;
 /// The first version of ai.onnx with `Einsum`.
 const EINSUM: Opset = Opset(12);
 
-/// Puts the terms of a group in.
+/// Adds the terms of a group.
 pub(crate) fn insert(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -62,10 +61,10 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Constants and vectors of a group that its sites share, by what they are and where they fit.
+/// Constants and vectors that the sites of a group share, by label, grid, layout, type and factor.
 type Made = Vec<((&'static str, usize, Option<Layout>, DType, u64), ValueId)>;
 
-/// A term under path.
+/// Adds one term.
 struct Term<'a, 'g> {
     context: &'a Context<'a>,
     scores: &'a mut ScoreCache<'g>,
@@ -84,7 +83,7 @@ impl Term<'_, '_> {
         self.context.dtype(self.site.query.value)
     }
 
-    /// What is made once for a group: by label, layout and the factor on its numbers.
+    /// Makes a value once for a group, by label, layout and the factor on its numbers.
     fn once(
         &mut self,
         out: &mut Emitter<'_>,
@@ -103,7 +102,7 @@ impl Term<'_, '_> {
         Ok(made)
     }
 
-    /// What is made once for all groups.
+    /// Makes a value once for all groups.
     fn shared(
         &mut self,
         out: &mut Emitter<'_>,
@@ -118,7 +117,7 @@ impl Term<'_, '_> {
         made
     }
 
-    /// Numbers times a factor as a constant that the bodies of a graph share.
+    /// Numbers times a factor as a constant of the main graph, which bodies share.
     fn constant(
         &self,
         out: &mut Emitter<'_>,
@@ -130,7 +129,7 @@ impl Term<'_, '_> {
     ) -> Result<ValueId, RewriteError> {
         let values: Vec<f64> = numbers.values(dims)?.iter().map(|v| v * factor).collect();
         if values.len() != shape.iter().product::<usize>() {
-            return Err(self.refuse("its heads do not fit the numbers"));
+            return Err(self.refuse("the given numbers do not fit its heads"));
         }
         out.set_scope(self.context.graph().main());
         let tensor = posenc_ir::Tensor::from_f64(self.dtype(), shape, &values);
@@ -139,7 +138,7 @@ impl Term<'_, '_> {
         Ok(constant)
     }
 
-    /// Adds a term to the product, where that goes on to the softmax.
+    /// Adds a term to the product for the readers that lead to the softmax.
     fn join(&self, out: &mut Emitter<'_>, term: ValueId) -> Result<(), RewriteError> {
         let product = self.product.value;
         let sum = out.op("Add", &[product, term]);

@@ -1,13 +1,13 @@
-//! Biases of the scores: what hides pairs stays, what moves scores goes.
+//! Removes biases from the scores and keeps masks.
 //!
-//! Each use at which a value without content enters between product and softmax is looked at for
-//! itself: a bias gives way, a mask stays, and where both were joined before they entered, the use
-//! comes to read the mask alone, which all sites share that shared the old value.
+//! Every use by which a value without content enters between product and softmax is examined: a
+//! bias is removed, a mask is kept, and a combination of both is replaced by the mask, which is
+//! shared by all sites that shared the combination.
 
 mod fused;
 mod classifier;
 mod operator_copy;
-pub mod splitter;
+mod splitter;
 #[cfg(test)]
 mod tests;
 
@@ -22,10 +22,10 @@ use crate::detect::finding::Finding;
 use crate::edit::remove::zero_propagation::ZeroPropagation;
 use crate::error::RewriteError;
 #[cfg(test)]
-pub(crate) use classifier::padding_with_holes;
+pub(crate) use classifier::padding_seeds;
 use splitter::BiasSplitter;
 
-/// Whether what was found enters between product and softmax.
+/// Whether a finding enters between product and softmax.
 pub(crate) fn is_bias(context: &Context<'_>, finding: &Finding) -> bool {
     let found = context.found;
     let Some(site) = finding.sites.first() else {
@@ -41,11 +41,11 @@ pub(crate) fn is_bias(context: &Context<'_>, finding: &Finding) -> bool {
     own.any(|entry| entries.contains(entry))
 }
 
-/// Takes biases out of the scores of sites.
+/// Removes biases from the scores of sites.
 pub(crate) struct Biases<'a> {
     context: Context<'a>,
     splitter: BiasSplitter<'a>,
-    /// Masks as fused operators take them, by scope and by what they take the place of.
+    /// Masks for fused operators, by scope and by the value that they replace.
     fitted: FxHashMap<(ScopeId, ValueId), ValueId>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Biases<'a> {
     }
 
     /// # Errors
-    /// Where bias and mask cannot be told apart, or nothing is found that could go.
+    /// If bias and mask cannot be separated, or no bias is found.
     pub(crate) fn remove(
         &mut self,
         out: &mut Emitter<'_>,
@@ -67,7 +67,7 @@ impl<'a> Biases<'a> {
         site: &Site,
     ) -> Result<(), RewriteError> {
         let (graph, found) = (self.context.graph(), self.context.found);
-        let way = way(graph, &found.classes, site);
+        let path = way(graph, &found.classes, site);
         let mut changed = false;
         for entry in entries(graph, &found.classes, &found.trace, site) {
             let Some(value) = graph.node(entry.node).input(entry.slot()) else {
@@ -75,23 +75,21 @@ impl<'a> Biases<'a> {
             };
             changed |= match site.product {
                 Some(_) => {
-                    let joins = Joins { site, way: &way };
-                    self.at(out, zeros, &joins, entry, value)?
+                    let joins = Joins { site, path: &path };
+                    self.remove_at(out, zeros, &joins, entry, value)?
                 }
                 None => self.fused(out, site, entry, value)?,
             };
         }
-        match changed {
-            true => Ok(()),
-            false => {
-                let why = "where the bias of its scores enters cannot be told";
-                Err(self.context.refuse(site.node, why))
-            }
+        if !changed {
+            let why = "cannot locate where the bias is added";
+            return Err(self.context.refuse(site.node, why));
         }
+        Ok(())
     }
 
-    /// Takes out what is bias of a value that enters; whether anything was.
-    fn at(
+    /// Removes the bias from a value that enters. Returns whether there was one.
+    fn remove_at(
         &mut self,
         out: &mut Emitter<'_>,
         zeros: &mut ZeroPropagation<'_>,
@@ -109,10 +107,11 @@ impl<'a> Biases<'a> {
         let (Some(content), Some(sum)) = (content, node.output(0)) else {
             return Ok(false);
         };
-        let joined = match joins.way.contains(&content) {
-            true => joins.tells_keys(&context, value, sum) != Some(false),
-            // A bias may join other content before both join the scores.
-            false => joins.is_by_key(&context, value),
+        let joined = if joins.path.contains(&content) {
+            joins.varies_by_key(&context, value, sum) != Some(false)
+        } else {
+            // A bias may be added to other content before both are added to the scores.
+            joins.is_by_key(&context, value)
         };
         let factor = match node.op() {
             "Add" | "Sum" if joined => 1.0,
@@ -121,42 +120,43 @@ impl<'a> Biases<'a> {
             "Mul" if joins.scales_keys(&context, value, content) => 1.0,
             _ => return Ok(false),
         };
-        let Some(left) = self.splitter.mask_part(out, value, factor)? else {
+        let Some(mask) = self.splitter.mask_part(out, value, factor)? else {
             zeros.add_zeros(&[entry]);
             return Ok(true);
         };
-        if left.value == value {
+        if mask.value == value {
             return Ok(false);
         }
         let fits = context
             .dims(content)
-            .and_then(|dims| broadcast(dims, &left.dims));
+            .and_then(|dims| broadcast(dims, &mask.dims));
         if fits.as_deref() != context.dims(sum) {
-            let why = "the bias here gives the scores their shape";
+            let why = "cannot remove the bias: the shape of the scores depends on it";
             return Err(context.refuse(entry.node, why));
         }
-        zeros.replace_input(entry, left.value, left.dims);
+        zeros.replace_input(entry, mask.value, mask.dims);
         Ok(true)
     }
 }
 
-/// What joins the scores of a site.
+/// Decides whether values that enter the scores of a site can be biases.
 struct Joins<'s> {
     site: &'s Site,
-    /// The way from the product to the softmax.
-    way: &'s FxHashSet<ValueId>,
+    /// The values from the product to the softmax.
+    path: &'s FxHashSet<ValueId>,
 }
 
 impl Joins<'_> {
-    /// Whether a summand may differ from key to key, as its shape tells: what does not is nothing
-    /// to a softmax. `None` where keys stand elsewhere in the sum.
-    fn tells_keys(&self, context: &Context<'_>, value: ValueId, sum: ValueId) -> Option<bool> {
+    /// Whether the shape of a summand lets it differ from key to key; one that does not has no
+    /// effect on a softmax. `None` if the axis of keys in the sum is not known.
+    fn varies_by_key(&self, context: &Context<'_>, value: ValueId, sum: ValueId) -> Option<bool> {
         let all = self.keys(context);
-        let same = all.is_some() && self.along(context, sum) == all;
-        same.then(|| self.along(context, value).is_some_and(|n| n > 1))
+        let known = all.is_some() && self.along(context, sum) == all;
+        known.then(|| self.along(context, value).is_some_and(|n| n > 1))
     }
 
-    /// Whether numbers that content scales differ from key to key, and the content does not.
+    /// Whether a value that is multiplied with content may differ from key to key, and the content
+    /// does not.
     fn scales_keys(&self, context: &Context<'_>, value: ValueId, content: ValueId) -> bool {
         let alone = self.along(context, content).is_none_or(|n| n == 1);
         alone && self.is_by_key(context, value)
@@ -174,7 +174,7 @@ impl Joins<'_> {
         context.dims(key.value)?.get(key.lane.sequence).copied()
     }
 
-    /// The length of a value along the axis on which keys stand in the scores, from the end.
+    /// The length of a value along the axis of keys, counted from the last axis of the scores.
     fn along(&self, context: &Context<'_>, value: ValueId) -> Option<usize> {
         let [_, axis] = self.site.plane?;
         let from_end = context.dims(self.site.scores?)?.len().checked_sub(axis)?;

@@ -1,4 +1,4 @@
-//! Convolutions that are added to their input.
+//! Removes convolutions that are added to their input.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,13 @@ use posenc_ir::{Emitter, Use};
 
 use super::fused;
 use super::remainder::Remainder;
+use super::sum::SHAPE;
 use crate::detect::context::Context;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
 
-/// Lets what the branch is added to stand in for the sum; `at` is where the branch enters.
+/// Replaces the sum of the convolution and its input by the input. `at` is the use by which the
+/// convolution enters the sum.
 pub(crate) fn remove(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -20,8 +22,8 @@ pub(crate) fn remove(
     let node = context.graph().node(at.node);
     if !node.is("Add") {
         out.set_scope(node.scope());
-        let left = BTreeMap::from([(at.slot(), Remainder::Nothing)]);
-        return fused::skip(out, context, replacements, at.node, &left);
+        let remainders = BTreeMap::from([(at.slot(), Remainder::Nothing)]);
+        return fused::skip(out, context, replacements, at.node, &remainders);
     }
     let other = node.input(usize::from(at.slot() == 0));
     match other.zip(node.output(0)) {
@@ -30,8 +32,7 @@ pub(crate) fn remove(
             Ok(())
         }
         _ => {
-            let why = "what the convolution is added to has another shape than the sum";
-            Err(context.refuse(at.node, why))
+            Err(context.refuse(at.node, SHAPE))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that coordinates of the input pick, followed on to where they join other content.
+//! Follows rows that coordinates of the input select to where they join other content.
 
 use std::collections::BTreeSet;
 
@@ -9,26 +9,29 @@ use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::lane::is_layout;
 
-/// Content that is position and nothing else.
+/// Values that are computed from coordinates only.
 pub(crate) struct Coordinates {
     values: FxHashSet<ValueId>,
-    /// Where it is added to other content.
+    /// Where they are added to other content.
     pub(crate) entries: Vec<Use>,
 }
 
 impl Coordinates {
-    /// What the tables that enter at these places give.
+    /// Follows the rows that these lookups return.
+    ///
+    /// # Errors
+    /// If the rows join content other than by a sum.
     pub(crate) fn of(context: &Context<'_>, lookups: &[Use]) -> Result<Self, RewriteError> {
         let graph = context.graph();
-        let turn = |id: NodeId| (context.found.trace.turn(id), id);
+        let indexed = |id: NodeId| (context.found.trace.turn(id), id);
         let mut found = Self {
             values: FxHashSet::default(),
             entries: vec![],
         };
-        // In the order of computation, so that all that a node reads is known before it is.
-        let mut ahead: BTreeSet<(u32, NodeId)> = lookups.iter().map(|at| turn(at.node)).collect();
+        // In execution order, so that the inputs of a node are known before the node.
+        let mut pending: BTreeSet<(u32, NodeId)> = lookups.iter().map(|at| indexed(at.node)).collect();
         let first: FxHashSet<NodeId> = lookups.iter().map(|at| at.node).collect();
-        while let Some((_, id)) = ahead.pop_first() {
+        while let Some((_, id)) = pending.pop_first() {
             let node = graph.node(id);
             let own = |v: &ValueId| found.values.contains(v);
             let inputs = || node.inputs().iter().flatten().copied();
@@ -40,7 +43,7 @@ impl Coordinates {
             }
             if !first.contains(&id) && others > 0 {
                 if !matches!(node.op(), "Add" | "Sum") && !node.op().starts_with("Skip") {
-                    let why = "rows that coordinates pick meet content otherwise than in a sum";
+                    let why = "cannot remove rows selected by coordinates: they join content other than by a sum";
                     return Err(context.refuse(id, why));
                 }
                 let slots = node.inputs().iter().enumerate();
@@ -49,16 +52,16 @@ impl Coordinates {
                 found.entries.extend(uses);
                 continue;
             }
-            if !first.contains(&id) && !keeps(node.op()) {
+            if !first.contains(&id) && !stays_coordinates(node.op()) {
                 let why = format!(
-                    "rows that coordinates pick cannot be followed through {}",
+                    "cannot remove rows selected by coordinates through {}",
                     node.op()
                 );
                 return Err(context.refuse(id, why));
             }
             for value in node.outputs().iter().flatten() {
                 found.values.insert(*value);
-                ahead.extend(graph.uses(*value).iter().map(|at| turn(at.node)));
+                pending.extend(graph.uses(*value).iter().map(|at| indexed(at.node)));
             }
         }
         Ok(found)
@@ -69,8 +72,8 @@ impl Coordinates {
     }
 }
 
-/// Operators that make nothing but position of position.
-fn keeps(op: &str) -> bool {
+/// Operators whose results depend on coordinates only if their inputs do.
+fn stays_coordinates(op: &str) -> bool {
     is_layout(op)
         || op.ends_with("Normalization")
         || matches!(

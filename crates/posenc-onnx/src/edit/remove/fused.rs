@@ -1,4 +1,4 @@
-//! Operators of com.microsoft that gather or add by themselves, in parts.
+//! Fused operators of com.microsoft that gather or add, without the encoding.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::detect::context::Context;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
 
-/// `EmbedLayerNormalization` as the sum of what is gathered without positions, and its norm.
+/// Replaces `EmbedLayerNormalization` by the sum of its rows without positions, and its norm.
 ///
 /// Inputs: ids, segments, tables of words, positions and segments, scale, shift, mask, position
-/// ids. Outputs: the norm, how many tokens of each sequence count, the sum.
+/// ids. Outputs: the norm, the number of tokens of each sequence, the sum.
 pub(crate) fn embedding(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -30,7 +30,7 @@ pub(crate) fn embedding(
     let words = gathered(out, 2, 0);
     let segments = gathered(out, 4, 1);
     let Some(words) = words.zip(node.input(5)).zip(node.input(6)) else {
-        return Err(context.refuse(id, "its tables are not as its operator defines"));
+        return Err(context.refuse(id, "cannot remove the encoding: required tables are missing"));
     };
     let ((words, scale), shift) = words;
     let sum = match segments {
@@ -38,11 +38,11 @@ pub(crate) fn embedding(
         None => words,
     };
     let shift = Some(shift);
-    let normal = norm(out, context, id, sum, Affine { scale, shift }, false);
-    let mut new = vec![Some(normal.norm), None, Some(sum)];
+    let normed = norm(out, context, id, sum, Affine { scale, shift }, false);
+    let mut new = vec![Some(normed.norm), None, Some(sum)];
     if let Some(index) = node.output(1).filter(|v| is_read(context, *v)) {
         let Some(mask) = node.input(7) else {
-            let why = "what counts the tokens of its mask is read, and there is no mask";
+            let why = "cannot remove the encoding: the token count is used but there is no mask";
             return Err(context.refuse(id, why));
         };
         new[1] = Some(counted(out, context, mask, context.dtype(index)));
@@ -60,7 +60,7 @@ fn counted(out: &mut Emitter<'_>, context: &Context<'_>, mask: ValueId, dtype: D
     context.opset().sum(out, ones, &[1])
 }
 
-/// A norm that adds first, as the norm alone.
+/// Replaces a norm that adds first by the sum without the encoding and the norm.
 ///
 /// Inputs: two summands, scale, then shift (of the norm that centers), then a third summand.
 /// Outputs: the norm, mean, inverse deviation, the sum.
@@ -69,27 +69,27 @@ pub(crate) fn skip(
     context: &Context<'_>,
     replacements: &mut Replacements<'_>,
     id: NodeId,
-    left: &BTreeMap<usize, Remainder>,
+    remainders: &BTreeMap<usize, Remainder>,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let centers = node.op() == "SkipLayerNormalization";
     let bias = if centers { 4 } else { 3 };
-    let mut left = left.clone();
-    // Only the summands are summed.
+    let mut remainders = remainders.clone();
+    // Scale and shift are not summands.
     for slot in 2..bias {
-        left.insert(slot, Remainder::Nothing);
+        remainders.insert(slot, Remainder::Nothing);
     }
-    let sum = sum_of_rest(out, context, replacements, id, &left)?;
+    let sum = sum_of_rest(out, context, replacements, id, &remainders)?;
     let refuse = |why: &str| context.refuse(id, why);
-    let is_read = |place: usize| node.output(place).is_some_and(|v| is_read(context, v));
+    let is_read = |output: usize| node.output(output).is_some_and(|v| is_read(context, v));
     let Some(scale) = node.input(2) else {
-        return Err(refuse("its inputs are not as its operator defines"));
+        return Err(refuse("cannot remove the encoding: required inputs are missing"));
     };
     if !centers {
         if is_read(1) || is_read(2) {
-            return Err(refuse("its mean or deviation is read"));
+            return Err(refuse("cannot remove the encoding: the mean or deviation of the norm is used"));
         }
-        // Where there is the operator that adds, there is the one that does not.
+        // A runtime that has the operator that adds has this one, too.
         let attrs = [
             ("axis", Attr::Int(-1)),
             ("epsilon", Attr::Float(epsilon(node))),
@@ -103,14 +103,14 @@ pub(crate) fn skip(
     let statistics = is_read(1) || is_read(2);
     let new = norm(out, context, id, sum, Affine { scale, shift }, statistics);
     if statistics && (new.mean, new.inverse) == (None, None) {
-        return Err(refuse("its mean or deviation is read"));
+        return Err(refuse("cannot remove the encoding: the mean or deviation of the norm is used"));
     }
     replacements.replace_outputs(node, &[Some(new.norm), new.mean, new.inverse, Some(sum)],
     );
     Ok(())
 }
 
-/// `QLinearAdd` of which one side goes: the other, with the scale of the sum.
+/// Replaces `QLinearAdd` by the summand to keep, with the scale of the sum.
 ///
 /// Inputs: A, its scale and zero point; B, its scale and zero point; those of the sum.
 pub(crate) fn quantized(
@@ -118,14 +118,14 @@ pub(crate) fn quantized(
     context: &Context<'_>,
     replacements: &mut Replacements<'_>,
     id: NodeId,
-    left: &BTreeMap<usize, Remainder>,
+    remainders: &BTreeMap<usize, Remainder>,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
-    let stays = match (left.get(&0), left.get(&3)) {
+    let kept = match (remainders.get(&0), remainders.get(&3)) {
         (Some(Remainder::Nothing), None) => 3,
         (None, Some(Remainder::Nothing)) => 0,
         _ => {
-            let why = "what is added together with the position cannot be told from it";
+            let why = "cannot separate the encoding from what it is added to";
             return Err(context.refuse(id, why));
         }
     };
@@ -134,13 +134,12 @@ pub(crate) fn quantized(
         let both = [node.input(first)?, node.input(first + 1)?];
         Some(both.into_iter().chain(zero).collect())
     };
-    let parts = scaled(stays).zip(node.input(6)).zip(node.output(0));
+    let parts = scaled(kept).zip(node.input(6)).zip(node.output(0));
     let Some(((mut parts, scale), sum)) = parts else {
-        return Err(context.refuse(id, "its inputs are not as its operator defines"));
+        return Err(context.refuse(id, "cannot remove the encoding: required inputs are missing"));
     };
     if context.dims(parts[0]) != context.dims(sum) {
-        let why = "what position is added to has another shape than the sum";
-        return Err(context.refuse(id, why));
+        return Err(context.refuse(id, SHAPE));
     }
     parts[0] = replacements.current(parts[0]);
     let plain = out.op("DequantizeLinear", &parts);

@@ -1,17 +1,17 @@
-//! The norm of an operator that does more than that.
+//! The norm of a fused operator, as separate operators.
 
 use posenc_ir::{Attr, DType, Emitter, Node, NodeId, ValueId};
 
 use crate::detect::context::Context;
 
-/// A norm, and what it is computed with where that was asked for and is at hand.
+/// A norm, with its mean and inverse deviation if they were requested and are available.
 pub(crate) struct Norm {
     pub(crate) norm: ValueId,
     pub(crate) mean: Option<ValueId>,
     pub(crate) inverse: Option<ValueId>,
 }
 
-/// What a norm multiplies with and adds.
+/// The scale and shift of a norm.
 #[derive(Clone, Copy)]
 pub(crate) struct Affine {
     pub(crate) scale: ValueId,
@@ -24,8 +24,8 @@ pub(crate) fn epsilon(node: &Node) -> f32 {
     set.unwrap_or(1e-12) as f32
 }
 
-/// `x` normalized along its last axis with the epsilon of the node `like`, by one operator where
-/// the opset has it; with mean and inverse deviation, where that operator is to give them.
+/// Normalizes `x` along its last axis with the epsilon of the node `like`, by one operator if the
+/// opset has it. `statistics` requests mean and inverse deviation, which only that operator has.
 pub(crate) fn norm(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -49,7 +49,7 @@ pub(crate) fn norm(
     let outputs = if statistics { 3 } else { 1 };
     let attrs = [("axis", Attr::Int(-1)), epsilon];
     let made = out.node("", "LayerNormalization", &inputs[..given], &attrs, outputs);
-    let at = |place: usize| made.get(place).copied();
+    let at = |output: usize| made.get(output).copied();
     Norm {
         norm: at(0).unwrap_or(x),
         mean: at(1),
@@ -57,7 +57,7 @@ pub(crate) fn norm(
     }
 }
 
-/// The same in plain operators, which compute in f32 as the operator does.
+/// The same in plain operators, which compute in f32 like the fused operator.
 fn in_parts(
     out: &mut Emitter<'_>,
     x: ValueId,
@@ -69,9 +69,12 @@ fn in_parts(
         DType::F64 => DType::F64,
         _ => DType::F32,
     };
-    let wide = |out: &mut Emitter<'_>, v: ValueId| match computed == dtype {
-        true => v,
-        false => out.cast(v, computed),
+    let wide = |out: &mut Emitter<'_>, v: ValueId| {
+        if computed == dtype {
+            v
+        } else {
+            out.cast(v, computed)
+        }
     };
     let x = wide(out, x);
     let last = [("axes", Attr::Ints(vec![-1]))];
@@ -89,8 +92,9 @@ fn in_parts(
         let shift = wide(out, shift);
         norm = out.op("Add", &[norm, shift]);
     }
-    match computed == dtype {
-        true => norm,
-        false => out.cast(norm, dtype),
+    if computed == dtype {
+        norm
+    } else {
+        out.cast(norm, dtype)
     }
 }

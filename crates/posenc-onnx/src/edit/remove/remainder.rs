@@ -1,5 +1,5 @@
-//! What of a summand is no position: the row of the one token type that a model was exported
-//! with, a bias behind the table.
+//! The part of a summand that does not depend on position: the row of the only token type that a
+//! model was exported with, or a bias that is added to the rows of the table.
 
 use ndarray::{ArrayD, Axis, Slice};
 use posenc_ir::eval::{Budget, Value, probe};
@@ -11,19 +11,22 @@ use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::lane::is_layout;
 
-/// What stays of a summand.
+/// What remains of a summand without position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remainder {
-    /// It is all position.
+    /// Nothing: all of it is position.
     Nothing,
-    /// This, which is the same for every token.
+    /// This value, which is the same for every token.
     Value(ValueId),
 }
 
-/// Steps from a summand back to what varies.
+/// The most operators between a summand and what varies with position.
 const MAX_STEPS: usize = 64;
 
-/// What is left of `value`, the summand of a node, where all that varies along `tokens` goes.
+/// The remainder of `value`, a summand of `node`, without what varies along `tokens`.
+///
+/// # Errors
+/// If the remainder cannot be computed.
 pub(crate) fn remainder(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -41,7 +44,7 @@ pub(crate) fn remainder(
         Some(Partial::Nothing) => Ok(Remainder::Nothing),
         Some(Partial::Value(value)) => Ok(Remainder::Value(value)),
         Some(Partial::Mixed) => {
-            let why = "what is added together with the position cannot be told from it";
+            let why = "cannot separate the encoding from what it is added to";
             let row = search.row(value, tokens).ok_or_else(|| refuse(why))?;
             if row.iter().all(|x| *x == 0.0) {
                 return Ok(Remainder::Nothing);
@@ -50,29 +53,29 @@ pub(crate) fn remainder(
             let tensor = Tensor::from_f64(context.dtype(value), row.shape(), &values);
             Ok(Remainder::Value(out.constant("row", tensor)))
         }
-        None => Err(refuse("what is added follows from too many operations")),
+        None => Err(refuse("cannot remove the encoding: its value is computed by too many operators")),
     }
 }
 
-/// What is left of a value.
+/// The remainder of a value.
 #[derive(Clone, Copy)]
 enum Partial {
     Nothing,
     Value(ValueId),
-    /// Something that no value of the graph is.
+    /// A combination that is not a value of the graph.
     Mixed,
 }
 
 struct Search<'a> {
     context: &'a Context<'a>,
-    /// Values that are position and nothing else.
+    /// Values that consist of position only.
     leaves: Vec<ValueId>,
-    /// What is left of values that were asked for, by the axes of their tokens.
+    /// Remainders computed so far, by value and token axes.
     known: FxHashMap<(ValueId, Tokens), Partial>,
 }
 
 impl Search<'_> {
-    /// `None` where that takes more steps than `steps`.
+    /// `None` if that takes more than `steps` operators.
     fn partial(&mut self, value: ValueId, tokens: Tokens, steps: usize) -> Option<Partial> {
         if let Some(known) = self.known.get(&(value, tokens)) {
             return Some(*known);
@@ -110,11 +113,11 @@ impl Search<'_> {
             ("", "Add" | "Sum", [_, ..]) => {
                 let mut left = Partial::Nothing;
                 for (_, input, tokens) in inputs {
-                    let more = match tokens {
+                    let part = match tokens {
                         Some(tokens) => self.partial(input, tokens, steps)?,
                         None => Partial::Value(input),
                     };
-                    left = match (left, more) {
+                    left = match (left, part) {
                         (Partial::Nothing, one) | (one, Partial::Nothing) => one,
                         _ => Partial::Mixed,
                     };
@@ -122,12 +125,12 @@ impl Search<'_> {
                 Some(left)
             }
             (_, _, [(slot, input, tokens)]) if keeps_zeros(node, *slot) => {
-                let behind = match shift(node).and_then(|slot| node.input(slot)) {
+                let shifted = match shift(node).and_then(|slot| node.input(slot)) {
                     Some(shift) => Partial::Value(shift),
                     None => Partial::Nothing,
                 };
                 Some(match self.partial(*input, *tokens, steps)? {
-                    Partial::Nothing => behind,
+                    Partial::Nothing => shifted,
                     Partial::Value(_) | Partial::Mixed => Partial::Mixed,
                 })
             }
@@ -146,7 +149,8 @@ impl Search<'_> {
         Partial::Nothing
     }
 
-    /// The numbers of `value` where all position is zero: one row, of as few axes as it takes.
+    /// The numbers of `value` with every position set to zero, without the axes along which they
+    /// repeat. `None` if they vary along the tokens.
     fn row(&self, value: ValueId, tokens: Tokens) -> Option<ArrayD<f64>> {
         let Context { model, found, .. } = *self.context;
         let mut zeros = FxHashMap::default();
@@ -169,7 +173,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a value differs from token to token, as far as the trial run tells.
+/// Whether a value differs from token to token in the trial run.
 fn varies(context: &Context<'_>, value: ValueId, tokens: Tokens) -> bool {
     let traced = context.found.trace.get(value);
     let Some(dims) = traced.dims.as_deref() else {
@@ -187,7 +191,7 @@ fn varies(context: &Context<'_>, value: ValueId, tokens: Tokens) -> bool {
     })
 }
 
-/// Whether a node gives zeros, but for a shift, where the input at `slot` is zero.
+/// Whether a node maps zeros in the input at `slot` to zeros, apart from a shift.
 fn keeps_zeros(node: &Node, slot: usize) -> bool {
     match (node.domain(), node.op()) {
         ("", "Mul") => true,
@@ -205,7 +209,7 @@ fn keeps_zeros(node: &Node, slot: usize) -> bool {
     }
 }
 
-/// The input that a node adds behind what it computes.
+/// The input that a node adds to its result.
 fn shift(node: &Node) -> Option<usize> {
     matches!(node.op(), "Gemm" | "LayerNormalization").then_some(2)
 }

@@ -1,4 +1,4 @@
-//! Rotations of queries and keys, and of values that turn with them.
+//! Removes rotations of queries and keys, and of values that are rotated with them.
 
 mod layout_changes;
 mod values;
@@ -15,22 +15,22 @@ use crate::error::RewriteError;
 use crate::graph::region::Region;
 use crate::plan::swap::SwapPlan;
 
-/// A region that turns queries, keys or values of sites that are asked for.
+/// A region that rotates queries, keys or values of selected sites.
 pub(crate) struct RotatedRegion<'a> {
     region: Cow<'a, Region>,
-    /// How it was read; `None` where that is not on record.
+    /// How detection read it; `None` if it did not.
     way: Option<Way>,
-    /// A site.
+    /// One of its sites.
     site: usize,
 }
 
-/// The regions that are to go, each once.
+/// The regions to remove, each once.
 ///
 /// # Errors
-/// Where a site that is not asked for shares one.
+/// If a site that is not selected shares one of them.
 pub(crate) fn rotated_regions<'a>(
     context: &Context<'a>,
-    asked: &SwapPlan,
+    plan: &SwapPlan,
 ) -> Result<Vec<RotatedRegion<'a>>, RewriteError> {
     let found = context.found;
     let rotary = found.rotary.iter().flat_map(|r| {
@@ -48,18 +48,18 @@ pub(crate) fn rotated_regions<'a>(
     let all: Vec<_> = rotary.chain(axial).chain(odd).collect();
     let kept: FxHashMap<_, usize> = all
         .iter()
-        .filter(|(site, ..)| !asked.has(*site))
+        .filter(|(site, ..)| !plan.has(*site))
         .map(|(site, region, _)| (region_key(region), *site))
         .collect();
     let mut seen = FxHashSet::default();
     let mut rotated = vec![];
     for (site, region, way) in all {
-        if !asked.has(site) || !seen.insert(region_key(region)) {
+        if !plan.has(site) || !seen.insert(region_key(region)) {
             continue;
         }
         if let Some(other) = kept.get(&region_key(region)) {
             let other = context.graph().place(context.site(*other).node);
-            let why = format!("its rotation is that of {other} too, which is to stay");
+            let why = format!("cannot remove its rotation: {other}, which is not selected, shares it");
             return Err(context.refuse(context.site(site).node, why));
         }
         let region = Cow::Borrowed(region);
@@ -81,7 +81,7 @@ pub(crate) fn rotated_regions<'a>(
     Ok(rotated)
 }
 
-/// What tells one region from another: the operator that turns by itself, or what leaves it.
+/// Identifies a region: by the operator that rotates internally, or by its output.
 fn region_key(region: &Region) -> RegionKey {
     let inside = region.entries.first().filter(|_| region.inside.is_some());
     inside.map_or(RegionKey::Output(region.output), |at| RegionKey::Operator(at.node))
@@ -102,7 +102,7 @@ impl RotatedRegion<'_> {
         }
     }
 
-    /// Lets what enters the region stand in for what leaves it.
+    /// Replaces the output of the region by its input.
     pub(crate) fn remove(
         &self,
         out: &mut Emitter<'_>,
@@ -110,7 +110,7 @@ impl RotatedRegion<'_> {
         replacements: &mut Replacements<'_>,
     ) -> Result<(), RewriteError> {
         let Some(id) = self.node(context) else {
-            let why = "its rotation cannot be followed";
+            let why = "cannot remove its rotation: the output is an input of the graph";
             return Err(context.refuse(context.site(self.site).node, why));
         };
         out.set_scope(context.graph().node(id).scope());
@@ -119,7 +119,7 @@ impl RotatedRegion<'_> {
         }
         let moves = layout_changes::find(context, &self.region, self.way);
         let Some(moves) = moves else {
-            let why = "what its rotation does to the order of the features cannot be told";
+            let why = "cannot determine how its rotation reorders the features";
             return Err(context.refuse(id, why));
         };
         let value = replacements.current(self.region.input);
@@ -134,8 +134,7 @@ impl RotatedRegion<'_> {
     }
 }
 
-/// A rotation that stood between two transposes kept them apart: where it is replacements, one does for
-/// both.
+/// Merges two transposes that were separated by the rotation.
 fn merge_transposes(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -172,8 +171,8 @@ fn merge_transposes(
     }
 }
 
-/// The operator without the rotation that it does itself: neither rows of cos and sin nor
-/// positions enter.
+/// Replaces an operator that rotates internally by one that does not, without the inputs for cos,
+/// sin and positions.
 fn remove_from_operator(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -181,9 +180,10 @@ fn remove_from_operator(
     id: NodeId,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
-    let of_rotation = match node.op() {
-        "SparseAttention" => 9..11,
-        _ => 7..10,
+    let of_rotation = if node.op() == "SparseAttention" {
+        9..11
+    } else {
+        7..10
     };
     let inputs = node.inputs().iter().enumerate();
     let mut inputs: Vec<_> = inputs

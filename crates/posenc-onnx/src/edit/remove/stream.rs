@@ -1,4 +1,4 @@
-//! What is added to the residual stream: learned tables and sinusoids.
+//! Removes what is added to the residual stream: learned tables and sinusoids.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use crate::detect::finding::Finding;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
 
-/// What is added to the residual stream, by the place where it enters, with the axes of the sum
-/// along which tokens stand; looked for when it is first asked for.
+/// What is added to the residual stream: the use by which it enters, with the token axes of the sum.
+/// Computed on first use.
 pub(crate) struct StreamAdditions<'a> {
     context: &'a Context<'a>,
     tokens: OnceCell<FxHashMap<Use, Tokens>>,
@@ -36,42 +36,42 @@ impl<'a> StreamAdditions<'a> {
         self.tokens.get_or_init(|| {
             let graph = self.context.graph();
             let stream = Stream::of(graph, &found.classes, &found.trace, &found.attention);
-            let sums = stream.additions.iter();
-            let sums = sums.filter(|sum| sum.way == Way::Summed);
+            let additions = stream.additions.iter();
+            let sums = additions.filter(|sum| sum.way == Way::Summed);
             sums.map(|sum| (sum.entry, sum.tokens)).collect()
         })
     }
 
-    /// Whether what a finding tells of is added to the stream and does nothing else.
+    /// Whether a finding is added to the stream and does nothing else.
     pub(crate) fn adds(&self, finding: &Finding) -> bool {
         let mut entries = finding.entries.iter();
         !finding.entries.is_empty() && entries.all(|at| self.tokens().contains_key(at))
     }
 }
 
-/// The summands that are to go.
+/// The summands to remove.
 pub(crate) struct Summands<'a> {
     context: &'a Context<'a>,
-    /// The inputs at which they enter, by node.
+    /// The slots by which they enter, by node.
     entries: BTreeMap<NodeId, Vec<usize>>,
-    sums: &'a StreamAdditions<'a>,
-    /// What coordinates of the input pick.
-    picked: Coordinates,
+    additions: &'a StreamAdditions<'a>,
+    /// Rows that coordinates of the input select.
+    selected: Coordinates,
 }
 
 impl<'a> Summands<'a> {
     pub(crate) fn of(
         context: &'a Context<'a>,
-        sums: &'a StreamAdditions<'a>,
+        additions: &'a StreamAdditions<'a>,
         found: &[&Finding],
     ) -> Result<Self, RewriteError> {
         let graph = context.graph();
         let all = found.iter().flat_map(|f| f.entries.iter().copied());
         let (lookups, mut uses): (Vec<Use>, Vec<Use>) =
             all.partition(|at| graph.node(at.node).is("Gather"));
-        let picked = Coordinates::of(context, &lookups)?;
-        uses.extend(&picked.entries);
-        // Several tables may make one summand.
+        let selected = Coordinates::of(context, &lookups)?;
+        uses.extend(&selected.entries);
+        // Several tables may form one summand.
         uses.sort_unstable();
         uses.dedup();
         let mut entries: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
@@ -81,17 +81,17 @@ impl<'a> Summands<'a> {
         Ok(Self {
             context,
             entries,
-            sums,
-            picked,
+            additions,
+            selected,
         })
     }
 
-    /// The nodes that add them.
+    /// The nodes that add the summands.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.entries.keys().copied()
     }
 
-    /// Takes the position out of what a node adds.
+    /// Removes position from the summands of a node.
     pub(crate) fn remove(
         &self,
         out: &mut Emitter<'_>,
@@ -104,26 +104,26 @@ impl<'a> Summands<'a> {
         if node.op() == "EmbedLayerNormalization" {
             return fused::embedding(out, context, replacements, id);
         }
-        let mut left = BTreeMap::new();
+        let mut remainders = BTreeMap::new();
         for slot in self.entries.get(&id).into_iter().flatten() {
-            left.insert(*slot, self.remainder(out, Use::new(id, *slot))?);
+            remainders.insert(*slot, self.remainder(out, Use::new(id, *slot))?);
         }
-        let all_stay = left.values().all(|l| *l != Remainder::Nothing);
+        let all_remain = remainders.values().all(|r| *r != Remainder::Nothing);
         match (node.domain(), node.op()) {
-            ("", "Add" | "Sum" | "Sub" | "Gemm") if all_stay => {
-                for (slot, rest) in left {
+            ("", "Add" | "Sum" | "Sub" | "Gemm") if all_remain => {
+                for (slot, rest) in remainders {
                     if let (Some(old), Remainder::Value(new)) = (node.input(slot), rest) {
                         out.redirect_use(old, Use::new(id, slot), new)?;
                     }
                 }
                 Ok(())
             }
-            ("", "Sub") => difference(out, context, replacements, id, &left),
+            ("", "Sub") => difference(out, context, replacements, id, &remainders),
             ("", "Add" | "Sum") | ("com.microsoft", "BiasAdd") => {
                 let Some(sum) = node.output(0) else {
                     return Ok(());
                 };
-                let new = sum_of_rest(out, context, replacements, id, &left)?;
+                let new = sum_of_rest(out, context, replacements, id, &remainders)?;
                 replacements.replace(sum, new);
                 Ok(())
             }
@@ -135,46 +135,47 @@ impl<'a> Summands<'a> {
                 Ok(())
             }
             ("com.microsoft", "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization") => {
-                fused::skip(out, context, replacements, id, &left)
+                fused::skip(out, context, replacements, id, &remainders)
             }
-            ("com.microsoft", "QLinearAdd") => fused::quantized(out, context, replacements, id, &left),
-            (_, op) => Err(context.refuse(id, format!("position cannot be taken out of {op} yet"))),
+            ("com.microsoft", "QLinearAdd") => fused::quantized(out, context, replacements, id, &remainders),
+            (_, op) => Err(context.refuse(id, format!("cannot remove the encoding: {op} is not supported yet"))),
         }
     }
 
-    /// What of a summand is no position.
+    /// The part of a summand that does not depend on position.
     fn remainder(&self, out: &mut Emitter<'_>, at: Use) -> Result<Remainder, RewriteError> {
         let (context, graph) = (self.context, self.context.graph());
         let summand = graph.node(at.node).input(at.slot());
-        let Some(summand) = summand.filter(|v| !self.picked.has(*v)) else {
+        let Some(summand) = summand.filter(|v| !self.selected.has(*v)) else {
             return Ok(Remainder::Nothing);
         };
         let trace = &context.found.trace;
-        let tokens = self.sums.tokens().get(&at);
+        let tokens = self.additions.tokens().get(&at);
         let tokens = tokens.and_then(|t| back(graph, trace, at.node, 0, at.slot(), *t));
         match tokens {
             Some(tokens) => remainder(out, context, at.node, summand, tokens),
-            None => Err(context.refuse(at.node, "the tokens of the sum cannot be followed")),
+            None => Err(context.refuse(at.node, "cannot remove the encoding: the token axis of the sum is not known")),
         }
     }
 }
 
-/// A difference one side of which goes.
+/// Replaces a difference by the side to keep.
 fn difference(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     replacements: &mut Replacements<'_>,
     id: NodeId,
-    left: &BTreeMap<usize, Remainder>,
+    remainders: &BTreeMap<usize, Remainder>,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let Some(sum) = node.output(0) else {
         return Ok(());
     };
-    let other = sum_of_rest(out, context, replacements, id, left)?;
-    let new = match left.contains_key(&0) {
-        true => out.op("Neg", &[other]),
-        false => other,
+    let other = sum_of_rest(out, context, replacements, id, remainders)?;
+    let new = if remainders.contains_key(&0) {
+        out.op("Neg", &[other])
+    } else {
+        other
     };
     replacements.replace(sum, new);
     Ok(())

@@ -1,8 +1,8 @@
-//! Terms of vectors by distance: Shaw's, Transformer-XL's, those of disentangled attention.
+//! Removes terms of vectors by distance: Shaw, Transformer-XL, disentangled attention.
 //!
-//! The products in which content meets the vectors give way, and so do the sums that they join.
-//! What divides or multiplies the whole of the scores stays: of disentangled attention, content
-//! keeps the divisor √(d·(1 + terms)) that the terms had made larger.
+//! The products of content and vectors are removed, and the sums that they join lose them. A scale
+//! of the whole scores is kept: without the terms of disentangled attention, the scores keep the
+//! divisor √(d·(1 + terms)).
 
 mod content;
 #[cfg(test)]
@@ -16,10 +16,10 @@ use crate::detect::joins;
 use crate::edit::remove::zero_propagation::ZeroPropagation;
 use crate::error::RewriteError;
 
-/// Takes the terms of a finding out.
+/// Removes the terms of a finding.
 ///
 /// # Errors
-/// Where a term goes through something else before it joins the scores or the values.
+/// If a term passes an unsupported operator before it joins the scores or the values.
 pub(crate) fn remove(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -49,8 +49,7 @@ pub(crate) fn remove(
     Ok(())
 }
 
-/// Whether what was found enters by products of vectors with content or with the weights of
-/// attention.
+/// Whether a finding enters by products of vectors with content or with the weights of attention.
 pub(crate) fn is_term(context: &Context<'_>, finding: &Finding) -> bool {
     let found = context.found;
     let Some(site) = finding.sites.first().map(|site| context.site(*site)) else {

@@ -5,7 +5,7 @@ use posenc_ir::eval::{Budget, Value, probe, trace};
 use posenc_ir::{Emitter, Model};
 use rustc_hash::FxHashMap;
 
-use super::bias::padding_with_holes;
+use super::bias::padding_seeds;
 use super::remove;
 use crate::detect::context::Context;
 use crate::detect::{Detection, Options, Survey, detect, survey};
@@ -80,7 +80,7 @@ impl Analyzed {
     /// What each softmax is taken of where queries and keys are zero: where every token counts,
     /// and where some do not.
     pub(crate) fn planes(&self) -> Vec<[Vec<f64>; 2]> {
-        let known = padding_with_holes(&self.context());
+        let padding = padding_seeds(&self.context());
         let plane = |site: &crate::attention::Site, mut seeds: FxHashMap<_, _>| {
             let product = site.product.unwrap();
             let dims = self.found.trace.get(product).dims.clone().unwrap();
@@ -94,7 +94,7 @@ impl Analyzed {
             .map(|site| {
                 [
                     plane(site, FxHashMap::default()),
-                    plane(site, known.clone()),
+                    plane(site, padding.clone()),
                 ]
             })
             .collect()

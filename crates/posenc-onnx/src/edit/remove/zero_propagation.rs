@@ -1,8 +1,8 @@
-//! What position adds, followed from where it enters to the sums that it is a part of: these give
-//! way to what else they add up.
+//! Follows a term to remove, as if it were zero, to the sums that it is part of, and replaces them
+//! by sums without it.
 //!
-//! All places are gathered before any is followed, so that a sum that several things go from is
-//! written once, without all of them.
+//! All terms are collected before any is followed, so that a sum that loses several terms is
+//! replaced only once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,28 @@ use rustc_hash::FxHashSet;
 use crate::detect::context::Context;
 use crate::edit::remove::broadcast::broadcast;
 use crate::edit::remove::replacements::Replacements;
+use crate::edit::remove::sum::SHAPE;
 use crate::error::RewriteError;
 
-/// Where zeros are read, and where something else is.
+/// Uses that read a term to remove, and uses that read a replaced value.
 pub(crate) struct ZeroPropagation<'a> {
     context: Context<'a>,
-    /// The order of computation, by node.
+    /// The position of each node in execution order.
     order: Vec<usize>,
     pending: Pending,
-    /// What these uses come to read, with its dimensions.
+    /// New values for uses, with their dimensions.
     replaced: BTreeMap<Use, (ValueId, Vec<usize>)>,
-    /// Masks without what they were joined with, by the scope, the condition, what hides and where.
+    /// Masks without a term, by scope, condition, the value that hides and its slot.
     masks: BTreeMap<(ScopeId, ValueId, ValueId, usize), ValueId>,
 }
 
-/// What becomes of a node some of whose inputs are zero.
+/// The effect of zero inputs on a node.
 enum Effect {
     /// These outputs are zeros.
     Zeros(Vec<ValueId>),
-    /// It adds up what it reads in these slots.
+    /// It is the sum of the inputs in these slots.
     Sum(Vec<usize>),
-    /// It chooses between zeros and the mask in this slot.
+    /// It selects between zeros and the mask in this slot.
     Mask(usize),
 }
 
@@ -47,14 +48,14 @@ impl<'a> ZeroPropagation<'a> {
         }
     }
 
-    /// Takes out what these uses read, as if it were zero.
+    /// Removes the values that these uses read, as if they were zero.
     pub(crate) fn add_zeros(&mut self, from: &[Use]) {
         for at in from {
             self.read(*at);
         }
     }
 
-    /// Lets a use read another value, of these dimensions.
+    /// Replaces the value that a use reads by another one of these dimensions.
     pub(crate) fn replace_input(&mut self, at: Use, value: ValueId, dims: Vec<usize>) {
         self.replaced.insert(at, (value, dims));
     }
@@ -64,10 +65,10 @@ impl<'a> ZeroPropagation<'a> {
         self.pending.insert(index, at.node, Some(at.slot()));
     }
 
-    /// Moves the readers of the sums.
+    /// Replaces the sums.
     ///
     /// # Errors
-    /// Where zeros go through an operator that does not keep them.
+    /// If a term passes an operator that does not map zeros to zeros.
     pub(crate) fn finish(mut self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
         let context = self.context;
         let graph = context.graph();
@@ -105,19 +106,19 @@ impl<'a> ZeroPropagation<'a> {
         replacements.apply(out)
     }
 
-    /// The node whose body this one stands in.
+    /// The node whose body contains this one.
     fn holder(&self, id: NodeId) -> Result<NodeId, RewriteError> {
         let graph = self.context.graph();
         match graph.scope(graph.node(id).scope()).kind() {
             ScopeKind::Body(holder, _) => Ok(*holder),
             _ => {
-                let why = "what position adds is an output of the model";
+                let why = "cannot remove the term: it is an output of the model";
                 Err(self.context.refuse(id, why))
             }
         }
     }
 
-    /// Lets what a node adds up in these slots stand in for all that it added up.
+    /// Replaces a sum by the sum of the inputs in these slots.
     fn sum(
         &self,
         out: &mut Emitter<'_>,
@@ -155,7 +156,8 @@ impl<'a> ZeroPropagation<'a> {
         Ok(())
     }
 
-    /// Lets a choice of zero or what a mask has in this slot stand in for that of position and mask.
+    /// Replaces a selection between a term and the mask in this slot by one between zero and the
+    /// mask.
     fn mask(
         &mut self,
         out: &mut Emitter<'_>,
@@ -186,21 +188,18 @@ impl<'a> ZeroPropagation<'a> {
     }
 
     /// # Errors
-    /// Where what is left has not the shape that is needed.
+    /// If the new value does not have the shape that its readers need.
     fn fits(&self, id: NodeId, old: ValueId, dims: Option<Vec<usize>>) -> Result<(), RewriteError> {
-        match dims.is_some_and(|dims| self.can_replace(old, &dims)) {
-            true => Ok(()),
-            false => {
-                let why = "what position adds here gives the sum its shape";
-                Err(self.context.refuse(id, why))
-            }
+        if !dims.is_some_and(|dims| self.can_replace(old, &dims)) {
+            return Err(self.context.refuse(id, SHAPE));
         }
+        Ok(())
     }
 
-    /// Whether both the condition and the value in this slot of a choice follow from no content.
+    /// Whether neither the condition of a `Where` nor its value in this slot depends on content.
     fn is_mask(&self, node: &Node, slot: usize) -> bool {
-        let mut read = [0, slot].into_iter().map(|slot| node.input(slot));
-        read.all(|v| v.is_some_and(|v| !self.context.is_content(v)))
+        let mut inputs = [0, slot].into_iter().map(|slot| node.input(slot));
+        inputs.all(|v| v.is_some_and(|v| !self.context.is_content(v)))
     }
 
     fn effect(
@@ -213,11 +212,11 @@ impl<'a> ZeroPropagation<'a> {
         let is_zero = |slot: usize| node.input(slot).is_none_or(|v| self.is_zero(v));
         let rest = (0..node.inputs().len()).filter(|slot| !slots.contains(slot));
         let rest: Vec<usize> = rest.filter(|slot| !is_zero(*slot)).collect();
-        let data_alone = slots.len() == 1 && slots.contains(&0);
+        let only_data = slots.len() == 1 && slots.contains(&0);
         let all = || Effect::Zeros(node.outputs().iter().flatten().copied().collect());
         let effect = match (node.domain(), node.op()) {
             ("", "If") if slots.is_empty() => self.branches(node, zeros).map(Effect::Zeros),
-            // No numbers are read.
+            // They read no numbers.
             ("", "Shape" | "Size") => Some(Effect::Zeros(vec![])),
             ("", "Add" | "Sum" | "Sub") if rest.is_empty() => Some(all()),
             ("", "Add" | "Sum") => Some(Effect::Sum(rest)),
@@ -230,18 +229,18 @@ impl<'a> ZeroPropagation<'a> {
                 [0, slot] if self.is_mask(node, slot) => Some(Effect::Mask(slot)),
                 _ => None,
             },
-            ("", "Pad") if data_alone => self.pads_with_zeros(node).then(all),
-            ("", op) if data_alone && keeps_zeros(op) => Some(all()),
+            ("", "Pad") if only_data => self.pads_with_zeros(node).then(all),
+            ("", op) if only_data && maps_zeros(op) => Some(all()),
             _ => None,
         };
         effect.ok_or_else(|| {
-            let why = "what position adds goes through this operator before it joins the rest";
+            let why = format!("cannot remove the encoding through {}", node.op());
             self.context.refuse(id, why)
         })
     }
 
-    /// Whether a value of these dimensions has those of another, or is broadcast to them wherever
-    /// that is read.
+    /// Whether a value of these dimensions can replace `old`: it has the same dimensions, or all
+    /// readers broadcast it to them.
     fn can_replace(&self, old: ValueId, own: &[usize]) -> bool {
         let (context, graph) = (&self.context, self.context.graph());
         let broadcasts = |at: &Use| {
@@ -256,28 +255,28 @@ impl<'a> ZeroPropagation<'a> {
         context.dims(old) == Some(own) || (free && context.dims(old).is_some())
     }
 
-    /// The outputs of an `If` that are zero whichever branch is taken; `None` where one is so in
-    /// some branches alone.
+    /// The outputs of an `If` that are zero in every branch; `None` if one is zero in some branches
+    /// only.
     fn branches(&self, node: &Node, zeros: &FxHashSet<ValueId>) -> Option<Vec<ValueId>> {
         let graph = self.context.graph();
-        let mut replacements = vec![];
+        let mut removed = vec![];
         for (i, value) in node.outputs().iter().enumerate() {
-            let made = |body| graph.scope(body).outputs().get(i).copied();
-            let made: Option<Vec<ValueId>> = node.bodies().map(|b| made(b.1)).collect();
+            let output = |body| graph.scope(body).outputs().get(i).copied();
+            let made: Option<Vec<ValueId>> = node.bodies().map(|b| output(b.1)).collect();
             let made = made?;
             if made.iter().all(|v| !zeros.contains(v)) {
                 continue;
             }
             let zero = |v: &ValueId| zeros.contains(v) || self.is_zero(*v);
-            replacements.extend(value.filter(|_| made.iter().all(zero)));
+            removed.extend(value.filter(|_| made.iter().all(zero)));
             if !made.iter().all(zero) {
                 return None;
             }
         }
-        Some(replacements)
+        Some(removed)
     }
 
-    /// Whether a value is zero throughout, whatever is fed.
+    /// Whether a value is always zero.
     fn is_zero(&self, value: ValueId) -> bool {
         let found = self.context.found;
         crate::attention::scores::is_zero(&found.classes, &found.trace, value)
@@ -289,7 +288,8 @@ impl<'a> ZeroPropagation<'a> {
     }
 }
 
-/// The place of each node in the order of computation, what stands in a body before its holder.
+/// The position of each node in execution order. Nodes of a body come before the node that holds
+/// it.
 fn execution_order(graph: &Graph) -> Vec<usize> {
     let mut indices = vec![0; graph.node_count()];
     let mut next = 0;
@@ -311,7 +311,7 @@ fn execution_order(graph: &Graph) -> Vec<usize> {
                 next += 1;
             }
             Some((first, rest)) => {
-                // The holder's own index comes when the lowest of its bodies is done.
+                // The holder gets its index when the last of its bodies is done.
                 stack.push((order(*first), Some(id)));
                 stack.extend(rest.iter().map(|body| (order(*body), None)));
             }
@@ -320,7 +320,7 @@ fn execution_order(graph: &Graph) -> Vec<usize> {
     indices
 }
 
-/// Nodes that read zeros, in order of computation, and where they do.
+/// Nodes that read zeros, in execution order, with the slots by which they do.
 #[derive(Default)]
 struct Pending(BTreeMap<(usize, NodeId), BTreeSet<usize>>);
 
@@ -334,8 +334,8 @@ impl Pending {
     }
 }
 
-/// Operators that move, scale or sum up their first input.
-fn keeps_zeros(op: &str) -> bool {
+/// Operators that map zeros in their first input to zeros.
+fn maps_zeros(op: &str) -> bool {
     crate::graph::lane::is_layout(op)
         || matches!(
             op,

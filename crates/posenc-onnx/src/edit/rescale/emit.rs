@@ -1,10 +1,10 @@
-//! Nodes that choose or compute frequencies while the graph runs.
+//! Emits nodes that select or compute frequencies while the graph runs.
 
 use posenc_ir::{Attr, DType, Emitter, Tensor, ValueId};
 
 use posenc_encodings::laws::{Dynamic, Rope};
 
-/// The largest position, as a scalar of the type that the graph holds positions in.
+/// The largest position, as a scalar of the type of the positions.
 pub(crate) fn largest(out: &mut Emitter<'_>, positions: ValueId) -> ValueId {
     out.op_with("ReduceMax", &[positions], &[("keepdims", Attr::Int(0))])
 }
@@ -22,8 +22,8 @@ pub(crate) fn is_longer(
 }
 
 /// Dynamic NTK: `1 / θ'^e` with `θ' = θ · (s·L/L_max − (s − 1))^(d/(d−2))`, in f32. `exponents`
-/// holds `e = 2i/d` for each element of the result, whose shape it has; `reciprocal` leaves the
-/// division out.
+/// holds `e = 2i/d` for each element of the result and has its shape; `reciprocal` omits the
+/// division.
 pub(crate) fn grown(
     out: &mut Emitter<'_>,
     largest: ValueId,
@@ -42,7 +42,7 @@ pub(crate) fn grown(
     let ratio = out.op("Div", &[stretched, original]);
     let rest = out.scalar("factor_minus_one", f32, dynamic.factor - 1.0);
     let growth = out.op("Sub", &[ratio, rest]);
-    // Below the original length the branch is not taken, but must not yield NaN either.
+    // Below the original length the result is not used, but it must not be NaN.
     let growth = out.op("Max", &[growth, one]);
     let exponent = out.scalar("exponent", f32, dynamic.exponent(rope));
     let growth = out.op("Pow", &[growth, exponent]);
@@ -57,7 +57,7 @@ pub(crate) fn grown(
     }
 }
 
-/// The positions of a table's rows as f32 `[rows, 1]`: from `first` up to the largest.
+/// The positions of the rows of a table as f32 `[rows, 1]`, from `first` to the largest.
 pub(crate) fn rows(out: &mut Emitter<'_>, largest: ValueId, first: i64) -> ValueId {
     let largest = out.cast(largest, DType::I64);
     let first = out.constant("first", Tensor::from_i64(&[], &[first]));

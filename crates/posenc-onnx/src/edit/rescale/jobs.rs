@@ -1,4 +1,4 @@
-//! Sites by the constants that they take their numbers from.
+//! Groups sites by the constants that they read.
 
 use std::collections::BTreeMap;
 
@@ -10,36 +10,39 @@ use crate::detect::{Detection, Half};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::{Plan, Target, is_already, softmax_factor};
 
-/// Everything that takes its numbers from the same constants.
+/// Sites that read the same constants, and how to change these.
 pub(crate) struct Job {
     pub(crate) target: Target,
-    /// Whether its tables have the right rows and are to have more.
+    /// Whether its tables have the right rows and only need more of them.
     pub(crate) keeps_rows: bool,
     pub(crate) sites: Vec<usize>,
     pub(crate) source: Source,
-    /// The factor on cos and sin as it stands.
+    /// The present factor on cos and sin.
     pub(crate) factor: f64,
     /// Products of queries and keys, for the correction of the softmax scale.
     pub(crate) products: Vec<ValueId>,
-    /// The correction that is to come on top of the one that is there.
+    /// The correction, relative to the present one.
     pub(crate) softmax_factor: f64,
 }
 
-/// One job for each set of constants; sites that share them must want the same.
+/// One job for each set of constants.
+///
+/// # Errors
+/// If sites that share constants have different targets.
 pub(crate) fn jobs(
     model: &Model,
     found: &Detection,
     plan: &Plan,
 ) -> Result<Vec<Job>, RewriteError> {
     let mut jobs: Vec<Job> = vec![];
-    // What enters a rotation decides where its numbers stand.
+    // The inputs of a rotation determine the constants that it reads.
     let mut known: BTreeMap<Vec<ValueId>, usize> = BTreeMap::new();
     let mut short: BTreeMap<Vec<ValueId>, bool> = BTreeMap::new();
     for (i, target) in &plan.targets {
         let site = &found.rotary[*i];
         let keeps_rows = is_already(model, site, target);
         let mut is_short = |half: &Half| {
-            let known = short.entry(entering(model, half));
+            let known = short.entry(inputs(model, half));
             *known.or_insert_with(|| is_short(model, found, half, plan))
         };
         if keeps_rows && ![&site.query, &site.key].into_iter().any(&mut is_short) {
@@ -47,7 +50,7 @@ pub(crate) fn jobs(
         }
         for half in [&site.query, &site.key] {
             let graph = model.graph();
-            let values = entering(model, half);
+            let values = inputs(model, half);
             let place = || graph.place(site.node);
             let at = match known.get(&values) {
                 Some(at) => *at,
@@ -56,7 +59,7 @@ pub(crate) fn jobs(
                         .map_err(|why| Refusal::Unsupported(format!("{}: {why}", place())))?;
                     let at = match jobs.iter().position(|j| shares(&j.source, &source)) {
                         Some(at) => {
-                            join(&mut jobs[at].source, source);
+                            merge(&mut jobs[at].source, source);
                             at
                         }
                         None => {
@@ -78,16 +81,16 @@ pub(crate) fn jobs(
                 }
             };
             let job = &mut jobs[at];
-            // Halves with the same numbers still bring them in at nodes of their own.
+            // Queries and keys with the same constants still read them by different nodes.
             job.source.enter(half.region.entries.iter().map(|u| u.node));
             job.keeps_rows &= keeps_rows;
             if job.target != *target {
-                let why = "it shares its frequencies with a site that is to have others";
+                let why = "it shares its frequencies with a site that has a different target";
                 return Err(Refusal::Unsupported(format!("{}: {why}", place())).into());
             }
             if job.sites.last() != Some(i) {
                 job.sites.push(*i);
-                // The body of a loop stands for several sites with one product.
+                // Several sites share the product in the body of a loop.
                 let product = found.attention[site.site].product;
                 job.products.extend(product);
             }
@@ -97,8 +100,8 @@ pub(crate) fn jobs(
     Ok(jobs)
 }
 
-/// What enters a rotation.
-fn entering(model: &Model, half: &Half) -> Vec<ValueId> {
+/// The inputs of a rotation, apart from content.
+fn inputs(model: &Model, half: &Half) -> Vec<ValueId> {
     let entries = half.region.entries.iter();
     let values = entries.filter_map(|u| model.graph().node(u.node).input(u.slot()));
     let mut values: Vec<ValueId> = values.collect();
@@ -107,8 +110,7 @@ fn entering(model: &Model, half: &Half) -> Vec<ValueId> {
     values
 }
 
-/// Whether a rotation reads a table that ends before the length that is planned, and could be
-/// longer.
+/// Whether a rotation reads a table that is shorter than the planned length and can be extended.
 fn is_short(model: &Model, found: &Detection, half: &Half, plan: &Plan) -> bool {
     let Some(wanted) = plan.max_length.and_then(|n| i64::try_from(n).ok()) else {
         return false;
@@ -134,8 +136,8 @@ fn shares(a: &Source, b: &Source) -> bool {
     roots(a).iter().any(|v| b.contains(v))
 }
 
-/// Adds the paths of another source with the same constants.
-fn join(into: &mut Source, other: Source) {
+/// Merges another source with the same constants.
+fn merge(into: &mut Source, other: Source) {
     match (into, other) {
         (Source::Computed(a), Source::Computed(b)) => {
             a.cone.extend(b.cone);
@@ -155,7 +157,7 @@ fn join(into: &mut Source, other: Source) {
     }
 }
 
-/// A site that is not part of the plan must not change with its neighbors.
+/// A site that is not part of the plan must not change.
 fn refuse_bystanders(
     model: &Model,
     found: &Detection,
@@ -173,7 +175,7 @@ fn refuse_bystanders(
             };
             let mut changed = jobs.iter().filter(|j| !j.keeps_rows);
             if changed.any(|j| shares(&j.source, &source)) {
-                let why = "it shares its frequencies with a site that is to change";
+                let why = "it shares its frequencies with a selected site; select both or none";
                 let place = model.graph().place(site.node);
                 return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
             }

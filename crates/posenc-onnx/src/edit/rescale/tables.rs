@@ -1,4 +1,4 @@
-//! Tables of cos and sin: new rows, or rows made while the graph runs.
+//! Replaces tables of cos and sin, by constants or by rows that are computed while the graph runs.
 
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
@@ -11,12 +11,12 @@ use crate::request::TablePrecision;
 use posenc_encodings::laws::{Dynamic, Scaling};
 
 impl Writer<'_> {
-    /// Other rows for a table, and more of them where the new length asks for it.
+    /// Replaces the rows of a table, and adds rows up to the new length.
     pub(crate) fn table(&self, out: &mut Emitter<'_>, t: &Table) -> Result<(), RewriteError> {
         let uses = self.uses(t.root, &t.cone);
         let dtype = self.dtype(t.root);
         let old = t.dims[t.axis];
-        // A shape that was fixed at export leaves no room for more rows.
+        // A graph with a fixed length needs no more rows.
         let fixed = self.found.ports.fixed_sequence().is_some();
         let wanted = self.max_length.and_then(|n| i64::try_from(n).ok());
         let wanted = wanted.and_then(|n| usize::try_from(n.checked_sub(t.first)?).ok());
@@ -44,7 +44,7 @@ impl Writer<'_> {
                         }
                         let column = t.columns[o * inner + i];
                         let f = *f.get(column.pair).ok_or_else(|| {
-                            self.refuse("the scaling is for another number of pairs")
+                            self.refuse("the scaling has a different number of pairs")
                         })?;
                         data.push(column.sign * self.wave(column.wave, position, f, m));
                     }
@@ -59,11 +59,11 @@ impl Writer<'_> {
         }
         let positions = t
             .positions
-            .ok_or_else(|| self.refuse("the positions cannot be told, by which to choose"))?;
+            .ok_or_else(|| self.refuse("cannot select frequencies by length: the positions are not known"))?;
         out.set_scope(self.scope_of(&uses));
         let largest = emit::largest(out, positions);
         let chosen = match scaling {
-            // Its base is the plain one up to the original length.
+            // Its base is unchanged up to the original length.
             Scaling::Dynamic(dynamic) => self.grown_table(out, t, largest, dynamic)?,
             _ => {
                 let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
@@ -88,7 +88,7 @@ impl Writer<'_> {
         dynamic: &Dynamic,
     ) -> Result<ValueId, RewriteError> {
         if t.dims[..t.axis].iter().any(|d| *d != 1) {
-            return Err(self.refuse("positions are not the outer axis of its table"));
+            return Err(self.refuse("the table cannot be computed: positions are not its outer axis"));
         }
         let dtype = self.dtype(t.root);
         let rope = &self.job.target.rope;
@@ -126,7 +126,7 @@ impl Writer<'_> {
         })
     }
 
-    /// m·cos or m·sin of an angle, rounded as the precision asked for says.
+    /// m·cos or m·sin of an angle, rounded to the requested precision.
     fn wave(&self, wave: Wave, position: f64, f: f64, m: f64) -> f64 {
         let of = |angle: f64| match wave {
             Wave::Cos => angle.cos(),
@@ -151,7 +151,7 @@ mod tests {
     use crate::request::{Request, ScaleType};
     use crate::rewrite::rewrite;
 
-    /// A model that turns queries and keys by tables of 16 rows.
+    /// A model that rotates queries and keys by tables of 16 rows.
     fn model() -> Model {
         let mut s = Sketch::default();
         let x = s.embedded();
@@ -185,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn tables_grow_as_far_as_memory_goes() {
-        let told = |wanted: usize| {
+    fn tables_are_extended_up_to_a_memory_limit() {
+        let rescaled = |wanted: usize| {
             let mut request = Request {
                 scale: Some(ScaleType::Linear),
                 ..Request::default()
@@ -196,9 +196,9 @@ mod tests {
             let done = rewrite(&mut model(), &request);
             done.map(|_| ()).map_err(|why| why.to_string())
         };
-        assert_eq!(told(64), Ok(()));
+        assert_eq!(rescaled(64), Ok(()));
         for wanted in [40_000_000, 1_000_000_000_000, i64::MAX as usize] {
-            let why = told(wanted).unwrap_err();
+            let why = rescaled(wanted).unwrap_err();
             assert!(why.contains(&format!("a table of [{wanted}, 8]")), "{why}");
         }
     }

@@ -1,4 +1,4 @@
-//! Biases of a group of sites: made once for sites that can share them, and added to each.
+//! The biases of a group of sites, made once for sites that can share them.
 
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
@@ -13,10 +13,10 @@ use crate::error::RewriteError;
 use crate::plan::swap::spec::EncodingSpec;
 use posenc_encodings::families::relative_bias;
 
-/// The largest number of half precision, with a minus.
+/// The lowest number of half precision.
 pub(crate) const LOWEST_HALF: f64 = -65504.0;
 
-/// A bias that was made, and what it was made for.
+/// A bias, with the conditions for sharing it.
 struct Made {
     grid: usize,
     layout: Layout,
@@ -54,7 +54,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         let SiteScores { path, grid } = self.scores.site_scores(site)?;
         head_order::check(context, site, &path)?;
         let place = placement::choose(context, site, &path, self.is_straight(context, &path))
-            .ok_or_else(|| refuse("the heads of its scores cannot be told from other axes"))?;
+            .ok_or_else(|| refuse("cannot locate the axes of heads in its scores"))?;
         let like = path.stages[place.stage].value;
         let bias = self.bias(out, site, grid, &place, like)?;
         match place.mask {
@@ -74,15 +74,15 @@ impl<'a, 'g> Biases<'a, 'g> {
         Ok(())
     }
 
-    /// Whether the bias of a key differs between queries by no more than a constant for each, and
-    /// the type holds large numbers well.
+    /// Whether the bias can depend on the key only, as it differs by a constant for each query, and
+    /// the type is precise enough for large numbers.
     fn is_straight(&self, context: &Context<'_>, path: &ScorePath) -> bool {
         let wide = |v| matches!(context.dtype(v), DType::F32 | DType::F64);
         let line = matches!(self.new, EncodingSpec::Alibi(alibi) if alibi.symmetric != Some(true));
         line && path.stages.iter().all(|s| wide(s.value))
     }
 
-    /// The mask with the bias on it; masks that are made alike get it once.
+    /// The mask with the bias added; once for masks of the same origin.
     pub(crate) fn merged(
         &mut self,
         out: &mut Emitter<'_>,
@@ -104,7 +104,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         merged
     }
 
-    /// The bias in the layout of a place, whose value is `like`.
+    /// The bias in the layout of a placement; `like` has that layout.
     pub(crate) fn bias(
         &mut self,
         out: &mut Emitter<'_>,
@@ -146,15 +146,16 @@ impl<'a, 'g> Biases<'a, 'g> {
         let mut lead = place.layout.lead();
         let table = self.table(out, site, &lead, dtype)?;
         let grids = &mut self.scores.grids;
-        let distances = match place.by_key {
-            true => grids.places(out, grid),
-            false => grids.distances(out, grid),
+        let distances = if place.by_key {
+            grids.places(out, grid)
+        } else {
+            grids.distances(out, grid)
         };
         let ragged = grids.is_ragged(grid);
         let (bias, mut axes, sequences) = match (self.new, table) {
             (EncodingSpec::Alibi(alibi), _) => {
                 let heads = lead.len();
-                // An axis for the sequences behind the heads.
+                // An axis for the sequences after the heads.
                 lead.extend(ragged.then_some(1));
                 let bias = alibi.emit(out, distances, &lead, dtype);
                 (Some(bias), place.layout.heads_first(), heads)
@@ -178,7 +179,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         Ok((bias, axes))
     }
 
-    /// The table `[rows, heads..]` of a bias that has one; the bodies of a graph share it.
+    /// The table `[rows, heads..]` of a bias that has one, in the main graph, which bodies share.
     fn table(
         &self,
         out: &mut Emitter<'_>,
@@ -203,7 +204,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         let dims = [&[rows], lead].concat();
         let table = table.tensor(dtype, &[rows, heads])?;
         let table = Tensor::new(dtype, dims, table.bytes().clone());
-        let table = table.ok_or_else(|| self.context.refuse(site.node, "its heads do not fit"))?;
+        let table = table.ok_or_else(|| self.context.refuse(site.node, "the table does not fit its heads"))?;
         out.set_scope(self.context.graph().main());
         let table = out.constant(label, table);
         out.set_scope(site.scope);

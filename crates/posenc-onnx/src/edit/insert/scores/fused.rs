@@ -1,4 +1,4 @@
-//! Biases on the scores of attention that is one operator: the input for them, or for a mask.
+//! Adds biases to fused attention, by its input for a bias or mask.
 
 use posenc_ir::{DType, Emitter, Node, Use, ValueId};
 
@@ -12,17 +12,17 @@ use crate::edit::insert::decompose;
 use crate::error::RewriteError;
 use crate::plan::swap::spec::EncodingSpec;
 
-/// What an operator says of its keys, and where it takes a bias.
+/// The inputs of a fused operator.
 struct OperatorInputs {
-    /// The input for biases or masks.
+    /// The input for a bias or mask.
     slot: usize,
-    /// Earlier keys and the axis along which they stand.
+    /// The input for earlier keys, and their token axis.
     past: Option<(usize, usize)>,
-    /// The input that tells how many keys there are, and that of the last index of each sequence.
+    /// The inputs for the number of keys and for the last index of each sequence.
     counts: Option<(usize, usize)>,
-    /// Inputs and attributes that make it another operator.
+    /// Inputs and attributes with which a bias is not supported.
     conflicting: (&'static [usize], &'static [&'static str]),
-    /// A mask may be one of truth values.
+    /// Whether a mask may be boolean.
     standard: bool,
 }
 
@@ -64,13 +64,13 @@ impl OperatorInputs {
 }
 
 impl Biases<'_, '_> {
-    /// Adds the bias of a site that is one operator.
+    /// Adds the bias of a site with fused attention.
     pub(crate) fn fuse(&mut self, out: &mut Emitter<'_>, site: &Site) -> Result<(), RewriteError> {
         let context = self.context;
         let refuse = |why: &str| context.refuse(site.node, why);
         let node = context.graph().node(site.node);
-        let inputs_of = OperatorInputs::by(node).ok_or_else(|| {
-            refuse("the operator takes no bias; write it in plain operators first")
+        let inputs = OperatorInputs::by(node).ok_or_else(|| {
+            refuse("the operator does not support a bias; decompose it into plain operators first")
         })?;
         let given = |slot: &usize| node.input(*slot).is_some();
         let set = |name: &&str| match node.attribute(name) {
@@ -80,50 +80,51 @@ impl Biases<'_, '_> {
             }
             None => false,
         };
-        if inputs_of.conflicting.0.iter().any(given) || inputs_of.conflicting.1.iter().any(set) {
-            let why = "the operator has inputs or attributes beside which a bias is not supported";
+        if inputs.conflicting.0.iter().any(given) || inputs.conflicting.1.iter().any(set) {
+            let why = "a bias is not supported with the other inputs or attributes of the operator";
             return Err(refuse(why));
         }
         let heads = site
             .heads
             .ok_or_else(|| refuse("its heads are not known"))?;
-        let old = node.input(inputs_of.slot);
+        let old = node.input(inputs.slot);
         let straight = matches!(self.new, EncodingSpec::Alibi(a) if a.symmetric != Some(true));
-        // A sink beside the keys can tell a constant for each query.
+        // A sink next to the keys makes a constant for each query visible.
         let sink = (11..node.inputs().len()).any(|slot| given(&slot)) || set(&"smooth_softmax");
-        let counts = counts(self.scores.axes, site, node, &inputs_of, straight && !sink);
-        let counts = counts.ok_or_else(|| refuse("how many keys there are is not known"))?;
+        let counts = counts(self.scores.axes, site, node, &inputs, straight && !sink);
+        let counts = counts.ok_or_else(|| refuse("cannot determine the number of its keys"))?;
         let ragged = counts.last.is_some();
         let place = Placement {
             stage: 0,
             mask: None,
             layout: Layout::of_operator(heads, ragged),
-            // Operators do not broadcast along queries.
+            // Fused operators do not broadcast along queries.
             by_key: false,
         };
         let grid = self.scores.grids.of(site, counts);
         let bias = self.bias(out, site, grid, &place, site.query.value)?;
         let Some(old) = old else {
-            return self.give(out, site, inputs_of.slot, bias);
+            return self.set_bias(out, site, inputs.slot, bias);
         };
         let dtype = context.dtype(site.query.value);
         let merged = match context.dtype(old) {
-            DType::Bool if inputs_of.standard => self.chosen(out, site, old, bias, dtype),
+            DType::Bool if inputs.standard => self.select(out, site, old, bias, dtype),
             have if have == dtype => self.merged(out, site, old, bias),
             _ => {
                 return Err(refuse(
-                    "its mask is neither of the type of its scores nor of bool",
+                    "its mask has neither the type of its scores nor bool",
                 ));
             }
         };
-        match projects_with_cache(node) {
-            true => self.give(out, site, inputs_of.slot, merged),
-            false => Ok(out.redirect_use(old, Use::new(site.node, inputs_of.slot), merged)?),
+        if projects_with_cache(node) {
+            return self.set_bias(out, site, inputs.slot, merged);
         }
+        out.redirect_use(old, Use::new(site.node, inputs.slot), merged)?;
+        Ok(())
     }
 
-    /// Puts the operator with the bias in place of the one without.
-    fn give(
+    /// Replaces the operator by one with the bias.
+    fn set_bias(
         &self,
         out: &mut Emitter<'_>,
         site: &Site,
@@ -132,14 +133,15 @@ impl Biases<'_, '_> {
     ) -> Result<(), RewriteError> {
         let context = self.context;
         let node = context.graph().node(site.node);
-        // ONNX Runtime takes no bias beside a cache where the operator projects by itself.
-        let parts = match projects_with_cache(node) {
-            true => decompose::decompose(out, context, site)?,
-            false => None,
+        // ONNX Runtime does not support a bias with a cache if the operator projects its input.
+        let parts = if projects_with_cache(node) {
+            decompose::decompose(out, context, site)?
+        } else {
+            None
         };
         if let Some(mut parts) = parts {
             parts.bias = Some(bias);
-            return parts.join(out, context, site);
+            return parts.replace(out, context, site);
         }
         let mut inputs = node.inputs().to_vec();
         inputs.resize(inputs.len().max(slot + 1), None);
@@ -153,8 +155,8 @@ impl Biases<'_, '_> {
         Ok(())
     }
 
-    /// A mask of truth values as numbers: the bias where a pair is seen.
-    fn chosen(
+    /// A boolean mask as numbers: the bias for visible pairs.
+    fn select(
         &mut self,
         out: &mut Emitter<'_>,
         site: &Site,
@@ -179,25 +181,25 @@ impl Biases<'_, '_> {
     }
 }
 
-/// Whether an operator holds both its projection and a cache.
+/// Whether an operator has both its projection and a cache.
 fn projects_with_cache(node: &Node) -> bool {
     node.domain() == "com.microsoft" && node.op() == "Attention" && node.input(4).is_some()
 }
 
-/// How many queries and keys an operator has. `even` tells that a constant for each query does not
-/// matter.
-fn counts(axes: &Axes<'_>, site: &Site, node: &Node, inputs_of: &OperatorInputs, even: bool) -> Option<Counts> {
+/// The numbers of queries and keys of an operator. `even` means that a constant for each query has
+/// no effect.
+fn counts(axes: &Axes<'_>, site: &Site, node: &Node, inputs: &OperatorInputs, even: bool) -> Option<Counts> {
     let context = axes.context;
     let (query, key) = (site.query, site.key);
     let queries = TokenCount::Along(vec![length(axes, query.value, query.lane.sequence)]);
-    if let Some((total, last)) = inputs_of.counts {
+    if let Some((total, last)) = inputs.counts {
         return Some(Counts {
             queries,
             keys: Some(TokenCount::Value(node.input(total)?)),
             last: Some(node.input(last)?).filter(|_| !even),
         });
     }
-    let past = inputs_of
+    let past = inputs
         .past
         .and_then(|(slot, axis)| Some((node.input(slot)?, axis)));
     let size = |value: ValueId, axis: usize| context.dims(value)?.get(axis).copied();

@@ -1,4 +1,4 @@
-//! How many queries and keys there are, and the distance of each pair.
+//! The numbers of queries and keys, and the distance of each pair.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Emitter, ScopeId, Tensor, ValueId};
@@ -10,36 +10,36 @@ use crate::edit::insert::axes::{Axes, ValueAxis};
 use crate::edit::insert::length::{Length, Lengths};
 use crate::error::RewriteError;
 
-/// Distances of fixed lengths are stored where there are no more than this.
+/// The most distances of fixed lengths that are stored as a constant.
 const STORED: usize = 1 << 14;
 
 /// A number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenCount {
-    /// The lengths of axes together.
+    /// The sum of the lengths of axes.
     Along(Vec<Length>),
-    /// What this value says, an integer of any type and shape.
+    /// A value: an integer of any type, with one element.
     Value(ValueId),
 }
 
-/// How many queries and keys a site has.
+/// The numbers of queries and keys of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) queries: TokenCount,
-    /// `None`: as many as queries, in every run.
+    /// `None`: equal to the number of queries in every run.
     pub(crate) keys: Option<TokenCount>,
-    /// How far each sequence goes, by its last index, where sequences of several lengths stand at
-    /// the start of their rows.
+    /// The last index of each sequence, if sequences of different lengths start at the start of
+    /// their rows.
     pub(crate) last: Option<ValueId>,
 }
 
-/// What is computed of the counts, once for all sites with the same; the last query stands at the
-/// last key.
+/// Values that are computed from counts, once for all sites with the same counts. The position of
+/// the last query is that of the last key.
 #[derive(Debug)]
 struct Grid {
     scope: ScopeId,
     counts: Counts,
-    /// Queries and keys in runs: other grids have others.
+    /// Queries and keys in runs, which differ between grids.
     runs: Vec<[usize; 2]>,
     queries: Option<ValueId>,
     keys: Option<ValueId>,
@@ -66,21 +66,21 @@ impl<'a> Grids<'a> {
         }
     }
 
-    /// The grid of a site, by number.
+    /// The index of the grid of a site.
     pub(crate) fn of(&mut self, site: &Site, counts: Counts) -> usize {
         let exact = |g: &Grid| g.scope == site.scope && g.counts == counts;
         if let Some(known) = self.grids.iter().position(exact) {
             return known;
         }
         let runs = self.in_runs(&counts);
-        let said = |c: &Counts| match c.keys {
+        let value_of = |c: &Counts| match c.keys {
             Some(TokenCount::Value(value)) => Some(value),
             _ => None,
         };
         let same = |g: &Grid| {
             let alike = g.counts.keys.is_some() == counts.keys.is_some()
                 && g.counts.last == counts.last
-                && said(&g.counts) == said(&counts);
+                && value_of(&g.counts) == value_of(&counts);
             alike && g.scope == site.scope && !runs.is_empty() && g.runs == runs
         };
         if let Some(known) = self.grids.iter().position(same) {
@@ -99,7 +99,7 @@ impl<'a> Grids<'a> {
         self.grids.len() - 1
     }
 
-    /// Queries and keys in the trial run and in a longer one, where there is one.
+    /// Queries and keys in the trial run and, if there is one, in a longer run.
     fn in_runs(&self, counts: &Counts) -> Vec<[usize; 2]> {
         let found = self.context.found;
         let of = |trace: &Trace| -> Option<[usize; 2]> {
@@ -119,7 +119,7 @@ impl<'a> Grids<'a> {
         short.into_iter().chain(long).collect()
     }
 
-    /// Whether distances have an axis of sequences.
+    /// Whether distances differ between sequences.
     pub(crate) fn is_ragged(&self, grid: usize) -> bool {
         self.grids[grid].counts.last.is_some()
     }
@@ -201,8 +201,8 @@ impl<'a> Grids<'a> {
         *self.grids[grid].places.insert(places)
     }
 
-    /// The distance of each pair, key − query: `[queries, keys]`, after an axis of sequences where
-    /// these differ.
+    /// The distance of each pair, key − query: `[queries, keys]`, or `[batch, queries, keys]` if
+    /// sequences differ.
     pub(crate) fn distances(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
         if let Some(distances) = self.grids[grid].distances {
             return distances;
@@ -216,15 +216,15 @@ impl<'a> Grids<'a> {
                 out.constant("distances", Tensor::from_i64(&[queries, keys], &all))
             }
             _ => {
-                let (places, from) = (self.places(out, grid), self.from(out, grid));
-                out.op("Sub", &[places, from])
+                let (places, queries) = (self.places(out, grid), self.query_positions(out, grid));
+                out.op("Sub", &[places, queries])
             }
         };
         *self.grids[grid].distances.insert(distances)
     }
 
     /// The index of each query among the keys, `[queries, 1]`.
-    fn from(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+    fn query_positions(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
         let known = &self.grids[grid];
         if let Some([queries, keys]) = known.fixed() {
             let past = keys as i64 - queries as i64;
@@ -235,21 +235,20 @@ impl<'a> Grids<'a> {
         if let Some(last) = last {
             return self.up_to_last(out, grid, last);
         }
-        let places = match square {
-            true => self.places(out, grid),
-            false => {
-                let (queries, keys) = (self.queries(out, grid), self.keys(out, grid));
-                let past = out.op("Sub", &[keys, queries]);
-                let one = scalar(out, 1);
-                out.op("Range", &[past, keys, one])
-            }
+        let places = if square {
+            self.places(out, grid)
+        } else {
+            let (queries, keys) = (self.queries(out, grid), self.keys(out, grid));
+            let past = out.op("Sub", &[keys, queries]);
+            let one = scalar(out, 1);
+            out.op("Range", &[past, keys, one])
         };
         let column = out.ints("column", &[-1, 1]);
         out.op("Reshape", &[places, column])
     }
 
-    /// The index of each query of each sequence, `[batch, queries, 1]`: the new ones are the last
-    /// of a sequence, or all where nothing came before.
+    /// The index of each query of each sequence, `[batch, queries, 1]`: queries are the last tokens
+    /// of a sequence, or all tokens without earlier ones.
     fn up_to_last(&mut self, out: &mut Emitter<'_>, grid: usize, last: ValueId) -> ValueId {
         let queries = self.queries(out, grid);
         let places = range(out, 0, queries);
@@ -267,7 +266,7 @@ impl<'a> Grids<'a> {
 }
 
 impl Grid {
-    /// Queries and keys, where every run has the same.
+    /// Queries and keys, if they are the same in every run.
     fn fixed(&self) -> Option<[usize; 2]> {
         let count = |count: &TokenCount| match count {
             TokenCount::Along(parts) => {
@@ -304,33 +303,35 @@ pub(crate) fn length(axes: &Axes<'_>, value: ValueId, axis: usize) -> Length {
     Length::of(axes, ValueAxis { value, axis })
 }
 
-/// How many queries and keys a site in plain operators has.
+/// The numbers of queries and keys of a site in plain operators.
 ///
 /// # Errors
-/// Where its scores do not tell, or the last query may not stand at the last key.
+/// If the scores do not determine them, or the position of the last query may not be that of the
+/// last key.
 pub(crate) fn counts(axes: &Axes<'_>, site: &Site, path: &ScorePath) -> Result<Counts, RewriteError> {
     let context = axes.context;
     let refuse = |why: &str| context.refuse(site.node, why);
     let tokens = |o: &Operand| context.dims(o.value)?.get(o.lane.sequence).copied();
-    // The first scores that have an axis of keys to themselves.
+    // The first scores with an axis of keys only.
     let stage = path.stages.iter().rev().find(|s| {
         let dims = context.dims(s.value).unwrap_or_default();
         dims.get(s.plane[1]).copied() == tokens(&site.key)
     });
-    let stage = stage.ok_or_else(|| refuse("its scores are not those of its keys"))?;
+    let stage = stage.ok_or_else(|| refuse("cannot locate the axis of keys in its scores"))?;
     let dims = context.dims(stage.value).unwrap_or_default();
     let size = |axis: usize| dims.get(axis).copied();
     let of = |operand: &Operand, axis: usize| {
-        let length = match tokens(operand) == size(axis) {
-            true => length(axes, operand.value, operand.lane.sequence),
-            false => length(axes, stage.value, axis),
+        let length = if tokens(operand) == size(axis) {
+            length(axes, operand.value, operand.lane.sequence)
+        } else {
+            length(axes, stage.value, axis)
         };
         TokenCount::Along(vec![length])
     };
     let square = !site.past && size(stage.plane[0]) == size(stage.plane[1]);
     if !square && !ends_with_queries(site) {
         return Err(refuse(
-            "where its queries stand among the keys cannot be told from lengths",
+            "cannot determine the positions of its queries among the keys",
         ));
     }
     Ok(Counts {
@@ -340,7 +341,7 @@ pub(crate) fn counts(axes: &Axes<'_>, site: &Site, path: &ScorePath) -> Result<C
     })
 }
 
-/// Whether no query is kept from the key of its own place, the last query being at the last key.
+/// Whether no mask hides the key at the position of a query, if the last query is at the last key.
 fn ends_with_queries(site: &Site) -> bool {
     let Some(plane) = &site.bias else {
         return true;

@@ -1,5 +1,5 @@
-//! The order of sequences and heads: numbers for heads are taken to stand on the last axes beside
-//! those of queries and keys, behind the sequences of the batch.
+//! Checks the order of sequences and heads. Numbers for each head are aligned with the last axes
+//! apart from queries and keys, so the axis of sequences has to come before the axes of heads.
 
 use posenc_ir::ValueId;
 use rustc_hash::FxHashSet;
@@ -12,19 +12,19 @@ use crate::error::RewriteError;
 use crate::graph::lane::{Lane, back};
 use crate::graph::product::Letters;
 
-/// Holds the scores of a site to that order, as far as the sequences can be followed.
+/// Checks the scores of a site, as far as the axis of sequences is known.
 ///
 /// # Errors
-/// Where heads stand before sequences.
+/// If heads come before sequences.
 pub(crate) fn check(context: &Context<'_>, site: &Site, path: &ScorePath) -> Result<(), RewriteError> {
     let Some((product, batch)) = site.product.zip(of_product(context, site)) else {
         return Ok(());
     };
     for stage in &path.stages {
         let dims = context.dims(stage.value).unwrap_or_default();
-        let comes = |axis: &usize| before(context, &path.main, product, stage.value, *axis);
+        let origin = |axis: &usize| before(context, &path.main, product, stage.value, *axis);
         let mut lead = (0..dims.len()).filter(|a| !stage.plane.contains(a));
-        let found = lead.find(|axis| comes(axis) == Some(batch));
+        let found = lead.find(|axis| origin(axis) == Some(batch));
         if found.is_some_and(|batch| !is_first(site, dims, stage.plane, batch)) {
             return Err(refused(context, site));
         }
@@ -32,7 +32,7 @@ pub(crate) fn check(context: &Context<'_>, site: &Site, path: &ScorePath) -> Res
     Ok(())
 }
 
-/// The same for the queries of a site as they enter the product.
+/// Checks the queries of a site as they enter the product.
 ///
 /// # Errors
 /// As [`check`].
@@ -47,20 +47,18 @@ pub(crate) fn check_queries(context: &Context<'_>, site: &Site) -> Result<(), Re
 }
 
 fn refused(context: &Context<'_>, site: &Site) -> RewriteError {
-    let why = "its heads stand before the sequences of the batch, where numbers for heads are not \
-               put in yet";
+    let why = "an axis of heads before the axis of sequences is not supported yet";
     context.refuse(site.node, why)
 }
 
-/// Whether all heads stand behind this axis.
+/// Whether all heads come after the axis `batch`.
 fn is_first(site: &Site, dims: &[usize], plane: [usize; 2], batch: usize) -> bool {
-    let behind = (batch + 1..dims.len()).filter(|a| !plane.contains(a));
-    let behind: usize = behind.map(|a| dims[a]).product();
-    site.heads.is_none_or(|heads| behind.is_multiple_of(heads))
+    let after = (batch + 1..dims.len()).filter(|a| !plane.contains(a));
+    let after: usize = after.map(|a| dims[a]).product();
+    site.heads.is_none_or(|heads| after.is_multiple_of(heads))
 }
 
-/// The axis of queries along which the sequences of the batch stand, where it is known to be one
-/// of its own.
+/// The axis of sequences in queries, if they have one of their own.
 fn of_queries(context: &Context<'_>, site: &Site) -> Option<usize> {
     let (value, lane) = (site.query.value, site.query.lane);
     let others = (0..context.dims(value)?.len())
@@ -72,7 +70,7 @@ fn of_queries(context: &Context<'_>, site: &Site) -> Option<usize> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// The same of the product of queries and keys.
+/// The axis of sequences in the product of queries and keys.
 fn of_product(context: &Context<'_>, site: &Site) -> Option<usize> {
     let batch = of_queries(context, site)?;
     let (graph, trace) = (context.graph(), &context.found.trace);
@@ -83,7 +81,7 @@ fn of_product(context: &Context<'_>, site: &Site) -> Option<usize> {
     letters.result.iter().position(|c| c == letter)
 }
 
-/// The axis of the product that an axis of scores behind it comes from.
+/// The axis of the product that becomes an axis of scores after it.
 fn before(
     context: &Context<'_>,
     main: &FxHashSet<ValueId>,
@@ -120,13 +118,13 @@ mod tests {
 
     /// Sequences first, then heads.
     const PLAIN: [i64; 2] = [0, 1];
-    /// The other path around.
-    const TURNED: [i64; 2] = [1, 0];
+    /// Heads first, then sequences.
+    const SWAPPED: [i64; 2] = [1, 0];
 
     fn layer(s: &mut Sketch, x: &str, heads: usize, order: Order) -> String {
         let size = (HIDDEN / heads) as i64;
-        // Both orders of the first two axes undo themselves.
-        let turned = |s: &mut Sketch, y: &str, lead: [i64; 2]| match lead {
+        // Swapping the first two axes is its own inverse.
+        let ordered = |s: &mut Sketch, y: &str, lead: [i64; 2]| match lead {
             PLAIN => y.to_owned(),
             _ => s.transpose(y, &[1, 0, 2, 3]),
         };
@@ -136,7 +134,7 @@ mod tests {
             let y = s.reshape(&y, &[0, 0, heads as i64, size]);
             s.transpose(&y, &[0, 2, 1, 3])
         });
-        let [q, k] = [q, k].map(|y| turned(s, &y, order.product));
+        let [q, k] = [q, k].map(|y| ordered(s, &y, order.product));
         let k = s.transpose(&k, &[0, 1, 3, 2]);
         let scores = s.op("MatMul", &[&q, &k]);
         let mut scores = scaled(s, &scores);
@@ -144,7 +142,7 @@ mod tests {
             scores = s.transpose(&scores, &[1, 0, 2, 3]);
         }
         let weights = softmax(s, &scores, -1);
-        let weights = turned(s, &weights, order.scores);
+        let weights = ordered(s, &weights, order.scores);
         let y = s.op("MatMul", &[&weights, &v]);
         let y = s.merged(&y);
         s.op("Add", &[x, &y])
@@ -154,24 +152,24 @@ mod tests {
     fn heads_before_sequences_are_refused() {
         // As many heads as sequences, more and fewer, and numbers that divide each other.
         for heads in [2, 3, 4, 6] {
-            for (product, scores) in [(TURNED, TURNED), (PLAIN, TURNED), (TURNED, PLAIN)] {
+            for (product, scores) in [(SWAPPED, SWAPPED), (PLAIN, SWAPPED), (SWAPPED, PLAIN)] {
                 let order = Order { product, scores };
                 let model = model(|s, x| layer(s, x, heads, order));
                 for kind in KINDS {
-                    // Vectors that all heads share stand wherever the heads do.
+                    // Vectors that all heads share do not depend on the order.
                     if kind == Kind::Shaw {
                         continue;
                     }
                     let why = swapped(&model, kind).unwrap_err();
-                    let told = why.contains("before the sequences of the batch");
-                    assert!(told, "{heads} {product:?} {scores:?} to {kind}: {why}");
+                    let found = why.contains("before the axis of sequences");
+                    assert!(found, "{heads} {product:?} {scores:?} to {kind}: {why}");
                 }
             }
         }
     }
 
     #[test]
-    fn heads_behind_sequences_are_taken() {
+    fn heads_after_sequences_are_accepted() {
         for heads in [2, 4] {
             let order = Order {
                 product: PLAIN,

@@ -1,38 +1,38 @@
-//! Where heads, queries and keys stand in a value, and how numbers for each head are brought
-//! there.
+//! The axes of heads, queries and keys in a value, and how numbers for each head are aligned with
+//! them.
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
 use posenc_encodings::opset::Opset;
 
-/// The axes of a value that numbers for heads meet.
+/// The axes of a value that numbers for each head are aligned with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     rank: usize,
-    /// Axes of heads with their sizes, those of one head after another last; none for one head.
+    /// Axes of heads with their sizes, outermost first; none for one head.
     heads: Vec<(usize, usize)>,
-    /// The first of these axes holds the sequences of the batch too, one after another.
+    /// Whether the first of these axes also holds the sequences of the batch.
     folded: bool,
     /// The other two axes: queries and keys, or tokens and features.
     plane: [usize; 2],
 }
 
-/// What stands along an axis of numbers that are brought to a layout.
+/// The role of an axis of numbers to align with a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LayoutAxis {
-    /// One of the axes of heads.
+    /// One of the axes of heads, by index.
     Head(usize),
     /// The first axis of the plane.
     Row,
     /// The second axis of the plane.
     Column,
-    /// The sequences of the batch, which stand first.
+    /// The sequences of the batch, which are the first axis.
     Sequence,
 }
 
 impl Layout {
-    /// Of a value of these dimensions, whose axes beside the plane are sequences and heads, the
-    /// heads last; `None` where so many heads do not fit.
+    /// The layout of a value with these dimensions. Axes outside the plane are sequences, then
+    /// heads. `None` if the number of heads does not fit.
     pub(crate) fn of(dims: &[usize], plane: [usize; 2], heads: usize) -> Option<Self> {
         let mut left = heads;
         let mut found = vec![];
@@ -63,11 +63,13 @@ impl Layout {
         })
     }
 
-    /// Of the biases of an operator: sequences, heads, queries, keys. Sequences differ or not.
+    /// The layout of the bias input of a fused operator, `[batch, heads, queries, keys]`; `differ`
+    /// means that sequences have different biases.
     pub(crate) fn of_operator(heads: usize, differ: bool) -> Self {
-        let heads = match differ {
-            true => vec![(1, heads)],
-            false => vec![(0, 1), (1, heads)],
+        let heads = if differ {
+            vec![(1, heads)]
+        } else {
+            vec![(0, 1), (1, heads)]
         };
         Self {
             rank: 4,
@@ -82,19 +84,19 @@ impl Layout {
         self.heads.iter().map(|(_, size)| *size).collect()
     }
 
-    /// Heads first, then the plane: the order in which most numbers are made.
+    /// Heads first, then the plane: the order of most biases.
     pub(crate) fn heads_first(&self) -> Vec<LayoutAxis> {
         let heads = (0..self.heads.len()).map(LayoutAxis::Head);
         heads.chain([LayoutAxis::Row, LayoutAxis::Column]).collect()
     }
 
-    /// The plane first, then heads: the order in which rows of a table come.
+    /// The plane first, then heads: the order of rows of a table.
     pub(crate) fn heads_last(&self) -> Vec<LayoutAxis> {
         let heads = (0..self.heads.len()).map(LayoutAxis::Head);
         [LayoutAxis::Row, LayoutAxis::Column].into_iter().chain(heads).collect()
     }
 
-    /// Whether one number for each sequence and head stands before its plane, in this order.
+    /// Whether the axes of heads are directly before the plane, which is last.
     pub(crate) fn is_plain(&self) -> bool {
         let rank = self.rank;
         let near =
@@ -113,7 +115,7 @@ impl Layout {
         self.heads.iter().map(|(axis, _)| *axis)
     }
 
-    fn place(&self, axis: LayoutAxis) -> usize {
+    fn index_of(&self, axis: LayoutAxis) -> usize {
         match axis {
             LayoutAxis::Head(i) => self.heads[i].0,
             LayoutAxis::Row => self.plane[0],
@@ -122,8 +124,8 @@ impl Layout {
         }
     }
 
-    /// Moves the axes of `x`, which stand for `axes`, to where they stand in this layout; axes
-    /// between them are broadcast. `like` has the layout.
+    /// Aligns `x`, whose axes have the roles `axes`, with this layout; missing axes in between get
+    /// length 1. `like` has the layout.
     pub(crate) fn bring(
         &self,
         out: &mut Emitter<'_>,
@@ -133,15 +135,15 @@ impl Layout {
         like: ValueId,
     ) -> ValueId {
         let mut order: Vec<usize> = (0..axes.len()).collect();
-        order.sort_unstable_by_key(|i| self.place(axes[*i]));
+        order.sort_unstable_by_key(|i| self.index_of(axes[*i]));
         if order.iter().enumerate().any(|(i, from)| i != *from) {
             let perm = order.iter().map(|i| *i as i64).collect();
             x = out.op_with("Transpose", &[x], &[("perm", Attr::Ints(perm))]);
         }
-        let places: Vec<usize> = order.iter().map(|i| self.place(axes[*i])).collect();
-        let first = places.first().copied().unwrap_or(self.rank);
+        let indices: Vec<usize> = order.iter().map(|i| self.index_of(axes[*i])).collect();
+        let first = indices.first().copied().unwrap_or(self.rank);
         let gaps: Vec<i64> = (first..self.rank)
-            .filter(|a| !places.contains(a))
+            .filter(|a| !indices.contains(a))
             .map(|a| (a - first) as i64)
             .collect();
         if !gaps.is_empty() {
@@ -155,14 +157,14 @@ impl Layout {
         }
     }
 
-    /// Repeats the first axis of heads for every sequence, where both share one; so many axes of
-    /// `x` stand before and behind it. `like` has the layout.
+    /// Repeats the first axis of heads for every sequence, if both share an axis. `before` and
+    /// `after` count the other axes of `x`. `like` has the layout.
     pub(crate) fn spread(
         &self,
         out: &mut Emitter<'_>,
         x: ValueId,
         like: ValueId,
-        [before, behind]: [usize; 2],
+        [before, after]: [usize; 2],
     ) -> ValueId {
         let Some((axis, size)) = self.heads.first().filter(|_| self.folded) else {
             return x;
@@ -173,7 +175,7 @@ impl Layout {
         let heads = out.ints("heads", &[*size as i64]);
         let sequences = out.op("Div", &[all, heads]);
         let ones = |out: &mut Emitter<'_>, n: usize| (n > 0).then(|| out.ints("once", &vec![1; n]));
-        let (first, last) = (ones(out, before), ones(out, behind));
+        let (first, last) = (ones(out, before), ones(out, after));
         let repeats: Vec<ValueId> = [first, Some(sequences), last]
             .into_iter()
             .flatten()
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_found_whatever_stands_around_them() {
+    fn heads_are_found_among_other_axes() {
         let cases: [(&[usize], [usize; 2], usize, Found); 9] = [
             (&[2, 3, 7, 9], [2, 3], 3, Some((vec![(1, 3)], false))),
             (&[6, 7, 9], [1, 2], 3, Some((vec![(0, 3)], true))),

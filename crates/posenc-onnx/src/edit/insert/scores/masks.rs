@@ -9,11 +9,11 @@ use crate::graph::lane::Lane;
 use crate::graph::region::Region;
 use crate::graph::signature::Count;
 
-/// Numbers of half precision below this cannot take a bias.
+/// A bias on a number of half precision below this may overflow.
 const NEAR_LOWEST: f64 = -6e4;
 
 impl ScoreCache<'_> {
-    /// What a mask is made of.
+    /// What a mask is computed from.
     pub(crate) fn origin(&mut self, site: &Site, mask: ValueId) -> MaskOrigin {
         if self.context.is_content(mask) {
             return MaskOrigin::Content(mask);
@@ -21,7 +21,7 @@ impl ScoreCache<'_> {
         let found = self.context.found;
         let lane = Lane::of_sequence(0);
         let region = Region {
-            // Nothing that masks are made of.
+            // A value that masks are not computed from.
             input: site.product.unwrap_or(site.query.value),
             input_lane: lane,
             output: mask,
@@ -30,17 +30,20 @@ impl ScoreCache<'_> {
             inside: None,
         };
         let graph = self.context.graph();
-        // Of content a mask reads lengths, or ids as they are fed: where those are padding.
-        let count = |v: ValueId| match self.context.is_content(v) && !is_fed_ids(graph, v) {
-            true => Count::Shape,
-            false => Count::Origin,
+        // A mask reads from content its dimensions, or the ids of the input to find padding.
+        let count = |v: ValueId| {
+            if self.context.is_content(v) && !is_fed_ids(graph, v) {
+                Count::Shape
+            } else {
+                Count::Origin
+            }
         };
         let computed = self.signatures.region(graph, &region, &found.trace, count);
         MaskOrigin::Computed(computed)
     }
 
-    /// Whether a mask hides pairs with a number so low that a bias on it could overflow half
-    /// precision. Where the trial run hides nothing, it may.
+    /// Whether a mask may hide pairs with a number so low that a bias on it could overflow half
+    /// precision.
     pub(crate) fn hides_with_lowest(&self, mask: ValueId) -> bool {
         let numbers = self.context.found.trace.get(mask).to_f64();
         let lowest = numbers.map(|n| n.iter().copied().fold(0.0, f64::min));
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_of_content_are_each_their_own() {
+    fn masks_of_content_are_not_shared() {
         let content = |s: &mut Sketch, x: &str| {
             let y = s.transpose(x, &[0, 2, 1]);
             let y = s.op("MatMul", &[x, &y]);
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_of_other_ids_is_another_mask() {
+    fn masks_of_the_padding_of_different_ids_are_not_shared() {
         assert_eq!(merged(&padded(["input_ids", "input_ids"])), 1);
         assert_eq!(merged(&padded(["input_ids", "other_ids"])), 2);
     }

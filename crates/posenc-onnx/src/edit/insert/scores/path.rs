@@ -1,5 +1,5 @@
-//! The last part of the path from the product of queries and keys to the softmax: where a bias that
-//! is added to the scores reaches the softmax as it is.
+//! The last part of the path from the product of queries and keys to the softmax: a bias that is
+//! added to these scores reaches the softmax unchanged.
 
 use ndarray::ArrayD;
 use posenc_ir::{NodeId, Use, ValueId};
@@ -9,15 +9,15 @@ use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::graph::lane::{Lane, back, wrap};
 
-/// Numbers beyond this bound no score.
+/// Bounds beyond this do not affect scores.
 const FAR: f64 = 1e3;
 
-/// The scores of a site, from what the softmax is taken of back to the last scale or the product.
+/// The scores of a site, from the input of the softmax back to the last scale or the product.
 #[derive(Clone, Debug)]
 pub(crate) struct ScorePath {
-    /// Never empty.
+    /// From the softmax back; never empty.
     pub(crate) stages: Vec<Stage>,
-    /// What the product flows into on the path to the softmax, itself included.
+    /// The values from the product to the softmax.
     pub(crate) main: FxHashSet<ValueId>,
     /// The nodes from the product to the softmax.
     nodes: FxHashSet<NodeId>,
@@ -29,29 +29,29 @@ pub(crate) struct Stage {
     pub(crate) value: ValueId,
     /// The axes of queries and keys.
     pub(crate) plane: [usize; 2],
-    /// What happens to them next.
+    /// The next operation on them.
     pub(crate) next: ScoreStep,
 }
 
-/// What happens to scores on the path to the softmax.
+/// An operation on scores before the softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScoreStep {
     /// The softmax.
     Softmax,
-    /// A value without content is added: it is read here.
+    /// A value without content is added, by this use.
     Added(Use),
-    /// Pairs are hidden, or all pairs of a query change alike.
+    /// Pairs are hidden, or all scores of a query change by the same number.
     Masked,
-    /// Scores beyond a bound, which none of the model reaches, are held to it.
+    /// Scores are limited by an upper bound that those of the model do not reach.
     Capped,
-    /// Another shape or type.
+    /// Shape or type changes.
     Moved,
-    /// Columns that are no keys join.
+    /// Columns that are not keys are added.
     Widened,
 }
 
 impl ScorePath {
-    /// `None` where the axes of queries and keys are not known.
+    /// `None` if the axes of queries and keys are not known.
     pub(crate) fn of(context: &Context<'_>, site: &Site) -> Option<Self> {
         let (product, scores, plane) = (site.product?, site.scores?, site.plane?);
         let (graph, trace) = (context.graph(), &context.found.trace);
@@ -90,9 +90,9 @@ impl ScorePath {
                 next,
             });
         }
-        let behind = main.iter().filter(|v| **v != product);
+        let after = main.iter().filter(|v| **v != product);
         Some(Self {
-            nodes: behind.filter_map(|v| Some(graph.producer(*v)?.0)).collect(),
+            nodes: after.filter_map(|v| Some(graph.producer(*v)?.0)).collect(),
             main,
             stages,
         })
@@ -101,7 +101,7 @@ impl ScorePath {
     /// The uses of scores that lead to the softmax.
     pub(crate) fn uses(&self, context: &Context<'_>, site: &Site, value: ValueId) -> Vec<Use> {
         let graph = context.graph();
-        // A softmax in parts reads its scores in another node.
+        // A softmax in plain operators reads its scores by another node.
         let parts = graph.node(site.node).inputs().iter().flatten();
         let parts = parts.filter_map(|v| Some(graph.producer(*v)?.0));
         let last: Vec<NodeId> = parts.chain([site.node]).collect();
@@ -111,9 +111,9 @@ impl ScorePath {
         graph.uses(value).iter().filter(leads).copied().collect()
     }
 
-    /// Whether more than the softmax can tell scores from `stage` on from others that differ by a
-    /// constant for each query: a sink beside the keys, an upper bound, or a reader of the scores
-    /// themselves.
+    /// Whether a constant for each query that is added at `stage` changes anything but the input of
+    /// the softmax, to which it makes no difference: a sink next to the keys, an upper bound, or
+    /// another reader of the scores.
     pub(crate) fn is_exposed(&self, context: &Context<'_>, site: &Site, stage: usize) -> bool {
         let seen = self.stages.iter().take(stage + 1);
         seen.into_iter().any(|s| {
@@ -136,7 +136,7 @@ struct PathNode<'a> {
 }
 
 impl PathNode<'_> {
-    /// The slot of the scores in a node that lets a bias on them through, and what it does.
+    /// The slot of the scores in a node that passes a bias on them unchanged, and its operation.
     fn through(&self) -> Option<(usize, ScoreStep)> {
         let node = self.context.graph().node(self.id);
         let is_main = |slot: &usize| node.input(*slot).is_some_and(|v| self.main.contains(&v));
@@ -146,16 +146,17 @@ impl PathNode<'_> {
             return None;
         }
         if second.is_some() {
-            return self.lowers().then_some((0, ScoreStep::Masked));
+            return self.subtracts_maximum().then_some((0, ScoreStep::Masked));
         }
         let other = 1usize.checked_sub(slot);
         let step = match node.op() {
             "Add" => {
                 let other = other?;
                 let plain = !self.context.is_content(node.input(other)?);
-                match plain {
-                    true => ScoreStep::Added(Use::new(self.id, other)),
-                    false => ScoreStep::Masked,
+                if plain {
+                    ScoreStep::Added(Use::new(self.id, other))
+                } else {
+                    ScoreStep::Masked
                 }
             }
             "Sub" if slot == 0 => ScoreStep::Masked,
@@ -183,25 +184,25 @@ impl PathNode<'_> {
         Some((slot, step))
     }
 
-    /// Whether the node takes from each row its own largest number.
-    fn lowers(&self) -> bool {
+    /// Whether the node subtracts its largest number from each row.
+    fn subtracts_maximum(&self) -> bool {
         let graph = self.context.graph();
         let node = graph.node(self.id);
-        let (Some(scores), Some(mut most)) = (node.input(0), node.input(1)) else {
+        let (Some(scores), Some(mut maximum)) = (node.input(0), node.input(1)) else {
             return false;
         };
-        while let Some((id, _)) = graph.producer(most) {
+        while let Some((id, _)) = graph.producer(maximum) {
             let made = graph.node(id);
             match made.input(0) {
                 Some(of) if made.is("ReduceMax") => return node.is("Sub") && of == scores,
-                Some(of) if made.is("Identity") || made.is("Unsqueeze") => most = of,
+                Some(of) if made.is("Identity") || made.is("Unsqueeze") => maximum = of,
                 _ => return false,
             }
         }
         false
     }
 
-    /// The numbers of an input, where they are known.
+    /// The numbers of an input, if they are known.
     fn numbers(&self, slot: usize) -> Option<ArrayD<f64>> {
         let value = self.context.graph().node(self.id).input(slot)?;
         self.context.found.trace.get(value).to_f64()
@@ -212,7 +213,7 @@ impl PathNode<'_> {
         numbers.is_some_and(|n| n.iter().all(|v| holds(*v)))
     }
 
-    /// Whether a `Clip` leaves every score that counts as it is.
+    /// Whether a `Clip` changes no score of a visible pair.
     fn is_loose(&self) -> bool {
         let node = self.context.graph().node(self.id);
         let given = |slot: usize| node.input(slot).is_some();
@@ -235,8 +236,7 @@ mod tests {
     use crate::graph::sketch::Sketch;
     use posenc_encodings::kind::Kind;
 
-    /// Whether the bias that is put in is that of the key alone, where the scores go through `end`
-    /// behind their mask.
+    /// Whether the inserted bias depends on the key only, if the scores pass `end` after their mask.
     fn is_by_key(end: fn(&mut Sketch, &str) -> String) -> bool {
         let model = model(|s, x| {
             plain(s, x, |s, scores| {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upper_bound_cuts_no_bias_that_grows_with_the_key() {
+    fn a_bias_by_key_is_not_used_with_an_upper_bound() {
         let bounded: [fn(&mut Sketch, &str) -> String; 4] = [
             |s, x| {
                 let most = s.float(1e4);

@@ -1,5 +1,5 @@
-//! Where a bias is added: to a mask that is added after the last scale, which costs the layers
-//! nothing, or else to the scores.
+//! Where a bias is added: to a mask that is added after the last scale, which costs nothing per
+//! layer, or to the scores.
 
 use posenc_ir::Use;
 
@@ -8,32 +8,32 @@ use super::path::{Stage, ScoreStep, ScorePath};
 use crate::attention::Site;
 use crate::detect::context::Context;
 
-/// A place for a bias.
+/// Where a bias is added.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
-    /// The scores that the bias has the axes of, by their place on the path.
+    /// The index on the path of the scores whose axes the bias has.
     pub(crate) stage: usize,
-    /// Where a mask is added to these: the use of the mask.
+    /// The use of a mask that is added to these scores.
     pub(crate) mask: Option<Use>,
     pub(crate) layout: Layout,
-    /// The bias may be that of the key alone.
+    /// Whether the bias may depend on the key only.
     pub(crate) by_key: bool,
 }
 
-/// The best place. `straight` tells that the bias of a key differs between queries by no more
-/// than a constant for each query.
+/// The best placement. `linear` means that the bias can be replaced by one that depends on the key
+/// only: they differ by a constant for each query.
 pub(crate) fn choose(
     context: &Context<'_>,
     site: &Site,
     path: &ScorePath,
-    straight: bool,
+    linear: bool,
 ) -> Option<Placement> {
     let heads = site.heads?;
     let keys = *context.dims(site.key.value)?.get(site.key.lane.sequence)?;
     let layout = |stage: usize| {
         let stage = path.stages.get(stage)?;
         let dims = context.dims(stage.value)?;
-        // Columns that are no keys get no bias.
+        // Columns that are not keys get no bias.
         let own = dims.get(stage.plane[1]) == Some(&keys);
         Layout::of(dims, stage.plane, heads).filter(|_| own)
     };
@@ -47,7 +47,7 @@ pub(crate) fn choose(
         else {
             continue;
         };
-        let by_key = straight && rows == 1 && !path.is_exposed(context, site, from);
+        let by_key = linear && rows == 1 && !path.is_exposed(context, site, from);
         let place = Placement {
             stage: from,
             mask: Some(mask),
@@ -60,27 +60,27 @@ pub(crate) fn choose(
     if let Some((_, place)) = masks.into_iter().min_by_key(|(elements, _)| *elements) {
         return Some(place);
     }
-    // The nearest to the product, where masks come behind and leave no trace of it.
+    // The scores nearest to the product: masks that follow hide the bias, too.
     let mut scores: Vec<(usize, Layout)> = (0..path.stages.len())
         .filter_map(|stage| Some((stage, layout(stage)?)))
         .collect();
     scores.reverse();
-    let trouble = |layout: &Layout| (layout.is_folded(), !layout.is_plain());
-    let (stage, layout) = scores.into_iter().min_by_key(|(_, l)| trouble(l))?;
+    let cost = |layout: &Layout| (layout.is_folded(), !layout.is_plain());
+    let (stage, layout) = scores.into_iter().min_by_key(|(_, l)| cost(l))?;
     Some(Placement {
-        by_key: straight && !path.is_exposed(context, site, stage),
+        by_key: linear && !path.is_exposed(context, site, stage),
         stage,
         mask: None,
         layout,
     })
 }
 
-/// How many queries a mask tells apart, and the elements that it has with a bias; `None` where it
-/// cannot take one.
+/// The number of rows of a mask, and of its elements without the axis of keys; `None` if a bias
+/// cannot be added to it.
 fn mask_size(context: &Context<'_>, stage: &Stage, at: Use) -> Option<[usize; 2]> {
     let mask = context.graph().node(at.node).input(at.slot())?;
     let (mask, dims) = (context.dims(mask)?, context.dims(stage.value)?);
-    // Axes of the mask are counted from the last.
+    // Axes of the mask are aligned with the last axes.
     let size = |axis: usize| {
         let at = (axis + mask.len()).checked_sub(dims.len());
         at.and_then(|a| mask.get(a).copied()).unwrap_or(1)

@@ -1,4 +1,4 @@
-//! The product of queries and keys that a term joins.
+//! The product of queries and keys that a term is added to.
 
 use posenc_ir::{NodeId, ValueId};
 
@@ -22,9 +22,9 @@ pub(crate) struct Product {
     pub(crate) query: char,
     pub(crate) key: char,
     pub(crate) feature: char,
-    /// What the graph has multiplied queries with.
+    /// The factor on queries before the product.
     pub(crate) on_queries: f64,
-    /// What it has multiplied keys with, and the product by itself.
+    /// The factor on keys before the product, times the factor of the product itself.
     pub(crate) on_keys: f64,
 }
 
@@ -32,7 +32,7 @@ impl Product {
     /// The product of a site.
     ///
     /// # Errors
-    /// Where it is none that a term can join.
+    /// If a term cannot be added to it.
     pub(crate) fn of(context: &Context<'_>, site: &Site) -> Result<Self, RewriteError> {
         let refuse = |why: &str| context.refuse(site.node, why);
         let (graph, trace) = (context.graph(), &context.found.trace);
@@ -41,12 +41,12 @@ impl Product {
             .and_then(|value| Some((value, graph.producer(value)?)))
         else {
             return Err(refuse(
-                "attention in one operator takes no terms beside its product; write it in plain \
-                 operators first",
+                "a term cannot be added to fused attention; decompose it into plain operators \
+                 first",
             ));
         };
         let named = Named::of(context, node)
-            .ok_or_else(|| refuse("its product of queries and keys is of an unknown kind"))?;
+            .ok_or_else(|| refuse("its product of queries and keys is not supported"))?;
         let is_query = |slot: usize| graph.node(node).input(slot) == Some(site.query.value);
         let slot = usize::from(!is_query(0));
         let (query, key) = (site.query.lane, site.key.lane);
@@ -78,7 +78,7 @@ impl Product {
         })
     }
 
-    /// The axis of the result along which these stand.
+    /// The axis of the result with this letter.
     pub(crate) fn axis(&self, letter: char) -> Option<usize> {
         self.result.iter().position(|c| *c == letter)
     }
@@ -99,10 +99,10 @@ impl Named {
         let graph = context.graph();
         let node = graph.node(id);
         let letters = Letters::of(graph, &context.found.trace, id)?;
-        // That of a `FusedMatMul`.
+        // The factor of a `FusedMatMul`.
         let factor = node.float("alpha").ok()?.unwrap_or(1.0);
         let mut seen: Vec<char> = vec![];
-        // Letters that an equation can hold.
+        // Letters that are valid in an equation.
         let mut plain = |all: &[char]| -> Option<Vec<char>> {
             let letter = |c: &char| {
                 let at = seen.iter().position(|s| s == c).unwrap_or_else(|| {

@@ -1,4 +1,5 @@
-//! Vectors by clipped distance: queries meet them, and weights gather them beside the values.
+//! Vectors by clipped distance: their products with queries are added to the scores, their sums by
+//! weights to the values.
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
@@ -41,7 +42,7 @@ impl Term<'_, '_> {
         if let Some(table) = value {
             let values = WeightedValues::of(self.context, self.site)?;
             let vectors = self.vectors(out, "relative_value", k, table, 1.0)?;
-            // ONNX Runtime gathers these faster with the keys last.
+            // ONNX Runtime computes the product faster with the keys last.
             let label = "relative_value_by_key";
             let vectors = self.once(out, label, None, 1.0, |out, _| {
                 let perm = [("perm", Attr::Ints(vec![0, 2, 1]))];

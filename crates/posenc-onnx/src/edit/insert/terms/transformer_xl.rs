@@ -1,4 +1,4 @@
-//! Projected sinusoids of the distance that queries meet, and learned biases on queries.
+//! Products of queries with projected sinusoids of the distance, and learned biases on queries.
 
 use posenc_ir::{Attr, Emitter, Use, ValueId};
 
@@ -31,7 +31,7 @@ impl Term<'_, '_> {
             return Ok(());
         };
         if *dim == 0 || dim % 2 == 1 {
-            let why = format!("sines and cosines have an even width, and {dim} was given");
+            let why = format!("the width of sines and cosines must be even, and {dim} was given");
             return Err(Refusal::Usage(why).into());
         }
         head_order::check(self.context, self.site, &self.spot.path)?;
@@ -51,7 +51,7 @@ impl Term<'_, '_> {
         self.join(out, term)
     }
 
-    /// Where the heads of the queries stand.
+    /// The layout of heads in queries.
     fn layout(&self, heads: usize) -> Result<Layout, RewriteError> {
         head_order::check_queries(self.context, self.site)?;
         let query = self.site.query;
@@ -61,7 +61,7 @@ impl Term<'_, '_> {
         layout.ok_or_else(|| self.refuse("the heads of its queries are not known"))
     }
 
-    /// Queries with a bias on them.
+    /// Queries with a bias added.
     fn biased(
         &mut self,
         out: &mut Emitter<'_>,
@@ -108,13 +108,13 @@ impl Term<'_, '_> {
             let dims = [heads * width, dim];
             let weight = term.constant(out, label, projection, factor, &dims, &shape)?;
             let vectors = out.op("MatMul", &[weight, code]);
-            // Heads stand first here.
+            // Heads are the first axis here.
             Ok(layout.spread(out, vectors, query, [0, shape.len() - 1]))
         })
     }
 
-    /// What queries make of the vectors of all distances: the product's axes, with distances in
-    /// place of keys.
+    /// The products of queries with the vectors of all distances. It has the axes of the product of
+    /// queries and keys, with distances instead of keys.
     fn met(
         &self,
         out: &mut Emitter<'_>,
@@ -139,7 +139,7 @@ impl Term<'_, '_> {
         Ok(meet(out, vectors, (queries, &p.content), &result))
     }
 
-    /// The place of the distance of each pair among the vectors, for each sequence and head.
+    /// The index of the distance of each pair among the vectors, for each sequence and head.
     fn places(&mut self, out: &mut Emitter<'_>, heads: usize) -> Result<ValueId, RewriteError> {
         let grid = self.spot.grid;
         let product = self.product.value;

@@ -1,4 +1,4 @@
-//! The product of the weights of attention and the values, which vectors join.
+//! The product of attention weights and values, which a term is added to.
 
 use std::collections::hash_map::Entry;
 
@@ -26,15 +26,15 @@ pub(crate) struct WeightedValues {
 }
 
 impl WeightedValues {
-    /// The product behind the softmax of a site.
+    /// The product after the softmax of a site.
     ///
     /// # Errors
-    /// Where there is none, several, or one of an unknown kind.
+    /// If there is none, several, or one that is not supported.
     pub(crate) fn of(context: &Context<'_>, site: &Site) -> Result<Self, RewriteError> {
         let refuse = |why: &str| context.refuse(site.node, why);
-        let (steps, products) = behind(context, site);
+        let (steps, products) = products_of_weights(context, site);
         let [(node, weights)] = products[..] else {
-            return Err(refuse("its weights meet values in no place, or in several"));
+            return Err(refuse("its weights are multiplied with values at no place, or at several"));
         };
         Self::at(context, site, &steps, node, weights)
             .ok_or_else(|| refuse("the axes of its weights and values are not known"))
@@ -74,11 +74,11 @@ impl WeightedValues {
     }
 }
 
-/// How values behind the softmax are made: the node and the slot of the weights.
+/// How values after the softmax are computed: the node and the slot of the weights.
 type Steps = FxHashMap<ValueId, (NodeId, usize)>;
 
-/// The products with content that the weights enter, and the path there.
-fn behind(context: &Context<'_>, site: &Site) -> (Steps, Vec<(NodeId, ValueId)>) {
+/// The products of weights and content, and the path to them.
+fn products_of_weights(context: &Context<'_>, site: &Site) -> (Steps, Vec<(NodeId, ValueId)>) {
     let graph = context.graph();
     let mut steps = Steps::default();
     let mut products = vec![];
@@ -96,7 +96,7 @@ fn behind(context: &Context<'_>, site: &Site) -> (Steps, Vec<(NodeId, ValueId)>)
             let layout = ["Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"];
             let through = node.domain().is_empty()
                 && (is_elementwise(node.op()) || layout.contains(&node.op()));
-            // Which weights are no numbers, say, is no weights.
+            // A comparison of weights, for example, is not weights.
             let float = |v: &ValueId| context.dtype(*v).is_float();
             let Some(made) = node.output(0).filter(|v| through && float(v)) else {
                 continue;
@@ -112,7 +112,7 @@ fn behind(context: &Context<'_>, site: &Site) -> (Steps, Vec<(NodeId, ValueId)>)
     (steps, products)
 }
 
-/// The axis of the softmax's output that stands at this axis of a value behind it.
+/// The axis of the softmax output that becomes this axis of a value after it.
 fn origin(
     context: &Context<'_>,
     site: &Site,

@@ -1,4 +1,5 @@
-//! Mask or bias, by the numbers of the trial run and of one in which some tokens do not count.
+//! Distinguishes masks from biases, by their numbers in the trial run and in a second run with
+//! padding.
 
 use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Value, probe};
@@ -10,47 +11,47 @@ use crate::detect::context::Context;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Role;
 
-/// Tokens at either end that do not count in the second run.
-const HOLES: usize = 2;
+/// The tokens at each end that are padding in the second run.
+const PADDED: usize = 2;
 
 const BUDGET: Budget = Budget { elements: 1 << 23 };
 
-/// What a value is to the scores that it is added to.
+/// The effect of a value on the scores that it is added to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ScoreRole {
-    /// One number, whatever is fed.
+    /// The same number for all inputs.
     Constant(f64),
-    /// Nothing but hidden and seen pairs.
+    /// Hides pairs and does nothing else.
     Mask,
-    /// Numbers of which none hides a pair.
+    /// Numbers, none of which hides a pair.
     Bias,
-    /// Numbers, and pairs hidden by those from here on down.
+    /// Numbers, of which low ones hide pairs.
     Mixed {
-        /// The largest number that hides.
+        /// The largest number that hides a pair.
         hidden: f64,
-        /// The smallest that does not.
+        /// The smallest number that does not.
         seen: f64,
     },
     /// The numbers are not known.
     Unknown,
 }
 
-/// Classifier at values.
+/// Classifies values.
 pub(crate) struct Classifier<'a> {
     context: Context<'a>,
-    /// Padding with holes in it, made when it is first asked for.
-    holes: Option<FxHashMap<ValueId, Value>>,
+    /// Padding for the second run, made on first use.
+    padding: Option<FxHashMap<ValueId, Value>>,
 }
 
 impl<'a> Classifier<'a> {
     pub(crate) fn new(context: &Context<'a>) -> Self {
         Self {
             context: *context,
-            holes: None,
+            padding: None,
         }
     }
 
-    /// What a value is where it is multiplied by `factor` on the way to the scores.
+    /// The role of a value that is multiplied by `factor` and added to scores.
     pub(crate) fn role(&mut self, value: ValueId, factor: f64) -> ScoreRole {
         let class = self.context.found.classes.of_value(value);
         let fixed = !class.has(Class::PADDING) && !class.has(Class::POSITION);
@@ -73,9 +74,9 @@ impl<'a> Classifier<'a> {
         };
         let mut numbers: Vec<f64> = data.iter().copied().collect();
         if context.found.classes.of_value(value).has(Class::PADDING) {
-            let holes = self.holes.get_or_insert_with(|| padding_with_holes(&context));
+            let padding = self.padding.get_or_insert_with(|| padding_seeds(&context));
             let trace = &context.found.trace;
-            let again = probe(context.model, trace, holes, &[value], &BUDGET).ok()?;
+            let again = probe(context.model, trace, padding, &[value], &BUDGET).ok()?;
             numbers.extend(again.first()?.to_f64()?);
         }
         Some(numbers)
@@ -90,8 +91,8 @@ impl<'a> Classifier<'a> {
     }
 }
 
-/// What numbers are; one alone is a level where it is `fixed`, whatever is fed, else it may be a
-/// mask that hides nothing here.
+/// The role of these numbers. A single number is constant if it is `fixed`, that is the same for
+/// all inputs; otherwise it may be a mask that hides nothing in these runs.
 fn classify(numbers: impl Iterator<Item = f64> + Clone, fixed: bool) -> ScoreRole {
     let numbers = numbers.map(|v| if v.is_nan() { f64::NEG_INFINITY } else { v });
     let (low, best) = numbers
@@ -102,21 +103,19 @@ fn classify(numbers: impl Iterator<Item = f64> + Clone, fixed: bool) -> ScoreRol
     if best == low {
         return if fixed { ScoreRole::Constant(best) } else { ScoreRole::Mask };
     }
-    let border = match best - low >= HIDDEN {
-        true => border(numbers.clone()),
-        false => None,
-    };
+    let border = (best - low >= HIDDEN)
+        .then(|| border(numbers.clone()))
+        .flatten();
     let seen = numbers.filter(|v| border.is_none_or(|(_, seen)| *v >= seen));
     match (border, variety(seen, best)) {
-        (_, Variety::MaskPair) => ScoreRole::Mask,
-        (Some(_), Variety::One) => ScoreRole::Mask,
+        (_, Variety::MaskPair) | (Some(_), Variety::One) => ScoreRole::Mask,
         (None, _) => ScoreRole::Bias,
         (Some((hidden, seen)), Variety::More) => ScoreRole::Mixed { hidden, seen },
     }
 }
 
-/// The largest number that hides pairs and the smallest that does not: those around the first gap,
-/// from the top, that no bias leaves.
+/// The largest number that hides pairs and the smallest that does not: those around the first gap
+/// from the top that is too large for a bias.
 fn border(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = numbers.collect();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -127,10 +126,10 @@ fn border(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// How many numbers there are.
+/// How many distinct numbers there are.
 enum Variety {
     One,
-    /// Two, as far apart as those of a mask.
+    /// Two, as far apart as the numbers of a mask.
     MaskPair,
     More,
 }
@@ -153,12 +152,12 @@ fn variety(numbers: impl Iterator<Item = f64> + Clone, best: f64) -> Variety {
     }
 }
 
-/// Padding of which some tokens at either end do not count: where it is fed, and where ids are
-/// compared.
-pub(crate) fn padding_with_holes(context: &Context<'_>) -> FxHashMap<ValueId, Value> {
+/// Padding masks in which some tokens at the ends are padding: masks that are inputs, and those
+/// that compare ids.
+pub(crate) fn padding_seeds(context: &Context<'_>) -> FxHashMap<ValueId, Value> {
     let found = context.found;
     let classes = &found.classes;
-    let padding = |v: ValueId| {
+    let is_padding = |v: ValueId| {
         let class = classes.of_value(v);
         class.has(Class::PADDING) && !class.has(Class::CONTENT)
     };
@@ -167,29 +166,30 @@ pub(crate) fn padding_with_holes(context: &Context<'_>) -> FxHashMap<ValueId, Va
     for (_, node) in context.graph().nodes() {
         let mut inputs = node.inputs().iter().flatten();
         if inputs.any(|v| classes.of_value(*v).has(Class::CONTENT)) {
-            values.extend(node.outputs().iter().flatten().filter(|v| padding(**v)));
+            values.extend(node.outputs().iter().flatten().filter(|v| is_padding(**v)));
         }
     }
-    let changed = |v: ValueId| Some((v, with_holes(found.trace.get(v))?));
+    let changed = |v: ValueId| Some((v, with_padding(found.trace.get(v))?));
     values.into_iter().filter_map(changed).collect()
 }
 
-/// The same with tokens at one end of each row turned from counting to not counting.
-fn with_holes(value: &Value) -> Option<Value> {
+/// A padding mask with tokens at one end of each row marked as padding.
+fn with_padding(value: &Value) -> Option<Value> {
     let dtype = value.dtype?;
     let mut data = value.to_f64()?;
     let last = *data.shape().last()?;
     let hide = |v: f64| match v {
-        // Added to the scores as it is.
+        // This mask is added to the scores without a factor.
         0.0 if dtype.is_float() => -1e9,
         0.0 => 1.0,
         _ => 0.0,
     };
     for (at, v) in data.iter_mut().enumerate() {
         let (row, token) = (at / last, at % last);
-        let hidden = match row % 2 {
-            0 => token < HOLES.min(last - 1),
-            _ => token + HOLES >= last && token > 0,
+        let hidden = if row % 2 == 0 {
+            token < PADDED.min(last - 1)
+        } else {
+            token + PADDED >= last && token > 0
         };
         if hidden {
             *v = hide(*v);

@@ -1,4 +1,4 @@
-//! Biases of fused operators: an input that is left out, or becomes the mask alone.
+//! Removes biases of fused operators: the input is omitted, or replaced by the mask.
 
 use posenc_ir::{Attr, Emitter, Use, ValueId};
 
@@ -8,7 +8,7 @@ use crate::edit::remove::bias::splitter::MaskPart;
 use crate::error::RewriteError;
 
 impl Biases<'_> {
-    /// Takes out what is bias of an input of the operator; whether anything was.
+    /// Removes the bias from an input of the operator. Returns whether there was one.
     pub(crate) fn fused(
         &mut self,
         out: &mut Emitter<'_>,
@@ -20,29 +20,29 @@ impl Biases<'_> {
         if !context.dtype(value).is_float() {
             return Ok(false);
         }
-        let Some(left) = self.splitter.mask_part(out, value, 1.0)? else {
-            self.leave_out(out, site, entry)?;
+        let Some(mask) = self.splitter.mask_part(out, value, 1.0)? else {
+            self.omit_input(out, site, entry)?;
             return Ok(true);
         };
-        if left.value == value {
+        if mask.value == value {
             return Ok(false);
         }
         if entry.node != site.node {
-            let why = "a mask is joined with the bias that is gated here";
+            let why = "cannot separate the mask from the gated bias";
             return Err(context.refuse(entry.node, why));
         }
         let key = (site.scope, value);
-        let mask = match self.fitted.get(&key) {
-            Some(mask) => *mask,
-            None => self.fit(out, site, value, left)?,
+        let fitted = match self.fitted.get(&key) {
+            Some(fitted) => *fitted,
+            None => self.fit(out, site, value, mask)?,
         };
-        self.fitted.insert(key, mask);
-        out.redirect_use(value, entry, mask)?;
+        self.fitted.insert(key, fitted);
+        out.redirect_use(value, entry, fitted)?;
         Ok(true)
     }
 
-    /// Writes the operator anew without the input that the bias comes in by.
-    fn leave_out(
+    /// Replaces the operator by one without the input for the bias.
+    fn omit_input(
         &self,
         out: &mut Emitter<'_>,
         site: &Site,
@@ -51,22 +51,19 @@ impl Biases<'_> {
         let context = self.context;
         let graph = context.graph();
         let node = graph.node(site.node);
-        // A bias that content gates enters through the operator that gates it.
-        let slot = match entry.node == site.node {
-            true => Some(entry.slot()),
-            false => {
-                let gated = graph.node(entry.node).output(0);
-                (0..node.inputs().len()).find(|slot| gated.is_some() && node.input(*slot) == gated)
-            }
+        // A gated bias enters through the operator that multiplies it with content.
+        let slot = if entry.node == site.node {
+            Some(entry.slot())
+        } else {
+            let gated = graph.node(entry.node).output(0);
+            (0..node.inputs().len()).find(|slot| gated.is_some() && node.input(*slot) == gated)
         };
         let Some(slot) = slot else {
-            return Err(context.refuse(entry.node, "its bias is used elsewhere"));
+            return Err(context.refuse(entry.node, "cannot remove the bias: it is also used elsewhere"));
         };
         let mut inputs = node.inputs().to_vec();
         inputs[slot] = None;
-        while inputs.last() == Some(&None) {
-            inputs.pop();
-        }
+        while inputs.pop_if(|v| v.is_none()).is_some() {}
         out.set_scope(node.scope());
         let made = out.copy(site.node, &inputs, &[])?;
         let pairs = node.outputs().iter().flatten();
@@ -76,30 +73,30 @@ impl Biases<'_> {
         Ok(())
     }
 
-    /// The mask in the rank that the operator was given, and with its queries and keys: runtimes
+    /// The mask with the rank of `old` and with an axis of queries and one of keys: runtimes
     /// broadcast it along sequences and heads only.
     fn fit(
         &self,
         out: &mut Emitter<'_>,
         site: &Site,
         old: ValueId,
-        left: MaskPart,
+        mask: MaskPart,
     ) -> Result<ValueId, RewriteError> {
         let context = self.context;
         out.set_scope(site.scope);
         let dims = context.dims(old).unwrap_or_default();
-        let missing = dims.len().saturating_sub(left.dims.len());
-        let mut value = left.value;
-        let mut kept = left.dims;
+        let missing = dims.len().saturating_sub(mask.dims.len());
+        let mut value = mask.value;
+        let mut own = mask.dims;
         if missing > 0 {
             let axes: Vec<i64> = (0..missing as i64).collect();
             value = context.opset().unsqueeze(out, value, &axes);
-            kept.splice(0..0, vec![1; missing]);
+            own.splice(0..0, vec![1; missing]);
         }
         let [.., rows, columns] = dims else {
             return Ok(value);
         };
-        match kept[..] {
+        match own[..] {
             [.., r, c] if r == *rows && c == *columns => Ok(value),
             [.., 1, c] if c == *columns => {
                 let ones = vec![1; dims.len() - 2];
@@ -110,7 +107,7 @@ impl Biases<'_> {
                 Ok(out.op("Expand", &[value, shape]))
             }
             _ => {
-                let why = "its mask is the same for all keys, which it does not take";
+                let why = "cannot keep the mask: it has no axis of keys, which this operator requires";
                 Err(context.refuse(site.node, why))
             }
         }

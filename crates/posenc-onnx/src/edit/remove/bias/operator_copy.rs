@@ -1,4 +1,5 @@
-//! Operators that scale or move a value, on a smaller one that is broadcast to it.
+//! Copies operators that scale or move a value, to apply them to a smaller value that is broadcast
+//! to it.
 
 use posenc_ir::eval::Budget;
 use posenc_ir::{Emitter, NodeId, ValueId};
@@ -14,7 +15,7 @@ const BUDGET: Budget = Budget { elements: 1 << 22 };
 /// A value and its dimensions in the trial run.
 type SizedValue<'d> = (ValueId, &'d [usize]);
 
-/// Writes operators anew.
+/// Copies operators.
 pub(crate) struct OperatorCopier<'a> {
     context: Context<'a>,
     runs: Runs<'a>,
@@ -28,8 +29,8 @@ impl<'a> OperatorCopier<'a> {
         }
     }
 
-    /// The result of `id` on a value in place of the input in `slot`, and its dimensions; `None`
-    /// where the operator needs the whole input.
+    /// Applies a copy of `id` to a value in place of the input in `slot`; also returns the
+    /// dimensions of the result. `None` if the operator needs the whole input.
     pub(crate) fn copy_onto(
         &mut self,
         out: &mut Emitter<'_>,
@@ -39,17 +40,17 @@ impl<'a> OperatorCopier<'a> {
     ) -> Result<Option<(ValueId, Vec<usize>)>, RewriteError> {
         let context = self.context;
         let node = context.graph().node(id);
-        let (old, made) = (node.input(slot), node.output(0));
-        let Some((old, made)) = old.zip(made) else {
+        let (old, result) = (node.input(slot), node.output(0));
+        let Some((old, result)) = old.zip(result) else {
             return Ok(None);
         };
-        let Some((from, to)) = context.dims(old).zip(context.dims(made)) else {
+        let Some((from, to)) = context.dims(old).zip(context.dims(result)) else {
             return Ok(None);
         };
         out.set_scope(node.scope());
         let (mut value, mut dims) = (value, dims.to_vec());
         if dims != from {
-            // Axes in front are counted by some operators.
+            // Some operators count axes from the front.
             let missing = from.len().saturating_sub(dims.len());
             if missing > 0 && !crate::graph::lane::is_elementwise(node.op()) {
                 let axes: Vec<i64> = (0..missing as i64).collect();
@@ -57,8 +58,8 @@ impl<'a> OperatorCopier<'a> {
                 dims.splice(0..0, vec![1; missing]);
             }
             match self.reduced(id, from, to, &dims) {
-                Some(Reduced::Keeps) => return Ok(Some((value, dims))),
-                Some(Reduced::Becomes(next)) => {
+                Some(Reduced::Unchanged) => return Ok(Some((value, dims))),
+                Some(Reduced::Dims(next)) => {
                     let value = self.copy(out, id, slot, value)?;
                     return Ok(Some((value, next)));
                 }
@@ -83,10 +84,10 @@ impl<'a> OperatorCopier<'a> {
         out.set_scope(self.context.graph().node(id).scope());
         let made = out.copy(id, &inputs, &[])?;
         let first = made.into_iter().flatten().next();
-        first.ok_or_else(|| self.context.refuse(id, "nothing reads what it computes"))
+        first.ok_or_else(|| self.context.refuse(id, "cannot copy the operator: nothing reads its result"))
     }
 
-    /// What an operator does to a value of `dims`, where it takes one of `from` to one of `to`.
+    /// The result for a value of `dims` of an operator that maps dimensions `from` to `to`.
     fn reduced(&self, id: NodeId, from: &[usize], to: &[usize], dims: &[usize]) -> Option<Reduced> {
         let graph = self.context.graph();
         let node = graph.node(id);
@@ -101,7 +102,7 @@ impl<'a> OperatorCopier<'a> {
                     None => (0..dims.len()).rev().collect(),
                 };
                 let next: Option<Vec<usize>> = axes.iter().map(|a| dims.get(*a).copied()).collect();
-                Some(Reduced::Becomes(next?))
+                Some(Reduced::Dims(next?))
             }
             "Unsqueeze" => {
                 let mut next = dims.to_vec();
@@ -110,22 +111,22 @@ impl<'a> OperatorCopier<'a> {
                 for axis in axes {
                     next.insert(Some(axis).filter(|a| *a <= next.len())?, 1);
                 }
-                Some(Reduced::Becomes(next))
+                Some(Reduced::Dims(next))
             }
             "Squeeze" => {
                 let axes = self.axes(id, 1, from.len())?;
                 let kept = (0..dims.len()).filter(|a| !axes.contains(a));
-                Some(Reduced::Becomes(kept.map(|a| dims[a]).collect()))
+                Some(Reduced::Dims(kept.map(|a| dims[a]).collect()))
             }
             "Slice" => {
                 let axes = self.axes(id, 3, from.len())?;
                 if axes.iter().all(whole) {
                     let next =
                         (0..dims.len()).map(|a| if axes.contains(&a) { to[a] } else { dims[a] });
-                    return Some(Reduced::Becomes(next.collect()));
+                    return Some(Reduced::Dims(next.collect()));
                 }
                 let none = axes.iter().all(|a| dims[*a] == 1 && to[*a] > 0);
-                none.then_some(Reduced::Keeps)
+                none.then_some(Reduced::Unchanged)
             }
             "Gather" => {
                 let named = node.int("axis").ok()?.unwrap_or(0);
@@ -133,25 +134,25 @@ impl<'a> OperatorCopier<'a> {
                     wrap(named, from.len()).filter(|a| whole(a) && from.len() == to.len())?;
                 let mut next = dims.to_vec();
                 next[axis] = to[axis];
-                Some(Reduced::Becomes(next))
+                Some(Reduced::Dims(next))
             }
             "Expand" => {
                 let shape = self.context.found.trace.get(node.input(1)?).to_i64()?;
                 let shape: Option<Vec<usize>> =
                     shape.iter().map(|n| usize::try_from(*n).ok()).collect();
-                Some(Reduced::Becomes(broadcast(dims, &shape?)?))
+                Some(Reduced::Dims(broadcast(dims, &shape?)?))
             }
             op if crate::graph::lane::is_elementwise(op) => {
-                // The other operand may be larger than the one number that it is.
+                // The other operand, a single number, may have more axes.
                 let rank = (0..node.inputs().len())
                     .filter_map(|slot| Some(self.context.dims(node.input(slot)?)?.len()));
-                (rank.max()? <= from.len()).then(|| Reduced::Becomes(dims.to_vec()))
+                (rank.max()? <= from.len()).then(|| Reduced::Dims(dims.to_vec()))
             }
             _ => None,
         }
     }
 
-    /// The axes that an input or attribute names.
+    /// The axes that an input or attribute lists.
     fn axes(&self, id: NodeId, slot: usize, rank: usize) -> Option<Vec<usize>> {
         let node = self.context.graph().node(id);
         let named = match node.input(slot) {
@@ -172,7 +173,8 @@ impl<'a> OperatorCopier<'a> {
             .collect()
     }
 
-    /// The value in the dimensions of `old`, where those that it lacks are the same in every run.
+    /// Expands a value to the dimensions `from` of `old`, if the axes to expand have the same
+    /// length in every run.
     fn expanded(
         &mut self,
         out: &mut Emitter<'_>,
@@ -182,7 +184,7 @@ impl<'a> OperatorCopier<'a> {
         dims: &[usize],
     ) -> Option<ValueId> {
         let found = self.context.found;
-        // One sequence in place of several, and another length where the model takes any.
+        // A batch of one, or another length if the model accepts any.
         let other = match found.ports.fixed_sequence() {
             Some(fixed) => self.runs.once(fixed, &BUDGET)?.get(old).dims.clone()?,
             None => self
@@ -198,18 +200,15 @@ impl<'a> OperatorCopier<'a> {
         {
             return None;
         }
-        let shape = (0..from.len()).map(|a| match lacks(a) {
-            true => i64::try_from(from[a]).ok(),
-            false => Some(1),
-        });
+        let shape = (0..from.len()).map(|a| i64::try_from(if lacks(a) { from[a] } else { 1 }).ok());
         let shape = out.ints("shape", &shape.collect::<Option<Vec<i64>>>()?);
         Some(out.op("Expand", &[value, shape]))
     }
 }
 
 enum Reduced {
-    /// The value stays as it is.
-    Keeps,
-    /// It has these dimensions.
-    Becomes(Vec<usize>),
+    /// The operator has no effect on it.
+    Unchanged,
+    /// The result has these dimensions.
+    Dims(Vec<usize>),
 }

@@ -1,8 +1,8 @@
-//! What is left of a value that is added to the scores when its biases are gone.
+//! Separates masks from biases in a value that is added to the scores.
 //!
-//! A value that enters is a mask, a bias, or an expression in which both are joined. The last is
-//! taken apart through what adds, selects, scales and copier; the parts that are masks are joined
-//! again. Biases are told from masks by their numbers ([`Classifier`]).
+//! The value is a mask, a bias, or an expression that combines both. Such an expression is followed
+//! through operators that add, select, scale and move; the parts that are masks are combined again.
+//! [`Classifier`] distinguishes masks from biases by their numbers.
 
 use std::rc::Rc;
 
@@ -18,41 +18,42 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::dataflow::Class;
 use crate::graph::lane::is_layout;
 
-/// Operators on the way from what enters to what it is made of.
+/// The most operators between the value that is added and its parts.
 const MAX_DEPTH: usize = 100;
 
-/// Values that are taken apart for one that enters; a value counts once for each factor with which
-/// it reaches the scores.
+/// The most values to split for one that is added. A value counts once for each factor by which it
+/// is multiplied before it reaches the scores.
 const MAX_VALUES: usize = 1000;
 
-/// A value that takes the place of another one.
+/// The mask in a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MaskPart {
     pub(crate) value: ValueId,
-    /// Its dimensions in the trial run. They are those of the old value, or are broadcast to them.
+    /// Its dimensions in the trial run, which are those of the whole value or broadcast to them.
     pub(crate) dims: Vec<usize>,
-    /// One number, whatever is fed, as it reaches the scores: nothing to a softmax.
+    /// The number that it adds to every score, if that is the same for all inputs: it has no effect
+    /// on a softmax.
     constant: Option<f64>,
 }
 
-/// What is left of a value: nothing, where all of it was bias.
+/// The mask in a value; `None` if all of it is bias.
 pub(crate) type Split = Option<MaskPart>;
 
-/// Takes values apart, each once.
+/// Splits values into mask and bias, each once.
 pub(crate) struct BiasSplitter<'a> {
     context: Context<'a>,
     classifier: Classifier<'a>,
     copier: OperatorCopier<'a>,
     known: FxHashMap<(ValueId, u64), Rc<Split>>,
-    /// Values taken apart for the one that enters.
+    /// Values split so far for the one that is added.
     steps: usize,
 }
 
-/// A value under way.
+/// A part of the value that is added.
 #[derive(Clone, Copy)]
 struct Summand {
     value: ValueId,
-    /// What it is multiplied by on the way to the scores.
+    /// The factor by which it is multiplied before it reaches the scores.
     factor: f64,
     depth: usize,
 }
@@ -78,10 +79,10 @@ impl<'a> BiasSplitter<'a> {
         }
     }
 
-    /// What is left of a value that is added to scores, `factor` times.
+    /// The mask in a value that is multiplied by `factor` and added to scores.
     ///
     /// # Errors
-    /// Where mask and bias cannot be told apart.
+    /// If mask and bias cannot be separated.
     pub(crate) fn mask_part(
         &mut self,
         out: &mut Emitter<'_>,
@@ -108,7 +109,7 @@ impl<'a> BiasSplitter<'a> {
         if self.steps > MAX_VALUES {
             let name = self.context.graph().name(summand.value);
             let why =
-                format!("{name} follows from too many operations to tell mask and bias apart");
+                format!("cannot separate mask and bias in {name}: too many operators compute it");
             return Err(self.refuse(summand, why));
         }
         let role = self.classifier.role(summand.value, summand.factor);
@@ -137,22 +138,22 @@ impl<'a> BiasSplitter<'a> {
 
     fn ambiguous(&self, summand: Summand) -> RewriteError {
         let name = self.context.graph().name(summand.value);
-        let why = format!("what in {name} is mask and what is bias cannot be told");
+        let why = format!("cannot separate mask and bias in {name}");
         self.refuse(summand, why)
     }
 
     fn refuse(&self, summand: Summand, why: String) -> RewriteError {
         let graph = self.context.graph();
-        let made = graph.producer(summand.value).map(|p| p.0);
-        let read = graph.uses(summand.value).first().map(|u| u.node);
-        match made.or(read) {
+        let producer = graph.producer(summand.value).map(|p| p.0);
+        let reader = graph.uses(summand.value).first().map(|u| u.node);
+        match producer.or(reader) {
             Some(id) => self.context.refuse(id, why),
             None => Refusal::Unsupported(why).into(),
         }
     }
 
-    /// What is left of a value that one operator joins, scales or copier; `None` for others, and
-    /// where its numbers have to tell.
+    /// The mask in the result of an operator that adds, selects, scales or moves; `None` for other
+    /// operators, and if only the numbers of the value can decide.
     fn split_operator(&mut self, out: &mut Emitter<'_>, summand: Summand) -> Result<Option<Split>, RewriteError> {
         let graph = self.context.graph();
         let Some((id, 0)) = graph.producer(summand.value) else {
@@ -185,7 +186,7 @@ impl<'a> BiasSplitter<'a> {
             }
             ("Neg", [_]) => self.through(out, summand, id, 0, -1.0),
             ("Gather", [table, _]) if self.classifier.role(*table, summand.factor) == ScoreRole::Unknown => {
-                // A table whose numbers are absent, of which distances pick rows.
+                // A table whose numbers are absent, with rows selected by distance.
                 Ok(graph.stored(*table).map(|_| None))
             }
             ("Cast" | "CastLike" | "Identity" | "Slice" | "Gather", [_, ..]) => {
@@ -196,13 +197,13 @@ impl<'a> BiasSplitter<'a> {
         }
     }
 
-    /// The only number of a value.
+    /// The number of a value with one element, if it is finite and not zero.
     fn number(&self, value: ValueId) -> Option<f64> {
         let number = self.context.found.trace.get(value).scalar_f64();
         number.filter(|n| n.is_finite() && *n != 0.0)
     }
 
-    /// What is left behind an operator that scales or copier the input in this slot.
+    /// The mask in the result of an operator that scales or moves the input in this slot.
     fn through(
         &mut self,
         out: &mut Emitter<'_>,
@@ -229,7 +230,7 @@ impl<'a> BiasSplitter<'a> {
         Ok(moved.map(|(value, dims)| Some(MaskPart { value, dims, constant })))
     }
 
-    /// What is left of a sum; the second summand counts `sign` times.
+    /// The mask in a sum. Summands after the first are multiplied by `sign`.
     fn sum(
         &mut self,
         out: &mut Emitter<'_>,
@@ -273,7 +274,7 @@ impl<'a> BiasSplitter<'a> {
         })))
     }
 
-    /// What is left of a choice between two values.
+    /// The mask in a `Where`.
     fn select(
         &mut self,
         out: &mut Emitter<'_>,
@@ -321,7 +322,7 @@ impl<'a> BiasSplitter<'a> {
         })))
     }
 
-    /// What is left of a value by its numbers.
+    /// The mask in a value, by its numbers.
     fn split_numbers(&mut self, out: &mut Emitter<'_>, summand: Summand, role: ScoreRole) -> Result<Split, RewriteError> {
         let (hidden, seen) = match role {
             ScoreRole::Bias => return Ok(None),
@@ -336,7 +337,7 @@ impl<'a> BiasSplitter<'a> {
         if class == Class::CONSTANT {
             return self.split_constant(out, summand, hidden).map(Some);
         }
-        // Numbers summand other lengths than the trial's may be larger.
+        // At other lengths than that of the trial run, numbers may be larger.
         let border = hidden.max(-1e30) / 2.0;
         if seen.abs() > border.abs() / 10.0 || hidden > 0.0 {
             return Err(self.ambiguous(summand));
@@ -347,10 +348,8 @@ impl<'a> BiasSplitter<'a> {
         out.set_scope(self.context.graph().node(id).scope());
         let border = out.scalar("hidden", dtype, border / summand.factor);
         let zero = out.scalar("no_bias", dtype, 0.0);
-        let hides = match summand.factor > 0.0 {
-            true => out.op("Less", &[summand.value, border]),
-            false => out.op("Greater", &[summand.value, border]),
-        };
+        let less = if summand.factor > 0.0 { "Less" } else { "Greater" };
+        let hides = out.op(less, &[summand.value, border]);
         let value = out.op("Where", &[hides, summand.value, zero]);
         let dims = self.unchanged(summand, None)?.dims;
         Ok(Some(MaskPart {
@@ -360,7 +359,7 @@ impl<'a> BiasSplitter<'a> {
         }))
     }
 
-    /// A constant of which only what hides is left.
+    /// A constant with the numbers that hide pairs, and zeros elsewhere.
     fn split_constant(
         &mut self,
         out: &mut Emitter<'_>,
@@ -370,12 +369,12 @@ impl<'a> BiasSplitter<'a> {
         let context = self.context;
         let data = context.found.trace.get(summand.value).to_f64();
         let mut data = data.ok_or_else(|| self.ambiguous(summand))?;
-        // What is no number hides as well.
-        data.mapv_inplace(|v| match v * summand.factor <= hidden || v.is_nan() {
-            true => v,
-            false => 0.0,
+        // NaN hides a pair, too.
+        data.mapv_inplace(|v| {
+            let hides = v * summand.factor <= hidden || v.is_nan();
+            if hides { v } else { 0.0 }
         });
-        // Heads that see the same share it.
+        // Heads with the same mask share it.
         for axis in 0..data.ndim().saturating_sub(2) {
             let axis = ndarray::Axis(axis);
             let first = data.index_axis(axis, 0).to_owned();
@@ -395,7 +394,7 @@ impl<'a> BiasSplitter<'a> {
     }
 }
 
-/// Whether a value hides pairs, or may hide some where others have another one.
+/// Whether a mask hides pairs, or may hide some of them.
 fn hides(left: &MaskPart) -> bool {
     left.constant.is_none_or(|constant| constant.abs() >= MASKED)
 }

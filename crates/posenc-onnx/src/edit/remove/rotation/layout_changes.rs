@@ -1,5 +1,5 @@
-//! What a region does to shape and order besides turning: what it does where every angle is 0 and
-//! the factor is 1.
+//! How a region changes shape and order apart from the rotation: what it computes if every angle is
+//! 0 and the factor is 1.
 
 use ndarray::{ArrayD, IxDyn};
 use posenc_ir::eval::{Budget, Value, probe};
@@ -12,8 +12,8 @@ use crate::error::RewriteError;
 use crate::graph::lane::wrap;
 use crate::graph::region::Region;
 
-/// The nodes that change shape and order from what enters a region to what leaves it; `None`
-/// where no such chain is all that the region does beside turning.
+/// The nodes that change shape and order between the input and the output of a region; `None` if
+/// the region does anything else apart from the rotation.
 pub(crate) fn find(
     context: &Context<'_>,
     region: &Region,
@@ -25,7 +25,7 @@ pub(crate) fn find(
     chains.find(|chain| does_nothing_else(context, region, way, chain) == Some(true))
 }
 
-/// Copies of these nodes behind a value.
+/// Applies copies of these nodes to a value.
 pub(crate) fn emit(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -43,7 +43,7 @@ pub(crate) fn emit(
     Ok(value)
 }
 
-/// The changes of shape on one way through the region along which nothing else changes shape.
+/// The changes of shape on one path through the region along which nothing else changes shape.
 fn chain(context: &Context<'_>, region: &Region) -> Option<Vec<NodeId>> {
     let graph = context.graph();
     let within = region.content(graph, &context.found.classes);
@@ -78,7 +78,7 @@ fn changes_layout(op: &str) -> bool {
     )
 }
 
-/// Whether a region turns what a chain of changes gives, and does nothing more.
+/// Whether a region is a chain of changes and a rotation, and nothing else.
 fn does_nothing_else(
     context: &Context<'_>,
     region: &Region,
@@ -87,13 +87,13 @@ fn does_nothing_else(
 ) -> Option<bool> {
     let dims = context.dims(region.input)?;
     let count: usize = dims.iter().product();
-    // Numbers that stay apart in what is computed of them, too.
+    // Numbers that stay distinct after arithmetic.
     let numbers = (0..count).map(|i| ((i + 1) as f64 * 0.754_877_666).fract());
     let x = ArrayD::from_shape_vec(IxDyn(dims), numbers.collect()).ok()?;
     let moved = apply(context, changes, x.clone())?;
     let moved = region.output_lane.split(moved)?;
     if way == Some(Way::Spread) {
-        // Each head was seen to turn by itself, in its place.
+        // Each head is rotated by itself, in place.
         return Some(region.input_lane.split(x)? == moved);
     }
     let Context { model, found, .. } = *context;
@@ -102,22 +102,22 @@ fn does_nothing_else(
     let seeds = FxHashMap::from_iter([(region.input, Value::float(x))]);
     let budget = Budget { elements: 1 << 22 };
     let got = probe(model, &found.trace, &seeds, &[region.output], &budget).ok()?;
-    let turned = region.output_lane.split(got.first()?.to_f64()?)?;
+    let rotated = region.output_lane.split(got.first()?.to_f64()?)?;
     let (slots, length, width) = moved.dim();
-    if turned.dim() != moved.dim() || maps.dim() != (length, width, width) {
+    if rotated.dim() != moved.dim() || maps.dim() != (length, width, width) {
         return None;
     }
     let alike = |slot: usize, p: usize, i: usize| {
         let want: f64 = (0..width)
             .map(|j| maps[[p, i, j]] * moved[[slot, p, j]])
             .sum();
-        (turned[[slot, p, i]] - want).abs() <= 1e-9
+        (rotated[[slot, p, i]] - want).abs() <= 1e-9
     };
     let all = (0..slots).all(|s| (0..length).all(|p| (0..width).all(|i| alike(s, p, i))));
     Some(all)
 }
 
-/// What the changes make of numbers.
+/// Applies the changes to numbers.
 fn apply(context: &Context<'_>, changes: &[NodeId], mut x: ArrayD<f64>) -> Option<ArrayD<f64>> {
     for id in changes {
         let node = context.graph().node(*id);

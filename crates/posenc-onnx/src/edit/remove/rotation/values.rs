@@ -1,6 +1,7 @@
-//! Values that turn as queries and keys do, as RoFormer's may.
+//! Values that are rotated like queries and keys, as in some RoFormer models.
 
-use rustc_hash::FxHashSet;
+use posenc_ir::NodeId;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::frontier::{Found, Stretch};
 use crate::attention::{Operand, Site, is_product};
@@ -14,11 +15,11 @@ use crate::graph::lane::{Lane, is_elementwise, is_layout};
 use crate::graph::product::Letters;
 use crate::graph::region::Region;
 
-/// The region that turns the values of a site, and how it was read, where it was; `None` where
-/// position does not act on them.
+/// The region that rotates the values of a site, and how it was read if it was; `None` if position
+/// does not act on the values.
 ///
 /// # Errors
-/// Where position acts on them otherwise.
+/// If position acts on them other than by a rotation.
 pub(crate) fn rotated_values(
     context: &Context<'_>,
     site: &Site,
@@ -32,7 +33,7 @@ pub(crate) fn rotated_values(
         Found::Nothing => return Ok(None),
         Found::Region(region) => *region,
         Found::Scattered(node) => {
-            let why = "position acts on the values at several places that share no operand";
+            let why = "cannot remove the encoding of the values: position enters at several places";
             return Err(context.refuse(node, why));
         }
     };
@@ -42,20 +43,20 @@ pub(crate) fn rotated_values(
     let Some(width) = width else {
         return Err(context.refuse(
             node,
-            "position acts on values of which the heads are not known",
+            "cannot remove the encoding of the values: the head size is not known",
         ));
     };
     region.gather_features(graph, &found.trace, width);
-    let none = rustc_hash::FxHashMap::default();
+    let none = FxHashMap::default();
     let head_dim = site.head_dim.unwrap_or(width).max(width);
     match read(context.model, &found.trace, &none, &region, head_dim) {
         Ok(rotation) => Ok(Some((region, Some(rotation.way)))),
         Err(_) if is_turning(context.model, &found.trace, &region) => Ok(Some((region, None))),
-        Err(why) => Err(context.refuse(node, format!("position acts on the values, and {why}"))),
+        Err(why) => Err(context.refuse(node, format!("cannot remove the encoding of the values: {why}"))),
     }
 }
 
-/// The values of a site as they meet its weights, where these are spelled out.
+/// The values of a site as they are multiplied with its weights; `None` for fused attention.
 fn operand(context: &Context<'_>, site: &Site) -> Option<Operand> {
     site.product?;
     let graph = context.graph();
@@ -82,8 +83,8 @@ fn operand(context: &Context<'_>, site: &Site) -> Option<Operand> {
     None
 }
 
-/// What meets weights at an input of a product, along the axis that is summed.
-fn summed_operand(context: &Context<'_>, id: posenc_ir::NodeId, slot: usize) -> Option<Operand> {
+/// The operand that a product multiplies with the weights in `slot`, with its summed axis.
+fn summed_operand(context: &Context<'_>, id: NodeId, slot: usize) -> Option<Operand> {
     let graph = context.graph();
     let letters = Letters::of(graph, &context.found.trace, id)?;
     let own = letters.operands.get(slot)?;

@@ -1,9 +1,9 @@
-//! Transformer-XL's content bias u: of (q + u)·k + (q + v)·r, q·k is what is left without
-//! positions.
+//! Removes Transformer-XL's content bias u: without positions, q·k remains of
+//! (q + u)·k + (q + v)·r.
 //!
-//! A vector that queries get before they meet keys, and not before they meet positions, is u; the
-//! projection's own bias comes before both. A product of u and keys of its own may stand beside
-//! that of queries and keys instead.
+//! u is a vector that is added to queries before their product with keys, but not before their
+//! product with positions; the bias of the projection is added before both. Some models add a
+//! separate product of u and keys instead.
 
 use posenc_ir::{Emitter, Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
@@ -16,8 +16,8 @@ use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::{is_elementwise, is_layout};
 
-/// Operators between a product of queries and their projection.
-const NEAR: usize = 40;
+/// The most operators between the product of queries and keys and the projection of queries.
+const MAX_NODES: usize = 40;
 
 pub(crate) fn remove(
     out: &mut Emitter<'_>,
@@ -27,17 +27,17 @@ pub(crate) fn remove(
     positions: &[Use],
 ) -> Result<(), RewriteError> {
     let graph = context.graph();
-    let content = |v: &ValueId| context.is_content(*v);
+    let is_content = |v: &ValueId| context.is_content(*v);
     let mut shared = FxHashSet::default();
     for at in positions {
-        let met = graph
+        let content = graph
             .node(at.node)
             .inputs()
             .iter()
             .flatten()
             .copied()
-            .find(content);
-        shared.extend(met.into_iter().flat_map(|v| sources(context, v)));
+            .find(is_content);
+        shared.extend(content.into_iter().flat_map(|v| sources(context, v)));
     }
     for (at, rest) in added(context, site, &shared) {
         if let Some(value) = graph.node(at.node).input(at.slot()) {
@@ -61,19 +61,19 @@ pub(crate) fn remove(
     Ok(())
 }
 
-/// A value and what it is moved, scaled or shifted from, to its projection, nearest first.
+/// A value and its predecessors up to its projection, nearest first.
 fn sources(context: &Context<'_>, value: ValueId) -> Vec<ValueId> {
     let mut found = vec![value];
     while let Some((_, before)) = found.last().and_then(|v| source(context, *v)) {
         found.push(before);
-        if found.len() > NEAR {
+        if found.len() > MAX_NODES {
             break;
         }
     }
     found
 }
 
-/// The one content that a value is moved, scaled or shifted from, and the node.
+/// The only content that an elementwise or layout operator computes a value from, and its node.
 fn source(context: &Context<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
     let graph = context.graph();
     let (id, _) = graph.producer(value)?;
@@ -89,8 +89,8 @@ fn source(context: &Context<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
     through.then_some((id, before))
 }
 
-/// The uses that read queries with vectors added to them, on the path to the product from values in
-/// `shared`, and what they are to read instead; none where the path does not start there.
+/// The uses that read queries with vectors added, on the path from a value in `shared` to the
+/// product, and the values to read instead; none if the path does not start in `shared`.
 fn added(context: &Context<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec<(Use, ValueId)> {
     let graph = context.graph();
     let path = sources(context, site.query.value);
@@ -100,7 +100,7 @@ fn added(context: &Context<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec
         return vec![];
     };
     let mut found = vec![];
-    // Who reads the value at hand, and whether vectors were passed over since.
+    // The reader of the current value, and the first value with vectors added since.
     let (mut reader, mut passed) = (product, None);
     for pair in path[..=start].windows(2) {
         let [value, before] = *pair else { continue };
@@ -123,14 +123,14 @@ fn added(context: &Context<'_>, site: &Site, shared: &FxHashSet<ValueId>) -> Vec
     found
 }
 
-/// Where a node reads a value.
+/// The use by which a node reads a value.
 fn slot(graph: &Graph, id: NodeId, value: ValueId) -> Option<Use> {
     let inputs = graph.node(id).inputs();
     let slot = inputs.iter().position(|v| *v == Some(value))?;
     Some(Use::new(id, slot))
 }
 
-/// Whether a node adds one constant vector for each head.
+/// Whether a node adds a constant vector for each head.
 fn is_bias(
     context: &Context<'_>,
     site: &Site,
@@ -147,7 +147,7 @@ fn is_bias(
         && others.all(|v| is_vector(context, site, v))
 }
 
-/// Whether a value is constant and holds a number at most for each feature of the heads.
+/// Whether a value is constant and has at most one number for each feature of the heads.
 fn is_vector(context: &Context<'_>, site: &Site, value: ValueId) -> bool {
     let found = context.found;
     let width = site.heads.zip(site.head_dim).map(|(n, d)| n * d);
