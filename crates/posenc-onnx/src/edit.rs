@@ -2,5 +2,6 @@
 
 pub mod extend_buffers;
 pub mod insert;
+mod redirect;
 pub mod remove;
 pub mod rescale;

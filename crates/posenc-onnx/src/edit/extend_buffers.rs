@@ -113,7 +113,11 @@ fn extend(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -
             let count = (data.shape()[axis] - length).checked_add(wanted)?;
             extend_line(&data, axis, count)?
         }
-        [rows, columns] if wanted.checked_mul(wanted).is_some_and(|n| n <= MAX_ELEMENTS) => {
+        [rows, columns]
+            if wanted
+                .checked_mul(wanted)
+                .is_some_and(|n| n <= MAX_ELEMENTS) =>
+        {
             extend_square(&data, [rows, columns], wanted)?
         }
         _ => return None,
@@ -160,7 +164,11 @@ fn extend_line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<
 
 /// Extends a mask that depends only on the distance: larger distances get the number of the largest
 /// one.
-fn extend_square(data: &ArrayD<f64>, [rows, columns]: [usize; 2], wanted: usize) -> Option<ArrayD<f64>> {
+fn extend_square(
+    data: &ArrayD<f64>,
+    [rows, columns]: [usize; 2],
+    wanted: usize,
+) -> Option<ArrayD<f64>> {
     let length = data.shape()[rows];
     if data.shape()[columns] != length || data.len() != length * length {
         return None;

@@ -3,18 +3,18 @@
 mod align;
 mod axes;
 mod convolution;
-mod preserved;
+mod decompose;
 mod length;
 mod operand;
 mod past_tokens;
 mod positions;
+mod preserved;
 mod rotation;
 mod scores;
 mod stream;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod decompose;
 
 use posenc_ir::Emitter;
 

@@ -172,9 +172,9 @@ impl Writer<'_> {
         if let Some(length) = self.only_length(c.positions) {
             return self.replace(out, c.root, &uses, tensor(dtype, length)?);
         }
-        let positions = c
-            .positions
-            .ok_or_else(|| self.refuse("cannot select frequencies by length: the positions are not known"))?;
+        let positions = c.positions.ok_or_else(|| {
+            self.refuse("cannot select frequencies by length: the positions are not known")
+        })?;
         out.set_scope(self.scope_of(&uses));
         let largest = emit::largest(out, positions);
         let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
@@ -289,9 +289,9 @@ impl Writer<'_> {
         let Some(far) = far else {
             return Ok(out.scalar("attention_factor", dtype, share(near)));
         };
-        let positions = c
-            .positions
-            .ok_or_else(|| self.refuse("cannot select frequencies by length: the positions are not known"))?;
+        let positions = c.positions.ok_or_else(|| {
+            self.refuse("cannot select frequencies by length: the positions are not known")
+        })?;
         let (short, _) = self.short_and_long();
         let largest = emit::largest(out, positions);
         let is_longer = emit::is_longer(out, largest, self.dtype(positions), short);
@@ -321,9 +321,8 @@ impl Writer<'_> {
             return Ok(());
         }
         if self.job.products.len() != self.job.sites.len() {
-            return Err(
-                self.refuse("correcting the softmax scale of a fused operator is not supported yet")
-            );
+            return Err(self
+                .refuse("correcting the softmax scale of a fused operator is not supported yet"));
         }
         for product in &self.job.products {
             let uses = self.graph.uses(*product).to_vec();

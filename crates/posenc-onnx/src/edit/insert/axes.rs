@@ -171,6 +171,17 @@ fn gathered(context: &Context<'_>, id: NodeId, axis: usize) -> Option<usize> {
     axis.checked_sub(along).filter(|a| *a < index)
 }
 
+/// The axis of the sequences of a batch in queries or keys, if they have one of their own.
+pub(crate) fn batch_axis(context: &Context<'_>, value: ValueId, lane: &Lane) -> Option<usize> {
+    let others = (0..context.dims(value)?.len())
+        .filter(|axis| *axis != lane.sequence && Some(*axis) != lane.feature);
+    let mut found = others.filter(|axis| {
+        let at = ValueAxis { value, axis: *axis };
+        at.is_batch_of_heads(context)
+    });
+    found.next().filter(|_| found.next().is_none())
+}
+
 impl ValueAxis {
     /// Whether an axis is the batch axis of an input.
     pub(crate) fn is_batch(self, context: &Context<'_>) -> bool {
@@ -181,7 +192,7 @@ impl ValueAxis {
 
     /// Whether an axis of queries or keys is the batch axis: it exists before the projection, or
     /// comes from the batch of an input.
-    pub(crate) fn is_batch_of_heads(self, context: &Context<'_>) -> bool {
+    fn is_batch_of_heads(self, context: &Context<'_>) -> bool {
         let (graph, trace) = (context.graph(), &context.found.trace);
         if !self.is_as_long(context) {
             return false;

@@ -5,6 +5,7 @@ use posenc_ir::{Attr, Emitter, Node, Tensor, ValueId};
 
 use crate::attention::Site;
 use crate::detect::context::Context;
+use crate::edit::redirect::redirect_outputs;
 use crate::error::RewriteError;
 
 /// Queries and keys `[batch, token, hidden]` of a decomposed operator.
@@ -67,7 +68,9 @@ fn projecting(
     let refuse = |why: &str| Err(context.refuse(site.node, why));
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
     if flag("do_rotary") || flag("past_present_share_buffer") || node.input(6).is_some() {
-        return refuse("an Attention that rotates internally or shares its cache buffer is not supported yet");
+        return refuse(
+            "an Attention that rotates internally or shares its cache buffer is not supported yet",
+        );
     }
     // The mask: lengths, or ones for tokens that are not padding, by sequence or by query.
     let mask = node.input(3).map(|v| context.dims(v));
@@ -201,7 +204,9 @@ impl Decomposed {
         let mut inputs = node.inputs().to_vec();
         out.set_scope(site.scope);
         let (slot, with) = match self.value {
-            ValueInput::Projected(value) => return self.replace_projecting(out, context, site, value),
+            ValueInput::Projected(value) => {
+                return self.replace_projecting(out, context, site, value);
+            }
             ValueInput::Packed(value) => (2, value),
             ValueInput::Bias(bias) => (3, bias),
         };
@@ -210,12 +215,7 @@ impl Decomposed {
         inputs[1] = Some(self.key);
         inputs[slot] = Some(with);
         let made = out.copy(site.node, &inputs, &[])?;
-        for (old, new) in node.outputs().iter().zip(made) {
-            if let Some((old, new)) = old.zip(new) {
-                out.redirect(old, new)?;
-            }
-        }
-        Ok(())
+        Ok(redirect_outputs(out, node, &made)?)
     }
 
     /// Replaces the operator that projects by one that does not.

@@ -100,7 +100,9 @@ impl<'a> Positions<'a> {
         let source = match self.given(out, site.place.stack, tokens, length)? {
             Some(given) => PositionSource::Given(given),
             None => match (past_tokens(self.axes, site)?, length) {
-                (PastTokens::LastIndex(last), _) => PositionSource::Given(self.up_to(out, last, length)),
+                (PastTokens::LastIndex(last), _) => {
+                    PositionSource::Given(self.up_to(out, last, length))
+                }
                 (PastTokens::Same(PastLength::Zero), Length::Known(n)) => PositionSource::Fixed(n),
                 (PastTokens::Same(past), length) => PositionSource::Counted(past, length),
             },
@@ -180,7 +182,8 @@ impl<'a> Positions<'a> {
         };
         let graph = context.graph();
         if graph.values().any(|v| graph.name(v) == NAME) {
-            let why = format!("cannot add the input {NAME}: the graph has another value of that name");
+            let why =
+                format!("cannot add the input {NAME}: the graph has another value of that name");
             return refuse(why);
         }
         let values = PositionValues {
@@ -194,7 +197,11 @@ impl<'a> Positions<'a> {
     }
 
     /// Positions as a value.
-    pub(crate) fn values(&mut self, out: &mut Emitter<'_>, source: PositionSource) -> PositionValues {
+    pub(crate) fn values(
+        &mut self,
+        out: &mut Emitter<'_>,
+        source: PositionSource,
+    ) -> PositionValues {
         let context = self.context;
         let (past, length) = match source {
             PositionSource::Given(values) => return values,
@@ -343,7 +350,11 @@ fn runs_along(context: &Context<'_>, port: &Port, length: Length) -> bool {
 }
 
 /// Positions from an input.
-fn from_input(context: &Context<'_>, port: &Port, tokens: usize) -> Result<PositionValues, RewriteError> {
+fn from_input(
+    context: &Context<'_>,
+    port: &Port,
+    tokens: usize,
+) -> Result<PositionValues, RewriteError> {
     let name = context.graph().name(port.value);
     let by_sequence = match context.dims(port.value) {
         Some([all]) if *all == tokens => false,

@@ -52,7 +52,12 @@ pub(crate) fn preserve(
         preserved.add(out, context, rotary.site, counted);
     }
     for finding in findings {
-        let counted = || finding.entries.iter().find_map(|at| entry_positions(context, *at));
+        let counted = || {
+            finding
+                .entries
+                .iter()
+                .find_map(|at| entry_positions(context, *at))
+        };
         if let Some(site) = finding.sites.first() {
             preserved.add(out, context, *site, counted);
         }

@@ -4,11 +4,11 @@ use posenc_ir::{DType, Emitter, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::align::align;
-use super::axes::ValueAxis;
-use super::operand::{RotationTarget, Side};
-use super::positions::{Positions, PositionSource};
-use super::stream::wide;
+use super::axes::{ValueAxis, batch_axis};
 use super::decompose;
+use super::operand::{RotationTarget, Side};
+use super::positions::{PositionSource, Positions};
+use super::stream::wide;
 use crate::attention::{Site, per_token};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
@@ -88,10 +88,10 @@ impl Writer<'_, '_> {
         let mut target = RotationTarget::of(context, self.site, side, &any)?;
         let dims = context.dims(target.value).unwrap_or_default();
         let source = self.source(out, target.value, dims, target.lane)?;
-        if by_sequence(source) && batch(context, target.value, &target.lane).is_none() {
+        if by_sequence(source) && batch_axis(context, target.value, &target.lane).is_none() {
             // If sequences and heads share an axis here, an earlier value has separate axes.
             let separate = |value: ValueId, lane: &Lane| {
-                batch(context, value, lane).and_then(|_| fit(context, value, lane, head_dim))
+                batch_axis(context, value, lane).and_then(|_| fit(context, value, lane, head_dim))
             };
             target = RotationTarget::of(context, self.site, side, &separate)?;
         }
@@ -228,14 +228,15 @@ impl Writer<'_, '_> {
 
     fn dtype(&self, value: ValueId) -> DType {
         let old = self.is_old(value);
-        self.context.dtype(if old { value } else { self.site.query.value })
+        self.context
+            .dtype(if old { value } else { self.site.query.value })
     }
 
     /// The axis of sequences, for positions that differ between sequences.
     fn batch(&self, value: ValueId, dims: &[usize], lane: Lane) -> Result<usize, RewriteError> {
         let context = self.context;
         let found = if self.is_old(value) {
-            batch(context, value, &lane)
+            batch_axis(context, value, &lane)
         } else {
             (dims.len() == 3).then_some(0)
         };
@@ -275,7 +276,12 @@ impl Writer<'_, '_> {
         Ok(aligned)
     }
 
-    fn make_waves(&mut self, out: &mut Emitter<'_>, source: PositionSource, dtype: DType) -> [ValueId; 2] {
+    fn make_waves(
+        &mut self,
+        out: &mut Emitter<'_>,
+        source: PositionSource,
+        dtype: DType,
+    ) -> [ValueId; 2] {
         let context = self.context;
         if let PositionSource::Fixed(n) = source {
             out.set_scope(context.graph().main());
@@ -317,15 +323,4 @@ fn fit(context: &Context<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> O
 /// Whether positions differ between sequences.
 fn by_sequence(source: PositionSource) -> bool {
     matches!(source, PositionSource::Given(told) if told.by_sequence)
-}
-
-/// The axis of the sequences of a batch, if they have one of their own.
-fn batch(context: &Context<'_>, value: ValueId, lane: &Lane) -> Option<usize> {
-    let dims = context.dims(value)?;
-    let own = |axis: &usize| *axis != lane.sequence && Some(*axis) != lane.feature;
-    let mut found = (0..dims.len()).filter(own).filter(|axis| {
-        let at = ValueAxis { value, axis: *axis };
-        at.is_batch_of_heads(context)
-    });
-    found.next().filter(|_| found.next().is_none())
 }

@@ -131,7 +131,9 @@ fn picked(
     };
     let scope = match source {
         PositionSource::Fixed(_) => context.graph().main(),
-        PositionSource::Counted(past, length) => context.inner([past.scope(context), length.scope(context)]),
+        PositionSource::Counted(past, length) => {
+            context.inner([past.scope(context), length.scope(context)])
+        }
         PositionSource::Given(values) => out.scope_of(values.value),
     };
     let table = whole(out);

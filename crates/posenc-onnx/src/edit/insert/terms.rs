@@ -10,8 +10,8 @@ mod values;
 
 use posenc_ir::{DType, Emitter, ValueId};
 
-use super::scores::layout::Layout;
 use super::scores::cache::{ScoreCache, SiteScores, TermKey};
+use super::scores::layout::Layout;
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;

@@ -1,5 +1,5 @@
-//! What is put in where, in small models: positions, places, queries and keys. Each result was
-//! held to its formula by the swap itself.
+//! What is inserted where, in small models: positions, insertion points, queries and keys. The swap
+//! itself compares each result with its formula.
 
 use posenc_ir::{DType, Dim, Model};
 
@@ -9,11 +9,11 @@ use crate::request::Request;
 use crate::rewrite::swap::branch::swap;
 use posenc_encodings::kind::{Kind, Layout};
 
-/// A model of one layer, in parts that a case changes.
+/// A model of one layer, with parts that a case replaces.
 struct Form {
     /// The residual stream.
     embed: fn(&mut Sketch) -> String,
-    /// Queries or keys `[batch, heads, sequence, size]`, of what is projected.
+    /// Queries or keys `[batch, heads, sequence, size]`, from their projection.
     head: fn(&mut Sketch, &str, Side) -> String,
     /// Values of the heads, given the keys.
     value: fn(&mut Sketch, &str, &str) -> String,
@@ -83,7 +83,7 @@ fn to(kind: Kind) -> Request {
     request
 }
 
-/// The model with what is asked for, or why not.
+/// The model after a swap, or the refusal.
 fn swapped(model: &Model, request: &Request) -> Result<Model, String> {
     let options = Options::default();
     let found = detect(model, &options);
@@ -135,7 +135,7 @@ fn new_positions_count_the_tokens() {
 }
 
 #[test]
-fn the_oldest_opset_takes_and_gives_back_all_but_what_needs_einsum() {
+fn the_oldest_opset_supports_all_encodings_that_need_no_einsum() {
     let form = Form {
         opset: 11,
         ..Form::default()
@@ -159,7 +159,7 @@ fn the_oldest_opset_takes_and_gives_back_all_but_what_needs_einsum() {
 }
 
 #[test]
-fn a_length_that_is_fixed_folds_what_follows_from_it() {
+fn values_of_a_fixed_length_are_constants() {
     let form = Form {
         embed: |s| {
             let ids = s.input("input_ids", DType::I64, &["batch", "12"]);
@@ -178,10 +178,10 @@ fn a_length_that_is_fixed_folds_what_follows_from_it() {
     let mut short = to(Kind::Learned);
     short.parameters.max_length = Some(9);
     let why = swapped(&model, &short).unwrap_err();
-    assert!(why.contains("12 long, and the table has 9 rows"), "{why}");
+    assert!(why.contains("length 12, and the table has 9 rows"), "{why}");
 }
 
-/// A model that is fed positions of these dimensions.
+/// A model with an input of positions of these dimensions.
 fn fed(dtype: DType, dims: &[&str]) -> Model {
     let mut s = Sketch::default();
     s.input("position_ids", dtype, dims);
@@ -198,7 +198,7 @@ fn fed(dtype: DType, dims: &[&str]) -> Model {
 }
 
 #[test]
-fn positions_that_are_fed_are_read() {
+fn an_input_of_positions_is_read() {
     type Case = (DType, &'static [&'static str]);
     let cases: [Case; 5] = [
         (DType::I64, &["batch", "sequence"]),
@@ -223,11 +223,14 @@ fn positions_that_are_fed_are_read() {
         &to(Kind::Rope),
     );
     let why = why.unwrap_err();
-    assert!(why.contains("position_ids are not one for each"), "{why}");
+    assert!(
+        why.contains("position_ids does not hold one position for each"),
+        "{why}"
+    );
 }
 
 #[test]
-fn an_input_of_positions_is_added_where_there_is_none() {
+fn an_input_of_positions_is_added_if_there_is_none() {
     let mut request = to(Kind::Rope);
     request.allowances.add_position_ids = true;
     let done = swapped(&Form::default().model(), &request).unwrap();
@@ -238,12 +241,12 @@ fn an_input_of_positions_is_added_where_there_is_none() {
     let dims = ["batch", "sequence"].map(|s| Dim::Symbol(s.into()));
     assert_eq!(graph.value(ids).shape(), Some(&dims[..]));
     assert!(!has(&done, "Range"));
-    // One that there is serves.
+    // An existing input is used.
     let model = fed(DType::I64, &["batch", "sequence"]);
     let done = swapped(&model, &request).unwrap();
     let count = |m: &Model| m.graph().scope(m.graph().main()).inputs().len();
     assert_eq!(count(&done), count(&model));
-    // Another value of the name is in the way, and without ids there is nothing to be as long as.
+    // Refused: another value has the name; without ids, no input has the length of the tokens.
     let taken = Form {
         embed: |s| {
             let x = s.embedded();
@@ -269,7 +272,7 @@ fn an_input_of_positions_is_added_where_there_is_none() {
 }
 
 #[test]
-fn positions_that_heed_padding_go_on_doing_so() {
+fn positions_that_skip_padding_are_preserved() {
     let form = Form {
         embed: |s| {
             let x = s.embedded();
@@ -294,12 +297,12 @@ fn positions_that_heed_padding_go_on_doing_so() {
         assert!(ops(&done).contains(&"CumSum".to_owned()), "{kind}");
         assert!(has(&done, "Sub") && !has(&done, "Range") && !has(&done, "Max"));
     }
-    // Of tokens that do not count no row before the first is read.
+    // For padding, no row before the first is read.
     let mut request = to(Kind::Sinusoidal);
     request.parameters.max_length = Some(40);
     let done = swapped(&model, &request).unwrap();
     assert!(has(&done, "Max") && has(&done, "Gather"));
-    // Where nothing asks for positions, nothing of them is left.
+    // If nothing reads positions, they are removed.
     let done = swapped(&model, &to(Kind::Conv)).unwrap();
     assert!(
         !ops(&done).contains(&"CumSum".to_owned()),
@@ -308,7 +311,7 @@ fn positions_that_heed_padding_go_on_doing_so() {
     );
 }
 
-/// Keys to which those of a cache are joined.
+/// Keys, joined to those of a cache.
 fn cached(s: &mut Sketch, x: &str, side: Side) -> String {
     let x = heads(s, x);
     if side == Side::Query {
@@ -320,7 +323,7 @@ fn cached(s: &mut Sketch, x: &str, side: Side) -> String {
     s.concat(&[&past, &x], 2)
 }
 
-/// Values, to which those of a cache are joined.
+/// Values, joined to those of a cache.
 fn cached_values(s: &mut Sketch, x: &str, _: &str) -> String {
     let v = projected(s, x);
     let v = heads(s, &v);
@@ -331,7 +334,7 @@ fn cached_values(s: &mut Sketch, x: &str, _: &str) -> String {
 }
 
 #[test]
-fn new_tokens_stand_behind_those_of_the_cache() {
+fn positions_of_new_tokens_follow_those_of_the_cache() {
     let form = Form {
         head: cached,
         value: cached_values,
@@ -348,18 +351,18 @@ fn new_tokens_stand_behind_those_of_the_cache() {
     let before = join(&model);
     let rope = swapped(&model, &to(Kind::Rope)).unwrap();
     assert!(has(&rope, "Range"));
-    // What joins the cache turned already.
+    // Keys are rotated before they join the cache.
     assert_ne!(join(&rope), before);
     let learned = swapped(&model, &to(Kind::Learned)).unwrap();
     assert!(has(&learned, "Gather") && has(&learned, "Range"));
     assert_eq!(join(&learned), before);
     let why = swapped(&model, &to(Kind::Conv)).unwrap_err();
-    assert!(why.contains("a cache holds keys"), "{why}");
+    assert!(why.contains("a cache holds only"), "{why}");
     assert!(graph.nodes().count() < rope.graph().nodes().count());
 }
 
 #[test]
-fn earlier_keys_that_join_otherwise_are_not_guessed_at() {
+fn unknown_forms_of_a_cache_are_refused() {
     let form = Form {
         head: |s, x, side| {
             let x = heads(s, x);
@@ -374,12 +377,12 @@ fn earlier_keys_that_join_otherwise_are_not_guessed_at() {
         ..Form::default()
     };
     let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
-    assert!(why.contains("earlier keys join"), "{why}");
+    assert!(why.contains("earlier keys are joined"), "{why}");
 }
 
 #[test]
 fn other_readers_of_keys_keep_them() {
-    // Keys that are the values as well.
+    // Keys that are also the values.
     let form = Form {
         value: |_, _, k| k.to_owned(),
         ..Form::default()
@@ -393,11 +396,11 @@ fn other_readers_of_keys_keep_them() {
         .uses(keys)
         .iter()
         .filter(|u| graph.node(u.node).is("MatMul"));
-    assert_eq!(weighed.count(), 1, "the values do not turn");
+    assert_eq!(weighed.count(), 1, "the values are not rotated");
 }
 
 #[test]
-fn keys_turn_behind_their_norm_and_before_they_are_repeated() {
+fn keys_are_rotated_after_their_norm_and_before_they_are_repeated() {
     let form = Form {
         head: |s, x, side| {
             let x = heads(s, x);
@@ -467,7 +470,7 @@ fn every_layout_and_width_is_read_back() {
 }
 
 #[test]
-fn queries_that_differ_in_length_from_keys_do_not_turn() {
+fn queries_that_differ_in_length_from_keys_are_not_rotated() {
     let form = Form {
         head: |s, x, side| {
             let x = heads(s, x);
@@ -488,7 +491,7 @@ fn queries_that_differ_in_length_from_keys_do_not_turn() {
 }
 
 #[test]
-fn readers_of_the_dimensions_alone_go_on_reading_the_embeddings() {
+fn readers_of_dimensions_keep_reading_the_embeddings() {
     let form = Form {
         embed: |s| {
             let x = s.embedded();

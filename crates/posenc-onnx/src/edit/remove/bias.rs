@@ -4,8 +4,8 @@
 //! bias is removed, a mask is kept, and a combination of both is replaced by the mask, which is
 //! shared by all sites that shared the combination.
 
-mod fused;
 mod classifier;
+mod fused;
 mod operator_copy;
 mod splitter;
 #[cfg(test)]
@@ -17,8 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attention::Site;
 use crate::attention::scores::{entries, way};
 use crate::detect::context::Context;
-use crate::edit::remove::broadcast::broadcast;
 use crate::detect::finding::Finding;
+use crate::edit::remove::broadcast::broadcast;
 use crate::edit::remove::zero_propagation::ZeroPropagation;
 use crate::error::RewriteError;
 #[cfg(test)]

@@ -31,8 +31,6 @@ pub(crate) fn remove(
             replacements.replace(sum, other);
             Ok(())
         }
-        _ => {
-            Err(context.refuse(at.node, SHAPE))
-        }
+        _ => Err(context.refuse(at.node, SHAPE)),
     }
 }

@@ -29,7 +29,8 @@ impl Coordinates {
             entries: vec![],
         };
         // In execution order, so that the inputs of a node are known before the node.
-        let mut pending: BTreeSet<(u32, NodeId)> = lookups.iter().map(|at| indexed(at.node)).collect();
+        let mut pending: BTreeSet<(u32, NodeId)> =
+            lookups.iter().map(|at| indexed(at.node)).collect();
         let first: FxHashSet<NodeId> = lookups.iter().map(|at| at.node).collect();
         while let Some((_, id)) = pending.pop_first() {
             let node = graph.node(id);

@@ -30,7 +30,10 @@ pub(crate) fn embedding(
     let words = gathered(out, 2, 0);
     let segments = gathered(out, 4, 1);
     let Some(words) = words.zip(node.input(5)).zip(node.input(6)) else {
-        return Err(context.refuse(id, "cannot remove the encoding: required tables are missing"));
+        return Err(context.refuse(
+            id,
+            "cannot remove the encoding: required tables are missing",
+        ));
     };
     let ((words, scale), shift) = words;
     let sum = match segments {
@@ -83,11 +86,15 @@ pub(crate) fn skip(
     let refuse = |why: &str| context.refuse(id, why);
     let is_read = |output: usize| node.output(output).is_some_and(|v| is_read(context, v));
     let Some(scale) = node.input(2) else {
-        return Err(refuse("cannot remove the encoding: required inputs are missing"));
+        return Err(refuse(
+            "cannot remove the encoding: required inputs are missing",
+        ));
     };
     if !centers {
         if is_read(1) || is_read(2) {
-            return Err(refuse("cannot remove the encoding: the mean or deviation of the norm is used"));
+            return Err(refuse(
+                "cannot remove the encoding: the mean or deviation of the norm is used",
+            ));
         }
         // A runtime that has the operator that adds has this one, too.
         let attrs = [
@@ -103,10 +110,11 @@ pub(crate) fn skip(
     let statistics = is_read(1) || is_read(2);
     let new = norm(out, context, id, sum, Affine { scale, shift }, statistics);
     if statistics && (new.mean, new.inverse) == (None, None) {
-        return Err(refuse("cannot remove the encoding: the mean or deviation of the norm is used"));
+        return Err(refuse(
+            "cannot remove the encoding: the mean or deviation of the norm is used",
+        ));
     }
-    replacements.replace_outputs(node, &[Some(new.norm), new.mean, new.inverse, Some(sum)],
-    );
+    replacements.replace_outputs(node, &[Some(new.norm), new.mean, new.inverse, Some(sum)]);
     Ok(())
 }
 
@@ -136,7 +144,10 @@ pub(crate) fn quantized(
     };
     let parts = scaled(kept).zip(node.input(6)).zip(node.output(0));
     let Some(((mut parts, scale), sum)) = parts else {
-        return Err(context.refuse(id, "cannot remove the encoding: required inputs are missing"));
+        return Err(context.refuse(
+            id,
+            "cannot remove the encoding: required inputs are missing",
+        ));
     };
     if context.dims(parts[0]) != context.dims(sum) {
         return Err(context.refuse(id, SHAPE));

@@ -53,7 +53,9 @@ pub(crate) fn remainder(
             let tensor = Tensor::from_f64(context.dtype(value), row.shape(), &values);
             Ok(Remainder::Value(out.constant("row", tensor)))
         }
-        None => Err(refuse("cannot remove the encoding: its value is computed by too many operators")),
+        None => Err(refuse(
+            "cannot remove the encoding: its value is computed by too many operators",
+        )),
     }
 }
 

@@ -59,7 +59,8 @@ pub(crate) fn rotated_regions<'a>(
         }
         if let Some(other) = kept.get(&region_key(region)) {
             let other = context.graph().place(context.site(*other).node);
-            let why = format!("cannot remove its rotation: {other}, which is not selected, shares it");
+            let why =
+                format!("cannot remove its rotation: {other}, which is not selected, shares it");
             return Err(context.refuse(context.site(site).node, why));
         }
         let region = Cow::Borrowed(region);
@@ -69,7 +70,8 @@ pub(crate) fn rotated_regions<'a>(
     sites.dedup();
     for site in sites {
         let values = values::rotated_values(context, context.site(site))?;
-        let Some((region, way)) = values.filter(|(region, _)| seen.insert(region_key(region))) else {
+        let Some((region, way)) = values.filter(|(region, _)| seen.insert(region_key(region)))
+        else {
             continue;
         };
         rotated.push(RotatedRegion {
@@ -84,7 +86,9 @@ pub(crate) fn rotated_regions<'a>(
 /// Identifies a region: by the operator that rotates internally, or by its output.
 fn region_key(region: &Region) -> RegionKey {
     let inside = region.entries.first().filter(|_| region.inside.is_some());
-    inside.map_or(RegionKey::Output(region.output), |at| RegionKey::Operator(at.node))
+    inside.map_or(RegionKey::Output(region.output), |at| {
+        RegionKey::Operator(at.node)
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

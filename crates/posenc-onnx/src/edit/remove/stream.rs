@@ -129,7 +129,10 @@ impl<'a> Summands<'a> {
             }
             ("", "Gemm") => {
                 let inputs: Vec<_> = node.inputs().iter().take(2).copied().collect();
-                let inputs: Vec<_> = inputs.iter().map(|v| v.map(|v| replacements.current(v))).collect();
+                let inputs: Vec<_> = inputs
+                    .iter()
+                    .map(|v| v.map(|v| replacements.current(v)))
+                    .collect();
                 let new = out.copy(id, &inputs, &[])?;
                 replacements.replace_outputs(node, &new);
                 Ok(())
@@ -137,8 +140,13 @@ impl<'a> Summands<'a> {
             ("com.microsoft", "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization") => {
                 fused::skip(out, context, replacements, id, &remainders)
             }
-            ("com.microsoft", "QLinearAdd") => fused::quantized(out, context, replacements, id, &remainders),
-            (_, op) => Err(context.refuse(id, format!("cannot remove the encoding: {op} is not supported yet"))),
+            ("com.microsoft", "QLinearAdd") => {
+                fused::quantized(out, context, replacements, id, &remainders)
+            }
+            (_, op) => Err(context.refuse(
+                id,
+                format!("cannot remove the encoding: {op} is not supported yet"),
+            )),
         }
     }
 
@@ -154,7 +162,10 @@ impl<'a> Summands<'a> {
         let tokens = tokens.and_then(|t| back(graph, trace, at.node, 0, at.slot(), *t));
         match tokens {
             Some(tokens) => remainder(out, context, at.node, summand, tokens),
-            None => Err(context.refuse(at.node, "cannot remove the encoding: the token axis of the sum is not known")),
+            None => Err(context.refuse(
+                at.node,
+                "cannot remove the encoding: the token axis of the sum is not known",
+            )),
         }
     }
 }
@@ -180,4 +191,3 @@ fn difference(
     replacements.replace(sum, new);
     Ok(())
 }
-

@@ -1,4 +1,4 @@
-//! Models of two layers, and what their softmaxes and outputs are.
+//! Test models of two layers, and the inputs of their softmaxes.
 
 use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Value, probe, trace};
@@ -16,7 +16,7 @@ use posenc_encodings::kind::Kind;
 
 const BUDGET: Budget = Budget { elements: 1 << 20 };
 
-/// A model with all that is known of it.
+/// A model with its detection and survey.
 pub(crate) struct Analyzed {
     model: Model,
     found: Detection,
@@ -47,7 +47,7 @@ impl Analyzed {
         graph.emitter(graph.main(), "test")
     }
 
-    /// The kinds of what was found.
+    /// The kinds of the findings.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let findings = self.survey.findings.iter();
         let mut kinds: Vec<Kind> = findings.map(|f| f.encoding.kind()).collect();
@@ -55,9 +55,9 @@ impl Analyzed {
         kinds
     }
 
-    /// The model without what these sites see, or why it stays.
-    pub(crate) fn bare(&self, sites: &[usize]) -> Result<Self, String> {
-        let asked = SwapPlan {
+    /// The model without the encodings of these sites, or the refusal.
+    pub(crate) fn without_sites(&self, sites: &[usize]) -> Result<Self, String> {
+        let plan = SwapPlan {
             kind: Kind::None,
             sites: sites.to_vec(),
             groups: vec![],
@@ -66,19 +66,18 @@ impl Analyzed {
             inferred: vec![],
         };
         let mut out = self.emitter();
-        remove(&mut out, &self.context(), &asked).map_err(|e| e.to_string())?;
+        remove(&mut out, &self.context(), &plan).map_err(|e| e.to_string())?;
         let (model, _) = self.model.clone().committed(out.finish()).unwrap();
         Ok(Self::new(model))
     }
 
-    /// The same without what any site sees.
-    pub(crate) fn all_bare(&self) -> Result<Self, String> {
+    /// The model without the encodings of all sites, or the refusal.
+    pub(crate) fn without_encodings(&self) -> Result<Self, String> {
         let all: Vec<usize> = (0..self.found.attention.len()).collect();
-        self.bare(&all)
+        self.without_sites(&all)
     }
 
-    /// What each softmax is taken of where queries and keys are zero: where every token counts,
-    /// and where some do not.
+    /// The input of each softmax with queries and keys of zero: without and with padding.
     pub(crate) fn planes(&self) -> Vec<[Vec<f64>; 2]> {
         let padding = padding_seeds(&self.context());
         let plane = |site: &crate::attention::Site, mut seeds: FxHashMap<_, _>| {
@@ -100,7 +99,7 @@ impl Analyzed {
             .collect()
     }
 
-    /// The first output for ids that differ.
+    /// The first output for different ids.
     pub(crate) fn output(&self) -> Vec<f64> {
         let graph = self.model.graph();
         let mut seeds = self.found.ports.seeds(graph, self.found.lengths);
@@ -130,7 +129,7 @@ pub(crate) struct Heads {
     pub(crate) v: String,
 }
 
-/// Two layers of attention over ids; `layer` gives the weighted values.
+/// Two layers of attention over ids; `layer` returns the weighted values.
 pub(crate) fn layers(s: &mut Sketch, layer: &dyn Fn(&mut Sketch, &Heads) -> String) -> String {
     let mut x = s.embedded();
     for _ in 0..2 {

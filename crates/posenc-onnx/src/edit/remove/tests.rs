@@ -1,4 +1,4 @@
-//! Sums without their positions, against the same graph with tables of zeros.
+//! Compares sums without their positions with the same graph with tables of zeros.
 
 use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Value, trace};
@@ -13,7 +13,7 @@ use posenc_encodings::kind::Kind;
 /// Rows of the tables.
 const ROWS: usize = 40;
 
-/// The stream behind the embeddings, and other outputs.
+/// The stream after the embeddings, and other outputs.
 type Embed = fn(&mut Sketch, String) -> Vec<String>;
 
 fn none() -> Request {
@@ -23,7 +23,7 @@ fn none() -> Request {
     }
 }
 
-/// One layer that attends both ways; the stream is an output too.
+/// One layer of bidirectional attention; the stream is an output, too.
 fn model(embed: Embed) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
@@ -44,7 +44,7 @@ fn attended(s: &mut Sketch, x: &str) -> String {
     s.merged(&y)
 }
 
-/// The rows of a table; tables are the constants of so many rows.
+/// The rows of a table; tables are recognized by their number of rows.
 fn rows(s: &mut Sketch) -> String {
     let table = s.weights(&[ROWS, HIDDEN]);
     let at = s.range();
@@ -56,7 +56,7 @@ fn norm(s: &mut Sketch, x: &str) -> String {
     s.op("LayerNormalization", &[x, &g, &b])
 }
 
-/// The outputs for ids that differ, with tables of zeros where asked.
+/// The outputs for different ids; `zeroed` sets tables to zeros.
 fn outputs(model: &Model, zeroed: bool) -> Vec<ArrayD<f64>> {
     let graph = model.graph();
     let found = detect(model, &Options::default());
@@ -87,7 +87,7 @@ fn outputs(model: &Model, zeroed: bool) -> Vec<ArrayD<f64>> {
         .collect()
 }
 
-fn apart(a: &[ArrayD<f64>], b: &[ArrayD<f64>]) -> f64 {
+fn distance(a: &[ArrayD<f64>], b: &[ArrayD<f64>]) -> f64 {
     assert_eq!(a.len(), b.len());
     let each = a.iter().zip(b).map(|(a, b)| {
         assert_eq!(a.shape(), b.shape());
@@ -111,7 +111,7 @@ fn cases() -> Vec<(&'static str, Embed)> {
             let p = rows(s);
             vec![s.op("Add", &[&x, &p])]
         }),
-        ("scaled, the other way round", |s, x| {
+        ("scaled, in the other order", |s, x| {
             let (p, two) = (rows(s), s.float(2.0));
             let p = s.op("Mul", &[&two, &p]);
             vec![s.op("Add", &[&p, &x])]
@@ -149,7 +149,7 @@ fn cases() -> Vec<(&'static str, Embed)> {
             let first = s.op("Add", &[&x, &p]);
             vec![s.op("Add", &[&first, &other]), first]
         }),
-        ("projected, with a bias behind", |s, x| {
+        ("projected, then a bias", |s, x| {
             let p = rows(s);
             let (w, b) = (s.weights(&[HIDDEN, HIDDEN]), s.weights(&[HIDDEN]));
             let p = s.op("MatMul", &[&p, &w]);
@@ -197,7 +197,7 @@ fn cases() -> Vec<(&'static str, Embed)> {
 }
 
 #[test]
-fn tables_are_taken_out_however_they_are_added() {
+fn tables_are_removed_however_they_are_added() {
     for (name, embed) in cases() {
         let whole = model(embed);
         let mut bare = whole.clone();
@@ -209,10 +209,10 @@ fn tables_are_taken_out_however_they_are_added() {
             outputs(&whole, true),
             outputs(&bare, false),
         );
-        // Rows that are folded have the digits of the graph's type.
-        assert!(apart(&zeroed, &after) < 1e-6, "{name}");
-        assert!(apart(&before, &after) > 1e-3, "{name}: nothing changed");
-        // No table is left, and nothing that told positions.
+        // Folded rows are rounded to the type of the graph.
+        assert!(distance(&zeroed, &after) < 1e-6, "{name}");
+        assert!(distance(&before, &after) > 1e-3, "{name}: nothing changed");
+        // No table is left, and nothing that computes positions.
         assert!(!operators(&bare).contains(&"Range".to_owned()), "{name}");
         let again = rewrite(&mut bare, &none()).unwrap();
         assert!(again.report.edits.is_empty(), "{name}");
@@ -220,7 +220,7 @@ fn tables_are_taken_out_however_they_are_added() {
 }
 
 #[test]
-fn what_stands_before_all_layers_goes_for_all_or_for_none() {
+fn what_applies_to_all_layers_is_removed_from_all_or_none() {
     let mut s = Sketch::default();
     let x = s.embedded();
     let p = rows(&mut s);
@@ -234,7 +234,10 @@ fn what_stands_before_all_layers_goes_for_all_or_for_none() {
         ..none()
     };
     let why = rewrite(&mut model, &one).unwrap_err().to_string();
-    assert_eq!(why, "learned stands before all layers; leave out --layers");
+    assert_eq!(
+        why,
+        "learned applies to all layers; --layers cannot be used"
+    );
     let both = Request {
         layers: Some("0,1".parse().unwrap()),
         ..none()
@@ -243,7 +246,7 @@ fn what_stands_before_all_layers_goes_for_all_or_for_none() {
 }
 
 #[test]
-fn what_reads_the_position_elsewhere_keeps_it() {
+fn other_readers_of_positions_keep_them() {
     let whole = model(|s, x| {
         let p = rows(s);
         let sum = s.op("Add", &[&x, &p]);
@@ -253,12 +256,12 @@ fn what_reads_the_position_elsewhere_keeps_it() {
     rewrite(&mut bare, &none()).unwrap();
     let (before, zeroed) = (outputs(&whole, false), outputs(&whole, true));
     let after = outputs(&bare, false);
-    assert!(apart(&after[..1], &zeroed[..1]) < 1e-9);
-    assert!(apart(&after[1..2], &before[1..2]) < 1e-9);
+    assert!(distance(&after[..1], &zeroed[..1]) < 1e-9);
+    assert!(distance(&after[1..2], &before[1..2]) < 1e-9);
 }
 
 #[test]
-fn an_operator_that_embeds_is_taken_apart() {
+fn an_embedding_operator_is_decomposed() {
     for (opset, mask) in [(17, true), (11, true), (17, false)] {
         let mut s = Sketch::default();
         let ids = s.input("input_ids", DType::I32, &["batch", "sequence"]);
@@ -266,9 +269,10 @@ fn an_operator_that_embeds_is_taken_apart() {
         let words = s.weights(&[30, HIDDEN]);
         let (positions, types) = (s.weights(&[ROWS, HIDDEN]), s.weights(&[2, HIDDEN]));
         let [g, b] = [(); 2].map(|()| s.weights(&[HIDDEN]));
-        let counts = match mask {
-            true => s.input("attention_mask", DType::I32, &["batch", "sequence"]),
-            false => String::new(),
+        let counts = if mask {
+            s.input("attention_mask", DType::I32, &["batch", "sequence"])
+        } else {
+            String::new()
         };
         let inputs = [
             &*ids, &segments, &words, &positions, &types, &g, &b, &counts,
@@ -307,23 +311,24 @@ fn boxed(join: fn(&mut Sketch, String, Vec<String>) -> String) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let boxes = s.input("bbox", DType::I64, &["batch", "sequence", "4"]);
-    let picked = (0..4).map(|side| {
+    let selected = (0..4).map(|side| {
         let side = s.int(side);
         let at = s.gather(&boxes, &side, 2);
         let table = s.weights(&[ROWS, HIDDEN]);
         s.gather(&table, &at, 0)
     });
-    let picked = picked.collect();
-    let x = join(&mut s, x, picked);
+    let selected = selected.collect();
+    let x = join(&mut s, x, selected);
     let y = attended(&mut s, &x);
     s.model(17, &[&y, &x])
 }
 
 #[test]
-fn rows_that_coordinates_pick_are_followed_to_where_they_join() {
-    let mut one_by_one = boxed(|s, x, picked| picked.iter().fold(x, |x, p| s.op("Add", &[&x, p])));
-    let mut together = boxed(|s, x, picked| {
-        let parts: Vec<&str> = picked.iter().map(String::as_str).collect();
+fn rows_selected_by_coordinates_are_followed_to_their_sums() {
+    let mut one_by_one =
+        boxed(|s, x, selected| selected.iter().fold(x, |x, p| s.op("Add", &[&x, p])));
+    let mut together = boxed(|s, x, selected| {
+        let parts: Vec<&str> = selected.iter().map(String::as_str).collect();
         let all = s.concat(&parts, -1);
         let w = s.weights(&[4 * HIDDEN, HIDDEN]);
         let all = s.op("MatMul", &[&all, &w]);
@@ -337,17 +342,17 @@ fn rows_that_coordinates_pick_are_followed_to_where_they_join() {
         let gathers = operators(model).iter().filter(|op| *op == "Gather").count();
         assert_eq!(gathers, 1);
     }
-    let mut gated = boxed(|s, x, picked| s.op("Mul", &[&x, &picked[0]]));
+    let mut gated = boxed(|s, x, selected| s.op("Mul", &[&x, &selected[0]]));
     let (before, why) = (
         gated.graph().text(),
         rewrite(&mut gated, &none()).unwrap_err(),
     );
-    assert!(why.to_string().contains("otherwise than in a sum"), "{why}");
+    assert!(why.to_string().contains("other than by a sum"), "{why}");
     assert_eq!(gated.graph().text(), before);
 }
 
 #[test]
-fn a_sum_that_takes_its_shape_from_the_position_is_refused() {
+fn a_sum_with_the_shape_of_the_position_is_refused() {
     let mut s = Sketch::default();
     s.embedded();
     let query = s.input("query", DType::F32, &["batch", "1", "24"]);
@@ -356,11 +361,11 @@ fn a_sum_that_takes_its_shape_from_the_position_is_refused() {
     let y = attended(&mut s, &x);
     let mut model = s.model(17, &[&y]);
     let why = rewrite(&mut model, &none()).unwrap_err().to_string();
-    assert!(why.contains("another shape than the sum"), "{why}");
+    assert!(why.contains("depends on the term to remove"), "{why}");
 }
 
 #[test]
-fn an_output_gets_a_value_of_its_own() {
+fn an_output_gets_an_identity() {
     let mut s = Sketch::default();
     let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
     let shape = s.op("Shape", &[&x]);
@@ -375,17 +380,17 @@ fn an_output_gets_a_value_of_its_own() {
     rewrite(&mut model, &none()).unwrap();
     model.check().unwrap();
     let graph = model.graph();
-    let given = graph.find(graph.main(), &sum).unwrap();
-    let (node, _) = graph.producer(given).unwrap();
+    let output = graph.find(graph.main(), &sum).unwrap();
+    let (node, _) = graph.producer(output).unwrap();
     assert!(graph.node(node).is("Identity"));
 }
 
 #[test]
-fn a_rotation_that_other_layers_share_stays() {
+fn a_rotation_shared_with_other_layers_is_kept() {
     let mut s = Sketch::default();
     let x = s.embedded();
     let headed = |s: &mut Sketch| s.headed(&x);
-    let turned = |s: &mut Sketch, x: &str| {
+    let rotated = |s: &mut Sketch, x: &str| {
         let at = s.range();
         let at = s.cast(&at, DType::F32);
         let at = s.unsqueeze(&at, &[1]);
@@ -398,12 +403,12 @@ fn a_rotation_that_other_layers_share_stays() {
         s.op("RotaryEmbedding", &[x, &cos, &sin])
     };
     let k = headed(&mut s);
-    let k = turned(&mut s, &k);
+    let k = rotated(&mut s, &k);
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let v = headed(&mut s);
     let layer = |s: &mut Sketch| {
         let q = headed(s);
-        let q = turned(s, &q);
+        let q = rotated(s, &q);
         let scores = s.op("MatMul", &[&q, &k]);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         s.op("MatMul", &[&weights, &v])
@@ -418,7 +423,7 @@ fn a_rotation_that_other_layers_share_stays() {
     };
     let mut part = model.clone();
     let why = rewrite(&mut part, &one).unwrap_err().to_string();
-    assert!(why.contains("which is to stay"), "{why}");
+    assert!(why.contains("which is not selected"), "{why}");
     let mut all = model.clone();
     rewrite(&mut all, &none()).unwrap();
     assert!(!operators(&all).contains(&"RotaryEmbedding".to_owned()));

@@ -57,9 +57,9 @@ impl Writer<'_> {
         if let Some(length) = self.only_length(t.positions) {
             return self.replace(out, t.root, &uses, tensor(length)?);
         }
-        let positions = t
-            .positions
-            .ok_or_else(|| self.refuse("cannot select frequencies by length: the positions are not known"))?;
+        let positions = t.positions.ok_or_else(|| {
+            self.refuse("cannot select frequencies by length: the positions are not known")
+        })?;
         out.set_scope(self.scope_of(&uses));
         let largest = emit::largest(out, positions);
         let chosen = match scaling {
@@ -88,7 +88,9 @@ impl Writer<'_> {
         dynamic: &Dynamic,
     ) -> Result<ValueId, RewriteError> {
         if t.dims[..t.axis].iter().any(|d| *d != 1) {
-            return Err(self.refuse("the table cannot be computed: positions are not its outer axis"));
+            return Err(
+                self.refuse("the table cannot be computed: positions are not its outer axis")
+            );
         }
         let dtype = self.dtype(t.root);
         let rope = &self.job.target.rope;

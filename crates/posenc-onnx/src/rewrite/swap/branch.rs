@@ -15,7 +15,7 @@ use crate::error::RewriteError;
 use crate::request::Request;
 
 use crate::detect::context::Context;
-use crate::edit::{extend_buffers as room, insert, remove};
+use crate::edit::{extend_buffers, insert, remove};
 use crate::plan::swap::{SwapPlan, asked};
 use crate::prove::swap::Proof;
 use crate::prove::{invariants as agree, readback as shown};
@@ -134,7 +134,7 @@ fn swap_branch(
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
         insert::insert(&mut out, &axes, asked, kept.clone())?;
         let widened = match asked.max_length {
-            Some(wanted) => room::widen(&mut out, &context, wanted)?,
+            Some(wanted) => extend_buffers::extend_buffers(&mut out, &context, wanted)?,
             None => 0,
         };
         let (next, come) = bare.clone().committed(out.finish())?;

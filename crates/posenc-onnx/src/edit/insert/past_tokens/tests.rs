@@ -1,4 +1,4 @@
-//! Positions behind caches of fused operators.
+//! Positions after caches of fused operators.
 
 use posenc_ir::eval::{Budget, Trace, Value, trace};
 use posenc_ir::{DType, Model, Tensor};
@@ -28,7 +28,7 @@ fn caches(s: &mut Sketch) -> [String; 2] {
     })
 }
 
-/// The last index of each sequence and the number of all tokens, as a mask tells them.
+/// The last index of each sequence and the number of all tokens, from a mask.
 fn counted(s: &mut Sketch) -> [String; 2] {
     let mask = s.input("attention_mask", DType::I64, &["batch", "total"]);
     let (axis, one) = (s.ints(&[1]), s.int(1));
@@ -40,14 +40,15 @@ fn counted(s: &mut Sketch) -> [String; 2] {
     [last, total].map(|n| s.cast(&n, DType::I32))
 }
 
-/// A model of grouped queries that is told by `tell` how far its sequences go.
-fn grouped(tell: fn(&mut Sketch) -> [String; 2], fed: bool) -> Model {
+/// A model of grouped queries; `lengths` returns the last index of each sequence and the number of
+/// tokens.
+fn grouped(lengths: fn(&mut Sketch) -> [String; 2], fed: bool) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     if fed {
         s.input("position_ids", DType::I64, &["batch", "sequence"]);
     }
-    let [last, total] = tell(&mut s);
+    let [last, total] = lengths(&mut s);
     let [q, k, v] = projected(&mut s, &x);
     let [key, value] = caches(&mut s);
     let heads = A::Int(HEADS as i64);
@@ -76,7 +77,7 @@ fn swapped(model: &Model, kind: Kind) -> Result<Model, String> {
     Ok(model)
 }
 
-/// What values are with sequences of these lengths at the start of the rows of a mask.
+/// Runs a model with sequences of these lengths at the start of the rows of a mask.
 fn run(model: &Model, at: Lengths, lengths: &[usize]) -> Trace {
     let found = detect(model, &Options::default());
     let graph = model.graph();
@@ -94,7 +95,7 @@ fn run(model: &Model, at: Lengths, lengths: &[usize]) -> Trace {
     trace(model, &seeds, &opaque, &budget)
 }
 
-/// The rows that a swap to a table picks.
+/// The rows that a swap to a table reads.
 fn rows(model: &Model, at: Lengths, lengths: &[usize]) -> Vec<i64> {
     let graph = model.graph();
     let trace = run(model, at, lengths);
@@ -107,7 +108,7 @@ fn rows(model: &Model, at: Lengths, lengths: &[usize]) -> Vec<i64> {
 }
 
 #[test]
-fn grouped_queries_stand_at_the_end_of_their_own_sequence() {
+fn grouped_queries_are_at_the_end_of_their_own_sequence() {
     let model = grouped(counted, false);
     for kind in [Kind::Learned, Kind::Sinusoidal, Kind::Rope] {
         swapped(&model, kind).unwrap();
@@ -119,16 +120,16 @@ fn grouped_queries_stand_at_the_end_of_their_own_sequence() {
         past,
     };
     let of = |at, lengths: [usize; 2]| rows(&done, at, &lengths);
-    // Sequences of several lengths begin.
+    // Sequences of different lengths start.
     assert_eq!(of(at(3, 0), [3, 2]), [0, 1, 2, 0, 1, 2]);
-    // One token more for each; they are as long as each other, and are not.
+    // One more token for each, with equal and with different lengths.
     assert_eq!(of(at(1, 6), [7, 7]), [6, 6]);
     assert_eq!(of(at(1, 6), [7, 4]), [6, 3]);
     assert_eq!(of(at(2, 6), [8, 5]), [6, 7, 3, 4]);
 }
 
 #[test]
-fn positions_that_are_fed_come_first() {
+fn an_input_of_positions_has_priority() {
     let done = swapped(&grouped(counted, true), Kind::Learned).unwrap();
     let at = Lengths {
         batch: 2,
@@ -139,19 +140,22 @@ fn positions_that_are_fed_come_first() {
 }
 
 #[test]
-fn lengths_that_are_fed_are_no_positions() {
-    let told = |s: &mut Sketch| {
+fn lengths_from_an_input_are_refused() {
+    let from_input = |s: &mut Sketch| {
         let last = s.input("seqlens_k", DType::I32, &["batch"]);
         [last, s.input("total_sequence_length", DType::I32, &[])]
     };
     for kind in [Kind::Learned, Kind::Sinusoidal, Kind::Rope] {
-        let why = swapped(&grouped(told, false), kind).unwrap_err();
-        assert!(why.contains("lengths of its sequences are fed"), "{why}");
-        swapped(&grouped(told, true), kind).unwrap();
+        let why = swapped(&grouped(from_input, false), kind).unwrap_err();
+        assert!(
+            why.contains("lengths of its sequences are an input"),
+            "{why}"
+        );
+        swapped(&grouped(from_input, true), kind).unwrap();
     }
 }
 
-/// A model of one operator, with positions that are fed or not.
+/// A model of one operator, with an input of positions if `fed`.
 fn fused(op: &str, fed: bool) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
@@ -199,7 +203,7 @@ fn fused(op: &str, fed: bool) -> Model {
 }
 
 #[test]
-fn buffers_do_not_tell_where_new_tokens_stand() {
+fn caches_with_a_shared_buffer_are_refused() {
     for op in [
         "a buffer of MultiHeadAttention",
         "the length of a buffer of Attention",
@@ -207,7 +211,7 @@ fn buffers_do_not_tell_where_new_tokens_stand() {
     ] {
         for kind in [Kind::Learned, Kind::Sinusoidal] {
             let why = swapped(&fused(op, false), kind).unwrap_err();
-            assert!(why.contains("longer than what it holds"), "{op}: {why}");
+            assert!(why.contains("longer than its content"), "{op}: {why}");
             swapped(&fused(op, true), kind).unwrap();
         }
         let why = swapped(&fused(op, true), Kind::Alibi).unwrap_err();
@@ -216,7 +220,7 @@ fn buffers_do_not_tell_where_new_tokens_stand() {
 }
 
 #[test]
-fn caches_that_hold_what_they_are_long_do() {
+fn caches_without_a_shared_buffer_are_supported() {
     for op in ["MultiHeadAttention", "Attention"] {
         for kind in [Kind::Learned, Kind::Sinusoidal, Kind::Rope, Kind::Alibi] {
             swapped(&fused(op, false), kind).unwrap_or_else(|why| panic!("{op}, {kind}: {why}"));

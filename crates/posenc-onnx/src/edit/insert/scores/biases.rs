@@ -2,11 +2,11 @@
 
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
-use super::layout::{LayoutAxis, Layout};
-use super::placement::{self, Placement};
-use super::path::ScorePath;
 use super::cache::{ScoreCache, SiteScores};
 use super::head_order;
+use super::layout::{Layout, LayoutAxis};
+use super::path::ScorePath;
+use super::placement::{self, Placement};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
@@ -204,7 +204,10 @@ impl<'a, 'g> Biases<'a, 'g> {
         let dims = [&[rows], lead].concat();
         let table = table.tensor(dtype, &[rows, heads])?;
         let table = Tensor::new(dtype, dims, table.bytes().clone());
-        let table = table.ok_or_else(|| self.context.refuse(site.node, "the table does not fit its heads"))?;
+        let table = table.ok_or_else(|| {
+            self.context
+                .refuse(site.node, "the table does not fit its heads")
+        })?;
         out.set_scope(self.context.graph().main());
         let table = out.constant(label, table);
         out.set_scope(site.scope);

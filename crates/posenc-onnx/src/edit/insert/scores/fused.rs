@@ -9,6 +9,7 @@ use super::placement::Placement;
 use crate::attention::Site;
 use crate::edit::insert::axes::Axes;
 use crate::edit::insert::decompose;
+use crate::edit::redirect::redirect_outputs;
 use crate::error::RewriteError;
 use crate::plan::swap::spec::EncodingSpec;
 
@@ -147,12 +148,7 @@ impl Biases<'_, '_> {
         inputs.resize(inputs.len().max(slot + 1), None);
         inputs[slot] = Some(bias);
         let made = out.copy(site.node, &inputs, &[])?;
-        for (old, new) in node.outputs().iter().zip(made) {
-            if let Some((old, new)) = old.zip(new) {
-                out.redirect(old, new)?;
-            }
-        }
-        Ok(())
+        Ok(redirect_outputs(out, node, &made)?)
     }
 
     /// A boolean mask as numbers: the bias for visible pairs.
@@ -188,7 +184,13 @@ fn projects_with_cache(node: &Node) -> bool {
 
 /// The numbers of queries and keys of an operator. `even` means that a constant for each query has
 /// no effect.
-fn counts(axes: &Axes<'_>, site: &Site, node: &Node, inputs: &OperatorInputs, even: bool) -> Option<Counts> {
+fn counts(
+    axes: &Axes<'_>,
+    site: &Site,
+    node: &Node,
+    inputs: &OperatorInputs,
+    even: bool,
+) -> Option<Counts> {
     let context = axes.context;
     let (query, key) = (site.query, site.key);
     let queries = TokenCount::Along(vec![length(axes, query.value, query.lane.sequence)]);

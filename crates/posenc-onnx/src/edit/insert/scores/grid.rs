@@ -308,7 +308,11 @@ pub(crate) fn length(axes: &Axes<'_>, value: ValueId, axis: usize) -> Length {
 /// # Errors
 /// If the scores do not determine them, or the position of the last query may not be that of the
 /// last key.
-pub(crate) fn counts(axes: &Axes<'_>, site: &Site, path: &ScorePath) -> Result<Counts, RewriteError> {
+pub(crate) fn counts(
+    axes: &Axes<'_>,
+    site: &Site,
+    path: &ScorePath,
+) -> Result<Counts, RewriteError> {
     let context = axes.context;
     let refuse = |why: &str| context.refuse(site.node, why);
     let tokens = |o: &Operand| context.dims(o.value)?.get(o.lane.sequence).copied();

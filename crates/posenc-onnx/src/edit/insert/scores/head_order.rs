@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use super::path::ScorePath;
 use crate::attention::Site;
 use crate::detect::context::Context;
-use crate::edit::insert::axes::ValueAxis;
+use crate::edit::insert::axes::batch_axis;
 use crate::error::RewriteError;
 use crate::graph::lane::{Lane, back};
 use crate::graph::product::Letters;
@@ -16,7 +16,11 @@ use crate::graph::product::Letters;
 ///
 /// # Errors
 /// If heads come before sequences.
-pub(crate) fn check(context: &Context<'_>, site: &Site, path: &ScorePath) -> Result<(), RewriteError> {
+pub(crate) fn check(
+    context: &Context<'_>,
+    site: &Site,
+    path: &ScorePath,
+) -> Result<(), RewriteError> {
     let Some((product, batch)) = site.product.zip(of_product(context, site)) else {
         return Ok(());
     };
@@ -40,7 +44,7 @@ pub(crate) fn check_queries(context: &Context<'_>, site: &Site) -> Result<(), Re
     let lane = site.query.lane;
     let dims = context.dims(site.query.value).unwrap_or_default();
     let plane = [lane.sequence, lane.feature.unwrap_or(lane.sequence)];
-    match of_queries(context, site) {
+    match batch_axis(context, site.query.value, &site.query.lane) {
         Some(batch) if !is_first(site, dims, plane, batch) => Err(refused(context, site)),
         _ => Ok(()),
     }
@@ -58,21 +62,9 @@ fn is_first(site: &Site, dims: &[usize], plane: [usize; 2], batch: usize) -> boo
     site.heads.is_none_or(|heads| after.is_multiple_of(heads))
 }
 
-/// The axis of sequences in queries, if they have one of their own.
-fn of_queries(context: &Context<'_>, site: &Site) -> Option<usize> {
-    let (value, lane) = (site.query.value, site.query.lane);
-    let others = (0..context.dims(value)?.len())
-        .filter(|axis| *axis != lane.sequence && Some(*axis) != lane.feature);
-    let mut found = others.filter(|axis| {
-        let at = ValueAxis { value, axis: *axis };
-        at.is_batch_of_heads(context)
-    });
-    found.next().filter(|_| found.next().is_none())
-}
-
 /// The axis of sequences in the product of queries and keys.
 fn of_product(context: &Context<'_>, site: &Site) -> Option<usize> {
-    let batch = of_queries(context, site)?;
+    let batch = batch_axis(context, site.query.value, &site.query.lane)?;
     let (graph, trace) = (context.graph(), &context.found.trace);
     let (id, _) = graph.producer(site.product?)?;
     let letters = Letters::of(graph, trace, id)?;
@@ -105,7 +97,7 @@ fn before(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{KINDS, model, scaled, softmax, swapped, takes};
+    use super::super::tests::{KINDS, inserts, model, scaled, softmax, swapped};
     use crate::graph::sketch::{HIDDEN, Sketch};
     use posenc_encodings::kind::Kind;
 
@@ -177,7 +169,7 @@ mod tests {
             };
             let model = model(|s, x| layer(s, x, heads, order));
             for kind in [Kind::RelativeBias, Kind::TransformerXl] {
-                takes("plain", &model, kind);
+                inserts("plain", &model, kind);
             }
         }
     }

@@ -93,7 +93,10 @@ impl Layout {
     /// The plane first, then heads: the order of rows of a table.
     pub(crate) fn heads_last(&self) -> Vec<LayoutAxis> {
         let heads = (0..self.heads.len()).map(LayoutAxis::Head);
-        [LayoutAxis::Row, LayoutAxis::Column].into_iter().chain(heads).collect()
+        [LayoutAxis::Row, LayoutAxis::Column]
+            .into_iter()
+            .chain(heads)
+            .collect()
     }
 
     /// Whether the axes of heads are directly before the plane, which is last.

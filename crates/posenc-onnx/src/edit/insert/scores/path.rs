@@ -162,8 +162,12 @@ impl PathNode<'_> {
             "Sub" if slot == 0 => ScoreStep::Masked,
             "Where" if slot > 0 => ScoreStep::Masked,
             "Mul" if self.all(other?, |v| v == 0.0 || v == 1.0) => ScoreStep::Masked,
-            "Max" if node.inputs().len() == 2 && self.all(other?, |v| v <= -FAR) => ScoreStep::Masked,
-            "Min" if node.inputs().len() == 2 && self.all(other?, |v| v >= FAR) => ScoreStep::Capped,
+            "Max" if node.inputs().len() == 2 && self.all(other?, |v| v <= -FAR) => {
+                ScoreStep::Masked
+            }
+            "Min" if node.inputs().len() == 2 && self.all(other?, |v| v >= FAR) => {
+                ScoreStep::Capped
+            }
             "Clip" if slot == 0 && self.is_loose() => match node.input(2) {
                 Some(_) => ScoreStep::Capped,
                 None => ScoreStep::Masked,

@@ -4,7 +4,7 @@
 use posenc_ir::Use;
 
 use super::layout::Layout;
-use super::path::{Stage, ScoreStep, ScorePath};
+use super::path::{ScorePath, ScoreStep, Stage};
 use crate::attention::Site;
 use crate::detect::context::Context;
 

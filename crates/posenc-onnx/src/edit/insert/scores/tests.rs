@@ -1,5 +1,5 @@
-//! Biases and terms in the layouts and with the masks that exporters write. Every swap holds its
-//! result to the formula in f64 at each site, so that `Ok` says more than it looks.
+//! Biases and terms in the layouts and with the masks that exporters write. Every swap compares its
+//! result with the formula in f64 at each site, so `Ok` implies that.
 
 use posenc_ir::Model;
 
@@ -18,14 +18,14 @@ pub(crate) const KINDS: [Kind; 5] = [
     Kind::TransformerXl,
 ];
 
-/// Which keys come later than their query, `[token, token]`.
+/// Whether a key is later than its query, `[token, token]`.
 pub(crate) fn later(s: &mut Sketch) -> String {
     let at = s.range();
     let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
     s.op("Greater", &[&columns, &rows])
 }
 
-/// The same as numbers to add.
+/// A mask of later keys, to be added.
 pub(crate) fn low(s: &mut Sketch, lowest: f64) -> String {
     let later = later(s);
     let (low, zero) = (s.float(lowest), s.float(0.0));
@@ -48,7 +48,7 @@ fn joined(s: &mut Sketch, x: &str, y: &str) -> String {
     s.op("Add", &[x, &y])
 }
 
-/// A layer whose scores `[batch, head, query, key]` go through `to_softmax`.
+/// A layer whose scores `[batch, head, query, key]` pass `to_softmax`.
 pub(crate) fn plain(
     s: &mut Sketch,
     x: &str,
@@ -63,7 +63,7 @@ pub(crate) fn plain(
     joined(s, x, &y)
 }
 
-/// A model of one form: two layers of it.
+/// A model of two equal layers.
 pub(crate) fn model(layer: impl Fn(&mut Sketch, &str) -> String) -> Model {
     let mut s = Sketch::default();
     let mut x = s.embedded();
@@ -87,14 +87,14 @@ pub(crate) fn swapped(model: &Model, kind: Kind) -> Result<Option<Swapped>, Stri
     swap(model, &before, &request, &options).map_err(|e| e.to_string())
 }
 
-/// Puts every kind in, and reads it back at every site.
-fn takes_all(name: &str, model: &Model) {
+/// Inserts every kind, and detects it at every site.
+fn inserts_all(name: &str, model: &Model) {
     for kind in KINDS {
-        takes(name, model, kind);
+        inserts(name, model, kind);
     }
 }
 
-pub(crate) fn takes(name: &str, model: &Model, kind: Kind) -> Swapped {
+pub(crate) fn inserts(name: &str, model: &Model, kind: Kind) -> Swapped {
     let done = swapped(model, kind).unwrap_or_else(|e| panic!("{name} to {kind}: {e}"));
     let done = done.unwrap_or_else(|| panic!("{name} to {kind}: nothing was done"));
     let sites = done.found.attention.len();
@@ -112,7 +112,7 @@ pub(crate) fn takes(name: &str, model: &Model, kind: Kind) -> Swapped {
 }
 
 #[test]
-fn masks_of_every_kind_let_them_through() {
+fn all_kinds_can_be_added_with_every_kind_of_mask() {
     type Masked = fn(&mut Sketch, &str) -> String;
     let forms: [(&str, Masked); 9] = [
         ("no mask", |s, x| scaled(s, x)),
@@ -134,7 +134,7 @@ fn masks_of_every_kind_let_them_through() {
             let padding = s.floats(&[1, 1, 1, 1], [0.0]);
             s.op("Add", &[&x, &padding])
         }),
-        ("a scale behind the mask", |s, x| {
+        ("a scale after the mask", |s, x| {
             let mask = low(s, -1e9);
             let x = s.op("Add", &[x, &mask]);
             scaled(s, &x)
@@ -163,17 +163,17 @@ fn masks_of_every_kind_let_them_through() {
     for (name, to_softmax) in forms {
         let model = model(|s, x| plain(s, x, to_softmax));
         match name {
-            // What queries meet is squeezed by the cap, and is no longer the formula's.
+            // The cap changes the terms, so the formula does not apply.
             "a soft cap" => KINDS[..3].iter().for_each(|kind| {
-                takes(name, &model, *kind);
+                inserts(name, &model, *kind);
             }),
-            _ => takes_all(name, &model),
+            _ => inserts_all(name, &model),
         }
     }
 }
 
 #[test]
-fn heads_may_stand_anywhere() {
+fn heads_may_be_any_axis() {
     type Layer = fn(&mut Sketch, &str) -> String;
     let forms: [(&str, Layer); 6] = [
         ("heads in the batch", |s, x| {
@@ -285,6 +285,6 @@ fn heads_may_stand_anywhere() {
         }),
     ];
     for (name, layer) in forms {
-        takes_all(name, &model(layer));
+        inserts_all(name, &model(layer));
     }
 }

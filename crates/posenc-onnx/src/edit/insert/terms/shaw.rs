@@ -3,8 +3,8 @@
 
 use posenc_ir::{Attr, Emitter, ValueId};
 
-use super::values::WeightedValues;
 use super::Term;
+use super::values::WeightedValues;
 use crate::edit::insert::scores::cache::TermKey;
 use crate::error::RewriteError;
 use crate::plan::numbers::Numbers;

@@ -4,9 +4,9 @@ use posenc_ir::{Attr, Emitter, Use, ValueId};
 
 use super::product::FREE;
 use super::{EINSUM, Term};
-use crate::edit::insert::scores::layout::{LayoutAxis, Layout};
-use crate::edit::insert::scores::head_order;
 use crate::edit::insert::scores::cache::TermKey;
+use crate::edit::insert::scores::head_order;
+use crate::edit::insert::scores::layout::{Layout, LayoutAxis};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::spec::EncodingSpec;

@@ -34,7 +34,9 @@ impl WeightedValues {
         let refuse = |why: &str| context.refuse(site.node, why);
         let (steps, products) = products_of_weights(context, site);
         let [(node, weights)] = products[..] else {
-            return Err(refuse("its weights are multiplied with values at no place, or at several"));
+            return Err(refuse(
+                "its weights are multiplied with values at no place, or at several",
+            ));
         };
         Self::at(context, site, &steps, node, weights)
             .ok_or_else(|| refuse("the axes of its weights and values are not known"))

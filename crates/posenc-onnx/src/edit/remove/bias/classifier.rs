@@ -101,7 +101,11 @@ fn classify(numbers: impl Iterator<Item = f64> + Clone, fixed: bool) -> ScoreRol
             (low.min(v), best.max(v))
         });
     if best == low {
-        return if fixed { ScoreRole::Constant(best) } else { ScoreRole::Mask };
+        return if fixed {
+            ScoreRole::Constant(best)
+        } else {
+            ScoreRole::Mask
+        };
     }
     let border = (best - low >= HIDDEN)
         .then(|| border(numbers.clone()))

@@ -4,6 +4,7 @@ use posenc_ir::{Attr, Emitter, Use, ValueId};
 
 use super::Biases;
 use crate::attention::Site;
+use crate::edit::redirect::redirect_outputs;
 use crate::edit::remove::bias::splitter::MaskPart;
 use crate::error::RewriteError;
 
@@ -59,18 +60,17 @@ impl Biases<'_> {
             (0..node.inputs().len()).find(|slot| gated.is_some() && node.input(*slot) == gated)
         };
         let Some(slot) = slot else {
-            return Err(context.refuse(entry.node, "cannot remove the bias: it is also used elsewhere"));
+            return Err(context.refuse(
+                entry.node,
+                "cannot remove the bias: it is also used elsewhere",
+            ));
         };
         let mut inputs = node.inputs().to_vec();
         inputs[slot] = None;
         while inputs.pop_if(|v| v.is_none()).is_some() {}
         out.set_scope(node.scope());
         let made = out.copy(site.node, &inputs, &[])?;
-        let pairs = node.outputs().iter().flatten();
-        for (old, new) in pairs.zip(made.into_iter().flatten()) {
-            out.redirect(*old, new)?;
-        }
-        Ok(())
+        Ok(redirect_outputs(out, node, &made)?)
     }
 
     /// The mask with the rank of `old` and with an axis of queries and one of keys: runtimes
@@ -107,7 +107,8 @@ impl Biases<'_> {
                 Ok(out.op("Expand", &[value, shape]))
             }
             _ => {
-                let why = "cannot keep the mask: it has no axis of keys, which this operator requires";
+                let why =
+                    "cannot keep the mask: it has no axis of keys, which this operator requires";
                 Err(context.refuse(site.node, why))
             }
         }

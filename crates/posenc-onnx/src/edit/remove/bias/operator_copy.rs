@@ -84,7 +84,10 @@ impl<'a> OperatorCopier<'a> {
         out.set_scope(self.context.graph().node(id).scope());
         let made = out.copy(id, &inputs, &[])?;
         let first = made.into_iter().flatten().next();
-        first.ok_or_else(|| self.context.refuse(id, "cannot copy the operator: nothing reads its result"))
+        first.ok_or_else(|| {
+            self.context
+                .refuse(id, "cannot copy the operator: nothing reads its result")
+        })
     }
 
     /// The result for a value of `dims` of an operator that maps dimensions `from` to `to`.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use posenc_ir::{Emitter, NodeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::classifier::{ScoreRole, Classifier};
+use super::classifier::{Classifier, ScoreRole};
 use super::operator_copy::OperatorCopier;
 use crate::attention::scores::MASKED;
 use crate::detect::context::Context;
@@ -100,7 +100,11 @@ impl<'a> BiasSplitter<'a> {
         Ok((*rest).clone().filter(counts))
     }
 
-    fn split(&mut self, out: &mut Emitter<'_>, summand: Summand) -> Result<Rc<Split>, RewriteError> {
+    fn split(
+        &mut self,
+        out: &mut Emitter<'_>,
+        summand: Summand,
+    ) -> Result<Rc<Split>, RewriteError> {
         let key = (summand.value, summand.factor.to_bits());
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
@@ -154,7 +158,11 @@ impl<'a> BiasSplitter<'a> {
 
     /// The mask in the result of an operator that adds, selects, scales or moves; `None` for other
     /// operators, and if only the numbers of the value can decide.
-    fn split_operator(&mut self, out: &mut Emitter<'_>, summand: Summand) -> Result<Option<Split>, RewriteError> {
+    fn split_operator(
+        &mut self,
+        out: &mut Emitter<'_>,
+        summand: Summand,
+    ) -> Result<Option<Split>, RewriteError> {
         let graph = self.context.graph();
         let Some((id, 0)) = graph.producer(summand.value) else {
             return Ok(None);
@@ -185,7 +193,9 @@ impl<'a> BiasSplitter<'a> {
                 self.through(out, summand, id, 1, 1.0)
             }
             ("Neg", [_]) => self.through(out, summand, id, 0, -1.0),
-            ("Gather", [table, _]) if self.classifier.role(*table, summand.factor) == ScoreRole::Unknown => {
+            ("Gather", [table, _])
+                if self.classifier.role(*table, summand.factor) == ScoreRole::Unknown =>
+            {
                 // A table whose numbers are absent, with rows selected by distance.
                 Ok(graph.stored(*table).map(|_| None))
             }
@@ -226,8 +236,16 @@ impl<'a> BiasSplitter<'a> {
             return Ok(None);
         }
         let constant = left.constant;
-        let moved = self.copier.copy_onto(out, id, slot, (left.value, &left.dims))?;
-        Ok(moved.map(|(value, dims)| Some(MaskPart { value, dims, constant })))
+        let moved = self
+            .copier
+            .copy_onto(out, id, slot, (left.value, &left.dims))?;
+        Ok(moved.map(|(value, dims)| {
+            Some(MaskPart {
+                value,
+                dims,
+                constant,
+            })
+        }))
     }
 
     /// The mask in a sum. Summands after the first are multiplied by `sign`.
@@ -323,7 +341,12 @@ impl<'a> BiasSplitter<'a> {
     }
 
     /// The mask in a value, by its numbers.
-    fn split_numbers(&mut self, out: &mut Emitter<'_>, summand: Summand, role: ScoreRole) -> Result<Split, RewriteError> {
+    fn split_numbers(
+        &mut self,
+        out: &mut Emitter<'_>,
+        summand: Summand,
+        role: ScoreRole,
+    ) -> Result<Split, RewriteError> {
         let (hidden, seen) = match role {
             ScoreRole::Bias => return Ok(None),
             ScoreRole::Mixed { hidden, seen } => (hidden, seen),
@@ -348,7 +371,11 @@ impl<'a> BiasSplitter<'a> {
         out.set_scope(self.context.graph().node(id).scope());
         let border = out.scalar("hidden", dtype, border / summand.factor);
         let zero = out.scalar("no_bias", dtype, 0.0);
-        let less = if summand.factor > 0.0 { "Less" } else { "Greater" };
+        let less = if summand.factor > 0.0 {
+            "Less"
+        } else {
+            "Greater"
+        };
         let hides = out.op(less, &[summand.value, border]);
         let value = out.op("Where", &[hides, summand.value, zero]);
         let dims = self.unchanged(summand, None)?.dims;
@@ -396,5 +423,6 @@ impl<'a> BiasSplitter<'a> {
 
 /// Whether a mask hides pairs, or may hide some of them.
 fn hides(left: &MaskPart) -> bool {
-    left.constant.is_none_or(|constant| constant.abs() >= MASKED)
+    left.constant
+        .is_none_or(|constant| constant.abs() >= MASKED)
 }

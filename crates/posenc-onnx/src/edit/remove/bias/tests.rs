@@ -1,4 +1,4 @@
-//! Biases that go, masks that stay, and what cannot be told apart.
+//! Biases that are removed, masks that are kept, and what cannot be separated.
 
 mod written;
 
@@ -12,10 +12,10 @@ use posenc_encodings::kind::Kind;
 /// Tokens where the length is fixed.
 const FIXED: usize = 14;
 
-/// What enters the scores, made once for all layers; the bias counts so many times.
+/// The values that enter the scores, made once for all layers; the bias is multiplied by a factor.
 type Made = fn(&mut Sketch, f64) -> Vec<String>;
 
-/// What is done to the scores of a layer.
+/// Adds the values to the scores of a layer.
 type Joined = fn(&mut Sketch, &str, &[String]) -> String;
 
 fn model(made: Made, joined: Joined, factor: f64) -> Analyzed {
@@ -91,7 +91,8 @@ fn table(s: &mut Sketch, cell: impl Fn(usize, i64) -> f64) -> String {
     s.floats(&[1, HEADS, FIXED, FIXED], cells)
 }
 
-/// What goes: the masks that are left are those of the same model whose bias is zero.
+/// Biases that are removed: the masks that are left are those of the same model with a bias of
+/// zero.
 const REMOVED: &[(&str, Made, Joined)] = &[
     ("a bias alone", |s, f| vec![line(s, f)], added),
     (
@@ -104,7 +105,7 @@ const REMOVED: &[(&str, Made, Joined)] = &[
         },
     ),
     (
-        "a bias that is taken off",
+        "a bias that is subtracted",
         |s, f| {
             let line = line(s, f);
             vec![s.op("Neg", &[&line]), causal(s, f64::NEG_INFINITY)]
@@ -125,7 +126,7 @@ const REMOVED: &[(&str, Made, Joined)] = &[
         |s, scores, e| s.op("Sum", &[&e[0], scores, &e[1], &e[2]]),
     ),
     (
-        "a bias in one sum with what a bias and a mask were joined to",
+        "a bias in one sum with a sum of a bias and a mask",
         |s, f| {
             let (one, other, mask) = (line(s, f), line(s, f), padding(s, -1e4));
             vec![one, s.op("Add", &[&mask, &other])]
@@ -136,7 +137,7 @@ const REMOVED: &[(&str, Made, Joined)] = &[
         },
     ),
     (
-        "a bias in a sum of a sum that a bias goes from",
+        "a bias in a sum of a sum with another bias",
         |s, f| vec![line(s, f), line(s, f), causal(s, -1e4)],
         |s, scores, e| {
             let scores = s.op("Add", &[&e[0], scores]);
@@ -223,9 +224,12 @@ const REMOVED: &[(&str, Made, Joined)] = &[
     (
         "one constant for bias and mask",
         |s, f| {
-            let cell = |h: usize, d: i64| match d > 0 {
-                true => -1e9,
-                false => f * 0.25f64.powi(h as i32 + 1) * d as f64,
+            let cell = |h: usize, d: i64| {
+                if d > 0 {
+                    -1e9
+                } else {
+                    f * 0.25f64.powi(h as i32 + 1) * d as f64
+                }
             };
             let all = table(s, cell);
             let at = s.range();
@@ -237,12 +241,12 @@ const REMOVED: &[(&str, Made, Joined)] = &[
 ];
 
 #[test]
-fn biases_go_and_masks_stay_as_they_were() {
+fn biases_are_removed_and_masks_are_kept() {
     for (name, made, joined) in REMOVED {
         let known = model(*made, *joined, 1.0);
         assert_eq!(known.kinds(), [Kind::Alibi], "{name}");
         let bare = known
-            .all_bare()
+            .without_encodings()
             .unwrap_or_else(|why| panic!("{name}: {why}"));
         let plain = model(*made, *joined, 0.0);
         assert_ne!(known.planes(), plain.planes(), "{name}");
@@ -251,7 +255,7 @@ fn biases_go_and_masks_stay_as_they_were() {
     }
 }
 
-/// Masks, and what is no bias: nothing of these is touched.
+/// Masks, and values that are not biases: none of these is changed.
 const KEPT: &[(&str, Made, Joined)] = &[
     ("padding of −10,000", |s, _| vec![padding(s, -1e4)], added),
     (
@@ -312,7 +316,7 @@ const KEPT: &[(&str, Made, Joined)] = &[
         added,
     ),
     (
-        "a mask by factors, and what they hide taken off",
+        "a mask by factors, and what they hide subtracted",
         |s, _| {
             let (d, zero) = (distance(s), s.int(0));
             let seen = s.op("LessOrEqual", &[&d, &zero]);
@@ -353,7 +357,7 @@ fn masks_are_not_touched() {
         let (mut zeros, mut biases) = (ZeroPropagation::new(&context), Biases::new(&context));
         for site in &context.found.attention {
             let error = biases.remove(&mut out, &mut zeros, site).unwrap_err();
-            let why = "where the bias of its scores enters cannot be told";
+            let why = "cannot locate where the bias is added";
             assert!(error.to_string().contains(why), "{name}: {error}");
         }
         zeros.finish(&mut out).unwrap();
@@ -361,7 +365,7 @@ fn masks_are_not_touched() {
     }
 }
 
-/// What cannot be taken out, and why.
+/// Biases that cannot be removed, and the reason.
 const REFUSED: &[(&str, Made, Joined, &str)] = &[
     (
         "a bias as large as the mask that it is joined with",
@@ -371,7 +375,7 @@ const REFUSED: &[(&str, Made, Joined, &str)] = &[
             vec![s.op("Min", &[&line, &mask])]
         },
         added,
-        "cannot be told",
+        "cannot separate mask and bias",
     ),
     (
         "a bias that content scales before an exponential",
@@ -382,7 +386,7 @@ const REFUSED: &[(&str, Made, Joined, &str)] = &[
             let bias = s.op("Exp", &[&bias]);
             s.op("Add", &[scores, &bias])
         },
-        "goes through this operator",
+        "cannot remove the encoding through",
     ),
     (
         "a bias that makes one query many",
@@ -391,12 +395,12 @@ const REFUSED: &[(&str, Made, Joined, &str)] = &[
             let first = s.slice(scores, 2, [0, 1, 1]);
             s.op("Add", &[&first, &e[0]])
         },
-        "gives the",
+        "depends on",
     ),
 ];
 
 #[test]
-fn what_cannot_be_told_is_refused_with_its_node() {
+fn what_cannot_be_separated_is_refused_with_its_node() {
     for (name, made, joined, why) in REFUSED {
         let known = model(*made, *joined, 1.0);
         let context = known.context();
@@ -416,7 +420,7 @@ fn other_layers_keep_what_they_share() {
         let (name, made, joined) = REMOVED[at];
         let known = model(made, joined, 1.0);
         let bare = known
-            .bare(&[1])
+            .without_sites(&[1])
             .unwrap_or_else(|why| panic!("{name}: {why}"));
         let plain = model(made, joined, 0.0).planes();
         assert_eq!(bare.planes()[0], known.planes()[0], "{name}");
@@ -426,7 +430,7 @@ fn other_layers_keep_what_they_share() {
 }
 
 #[test]
-fn a_bias_goes_that_joins_other_content_first() {
+fn a_bias_that_is_added_to_other_content_first_is_removed() {
     let of = |factor| {
         let made: Made = |s, f| {
             let kinds = s.input("token_type_ids", DType::I64, &["batch", "sequence"]);
@@ -441,7 +445,7 @@ fn a_bias_goes_that_joins_other_content_first() {
     let (known, plain) = (of(1.0), of(0.0).output());
     assert_eq!(known.kinds(), [Kind::Alibi]);
     assert_ne!(known.output(), plain);
-    assert_eq!(known.all_bare().unwrap().output(), plain);
+    assert_eq!(known.without_encodings().unwrap().output(), plain);
 }
 
 /// Layers of one operator of com.microsoft or ai.onnx, with a bias input.
@@ -486,25 +490,25 @@ fn a_fused_operator_loses_its_bias_and_keeps_its_mask() {
     for domain in ["", "ms"] {
         let alone = fused(domain, |s, f| vec![line(s, f)]);
         assert_eq!(alone.kinds(), [Kind::Alibi]);
-        let bare = alone.all_bare().unwrap();
+        let bare = alone.without_encodings().unwrap();
         assert_eq!(bare.kinds(), []);
-        // Nothing is left of what was computed of positions.
+        // No operator on positions is left.
         assert!(!bare.operators().contains(&"Range"), "{domain}");
         let joined = fused(domain, |s, f| {
             let (line, mask) = (line(s, f), padding(s, -1e4));
             vec![s.op("Add", &[&line, &mask])]
         });
         assert_eq!(joined.kinds(), [Kind::Alibi]);
-        let bare = joined.all_bare().unwrap();
+        let bare = joined.without_encodings().unwrap();
         assert_eq!(bare.kinds(), []);
         let context = bare.context();
         assert!(context.found.attention.iter().all(|site| site.mask.padding));
-        // The mask gets its queries once, for all layers.
-        let stretched = bare
+        // The mask gets its axis of queries once, for all layers.
+        let expanded = bare
             .operators()
             .iter()
             .filter(|op| **op == "Expand")
             .count();
-        assert_eq!(stretched, 1, "{domain}");
+        assert_eq!(expanded, 1, "{domain}");
     }
 }

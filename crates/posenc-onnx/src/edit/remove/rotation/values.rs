@@ -52,7 +52,10 @@ pub(crate) fn rotated_values(
     match read(context.model, &found.trace, &none, &region, head_dim) {
         Ok(rotation) => Ok(Some((region, Some(rotation.way)))),
         Err(_) if is_turning(context.model, &found.trace, &region) => Ok(Some((region, None))),
-        Err(why) => Err(context.refuse(node, format!("cannot remove the encoding of the values: {why}"))),
+        Err(why) => Err(context.refuse(
+            node,
+            format!("cannot remove the encoding of the values: {why}"),
+        )),
     }
 }
 

@@ -1,17 +1,17 @@
-//! Terms that go, the biases of Transformer-XL with them, and what is refused.
+//! Terms that are removed, with the biases of Transformer-XL, and refusals.
 
 use super::*;
-use crate::edit::remove::testing::{Heads, Analyzed, layers, product, scaled, softmax};
+use crate::edit::remove::testing::{Analyzed, Heads, layers, product, scaled, softmax};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::Request;
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::Kind;
 
-/// Vectors to either side in the tables of these tests.
+/// The largest distance in the tables of these tests.
 const CLIP: i64 = 4;
 const ROWS: usize = 2 * CLIP as usize + 1;
 
-/// The weighted values of a layer; terms count so many times.
+/// The weighted values of a layer; terms are multiplied by a factor.
 type Layer = fn(&mut Sketch, &Heads, f64) -> String;
 
 fn model(layer: Layer, factor: f64) -> Analyzed {
@@ -77,7 +77,7 @@ fn waves(s: &mut Sketch, factor: f64) -> String {
     s.op("Mul", &[&code, &factor])
 }
 
-/// `(q + v)·r`, shifted so that keys stand at their distances.
+/// `(q + v)·r`, shifted so that each key gets the product for its distance.
 fn positions(s: &mut Sketch, heads: &Heads, factor: f64) -> String {
     let code = waves(s, factor);
     let w = s.weights(&[HIDDEN, HIDDEN]);
@@ -118,17 +118,17 @@ fn seen(s: &mut Sketch) -> String {
     s.op("Not", &[&later])
 }
 
-/// Attention of biased queries whose positions stand in a mask, beside a product of queries with
-/// vectors that hold `other` in every feature, made by the sequence.
+/// Attention of biased queries with positions in a mask, and a product of queries with vectors that
+/// hold `other` in every feature, expanded to the sequence.
 fn in_a_mask(s: &mut Sketch, heads: &Heads, factor: f64, other: &str) -> String {
     let u = bias(s, factor);
     let q = s.op("Add", &[&heads.q, &u]);
     let k = s.transpose(&heads.k, &[0, 1, 3, 2]);
     let shape = s.op("Shape", &[&k]);
     let same = s.op("Expand", &[other, &shape]);
-    let beside = s.op("MatMul", &[&q, &same]);
+    let extra = s.op("MatMul", &[&q, &same]);
     let term = positions(s, heads, factor);
-    let term = s.op("Add", &[&beside, &term]);
+    let term = s.op("Add", &[&extra, &term]);
     let term = scaled(s, &term);
     let (seen, low) = (seen(s), s.float(-1e9));
     let mask = s.op("Where", &[&seen, &term, &low]);
@@ -174,7 +174,7 @@ const REMOVED: &[(&str, Kind, Layer)] = &[
         s.op("Add", &[&y, &term])
     }),
     (
-        "u and v beside queries",
+        "u and v added to queries",
         Kind::TransformerXl,
         |s, heads, f| {
             let u = bias(s, f);
@@ -199,7 +199,7 @@ const REMOVED: &[(&str, Kind, Layer)] = &[
         },
     ),
     (
-        "positions in a mask, beside a product with zeros",
+        "positions in a mask, with a product with zeros",
         Kind::TransformerXl,
         |s, heads, f| {
             let zero = s.float(0.0);
@@ -213,12 +213,12 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 }
 
 #[test]
-fn without_terms_content_meets_content_alone() {
+fn without_terms_only_the_product_of_queries_and_keys_is_left() {
     for (name, kind, layer) in REMOVED {
         let known = model(*layer, 1.0);
         assert_eq!(known.kinds(), [*kind], "{name}");
         let bare = known
-            .all_bare()
+            .without_encodings()
             .unwrap_or_else(|why| panic!("{name}: {why}"));
         let plain = model(*layer, 0.0).output();
         assert!(!near(&known.output(), &plain), "{name}");
@@ -245,9 +245,9 @@ fn a_product_with_anything_but_zeros_is_one_more_term() {
 }
 
 #[test]
-fn a_mask_stays_without_the_term_that_was_chosen_into_it() {
+fn a_mask_loses_the_term_that_it_selects() {
     let (.., layer) = REMOVED[REMOVED.len() - 1];
-    let bare = model(layer, 1.0).all_bare().unwrap();
+    let bare = model(layer, 1.0).without_encodings().unwrap();
     let count = |op: &str| bare.operators().iter().filter(|o| **o == op).count();
     assert_eq!(
         (count("Where"), count("Expand"), count("GatherElements")),
@@ -256,7 +256,7 @@ fn a_mask_stays_without_the_term_that_was_chosen_into_it() {
 }
 
 #[test]
-fn content_and_positions_in_the_mask_of_one_operator_are_seen_and_refused() {
+fn content_and_positions_in_the_mask_of_fused_attention_are_refused() {
     let layer: Layer = |s, heads, f| {
         let term = positions(s, heads, f);
         let attrs = [
@@ -269,23 +269,23 @@ fn content_and_positions_in_the_mask_of_one_operator_are_seen_and_refused() {
     let y = layers(&mut s, &|s, heads| layer(s, heads, 1.0));
     let known = Analyzed::new(s.model(23, &[&y]));
     assert_eq!(known.kinds(), [Kind::Unknown]);
-    let why = known.all_bare().err().unwrap();
+    let why = known.without_encodings().err().unwrap();
     assert!(why.starts_with("sketch/"), "{why}");
 }
 
 #[test]
-fn one_layer_at_a_time_comes_to_the_same() {
+fn removing_one_layer_at_a_time_gives_the_same() {
     let (_, kind, layer) = REMOVED[1];
     let known = model(layer, 1.0);
     let plain = model(layer, 0.0).output();
-    let first = known.bare(&[1]).unwrap();
+    let first = known.without_sites(&[1]).unwrap();
     assert_eq!(first.kinds(), [kind]);
     assert!(!near(&first.output(), &plain));
-    assert!(near(&first.bare(&[0]).unwrap().output(), &plain));
+    assert!(near(&first.without_sites(&[0]).unwrap().output(), &plain));
 }
 
 #[test]
-fn the_bias_of_the_projection_stays() {
+fn the_bias_of_the_projection_is_kept() {
     let layer: Layer = |s, heads, f| {
         let own = bias(s, 1.0);
         let q = s.op("Add", &[&heads.q, &own]);
@@ -301,11 +301,11 @@ fn the_bias_of_the_projection_stays() {
     };
     let known = model(layer, 1.0);
     assert_eq!(known.kinds(), [Kind::TransformerXl]);
-    let bare = known.all_bare().unwrap();
+    let bare = known.without_encodings().unwrap();
     assert!(near(&bare.output(), &model(layer, 0.0).output()));
 }
 
-/// What a term goes through that does not keep zeros.
+/// Operators between a term and the scores that do not map zeros to zeros.
 const REFUSED: &[(&str, Layer)] = &[
     ("an exponential", |s, heads, f| {
         let vectors = vectors(s, f);
@@ -325,7 +325,7 @@ const REFUSED: &[(&str, Layer)] = &[
         let scores = s.op("Add", &[&scores, &term]);
         weighted(s, &scores, heads)
     }),
-    ("what is taken off", |s, heads, f| {
+    ("a subtrahend", |s, heads, f| {
         let vectors = vectors(s, f);
         let term = meet(s, QUERY, &heads.q, &vectors);
         let scores = product(s, &heads.q, &heads.k);
@@ -346,7 +346,7 @@ const REFUSED: &[(&str, Layer)] = &[
 ];
 
 #[test]
-fn terms_that_cannot_be_followed_are_refused() {
+fn terms_through_unsupported_operators_are_refused() {
     for (name, layer) in REFUSED {
         let known = model(*layer, 1.0);
         let context = known.context();
@@ -362,19 +362,20 @@ fn terms_that_cannot_be_followed_are_refused() {
         let mut zeros = ZeroPropagation::new(&context);
         zeros.add_zeros(&entries);
         let error = zeros.finish(&mut out).expect_err(name);
-        let why = "goes through this operator";
+        let why = "cannot remove the encoding through";
         assert!(error.to_string().contains(why), "{name}: {error}");
     }
 }
 
 #[test]
-fn what_could_not_be_evaluated_is_said_of_the_result() {
+fn warnings_name_what_could_not_be_evaluated() {
     for warned in [true, false] {
         let mut s = Sketch::default();
         let y = layers(&mut s, &|s, heads| {
-            let mask = match warned {
-                true => product(s, &heads.q, &heads.k),
-                false => s.floats(&[1, 1, 1, 1], [0.0]),
+            let mask = if warned {
+                product(s, &heads.q, &heads.k)
+            } else {
+                s.floats(&[1, 1, 1, 1], [0.0])
             };
             let attrs = [
                 ("q_num_heads", A::Int(HEADS as i64)),
@@ -389,8 +390,8 @@ fn what_could_not_be_evaluated_is_said_of_the_result() {
                 ..Request::default()
             };
             let done = rewrite(&mut model.clone(), &request).unwrap();
-            let said = |w: &String| w.contains("could not be evaluated");
-            assert_eq!(done.report.warnings.iter().any(said), warned, "{kind}");
+            let named = |w: &String| w.contains("could not be evaluated");
+            assert_eq!(done.report.warnings.iter().any(named), warned, "{kind}");
         }
     }
 }

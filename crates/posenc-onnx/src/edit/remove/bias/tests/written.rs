@@ -1,10 +1,10 @@
-//! How what is left is written, and where taking it apart ends.
+//! How masks are emitted, and the limits of splitting values.
 
 use super::*;
 use crate::request::Request;
 use crate::rewrite::rewrite;
 
-/// A model of constants: a bias and a mask of lower rank, joined and turned.
+/// A model with constants: the sum of a bias and a mask of lower rank, transposed.
 fn of_constants(opset: i64) -> Analyzed {
     let mut s = Sketch::default();
     let y = layers(&mut s, &|s, heads| {
@@ -26,12 +26,12 @@ fn of_constants(opset: i64) -> Analyzed {
 }
 
 #[test]
-fn axes_are_written_as_the_opset_has_them() {
+fn axes_are_emitted_as_the_opset_requires() {
     for (opset, inputs) in [(11, 1), (13, 2)] {
         let known = of_constants(opset);
         known.context().model.check().unwrap();
         assert_eq!(known.kinds(), [Kind::Alibi], "{opset}");
-        let bare = known.all_bare().unwrap();
+        let bare = known.without_encodings().unwrap();
         let context = bare.context();
         context.model.check().unwrap();
         assert_eq!(bare.kinds(), [], "{opset}");
@@ -41,10 +41,10 @@ fn axes_are_written_as_the_opset_has_them() {
     }
 }
 
-/// What is made of a value, at one of several levels.
+/// Computes a value from another one, at one of several levels.
 type Level = fn(&mut Sketch, &str, usize) -> String;
 
-/// A bias that is joined with a mask, and what so many levels make of both.
+/// The sum of a bias and a mask, with so many levels applied.
 fn doubled(levels: usize, level: Level) -> Analyzed {
     let mut s = Sketch::default();
     let all = std::cell::RefCell::new(None);
@@ -64,18 +64,18 @@ fn doubled(levels: usize, level: Level) -> Analyzed {
 }
 
 #[test]
-fn what_is_joined_with_itself_over_and_over_takes_no_longer() {
+fn a_value_that_is_added_to_itself_repeatedly_is_split_once() {
     let same: Level = |s, x, _| {
         let later = later(s);
         s.op("Where", &[&later, x, x])
     };
     let known = doubled(60, same);
     assert_eq!(known.kinds(), [Kind::Alibi]);
-    let bare = known.all_bare().unwrap();
+    let bare = known.without_encodings().unwrap();
     assert_eq!(bare.kinds(), []);
     let causal = |site: &Site| site.mask.causal == Some(true);
     assert!(bare.context().found.attention.iter().all(causal));
-    // Each way through these counts differently.
+    // Each path through these has a different factor.
     let parts: Level = |s, x, i| {
         let share = 0.3 + 0.01 * i as f64;
         let (one, other) = (s.float(share), s.float(1.0 - share));
@@ -84,14 +84,14 @@ fn what_is_joined_with_itself_over_and_over_takes_no_longer() {
     };
     let known = doubled(45, parts);
     assert_eq!(known.kinds(), [Kind::Alibi]);
-    let why = known.all_bare().err().unwrap();
-    assert!(why.contains("follows from too many operations"), "{why}");
+    let why = known.without_encodings().err().unwrap();
+    assert!(why.contains("too many operators"), "{why}");
     assert!(why.starts_with("sketch/"), "{why}");
 }
 
 #[test]
-fn a_mask_that_goes_with_its_bias_is_noticed() {
-    // Each of the ways through these counts so little that a mask looks like a bias.
+fn a_mask_removed_with_its_bias_is_noticed() {
+    // The factor of each path through these is so small that a mask looks like a bias.
     let halves = |levels: usize| {
         let mut s = Sketch::default();
         let y = layers(&mut s, &|s, heads| {
