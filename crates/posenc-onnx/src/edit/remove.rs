@@ -58,7 +58,7 @@ pub(crate) fn remove(
     }
     remove_before_scores(out, context, plan)?;
     remove_from_scores(out, context, plan)?;
-    // Values that were made on the way to a smaller result.
+    // New values that turned out not to be needed.
     out.release_unread();
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) struct ValueAxis {
 pub(crate) struct Axes<'a> {
     pub(crate) context: &'a Context<'a>,
     /// A run with a batch of one.
-    alone: OnceCell<Option<Trace>>,
+    single: OnceCell<Option<Trace>>,
     /// A run with a batch of one and more tokens.
     longer: OnceCell<Option<Trace>>,
     origins: RefCell<Origins>,
@@ -35,7 +35,7 @@ type Origins = FxHashMap<ValueAxis, Option<ValueAxis>>;
 const MAX_VALUES: usize = 4096;
 
 /// The limit for a run with another batch, of which only dimensions are read.
-const ALONE: Budget = Budget { elements: 1 << 12 };
+const SINGLE: Budget = Budget { elements: 1 << 12 };
 
 /// The limit for a longer run, in which dimensions may depend on positions and masks.
 const LONGER: Budget = Budget { elements: 1 << 22 };
@@ -44,7 +44,7 @@ impl<'a> Axes<'a> {
     pub(crate) fn new(context: &'a Context<'a>) -> Self {
         Self {
             context,
-            alone: OnceCell::new(),
+            single: OnceCell::new(),
             longer: OnceCell::new(),
             origins: RefCell::default(),
         }
@@ -80,9 +80,9 @@ impl<'a> Axes<'a> {
             dims.and_then(|d| d.get(at.axis)) == Some(&length)
         };
         let sequence = self.context.found.lengths.sequence;
-        let run = || self.run(sequence, &ALONE);
-        let alone = self.alone.get_or_init(run);
-        alone.as_ref().is_some_and(same) && self.longer(same).unwrap_or(true)
+        let run = || self.run(sequence, &SINGLE);
+        let single = self.single.get_or_init(run);
+        single.as_ref().is_some_and(same) && self.longer(same).unwrap_or(true)
     }
 
     fn run(&self, sequence: usize, budget: &Budget) -> Option<Trace> {
@@ -241,7 +241,7 @@ mod tests {
     use crate::edit::insert::length::Length;
     use crate::graph::sketch::{HIDDEN, Sketch};
 
-    /// What `read` tells of the first output of a graph of ids of these dimensions.
+    /// Reads the first output of a graph with ids of these dimensions.
     fn of<T>(
         dims: &[&str],
         make: impl Fn(&mut Sketch, &str) -> String,
@@ -263,7 +263,7 @@ mod tests {
         read(&Axes::new(&context), graph.scope(graph.main()).outputs()[0])
     }
 
-    /// The length of an axis along which something stands twice.
+    /// The length of an axis along which a value is concatenated with itself.
     fn twice(dims: &[&str], axis: usize) -> Length {
         let make = |s: &mut Sketch, x: &str| s.concat(&[x, x], axis as i64);
         of(dims, make, |axes, value| {
@@ -285,7 +285,7 @@ mod tests {
             (&["batch", "12"][..], 0),
             (&["batch", "sequence"], 1),
             (&["2", "sequence"], 1),
-            // With another batch it is as long: its first axis is that of the tokens.
+            // It does not change with the batch: its first axis is that of the tokens.
             (&["sequence"], 0),
         ] {
             assert!(matches!(twice(dims, axis), Length::Of(_)), "{dims:?}");
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(axes.origin(ValueAxis { value, axis: 2 }), want);
             assert_eq!(axes.origins.borrow().len(), known[0]);
         });
-        // What leads nowhere stays where it is, however often it is asked.
+        // An axis without origin is its own origin, also the second time.
         let make = |s: &mut Sketch, x: &str| s.concat(&[x, x], 1);
         of(&["batch", "sequence"], make, |axes, value| {
             let at = ValueAxis { value, axis: 1 };

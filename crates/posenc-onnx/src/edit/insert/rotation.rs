@@ -322,5 +322,5 @@ fn fit(context: &Context<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> O
 
 /// Whether positions differ between sequences.
 fn by_sequence(source: PositionSource) -> bool {
-    matches!(source, PositionSource::Given(told) if told.by_sequence)
+    matches!(source, PositionSource::Given(values) if values.by_sequence)
 }

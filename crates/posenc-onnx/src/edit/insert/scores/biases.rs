@@ -147,7 +147,7 @@ impl<'a, 'g> Biases<'a, 'g> {
         let table = self.table(out, site, &lead, dtype)?;
         let grids = &mut self.scores.grids;
         let distances = if place.by_key {
-            grids.places(out, grid)
+            grids.key_indices(out, grid)
         } else {
             grids.distances(out, grid)
         };

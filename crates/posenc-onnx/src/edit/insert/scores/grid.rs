@@ -44,7 +44,7 @@ struct Grid {
     queries: Option<ValueId>,
     keys: Option<ValueId>,
     last_key: Option<ValueId>,
-    places: Option<ValueId>,
+    key_indices: Option<ValueId>,
     distances: Option<ValueId>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Grids<'a> {
             queries: None,
             keys: None,
             last_key: None,
-            places: None,
+            key_indices: None,
             distances: None,
         });
         self.grids.len() - 1
@@ -184,8 +184,8 @@ impl<'a> Grids<'a> {
     }
 
     /// The index of each key, `[keys]`.
-    pub(crate) fn places(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
-        if let Some(places) = self.grids[grid].places {
+    pub(crate) fn key_indices(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(places) = self.grids[grid].key_indices {
             return places;
         }
         let places = match self.grids[grid].fixed() {
@@ -198,7 +198,7 @@ impl<'a> Grids<'a> {
                 range(out, 0, keys)
             }
         };
-        *self.grids[grid].places.insert(places)
+        *self.grids[grid].key_indices.insert(places)
     }
 
     /// The distance of each pair, key − query: `[queries, keys]`, or `[batch, queries, keys]` if
@@ -216,7 +216,8 @@ impl<'a> Grids<'a> {
                 out.constant("distances", Tensor::from_i64(&[queries, keys], &all))
             }
             _ => {
-                let (places, queries) = (self.places(out, grid), self.query_positions(out, grid));
+                let (places, queries) =
+                    (self.key_indices(out, grid), self.query_positions(out, grid));
                 out.op("Sub", &[places, queries])
             }
         };
@@ -236,7 +237,7 @@ impl<'a> Grids<'a> {
             return self.up_to_last(out, grid, last);
         }
         let places = if square {
-            self.places(out, grid)
+            self.key_indices(out, grid)
         } else {
             let (queries, keys) = (self.queries(out, grid), self.keys(out, grid));
             let past = out.op("Sub", &[keys, queries]);

@@ -1,5 +1,6 @@
 //! Biases that are removed, masks that are kept, and what cannot be separated.
 
+mod fused;
 mod written;
 
 use posenc_ir::DType;
@@ -446,69 +447,4 @@ fn a_bias_that_is_added_to_other_content_first_is_removed() {
     assert_eq!(known.kinds(), [Kind::Alibi]);
     assert_ne!(known.output(), plain);
     assert_eq!(known.without_encodings().unwrap().output(), plain);
-}
-
-/// Layers of one operator of com.microsoft or ai.onnx, with a bias input.
-fn fused(domain: &str, made: Made) -> Analyzed {
-    let mut s = Sketch::default();
-    s.input("attention_mask", DType::I64, &["batch", "sequence"]);
-    let entering = std::cell::RefCell::new(None);
-    let y = layers(&mut s, &|s, heads| {
-        let mut entering = entering.borrow_mut();
-        let bias = entering.get_or_insert_with(|| made(s, 1.0))[0].clone();
-        let flat = |s: &mut Sketch, x: &str| {
-            let x = s.transpose(x, &[0, 2, 1, 3]);
-            s.reshape(&x, &[0, 0, -1])
-        };
-        let [q, k, v] = [&heads.q, &heads.k, &heads.v].map(|x| flat(s, x));
-        let heads = HEADS as i64;
-        let y = match domain {
-            "" => {
-                let attrs = [
-                    ("q_num_heads", A::Int(heads)),
-                    ("kv_num_heads", A::Int(heads)),
-                ];
-                s.with("Attention", &[&q, &k, &v, &bias], &attrs)
-            }
-            _ => {
-                let inputs = [q.as_str(), &k, &v, "", "", &bias];
-                s.with(
-                    "ms.MultiHeadAttention",
-                    &inputs,
-                    &[("num_heads", A::Int(heads))],
-                )
-            }
-        };
-        let y = s.reshape(&y, &[0, 0, heads, -1]);
-        s.transpose(&y, &[0, 2, 1, 3])
-    });
-    Analyzed::new(s.model(23, &[&y]))
-}
-
-#[test]
-fn a_fused_operator_loses_its_bias_and_keeps_its_mask() {
-    for domain in ["", "ms"] {
-        let alone = fused(domain, |s, f| vec![line(s, f)]);
-        assert_eq!(alone.kinds(), [Kind::Alibi]);
-        let bare = alone.without_encodings().unwrap();
-        assert_eq!(bare.kinds(), []);
-        // No operator on positions is left.
-        assert!(!bare.operators().contains(&"Range"), "{domain}");
-        let joined = fused(domain, |s, f| {
-            let (line, mask) = (line(s, f), padding(s, -1e4));
-            vec![s.op("Add", &[&line, &mask])]
-        });
-        assert_eq!(joined.kinds(), [Kind::Alibi]);
-        let bare = joined.without_encodings().unwrap();
-        assert_eq!(bare.kinds(), []);
-        let context = bare.context();
-        assert!(context.found.attention.iter().all(|site| site.mask.padding));
-        // The mask gets its axis of queries once, for all layers.
-        let expanded = bare
-            .operators()
-            .iter()
-            .filter(|op| **op == "Expand")
-            .count();
-        assert_eq!(expanded, 1, "{domain}");
-    }
 }
