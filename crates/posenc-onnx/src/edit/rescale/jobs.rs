@@ -6,7 +6,7 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::rotary::source::{Source, source};
-use crate::detect::{Detection, Half};
+use crate::detect::{Detection, Half, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::{Plan, Target, is_already, softmax_factor};
 
@@ -34,9 +34,12 @@ pub(crate) fn jobs(
     found: &Detection,
     plan: &Plan,
 ) -> Result<Vec<Job>, RewriteError> {
-    let mut jobs: Vec<Job> = vec![];
-    // The inputs of a rotation determine the constants that it reads.
-    let mut known: BTreeMap<Vec<ValueId>, usize> = BTreeMap::new();
+    let mut collector = Collector {
+        model,
+        found,
+        jobs: vec![],
+        by_inputs: BTreeMap::new(),
+    };
     let mut short: BTreeMap<Vec<ValueId>, bool> = BTreeMap::new();
     for (i, target) in &plan.targets {
         let site = &found.rotary[*i];
@@ -49,55 +52,89 @@ pub(crate) fn jobs(
             continue;
         }
         for half in [&site.query, &site.key] {
-            let graph = model.graph();
-            let values = inputs(model, half);
-            let place = || graph.place(site.node);
-            let at = match known.get(&values) {
-                Some(at) => *at,
-                None => {
-                    let source = source(model, found, half)
-                        .map_err(|why| Refusal::Unsupported(format!("{}: {why}", place())))?;
-                    let at = match jobs.iter().position(|j| shares(&j.source, &source)) {
-                        Some(at) => {
-                            merge(&mut jobs[at].source, source);
-                            at
-                        }
-                        None => {
-                            jobs.push(Job {
-                                target: target.clone(),
-                                keeps_rows,
-                                sites: vec![],
-                                source,
-                                factor: half.rotation.rope.attention_factor,
-                                products: vec![],
-                                softmax_factor: target.softmax_factor
-                                    / softmax_factor(model, site.site),
-                            });
-                            jobs.len() - 1
-                        }
-                    };
-                    known.insert(values, at);
-                    at
-                }
-            };
-            let job = &mut jobs[at];
-            // Queries and keys with the same constants still read them by different nodes.
-            job.source.enter(half.region.entries.iter().map(|u| u.node));
-            job.keeps_rows &= keeps_rows;
-            if job.target != *target {
-                let why = "it shares its frequencies with a site that has a different target";
-                return Err(Refusal::Unsupported(format!("{}: {why}", place())).into());
-            }
-            if job.sites.last() != Some(i) {
-                job.sites.push(*i);
-                // Several sites share the product in the body of a loop.
-                let product = found.attention[site.site].product;
-                job.products.extend(product);
-            }
+            collector.add(*i, half, target, keeps_rows)?;
         }
     }
-    refuse_bystanders(model, found, plan, &jobs)?;
-    Ok(jobs)
+    refuse_bystanders(model, found, plan, &collector.jobs)?;
+    Ok(collector.jobs)
+}
+
+/// Collects jobs, rotation by rotation.
+struct Collector<'a> {
+    model: &'a Model,
+    found: &'a Detection,
+    jobs: Vec<Job>,
+    /// The job of a rotation, by its inputs: these determine the constants that it reads.
+    by_inputs: BTreeMap<Vec<ValueId>, usize>,
+}
+
+impl Collector<'_> {
+    /// Adds the rotation of queries or keys at a site.
+    fn add(
+        &mut self,
+        index: usize,
+        half: &Half,
+        target: &Target,
+        keeps_rows: bool,
+    ) -> Result<(), RewriteError> {
+        let site = &self.found.rotary[index];
+        let inputs = inputs(self.model, half);
+        let at = match self.by_inputs.get(&inputs) {
+            Some(at) => *at,
+            None => {
+                let source = source(self.model, self.found, half)
+                    .map_err(|why| refused(self.model, site, &why.to_string()))?;
+                let at = self.job_of(source, site, half, target, keeps_rows);
+                self.by_inputs.insert(inputs, at);
+                at
+            }
+        };
+        let job = &mut self.jobs[at];
+        // Queries and keys with the same constants still read them by different nodes.
+        job.source.enter(half.region.entries.iter().map(|u| u.node));
+        job.keeps_rows &= keeps_rows;
+        if job.target != *target {
+            let why = "it shares its frequencies with a site that has a different target";
+            return Err(refused(self.model, site, why));
+        }
+        if job.sites.last() != Some(&index) {
+            job.sites.push(index);
+            // Several sites share the product in the body of a loop.
+            let product = self.found.attention[site.site].product;
+            job.products.extend(product);
+        }
+        Ok(())
+    }
+
+    /// The index of the job that changes the constants of a source.
+    fn job_of(
+        &mut self,
+        source: Source,
+        site: &RotarySite,
+        half: &Half,
+        target: &Target,
+        keeps_rows: bool,
+    ) -> usize {
+        if let Some(at) = self.jobs.iter().position(|j| shares(&j.source, &source)) {
+            merge(&mut self.jobs[at].source, source);
+            return at;
+        }
+        self.jobs.push(Job {
+            target: target.clone(),
+            keeps_rows,
+            sites: vec![],
+            source,
+            factor: half.rotation.rope.attention_factor,
+            products: vec![],
+            softmax_factor: target.softmax_factor / softmax_factor(self.model, site.site),
+        });
+        self.jobs.len() - 1
+    }
+}
+
+fn refused(model: &Model, site: &RotarySite, why: &str) -> RewriteError {
+    let place = model.graph().place(site.node);
+    Refusal::Unsupported(format!("{place}: {why}")).into()
 }
 
 /// The inputs of a rotation, apart from content.
@@ -176,8 +213,7 @@ fn refuse_bystanders(
             let mut changed = jobs.iter().filter(|j| !j.keeps_rows);
             if changed.any(|j| shares(&j.source, &source)) {
                 let why = "it shares its frequencies with a selected site; select both or none";
-                let place = model.graph().place(site.node);
-                return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+                return Err(refused(model, site, why));
             }
         }
     }
