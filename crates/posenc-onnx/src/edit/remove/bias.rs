@@ -75,10 +75,10 @@ impl<'a> Biases<'a> {
             };
             changed |= match site.product {
                 Some(_) => {
-                    let joins = Joins { site, path: &path };
-                    self.remove_at(out, zeros, &joins, entry, value)?
+                    let shapes = SiteShapes { site, path: &path };
+                    self.remove_at(out, zeros, &shapes, entry, value)?
                 }
-                None => self.fused(out, site, entry, value)?,
+                None => self.remove_fused(out, site, entry, value)?,
             };
         }
         if !changed {
@@ -93,7 +93,7 @@ impl<'a> Biases<'a> {
         &mut self,
         out: &mut Emitter<'_>,
         zeros: &mut ZeroPropagation<'_>,
-        joins: &Joins<'_>,
+        shapes: &SiteShapes<'_>,
         entry: Use,
         value: ValueId,
     ) -> Result<bool, RewriteError> {
@@ -107,17 +107,17 @@ impl<'a> Biases<'a> {
         let (Some(content), Some(sum)) = (content, node.output(0)) else {
             return Ok(false);
         };
-        let joined = if joins.path.contains(&content) {
-            joins.varies_by_key(&context, value, sum) != Some(false)
+        let joined = if shapes.path.contains(&content) {
+            shapes.varies_by_key(&context, value, sum) != Some(false)
         } else {
             // A bias may be added to other content before both are added to the scores.
-            joins.is_by_key(&context, value)
+            shapes.is_by_key(&context, value)
         };
         let factor = match node.op() {
             "Add" | "Sum" if joined => 1.0,
             "Sub" if joined && entry.slot() == 1 => -1.0,
-            // Content scales the bias before it joins the scores.
-            "Mul" if joins.scales_keys(&context, value, content) => 1.0,
+            // Content scales the bias before it is added to the scores.
+            "Mul" if shapes.scales_keys(&context, value, content) => 1.0,
             _ => return Ok(false),
         };
         let Some(mask) = self.splitter.mask_part(out, value, factor)? else {
@@ -140,13 +140,13 @@ impl<'a> Biases<'a> {
 }
 
 /// Decides whether values that enter the scores of a site can be biases.
-struct Joins<'s> {
+struct SiteShapes<'s> {
     site: &'s Site,
     /// The values from the product to the softmax.
     path: &'s FxHashSet<ValueId>,
 }
 
-impl Joins<'_> {
+impl SiteShapes<'_> {
     /// Whether the shape of a summand lets it differ from key to key; one that does not has no
     /// effect on a softmax. `None` if the axis of keys in the sum is not known.
     fn varies_by_key(&self, context: &Context<'_>, value: ValueId, sum: ValueId) -> Option<bool> {
@@ -158,8 +158,8 @@ impl Joins<'_> {
     /// Whether a value that is multiplied with content may differ from key to key, and the content
     /// does not.
     fn scales_keys(&self, context: &Context<'_>, value: ValueId, content: ValueId) -> bool {
-        let alone = self.along(context, content).is_none_or(|n| n == 1);
-        alone && self.is_by_key(context, value)
+        let same = self.along(context, content).is_none_or(|n| n == 1);
+        same && self.is_by_key(context, value)
     }
 
     /// Whether a value has a number for each key.

@@ -77,8 +77,8 @@ impl<'a> ZeroPropagation<'a> {
         while let Some((id, slots)) = self.pending.next() {
             let values = match self.effect(id, &slots, &zeros)? {
                 Effect::Zeros(values) => values,
-                Effect::Sum(left) => {
-                    self.sum(out, &mut replacements, id, &left)?;
+                Effect::Sum(slots) => {
+                    self.sum(out, &mut replacements, id, &slots)?;
                     continue;
                 }
                 Effect::Mask(slot) => {
@@ -145,7 +145,7 @@ impl<'a> ZeroPropagation<'a> {
             dims = dims.zip(own).and_then(|(all, own)| broadcast(&all, own));
             values.push(other.map_or_else(|| replacements.current(value), |(new, _)| *new));
         }
-        self.fits(id, old, dims)?;
+        self.check_dims(id, old, dims)?;
         out.set_scope(node.scope());
         let new = match values[..] {
             [one] => one,
@@ -173,7 +173,7 @@ impl<'a> ZeroPropagation<'a> {
             return Ok(());
         };
         let dims = context.dims(which).zip(context.dims(hidden));
-        self.fits(id, old, dims.and_then(|(a, b)| broadcast(a, b)))?;
+        self.check_dims(id, old, dims.and_then(|(a, b)| broadcast(a, b)))?;
         let key = (node.scope(), which, hidden, slot);
         let new = *self.masks.entry(key).or_insert_with(|| {
             out.set_scope(node.scope());
@@ -189,7 +189,12 @@ impl<'a> ZeroPropagation<'a> {
 
     /// # Errors
     /// If the new value does not have the shape that its readers need.
-    fn fits(&self, id: NodeId, old: ValueId, dims: Option<Vec<usize>>) -> Result<(), RewriteError> {
+    fn check_dims(
+        &self,
+        id: NodeId,
+        old: ValueId,
+        dims: Option<Vec<usize>>,
+    ) -> Result<(), RewriteError> {
         if !dims.is_some_and(|dims| self.can_replace(old, &dims)) {
             return Err(self.context.refuse(id, SHAPE));
         }

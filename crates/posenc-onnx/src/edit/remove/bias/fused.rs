@@ -10,7 +10,7 @@ use crate::error::RewriteError;
 
 impl Biases<'_> {
     /// Removes the bias from an input of the operator. Returns whether there was one.
-    pub(crate) fn fused(
+    pub(crate) fn remove_fused(
         &mut self,
         out: &mut Emitter<'_>,
         site: &Site,

@@ -95,9 +95,9 @@ impl<'a> BiasSplitter<'a> {
             depth: 0,
         };
         self.steps = 0;
-        let rest = self.split(out, summand)?;
-        let counts = |left: &MaskPart| left.constant.is_none() || left.value == value;
-        Ok((*rest).clone().filter(counts))
+        let split = self.split(out, summand)?;
+        let counts = |mask: &MaskPart| mask.constant.is_none() || mask.value == value;
+        Ok((*split).clone().filter(counts))
     }
 
     fn split(
@@ -117,17 +117,17 @@ impl<'a> BiasSplitter<'a> {
             return Err(self.refuse(summand, why));
         }
         let role = self.classifier.role(summand.value, summand.factor);
-        let rest = match role {
+        let split = match role {
             ScoreRole::Mask => Some(self.unchanged(summand, None)?),
             ScoreRole::Constant(constant) => Some(self.unchanged(summand, Some(constant))?),
             _ => match self.split_operator(out, summand)? {
-                Some(rest) => rest,
+                Some(split) => split,
                 None => self.split_numbers(out, summand, role)?,
             },
         };
-        let rest = Rc::new(rest);
-        self.known.insert(key, rest.clone());
-        Ok(rest)
+        let split = Rc::new(split);
+        self.known.insert(key, split.clone());
+        Ok(split)
     }
 
     fn unchanged(&self, summand: Summand, constant: Option<f64>) -> Result<MaskPart, RewriteError> {
@@ -225,20 +225,20 @@ impl<'a> BiasSplitter<'a> {
         let Some(value) = self.context.graph().node(id).input(slot) else {
             return Ok(None);
         };
-        let rest = self.split(out, summand.before(value, factor))?;
-        let Some(left) = &*rest else {
+        let split = self.split(out, summand.before(value, factor))?;
+        let Some(mask) = &*split else {
             return Ok(Some(None));
         };
-        if left.value == value {
-            return Ok(Some(Some(self.unchanged(summand, left.constant)?)));
+        if mask.value == value {
+            return Ok(Some(Some(self.unchanged(summand, mask.constant)?)));
         }
         if !self.context.dtype(summand.value).is_float() {
             return Ok(None);
         }
-        let constant = left.constant;
+        let constant = mask.constant;
         let moved = self
             .copier
-            .copy_onto(out, id, slot, (left.value, &left.dims))?;
+            .copy_onto(out, id, slot, (mask.value, &mask.dims))?;
         Ok(moved.map(|(value, dims)| {
             Some(MaskPart {
                 value,
@@ -257,27 +257,27 @@ impl<'a> BiasSplitter<'a> {
         inputs: &[ValueId],
         sign: f64,
     ) -> Result<Option<Split>, RewriteError> {
-        let mut left: Vec<(usize, MaskPart)> = vec![];
+        let mut masks: Vec<(usize, MaskPart)> = vec![];
         for (i, value) in inputs.iter().enumerate() {
             let factor = if i == 0 { 1.0 } else { sign };
-            let rest = self.split(out, summand.before(*value, factor))?;
-            left.extend((*rest).clone().map(|l| (i, l)));
+            let split = self.split(out, summand.before(*value, factor))?;
+            masks.extend((*split).clone().map(|l| (i, l)));
         }
         let same = |(i, l): &(usize, MaskPart)| l.value == inputs[*i];
-        if left.len() == inputs.len() && left.iter().all(same) {
+        if masks.len() == inputs.len() && masks.iter().all(same) {
             return Ok(Some(Some(self.unchanged(summand, None)?)));
         }
-        left.retain(|(_, l)| hides(l));
-        if !left.is_empty() && !self.context.dtype(summand.value).is_float() {
+        masks.retain(|(_, l)| hides(l));
+        if !masks.is_empty() && !self.context.dtype(summand.value).is_float() {
             return Ok(None);
         }
-        let dims = left
+        let dims = masks
             .iter()
             .try_fold(vec![], |dims, (_, l)| broadcast(&dims, &l.dims));
         let Some(dims) = dims else { return Ok(None) };
         out.set_scope(self.context.graph().node(id).scope());
-        let values: Vec<ValueId> = left.iter().map(|(_, l)| l.value).collect();
-        let value = match (&values[..], &left[..]) {
+        let values: Vec<ValueId> = masks.iter().map(|(_, l)| l.value).collect();
+        let value = match (&values[..], &masks[..]) {
             ([], _) => return Ok(Some(None)),
             ([one], [(1, _)]) if sign < 0.0 => out.op("Neg", &[*one]),
             ([one], _) => *one,
@@ -288,7 +288,7 @@ impl<'a> BiasSplitter<'a> {
         Ok(Some(Some(MaskPart {
             value,
             dims,
-            constant: left.iter().map(|(_, l)| l.constant).sum(),
+            constant: masks.iter().map(|(_, l)| l.constant).sum(),
         })))
     }
 
@@ -302,8 +302,8 @@ impl<'a> BiasSplitter<'a> {
     ) -> Result<Option<Split>, RewriteError> {
         let mut kept = vec![];
         for value in &inputs[1..] {
-            let rest = self.split(out, summand.before(*value, 1.0))?;
-            kept.push((*rest).clone().filter(hides));
+            let split = self.split(out, summand.before(*value, 1.0))?;
+            kept.push((*split).clone().filter(hides));
         }
         let same = kept.iter().zip(&inputs[1..]);
         if kept.iter().all(Option::is_none) {
@@ -326,9 +326,9 @@ impl<'a> BiasSplitter<'a> {
         };
         out.set_scope(self.context.graph().node(id).scope());
         let mut values = vec![inputs[0]];
-        for left in &kept {
-            values.push(match left {
-                Some(left) => left.value,
+        for mask in &kept {
+            values.push(match mask {
+                Some(mask) => mask.value,
                 None => out.scalar("no_bias", dtype, 0.0),
             });
         }
@@ -422,7 +422,7 @@ impl<'a> BiasSplitter<'a> {
 }
 
 /// Whether a mask hides pairs, or may hide some of them.
-fn hides(left: &MaskPart) -> bool {
-    left.constant
+fn hides(mask: &MaskPart) -> bool {
+    mask.constant
         .is_none_or(|constant| constant.abs() >= MASKED)
 }
