@@ -110,7 +110,7 @@ fn values_that_turn_go_with_queries_and_keys() {
         attend(s, q, k, &v)
     });
     let why = bared(&gated).unwrap_err();
-    assert!(why.contains("position acts on the values"), "{why}");
+    assert!(why.contains("encoding of the values"), "{why}");
 }
 
 #[test]
