@@ -114,20 +114,20 @@ impl RotatedRegion<'_> {
         replacements: &mut Replacements<'_>,
     ) -> Result<(), RewriteError> {
         let Some(id) = self.node(context) else {
-            let why = "cannot remove its rotation: the output is an input of the graph";
+            let why = "cannot remove its rotation: no node computes its output";
             return Err(context.refuse(context.site(self.site).node, why));
         };
         out.set_scope(context.graph().node(id).scope());
         if self.region.inside.is_some() {
             return remove_from_operator(out, context, replacements, id);
         }
-        let moves = layout_changes::find(context, &self.region, self.way);
-        let Some(moves) = moves else {
+        let changes = layout_changes::find(context, &self.region, self.way);
+        let Some(changes) = changes else {
             let why = "cannot determine how its rotation reorders the features";
             return Err(context.refuse(id, why));
         };
         let value = replacements.current(self.region.input);
-        let mut value = layout_changes::emit(out, context, &moves, value)?;
+        let mut value = layout_changes::emit(out, context, &changes, value)?;
         let (from, to) = (self.region.input, self.region.output);
         if context.dtype(from) != context.dtype(to) {
             value = out.cast(value, context.dtype(to));

@@ -24,24 +24,24 @@ struct OperatorInputs {
     /// Inputs and attributes with which a bias is not supported.
     conflicting: (&'static [usize], &'static [&'static str]),
     /// Whether a mask may be boolean.
-    standard: bool,
+    bool_mask: bool,
 }
 
 impl OperatorInputs {
-    fn by(node: &Node) -> Option<Self> {
+    fn of(node: &Node) -> Option<Self> {
         let plain = Self {
             slot: 5,
             past: None,
             counts: None,
             conflicting: (&[], &[]),
-            standard: false,
+            bool_mask: false,
         };
         Some(match (node.domain(), node.op()) {
             ("", "Attention") => Self {
                 slot: 3,
                 past: Some((4, 2)),
                 conflicting: (&[6], &["softcap"]),
-                standard: true,
+                bool_mask: true,
                 ..plain
             },
             ("com.microsoft", "Attention") => Self {
@@ -70,7 +70,7 @@ impl Biases<'_, '_> {
         let context = self.context;
         let refuse = |why: &str| context.refuse(site.node, why);
         let node = context.graph().node(site.node);
-        let inputs = OperatorInputs::by(node).ok_or_else(|| {
+        let inputs = OperatorInputs::of(node).ok_or_else(|| {
             refuse("the operator does not support a bias; decompose it into plain operators first")
         })?;
         let given = |slot: &usize| node.input(*slot).is_some();
@@ -109,7 +109,7 @@ impl Biases<'_, '_> {
         };
         let dtype = context.dtype(site.query.value);
         let merged = match context.dtype(old) {
-            DType::Bool if inputs.standard => self.select(out, site, old, bias, dtype),
+            DType::Bool if inputs.bool_mask => self.select(out, site, old, bias, dtype),
             have if have == dtype => self.merged(out, site, old, bias),
             _ => {
                 return Err(refuse(
