@@ -1,4 +1,4 @@
-//! Every model of `fixtures/`, and of the collections beside the workspace where they are there.
+//! Every model of `fixtures/`, and of the collections in `../shared` where they are present.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use posenc_ir::{Diff, Model};
 use prost::Message;
 
 use super::rewrite::{Numbers, disguise};
-use crate::shared::{models_under, root, shared};
+use crate::shared::{collections, fixtures};
 
 fn read(proto: &ModelProto, path: &Path) -> Model {
     Model::from_bytes(proto.encode_to_vec(), Some(path)).unwrap()
@@ -170,27 +170,14 @@ fn added(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
 }
 
 #[test]
-fn fixtures_are_themselves_disguised_and_one_change_is_one_difference() {
-    let models = models_under(&root().join("fixtures"));
-    assert!(models.len() > 20, "{} models", models.len());
+fn models_are_themselves_disguised_and_one_change_is_one_difference() {
     let mut wrong = vec![];
-    models.iter().for_each(|m| check(m, 3, &mut wrong));
-    assert!(
-        wrong.is_empty(),
-        "{} wrong\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
-}
-
-#[test]
-fn shared_models_are_themselves_disguised_and_one_change_is_one_difference() {
-    let mut wrong = vec![];
-    for part in ["zoo", "mini", "forms"] {
-        let Some(folder) = shared(part) else { continue };
-        let models = models_under(&folder);
-        assert!(models.len() > 5, "{part}: {} models", models.len());
-        models.iter().for_each(|m| check(m, 1, &mut wrong));
+    for model in fixtures() {
+        check(&model, 3, &mut wrong);
+    }
+    // There are many: one change of each kind.
+    for model in collections() {
+        check(&model, 1, &mut wrong);
     }
     assert!(
         wrong.is_empty(),
