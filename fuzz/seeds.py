@@ -2,8 +2,8 @@
 """Writes seeds/model: the fixtures without their weights, and the small broken models.
 
 Needs `onnx` and `numpy`: python3 seeds.py ../fixtures [../../shared/bad]
-Weights of 1 KiB and more become references to another file, which nobody reads; names, operators
-and small constants stay. What seeds/model holds of other origin is left as it is.
+Weights of 1 KiB and more become references to an absent file; names, operators and small constants
+stay. Other files in seeds/model are not changed.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ bert/dynamo bloom/dynamo t5-encoder/dynamo""".split()
 
 
 def slim(tensor):
-    """Moves a payload out of the file."""
+    """Replaces a large payload by a reference to an absent file."""
     raw = len(tensor.raw_data)
     if raw < 1024:
         return

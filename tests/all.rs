@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod damage;
+mod examples;
 mod fuzz;
 mod inspect;
 mod logits;

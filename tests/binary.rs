@@ -10,22 +10,22 @@ use serde_json::Value;
 
 use crate::shared::root;
 
-/// What a run printed, and how it ended.
+/// The output and the exit code of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// The exit code.
     pub code: i32,
-    /// Data.
+    /// What it printed as data.
     pub stdout: String,
-    /// Words.
+    /// What it printed for people.
     pub stderr: String,
 }
 
 impl Ran {
-    /// The printed JSON of a run that went well.
+    /// The printed JSON of a successful run.
     ///
     /// # Panics
-    /// When it did not, or printed something else.
+    /// When the run failed or printed something else.
     pub fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{}", self.stderr);
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
@@ -39,7 +39,7 @@ impl Ran {
 pub fn path() -> PathBuf {
     let test = std::env::current_exe().expect("a test runs from a file");
     let folder = test.parent().and_then(Path::parent);
-    let folder = folder.expect("a test stands in target/<profile>/deps");
+    let folder = folder.expect("a test is in target/<profile>/deps");
     let binary = folder.join(format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX));
     assert!(
         binary.is_file(),
@@ -51,17 +51,34 @@ pub fn path() -> PathBuf {
 
 /// Runs the binary in the workspace, so that it finds the ONNX Runtime of the tests there.
 pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
-    ran(&command(arguments).output().expect("the binary starts"))
+    run_in(root(), &[], arguments)
 }
 
-/// The same; `None` for a run that had not ended by itself after `limit`.
+/// Runs the binary in a folder, with these environment variables.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn run_in<S: AsRef<OsStr>>(
+    folder: &Path,
+    variables: &[(&str, &str)],
+    arguments: impl IntoIterator<Item = S>,
+) -> Ran {
+    let mut command = command(arguments);
+    command.current_dir(folder).envs(variables.iter().copied());
+    ran(&command.output().expect("the binary starts"))
+}
+
+/// The same as [`run`]; `None` where the run did not end within `limit`.
+///
+/// # Panics
+/// When it cannot be started.
 pub fn run_within<S: AsRef<OsStr>>(
     limit: Duration,
     arguments: impl IntoIterator<Item = S>,
 ) -> Option<Ran> {
-    // Files, not pipes: a run that says much must not wait for a reader.
-    let said = [tempfile::tempfile(), tempfile::tempfile()].map(|f| f.expect("temporary files"));
-    let out = said.each_ref().map(|f| f.try_clone().expect("a handle"));
+    // Files, not pipes: a run that prints much must not wait for a reader.
+    let files = [tempfile::tempfile(), tempfile::tempfile()].map(|f| f.expect("temporary files"));
+    let out = files.each_ref().map(|f| f.try_clone().expect("a handle"));
     let [stdout, stderr] = out;
     let mut command = command(arguments);
     let mut child = command
@@ -71,17 +88,17 @@ pub fn run_within<S: AsRef<OsStr>>(
         .expect("the binary starts");
     let start = Instant::now();
     let status = loop {
-        if let Some(status) = child.try_wait().expect("a child can be asked") {
+        if let Some(status) = child.try_wait().expect("the status of a child can be read") {
             break status;
         }
         if start.elapsed() > limit {
-            child.kill().expect("a child can be ended");
+            child.kill().expect("a child can be killed");
             child.wait().expect("a child can be waited for");
             return None;
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    let [stdout, stderr] = said.map(|mut file| {
+    let [stdout, stderr] = files.map(|mut file| {
         let mut bytes = vec![];
         file.rewind().expect("a file");
         file.read_to_end(&mut bytes).expect("a file");

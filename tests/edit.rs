@@ -1,15 +1,15 @@
-//! What differs between the bytes of two models, field by field.
+//! The difference between two encoded models, field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::wire::{self, Field, graph, model, node, tensor};
 
-/// The difference between two encoded models whose edits are of the kinds that a rescale makes.
+/// The difference between two encoded models, in terms of the edits of a rescale.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
-    /// Constants with another payload and all else as it was.
+    /// Constants of which only the payload changed.
     pub revalued: Vec<Constant>,
-    /// Nodes that read another value, and are else as they were.
+    /// Nodes of which only an input changed.
     pub rewired: Vec<Rewired>,
     /// Nodes that were added.
     pub added: Vec<Added>,
@@ -17,8 +17,8 @@ pub struct Edit {
     pub constants: Vec<Constant>,
     /// Metadata that was added.
     pub metadata: BTreeMap<String, String>,
-    /// Everything else, one sentence each: nodes and constants that are gone or changed
-    /// otherwise, fields that moved.
+    /// Everything else, one sentence each: nodes and constants that were removed or changed in
+    /// another way, fields that moved.
     pub other: Vec<String>,
 }
 
@@ -36,9 +36,9 @@ pub struct Constant {
 pub struct Rewired {
     /// The operator of the node that reads it.
     pub op: String,
-    /// The value that is no longer read.
+    /// The value that it read before.
     pub from: String,
-    /// The value that is read in its place.
+    /// The value that it reads now.
     pub to: String,
 }
 
@@ -54,7 +54,7 @@ pub struct Added {
 }
 
 impl Edit {
-    /// What leads from one model to another.
+    /// The edit that leads from one model to the other.
     pub fn between(before: &[u8], after: &[u8]) -> Self {
         let mut edit = Self::default();
         let (old, new) = (wire::fields(before), wire::fields(after));
@@ -69,7 +69,7 @@ impl Edit {
             }
         }
         if old.len() != rest.len() {
-            edit.say(format!(
+            edit.note(format!(
                 "{} fields of the model became {}",
                 old.len(),
                 rest.len()
@@ -79,13 +79,13 @@ impl Edit {
             if old.number == model::GRAPH && new.number == model::GRAPH {
                 edit.graph(old.payload, new.payload);
             } else if old != new {
-                edit.say(format!("field {} of the model changed", old.number));
+                edit.note(format!("field {} of the model changed", old.number));
             }
         }
         edit
     }
 
-    fn say(&mut self, what: String) {
+    fn note(&mut self, what: String) {
         self.other.push(what);
     }
 
@@ -100,11 +100,11 @@ impl Edit {
                 self.addition(field);
             }
         }
-        // What is left is in the source's order, or something moved.
+        // The remaining fields must be in the order of the source.
         let same = old.len() == rest.len();
         for (old, new) in old.iter().zip(rest) {
             if key(old) != key(new) {
-                self.say(format!("{} stands where {} stood", key(new), key(old)));
+                self.note(format!("{} is in the place of {}", key(new), key(old)));
                 return;
             }
             if old != new {
@@ -112,7 +112,7 @@ impl Edit {
             }
         }
         if !same {
-            self.say("fields of the graph are gone".into());
+            self.note("fields of the graph were removed".into());
         }
     }
 
@@ -127,7 +127,7 @@ impl Edit {
                 name: wire::texts(field.payload, tensor::NAME).concat(),
                 elements: elements(field.payload),
             }),
-            number => self.say(format!("field {number} of the graph is new or changed")),
+            number => self.note(format!("field {number} of the graph is new or changed")),
         }
     }
 
@@ -138,11 +138,11 @@ impl Edit {
             _ => self.node(&name, old.payload, new.payload),
         };
         if !found {
-            self.say(format!("{name} changed"));
+            self.note(format!("{name} changed"));
         }
     }
 
-    /// Whether two nodes differ in the payload of one tensor or in the names of inputs alone.
+    /// Whether two nodes differ only in the payload of a tensor or in the names of inputs.
     fn node(&mut self, name: &str, old: &[u8], new: &[u8]) -> bool {
         let op = wire::texts(old, node::OP).concat();
         let (old, new) = (wire::fields(old), wire::fields(new));
@@ -175,7 +175,7 @@ impl Edit {
         found
     }
 
-    /// Whether two tensors differ in their payload alone, which has the same number of bytes.
+    /// Whether two tensors differ only in their payload, which has the same number of bytes.
     fn payload(&mut self, name: &str, old: &[u8], new: &[u8]) -> bool {
         let is_payload = |f: &Field<'_>| matches!(f.number, tensor::RAW | tensor::FLOATS);
         let around = |bytes| -> Vec<Vec<u8>> {
@@ -213,8 +213,8 @@ fn of<'a, 'b>(fields: &'b [Field<'a>], number: u64) -> impl Iterator<Item = &'b 
     fields.iter().filter(move |f| f.number == number)
 }
 
-/// What a field of a graph is told from others by: the outputs of a node, the name of an
-/// initializer, and the bytes of everything else.
+/// Identifies a field of a graph: the outputs of a node, the name of an initializer, the bytes of
+/// everything else.
 fn key(field: &Field<'_>) -> String {
     match field.number {
         graph::NODE => wire::texts(field.payload, node::OUTPUT).join(" "),

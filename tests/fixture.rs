@@ -1,4 +1,4 @@
-//! The models under `fixtures/`, and what is known of them.
+//! The models under `fixtures/`, with their truth and their references.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::shared::root;
 pub struct Fixture {
     /// The model, with its variant where it has one.
     pub family: String,
-    /// What wrote the file.
+    /// The program that wrote the file; for `mini*` the encoding.
     pub exporter: String,
 }
 
@@ -44,7 +44,7 @@ impl Fixture {
         self.path("model.onnx")
     }
 
-    /// What `inspect` must find.
+    /// The facts that `inspect` must report.
     pub fn truth(&self) -> Value {
         json(&self.path("truth.json"))
     }
@@ -54,12 +54,12 @@ impl Fixture {
         json(&self.path("config.json"))
     }
 
-    /// PyTorch's runs of the model as it is, by name.
+    /// PyTorch's runs of the unchanged model, by name.
     pub fn runs(&self) -> BTreeMap<String, Run> {
         runs(&self.path("reference.safetensors"))
     }
 
-    /// The scaling of the family's weights that `fixtures/<family>/oracle_<name>` holds.
+    /// The runs of the family's weights with another scaling: `fixtures/<family>/oracle_<name>`.
     pub fn oracle(&self, name: &str) -> Oracle {
         let family = root().join("fixtures").join(&self.family);
         let changed = json(&family.join(format!("oracle_{name}.json")));
@@ -74,7 +74,7 @@ impl Fixture {
     }
 }
 
-/// What a run of a model was given and gave.
+/// The inputs and outputs of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// The graph's inputs by name.
@@ -83,7 +83,7 @@ pub struct Run {
     pub outputs: BTreeMap<String, Tensor>,
 }
 
-/// A model's weights under another rotary configuration.
+/// Runs of a model's weights with another rotary configuration.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     /// The whole configuration.
@@ -105,7 +105,7 @@ pub fn all() -> Vec<Fixture> {
             }
         }
     }
-    assert!(found.len() > 20, "fixtures are missing: {found:?}");
+    assert!(found.len() >= 56, "fixtures are missing: {found:?}");
     found.sort();
     found
 }
@@ -137,10 +137,14 @@ fn runs(path: &Path) -> BTreeMap<String, Run> {
         let tensor = tensor(entry, data).unwrap_or_else(|| panic!("{}: {key}", path.display()));
         tensors.insert(name.to_owned(), tensor);
     }
+    // Without runs, a comparison would pass.
+    let is_complete = |run: &Run| !run.inputs.is_empty() && !run.outputs.is_empty();
+    let complete = !runs.is_empty() && runs.values().all(is_complete);
+    assert!(complete, "{} lacks runs", path.display());
     runs
 }
 
-/// The header of a safetensors file, and the bytes that its offsets count in.
+/// The header of a safetensors file, and the data to which its offsets refer.
 fn header(bytes: &[u8]) -> Option<(Value, &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;

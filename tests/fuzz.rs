@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets on their seeds, on what fuzzing found before, and on mutations.
+//! The bodies of the fuzz targets on their seeds, on earlier findings, and on mutations.
 //!
 //! `fuzz/run` does the same for longer, with coverage.
 
@@ -20,7 +20,7 @@ use posenc_tests::fuzz::{
 use posenc_tests::shared::root;
 use prost::Message as _;
 
-/// The longest input that is made, as `fuzz/run` has it.
+/// The longest input, the same as in `fuzz/run`.
 const LIMIT: usize = 1 << 16;
 
 /// The entries of a folder under `fuzz/`, in order.
@@ -32,7 +32,7 @@ fn entries(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The files of a folder under `fuzz/`, of which there are at least so many.
+/// The files of a folder under `fuzz/`, at least `at_least`.
 fn contents(folder: &str, at_least: usize) -> Vec<Vec<u8>> {
     let files = entries(folder);
     assert!(files.len() >= at_least, "{} in {folder}", files.len());
@@ -43,22 +43,24 @@ fn seeds() -> Vec<Vec<u8>> {
     contents("seeds/model", 60)
 }
 
-/// The seeds of texts, and those of models as text, where they are models at all.
+/// The seeds of texts, and the models among the other seeds as text.
 fn texts() -> Vec<Vec<u8>> {
     let read = |seed| Model::from_bytes(seed, None).ok();
     let models = seeds().into_iter().filter_map(read);
     let printed = models.map(|m| m.text(Weights::Full).to_string().into_bytes());
+    let printed: Vec<Vec<u8>> = printed.collect();
+    assert!(printed.len() >= 40, "{} seeds are models", printed.len());
     let written = contents("seeds/text", 10);
     written.into_iter().chain(printed).collect()
 }
 
-/// What made a target fail before; most targets have nothing of the kind.
+/// Inputs that made a target fail before; most targets have none.
 fn regressions(target: &str) -> Vec<PathBuf> {
     let targets = entries("regressions");
-    let found = targets.iter().any(|t| t.ends_with(target));
-    match found {
-        true => entries(&format!("regressions/{target}")),
-        false => vec![],
+    if targets.iter().any(|t| t.ends_with(target)) {
+        entries(&format!("regressions/{target}"))
+    } else {
+        vec![]
     }
 }
 
@@ -150,13 +152,19 @@ fn seeds_without_weights_are_still_rewritten() {
 
 #[test]
 fn a_body_that_panics_is_noticed() {
-    let endless = |_: &[u8]| panic!("on purpose");
-    let ran = std::panic::catch_unwind(|| smoke("decode", 1, endless));
-    assert!(ran.is_err());
+    let body = |_: &[u8]| panic!("on purpose");
+    let said = panicked(|| smoke("decode", 1, body));
+    assert!(said.starts_with("decode panicked on "), "{said}");
+}
+
+/// The message of the panic of `f`.
+fn panicked(f: impl FnOnce()) -> String {
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_err();
+    *panic.downcast().expect("a formatted message")
 }
 
 #[test]
-fn a_payload_from_outside_is_noticed_wherever_it_stands() {
+fn a_payload_from_outside_is_noticed_wherever_it_is_stored() {
     let (safe, leaking) = (Folder::new(), Folder::leaking());
     let models = [
         ("an initializer", planted(|g, t, _| g.initializer.push(t))),
@@ -187,12 +195,13 @@ fn a_payload_from_outside_is_noticed_wherever_it_stands() {
     for (place, model) in models {
         let bytes = model.encode_to_vec();
         external(&safe, &bytes);
-        let leaks = std::panic::AssertUnwindSafe(|| external(&leaking, &bytes));
-        assert!(std::panic::catch_unwind(leaks).is_err(), "{place}");
+        let said = panicked(|| external(&leaking, &bytes));
+        let want = "data.bin was read from outside of the folder";
+        assert_eq!(said, want, "{place}");
     }
 }
 
-/// A model with an external tensor where `put` puts it.
+/// A model with an external tensor, which `put` stores.
 fn planted(put: fn(&mut GraphProto, TensorProto, &mut Vec<FunctionProto>)) -> ModelProto {
     let tensor = TensorProto {
         name: Some("t".into()),
@@ -215,7 +224,7 @@ fn planted(put: fn(&mut GraphProto, TensorProto, &mut Vec<FunctionProto>)) -> Mo
     }
 }
 
-/// A node that holds a tensor.
+/// A node with a tensor as attribute.
 fn held(op: &str, tensor: TensorProto) -> NodeProto {
     NodeProto {
         op_type: Some(op.into()),
@@ -229,7 +238,7 @@ fn held(op: &str, tensor: TensorProto) -> NodeProto {
     }
 }
 
-/// A node with a body of that node.
+/// A node with a subgraph of one node.
 fn around(inner: NodeProto) -> NodeProto {
     let body = GraphProto {
         node: vec![inner],
@@ -258,7 +267,7 @@ fn mutations_differ_from_their_seed_and_mostly_stay_messages() {
         messages += usize::from(Message::parse(Kind::Model, &changed).is_some());
         models += usize::from(Model::from_bytes(changed, None).is_ok());
     }
-    assert!(same < 100, "{same} of 500 are as they were");
+    assert!(same < 100, "{same} of 500 are unchanged");
     assert!(messages > 350, "{messages} of 500 are messages");
     assert!(models > 150, "{models} of 500 are models");
 }

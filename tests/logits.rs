@@ -1,4 +1,4 @@
-//! Runs of language models, and how far their numbers are from others.
+//! Runs of language models, and the distance between logits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::{Backend, ModelSource, Options, Port, Session};
 
-/// How far logits may be off, relative to the largest one.
+/// The largest accepted error of logits, relative to the largest one.
 pub(crate) const TOLERANCE: f64 = 5e-5;
 
 pub(crate) fn load(backend: &dyn Backend, model: &Path) -> Box<dyn Session> {
@@ -39,8 +39,8 @@ pub(crate) fn logits(
     Ok(run_all(session, &feeds)?.swap_remove(0).1)
 }
 
-/// Logits of one sequence that is fed in pieces of these lengths, each on the cache of those
-/// before it.
+/// The logits of one sequence that is fed in pieces of these lengths, with the cache of the previous
+/// pieces.
 pub(crate) fn in_pieces(
     session: &mut dyn Session,
     ids: &[i64],
@@ -72,7 +72,7 @@ pub(crate) fn in_pieces(
         start = end;
     }
     let all = Tensor::new(DType::F32, vec![1, start, width], bytes.into());
-    all.ok_or_else(|| "the pieces are no logits".into())
+    all.ok_or_else(|| "the pieces do not make up logits".into())
 }
 
 pub(crate) fn run_all(
@@ -83,7 +83,7 @@ pub(crate) fn run_all(
     session.run(&feeds, &[]).map_err(|e| e.to_string())
 }
 
-/// A cache that nothing is in yet.
+/// An empty cache.
 pub(crate) fn empty_cache(port: &Port, batch: usize) -> Tensor {
     let dims = port.dims.as_ref().expect("caches have a shape");
     let [heads, width] = [1, 3].map(|i| dims[i].size().expect("of fixed heads"));
@@ -96,8 +96,10 @@ fn counting(batch: usize, start: usize, length: usize) -> Tensor {
     Tensor::from_i64(&[batch, length], &values)
 }
 
-/// The largest difference relative to the largest wanted number; an error where the shapes differ
-/// or a number is none.
+/// The largest difference, relative to the largest wanted number or 1.
+///
+/// # Errors
+/// Where the shapes differ or a number is not finite, on either side.
 pub(crate) fn distance(got: &Tensor, want: &Tensor) -> Result<f64, String> {
     if got.dims() != want.dims() {
         return Err(format!("shape {:?}, not {:?}", got.dims(), want.dims()));
@@ -106,10 +108,34 @@ pub(crate) fn distance(got: &Tensor, want: &Tensor) -> Result<f64, String> {
     let scale = want.iter().fold(1f64, |m, v| m.max(v.abs()));
     let mut largest = 0f64;
     for (got, want) in got.iter().zip(want) {
-        if !got.is_finite() {
-            return Err(format!("{got}"));
+        if !got.is_finite() || !want.is_finite() {
+            return Err(format!("{got} where {want} is wanted"));
         }
         largest = largest.max((got - want).abs());
     }
     Ok(largest / scale)
+}
+
+#[test]
+fn distances_are_relative_and_need_finite_numbers_of_one_shape() {
+    let tensor = |values: [f32; 2]| Tensor::from_f32(&[2], &values);
+    let want = tensor([1.0, -4.0]);
+    assert_eq!(distance(&want, &want), Ok(0.0));
+    assert_eq!(distance(&tensor([1.0, 4.0]), &want), Ok(2.0));
+    assert_eq!(distance(&tensor([-4.0, 1.0]), &want), Ok(1.25));
+    // Small logits are not divided by their size.
+    assert_eq!(
+        distance(&tensor([0.25, 0.0]), &tensor([0.0, 0.0])),
+        Ok(0.25)
+    );
+    for (bad, want) in [
+        (tensor([f32::NAN, -4.0]), want.clone()),
+        (tensor([f32::INFINITY, -4.0]), want.clone()),
+        (want.clone(), tensor([1.0, f32::NAN])),
+    ] {
+        let why = distance(&bad, &want).unwrap_err();
+        assert!(why.contains("is wanted"), "{why}");
+    }
+    let why = distance(&Tensor::from_f32(&[1, 2], &[1.0, -4.0]), &want).unwrap_err();
+    assert!(why.contains("shape [1, 2], not [2]"), "{why}");
 }

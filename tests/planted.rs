@@ -1,5 +1,5 @@
-//! Messages in encodings that no exporter writes, with fields that nobody knows: unchanged models
-//! come back to the byte, and an edit leaves every message as it is but the one that it names.
+//! Messages in encodings that no exporter writes, with unknown fields: unchanged models are written
+//! with the same bytes, and an edit changes no message but the one that it names.
 
 mod model;
 
@@ -11,18 +11,18 @@ use posenc_tests::wire;
 
 use model::every_message;
 
-/// A way to write a message that readers have to accept.
+/// An unusual encoding of a message that readers must accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oddity {
-    /// Fields that the schema does not have, of every wire type, in every message.
+    /// Unknown fields of every wire type in every message.
     Unknown,
-    /// Tags, lengths and numbers in more bytes than they need.
+    /// Tags, lengths and numbers in more bytes than necessary.
     Long,
-    /// Lists that are packed where they stand unpacked, and the other way around.
+    /// Unpacked lists packed, and packed lists unpacked.
     Packing,
-    /// Fields of different numbers out of order.
+    /// Fields of different numbers in another order.
     Order,
-    /// All of it.
+    /// All of these.
     All,
 }
 
@@ -34,7 +34,7 @@ const ODDITIES: [Oddity; 5] = [
     Oddity::All,
 ];
 
-/// The model with every message, written in that way.
+/// The model with every message, in that encoding.
 fn odd(oddity: Oddity) -> Vec<u8> {
     let mut tree = Message::parse(Kind::Model, &every_message()).unwrap();
     let mut random = Random::new(11);
@@ -107,7 +107,7 @@ fn packed(list: &[Field], number: u64) -> Field {
             Value::Fixed32(b) => bytes.extend(b),
             Value::Fixed64(b) => bytes.extend(b),
             _ => {
-                // The content of a field of number 1 follows its tag of one byte.
+                // The content of a field with number 1 follows its tag of one byte.
                 let mut whole = vec![];
                 let one = Field {
                     number: 1,
@@ -169,7 +169,7 @@ fn differ(kind: Kind, before: &[u8], after: &[u8], path: &str, found: &mut Vec<S
             Some(child) if old.payload != new.payload => {
                 differ(child, old.payload, new.payload, &here, found);
             }
-            // A message whose tag or length alone is written otherwise says the same.
+            // Only its tag or length is encoded in another way.
             Some(_) => found.push(format!("{here} header")),
             None => found.push(here),
         }
@@ -253,7 +253,7 @@ fn the_model_has_every_message_type_and_every_oddity_shows() {
 }
 
 #[test]
-fn odd_messages_come_back_to_the_byte() {
+fn odd_messages_are_written_with_the_same_bytes() {
     for oddity in ODDITIES {
         let bytes = odd(oddity);
         let model = read(&bytes);
@@ -302,7 +302,7 @@ fn an_edit_changes_the_message_that_it_names_and_no_other() {
         ];
         for (after, want) in cases {
             let found = changed(&bytes, &after);
-            // What stands around an edited message has another length, and nothing else.
+            // Of the messages around an edited one, only the length changes.
             assert_eq!(found.len(), 1, "{oddity:?}: {found:?}");
             assert!(
                 found[0].starts_with(want),
@@ -315,7 +315,7 @@ fn an_edit_changes_the_message_that_it_names_and_no_other() {
 }
 
 #[test]
-fn a_new_node_stands_between_neighbors_that_keep_their_bytes() {
+fn a_new_node_leaves_the_bytes_of_its_neighbors() {
     for oddity in ODDITIES {
         let bytes = odd(oddity);
         let mut model = read(&bytes);
@@ -340,7 +340,7 @@ fn a_new_node_stands_between_neighbors_that_keep_their_bytes() {
 }
 
 #[test]
-fn a_planted_field_that_is_lost_or_changed_anywhere_is_noticed() {
+fn a_removed_or_changed_unknown_field_is_noticed_anywhere() {
     let bytes = odd(Oddity::Unknown);
     let tree = Message::parse(Kind::Model, &bytes).unwrap();
     for n in 0..tree.count() {

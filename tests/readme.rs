@@ -1,4 +1,4 @@
-//! What the README says is so.
+//! The README shows what the tool does.
 
 use std::fs;
 
@@ -76,7 +76,7 @@ fn every_scaling_of_rope_has_a_row() {
 }
 
 #[test]
-fn the_texts_keep_their_length() {
+fn the_documents_keep_their_length() {
     for (file, most) in [("README.md", 120), ("ARCHITECTURE.md", 200)] {
         let text = fs::read_to_string(root().join(file)).unwrap();
         assert!(text.lines().count() <= most, "{file}");

@@ -1,5 +1,5 @@
-//! Scaled models against PyTorch: the numbers of Hugging Face's eager models of the same weights
-//! under that `rope_scaling`, on both runtimes.
+//! Scaled models compared with PyTorch: the logits of Hugging Face's eager models with the same
+//! weights and that `rope_scaling`, in both runtimes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::logits::{TOLERANCE, distance, empty_cache, load, logits, run_all};
 use crate::runtime::onnxruntime;
 
-/// How far logits may be off for a model that computes in half precision.
+/// The largest accepted error of logits of a model in half precision.
 const HALF_TOLERANCE: f64 = 2e-2;
 
 /// The oracles of each family.
@@ -40,7 +40,7 @@ const ORACLES: &[(&str, &[&str])] = &[
     ("phi3", &["dynamic", "yarn", "longrope"]),
 ];
 
-/// A model on disk for as long as this lives.
+/// A model in a temporary folder.
 struct Scaled {
     folder: TempDir,
 }
@@ -51,7 +51,7 @@ impl Scaled {
     }
 }
 
-/// What `rewrite --hf-config` makes of a fixture.
+/// The model that `rewrite --hf-config` makes from a fixture.
 fn scaled(fixture: &Fixture, config: &serde_json::Value) -> Scaled {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.json");
@@ -61,7 +61,10 @@ fn scaled(fixture: &Fixture, config: &serde_json::Value) -> Scaled {
     let flags = ["--to", "rope", "--hf-config", &config, "-o", &out, "--json"];
     let ran = binary::run(["rewrite", &model].into_iter().chain(flags));
     let report = ran.json();
-    assert_ne!(report["check"]["ok"], false, "{}: {report}", fixture.name());
+    // Without edits, nothing is checked.
+    let is_unchanged = report["edits"].as_array().is_some_and(Vec::is_empty);
+    let is_checked = report["check"]["ok"] == true;
+    assert!(is_checked || is_unchanged, "{}: {report}", fixture.name());
     Scaled { folder }
 }
 
@@ -72,8 +75,8 @@ fn first(tensor: &Tensor) -> Tensor {
     Tensor::new(tensor.dtype(), dims, tensor.bytes().slice(..one)).expect("a part of a tensor")
 }
 
-/// What a run is fed and must give. The caches of rotary operators in opset-23 exports have batch
-/// 1, which ONNX Runtime takes at its word.
+/// The inputs of a run and its logits. The caches of rotary operators in opset-23 exports have batch
+/// 1, and ONNX Runtime refuses other batches.
 fn case(fixture: &Fixture, run: &Run) -> (BTreeMap<String, Tensor>, Tensor) {
     let (inputs, want) = (run.inputs.clone(), &run.outputs["logits"]);
     if fixture.exporter == "dynamo23" {
@@ -85,28 +88,36 @@ fn case(fixture: &Fixture, run: &Run) -> (BTreeMap<String, Tensor>, Tensor) {
 }
 
 fn tolerance(fixture: &Fixture) -> f64 {
-    match &fixture.exporter[..] {
-        "fp16" => HALF_TOLERANCE,
-        _ => TOLERANCE,
+    if fixture.exporter == "fp16" {
+        HALF_TOLERANCE
+    } else {
+        TOLERANCE
     }
 }
 
-/// The fixtures whose length is free and that an oracle of their family was made for.
-fn oracles() -> impl Iterator<Item = (Fixture, &'static str)> {
-    let free = fixture::all().into_iter();
-    free.filter(|f| f.exporter != "dynamo-static")
-        .flat_map(|f| {
-            let names = ORACLES.iter().find(|(family, _)| *family == f.family);
-            let names = names.map_or(&[][..], |(_, names)| names);
-            names.iter().map(move |name| (f.clone(), *name))
-        })
+/// The fixtures without a fixed length whose family has oracles, with each oracle.
+fn oracles() -> Vec<(Fixture, &'static str)> {
+    let mut found = vec![];
+    for fixture in fixture::all() {
+        let names = ORACLES.iter().find(|(family, _)| *family == fixture.family);
+        if let Some((_, names)) = names
+            && fixture.exporter != "dynamo-static"
+        {
+            found.extend(names.iter().map(|name| (fixture.clone(), *name)));
+        }
+    }
+    assert!(found.len() >= 79, "{} oracles", found.len());
+    found
 }
 
-/// The runs of an oracle that a backend gets wrong.
+/// The runs of an oracle whose logits a backend does not compute.
 fn wrong(backend: &dyn Backend, fixture: &Fixture, name: &str, model: &Path) -> Vec<String> {
     let mut session = load(backend, model);
     let mut wrong = vec![];
-    for (length, run) in fixture.oracle(name).runs {
+    let runs = fixture.oracle(name).runs;
+    let lengths: Vec<&str> = runs.keys().map(String::as_str).collect();
+    assert_eq!(lengths, ["edge", "edge1", "long", "short"], "{name}");
+    for (length, run) in runs {
         let (inputs, want) = case(fixture, &run);
         let found = logits(&mut *session, &inputs).and_then(|got| distance(&got, &want));
         if !found.as_ref().is_ok_and(|d| *d <= tolerance(fixture)) {
@@ -132,8 +143,9 @@ fn every_scaling_of_every_export_is_what_pytorch_computes() {
 fn tract_computes_the_same_scalings() {
     let backend = TractBackend::default();
     let mut bad = vec![];
-    for (fixture, name) in oracles() {
-        if ["llama/dynamo", "llama/torchscript"].contains(&&fixture.name()[..]) {
+    let (_, names) = ORACLES[0];
+    for fixture in ["llama/dynamo", "llama/torchscript"].map(Fixture::named) {
+        for name in names {
             let scaled = scaled(&fixture, &fixture.oracle(name).config);
             bad.extend(wrong(&backend, &fixture, name, &scaled.model()));
         }
@@ -142,7 +154,7 @@ fn tract_computes_the_same_scalings() {
 }
 
 #[test]
-fn the_numbers_of_one_scaling_are_not_those_of_another() {
+fn the_logits_of_one_scaling_are_not_those_of_another() {
     let backend = onnxruntime();
     let fixture = Fixture::named("llama/torchscript");
     let (_, names) = ORACLES[0];
@@ -167,7 +179,7 @@ fn untouched_fixtures_compute_what_pytorch_computes() {
         for (name, run) in fixture.runs() {
             let pixels = run.inputs.contains_key("pixel_values");
             if pixels || run.outputs.contains_key("last_hidden_state") {
-                continue; // read by the tests of their encodings
+                continue; // the tests of their encodings run these
             }
             let (inputs, want) = case(&fixture, &run);
             let got = logits(&mut *session, &inputs).unwrap();
@@ -246,7 +258,7 @@ fn a_step_on_the_cache_equals_the_whole_sequence_after_yarn() {
 }
 
 #[test]
-fn tables_get_more_rows_and_keep_theirs() {
+fn longer_tables_keep_their_rows() {
     let backend = onnxruntime();
     for exporter in ["torchscript", "dynamo", "optimum"] {
         let fixture = Fixture::named(&format!("gptj/{exporter}"));
@@ -262,7 +274,7 @@ fn tables_get_more_rows_and_keep_theirs() {
             binary::run(all.chain(lengths).chain(to)).json()
         };
         assert_eq!(longer("64", "0-1")["guarantee"], "bits", "{exporter}");
-        // Rows for one layer harm no other that reads the same table.
+        // More rows for one layer do not change the others that read the same table.
         let of_one = longer("128", "0");
         assert_eq!(of_one["guarantee"], "new-function", "{exporter}");
         let report = longer("128", "0-1");
@@ -282,6 +294,9 @@ fn tables_get_more_rows_and_keep_theirs() {
         let [was, is] = run(60);
         assert_eq!(was.unwrap().bytes(), is.unwrap().bytes(), "{exporter}");
         let [was, is] = run(100);
-        assert!(was.is_err() && is.is_ok(), "{exporter}");
+        let why = was.unwrap_err();
+        let is_index = why.contains("out of data bounds") || why.contains("Out of range value");
+        assert!(is_index, "{exporter}: {why}");
+        assert_eq!(is.unwrap().dims()[..2], [1, 100], "{exporter}");
     }
 }

@@ -1,4 +1,4 @@
-//! One suite for every runtime: the same cases, each compared with numbers worked out by hand.
+//! One suite for every runtime: the same cases, each compared with results calculated by hand.
 
 mod cases;
 mod fused;
@@ -16,8 +16,8 @@ use posenc_tests::shared::root;
 use cases::{Case, Want, cases, transposed};
 use models::Graph;
 
-/// What a runtime is known not to do: (runtime, case, words of its refusal). An entry whose case
-/// starts to pass, or to fail in other words, fails the suite; a wrong number is never accepted.
+/// Cases that a runtime cannot run: (runtime, case, words of its refusal). An entry whose case passes,
+/// or fails with other words, fails the suite; a wrong number is never accepted.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("tract", "bfloat16", "bfloat16"),
     (
@@ -65,7 +65,7 @@ fn places() -> Places {
     }
 }
 
-/// ONNX Runtime. A machine without it fails the tests: a skipped test must not read as a passed one.
+/// ONNX Runtime. Without it the tests fail: a skipped test must not look like a passed one.
 pub(crate) fn onnxruntime() -> OrtBackend {
     OrtBackend::open(&places()).unwrap_or_else(|error| {
         panic!("{error}; for the tests, run `cargo xtask test` once, which installs it")
@@ -79,22 +79,32 @@ fn bytes(model: &[u8]) -> ModelSource<'_> {
     }
 }
 
-/// Whether a tensor is what is wanted; NaN never is.
-fn compare(got: &Tensor, want: &Want, bound: f64) -> Result<(), String> {
+/// How a tensor differs from the wanted one.
+#[derive(Clone, Debug, PartialEq)]
+enum Mismatch {
+    /// It has another type or shape, or no numbers.
+    Form(String),
+    /// Its elements are these.
+    Values(Vec<f64>),
+}
+
+/// Compares a tensor with the wanted one; NaN equals nothing.
+fn compare(got: &Tensor, want: &Want, bound: f64) -> Result<(), Mismatch> {
+    let form = || Mismatch::Form(format!("{} {:?}", got.dtype(), got.dims()));
     if (got.dtype(), got.dims()) != (want.dtype, &want.dims[..]) {
-        return Err(format!("{} {:?}", got.dtype(), got.dims()));
+        return Err(form());
     }
-    let values = got.to_f64s().ok_or("no numbers")?;
+    let values = got.to_f64s().ok_or_else(form)?;
     let fits = |(g, w): (&f64, &f64)| g == w || (g - w).abs() <= bound;
     let same = values.len() == want.values.len() && values.iter().zip(&want.values).all(fits);
     if same {
         Ok(())
     } else {
-        Err(format!("{values:?}"))
+        Err(Mismatch::Values(values))
     }
 }
 
-/// What became of a case.
+/// The result of a case.
 enum Outcome {
     Right,
     Wrong(String),
@@ -115,7 +125,10 @@ fn outcome(backend: &dyn Backend, options: &Options, case: &Case) -> Outcome {
         for ((name, tensor), want) in got.iter().zip(&run.want) {
             assert_eq!(name, want.name, "{}", case.name);
             if let Err(found) = compare(tensor, want, case.bound) {
-                return Outcome::Wrong(format!("run {i}, {name}: {found}, not {:?}", want.values));
+                return Outcome::Wrong(format!(
+                    "run {i}, {name}: {found:?}, not {:?}",
+                    want.values
+                ));
             }
             controls(case, tensor, want);
         }
@@ -123,7 +136,7 @@ fn outcome(backend: &dyn Backend, options: &Options, case: &Case) -> Outcome {
     Outcome::Right
 }
 
-/// What is right is told from what is almost right.
+/// Requires that a wanted tensor with one wrong element, or another shape, does not match.
 fn controls(case: &Case, got: &Tensor, want: &Want) {
     for i in 0..want.values.len() {
         for change in [1e-3, -1e-3, f64::NAN] {
@@ -135,11 +148,8 @@ fn controls(case: &Case, got: &Tensor, want: &Want) {
                 ..*want
             };
             let found = compare(got, &wrong, case.bound);
-            assert!(
-                found.is_err(),
-                "{}: {change} at {i} went unnoticed",
-                case.name
-            );
+            let noticed = matches!(found, Err(Mismatch::Values(_)));
+            assert!(noticed, "{}: {change} at {i}: {found:?}", case.name);
         }
     }
     let mut dims = want.dims.clone();
@@ -149,11 +159,9 @@ fn controls(case: &Case, got: &Tensor, want: &Want) {
         values: want.values.clone(),
         ..*want
     };
-    assert!(
-        compare(got, &wrong, case.bound).is_err(),
-        "{}: shape",
-        case.name
-    );
+    let found = compare(got, &wrong, case.bound);
+    let noticed = matches!(found, Err(Mismatch::Form(_)));
+    assert!(noticed, "{}: shape: {found:?}", case.name);
 }
 
 fn suite(backend: &dyn Backend, options: &Options) {
@@ -164,7 +172,9 @@ fn suite(backend: &dyn Backend, options: &Options) {
             .find(|row| (row.0, row.1) == (backend.name(), case.name));
         match (outcome(backend, options, &case), known) {
             (Outcome::Right, None) => {}
-            (Outcome::Right, Some(_)) => surprises.push(format!("{}: passes now", case.name)),
+            (Outcome::Right, Some(_)) => {
+                surprises.push(format!("{}: passes; remove it from KNOWN", case.name));
+            }
             (Outcome::Refused(error), Some(row)) if error.to_string().contains(row.2) => {}
             (Outcome::Refused(error), _) => surprises.push(format!("{}: {error}", case.name)),
             (Outcome::Wrong(found), _) => surprises.push(format!("{}: {found}", case.name)),
@@ -184,7 +194,7 @@ fn onnxruntime_passes_the_suite_optimized() {
 }
 
 #[test]
-fn onnxruntime_passes_the_suite_as_the_nodes_stand() {
+fn onnxruntime_passes_the_suite_without_optimization() {
     let options = Options {
         optimization: Optimization::Off,
         ..Options::default()
@@ -207,7 +217,7 @@ fn both() -> [Box<dyn Backend>; 2] {
 }
 
 #[test]
-fn outputs_come_in_the_asked_order() {
+fn outputs_come_in_the_requested_order() {
     let model = transposed();
     let x = Tensor::from_f32(&[1, 2], &[1.0, 2.0]);
     let transposed = Tensor::from_f32(&[2, 1], &[1.0, 2.0]);
@@ -218,13 +228,13 @@ fn outputs_come_in_the_asked_order() {
         let feeds = [("x", x.clone())];
         let t = ("t".to_owned(), transposed.clone());
         let n = ("n".to_owned(), negated.clone());
-        for (asked, want) in [
+        for (names, want) in [
             (vec![], vec![t.clone(), n.clone()]),
             (vec!["n"], vec![n.clone()]),
             (vec!["n", "t"], vec![n, t]),
         ] {
-            let got = session.run(&feeds, &asked).unwrap();
-            assert_eq!(got, want, "{} {asked:?}", backend.name());
+            let got = session.run(&feeds, &names).unwrap();
+            assert_eq!(got, want, "{} {names:?}", backend.name());
         }
         match session.run(&feeds, &["t", "x"]) {
             Err(RuntimeError::Output { name, known }) => {
@@ -236,7 +246,7 @@ fn outputs_come_in_the_asked_order() {
 }
 
 #[test]
-fn inputs_are_what_has_to_be_fed() {
+fn initializers_are_not_among_the_inputs() {
     let model = Graph::new()
         .input("x", DType::F16, &["batch", "", "3"])
         .input("w", DType::F16, &["3"])
@@ -277,7 +287,9 @@ fn a_wrong_feed_is_named() {
                 other => panic!("{}: {case}: {other:?}", backend.name()),
             }
         }
-        assert!(session.run(&[("x", x.clone())], &[]).is_ok());
+        // The session is still usable.
+        let got = session.run(&[("x", x.clone())], &[]).unwrap();
+        assert_eq!(got.len(), 2, "{}", backend.name());
     }
 }
 
@@ -296,13 +308,13 @@ fn external_data_is_read_from_a_file_and_from_memory() {
     std::fs::write(&file, &model).unwrap();
     let feeds = [("x", Tensor::from_f32(&[2], &[1.5, 2.5]))];
     let want = [("y".to_owned(), Tensor::from_f32(&[2], &[15.0, 250.0]))];
-    let beside = ModelSource::Bytes {
+    let in_memory = ModelSource::Bytes {
         model: &model,
         folder: Some(folder.path()),
     };
     let options = Options::default();
     for backend in both() {
-        for source in [ModelSource::File(&file), beside] {
+        for source in [ModelSource::File(&file), in_memory] {
             let mut session = backend.load(source, &options).unwrap();
             let got = session.run(&feeds, &[]).unwrap();
             assert_eq!(got, want, "{} {source:?}", backend.name());
@@ -318,7 +330,7 @@ fn external_data_is_read_from_a_file_and_from_memory() {
 }
 
 #[test]
-fn what_is_no_model_is_refused_in_one_line() {
+fn an_invalid_model_is_refused_in_one_line() {
     let unknown = Graph::new()
         .input("x", DType::F32, &["n"])
         .node("NoSuchOperator", &["x"], &["y"], vec![])
@@ -350,7 +362,10 @@ fn what_is_no_model_is_refused_in_one_line() {
             );
         }
         let missing = ModelSource::File(Path::new("/nonexistent/model.onnx"));
-        assert!(backend.load(missing, &Options::default()).is_err());
+        let error = backend.load(missing, &Options::default()).unwrap_err();
+        let refused = matches!(error, RuntimeError::Unsupported { .. });
+        let named = error.to_string().contains("/nonexistent/model.onnx");
+        assert!(refused && named, "{}: {error}", backend.name());
     }
 }
 
@@ -378,7 +393,7 @@ fn shapes_that_do_not_fit_are_an_error_and_leave_the_session_usable() {
 }
 
 #[test]
-fn providers_that_are_not_there_are_unavailable() {
+fn absent_providers_are_unavailable() {
     let model = transposed();
     let load = |backend: &dyn Backend, provider: Provider| {
         let options = Options {
@@ -397,17 +412,14 @@ fn providers_that_are_not_there_are_unavailable() {
             let right = matches!(error, RuntimeError::Unavailable { .. });
             assert!(right, "{} {provider}: {error}", backend.name());
         }
-        assert!(load(&*backend, Provider::Cpu).is_ok());
+        load(&*backend, Provider::Cpu).unwrap();
     }
-    let offered = load(
-        &onnxruntime(),
-        Provider::Other("CPUExecutionProvider".into()),
-    );
-    assert!(offered.is_ok(), "{offered:?}");
+    let by_name = Provider::Other("CPUExecutionProvider".into());
+    load(&onnxruntime(), by_name).unwrap();
 }
 
 #[test]
-fn tract_refuses_to_run_as_the_nodes_stand() {
+fn tract_refuses_to_run_without_optimization() {
     let options = Options {
         optimization: Optimization::Off,
         ..Options::default()
@@ -441,22 +453,22 @@ fn placement_counts_nodes_where_it_is_recorded() {
 }
 
 #[test]
-fn a_library_that_is_named_and_broken_is_not_replaced_by_another() {
+fn a_broken_library_that_was_named_is_not_replaced_by_another() {
     let used = onnxruntime();
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("libonnxruntime.so");
-    std::fs::write(&text, "no library").unwrap();
+    std::fs::write(&text, "not a library").unwrap();
     let at = |path: PathBuf| Places {
         explicit: Some(path),
         ..places()
     };
-    for path in [
-        text,
-        folder.path().join("missing.so"),
-        "/nonexistent".into(),
+    for (path, reason) in [
+        (text, "this process already uses"),
+        (folder.path().join("missing.so"), "there is no such file"),
+        ("/nonexistent".into(), "there is no such file"),
     ] {
         let error = OrtBackend::open(&at(path.clone())).unwrap_err().to_string();
-        for part in [path.to_str().unwrap(), "pip install onnxruntime"] {
+        for part in [path.to_str().unwrap(), reason, "pip install onnxruntime"] {
             assert!(error.contains(part), "{error}");
         }
     }
@@ -465,7 +477,7 @@ fn a_library_that_is_named_and_broken_is_not_replaced_by_another() {
 }
 
 #[test]
-fn the_listing_tells_what_works_and_why_the_rest_does_not() {
+fn the_listing_says_what_works_and_why_the_rest_does_not() {
     let used = onnxruntime();
     let found = runtimes(&places());
     let names: Vec<&str> = found.iter().map(|r| r.name).collect();
@@ -474,5 +486,13 @@ fn the_listing_tells_what_works_and_why_the_rest_does_not() {
     assert_eq!(found[1].version.as_deref(), Some("1.31.1"));
     let state = |name: &str| found[1].providers.iter().find(|p| p.name == name).unwrap();
     assert_eq!(state("cpu").missing, None);
-    assert!(state("cuda").missing.is_some());
+    let missing = state("cuda").missing.as_deref().unwrap();
+    assert!(missing.starts_with("cuda is not available: "), "{missing}");
+}
+
+#[test]
+fn the_version_of_tract_is_that_of_the_manifest() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let pinned = format!("tract-onnx = \"={}\"", TractBackend::new().version());
+    assert!(manifest.contains(&pinned), "{pinned}");
 }

@@ -1,8 +1,8 @@
-//! What rewrites change, as diffs of the graphs' text.
+//! The changes of rewrites, as diffs of the graph's text.
 
 use posenc_tests::binary;
 
-/// The diff that a rewrite prints, with what it was asked for.
+/// The diff that a rewrite with these flags prints.
 fn diff(fixture: &str, flags: &str) -> String {
     let model = format!("fixtures/{fixture}/model.onnx");
     let fixed = ["rewrite", &model, "--dry-run", "--diff"];

@@ -1,5 +1,5 @@
-//! Swapped models against PyTorch: the fixtures `mini*` hold one transformer under every encoding,
-//! so that each is the oracle for the others swapped to its encoding.
+//! Swapped models compared with PyTorch. The fixtures `mini*` hold one transformer with every
+//! encoding: each is the oracle of the others, swapped to its encoding.
 
 mod caches;
 mod equivariance;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::logits::{TOLERANCE, distance, logits, try_load};
 
-/// What `rewrite` is asked for to make an encoding of the mini models.
+/// The flags of `rewrite` for each encoding of the mini models.
 const FLAGS: &[(&str, &str)] = &[
     ("none", "--to none"),
     ("sinusoidal", "--to sinusoidal"),
@@ -36,7 +36,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("conv", "--to conv"),
 ];
 
-/// A model on disk for as long as this lives.
+/// A model in a temporary folder.
 struct Swapped {
     folder: TempDir,
 }
@@ -47,7 +47,7 @@ impl Swapped {
     }
 }
 
-/// What `rewrite` makes of a model with these flags; else the words of its refusal.
+/// The model that `rewrite` writes with these flags and proves, else the reason why not.
 fn rewritten(model: &Path, flags: &str, params: Option<&Path>) -> Result<Swapped, String> {
     let folder = tempfile::tempdir().unwrap();
     let swapped = Swapped { folder };
@@ -61,20 +61,21 @@ fn rewritten(model: &Path, flags: &str, params: Option<&Path>) -> Result<Swapped
     if ran.code != 0 {
         return Err(format!("exit {}: {}", ran.code, ran.stderr.trim()));
     }
-    // Where nothing was put in, there is no formula to hold the result to.
+    // Where no encoding was inserted, there is no formula to compare with.
     let report = ran.json();
     let untouched = report["edits"].as_array().is_some_and(Vec::is_empty);
     let proved = match &report["check"]["ok"] {
         Value::Null => flags.starts_with("--to none") || untouched,
         ok => *ok == true,
     };
-    match proved {
-        true => Ok(swapped),
-        false => Err(format!("it was not proved: {}", ran.stdout)),
+    if proved {
+        Ok(swapped)
+    } else {
+        Err(format!("it was not proved: {}", ran.stdout))
     }
 }
 
-/// A model swapped to the encoding of a mini fixture, with its numbers.
+/// A model swapped to the encoding of a mini fixture, with the parameters of that fixture.
 fn swapped(model: &Path, target: &Fixture) -> Result<Swapped, String> {
     let flags = FLAGS.iter().find(|(name, _)| *name == target.exporter);
     let (_, flags) = flags.expect("every encoding has its flags");
@@ -82,7 +83,7 @@ fn swapped(model: &Path, target: &Fixture) -> Result<Swapped, String> {
     rewritten(model, flags, params.is_file().then_some(&params))
 }
 
-/// The fixtures of a mini family; what else is called exporter is the encoding here.
+/// The fixtures of a mini family, in which `exporter` is the encoding.
 fn family(name: &str) -> Vec<Fixture> {
     let found: Vec<Fixture> = fixture::all()
         .into_iter()
@@ -92,7 +93,7 @@ fn family(name: &str) -> Vec<Fixture> {
     found
 }
 
-/// Those that a model can be swapped to, each once: computed codes are those of the table.
+/// The fixtures of a family that are targets of a swap; computed sinusoids equal those of the table.
 fn targets(name: &str) -> Vec<Fixture> {
     let mut found = family(name);
     found.retain(|f| f.exporter != "sinusoidal-computed");
@@ -103,7 +104,7 @@ fn outputs(session: &mut dyn Session, run: &Run) -> Result<Tensor, String> {
     logits(session, &run.inputs)
 }
 
-/// The runs of a reference that a model gets wrong.
+/// The runs of a reference whose logits a model does not compute.
 fn wrong(backend: &dyn Backend, model: &Path, target: &Fixture) -> Vec<String> {
     let mut session = match try_load(backend, model) {
         Ok(session) => session,
@@ -120,7 +121,45 @@ fn wrong(backend: &dyn Backend, model: &Path, target: &Fixture) -> Vec<String> {
     wrong
 }
 
-/// What is not right of some swaps, each with a name.
+/// Requires that logits differ clearly from those of `other`.
+fn clearly_differ(got: &Tensor, want: &Tensor, other: &str) -> Result<(), String> {
+    match distance(got, want) {
+        Ok(far) if far >= 100.0 * TOLERANCE => Ok(()),
+        Ok(far) => Err(format!("the logits are those of {other}, up to {far:e}")),
+        Err(error) => Err(format!("cannot be compared with {other}: {error}")),
+    }
+}
+
+#[test]
+fn logits_that_are_equal_or_cannot_be_compared_do_not_clearly_differ() {
+    let zeros = Tensor::from_f32(&[1, 2], &[0.0, 0.0]);
+    let cases = [
+        ("equal", zeros.clone(), "the logits are those of X"),
+        (
+            "nearly equal",
+            Tensor::from_f32(&[1, 2], &[0.0, 1e-3]),
+            "the logits are those of X",
+        ),
+        (
+            "another shape",
+            Tensor::from_f32(&[2], &[9.0, 9.0]),
+            "cannot be compared with X",
+        ),
+        (
+            "no number",
+            Tensor::from_f32(&[1, 2], &[9.0, f32::NAN]),
+            "cannot be compared with X",
+        ),
+    ];
+    for (name, got, want) in cases {
+        let why = clearly_differ(&got, &zeros, "X").unwrap_err();
+        assert!(why.contains(want), "{name}: {why}");
+    }
+    let other = Tensor::from_f32(&[1, 2], &[0.0, 1e-2]);
+    assert_eq!(clearly_differ(&other, &zeros, "X"), Ok(()));
+}
+
+/// The faults of several swaps.
 #[derive(Default)]
 struct Wrong(Vec<String>);
 

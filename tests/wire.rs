@@ -56,9 +56,9 @@ pub struct Field<'a> {
     pub number: u64,
     /// How it is encoded: 0 varint, 1 eight bytes, 2 with a length, 3 a group, 5 four bytes.
     pub kind: u64,
-    /// What it holds, without tag and length.
+    /// Its content, without tag and length.
     pub payload: &'a [u8],
-    /// All of it.
+    /// All bytes of the field.
     pub whole: &'a [u8],
 }
 
@@ -72,7 +72,7 @@ impl Field<'_> {
 /// The fields of a message, in order.
 ///
 /// # Panics
-/// When the bytes are no message.
+/// When the bytes are not a message.
 pub fn fields(bytes: &[u8]) -> Vec<Field<'_>> {
     let mut found = vec![];
     let mut at = 0;
@@ -105,7 +105,7 @@ pub fn texts(bytes: &[u8], number: u64) -> Vec<String> {
 /// The payload of a varint field.
 ///
 /// # Panics
-/// When it is none, or too large for this machine.
+/// When it is not a varint, or does not fit `usize`.
 pub fn number(payload: &[u8]) -> usize {
     let value = varint(payload, &mut 0);
     usize::try_from(value).expect("a count fits")

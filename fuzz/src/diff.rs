@@ -1,4 +1,4 @@
-//! Comparisons of models with their mutations: no panic, and none with itself.
+//! Comparisons of models with their mutations do not panic, and a model equals itself.
 
 use posenc_ir::Model;
 use posenc_ir::diff::Diff;
@@ -6,11 +6,11 @@ use posenc_ir::diff::Diff;
 use super::mutate;
 use super::random::Random;
 
-/// Compares the model with itself and with a mutation that follows from its bytes.
+/// Compares the model with itself and with a mutation that its bytes determine.
 ///
 /// # Panics
-/// When a model that passes the check differs from itself, or a comparison changes with the side
-/// that it is looked at from.
+/// When a model that passes the check differs from itself, or a comparison depends on the order of
+/// the models.
 pub fn diff(data: &[u8]) {
     let read = |bytes: Vec<u8>| Model::from_bytes(bytes, None).ok();
     let Some(a) = read(data.to_vec()).filter(|m| m.check().is_ok()) else {

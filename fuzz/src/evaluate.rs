@@ -1,4 +1,4 @@
-//! Runs of models with a small budget: no panic, and no more elements than allowed.
+//! Evaluations with a small budget do not panic and compute no more elements than allowed.
 
 use posenc_ir::eval::{Budget, Trace, Value, probe, trace};
 use posenc_ir::{Dim, Model, ValueId};
@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 /// Elements of one value.
 const BUDGET: Budget = Budget { elements: 1 << 14 };
 
-/// Runs the model with nothing known and with ones for inputs, and parts of it again.
+/// Evaluates the model with unknown inputs and with ones, and parts of it again.
 ///
 /// # Panics
 /// When a computed value has more elements than the budget allows.
@@ -15,19 +15,19 @@ pub fn evaluate(data: &[u8]) {
     let Ok(model) = Model::from_bytes(data.to_vec(), None) else {
         return;
     };
-    let blank = trace(&model, &FxHashMap::default(), &|_| false, &BUDGET);
-    check(&model, &blank);
+    let unknown = trace(&model, &FxHashMap::default(), &|_| false, &BUDGET);
+    check(&model, &unknown);
     let seeds = seeds(&model);
     let fed = trace(&model, &seeds, &|v| v.index() % 13 == 5, &BUDGET);
     check(&model, &fed);
     let graph = model.graph();
     let outputs = graph.scope(graph.main()).outputs();
     for target in outputs.iter().take(4) {
-        let _ = probe(&model, &blank, &seeds, &[*target], &BUDGET);
+        let _ = probe(&model, &unknown, &seeds, &[*target], &BUDGET);
     }
 }
 
-/// Ones of the declared shapes, with 3 for what is not declared.
+/// Ones of the declared shapes, with 3 for dimensions that are not declared.
 fn seeds(model: &Model) -> FxHashMap<ValueId, Value> {
     let graph = model.graph();
     let mut seeds = FxHashMap::default();

@@ -1,14 +1,14 @@
-//! Models whose external data leads anywhere: no byte from outside of the folder is ever read.
+//! External data with any location: no byte from outside of the folder is read.
 
 use std::fs;
 use std::path::PathBuf;
 
 use posenc_ir::{External, Model, Payload};
 
-/// Fills the file outside; no file inside has this byte, unless it is planted there.
+/// Fills the file outside; only [`Folder::leaking`] has this byte in a file inside.
 const SECRET: u8 = 0xa5;
 
-/// A folder with everything that a location may name, and a secret beside it.
+/// A folder with every kind of file that a location may name, and a secret outside of it.
 #[derive(Debug)]
 pub struct Folder {
     _all: tempfile::TempDir,
@@ -19,10 +19,10 @@ impl Folder {
     /// Makes the folder.
     ///
     /// # Panics
-    /// When the system for temporary files does not let it.
+    /// When temporary files cannot be created.
     #[allow(clippy::new_without_default, reason = "makes files")]
     pub fn new() -> Self {
-        let all = tempfile::tempdir().expect("temporary folders can be made");
+        let all = tempfile::tempdir().expect("temporary folders can be created");
         let outside = all.path();
         let inside = outside.join("inside");
         let data: Vec<u8> = (0..4096u32).map(|i| (i % 128) as u8).collect();
@@ -39,27 +39,27 @@ impl Folder {
             rustix::fs::mkfifoat(cwd, inside.join("pipe"), rustix::fs::Mode::RUSR)?;
             Ok(())
         };
-        made().expect("files can be made in a temporary folder");
+        made().expect("files can be created in a temporary folder");
         Self {
             model: inside.join("model.onnx"),
             _all: all,
         }
     }
 
-    /// The same with the secret in `data.bin`, so that it is read wherever that file is.
+    /// The same with the secret in `data.bin`.
     ///
     /// # Panics
     /// As [`Folder::new`].
     pub fn leaking() -> Self {
         let this = Self::new();
         let planted = fs::write(this.model.with_file_name("data.bin"), [SECRET; 4096]);
-        planted.expect("files can be made in a temporary folder");
+        planted.expect("files can be created in a temporary folder");
         this
     }
 }
 
-/// Loads every external tensor of a model that stands in `folder`: those of initializers,
-/// attributes, bodies and functions.
+/// Loads every external tensor of a model in `folder`: of initializers, attributes, subgraphs and
+/// functions.
 ///
 /// # Panics
 /// When a byte of the secret is read.

@@ -1,7 +1,7 @@
-//! Bodies of the fuzz targets, and the mutations that they are fed with.
+//! Bodies of the fuzz targets, and mutations of their inputs.
 //!
-//! `fuzz_targets` holds one thin program for each; the ordinary tests include this file and run
-//! the bodies on the seeds, on what was found before, and on some hundreds of mutations.
+//! `fuzz_targets` holds a small program for each body. The ordinary tests include this file and run
+//! the bodies on the seeds, on earlier findings, and on some hundreds of mutations.
 
 pub mod decode;
 pub mod diff;

@@ -1,5 +1,5 @@
-//! Mutations of encoded models that leave them readable: a field is dropped, doubled, moved,
-//! copied from elsewhere or given another value, and the lengths around it are repaired.
+//! Mutations of encoded models that can still be read: a field is removed, doubled, moved, copied
+//! from another message or given another value, and the lengths of the outer messages are repaired.
 
 use super::random::Random;
 use super::tree::{Field, Kind, Message, Style, Value};
@@ -28,7 +28,7 @@ const NUMBERS: [u64; 20] = [
     u64::MAX,
 ];
 
-/// Words that code looks for.
+/// Words with a meaning in the format or in the code.
 const WORDS: [&str; 58] = [
     "",
     "x",
@@ -99,9 +99,10 @@ pub fn model(bytes: &[u8], limit: usize, random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(4) {
         step(&mut tree, random);
     }
-    let style = match random.below(16) {
-        0 => Style::Long,
-        _ => Style::Canonical,
+    let style = if random.below(16) == 0 {
+        Style::Long
+    } else {
+        Style::Canonical
     };
     let changed = tree.encode(style);
     if changed.len() > limit {
@@ -188,7 +189,7 @@ pub fn text(bytes: &[u8], limit: usize, random: &mut Random) -> Vec<u8> {
     changed
 }
 
-/// Bytes flipped, dropped or doubled wherever they stand.
+/// Bytes flipped, removed or inserted at any offset.
 pub fn blind(bytes: &[u8], limit: usize, random: &mut Random) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     changed.truncate(limit);
@@ -242,7 +243,7 @@ fn step(tree: &mut Message, random: &mut Random) {
     }
 }
 
-/// Any message, nodes and what stands in them more often than the rest.
+/// Any message; nodes and their parts more often than types and shapes.
 fn target<'a>(tree: &'a mut Message, count: usize, random: &mut Random) -> Option<&'a mut Message> {
     for _ in 0..4 {
         let n = random.below(count);

@@ -1,6 +1,6 @@
 //! Reproducible random numbers: SplitMix64.
 
-/// A stream of numbers that a seed fixes.
+/// A stream of numbers that the seed determines.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

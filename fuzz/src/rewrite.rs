@@ -1,5 +1,5 @@
-//! Rewrites of whatever can be read: the result can be read again, passes the check if the model
-//! did, and has every message as it was but those that the edit names.
+//! Rewrites of any model: the result can be read and passes the check, and only the messages that
+//! the edit names have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,7 @@ use posenc_onnx::request::{Request, ScaleType};
 use super::random::Random;
 use super::tree::{Kind, Message, Style, Value};
 
-/// Inspects the model, rewrites it by requests that follow from its bytes, one to rescale and one to
-/// swap, and edits it by a patch that does.
+/// Inspects the model, and edits it by a rescale, a swap and a patch that its bytes determine.
 ///
 /// # Panics
 /// When the result cannot be read, fails the check, or differs where it must not.
@@ -39,12 +38,12 @@ pub fn rewrite(data: &[u8]) {
     if patch(&mut patched, &mut random) {
         check(data, &patched, true);
     }
-    // A swap detects and proves several times over.
+    // A swap is slow: it detects and proves several times.
     let request = swap(&mut random);
     if random.below(2) == 0
         && let Some(swapped) = rewritten(&request)
     {
-        // A new input is one more field.
+        // A new input is an additional field.
         check(
             data,
             &swapped,
@@ -107,10 +106,10 @@ fn swap(random: &mut Random) -> Request {
     request
 }
 
-/// Gives a constant other values, or puts a node before a reader; whether anything changed.
+/// Gives a constant other values, or inserts a node before a use. Returns whether the model changed.
 ///
 /// # Panics
-/// When a patch that is refused leaves something behind.
+/// When a refused patch changes the model.
 fn patch(model: &mut Model, random: &mut Random) -> bool {
     let graph = model.graph();
     let values: Vec<_> = graph
@@ -130,7 +129,7 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
             let mut bytes = tensor.bytes().to_vec();
             bytes.reverse();
             let other = Tensor::new(tensor.dtype(), tensor.dims().to_vec(), bytes.into());
-            let other = other.expect("as many bytes as before");
+            let other = other.expect("the number of bytes is the same");
             let seen = if random.below(2) == 0 {
                 &uses[..]
             } else {
@@ -138,7 +137,7 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
             };
             out.revalue(value, seen, other).map(drop)
         }
-        // EncodingSpec nodes are for whoever imports their operators.
+        // A new node needs an import of its operator.
         _ if model.opsets().get("").is_none_or(|v| *v < 1) || in_function(graph, scope) => {
             return false;
         }
@@ -156,11 +155,11 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
         return false;
     }
     // A patch may be refused: an input of the graph that is its output has no other name.
-    let before = model.to_bytes().expect("what was read can be written");
+    let before = model.to_bytes().expect("a model can be written");
     let applied = model.commit(patch).is_ok();
     if !applied {
-        let after = model.to_bytes().expect("what was read can be written");
-        assert!(before == after, "a refused patch left something behind");
+        let after = model.to_bytes().expect("a model can be written");
+        assert!(before == after, "a refused patch changed the model");
     }
     applied
 }
@@ -172,7 +171,7 @@ fn in_function(graph: &Graph, mut scope: ScopeId) -> bool {
     matches!(graph.scope(scope).kind(), ScopeKind::Function { .. })
 }
 
-/// Whether the edited model holds together, and its messages are as they were.
+/// Checks the edited model, and that the messages outside of the edit are unchanged.
 fn check(before: &[u8], model: &Model, whole: bool) {
     if let Err(error) = model.check() {
         panic!("the edited model does not pass the check: {error}");
@@ -183,7 +182,7 @@ fn check(before: &[u8], model: &Model, whole: bool) {
         Err(error) => panic!("the edited model cannot be read: {error}"),
     };
     if let Err(error) = read.check() {
-        panic!("the edited model, read anew, does not pass the check: {error}");
+        panic!("the edited model, written and read, does not pass the check: {error}");
     }
     if whole {
         let faults = moved(before, &after);
@@ -191,9 +190,9 @@ fn check(before: &[u8], model: &Model, whole: bool) {
     }
 }
 
-/// What differs between two models and may not: anything but nodes, initializers, declared types
-/// of what is gone, operator sets and metadata; and in a node that stays, anything but names and
-/// attributes.
+/// The differences between two models that an edit may not make: all but nodes, initializers,
+/// declared types of removed values, operator sets and metadata; and in a node that remains, all but
+/// names and attributes.
 pub fn moved(before: &[u8], after: &[u8]) -> Vec<String> {
     let parse = |bytes| Message::parse(Kind::Model, bytes);
     let (Some(before), Some(after)) = (parse(before), parse(after)) else {
@@ -214,7 +213,7 @@ pub fn moved(before: &[u8], after: &[u8]) -> Vec<String> {
 
 fn scope(before: &Message, after: &Message, node: u64, free: &[u64], faults: &mut Vec<String>) {
     rest(before, after, free, faults);
-    // A node is known by what it computes, which nothing else does.
+    // The outputs identify a node.
     let named = |m: &&Message| m.texts(2).iter().any(|name| !name.is_empty());
     let known: BTreeMap<Vec<&[u8]>, &Message> = before
         .messages(node)
@@ -229,7 +228,7 @@ fn scope(before: &Message, after: &Message, node: u64, free: &[u64], faults: &mu
             rest(old, new, &[1, 2, 5], faults);
         }
     }
-    // What is said of values is dropped with them, and never changed.
+    // Declared types are removed with their values, and never changed.
     let types: BTreeSet<Vec<u8>> = before
         .messages(13)
         .map(|m| m.encode(Style::Canonical))
@@ -241,13 +240,13 @@ fn scope(before: &Message, after: &Message, node: u64, free: &[u64], faults: &mu
     }
 }
 
-/// Whether a node was added that computes what bore the name of another one's result.
+/// Whether a new node took over the names of the outputs of another one.
 fn is_added(old: &Message, new: &Message) -> bool {
     let named = new.texts(3).iter().any(|name| name.starts_with(b"posenc"));
     named && old.texts(3) != new.texts(3)
 }
 
-/// Compares the fields of two messages, in order, but those of the numbers in `free`.
+/// Compares the fields of two messages, in order, except those with numbers in `free`.
 fn rest(before: &Message, after: &Message, free: &[u64], faults: &mut Vec<String>) {
     let kept = |m: &Message| -> Vec<(u64, Value)> {
         let fields = m.fields.iter().filter(|f| !free.contains(&f.number));

@@ -1,11 +1,11 @@
-//! Text: what is parsed prints as it was, and what is printed parses.
+//! Text that can be parsed is printed unchanged, and printed text can be parsed.
 
 use posenc_ir::{Model, Weights};
 
-/// Parses any text, and prints and parses again what it says.
+/// Parses any text, prints the model and parses it again.
 ///
 /// # Panics
-/// When the text of a model that could be parsed does not lead back to it.
+/// When the printed text gives another text.
 pub fn text_parse(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -15,11 +15,11 @@ pub fn text_parse(data: &[u8]) {
     }
 }
 
-/// Prints any model, and parses and prints again what was printed.
+/// Prints any model, parses the text and prints it again.
 ///
 /// # Panics
-/// When the text of a model that passes the check, and that the syntax can say, does not lead back
-/// to it.
+/// When the text of a model that passes the check, and that the syntax can express, cannot be parsed
+/// or gives another text.
 pub fn text_round_trip(data: &[u8]) {
     if let Ok(model) = Model::from_bytes(data.to_vec(), None) {
         comes_back(&model);
@@ -30,7 +30,7 @@ fn comes_back(model: &Model) {
     let printed = model.text(Weights::Full);
     let text = printed.to_string();
     let parsed = Model::parse(&text);
-    // A broken model has a text for people to look at.
+    // The text of a broken model is only for people.
     if model.check().is_err() || !printed.unsaid().is_empty() {
         return;
     }

@@ -1,6 +1,6 @@
-//! Encoded ONNX messages as trees that can be changed and written again with lengths repaired.
+//! Encoded ONNX messages as trees that can be changed and encoded with correct lengths.
 //!
-//! This reads protobuf on its own: what it says of bytes does not rest on the crates under test.
+//! This reads protobuf without the crates under test, so that it can check them.
 
 macro_rules! kinds {
     ($($kind:ident,)*) => {
@@ -50,7 +50,7 @@ kinds! {
 }
 
 impl Kind {
-    /// The type of the messages in a field of this one; `None` for what is no message.
+    /// The type of the messages in a field of this one; `None` for other fields.
     pub fn child(self, number: u64) -> Option<Self> {
         use Kind::*;
         Some(match (self, number) {
@@ -103,11 +103,11 @@ pub struct Message {
 pub struct Field {
     /// Its number.
     pub number: u64,
-    /// What it holds.
+    /// Its content.
     pub value: Value,
 }
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A number of variable length.
@@ -120,24 +120,24 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A message.
     Message(Message),
-    /// What stands between the tags of a group.
+    /// The bytes between the tags of a group.
     Group(Vec<u8>),
 }
 
 /// How numbers, tags and lengths are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// In as few bytes as they need.
+    /// In as few bytes as possible.
     Canonical,
-    /// In more than they need.
+    /// In more bytes than necessary.
     Long,
 }
 
-/// Messages within messages that are taken apart; what is deeper stays bytes.
+/// The depth to which nested messages are parsed; deeper ones stay bytes.
 const DEPTH: usize = 40;
 
 impl Message {
-    /// Takes a message apart; `None` where the bytes are none.
+    /// Parses a message; `None` where the bytes are not one.
     pub fn parse(kind: Kind, bytes: &[u8]) -> Option<Self> {
         Self::parse_within(kind, bytes, DEPTH)
     }
@@ -176,12 +176,12 @@ impl Message {
         out
     }
 
-    /// The messages in it, itself included, outermost first.
+    /// The number of messages in it, including itself.
     pub fn count(&self) -> usize {
         1 + self.children().map(Self::count).sum::<usize>()
     }
 
-    /// Message `n` in the order of [`Message::count`].
+    /// Message `n`, in depth-first order from 0, which is this one.
     pub fn nth_mut(&mut self, n: usize) -> Option<&mut Self> {
         if n == 0 {
             return Some(self);
@@ -293,7 +293,7 @@ fn take<'a>(bytes: &'a [u8], at: &mut usize, len: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// What stands between the tags of a group whose first tag was read.
+/// The bytes of a group after its start tag, up to its end tag.
 fn group<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     let start = *at;
     let mut depth = 1usize;

@@ -11,8 +11,8 @@ use posenc_ir::proto::{
 };
 use prost::Message;
 
-/// y = (x + raw) · … : nodes, initializers in raw and typed lists, bodies, a function, and
-/// everything around them that the format has. Integers are below 128.
+/// y = (x + raw) · … : nodes, initializers as raw and typed lists, subgraphs, a function, and every
+/// other part of the format. Integers are below 128.
 pub(super) fn every_message() -> Vec<u8> {
     let model = ModelProto {
         ir_version: Some(10),
@@ -121,7 +121,7 @@ fn function() -> FunctionProto {
     }
 }
 
-/// A body that reads the input of the graph around it and a constant of its own.
+/// A subgraph that reads the input of the outer graph and a constant of its own.
 fn branch(name: &str, output: &str) -> AttributeProto {
     let mut attribute = attribute(name, AttributeType::Graph);
     let inner = if output == "then" { "inner" } else { "other" };

@@ -1,11 +1,10 @@
-"""Reads what `posenc-onnx print` prints with the official parser.
+"""Reads the output of `posenc-onnx print` with the official parser.
 
     print_is_read.py BINARY MODEL …
 
-Each text must name the operators of its model in the same order, bodies and functions included, and
-have its inputs, outputs and initializers. Before that, a damaged text must be refused and a dropped
-node noticed, so that the check itself is checked. Prints how many models were read; exits 1 when one
-was not.
+Each text must have the operators of its model in the same order, including subgraphs and functions,
+and its inputs, outputs and initializers. As a control, damaged texts must be refused and a removed
+node noticed. Prints the number of models; exits 1 when one was not read correctly.
 """
 
 import subprocess

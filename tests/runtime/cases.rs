@@ -1,10 +1,10 @@
-//! The cases that every runtime passes through, with results worked out by hand in f64.
+//! The cases of every runtime, with results calculated by hand in f64.
 
 use posenc_ir::{DType, Tensor};
 
 use super::models::{Attr, Graph};
 
-/// A model, what it is fed with, and what comes out.
+/// A model with runs and their results.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) model: Vec<u8>,
@@ -14,13 +14,13 @@ pub(crate) struct Case {
     pub(crate) bound: f64,
 }
 
-/// What one run is fed with, and what comes out.
+/// The inputs and outputs of one run.
 pub(crate) struct Run {
     pub(crate) feeds: Vec<(&'static str, Tensor)>,
     pub(crate) want: Vec<Want>,
 }
 
-/// One output.
+/// The wanted value of one output.
 pub(crate) struct Want {
     pub(crate) name: &'static str,
     pub(crate) dtype: DType,
@@ -110,7 +110,7 @@ fn types(name: &'static str, dtype: DType) -> Case {
     }
 }
 
-/// In and out again: few operators are there for this type on a processor.
+/// Converted to float32 and back: runtimes have few operators of this type on a processor.
 fn bfloat16() -> Case {
     let model = Graph::new()
         .input("x", DType::BF16, &["n"])
@@ -176,7 +176,7 @@ fn positions_at_two_lengths() -> Case {
     }
 }
 
-/// A cache that holds nothing yet.
+/// An empty cache.
 fn empty_past() -> Case {
     let model = Graph::new()
         .input("past", DType::F32, &["1", "p", "2"])
@@ -291,7 +291,7 @@ fn branch_that_captures() -> Case {
     }
 }
 
-/// The pair (x₀, x₁) turned by the angle `position`: cos and sin computed in the graph.
+/// The pair (x₀, x₁) rotated by the angle `position`: cos and sin computed in the graph.
 fn rotation() -> Case {
     let model = Graph::new()
         .input("x", DType::F32, &["s", "2"])
@@ -309,11 +309,11 @@ fn rotation() -> Case {
         .node(
             "Concat",
             &["minus", "x0"],
-            &["turned"],
+            &["rotated"],
             vec![("axis", Attr::Int(1))],
         )
         .node("Mul", &["x", "cos"], &["a"], vec![])
-        .node("Mul", &["turned", "sin"], &["b"], vec![])
+        .node("Mul", &["rotated", "sin"], &["b"], vec![])
         .node("Add", &["a", "b"], &["y"], vec![])
         .output("y", DType::F32, &["s", "2"]);
     let (x, positions) = ([[1.0, 2.0], [3.0, -1.0], [0.5, 0.25]], [0.0, 1.0, 100.0]);

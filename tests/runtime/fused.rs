@@ -1,4 +1,4 @@
-//! Cases of fused operators: rotations, attention, and what ONNX Runtime's tools put around them.
+//! Cases of fused operators: rotations, attention, and the others that ONNX Runtime's tools write.
 
 use posenc_ir::{DType, Tensor};
 
@@ -43,8 +43,8 @@ fn tables(dims: &[usize]) -> (Tensor, Tensor) {
     (f32s(dims, &cos), f32s(dims, &sin))
 }
 
-/// [1 2] at position 0 and [3 −1] at position 1, for one head of size 2, and what they turn into.
-fn turned() -> ([f64; 4], [f64; 4]) {
+/// [1 2] at position 0 and [3 −1] at position 1, for one head of size 2, and their rotations.
+fn rotated() -> ([f64; 4], [f64; 4]) {
     let (c, s) = (1f64.cos(), 1f64.sin());
     ([1.0, 2.0, 3.0, -1.0], [1.0, 2.0, 3.0 * c + s, 3.0 * s - c])
 }
@@ -63,7 +63,7 @@ fn contrib_rotary(name: &'static str, dims: &[&str], shape: &[usize], positions:
             vec![],
         )
         .output("y", DType::F32, &["b", "h", "s", "2"]);
-    let (x, y) = turned();
+    let (x, y) = rotated();
     Case {
         name,
         model: model.model(17),
@@ -216,7 +216,7 @@ fn group_query(name: &'static str, window: i64, rotary: i64) -> Case {
         [1.0, -2.0, 0.5],
         [3.0, 5.0, -7.0],
     );
-    let turn = |i: usize, j: usize| {
+    let cosine = |i: usize, j: usize| {
         let distance = if rotary == 0 { 0 } else { i - j };
         (distance as f64).cos()
     };
@@ -224,7 +224,7 @@ fn group_query(name: &'static str, window: i64, rotary: i64) -> Case {
     for (i, row) in q.iter().enumerate() {
         let first = usize::try_from(window).map_or(0, |window| (i + 1).saturating_sub(window));
         for q in row {
-            let score = |j: usize| q * k[j] * turn(i, j);
+            let score = |j: usize| q * k[j] * cosine(i, j);
             let weights: Vec<f64> = (first..=i).map(|j| score(j).exp()).collect();
             let sum: f64 = weights.iter().sum();
             let mixed: f64 = weights.iter().zip(&v[first..]).map(|(w, v)| w * v).sum();
@@ -247,7 +247,7 @@ fn group_query(name: &'static str, window: i64, rotary: i64) -> Case {
 }
 
 /// One new key after a cache of two rows, of which the first of the batch has filled one alone: its
-/// new key takes the second place, and the place after it does not count. All scores are 0.
+/// new key is the second, and the row after it is not used. All scores are 0.
 fn group_query_with_past() -> Case {
     let dims = ["b", "s", ""];
     let cache = ["b", "1", "p", ""];
@@ -286,8 +286,8 @@ fn group_query_with_past() -> Case {
     }
 }
 
-/// The error function at 1/√2, 2/√2 and 3/√2: how much of a normal distribution lies within one,
-/// two and three standard deviations.
+/// The error function at 1/√2, 2/√2 and 3/√2: the part of a normal distribution within one, two and
+/// three standard deviations.
 const ERF: [f64; 3] = [
     0.682_689_492_137_085_9,
     0.954_499_736_103_641_6,
@@ -410,7 +410,7 @@ fn onnx_rotary() -> Case {
             vec![],
         )
         .output("y", DType::F32, &["b", "h", "s", "2"]);
-    let (x, y) = turned();
+    let (x, y) = rotated();
     Case {
         name: "RotaryEmbedding with positions",
         model: model.model(23),
@@ -434,7 +434,7 @@ fn onnx_rotary_with_one_cache_for_the_batch() -> Case {
         .init("sin", &sin)
         .node("RotaryEmbedding", &["x", "cos", "sin"], &["y"], vec![])
         .output("y", DType::F32, &["b", "h", "s", "2"]);
-    let (x, y) = turned();
+    let (x, y) = rotated();
     Case {
         name: "RotaryEmbedding with one cache for a batch of two",
         model: model.model(23),

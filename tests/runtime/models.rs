@@ -17,7 +17,7 @@ pub(crate) enum Attr {
     Graph(Box<GraphProto>),
 }
 
-/// A graph in the making. Dimensions are numbers, names, or empty for unknown.
+/// A graph under construction. Dimensions are numbers, names, or empty for unknown.
 #[derive(Clone, Default)]
 pub(crate) struct Graph(pub(crate) GraphProto);
 
@@ -81,7 +81,7 @@ impl Graph {
         self
     }
 
-    /// An initializer whose elements stand in `file`.
+    /// An initializer whose elements are stored in `file`.
     pub(crate) fn external(mut self, name: &str, dtype: DType, dims: &[i64], file: &str) -> Self {
         self.0.initializer.push(TensorProto {
             name: Some(name.into()),

@@ -1,4 +1,4 @@
-//! An encoder without encoding cannot tell the order of its tokens.
+//! The outputs of an encoder without an encoding do not depend on the order of the tokens.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::runtime::onnxruntime;
 
 const LENGTH: usize = 17;
 
-/// The place that each token is moved to: 5 and the length have no common divisor.
+/// The new place of each token: 5 and the length have no common divisor.
 fn moved(place: usize) -> usize {
     (5 * place + 3) % LENGTH
 }
 
-/// How far the logits of tokens in another order are from the logits in that order.
+/// The distance between the logits of permuted tokens and the permuted logits.
 fn disorder(session: &mut dyn Session) -> f64 {
     let ids: Vec<i64> = (0..LENGTH as i64).map(|i| 1 + 7 * i % 50).collect();
     let mut other = vec![0; LENGTH];
@@ -47,19 +47,22 @@ fn disorder(session: &mut dyn Session) -> f64 {
 }
 
 #[test]
-fn without_encoding_an_encoder_gives_each_token_the_same_in_any_order() {
+fn without_an_encoding_permuted_tokens_give_permuted_logits() {
     let backend = onnxruntime();
     let mut bad = Wrong::default();
     let bert = Fixture::named("bert/dynamo");
     for source in family("mini-encoder").into_iter().chain([bert]) {
         let far = disorder(&mut *load(&backend, &source.model()));
         if source.exporter != "none" && far < 100.0 * TOLERANCE {
-            bad.add(&source.name(), [format!("has no order before: {far}")]);
+            bad.add(
+                &source.name(),
+                [format!("does not depend on the order before: {far}")],
+            );
         }
         match rewritten(&source.model(), "--to none", None) {
             Ok(made) => {
                 let far = disorder(&mut *load(&backend, &made.model()));
-                let kept = (far > TOLERANCE).then(|| format!("still has an order: {far}"));
+                let kept = (far > TOLERANCE).then(|| format!("still depends on the order: {far}"));
                 bad.add(&source.name(), kept);
             }
             Err(why) => bad.add(&source.name(), [why]),

@@ -1,4 +1,4 @@
-//! What is not done is said in a sentence, and nothing is written.
+//! Refused swaps print one line and write nothing.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use posenc_tests::{binary, wire};
 
 use super::FLAGS;
 
-/// How a rewrite ended, what it said, and whether it left anything behind.
+/// The exit code and the error of a rewrite, which must print no data and leave no file.
 fn refused(model: &Path, flags: &str) -> (i32, String) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.onnx");
@@ -21,7 +21,7 @@ fn refused(model: &Path, flags: &str) -> (i32, String) {
     (ran.code, ran.stderr.trim().to_owned())
 }
 
-/// Whether a sentence names a node of the model, with the graph in front.
+/// Whether a sentence names a node of the model as `graph/node`.
 fn names_a_node(model: &Path, sentence: &str) -> bool {
     let bytes = fs::read(model).unwrap();
     let graph = wire::all(&bytes, wire::model::GRAPH).next().unwrap();
@@ -33,9 +33,9 @@ fn names_a_node(model: &Path, sentence: &str) -> bool {
     })
 }
 
-/// Forms that a swap is not made for (exit 4): the fixture and the flags.
+/// Unsupported swaps (exit 4): the fixture and the flags.
 const UNSUPPORTED: &[(&str, &str)] = &[
-    // A step sees its own token alone, and a convolution the ones beside it.
+    // A step has its own token only, and a convolution reads the neighbors.
     ("mini-cached/none", "--to conv"),
     ("mini-cached/rope", "--to conv"),
     ("mini-cached/t5", "--to conv"),
@@ -44,7 +44,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_not_supported_names_the_site_and_leaves_nothing() {
+fn an_unsupported_swap_names_the_node_and_writes_nothing() {
     for (name, flags) in UNSUPPORTED {
         let model = Fixture::named(name).model();
         let (code, said) = refused(&model, flags);
@@ -54,7 +54,7 @@ fn what_is_not_supported_names_the_site_and_leaves_nothing() {
     }
 }
 
-/// Parameters that do not fit the model (exit 2), and a word of what is said.
+/// Parameters that do not fit the model (exit 2), and a word of the error.
 const UNFIT: &[(&str, &str, &str)] = &[
     ("mini/none", "--to rope --rotary-dim 5", "rotary"),
     ("mini/none", "--to rope --rotary-dim 10", "rotary"),
@@ -104,7 +104,7 @@ const UNFIT: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn numbers_that_do_not_fit_are_said_to_be_so_and_leave_nothing() {
+fn parameters_that_do_not_fit_are_named_and_nothing_is_written() {
     for (name, flags, word) in UNFIT {
         let model = Fixture::named(name).model();
         let (code, said) = refused(&model, flags);
@@ -125,7 +125,7 @@ fn a_model_without_attention_has_nothing_to_swap() {
 }
 
 #[test]
-fn a_sentence_about_no_node_of_the_model_is_told() {
+fn a_sentence_that_names_no_node_is_noticed() {
     let model = Fixture::named("mini/none").model();
     assert!(names_a_node(
         &model,

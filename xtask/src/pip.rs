@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// How often the download is tried.
+/// The number of attempts to download.
 const TRIES: u64 = 3;
 
-/// A package and where it goes.
+/// A package with its destination.
 #[derive(Debug)]
 pub(crate) struct Package<'a> {
     /// Name and version.
     pub(crate) name: &'a str,
-    /// The folder, which is made.
+    /// The folder, which pip creates.
     pub(crate) folder: &'a Path,
-    /// What else pip is told, one attempt for each; the first that works counts.
+    /// Lists of other options of pip, tried in order until one succeeds.
     pub(crate) options: &'a [&'a [&'a str]],
 }
 
@@ -53,7 +53,7 @@ impl Package<'_> {
                     .arg(self.folder)
                     .arg(self.name)
                     .status()
-                    .with_context(|| format!("{python} does not start"))?;
+                    .with_context(|| format!("cannot start {python}"))?;
                 if status.success() && is_there() {
                     return Ok(());
                 }
@@ -63,20 +63,20 @@ impl Package<'_> {
             }
         }
         bail!(
-            "pip could not install {} into {}, and its own words stand above: it needs the \
-             network or a mirror (PIP_INDEX_URL), and a system that the package has a wheel for",
+            "pip could not install {} into {}; its own messages are above. It needs the network or a \
+             mirror (PIP_INDEX_URL), and a system for which the package has a wheel",
             self.name,
             self.folder.display()
         );
     }
 
-    #[allow(clippy::print_stderr)] // a download should not look like a hang
+    #[allow(clippy::print_stderr)] // a download must not look like a hang
     fn announce(&self) {
         eprintln!("installing {} into {}", self.name, self.folder.display());
     }
 }
 
-/// The name under which Python 3 starts.
+/// The command that starts Python 3.
 pub(crate) fn python() -> Result<&'static str> {
     ["python3", "python"]
         .into_iter()
@@ -88,5 +88,5 @@ pub(crate) fn python() -> Result<&'static str> {
                 .status()
                 .is_ok_and(|status| status.success())
         })
-        .context("no Python 3 was found: it is needed once, to install a package")
+        .context("Python 3 was not found; it is needed once, to install a package")
 }

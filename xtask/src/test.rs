@@ -1,4 +1,4 @@
-//! Gets ONNX Runtime for the tests, runs all tests, and has printed models read by the official
+//! Installs ONNX Runtime for the tests, runs all tests, and reads printed models with the official
 //! parser.
 
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use crate::pip::{Package, python};
 use crate::schema;
 
-/// The version that the tests run with.
+/// The version for the tests.
 const PACKAGE: &str = "onnxruntime==1.31.1";
 
-/// Where it is installed: `posenc-onnx` itself looks there too.
+/// Where it is installed; `posenc-onnx` finds it there.
 const FOLDER: &str = ".onnxruntime";
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
@@ -20,7 +20,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         let package = Package {
             name: PACKAGE,
             folder: &root.join(FOLDER),
-            // Only the library is used, so that the wheel of another Python does as well.
+            // Only the library is used: the wheel for another Python works too.
             options: &[&["--no-deps"], &["--no-deps", "--python-version", "3.12"]],
         };
         package.install(|| has_library(root))?;
@@ -34,23 +34,24 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     if !status.success() {
         bail!("tests failed");
     }
-    match arguments {
-        [] => prints_are_read(root),
-        // Some of the tests were asked for.
-        _ => Ok(()),
+    if arguments.is_empty() {
+        read_prints(root)
+    } else {
+        skipped("the check that printed models can be read: arguments select tests");
+        Ok(())
     }
 }
 
-/// Prints every model of the fixtures, and of the collections beside the workspace where they are
-/// there, and has the texts read by the parser of the `onnx` package.
-fn prints_are_read(root: &Path) -> Result<()> {
+/// Prints every model of the fixtures, and of the collections in `../shared` where they are present,
+/// and reads the texts with the parser of the `onnx` package.
+fn read_prints(root: &Path) -> Result<()> {
     let package = schema::install(root)?;
-    // This program stands in a profile's folder of the same target.
-    let this = std::env::current_exe().context("xtask does not find itself")?;
+    // This program is in a profile's folder of the same target.
+    let this = std::env::current_exe().context("cannot find the path of xtask")?;
     let target = this
         .ancestors()
         .nth(2)
-        .context("xtask stands in a target")?;
+        .context("xtask is not in a target folder")?;
     let binary = format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX);
     let mut models = vec![];
     models_under(&root.join("fixtures"), &mut models)?;
@@ -62,7 +63,8 @@ fn prints_are_read(root: &Path) -> Result<()> {
         if folder.is_dir() {
             models_under(&folder, &mut models)?;
         } else {
-            skipped(&folder);
+            let folder = folder.display();
+            skipped(&format!("printed models of {folder}, which is absent"));
         }
     }
     models.sort();
@@ -74,14 +76,14 @@ fn prints_are_read(root: &Path) -> Result<()> {
         .status()
         .context("Python does not start")?;
     if !status.success() {
-        bail!("the official parser does not read what is printed");
+        bail!("the official parser cannot read the printed models");
     }
     Ok(())
 }
 
-#[allow(clippy::print_stderr)] // a skip should not look like a pass
-fn skipped(folder: &Path) {
-    eprintln!("skipped: reading prints: there is no {}", folder.display());
+#[allow(clippy::print_stderr)] // a skipped check must not look like a passed one
+fn skipped(what: &str) {
+    eprintln!("skipped: {what}");
 }
 
 /// Every `model.onnx` under a folder.
@@ -89,7 +91,7 @@ fn models_under(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let mut open = vec![folder.to_path_buf()];
     while let Some(folder) = open.pop() {
         let entries = folder.read_dir();
-        let entries = entries.with_context(|| format!("{} is no folder", folder.display()))?;
+        let entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
         for path in entries.flatten().map(|e| e.path()) {
             if path.is_dir() {
                 open.push(path);

@@ -1,4 +1,4 @@
-//! What every runtime offers.
+//! The interface that every runtime implements.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -8,10 +8,10 @@ use posenc_ir::{DType, Tensor};
 
 use crate::error::Result;
 
-/// Where a model stands.
+/// Where a model is stored.
 #[derive(Clone, Copy, Debug)]
 pub enum ModelSource<'a> {
-    /// A file; external data stands beside it.
+    /// A file; external data is in the same folder.
     File(&'a Path),
     /// An encoded `ModelProto` in memory.
     Bytes {
@@ -25,11 +25,11 @@ pub enum ModelSource<'a> {
 /// One dimension of a [`Port`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// A size that stands in the model.
+    /// A size that the model fixes.
     Fixed(usize),
-    /// A name that stands for the same size wherever it occurs.
+    /// A name that has the same size wherever it occurs.
     Symbol(String),
-    /// Anything.
+    /// Any size.
     Unknown,
 }
 
@@ -53,12 +53,12 @@ impl fmt::Display for Dim {
     }
 }
 
-/// An input of a model that has to be fed.
+/// An input of a model that a run must provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// The name in the model.
     pub name: String,
-    /// The element type; `None` where it is unknown or no tensor.
+    /// The element type; `None` where it is unknown or the input is not a tensor.
     pub dtype: Option<DType>,
     /// The dimensions, outermost first; `None` where not even their number is known.
     pub dims: Option<Vec<Dim>>,
@@ -93,21 +93,21 @@ impl fmt::Display for Provider {
 /// Whether the runtime may change the graph before it runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Optimization {
-    /// The nodes run as they stand. tract knows no such mode and refuses it: un-optimized, it
-    /// gives silently wrong results for some models.
+    /// The nodes run unchanged. tract refuses this mode: un-optimized, it gives silently wrong
+    /// results for some models.
     Off,
     /// Every optimization of the runtime.
     #[default]
     On,
 }
 
-/// Whether nodes that the provider does not know may run on the processor instead.
+/// Whether nodes that the provider does not support may run on the processor instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fallback {
     /// They may; see [`Session::placement`].
     #[default]
     Allowed,
-    /// They may not: such a model is [`RuntimeError::Unsupported`](crate::RuntimeError).
+    /// They may not; the error is [`RuntimeError::Unsupported`](crate::RuntimeError).
     Refused,
 }
 
@@ -139,35 +139,35 @@ pub trait Backend: Debug {
     /// Its name: `tract`, `onnxruntime`.
     fn name(&self) -> &'static str;
 
-    /// Its version; `unknown` where the library does not tell.
+    /// Its version; `unknown` where the library does not contain it.
     fn version(&self) -> String;
 
     /// Loads a model.
     ///
     /// # Errors
-    /// `Unavailable` where the provider cannot be had, `Unsupported` where the runtime refuses the
+    /// `Unavailable` where the provider is not available, `Unsupported` where the runtime refuses the
     /// model or the options.
     fn load(&self, model: ModelSource<'_>, options: &Options) -> Result<Box<dyn Session>>;
 }
 
 /// A loaded model.
 pub trait Session: Debug {
-    /// The inputs that have to be fed, in the model's order.
+    /// The inputs that a run must provide, in the model's order.
     fn inputs(&self) -> &[Port];
 
     /// The names of the outputs, in the model's order.
     fn outputs(&self) -> &[String];
 
-    /// Runs the model and gives the asked outputs in the asked order; all of them in the model's
-    /// order where `outputs` is empty.
+    /// Runs the model and returns the named outputs in the order of `outputs`; all of them, in the
+    /// model's order, where that is empty.
     ///
     /// # Errors
     /// `Feed` and `Output` for a request that does not fit the model, `Unsupported` where the
     /// runtime cannot run the model at these shapes, `Failed` where running fails.
     fn run(&mut self, feeds: &[(&str, Tensor)], outputs: &[&str]) -> Result<Vec<(String, Tensor)>>;
 
-    /// How many nodes of the graph as the runtime changed it ran on each provider, by the
-    /// provider's name, over the runs so far; empty where that was not recorded. Recording ends
-    /// with the first call, and later calls give the same counts.
+    /// The number of nodes of the optimized graph that ran on each provider, by the provider's
+    /// name, over all runs; empty where it was not recorded. The first call ends the recording;
+    /// later calls return the same counts.
     fn placement(&mut self) -> BTreeMap<String, usize>;
 }

@@ -1,4 +1,4 @@
-//! Tensors to slices of Rust numbers and back, one element type at a time.
+//! Conversion between tensors and vectors of Rust numbers.
 
 use half::{bf16, f16};
 use posenc_ir::{DType, Tensor};
@@ -7,7 +7,7 @@ use posenc_ir::{DType, Tensor};
 pub(crate) trait Element: Copy {
     const DTYPE: DType;
     const BYTES: usize;
-    /// `bytes` has the length [`Element::BYTES`].
+    /// `bytes` must have the length [`Element::BYTES`].
     fn read(bytes: &[u8]) -> Self;
     fn write(self, out: &mut Vec<u8>);
 }
@@ -68,8 +68,8 @@ pub(crate) fn tensor<T: Element>(dims: Vec<usize>, values: &[T]) -> Option<Tenso
     Tensor::new(T::DTYPE, dims, data.into())
 }
 
-/// Evaluates `$body` with `$t` standing for the Rust type of the element type `$dtype`; `$bf16` for
-/// bfloat16, which not every runtime has, and `$else` for types without a Rust type.
+/// Evaluates `$body` with `$t` as the Rust type of the element type `$dtype`; `$bf16` for bfloat16,
+/// which not every runtime has, and `$else` for types without a Rust type.
 macro_rules! with_element {
     ($dtype:expr, $t:ident => $body:expr, bf16 => $bf16:expr, else => $else:expr) => {{
         use posenc_ir::DType;

@@ -1,13 +1,13 @@
-//! Where a library of ONNX Runtime may stand.
+//! Where to look for the library of ONNX Runtime.
 //!
-//! The library is looked for, in this order: at the place that the user named, in a folder
-//! `.onnxruntime` of the project, in the installed Python packages, at the system loader. A place
-//! that the user named is the only candidate: where it is broken, nothing else is tried.
+//! In this order: the place that the user named, a folder `.onnxruntime` of the project, the
+//! installed Python packages, the system's loader. A place that the user named is the only
+//! candidate: where it is broken, nothing else is tried.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
-/// The places to look at; whoever calls gathers them from the environment.
+/// The places to look at; the caller gathers them from the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// The library, or the folder that holds it, as the user named it (`ORT_DYLIB_PATH`).
@@ -18,17 +18,17 @@ pub struct Places {
     /// Prefixes of Python installations (`VIRTUAL_ENV`, `CONDA_PREFIX`), or folders of the Python
     /// package `onnxruntime` itself.
     pub python: Vec<PathBuf>,
-    /// Whether the loader of the operating system is asked by the library's bare name.
+    /// Whether the loader of the operating system is tried with the library's bare name.
     pub system: System,
 }
 
-/// Whether the loader of the operating system is asked.
+/// Whether the loader of the operating system is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum System {
-    /// It is not.
+    /// It is not tried.
     #[default]
     Skipped,
-    /// It is, when nothing else was found to work.
+    /// It is tried last.
     Asked,
 }
 
@@ -37,11 +37,11 @@ pub enum System {
 pub enum Source {
     /// The user named it.
     Explicit,
-    /// It stands in a folder `.onnxruntime`.
+    /// It is in a folder `.onnxruntime`.
     Project,
     /// It belongs to a Python package.
     Python,
-    /// The loader of the operating system may know it.
+    /// The loader of the operating system may find it.
     System,
 }
 
@@ -171,7 +171,7 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
     text.split('.').map(|part| part.parse().ok()).collect()
 }
 
-/// Names and paths of what stands in `folder`, in the order of the names.
+/// Names and paths of the entries of `folder`, in the order of the names.
 fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
     let Ok(listing) = folder.read_dir() else {
         return Vec::new();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_other_names_are_no_candidates() {
+    fn files_with_other_names_are_not_candidates() {
         for name in [
             "libonnxruntime_providers_cuda.so",
             "libonnxruntime.so.txt",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_named_is_the_only_candidate() {
+    fn a_place_that_the_user_named_is_the_only_candidate() {
         let root = tree(&[
             ".onnxruntime/onnxruntime/capi/libonnxruntime.so.1.31.1",
             "mine/lib/libonnxruntime.so.1.30.0",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn places_without_anything_give_no_candidate() {
+    fn places_without_libraries_give_no_candidate() {
         let root = tree(&["notes/readme"]);
         let places = Places {
             project: vec![root.path().to_path_buf(), "/nonexistent".into()],

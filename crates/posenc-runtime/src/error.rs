@@ -12,20 +12,20 @@ pub enum RuntimeError {
         /// What was tried, and what to do.
         why: String,
     },
-    /// The runtime refuses this model, or what it is asked to do with it.
-    #[error("{runtime} does not take this model: {why}")]
+    /// The runtime refuses this model or these options.
+    #[error("{runtime} cannot run this model: {why}")]
     Unsupported {
         /// The runtime.
         runtime: &'static str,
         /// The operator or form, with its node where there is one.
         why: String,
     },
-    /// The runtime took the model and failed while it ran.
+    /// The runtime accepted the model and failed during a run.
     #[error("{runtime} failed: {why}")]
     Failed {
         /// The runtime.
         runtime: &'static str,
-        /// What it says.
+        /// The message of the runtime.
         why: String,
     },
     /// An input is missing, unknown, or has the wrong type or shape.
@@ -33,15 +33,15 @@ pub enum RuntimeError {
     Feed {
         /// The input.
         name: String,
-        /// What is wrong with what it was given.
+        /// What is wrong with its feed.
         why: String,
     },
     /// The model has no output of this name.
     #[error("the model has no output {name}; it has {known}")]
     Output {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The names of the outputs.
         known: String,
     },
 }
@@ -50,7 +50,7 @@ pub enum RuntimeError {
 pub type Result<T, E = RuntimeError> = std::result::Result<T, E>;
 
 impl RuntimeError {
-    /// The runtime or provider `what` is not there.
+    /// The runtime or provider `what` is not available.
     pub fn unavailable(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Unavailable {
             what: what.into(),
@@ -66,7 +66,7 @@ impl RuntimeError {
         }
     }
 
-    /// `runtime` failed while it ran; `why` is cut to one line.
+    /// `runtime` failed during a run; `why` is cut to one line.
     pub fn failed(runtime: &'static str, why: impl AsRef<str>) -> Self {
         Self::Failed {
             runtime,
@@ -74,7 +74,7 @@ impl RuntimeError {
         }
     }
 
-    /// Something is wrong with what input `name` was given.
+    /// The feed of input `name` does not fit.
     pub fn feed(name: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Feed {
             name: name.into(),
@@ -82,7 +82,7 @@ impl RuntimeError {
         }
     }
 
-    /// `name` is none of the outputs `known`.
+    /// `name` is not among the outputs `known`.
     pub fn output(name: impl Into<String>, known: &[String]) -> Self {
         Self::Output {
             name: name.into(),
@@ -91,10 +91,10 @@ impl RuntimeError {
     }
 }
 
-/// The longest message taken over from a runtime, in bytes.
+/// The longest message of a runtime that is kept, in bytes.
 const LONGEST: usize = 400;
 
-/// A message of a runtime on one line: white space folded, cut where it becomes a dump.
+/// A message of a runtime on one line: white space folded, cut at [`LONGEST`].
 pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::new();
     for word in message.split_whitespace() {

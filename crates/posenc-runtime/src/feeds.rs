@@ -1,4 +1,4 @@
-//! What goes into a model: checks, conversions and random tensors.
+//! Inputs of a run: checks, conversions and random tensors.
 
 use posenc_ir::{DType, Tensor};
 
@@ -8,15 +8,15 @@ use crate::error::{Result, RuntimeError};
 /// The feeds in the order of the ports.
 ///
 /// # Errors
-/// `Feed` names the first port that is not fed, or whose feed has another type, another rank or
-/// another size in a fixed dimension, and a feed that is no input or stands twice.
+/// `Feed` names the first feed that is no input or is given twice, else the first port that has no
+/// feed or whose feed has another type, another rank or another size in a fixed dimension.
 pub fn check<'a>(ports: &[Port], feeds: &'a [(&str, Tensor)]) -> Result<Vec<&'a Tensor>> {
     for (i, (name, _)) in feeds.iter().enumerate() {
         if !ports.iter().any(|port| port.name == *name) {
             return Err(RuntimeError::feed(*name, "the model has no such input"));
         }
         if feeds[..i].iter().any(|(other, _)| other == name) {
-            return Err(RuntimeError::feed(*name, "it is fed twice"));
+            return Err(RuntimeError::feed(*name, "it is given twice"));
         }
     }
     ports
@@ -24,7 +24,7 @@ pub fn check<'a>(ports: &[Port], feeds: &'a [(&str, Tensor)]) -> Result<Vec<&'a 
         .map(|port| {
             let feed = feeds.iter().find(|(name, _)| *name == port.name);
             let (_, tensor) =
-                feed.ok_or_else(|| RuntimeError::feed(&port.name, "it is not fed"))?;
+                feed.ok_or_else(|| RuntimeError::feed(&port.name, "it is missing"))?;
             if let Some(dtype) = port.dtype
                 && dtype != tensor.dtype()
             {
@@ -55,8 +55,7 @@ fn check_dims(port: &Port, tensor: &Tensor) -> Result<()> {
     Err(RuntimeError::feed(&port.name, why))
 }
 
-/// `tensor` in the element type of `port`: floats are rounded, everything else has to keep its
-/// value.
+/// `tensor` in the element type of `port`. Floats are rounded; other values must stay the same.
 ///
 /// # Errors
 /// `Feed` where a value does not fit the type, or there is no conversion between the two.
@@ -66,7 +65,7 @@ pub fn fit(port: &Port, tensor: &Tensor) -> Result<Tensor> {
         Some(to) if to != from => to,
         _ => return Ok(tensor.clone()),
     };
-    let refused = || RuntimeError::feed(&port.name, format!("{from} does not convert to {to}"));
+    let refused = || RuntimeError::feed(&port.name, format!("{from} cannot be converted to {to}"));
     if !is_plain(to) {
         return Err(refused());
     }
@@ -81,7 +80,7 @@ pub fn fit(port: &Port, tensor: &Tensor) -> Result<Tensor> {
     }
     for (i, value) in values.iter().enumerate() {
         let kept = match &integers {
-            // Values of uint64 beyond int64 read as negative.
+            // Values of uint64 above the largest int64 read as negative.
             Some(integers) if from == DType::U64 && integers[i] < 0 => false,
             Some(integers) if !to.is_float() => converted.get_i64(i) == Some(integers[i]),
             Some(integers) => {
@@ -90,7 +89,7 @@ pub fn fit(port: &Port, tensor: &Tensor) -> Result<Tensor> {
             None => converted.get_f64(i) == Some(*value),
         };
         if !kept {
-            let why = format!("element {i} is {value}, which {to} does not hold");
+            let why = format!("element {i} is {value}, which {to} cannot represent");
             return Err(RuntimeError::feed(&port.name, why));
         }
     }
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn feeds_are_put_into_the_order_of_the_ports() {
+    fn feeds_are_sorted_in_the_order_of_the_ports() {
         let ports = [
             port("a", DType::F32, &[Dim::Unknown]),
             port("b", DType::I64, &[]),
@@ -217,70 +216,60 @@ mod tests {
         }
     }
 
+    /// The first element after a conversion, or the reason of its refusal.
+    fn converted(tensor: &Tensor, to: DType) -> Result<f64, String> {
+        match fit(&port("x", to, &[Dim::Fixed(1)]), tensor) {
+            Ok(tensor) => Ok(tensor.get_f64(0).unwrap()),
+            Err(RuntimeError::Feed { name, why }) if name == "x" => Err(why),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
     #[test]
-    fn conversions_keep_values_or_are_refused() {
-        let big = (1i64 << 53) + 1;
+    fn conversions_keep_the_value() {
+        let f64s = |value| Tensor::from_f64(DType::F64, &[1], &[value]);
         let cases = [
             (
-                "i32 to i64",
                 Tensor::from_f64(DType::I32, &[1], &[-3.0]),
                 DType::I64,
-                Some(-3.0),
+                -3.0,
             ),
+            (Tensor::from_i64(&[1], &[1]), DType::Bool, 1.0),
+            (Tensor::from_bool(&[1], &[true]), DType::F32, 1.0),
+            // Floats are rounded.
+            (f64s(2049.0), DType::F16, 2048.0),
+        ];
+        for (tensor, to, want) in cases {
+            assert_eq!(
+                converted(&tensor, to),
+                Ok(want),
+                "{} to {to}",
+                tensor.dtype()
+            );
+        }
+    }
+
+    #[test]
+    fn conversions_that_change_the_value_are_refused() {
+        let integer = |value| Tensor::from_i64(&[1], &[value]);
+        let half = Tensor::from_f32(&[1], &[0.5]);
+        let largest = Tensor::new(DType::U64, vec![1], vec![0xff; 8].into()).unwrap();
+        let cases = [
+            (integer(256), DType::U8, "element 0 is 256"),
+            (integer(-1), DType::U64, "element 0 is -1"),
+            (integer(2), DType::Bool, "element 0 is 2"),
+            (half, DType::I64, "element 0 is 0.5"),
+            (integer(1), DType::I4, "cannot be converted to int4"),
+            (largest, DType::I64, "element 0 is "),
             (
-                "i64 to bool",
-                Tensor::from_i64(&[1], &[1]),
-                DType::Bool,
-                Some(1.0),
-            ),
-            (
-                "bool to f32",
-                Tensor::from_bool(&[1], &[true]),
+                integer((1 << 53) + 1),
                 DType::F32,
-                Some(1.0),
-            ),
-            (
-                "f64 to f16 rounds",
-                Tensor::from_f64(DType::F64, &[1], &[2049.0]),
-                DType::F16,
-                Some(2048.0),
-            ),
-            ("i64 to u8", Tensor::from_i64(&[1], &[256]), DType::U8, None),
-            (
-                "negative to u64",
-                Tensor::from_i64(&[1], &[-1]),
-                DType::U64,
-                None,
-            ),
-            ("2 to bool", Tensor::from_i64(&[1], &[2]), DType::Bool, None),
-            (
-                "half to i64",
-                Tensor::from_f32(&[1], &[0.5]),
-                DType::I64,
-                None,
-            ),
-            (
-                "to a packed type",
-                Tensor::from_i64(&[1], &[1]),
-                DType::I4,
-                None,
-            ),
-            (
-                "large u64 to i64",
-                Tensor::new(DType::U64, vec![1], vec![0xff; 8].into()).unwrap(),
-                DType::I64,
-                None,
-            ),
-            (
-                "large i64 to f32",
-                Tensor::from_i64(&[1], &[big]),
-                DType::F32,
-                None,
+                "element 0 is 9007199254740992",
             ),
         ];
-        for (name, tensor, to, want) in cases {
-            let got = fit(&port("x", to, &[Dim::Fixed(1)]), &tensor);
-            assert_eq!(got.ok().and_then(|t| t.get_f64(0)), want, "{name}");
+        for (tensor, to, want) in cases {
+            let why = converted(&tensor, to).unwrap_err();
+            assert!(why.contains(want), "{} to {to}: {why}", tensor.dtype());
         }
     }
 

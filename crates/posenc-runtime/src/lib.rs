@@ -1,12 +1,12 @@
 //! Runs ONNX models and cut-out subgraphs with tract or ONNX Runtime, behind one trait.
 //!
-//! | feature | runtime | how it gets here |
+//! | feature | runtime | how it is linked |
 //! |---|---|---|
 //! | `tract` | [`TractBackend`] | compiled in |
 //! | `ort` | [`OrtBackend`] | a library found at run time, see [`discover`] |
 //!
-//! Both give a [`Backend`], which loads a model into a [`Session`]. A runtime is a second opinion:
-//! a model that it may compute wrongly is refused, never run in a doubtful mode.
+//! Both implement [`Backend`], which loads a model into a [`Session`]. A model that a runtime may
+//! compute wrongly is refused.
 //!
 //! This crate names no positional encoding, reads no environment variable and prints nothing.
 

@@ -1,5 +1,6 @@
 //! ONNX Runtime, loaded from a library file at run time.
 
+mod error;
 mod library;
 mod placement;
 mod session;
@@ -14,23 +15,21 @@ use crate::backend::{
 };
 use crate::discover::Places;
 use crate::error::{Result, RuntimeError, one_line};
+use error::{NAME, refused};
 use library::Library;
 use placement::Recorder;
 
-/// The name of the runtime.
-const NAME: &str = "onnxruntime";
-
 /// ONNX Runtime 1.24 or newer.
 ///
-/// A process holds one library: whichever is opened first stays, and opening one that stands
-/// elsewhere fails.
+/// A process holds one library: the first that is opened stays, and opening a library at another
+/// path fails.
 #[derive(Clone, Copy, Debug)]
 pub struct OrtBackend {
     library: &'static Library,
 }
 
 impl OrtBackend {
-    /// Loads the first library at `places` that is one.
+    /// Loads the first candidate at `places` that is a library of ONNX Runtime.
     ///
     /// # Errors
     /// `Unavailable` with every library that was tried, and why it is not used.
@@ -38,7 +37,7 @@ impl OrtBackend {
         library::open(places).map(|library| Self { library })
     }
 
-    /// The library's file; a bare name where the system's loader knew it.
+    /// The library's file; a bare name where the system's loader found it.
     pub fn path(&self) -> &std::path::Path {
         &self.library.path
     }
@@ -46,13 +45,13 @@ impl OrtBackend {
     /// Whether a session can run on this provider.
     ///
     /// # Errors
-    /// `Unavailable` with what the runtime says to the attempt.
+    /// `Unavailable` with the message of the runtime.
     pub fn probe(&self, provider: &Provider) -> Result<()> {
         let builder = self.builder()?;
         self.register(builder, provider).map(|_| ())
     }
 
-    /// The names of the providers that the devices of this machine belong to.
+    /// The names of the providers of the devices of this machine, sorted.
     pub fn device_providers(&self) -> Vec<String> {
         let mut names: Vec<String> = (self.library.environment.devices())
             .filter_map(|device| device.ep().ok().map(str::to_owned))
@@ -64,7 +63,7 @@ impl OrtBackend {
 
     fn builder(&self) -> Result<SessionBuilder> {
         OrtSession::builder(&self.library.environment)
-            // Left to itself, the runtime may pick a device that nobody asked for.
+            // By default the runtime may pick a device that was not requested.
             .and_then(|b| Ok(b.with_auto_device(AutoDevicePolicy::PreferCPU)?))
             .map_err(refused)
     }
@@ -76,7 +75,7 @@ impl OrtBackend {
                 let device = i32::try_from(*device).map_err(|_| {
                     RuntimeError::unavailable(provider.to_string(), "there is no such device")
                 })?;
-                // Without the error, sessions would run on the processor and say nothing.
+                // Without the error, sessions would silently run on the processor.
                 let cuda = CUDA::default().with_device_id(device).build();
                 builder.with_execution_providers([cuda.error_on_failure()])
             }
@@ -115,7 +114,7 @@ impl Backend for OrtBackend {
         };
         let builder = self.builder()?.with_optimization_level(level);
         let mut builder = self.register(builder.map_err(refused)?, &options.provider)?;
-        // The processor is no fallback where it is what was asked for.
+        // The processor is no fallback where it is the provider.
         if options.fallback == Fallback::Refused && options.provider != Provider::Cpu {
             builder = builder.with_disable_cpu_fallback().map_err(refused)?;
         }
@@ -131,7 +130,7 @@ impl Backend for OrtBackend {
             ModelSource::Bytes { model, folder } => {
                 if let Some(folder) = folder {
                     let folder = folder.to_str().ok_or_else(|| {
-                        RuntimeError::unsupported(NAME, "the folder's name is no valid Unicode")
+                        RuntimeError::unsupported(NAME, "the folder's name is not valid Unicode")
                     })?;
                     let key = "session.model_external_initializers_file_folder_path";
                     builder = builder.with_config_entry(key, folder).map_err(refused)?;
@@ -142,12 +141,4 @@ impl Backend for OrtBackend {
         let session = session::OrtRun::new(session.map_err(refused)?, recorder);
         Ok(Box::new(session))
     }
-}
-
-fn refused<R>(error: ::ort::Error<R>) -> RuntimeError {
-    RuntimeError::unsupported(NAME, error.message())
-}
-
-fn failed<R>(error: ::ort::Error<R>) -> RuntimeError {
-    RuntimeError::failed(NAME, error.message())
 }

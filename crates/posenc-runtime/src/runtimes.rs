@@ -1,4 +1,4 @@
-//! Which runtimes and execution providers there are.
+//! The available runtimes and execution providers.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use crate::discover::Places;
 pub struct RuntimeInfo {
     /// Its name.
     pub name: &'static str,
-    /// Its version; `None` where it cannot be had.
+    /// Its version; `None` where it is not available.
     pub version: Option<String>,
-    /// The library's file; `None` for what is compiled in.
+    /// The library's file; `None` for a compiled-in runtime.
     pub path: Option<PathBuf>,
-    /// Why it cannot be had; `None` where it can.
+    /// Why it is not available; `None` where it is.
     pub missing: Option<String>,
-    /// Its execution providers, those that do not work included.
+    /// Its execution providers, including those that do not work.
     pub providers: Vec<ProviderState>,
 }
 
@@ -28,8 +28,8 @@ pub struct ProviderState {
     pub missing: Option<String>,
 }
 
-/// Every runtime that this build knows. A provider counts as working when a session accepts it,
-/// not when the library says that it was compiled in.
+/// Every runtime of this build. A provider works where a session accepts it; that the library was
+/// compiled with it is not enough.
 pub fn runtimes(places: &Places) -> Vec<RuntimeInfo> {
     [tract(), onnxruntime(places)]
         .into_iter()
@@ -45,7 +45,7 @@ fn tract() -> Option<RuntimeInfo> {
 #[cfg(feature = "tract")]
 fn tract() -> Option<RuntimeInfo> {
     use crate::backend::Backend;
-    let tract = crate::TractBackend::new();
+    let tract = crate::tract::TractBackend::new();
     Some(RuntimeInfo {
         name: tract.name(),
         version: Some(tract.version()),
@@ -72,7 +72,7 @@ fn working(name: impl Into<String>) -> ProviderState {
 fn onnxruntime(places: &Places) -> Option<RuntimeInfo> {
     use crate::backend::{Backend, Provider};
     let name = "onnxruntime";
-    let ort = match crate::OrtBackend::open(places) {
+    let ort = match crate::ort::OrtBackend::open(places) {
         Ok(ort) => ort,
         Err(error) => {
             return Some(RuntimeInfo {
@@ -90,9 +90,9 @@ fn onnxruntime(places: &Places) -> Option<RuntimeInfo> {
         name: cuda.to_string(),
         missing: ort.probe(&cuda).err().map(|e| e.to_string()),
     });
-    let own = ["CPUExecutionProvider", "CUDAExecutionProvider"];
+    let listed = ["CPUExecutionProvider", "CUDAExecutionProvider"];
     for name in ort.device_providers() {
-        if !own.contains(&name.as_str()) {
+        if !listed.contains(&name.as_str()) {
             let missing = ort.probe(&Provider::Other(name.clone())).err();
             providers.push(ProviderState {
                 name,

@@ -1,8 +1,9 @@
 //! tract, compiled in.
 //!
-//! tract runs only what it has optimized at concrete shapes: un-optimized, it gives silently wrong
-//! results for some models. A model that it cannot optimize is refused. Its panics become errors.
+//! Models run only after tract has optimized them at concrete shapes: un-optimized, it gives silently
+//! wrong results for some models. A model that it cannot optimize is refused. Its panics become errors.
 
+mod error;
 mod guard;
 mod refuse;
 mod session;
@@ -15,12 +16,10 @@ use tract_onnx::prelude::Framework;
 
 use crate::backend::{Backend, ModelSource, Optimization, Options, Provider, Session};
 use crate::error::{Result, RuntimeError};
+use error::{NAME, refused};
 use guard::guarded;
 
-/// The name of the runtime.
-const NAME: &str = "tract";
-
-/// The version that this crate is built with; a test holds it against the workspace's manifest.
+/// The version in the workspace's manifest; a test compares the two.
 const VERSION: &str = "0.23.9";
 
 /// tract, on the processor.
@@ -43,7 +42,7 @@ impl Backend for TractBackend {
         VERSION.to_owned()
     }
 
-    /// Loads a model; the weights in it are copied, so cut a large model down first.
+    /// Loads a model. Its weights are copied: cut the nodes of interest out of a large model first.
     fn load(&self, model: ModelSource<'_>, options: &Options) -> Result<Box<dyn Session>> {
         if options.provider != Provider::Cpu {
             let why = "tract runs on the processor only";
@@ -54,7 +53,7 @@ impl Backend for TractBackend {
             return Err(RuntimeError::unsupported(NAME, why));
         }
         let framework = tract_onnx::onnx()
-            // Declared shapes and types may be symbolic or wrong; what is fed decides.
+            // Declared shapes and types may be symbolic or wrong; those of the feeds are used.
             .with_ignore_output_shapes(true)
             .with_ignore_output_types(true)
             .with_ignore_value_info(true);
@@ -62,16 +61,15 @@ impl Backend for TractBackend {
         refuse::check(&framework, &proto)?;
         let folder = match folder.map(Path::to_str) {
             Some(None) => {
-                let why = "the folder's name is no valid Unicode";
+                let why = "the folder's name is not valid Unicode";
                 return Err(RuntimeError::unsupported(NAME, why));
             }
             Some(folder) => folder,
             None => None,
         };
         let parsed = guarded(|| {
-            framework
-                .parse(&proto, folder)
-                .map_err(|e| RuntimeError::unsupported(NAME, chain(&e)))
+            let parsed = framework.parse(&proto, folder);
+            parsed.map_err(|e| refused(&e))
         })?;
         if let Some(name) = parsed.unresolved_inputs.first() {
             let why = format!("nothing computes {name}");
@@ -91,23 +89,6 @@ fn read<'a>(framework: &tract_onnx::Onnx, model: ModelSource<'a>) -> Result<Read
             (framework.proto_model_for_read(&mut model), folder)
         }
     };
-    let proto = proto.map_err(|e| RuntimeError::unsupported(NAME, chain(&e)))?;
+    let proto = proto.map_err(|e| refused(&e))?;
     Ok((proto, folder))
-}
-
-/// An error with its causes, outermost first.
-fn chain(error: &tract_onnx::prelude::TractError) -> String {
-    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-    causes.join(": ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_is_that_of_the_manifest() {
-        let manifest = include_str!("../../../Cargo.toml");
-        assert!(manifest.contains(&format!("tract-onnx = \"={VERSION}\"")));
-    }
 }

@@ -1,5 +1,6 @@
-//! Every model of `fixtures/`, and of the collections beside the workspace where they are there.
+//! Every model of `fixtures/`, and of the collections in `../shared` where they are present.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use posenc_ir::{Diff, Model};
 use prost::Message;
 
 use super::rewrite::{Numbers, disguise};
-use crate::shared::{models_under, root, shared};
+use crate::shared::{collections, fixtures};
 
 fn read(proto: &ModelProto, path: &Path) -> Model {
     Model::from_bytes(proto.encode_to_vec(), Some(path)).unwrap()
@@ -46,8 +47,18 @@ fn brief(diff: &Diff) -> String {
     out
 }
 
-/// Appends what is wrong.
-fn check(path: &Path, changes: usize, wrong: &mut Vec<String>) {
+/// The results of the checks of many models.
+#[derive(Debug, Default)]
+struct Checked {
+    /// What is wrong.
+    wrong: Vec<String>,
+    /// How often a change of each kind was made.
+    made: BTreeMap<&'static str, usize>,
+}
+
+/// Compares a model with itself disguised, and with `changes` changes of each kind.
+fn check(path: &Path, changes: usize, checked: &mut Checked) {
+    let Checked { wrong, made } = checked;
     let at = path.display();
     let proto = ModelProto::decode(fs::read(path).unwrap().as_slice()).unwrap();
     let model = read(&proto, path);
@@ -60,7 +71,7 @@ fn check(path: &Path, changes: usize, wrong: &mut Vec<String>) {
         }
     }
     type Change = fn(&mut ModelProto, &mut Numbers) -> bool;
-    let kinds: [(&str, Change, [usize; 4]); 4] = [
+    let kinds: [(&'static str, Change, [usize; 4]); 4] = [
         ("a constant", constant, [0, 0, 0, 1]),
         ("an attribute", attribute, [0, 0, 1, 0]),
         ("the order of inputs", inputs, [0, 0, 1, 0]),
@@ -73,6 +84,7 @@ fn check(path: &Path, changes: usize, wrong: &mut Vec<String>) {
             if !change(&mut other, numbers) {
                 continue;
             }
+            *made.entry(what).or_default() += 1;
             disguise(&mut other, seed as u64);
             let other = read(&other, path);
             let found = Diff::between(&model, &other).unwrap();
@@ -131,7 +143,7 @@ fn attribute(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
 
 /// Swaps two inputs that nodes compute, each in its own way.
 fn inputs(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
-    let ops: std::collections::BTreeMap<String, String> = nodes(model)
+    let ops: BTreeMap<String, String> = nodes(model)
         .iter()
         .flat_map(|n| n.output.iter().map(|o| (o.clone(), n.op_type().to_owned())))
         .collect();
@@ -170,28 +182,21 @@ fn added(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
 }
 
 #[test]
-fn fixtures_are_themselves_disguised_and_one_change_is_one_difference() {
-    let models = models_under(&root().join("fixtures"));
-    assert!(models.len() > 20, "{} models", models.len());
-    let mut wrong = vec![];
-    models.iter().for_each(|m| check(m, 3, &mut wrong));
-    assert!(
-        wrong.is_empty(),
-        "{} wrong\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
-}
-
-#[test]
-fn shared_models_are_themselves_disguised_and_one_change_is_one_difference() {
-    let mut wrong = vec![];
-    for part in ["zoo", "mini", "forms"] {
-        let Some(folder) = shared(part) else { continue };
-        let models = models_under(&folder);
-        assert!(models.len() > 5, "{part}: {} models", models.len());
-        models.iter().for_each(|m| check(m, 1, &mut wrong));
+fn models_are_themselves_disguised_and_one_change_is_one_difference() {
+    let mut checked = Checked::default();
+    let fixtures = fixtures();
+    for model in &fixtures {
+        check(model, 3, &mut checked);
     }
+    assert_eq!(checked.made.len(), 4, "{:?}", checked.made);
+    for (what, made) in &checked.made {
+        assert!(*made > 2 * fixtures.len(), "{what}: {made} changes");
+    }
+    // There are many: one change of each kind.
+    for model in collections() {
+        check(&model, 1, &mut checked);
+    }
+    let wrong = checked.wrong;
     assert!(
         wrong.is_empty(),
         "{} wrong\n{}",

@@ -1,4 +1,4 @@
-//! Every model of `fixtures/`, and of the collections beside the workspace where they are there.
+//! Every model of `fixtures/`, and of the collections in `../shared` where they are present.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use posenc_ir::{Model, Weights};
 use prost::Message;
 
 use super::normal::normal;
-use crate::shared::{models_under, root, shared};
+use crate::shared::{collections, fixtures, root};
 
 /// Prints and parses; text and messages must be the same.
 fn comes_back(path: &Path) {
@@ -28,19 +28,9 @@ fn comes_back(path: &Path) {
 }
 
 #[test]
-fn every_fixture_comes_back_from_its_text() {
-    let models = models_under(&root().join("fixtures"));
-    assert!(models.len() > 20, "{} models", models.len());
-    models.iter().for_each(|m| comes_back(m));
-}
-
-#[test]
-fn every_shared_model_comes_back_from_its_text() {
-    for part in ["zoo", "mini", "forms"] {
-        let Some(folder) = shared(part) else { continue };
-        let models = models_under(&folder);
-        assert!(models.len() > 5, "{part}: {} models", models.len());
-        models.iter().for_each(|m| comes_back(m));
+fn every_model_comes_back_from_its_text() {
+    for model in fixtures().into_iter().chain(collections()) {
+        comes_back(&model);
     }
 }
 

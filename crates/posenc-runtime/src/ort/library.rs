@@ -23,10 +23,10 @@ static LIBRARY: OnceLock<Library> = OnceLock::new();
 /// Held while a library is loaded, so that two threads do not load two.
 static LOADING: Mutex<()> = Mutex::new(());
 
-/// The library of the process, loaded from the first candidate that is one.
+/// The library of the process, loaded from the first candidate that is a library of ONNX Runtime.
 ///
 /// Nothing else of `ort` may be called before this succeeds: it would load a library by itself, and
-/// panic where there is none.
+/// panic where it finds none.
 pub(super) fn open(places: &Places) -> Result<&'static Library> {
     let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut tried = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn open(places: &Places) -> Result<&'static Library> {
 fn load(candidate: &Candidate) -> Result<&'static Library, String> {
     let path = match candidate.source {
         Source::System => candidate.path.clone(),
-        // An absolute path: a relative one is looked for beside the executable first.
+        // An absolute path: a relative one is looked up in the folder of the executable first.
         _ => (candidate.path.canonicalize()).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
             _ => e.to_string(),
@@ -66,8 +66,8 @@ fn load(candidate: &Candidate) -> Result<&'static Library, String> {
         return Err(format!("this process already uses {used}"));
     }
     let environment = catch_unwind(AssertUnwindSafe(|| initialize(&path)))
-        .unwrap_or_else(|_| Err("it broke while it was loaded".to_owned()))?;
-    // What goes wrong comes back as an error; the library need not print it as well.
+        .unwrap_or_else(|_| Err("it panicked while it was loaded".to_owned()))?;
+    // Errors are returned; the library must not print them too.
     environment.set_log_level(LogLevel::Fatal);
     let version = version(&path);
     Ok(LIBRARY.get_or_init(|| Library {
@@ -79,9 +79,11 @@ fn load(candidate: &Candidate) -> Result<&'static Library, String> {
 
 fn initialize(path: &Path) -> Result<Environment, String> {
     let builder = ort::init_from(path).map_err(|e| match e {
-        LoadDynamicError::Dlopen { .. } => "it is no library that this machine can load".to_owned(),
-        LoadDynamicError::MissingApi { .. } => "it is no library of ONNX Runtime".to_owned(),
-        LoadDynamicError::InvalidVersionString => "its version is not readable".to_owned(),
+        LoadDynamicError::Dlopen { .. } => {
+            "it is not a library that this machine can load".to_owned()
+        }
+        LoadDynamicError::MissingApi { .. } => "it is not a library of ONNX Runtime".to_owned(),
+        LoadDynamicError::InvalidVersionString => "its version cannot be read".to_owned(),
         LoadDynamicError::BadVersion { version_str, .. } => {
             let oldest = ort::MINOR_VERSION;
             format!("it is version {version_str}, and 1.{oldest} or newer is needed")
@@ -94,7 +96,7 @@ fn initialize(path: &Path) -> Result<Environment, String> {
         .map_err(|e| e.message().to_owned())
 }
 
-/// The version from the name of the file behind `path`, or from the Python package around it.
+/// The version in the name of the file that `path` resolves to, else of the Python package around it.
 fn version(path: &Path) -> String {
     let of_file = || {
         let file = path.canonicalize().ok()?;
@@ -103,7 +105,7 @@ fn version(path: &Path) -> String {
         Some(numbers.join(".")).filter(|version| !version.is_empty())
     };
     let of_package = || {
-        // <packages>/onnxruntime/capi/<library> beside <packages>/onnxruntime*-<version>.dist-info
+        // <packages>/onnxruntime/capi/<library> and <packages>/onnxruntime*-<version>.dist-info
         let packages = path.ancestors().nth(3)?;
         packages.read_dir().ok()?.flatten().find_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
@@ -123,7 +125,7 @@ fn version(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// What opening says; nothing in this test process ever loads a library.
+    /// The error of opening; no test of this process loads a library.
     fn error(places: &Places) -> String {
         let error = open(places).unwrap_err();
         assert!(matches!(error, RuntimeError::Unavailable { .. }));
@@ -131,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn every_library_that_was_tried_is_named_with_its_reason() {
+    fn the_error_lists_every_library_with_the_reason() {
         let root = tempfile::tempdir().unwrap();
         let capi = root.path().join(".onnxruntime/onnxruntime/capi");
         std::fs::create_dir_all(&capi).unwrap();
         for name in ["libonnxruntime.so.1.31.1", "libonnxruntime.so.1.30.0"] {
-            std::fs::write(capi.join(name), "no library").unwrap();
+            std::fs::write(capi.join(name), "not a library").unwrap();
         }
         let places = Places {
             project: vec![root.path().to_path_buf()],
@@ -144,8 +146,8 @@ mod tests {
         };
         let text = error(&places);
         for part in [
-            "so.1.31.1 (it is no library",
-            "so.1.30.0 (it is no library",
+            "so.1.31.1 (it is not a library that this machine can load)",
+            "so.1.30.0 (it is not a library that this machine can load)",
             "pip install",
         ] {
             assert!(text.contains(part), "{part}: {text}");
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_place_says_what_is_wrong_with_it() {
+    fn the_error_says_what_is_wrong_with_an_explicit_place() {
         let root = tempfile::tempdir().unwrap();
         let cases = [
             ("missing.so", "there is no such file"),
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_place_the_sentence_says_what_to_do() {
+    fn without_places_the_error_says_how_to_get_the_library() {
         let text = error(&Places::default());
         for part in [
             "no library was found",
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_comes_from_the_file_or_from_the_package_around_it() {
+    fn the_version_is_read_from_the_file_name_or_the_package() {
         let root = tempfile::tempdir().unwrap();
         let capi = root.path().join("onnxruntime/capi");
         std::fs::create_dir_all(&capi).unwrap();

@@ -1,4 +1,4 @@
-//! Which provider ran how many nodes, from the profile that the runtime writes.
+//! How many nodes each provider ran, from the profile that the runtime writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use ort::session::Session;
 use tempfile::TempDir;
 
-use super::NAME;
+use super::error::NAME;
 use crate::error::{Result, RuntimeError};
 
-/// A profile in the making, and then what it said.
+/// A profile that is being recorded, then its counts.
 #[derive(Debug)]
 pub(super) enum Recorder {
     Running(TempDir),
@@ -22,11 +22,14 @@ impl Recorder {
     pub(super) fn new() -> Result<Self> {
         let folder = tempfile::tempdir();
         folder.map(Self::Running).map_err(|e| {
-            RuntimeError::failed(NAME, format!("no temporary folder for its profile: {e}"))
+            RuntimeError::failed(
+                NAME,
+                format!("cannot create a temporary folder for its profile: {e}"),
+            )
         })
     }
 
-    /// What the name of the profile starts with.
+    /// The start of the path of the profile.
     pub(super) fn prefix(&self) -> PathBuf {
         match self {
             Self::Running(folder) => folder.path().join("profile"),
@@ -34,7 +37,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the recording; a profile that cannot be read counts nothing.
+    /// Ends the recording. A profile that cannot be read gives no counts.
     pub(super) fn counts(&mut self, session: &mut Session) -> BTreeMap<String, usize> {
         if let Self::Running(_) = self {
             let file = session.end_profiling().ok();
@@ -54,8 +57,8 @@ fn read(file: &Path) -> std::io::Result<BTreeMap<String, usize>> {
     Ok(count(&lines))
 }
 
-/// Distinct nodes by provider. The profile holds one event a line, and one kernel event for every
-/// run of a node.
+/// Distinct nodes by provider. The profile holds one event a line, and one kernel event for each run
+/// of a node.
 fn count(lines: &[String]) -> BTreeMap<String, usize> {
     let mut nodes = BTreeSet::new();
     for line in lines {
@@ -72,7 +75,7 @@ fn count(lines: &[String]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The text of a string field, with its escapes as they stand.
+/// The text of a string field, with its escapes not decoded.
 fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let quoted = format!("\"{key}\"");
     let rest = &line[line.find(&quoted)? + quoted.len()..];

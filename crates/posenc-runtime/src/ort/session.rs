@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use ort::session::{OutputSelector, RunOptions, Session as OrtSession, SessionInputValue};
 use posenc_ir::Tensor;
 
+use super::error::{NAME, failed};
 use super::placement::Recorder;
-use super::{failed, value};
+use super::value;
 use crate::backend::{Port, Session};
 use crate::error::{Result, RuntimeError};
 use crate::feeds;
@@ -49,9 +50,9 @@ impl Session for OrtRun {
             let name = port.name.as_str();
             values.push((name.into(), value::feed(name, tensor)?));
         }
-        let asked = asked(&self.outputs, outputs)?;
+        let requested = requested(&self.outputs, outputs)?;
         let mut selector = OutputSelector::no_default();
-        for name in &asked {
+        for name in &requested {
             selector = selector.with(name);
         }
         let options = RunOptions::new().map_err(failed)?.with_outputs(selector);
@@ -59,10 +60,10 @@ impl Session for OrtRun {
             .session
             .run_with_options(values, &options)
             .map_err(failed)?;
-        asked
+        requested
             .into_iter()
             .map(|name| {
-                let missing = || RuntimeError::failed(super::NAME, format!("{name} was not given"));
+                let missing = || RuntimeError::failed(NAME, format!("it gave no output {name}"));
                 let result = results.get(&name).ok_or_else(missing)?;
                 let tensor = value::output(&name, result)?;
                 Ok((name, tensor))
@@ -78,8 +79,8 @@ impl Session for OrtRun {
     }
 }
 
-/// The asked names, or all of them; each has to be known.
-fn asked(known: &[String], names: &[&str]) -> Result<Vec<String>> {
+/// The names, each of which must be known; all known ones where `names` is empty.
+fn requested(known: &[String], names: &[&str]) -> Result<Vec<String>> {
     if names.is_empty() {
         return Ok(known.to_vec());
     }

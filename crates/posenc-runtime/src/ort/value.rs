@@ -4,12 +4,12 @@ use ort::session::SessionInputValue;
 use ort::value::{DynValue, Tensor as OrtTensor, TensorElementType, ValueType};
 use posenc_ir::{DType, Tensor};
 
-use super::{NAME, failed};
+use super::error::{NAME, failed};
 use crate::backend::{Dim, Port};
 use crate::convert::{elements, tensor, with_element};
 use crate::error::{Result, RuntimeError};
 
-/// The element types that both sides have; the others are neither fed nor read.
+/// The element types that the runtime and this crate share; others are refused.
 const TYPES: &[(TensorElementType, DType)] = &[
     (TensorElementType::Float32, DType::F32),
     (TensorElementType::Float64, DType::F64),
@@ -64,7 +64,7 @@ pub(super) fn feed(name: &str, feed: &Tensor) -> Result<SessionInputValue<'stati
     let dims = feed.dims().to_vec();
     with_element!(feed.dtype(), T => value::<T>(dims, elements(feed)),
         bf16 => value::<half::bf16>(dims, elements(feed)),
-        else => Err(RuntimeError::feed(name, format!("{NAME} is not fed with {}", feed.dtype()))))
+        else => Err(RuntimeError::feed(name, format!("{NAME} does not accept {}", feed.dtype()))))
 }
 
 fn value<T>(dims: Vec<usize>, elements: Vec<T>) -> Result<SessionInputValue<'static>>
@@ -79,7 +79,7 @@ where
 pub(super) fn output(name: &str, value: &DynValue) -> Result<Tensor> {
     let unreadable = || {
         let why = format!(
-            "output {name} has a type that is not read: {}",
+            "the type of output {name} is not supported: {}",
             value.dtype()
         );
         RuntimeError::unsupported(NAME, why)
@@ -88,7 +88,12 @@ pub(super) fn output(name: &str, value: &DynValue) -> Result<Tensor> {
     let dtype = dtype(ty).ok_or_else(unreadable)?;
     let read = with_element!(dtype, T => extract::<T>(value), bf16 => extract::<half::bf16>(value),
         else => return Err(unreadable()));
-    read?.ok_or_else(|| RuntimeError::failed(NAME, format!("output {name} has an odd length")))
+    read?.ok_or_else(|| {
+        RuntimeError::failed(
+            NAME,
+            format!("the elements of output {name} do not fill its shape"),
+        )
+    })
 }
 
 fn extract<T>(value: &DynValue) -> Result<Option<Tensor>>

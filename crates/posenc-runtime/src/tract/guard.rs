@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-use super::NAME;
+use super::error::NAME;
 use crate::error::{Result, RuntimeError};
 
 thread_local! {
@@ -13,8 +13,8 @@ thread_local! {
 
 static QUIET: Once = Once::new();
 
-/// Runs `f`; a panic inside becomes `Unsupported` and is not printed. Panics elsewhere go to the
-/// hook that was there before.
+/// Runs `f`; a panic inside becomes `Unsupported` and is not printed. Other panics reach the
+/// previous hook.
 pub(super) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     QUIET.call_once(|| {
         let before = take_hook();

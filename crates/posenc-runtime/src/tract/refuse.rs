@@ -1,16 +1,15 @@
-//! What tract would take and compute wrongly, or stop at in unclear words.
+//! Models that tract would accept and compute wrongly, or refuse with an unclear message.
 
 use std::collections::BTreeSet;
 
 use tract_onnx::Onnx;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 
-use super::NAME;
+use super::error::NAME;
 use crate::error::{Result, RuntimeError};
 
-/// The operators of `com.microsoft` that tract means when it says their names, and that the tests
-/// cover. It looks operators up without their domain, so that any other one would silently run as
-/// the ONNX operator of its name.
+/// The operators of `com.microsoft` that tract implements and the tests cover. tract looks operators
+/// up without their domain: any other one would silently run as the ONNX operator of that name.
 const CONTRIB: &[&str] = &[
     "BiasGelu",
     "FastGelu",
@@ -26,7 +25,7 @@ const CONTRIB: &[&str] = &[
 /// The number of bfloat16 in the file format.
 const BF16: i32 = 16;
 
-/// Refuses operators that tract does not know or would mistake for another, and bfloat16.
+/// Refuses operators that tract does not implement or would mistake for another, and bfloat16.
 pub(super) fn check(framework: &Onnx, model: &ModelProto) -> Result<()> {
     match &model.graph {
         Some(graph) => check_graph(framework, graph),
@@ -36,7 +35,7 @@ pub(super) fn check(framework: &Onnx, model: &ModelProto) -> Result<()> {
 
 fn check_graph(framework: &Onnx, graph: &GraphProto) -> Result<()> {
     if !graph.sparse_initializer.is_empty() {
-        let why = "it does not know sparse initializers";
+        let why = "it does not support sparse initializers";
         return Err(RuntimeError::unsupported(NAME, why));
     }
     for tensor in &graph.initializer {
@@ -45,20 +44,20 @@ fn check_graph(framework: &Onnx, graph: &GraphProto) -> Result<()> {
     for node in &graph.node {
         check_operator(framework, node)?;
         for attribute in &node.attribute {
-            // `Cast` and its like name their type in `to` or `dtype`.
+            // `Cast` and similar operators hold their type in `to` or `dtype`.
             let names_type = attribute.name == "to" || attribute.name == "dtype";
             if names_type && attribute.i == i64::from(BF16) {
-                return Err(no_bf16(place(node)));
+                return Err(no_bf16(label(node)));
             }
             for tensor in attribute.t.iter().chain(&attribute.tensors) {
-                check_tensor(tensor, place(node))?;
+                check_tensor(tensor, label(node))?;
             }
             for graph in attribute.g.iter().chain(&attribute.graphs) {
                 check_graph(framework, graph)?;
-                // The rank of its positions is looked at in the main graph alone.
+                // The rank of its positions is checked in the main graph only.
                 if let Some(node) = graph.node.iter().find(|node| is_contrib_rotary(node)) {
-                    let why = "it does not know com.microsoft.RotaryEmbedding in a branch";
-                    let why = format!("{why}, of node {}", place(node));
+                    let why = "it does not support com.microsoft.RotaryEmbedding in a branch";
+                    let why = format!("{why}, of node {}", label(node));
                     return Err(RuntimeError::unsupported(NAME, why));
                 }
             }
@@ -69,42 +68,44 @@ fn check_graph(framework: &Onnx, graph: &GraphProto) -> Result<()> {
 
 fn check_operator(framework: &Onnx, node: &NodeProto) -> Result<()> {
     let op = node.op_type.as_str();
-    let meant = match node.domain.as_str() {
+    let same_operator = match node.domain.as_str() {
         "" | "ai.onnx" => true,
         "com.microsoft" => CONTRIB.contains(&op),
         _ => false,
     };
-    if meant && framework.op_register.0.contains_key(op) {
+    if same_operator && framework.op_register.0.contains_key(op) {
         return check_form(node);
     }
     let domain = match node.domain.as_str() {
         "" => "ai.onnx",
         domain => domain,
     };
-    let why = format!("it does not know {domain}.{op}, of node {}", place(node));
+    let why = format!("it does not support {domain}.{op}, of node {}", label(node));
     Err(RuntimeError::unsupported(NAME, why))
 }
 
-/// Refuses the forms of an operator that tract reads over.
+/// Refuses the forms of an operator whose attributes or inputs tract ignores.
 fn check_form(node: &NodeProto) -> Result<()> {
-    let set = |name: &str| {
+    let is_set = |name: &str| {
         let mut attributes = node.attribute.iter();
         attributes.any(|attribute| attribute.name == name && attribute.i != 0)
     };
-    let given = |i: usize| node.input.get(i).is_some_and(|input| !input.is_empty());
+    let has_input = |i: usize| node.input.get(i).is_some_and(|input| !input.is_empty());
     let form = match node.op_type.as_str() {
         // It would attend in both directions.
-        "MultiHeadAttention" if set("unidirectional") => "a causal MultiHeadAttention",
-        // It would append to the past of every sequence, however long that is.
-        "GroupQueryAttention" if given(3) || given(4) => "a GroupQueryAttention with a past",
+        "MultiHeadAttention" if is_set("unidirectional") => "a causal MultiHeadAttention",
+        // It would append to the past of every sequence, whatever its length.
+        "GroupQueryAttention" if has_input(3) || has_input(4) => {
+            "a GroupQueryAttention with a past"
+        }
         _ => return Ok(()),
     };
-    let why = format!("it does not know {form}, of node {}", place(node));
+    let why = format!("it does not support {form}, of node {}", label(node));
     Err(RuntimeError::unsupported(NAME, why))
 }
 
-/// The inputs that tract takes for one position a row, whatever their rank: the positions of
-/// `com.microsoft` `RotaryEmbedding`, which are an offset where they hold one number alone.
+/// The positions of `com.microsoft` `RotaryEmbedding`. tract reads one position a row, whatever
+/// their rank; a single number is an offset by specification.
 pub(super) fn position_inputs(model: &ModelProto) -> BTreeSet<String> {
     let nodes = model.graph.iter().flat_map(|graph| &graph.node);
     nodes
@@ -117,18 +118,19 @@ fn is_contrib_rotary(node: &NodeProto) -> bool {
     node.op_type == "RotaryEmbedding" && node.domain == "com.microsoft"
 }
 
-fn check_tensor(tensor: &TensorProto, place: &str) -> Result<()> {
+fn check_tensor(tensor: &TensorProto, at: &str) -> Result<()> {
     if tensor.data_type == BF16 {
-        return Err(no_bf16(place));
+        return Err(no_bf16(at));
     }
     Ok(())
 }
 
-fn no_bf16(place: &str) -> RuntimeError {
-    RuntimeError::unsupported(NAME, format!("it does not know bfloat16, at {place}"))
+fn no_bf16(at: &str) -> RuntimeError {
+    RuntimeError::unsupported(NAME, format!("it does not support bfloat16, at {at}"))
 }
 
-fn place(node: &NodeProto) -> &str {
+/// The node's name, else its first output.
+fn label(node: &NodeProto) -> &str {
     match node.output.first() {
         Some(output) if node.name.is_empty() => output,
         _ => &node.name,

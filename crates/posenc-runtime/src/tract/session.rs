@@ -13,16 +13,17 @@ use tract_onnx::prelude::{
 };
 use tract_onnx::tract_hir::infer::GenericFactoid;
 
+use super::error::{NAME, failed, refused};
 use super::guard::guarded;
-use super::{NAME, chain, refuse, value};
+use super::{refuse, value};
 use crate::backend::{Port, Session};
 use crate::error::{Result, RuntimeError};
 use crate::feeds;
 
-/// How many plans a session keeps.
+/// The most plans that a session keeps.
 const PLANS: usize = 8;
 
-/// What a plan is made for: the shapes of the feeds in the order of the inputs, and the outputs.
+/// Identifies a plan: the shapes of the feeds in the order of the inputs, and the indices of outputs.
 type Key = (Vec<Vec<usize>>, Vec<usize>);
 
 pub(super) struct TractRun {
@@ -30,7 +31,7 @@ pub(super) struct TractRun {
     outputs: Vec<String>,
     model: InferenceModel,
     outlets: Vec<OutletId>,
-    /// What has to have rank 2; see [`refuse::position_inputs`].
+    /// Values that must have rank 2; see [`refuse::position_inputs`].
     positions: Vec<OutletId>,
     plans: Vec<(Key, Arc<TypedRunnableModel>)>,
 }
@@ -54,7 +55,7 @@ impl TractRun {
         let positions = positions.copied().collect();
         let model = parsed.model;
         let outlets = model.output_outlets();
-        let outlets = outlets.map_err(|e| RuntimeError::unsupported(NAME, chain(&e)))?;
+        let outlets = outlets.map_err(|e| refused(&e))?;
         Ok(Self {
             inputs: graph.map(value::ports).unwrap_or_default(),
             outputs: graph
@@ -67,20 +68,21 @@ impl TractRun {
         })
     }
 
-    /// The plan for these shapes and outputs, made where there is none yet.
+    /// The plan for these shapes and outputs, built unless it is kept.
     fn plan(&mut self, key: Key, types: &[DatumType]) -> Result<Arc<TypedRunnableModel>> {
-        if let Some(at) = self.plans.iter().position(|(known, _)| *known == key) {
-            return Ok(self.plans[at].1.clone());
+        if let Some((_, plan)) = self.plans.iter().find(|(known, _)| *known == key) {
+            return Ok(plan.clone());
         }
         let model = guarded(|| self.concrete(&key, types).map_err(|e| refused(&e)))?;
         for positions in &self.positions {
             let fact = model.outlet_fact(*positions).map_err(|e| refused(&e))?;
             if fact.shape.rank() != GenericFactoid::Only(2) {
-                let why = "com.microsoft.RotaryEmbedding takes one position a token alone";
+                let why =
+                    "it supports com.microsoft.RotaryEmbedding only with one position a token";
                 return Err(RuntimeError::unsupported(NAME, why));
             }
         }
-        // Nothing falls back to the model as it stands: that one can be wrong without a word.
+        // The un-optimized model is no fallback: it can be silently wrong.
         let optimized = || model.into_optimized()?.into_runnable();
         let plan = guarded(|| optimized().map_err(|e| refused(&e)))?;
         if self.plans.len() == PLANS {
@@ -90,7 +92,7 @@ impl TractRun {
         Ok(plan)
     }
 
-    /// The model with these shapes and outputs alone.
+    /// The model with these input shapes and only these outputs.
     fn concrete(&self, key: &Key, types: &[DatumType]) -> TractResult<InferenceModel> {
         let mut model = self.model.clone();
         for (i, (dtype, shape)) in types.iter().zip(&key.0).enumerate() {
@@ -104,15 +106,15 @@ impl TractRun {
         Ok(model)
     }
 
-    /// The places of the asked outputs.
-    fn asked(&self, names: &[&str]) -> Result<Vec<usize>> {
+    /// The indices of the named outputs; all of them where `names` is empty.
+    fn indices(&self, names: &[&str]) -> Result<Vec<usize>> {
         if names.is_empty() {
             return Ok((0..self.outputs.len()).collect());
         }
-        let at = |name: &&str| self.outputs.iter().position(|known| known == name);
+        let index = |name: &&str| self.outputs.iter().position(|known| known == name);
         names
             .iter()
-            .map(|name| at(name).ok_or_else(|| RuntimeError::output(*name, &self.outputs)))
+            .map(|name| index(name).ok_or_else(|| RuntimeError::output(*name, &self.outputs)))
             .collect()
     }
 }
@@ -128,24 +130,27 @@ impl Session for TractRun {
 
     fn run(&mut self, feeds: &[(&str, Tensor)], outputs: &[&str]) -> Result<Vec<(String, Tensor)>> {
         let sorted = feeds::check(&self.inputs, feeds)?;
-        let asked = self.asked(outputs)?;
+        let requested = self.indices(outputs)?;
         let mut values: TVec<TValue> = TVec::new();
         let mut types = Vec::new();
         let mut shapes = Vec::new();
         for (port, tensor) in self.inputs.iter().zip(sorted) {
             values.push(value::feed(&port.name, tensor)?.into_tvalue());
-            types.push(known_type(&port.name, tensor.dtype())?);
+            types.push(datum_type(&port.name, tensor.dtype())?);
             shapes.push(tensor.dims().to_vec());
         }
-        let plan = self.plan((shapes, asked.clone()), &types)?;
+        let plan = self.plan((shapes, requested.clone()), &types)?;
         let results = guarded(|| {
-            plan.run(values)
-                .map_err(|e| RuntimeError::failed(NAME, chain(&e)))
+            let results = plan.run(values);
+            results.map_err(|e| failed(&e))
         })?;
-        if results.len() != asked.len() {
-            return Err(RuntimeError::failed(NAME, "it gave too few outputs"));
+        if results.len() != requested.len() {
+            return Err(RuntimeError::failed(
+                NAME,
+                "it gave another number of outputs",
+            ));
         }
-        asked
+        requested
             .iter()
             .zip(results)
             .map(|(i, result)| {
@@ -161,11 +166,7 @@ impl Session for TractRun {
     }
 }
 
-fn refused(error: &tract_onnx::prelude::TractError) -> RuntimeError {
-    RuntimeError::unsupported(NAME, chain(error))
-}
-
-fn known_type(name: &str, dtype: DType) -> Result<DatumType> {
-    let refused = || RuntimeError::feed(name, format!("{NAME} is not fed with {dtype}"));
+fn datum_type(name: &str, dtype: DType) -> Result<DatumType> {
+    let refused = || RuntimeError::feed(name, format!("{NAME} does not accept {dtype}"));
     value::datum_type(dtype).ok_or_else(refused)
 }

@@ -6,12 +6,12 @@ use tract_onnx::pb::type_proto::Value as TypeValue;
 use tract_onnx::pb::{GraphProto, ValueInfoProto};
 use tract_onnx::prelude::{DatumType, Tensor as TractTensor, TractResult};
 
-use super::{NAME, chain};
+use super::error::{NAME, causes, failed};
 use crate::backend::{Dim, Port};
 use crate::convert::{elements, tensor, with_element};
 use crate::error::{Result, RuntimeError};
 
-/// The element types that both sides have.
+/// The element types that tract and this crate share.
 const TYPES: &[(DatumType, DType)] = &[
     (DatumType::F32, DType::F32),
     (DatumType::F64, DType::F64),
@@ -65,23 +65,28 @@ fn port(input: &ValueInfoProto) -> Port {
 
 /// A feed as a tensor of tract; its elements are copied.
 pub(super) fn feed(name: &str, feed: &Tensor) -> Result<TractTensor> {
-    let refused = || RuntimeError::feed(name, format!("{NAME} is not fed with {}", feed.dtype()));
+    let refused = || RuntimeError::feed(name, format!("{NAME} does not accept {}", feed.dtype()));
     let made: TractResult<TractTensor> = with_element!(feed.dtype(),
         T => TractTensor::from_shape::<T>(feed.dims(), &elements(feed)),
         bf16 => return Err(refused()),
         else => return Err(refused()));
-    made.map_err(|e| RuntimeError::failed(NAME, chain(&e)))
+    made.map_err(|e| failed(&e))
 }
 
 /// An output as a tensor; the symbolic integers of tract become int64.
 pub(super) fn output(name: &str, value: &TractTensor) -> Result<Tensor> {
-    let failed = |why: String| RuntimeError::failed(NAME, format!("output {name}: {why}"));
+    let unread = |why: String| RuntimeError::failed(NAME, format!("output {name}: {why}"));
     let value = if value.datum_type() == DatumType::TDim {
-        value.cast_to::<i64>().map_err(|e| failed(chain(&e)))?
+        value.cast_to::<i64>().map_err(|e| unread(causes(&e)))?
     } else {
         std::borrow::Cow::Borrowed(value)
     };
-    let unreadable = || failed(format!("its type {:?} is not read", value.datum_type()));
+    let unreadable = || {
+        unread(format!(
+            "its type {:?} is not supported",
+            value.datum_type()
+        ))
+    };
     let known = TYPES.iter().find(|row| row.0 == value.datum_type());
     let dtype = known.ok_or_else(unreadable)?.1;
     let dims = value.shape().to_vec();
@@ -90,6 +95,6 @@ pub(super) fn output(name: &str, value: &TractTensor) -> Result<Tensor> {
             .map(|view| tensor::<T>(dims, &view.iter().copied().collect::<Vec<T>>())),
         bf16 => return Err(unreadable()),
         else => return Err(unreadable()));
-    read.map_err(|e| failed(chain(&e)))?
-        .ok_or_else(|| failed("its elements do not fill its shape".to_owned()))
+    read.map_err(|e| unread(causes(&e)))?
+        .ok_or_else(|| unread("its elements do not fill its shape".to_owned()))
 }
