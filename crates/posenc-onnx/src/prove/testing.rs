@@ -1,4 +1,4 @@
-//! A backend for tests: the evaluator in f64, which needs no runtime and can be made to lie.
+//! A backend for tests: the evaluator in f64, which needs no runtime and can return wrong numbers.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ pub(crate) type Lie = fn(&mut Vec<f64>, &mut Vec<usize>);
 /// The evaluator as a runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evaluator {
-    /// What is done to every output.
+    /// Changes every output.
     pub(crate) lie: Option<Lie>,
-    /// The value, by name, that comes out larger by 1.
+    /// The name of a value that is too large by 1.
     pub(crate) spoiled: Option<&'static str>,
     /// Models that were loaded so far.
     pub(crate) loads: Rc<Cell<usize>>,
