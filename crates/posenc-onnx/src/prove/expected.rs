@@ -152,7 +152,7 @@ fn as_read(model: &Model, found: &Detection, site: &RotarySite) -> Expected {
 /// positions that the tables hold.
 fn refine(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
     let graph = model.graph();
-    let held: Vec<_> = tables
+    let constants: Vec<_> = tables
         .iter()
         .filter_map(|t| Some((t, graph.constant(t.root)?)))
         .collect();
@@ -162,7 +162,7 @@ fn refine(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
         .min();
     let count = usize::try_from(last.unwrap_or(0)).unwrap_or(0);
     let wave = |position: usize, pair: usize, wave: Wave| -> Option<f64> {
-        held.iter().find_map(|(table, tensor)| {
+        constants.iter().find_map(|(table, tensor)| {
             let column = (table.columns.iter()).position(|c| c.pair == pair && c.wave == wave)?;
             let row = usize::try_from(i64::try_from(position).ok()? - table.first).ok()?;
             let below: usize = table.dims[table.axis + 1..].iter().product();

@@ -229,7 +229,7 @@ mod tests {
             found: &before,
             survey: &old,
         };
-        let asked = crate::plan::swap::asked(&context, &request)
+        let plan = crate::plan::swap::asked(&context, &request)
             .unwrap()
             .unwrap();
         let graph = model.graph();
@@ -245,7 +245,7 @@ mod tests {
             found: &found,
             survey: &survey(&next, &found),
         };
-        check_removed(&context, &before, &asked).map_err(|why| why.to_string())
+        check_removed(&context, &before, &plan).map_err(|why| why.to_string())
     }
 
     #[test]

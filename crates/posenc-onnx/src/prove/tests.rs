@@ -2,7 +2,7 @@ use posenc_ir::Tensor;
 use posenc_runtime::{Backend, Fallback, Optimization, Provider, RuntimeError};
 
 use super::subject::Subject;
-use super::testing::{Evaluator, Lie, fixture};
+use super::testing::{Evaluator, Fault, fixture};
 use super::*;
 use crate::detect::{Options, detect};
 use crate::graph::ports::Lengths;
@@ -42,25 +42,25 @@ fn a_model_agrees_with_itself_in_two_runtimes_and_in_decode() {
 
 #[test]
 fn a_runtime_that_computes_something_else_is_reported() {
-    let lies: [(&str, Lie); 4] = [
+    let faults: [(&str, Fault); 4] = [
         ("one element off", |y, _| y[3] += 0.01),
         ("no number", |y, _| y[3] = f64::NAN),
         ("order", |y, _| y.reverse()),
         ("shape", |_, d| d.swap(0, 1)),
     ];
     let model = fixture("bert/dynamo");
-    for (name, lie) in lies {
-        let liar = Evaluator {
-            lie: Some(lie),
+    for (name, fault) in faults {
+        let faulty = Evaluator {
+            fault: Some(fault),
             ..Evaluator::default()
         };
-        let backends = boxed(&[Evaluator::default(), liar]);
+        let backends = boxed(&[Evaluator::default(), faulty]);
         let report = verify(&model, None, &short(), &backends).unwrap();
         assert!(!report.ok, "{name}");
         assert!(report.runs[0].ok, "{name}: the first run is right");
     }
     let alone = Evaluator {
-        lie: Some(|y, _| y[0] = f64::NAN),
+        fault: Some(|y, _| y[0] = f64::NAN),
         ..Evaluator::default()
     };
     assert!(!verify(&model, None, &short(), &boxed(&[alone])).unwrap().ok);
@@ -69,7 +69,7 @@ fn a_runtime_that_computes_something_else_is_reported() {
 #[test]
 fn tolerances_are_those_of_the_options() {
     let off = Evaluator {
-        lie: Some(|y, _| y[3] += 0.01),
+        fault: Some(|y, _| y[3] += 0.01),
         ..Evaluator::default()
     };
     let backends = boxed(&[Evaluator::default(), off]);
@@ -114,11 +114,11 @@ fn the_first_node_that_differs_between_two_runtimes_is_named() {
     let products = order.iter().filter(|id| graph.node(**id).is("MatMul"));
     let middle = *products.clone().nth(products.count() / 2).unwrap();
     let name = graph.name(graph.node(middle).output(0).unwrap()).to_owned();
-    let liar = Evaluator {
+    let faulty = Evaluator {
         spoiled: Some(Box::leak(name.into_boxed_str())),
         ..Evaluator::default()
     };
-    let backends = boxed(&[Evaluator::default(), liar]);
+    let backends = boxed(&[Evaluator::default(), faulty]);
     let options = VerifyOptions {
         bisect: Bisect::FirstFailure,
         ..short()
@@ -159,11 +159,11 @@ fn a_runtime_that_refuses_is_named_and_counts_as_no_comparison() {
     let warning = &report.warnings[0];
     assert!(warning.starts_with("skipped: refusing"), "{warning}");
     assert!(report.runs.iter().all(|r| r.runtime == "evaluator"));
-    let asked = VerifyOptions {
+    let named = VerifyOptions {
         providers: vec![(0, Provider::Cpu)],
         ..short()
     };
-    let error = verify(&model, None, &asked, &both).unwrap_err();
+    let error = verify(&model, None, &named, &both).unwrap_err();
     assert_eq!(error.reason(), Reason::Unsupported);
     let refusing: [Box<dyn Backend>; 1] = [Box::new(Refusing)];
     let error = verify(&model, None, &short(), &refusing).unwrap_err();

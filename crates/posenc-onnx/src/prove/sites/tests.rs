@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::detect::detect;
 use crate::prove::error::Reason;
-use crate::prove::testing::{Evaluator, Lie, fixture};
+use crate::prove::testing::{Evaluator, Fault, fixture};
 use crate::prove::{ExpectedFrequencies, expectations};
 use crate::report::Check;
 use crate::request::{Parameters, Request, ScaleType};
@@ -136,7 +136,7 @@ fn a_rotation_other_than_expected_is_reported() {
 #[test]
 fn a_runtime_that_computes_something_else_is_reported() {
     // [batch, heads, pos, dim] in this export.
-    let lies: [(&str, Lie); 6] = [
+    let faults: [(&str, Fault); 6] = [
         ("heads permuted", |y, d| {
             let head = d[2] * d[3];
             y[..2 * head].rotate_left(head);
@@ -151,9 +151,9 @@ fn a_runtime_that_computes_something_else_is_reported() {
         ("another shape", |_, d| d.swap(1, 2)),
     ];
     let model = fixture("llama/torchscript");
-    for (name, lie) in lies {
+    for (name, fault) in faults {
         let backend = Evaluator {
-            lie: Some(lie),
+            fault: Some(fault),
             ..Evaluator::default()
         };
         let checks = check(&model, |_| {}, &backend).unwrap();

@@ -154,11 +154,11 @@ impl SwappedSite<'_> {
         let plane = |data| fused_plane(data, before.heads, false);
         let is = plane(data).ok_or_else(refuse)?.bias;
         let (groups, heads, rows, columns) = is.dim();
-        // One head would stand for all.
+        // A bias with another number of heads is broadcast.
         if Some(heads) != before.heads {
             return Err(refuse());
         }
-        // A mask of lengths stands beside the bias.
+        // A mask of lengths is an input of its own.
         let mask = match masks.first() {
             Some((_, mask)) => array(mask),
             None => fused(bare.0.graph(), &self.bare.0, before),
