@@ -11,7 +11,10 @@ pub fn decode(data: &[u8]) {
         return;
     };
     let written = model.to_bytes().expect("a model can be written");
-    assert!(written == data, "an unchanged model is written with other bytes");
+    assert!(
+        written == data,
+        "an unchanged model is written with other bytes"
+    );
     let _ = model.check();
     let _ = model.fingerprint();
     for weights in [Weights::Hash, Weights::Full, Weights::None] {

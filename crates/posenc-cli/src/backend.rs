@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use posenc_runtime::{Backend, Provider, RuntimeError};
 
-/// What a model is run on.
+/// A runtime to run a model on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The embedded runtime.
@@ -17,7 +17,7 @@ pub(crate) enum Choice {
 impl FromStr for Choice {
     type Err = Infallible;
 
-    /// Every other word is a name of ONNX Runtime's.
+    /// Any other word is the name of a provider of ONNX Runtime.
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let device = |n: &str| n.parse().ok();
         Ok(match word {
@@ -33,7 +33,7 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// What to try where nothing was chosen: what is compiled in, then what is installed.
+    /// The runtimes to try by default: the embedded one, then an installed one.
     pub(crate) fn defaults() -> [Self; 2] {
         [Self::Tract, Self::Ort(Provider::Cpu)]
     }
@@ -49,7 +49,7 @@ impl Choice {
     /// Opens the runtime.
     ///
     /// # Errors
-    /// `Unavailable` where the runtime or its provider is not there.
+    /// `Unavailable` if the runtime or its provider is not available.
     pub(crate) fn open(&self) -> Result<Box<dyn Backend>, RuntimeError> {
         match self {
             Self::Tract => tract(),
@@ -74,7 +74,7 @@ fn ort(provider: &Provider) -> Result<Box<dyn Backend>, RuntimeError> {
 fn tract() -> Result<Box<dyn Backend>, RuntimeError> {
     Err(RuntimeError::unavailable(
         "tract",
-        "this build is without it",
+        "this build does not include it",
     ))
 }
 
@@ -82,7 +82,7 @@ fn tract() -> Result<Box<dyn Backend>, RuntimeError> {
 fn ort(_: &Provider) -> Result<Box<dyn Backend>, RuntimeError> {
     Err(RuntimeError::unavailable(
         "ONNX Runtime",
-        "this build is without it",
+        "this build does not include it",
     ))
 }
 

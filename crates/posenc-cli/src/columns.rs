@@ -2,6 +2,9 @@
 
 use crate::terminal::{Palette, one_line};
 
+/// In the place of a number that does not exist or is not known.
+pub(crate) const DASH: &str = "–";
+
 /// Rows under headings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {
@@ -17,7 +20,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Whether something is right.
+    /// `ok` or `FAIL`.
     pub(crate) fn verdict(ok: bool) -> Self {
         let good: fn(Palette, &str) -> String = |palette, text| palette.good(text);
         let bad: fn(Palette, &str) -> String = |palette, text| palette.bad(text);
@@ -30,7 +33,7 @@ impl Cell {
 }
 
 impl From<String> for Cell {
-    /// Names come from models: what would move the cursor is shown, not done.
+    /// Names come from models, so control characters are replaced.
     fn from(text: String) -> Self {
         Self {
             text: one_line(&text),
@@ -39,7 +42,7 @@ impl From<String> for Cell {
     }
 }
 
-/// To which side the cells of a column go.
+/// How the cells of a column are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -47,7 +50,7 @@ pub(crate) enum Align {
 }
 
 impl Columns {
-    /// No rows yet.
+    /// A table without rows.
     pub(crate) fn new(headings: &[(&'static str, Align)]) -> Self {
         Self {
             headings: headings.to_vec(),
@@ -62,7 +65,7 @@ impl Columns {
         self.rows.push(row);
     }
 
-    /// The rows as text, indented; columns without any content are left out.
+    /// The rows as text, indented; columns without any content are omitted.
     pub(crate) fn text(&self, indent: usize, palette: Palette) -> String {
         let widths: Vec<usize> = (0..self.headings.len()).map(|i| self.width(i)).collect();
         let heading = |h: &(&str, Align)| Cell {
@@ -74,6 +77,15 @@ impl Columns {
         lines
             .map(|row| self.line(row, &widths, indent, palette))
             .collect()
+    }
+
+    /// The rows as text, indented by 2, or `none found`.
+    pub(crate) fn text_or_none(&self, palette: Palette) -> String {
+        if self.rows.is_empty() {
+            format!("  {}\n", palette.dim("none found"))
+        } else {
+            self.text(2, palette)
+        }
     }
 
     /// The width of a column; 0 where it has no content.
@@ -134,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_right_words_left_and_no_line_ends_in_space() {
+    fn numbers_are_right_aligned_words_left_aligned_and_no_line_ends_in_space() {
         let text = table(&[["rope", "7", "θ 10000"], ["t5-bias", "128", ""]]);
         let want = "  NAME       N  WHAT\n  rope       7  θ 10000\n  t5-bias  128\n";
         assert_eq!(text, want);
@@ -156,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_without_content_is_left_out() {
+    fn a_column_without_content_is_omitted() {
         assert_eq!(table(&[["rope", "", "x"]]), "  NAME  WHAT\n  rope  x\n");
     }
 }

@@ -9,7 +9,7 @@ use crate::terminal::Terminal;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Shell that the script is for
+    /// Shell to write the script for
     shell: Shell,
 }
 

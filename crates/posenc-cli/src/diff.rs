@@ -1,4 +1,4 @@
-//! `diff`: what two models do not have in common.
+//! `diff`: the differences between two models.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::terminal::Terminal;
 
 /// Show what changed from one model to another, independent of names
 ///
-/// Nodes and inner values are matched by structure: their names, the order of initializers, and which
-/// order of computation the nodes stand in do not count. Names and order of inputs and outputs do. The
-/// model's producer_name, producer_version, domain, model_version and doc_string do not count. The text
-/// is a unified diff in the ONNX text syntax, in which B carries A's names.
+/// Nodes and inner values are matched by structure: their names and the order of nodes and
+/// initializers are ignored. Names and order of inputs and outputs are compared. The model's
+/// producer_name, producer_version, domain, model_version and doc_string are ignored. The text is a
+/// unified diff in the ONNX text syntax, in which B is printed with A's names.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -44,12 +44,14 @@ JSON:
    \"order\": [ENTRY], \"opsets\": [ENTRY], \"metadata\": [ENTRY], \"model\": [ENTRY]}
   DELTA  {\"added\": [PART], \"removed\": [PART],
           \"changed\": [{\"what\": [\"attributes\", …], \"a\": PART, \"b\": PART}]}
-  PART   {\"place\": NAME, \"text\": LINE, \"read_by\": [PLACE]}   read_by: added and removed nodes alone
+  PART   {\"place\": NAME, \"text\": LINE, \"read_by\": [PLACE]}   read_by: only for added and removed nodes
   ENTRY  {\"key\": KEY, \"a\": VALUE OR null, \"b\": VALUE OR null}
   what: attributes inputs outputs body type name value
 
 Exit codes:
-  0  the models are the same up to names     1  something differs";
+  0  the models are equal except for names
+  1  they differ
+  3  a model cannot be read or is invalid";
 
 /// Compares and prints.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
@@ -64,18 +66,19 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         terminal.print(diff(&before, &after, [from, to], terminal.out))?;
         terminal.note(summary(&found));
     }
-    Ok(match found.is_empty() {
-        true => Exit::Done,
-        false => Exit::Difference,
+    Ok(if found.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Difference
     })
 }
 
-/// Reads a model and checks it, and warns of what is unusual about it and of what cannot be compared.
+/// Reads and checks a model; warns about unusual properties and about data that cannot be compared.
 fn open(path: &Path, terminal: &Terminal) -> anyhow::Result<Model> {
     let (model, warnings) = model::open_checked(path)?;
     model::warn(terminal, path, &warnings);
     let absent = model::absence(path, &model)?;
-    let absent = absent.map(|absent| format!("{absent}: compared by its place alone"));
+    let absent = absent.map(|absent| format!("{absent} (compared by location only)"));
     model::warn(terminal, path, absent.as_slice());
     Ok(model)
 }
@@ -99,7 +102,7 @@ fn report(found: &Diff, [a, b]: &[String; 2]) -> Value {
 }
 
 fn delta(delta: &Delta<Part>, readers: bool) -> Value {
-    let lone = |p: &Part| {
+    let with_readers = |p: &Part| {
         let mut value = part(p);
         if readers {
             value["read_by"] = json!(p.read_by);
@@ -111,8 +114,8 @@ fn delta(delta: &Delta<Part>, readers: bool) -> Value {
         json!({"what": what, "a": part(&c.a), "b": part(&c.b)})
     };
     json!({
-        "added": delta.added.iter().map(lone).collect::<Vec<_>>(),
-        "removed": delta.removed.iter().map(lone).collect::<Vec<_>>(),
+        "added": delta.added.iter().map(with_readers).collect::<Vec<_>>(),
+        "removed": delta.removed.iter().map(with_readers).collect::<Vec<_>>(),
         "changed": delta.changed.iter().map(change).collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! `inspect`: what a model encodes positions with.
+//! `inspect`: the positional encodings of a model.
 
 mod limits;
 mod text;
@@ -29,15 +29,15 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Hash the whole file too, which reads every byte of it
+    /// Also hash the whole file, which reads every byte of it
     #[arg(long)]
     hash: bool,
 
-    /// Hugging Face config that tells what the graph cannot
+    /// Hugging Face config, for values that the graph does not determine
     #[arg(long, value_name = "FILE")]
     hf_config: Option<PathBuf>,
 
-    /// List the candidates that were refused, and why
+    /// List the candidates that were rejected, and why
     #[arg(long)]
     explain: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Fills in what only the config can tell.
+/// Fills in values that only the config determines.
 fn consult(report: &mut Inspect, path: &Path) -> anyhow::Result<()> {
     let config = HfConfig::parse(&model::text_of(path)?)?;
     Ok(report.consult(&config)?)

@@ -38,11 +38,11 @@ struct Cli {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
 
-    /// Say nothing but errors and data
+    /// Print only errors and data
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
 
-    /// Say also what was tried
+    /// Also print what was attempted
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
 }
@@ -68,16 +68,19 @@ Examples:
   posenc-onnx table --scale yarn --rotary-dim 64 --original-length 4096 --format plot
 
 Exit codes:
-  0  done                                3  the model cannot be read or is invalid
-  1  a check found a difference, or      4  a form that is not supported
-     there is nothing to work on         5  the runtime or provider asked for is not there
-  2  the command line is wrong";
+  0  done
+  1  a check or diff found a difference, or the model has no attention to rewrite
+  2  the command line is wrong, or a required value is missing
+  3  the model cannot be read or is invalid
+  4  the model or the request has a form that is not supported
+  5  the requested runtime or execution provider is not available";
 
-/// Freed memory that the allocator keeps for what comes next.
+/// Freed memory that the allocator keeps for later allocations.
 const KEPT: usize = 4 << 20;
 
-/// glibc gives the end of its heap back to the system from a few hundred kilobytes on, and has the
-/// pages cleared again when it grows; after it has freed one larger block, from twice that on.
+/// By default, glibc returns the end of its heap to the system once a few hundred kilobytes are
+/// free, and pages must be cleared again when it grows. Freeing one larger block raises that
+/// threshold to twice its size.
 fn keep_freed_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(KEPT)));
 }
@@ -91,7 +94,7 @@ fn main() -> ExitCode {
     {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version go to stdout, which may be gone.
+            // Help and version are written to stdout, which may be closed.
             let _ = error.print();
             let exit = if error.use_stderr() {
                 Exit::Usage
@@ -127,7 +130,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The colors of help and of usage errors, which are printed before the flags are known.
+/// The colors of help and usage errors, which are printed before the flags are parsed.
 fn early_color() -> ColorChoice {
     let mut args = std::env::args_os().skip(1);
     let mut choice = None;
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_says_what_it_does_and_stands_under_a_heading() {
+    fn every_command_and_flag_has_a_help_text() {
         for command in Cli::command().get_subcommands() {
             assert!(command.get_about().is_some(), "{}", command.get_name());
             for arg in command.get_arguments() {

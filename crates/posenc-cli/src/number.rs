@@ -1,6 +1,8 @@
-//! Numbers for people.
+//! Numbers as text.
 
-/// Five significant digits: as a plain decimal where that is short, else with an exponent.
+use crate::columns::DASH;
+
+/// Five significant digits, as a plain decimal if that is short, else with an exponent.
 pub(crate) fn compact(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
@@ -8,7 +10,7 @@ pub(crate) fn compact(number: f64) -> String {
     if !number.is_finite() {
         return infinite(number);
     }
-    let rounded: f64 = format!("{number:.4e}").parse().unwrap_or(number);
+    let rounded = significant(number, 5);
     if (1e-3..1e7).contains(&rounded.abs()) {
         rounded.to_string()
     } else {
@@ -21,7 +23,7 @@ pub(crate) fn rough(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return compact(number);
     }
-    let rounded: f64 = format!("{number:.1e}").parse().unwrap_or(number);
+    let rounded = significant(number, 2);
     if (1e-2..1e3).contains(&rounded.abs()) {
         rounded.to_string()
     } else {
@@ -29,7 +31,13 @@ pub(crate) fn rough(number: f64) -> String {
     }
 }
 
-/// So many digits after the point.
+/// Rounded to this many significant digits.
+fn significant(number: f64, digits: usize) -> f64 {
+    let decimals = digits.saturating_sub(1);
+    format!("{number:.decimals$e}").parse().unwrap_or(number)
+}
+
+/// This many digits after the point.
 pub(crate) fn fixed(number: f64, digits: usize) -> String {
     if number.is_finite() {
         format!("{number:.digits$}")
@@ -40,7 +48,7 @@ pub(crate) fn fixed(number: f64, digits: usize) -> String {
 
 fn infinite(number: f64) -> String {
     match number {
-        n if n.is_nan() => "–".to_owned(),
+        n if n.is_nan() => DASH.to_owned(),
         n if n > 0.0 => "∞".to_owned(),
         _ => "-∞".to_owned(),
     }
@@ -75,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_short_as_they_can_be_read() {
+    fn numbers_are_short_and_readable() {
         let cases = [
             (0.0, "0"),
             (10_000.0, "10000"),
@@ -100,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         for (number, want) in [
             (0, "0"),
             (999, "999"),

@@ -1,5 +1,4 @@
-//! What the environment says: variables, and where ONNX Runtime may be. The latter is gathered
-//! only when it is wanted.
+//! Environment variables, and the places where ONNX Runtime may be installed.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +14,7 @@ import importlib.util as u
 s = u.find_spec('onnxruntime')
 print(s.submodule_search_locations[0] if s and s.submodule_search_locations else '')";
 
-/// An environment variable that is set to something.
+/// An environment variable that is set and not empty.
 #[allow(
     clippy::disallowed_methods,
     reason = "the binary gathers its environment here"
@@ -24,7 +23,7 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The places to look at.
+/// The places to search.
 pub(crate) fn gather() -> Places {
     let set = |name: &str| variable(name).map(PathBuf::from);
     if let Some(explicit) = set("ORT_DYLIB_PATH") {
@@ -34,7 +33,7 @@ pub(crate) fn gather() -> Places {
         };
     }
     let mut project = env::current_dir().map_or_else(|_| vec![], |here| upwards(&here));
-    // The binary of a checkout stands in its target folder.
+    // The binary of a checkout is in its target folder.
     let binary = env::current_exe()
         .ok()
         .and_then(|exe| exe.canonicalize().ok());

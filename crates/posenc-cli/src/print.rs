@@ -10,8 +10,8 @@ use crate::terminal::Terminal;
 
 /// Print a model in the ONNX text syntax, which the official parser reads
 ///
-/// Warnings name what the syntax has no form for, such as the documentation of nodes; with `--weights
-/// full`, comments at the head of the text do too.
+/// Warnings name what the syntax cannot express, such as the documentation of nodes. With `--weights
+/// full`, comments at the start of the text name it too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -19,19 +19,19 @@ pub(crate) struct Args {
     #[arg(value_name = "MODEL")]
     model: PathBuf,
 
-    /// How tensors are written
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Shown::Hash)]
-    weights: Shown,
+    /// How tensors are printed
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = TensorText::Hash)]
+    weights: TensorText,
 }
 
-/// How tensors are written.
+/// How tensors are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Shown {
-    /// Large ones as the start of their sha256
+enum TensorText {
+    /// The start of the SHA-256 of large tensors
     Hash,
-    /// With every value, so that the text is the whole model
+    /// Every value, so that the text is the whole model
     Full,
-    /// Large ones as their length, without reading them
+    /// The length of large tensors, without reading them
     None,
 }
 
@@ -45,11 +45,11 @@ Examples:
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let read = model::open(&args.model)?;
     let weights = match args.weights {
-        Shown::Hash => Weights::Hash,
-        Shown::Full => Weights::Full,
-        Shown::None => Weights::None,
+        TensorText::Hash => Weights::Hash,
+        TensorText::Full => Weights::Full,
+        TensorText::None => Weights::None,
     };
-    // What is wrong with a model is often what somebody prints it for.
+    // An invalid model is printed too: printing is how people find the error.
     match read.check() {
         Ok(warnings) => model::warn(terminal, &args.model, &warnings),
         Err(wrong) => model::warn(terminal, &args.model, &[wrong]),
@@ -58,8 +58,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     if terminal.shows_data() {
         text = text.for_terminals();
     }
-    for unsaid in text.unsaid() {
-        terminal.warn(unsaid);
+    for omitted in text.unsaid() {
+        terminal.warn(omitted);
     }
     terminal.print(text)?;
     Ok(Exit::Done)

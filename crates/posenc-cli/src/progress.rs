@@ -1,4 +1,4 @@
-//! A line that says what takes so long, on a terminal only.
+//! A line that shows the current step, only on a terminal.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::terminal::Terminal;
 
-/// A line that goes away when it is dropped.
+/// A line that is cleared when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Shows what is done now, unless nobody watches.
+    /// Shows the current step, if stderr is a terminal.
     pub(crate) fn start(terminal: &Terminal, what: impl Into<String>) -> Self {
         let bar = if terminal.is_watched() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
@@ -26,7 +26,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Shows that something else is done now.
+    /// Shows another step.
     pub(crate) fn now(&self, what: impl Into<String>) {
         self.0.set_message(what.into());
     }

@@ -1,4 +1,4 @@
-//! `runtime`: which runtimes and execution providers there are.
+//! `runtime`: the runtimes and execution providers that are available.
 
 use clap::ArgAction;
 use posenc_runtime::discover::candidates;
@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::places;
 use crate::terminal::{Palette, Terminal};
 
-/// Show which runtimes and execution providers are found, where, and in which version
+/// Show the available runtimes and execution providers, with versions and paths
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -23,8 +23,9 @@ Examples:
   posenc-onnx runtime
   ORT_DYLIB_PATH=/opt/onnxruntime/lib posenc-onnx runtime
 
-ONNX Runtime is looked for at ORT_DYLIB_PATH, in a folder .onnxruntime of this or an outer folder,
-in the active Python environment, and at the system's loader. To get it:
+ONNX Runtime is searched for in this order: the path in ORT_DYLIB_PATH; a folder .onnxruntime in
+the current folder, its parents, or those of the binary; the active Python environment; the
+system's library paths. To install it:
   pip install --target .onnxruntime onnxruntime";
 
 /// Prints what is found.
@@ -69,7 +70,7 @@ fn json(found: &[RuntimeInfo], tried: &[Value]) -> Value {
 fn text(found: &[RuntimeInfo], palette: Palette) -> String {
     let mut text = String::new();
     if found.is_empty() {
-        text += "this build knows no runtime\n";
+        text += "this build includes no runtime\n";
     }
     for info in found {
         let version = info.version.as_deref().unwrap_or("not found");
@@ -82,7 +83,7 @@ fn text(found: &[RuntimeInfo], palette: Palette) -> String {
         text += &format!("{head}  {}\n", palette.dim(place));
         for provider in &info.providers {
             text += &match &provider.missing {
-                None => format!("  {}  {}\n", provider.name, palette.good("works")),
+                None => format!("  {}  {}\n", provider.name, palette.good("available")),
                 Some(why) => format!("  {}  {}\n", provider.name, palette.dim(why)),
             };
         }
@@ -125,9 +126,9 @@ mod tests {
     fn runtimes_and_providers_are_listed_with_what_is_missing() {
         let want = "\
 tract 0.23.9  built in
-  cpu  works
+  cpu  available
 onnxruntime 1.31.0  /opt/ort/libonnxruntime.so
-  cpu  works
+  cpu  available
   cuda  no device was found
 ";
         assert_eq!(text(&found(), Palette::Plain), want);
@@ -140,7 +141,10 @@ onnxruntime 1.31.0  /opt/ort/libonnxruntime.so
         };
         let want = "onnxruntime not found  no library was found\n";
         assert_eq!(text(&[gone], Palette::Plain), want);
-        assert_eq!(text(&[], Palette::Plain), "this build knows no runtime\n");
+        assert_eq!(
+            text(&[], Palette::Plain),
+            "this build includes no runtime\n"
+        );
     }
 
     #[test]

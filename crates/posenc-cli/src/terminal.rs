@@ -1,4 +1,4 @@
-//! Where words go, and whether in color.
+//! Output streams, and their colors.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -7,15 +7,15 @@ use clap::ColorChoice;
 
 use crate::exit::Failure;
 
-/// How much is said.
+/// How much is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors and data.
     Quiet,
-    /// What a user should know as well.
+    /// Warnings and notes too.
     #[default]
     Normal,
-    /// What was tried as well.
+    /// Attempts too.
     Verbose,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Terminal {
     width: Option<usize>,
 }
 
-/// Whether a stream takes colors.
+/// Whether a stream has colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Palette {
     /// Plain text.
@@ -38,12 +38,12 @@ pub(crate) enum Palette {
     Colored,
 }
 
-/// The environment as far as colors depend on it.
+/// Environment variables and properties of a stream that determine colors.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wishes {
-    /// `NO_COLOR` is set to something.
+struct ColorConditions {
+    /// `NO_COLOR` is set and not empty.
     no_color: bool,
-    /// `CLICOLOR_FORCE` is set to something but 0.
+    /// `CLICOLOR_FORCE` is set to anything but 0.
     force: bool,
     /// `CLICOLOR` is 0, or `TERM` is `dumb`.
     dumb: bool,
@@ -51,12 +51,12 @@ struct Wishes {
 }
 
 impl Palette {
-    fn choose(choice: ColorChoice, wishes: Wishes) -> Self {
+    fn choose(choice: ColorChoice, conditions: ColorConditions) -> Self {
         let colored = match choice {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            ColorChoice::Auto if wishes.no_color => false,
-            ColorChoice::Auto => wishes.force || wishes.tty && !wishes.dumb,
+            ColorChoice::Auto if conditions.no_color => false,
+            ColorChoice::Auto => conditions.force || conditions.tty && !conditions.dumb,
         };
         if colored { Self::Colored } else { Self::Plain }
     }
@@ -78,17 +78,17 @@ impl Palette {
         self.sgr("2", text)
     }
 
-    /// Something right.
+    /// A success.
     pub(crate) fn good(self, text: impl Display) -> String {
         self.sgr("32", text)
     }
 
-    /// Something wrong.
+    /// A failure.
     pub(crate) fn bad(self, text: impl Display) -> String {
         self.sgr("1;31", text)
     }
 
-    /// Something to look at.
+    /// A warning.
     pub(crate) fn alert(self, text: impl Display) -> String {
         self.sgr("33", text)
     }
@@ -103,7 +103,7 @@ impl Terminal {
     /// The streams of the process.
     pub(crate) fn new(choice: ColorChoice, verbosity: Verbosity) -> Self {
         let set = crate::places::variable;
-        let wishes = |tty| Wishes {
+        let conditions = |tty| ColorConditions {
             no_color: set("NO_COLOR").is_some(),
             force: set("CLICOLOR_FORCE").is_some_and(|v| v != "0"),
             dumb: set("CLICOLOR").is_some_and(|v| v == "0")
@@ -112,24 +112,24 @@ impl Terminal {
         };
         let columns = || set("COLUMNS")?.to_str()?.parse().ok();
         Self {
-            out: Palette::choose(choice, wishes(io::stdout().is_terminal())),
-            err: Palette::choose(choice, wishes(io::stderr().is_terminal())),
+            out: Palette::choose(choice, conditions(io::stdout().is_terminal())),
+            err: Palette::choose(choice, conditions(io::stderr().is_terminal())),
             verbosity,
             width: columns(),
         }
     }
 
-    /// Columns of the terminal, where it says how many.
+    /// The width of the terminal in columns, from `COLUMNS`.
     pub(crate) fn width(&self) -> usize {
         self.width.unwrap_or(100).clamp(40, 240)
     }
 
-    /// Whether a person follows what happens: then progress is shown.
+    /// Whether to show progress: stderr is a terminal.
     pub(crate) fn is_watched(&self) -> bool {
         self.verbosity > Verbosity::Quiet && io::stderr().is_terminal()
     }
 
-    /// Whether data goes to a terminal, which obeys control characters.
+    /// Whether data is written to a terminal, which interprets control characters.
     pub(crate) fn shows_data(&self) -> bool {
         io::stdout().is_terminal()
     }
@@ -157,43 +157,43 @@ impl Terminal {
         self.print(text)
     }
 
-    /// Says something to a person, unless told to be quiet.
-    pub(crate) fn note(&self, words: impl Display) {
+    /// Prints a note, unless `--quiet` is given.
+    pub(crate) fn note(&self, text: impl Display) {
         if self.verbosity >= Verbosity::Normal {
-            self.say(self.err.dim("note:"), words);
+            self.message(self.err.dim("note:"), text);
         }
     }
 
-    /// Says something that only a curious person wants to know.
-    pub(crate) fn detail(&self, words: impl Display) {
+    /// Prints a detail, if `--verbose` is given.
+    pub(crate) fn detail(&self, text: impl Display) {
         if self.verbosity >= Verbosity::Verbose {
-            self.say(self.err.dim("detail:"), words);
+            self.message(self.err.dim("detail:"), text);
         }
     }
 
-    /// Warns, unless told to be quiet.
-    pub(crate) fn warn(&self, words: impl Display) {
+    /// Prints a warning, unless `--quiet` is given.
+    pub(crate) fn warn(&self, text: impl Display) {
         if self.verbosity >= Verbosity::Normal {
-            self.say(self.err.alert("warning:"), words);
+            self.message(self.err.alert("warning:"), text);
         }
     }
 
-    /// Says what went wrong.
-    pub(crate) fn fail(&self, words: impl Display) {
-        self.say(self.err.bad("error:"), words);
+    /// Prints an error.
+    pub(crate) fn fail(&self, text: impl Display) {
+        self.message(self.err.bad("error:"), text);
     }
 
-    fn say(&self, label: impl Display, words: impl Display) {
-        let words = shortened(one_line(&words.to_string()));
-        // Nobody is there to hear that stderr is gone.
-        let _ = writeln!(io::stderr(), "{label} {words}");
+    fn message(&self, label: impl Display, text: impl Display) {
+        let text = shortened(one_line(&text.to_string()));
+        // If stderr is closed, there is nowhere to report that.
+        let _ = writeln!(io::stderr(), "{label} {text}");
     }
 }
 
-/// Characters of a sentence that names something of a file; names may be as long as the file.
+/// The most characters of a message; names in it may be as long as a file.
 const LONGEST: usize = 1000;
 
-/// The text with its middle left out, where it is too long to be read.
+/// The text without its middle if it is too long to be read.
 fn shortened(text: String) -> String {
     let count = text.chars().count();
     if count <= LONGEST {
@@ -204,8 +204,8 @@ fn shortened(text: String) -> String {
     start.chain([' ', '…', ' ']).chain(end).collect()
 }
 
-/// The text on one line: white space is folded, and what would move the cursor or change the
-/// colors of a terminal is shown as a replacement character.
+/// The text on one line: line breaks and tabs become spaces, other control characters a replacement
+/// character.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -224,23 +224,23 @@ mod tests {
 
     #[test]
     fn colors_follow_the_flag_then_the_environment_then_the_terminal() {
-        let tty = Wishes {
+        let tty = ColorConditions {
             tty: true,
-            ..Wishes::default()
+            ..ColorConditions::default()
         };
-        let no_color = Wishes {
+        let no_color = ColorConditions {
             no_color: true,
             force: true,
             ..tty
         };
-        let forced = Wishes {
+        let forced = ColorConditions {
             force: true,
-            ..Wishes::default()
+            ..ColorConditions::default()
         };
-        let dumb = Wishes { dumb: true, ..tty };
+        let dumb = ColorConditions { dumb: true, ..tty };
         use ColorChoice::{Always, Auto, Never};
         let cases = [
-            ("a pipe", Auto, Wishes::default(), false),
+            ("a pipe", Auto, ColorConditions::default(), false),
             ("a terminal", Auto, tty, true),
             ("NO_COLOR", Auto, no_color, false),
             ("CLICOLOR_FORCE", Auto, forced, true),
@@ -248,19 +248,19 @@ mod tests {
             ("--color never", Never, forced, false),
             ("--color always", Always, no_color, true),
         ];
-        for (name, choice, wishes, want) in cases {
-            let got = Palette::choose(choice, wishes) == Palette::Colored;
+        for (name, choice, conditions, want) in cases {
+            let got = Palette::choose(choice, conditions) == Palette::Colored;
             assert_eq!(got, want, "{name}");
         }
     }
 
     #[test]
-    fn words_stay_on_their_line() {
+    fn messages_are_one_line() {
         assert_eq!(one_line("a\nb\x1b[31m\u{9b}c é"), "a b�[31m�c é");
     }
 
     #[test]
-    fn a_sentence_keeps_its_ends_whatever_a_file_is_called() {
+    fn a_long_message_keeps_its_start_and_end() {
         let long = format!("start {} end", "é".repeat(1 << 20));
         let short = shortened(long);
         assert_eq!(short.chars().count(), LONGEST + 3);

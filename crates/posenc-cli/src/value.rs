@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use posenc_encodings::words::Word;
 use posenc_onnx::request::parse_list;
 
-/// One of the words of `T`; clap lists them and suggests the nearest.
+/// One of the words of `T`; clap lists them and suggests the most similar.
 pub(crate) fn word<T: Word>() -> impl TypedValueParser<Value = T> {
     one_of(T::ALL.iter().copied())
 }
@@ -18,7 +18,7 @@ pub(crate) fn one_of<T: Word>(words: impl Iterator<Item = T>) -> impl TypedValue
         .try_map(|name| name.parse::<T>())
 }
 
-/// Numbers given in place or in a file.
+/// Numbers given on the command line or in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct List(pub(crate) Vec<f64>);
 
@@ -53,7 +53,7 @@ impl FromStr for Lengths {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let length = |word: &str| {
             let number = word.trim().parse().ok().filter(|n| *n > 0);
-            number.ok_or_else(|| format!("{word:?} is no length; write them as 1,64,65"))
+            number.ok_or_else(|| format!("{word:?} is not a length; write lengths as 1,64,65"))
         };
         text.split(',')
             .map(length)
@@ -80,7 +80,7 @@ pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "it must be a finite number of at least 0".to_owned())
 }
 
-/// A number of things of which there is at least one.
+/// A whole number above zero.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "it must be a whole number above 0".to_owned())
@@ -118,18 +118,24 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"one, two").unwrap();
         let path = file.path().to_str().unwrap();
-        for text in ["", "absent.json", "1,,x", path] {
-            assert!(text.parse::<List>().is_err(), "{text}");
+        let reason = |list: &str| parse_list(list).unwrap_err().to_string();
+        for (text, want) in [
+            ("", reason("")),
+            ("absent.json", "there is no such file, and ".to_owned()),
+            ("1,,x", "there is no such file, and ".to_owned()),
+            (path, format!("{path}: {}", reason("one, two"))),
+        ] {
+            let error = text.parse::<List>().unwrap_err();
+            assert!(error.starts_with(&want), "{text}: {error}");
         }
-        let error = "absent.json".parse::<List>().unwrap_err();
-        assert!(error.starts_with("there is no such file"), "{error}");
     }
 
     #[test]
     fn lengths_are_whole_and_above_zero() {
         assert_eq!("1,64, 65".parse(), Ok(Lengths(vec![1, 64, 65])));
         for text in ["", "0", "1,", "-1", "1.5", "1-4"] {
-            assert!(text.parse::<Lengths>().is_err(), "{text}");
+            let error = text.parse::<Lengths>().unwrap_err();
+            assert!(error.contains("is not a length"), "{text}: {error}");
         }
     }
 
@@ -139,13 +145,16 @@ mod tests {
         assert_eq!(not_negative("0"), Ok(0.0));
         assert_eq!(count("7"), Ok(7));
         for text in ["0", "-1", "nan", "inf", "x", ""] {
-            assert!(positive(text).is_err(), "{text}");
+            let error = positive(text).unwrap_err();
+            assert_eq!(error, "it must be a finite number above 0", "{text}");
         }
         for text in ["-1", "nan", "inf", "x"] {
-            assert!(not_negative(text).is_err(), "{text}");
+            let error = not_negative(text).unwrap_err();
+            assert_eq!(error, "it must be a finite number of at least 0", "{text}");
         }
         for text in ["0", "-1", "1.5", "x"] {
-            assert!(count(text).is_err(), "{text}");
+            let error = count(text).unwrap_err();
+            assert_eq!(error, "it must be a whole number above 0", "{text}");
         }
     }
 
@@ -153,8 +162,14 @@ mod tests {
     fn a_role_is_given_to_a_name() {
         let want = ("pos=ids".to_owned(), InputRole::Position);
         assert_eq!(named("pos=ids=position"), Ok(want));
-        for text in ["position", "=position", "pos=", "pos=where"] {
-            assert!(named::<InputRole>(text).is_err(), "{text}");
+        for text in ["position", "=position"] {
+            let error = named::<InputRole>(text).unwrap_err();
+            assert_eq!(error, "write it as NAME=ROLE", "{text}");
+        }
+        for word in ["", "where"] {
+            let error = named::<InputRole>(&format!("pos={word}")).unwrap_err();
+            let want = word.parse::<InputRole>().unwrap_err().to_string();
+            assert_eq!(error, want, "{word}");
         }
     }
 }

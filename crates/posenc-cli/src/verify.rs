@@ -1,4 +1,4 @@
-//! `verify`: runs models and compares what comes out.
+//! `verify`: runs models and compares the results.
 
 mod html;
 mod text;
@@ -16,12 +16,13 @@ use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::value::{self, Lengths};
 
-/// Run a model and its encodings, and compare what comes out
+/// Run a model and its rotary encodings, and compare the results
 ///
-/// Every attention site is cut out and run on its own, at positions up to the full length, against
-/// the formula in f64. A rewritten model carries what it is to compute; in others the frequencies
-/// that are read count. The whole model is run at several lengths and compared with OTHER, or
-/// between runtimes; with a cache, prefill is compared with decode.
+/// The rotation of every attention site is run on its own, at positions up to the full length, and
+/// compared with the formula in f64. The metadata of a rewritten model names the formula; for other
+/// models, it is given by the detected frequencies. The whole model is run at several lengths and
+/// compared with OTHER or, without it, between runtimes. For a model with a cache, prefill is
+/// compared with decode.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -33,39 +34,39 @@ pub(crate) struct Args {
     #[arg(value_name = "OTHER")]
     other: Option<PathBuf>,
 
-    /// Check every encoding and scaling of this build on every runtime, without a model
+    /// Check every encoding and scaling on every runtime, without a model (not supported yet)
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "model")]
     all: bool,
 
-    /// What to run on: tract, cpu, cuda, cuda:1, or a name of ONNX Runtime; can be repeated
+    /// Where to run: tract, or cpu, cuda, cuda:1 or another provider of ONNX Runtime; repeatable
     #[arg(long, value_name = "PROVIDER", help_heading = "Runs")]
     provider: Vec<Choice>,
 
-    /// Refuse to run nodes anywhere but on the provider
+    /// Fail if nodes would run on another provider
     #[arg(long, action = ArgAction::SetTrue, help_heading = "Runs")]
     no_fallback: bool,
 
-    /// Lengths to run at
+    /// Sequence lengths to run at, as 1,64,128 [default: usual ones that the model supports]
     #[arg(long, value_name = "LIST", help_heading = "Runs")]
     lengths: Option<Lengths>,
 
-    /// Inputs to run on, as saved by NumPy [default: made up from a seed]
+    /// Inputs to run on, as saved by NumPy (not supported yet) [default: random]
     #[arg(long, value_name = "FILE.npz", help_heading = "Runs")]
     inputs: Option<PathBuf>,
 
-    /// Absolute difference that is allowed [default: from an error model]
+    /// Absolute difference allowed between whole runs [default: by the model's types]
     #[arg(long, value_name = "F", value_parser = value::not_negative, help_heading = "Bounds")]
     atol: Option<f64>,
 
-    /// Difference relative to the largest magnitude that is allowed
+    /// Relative difference allowed between whole runs [default: by the model's types]
     #[arg(long, value_name = "F", value_parser = value::not_negative, help_heading = "Bounds")]
     rtol: Option<f64>,
 
-    /// Look for the first value that is out of bounds
+    /// Search for the first value that is out of bounds
     #[arg(long, action = ArgAction::SetTrue, help_heading = "Bounds")]
     bisect: bool,
 
-    /// Write a report for a browser
+    /// Write a report as a web page
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<PathBuf>,
 
@@ -81,12 +82,18 @@ Examples:
   posenc-onnx verify a.onnx b.onnx --lengths 1,64,128 --bisect
   posenc-onnx verify long.onnx --report long.html
 
-Exit code 1: a difference. Exit code 5: the provider asked for is not there.";
+Exit codes:
+  0  all comparisons are within bounds
+  1  a comparison is out of bounds, or nothing could be compared
+  2  the command line is wrong
+  3  the model cannot be read or is invalid
+  4  a runtime or the request does not support the model
+  5  the requested runtime or provider is not available";
 
-/// Compares and says what came out.
+/// Compares and prints the result.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
-    if let Some(flag) = args.unserved() {
-        let sentence = format!("this version does not do {flag} yet; leave it out");
+    if let Some(flag) = args.unsupported() {
+        let sentence = format!("{flag} is not supported yet");
         return Err(Failure::unsupported(sentence).into());
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
@@ -129,12 +136,12 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 /// The runtimes that a verification uses, each opened once.
 struct Runtimes {
     backends: Vec<Box<dyn Backend>>,
-    /// What was asked for: a runtime by its place in the list, and its provider.
+    /// The requested providers: the index of a runtime, and its provider.
     providers: Vec<(usize, Provider)>,
 }
 
 impl Runtimes {
-    /// Opens what was asked for; where nothing was, every runtime that is there.
+    /// Opens the requested runtimes; every available one by default.
     fn open(choices: &[Choice]) -> anyhow::Result<Self> {
         let mut runtimes = Self {
             backends: vec![],
@@ -148,14 +155,14 @@ impl Runtimes {
         for choice in choices {
             let opened = choice.open()?;
             let mut known = runtimes.backends.iter();
-            let place = match known.position(|b| b.name() == opened.name()) {
-                Some(place) => place,
+            let index = match known.position(|b| b.name() == opened.name()) {
+                Some(index) => index,
                 None => {
                     runtimes.backends.push(opened);
                     runtimes.backends.len() - 1
                 }
             };
-            runtimes.providers.push((place, choice.provider()));
+            runtimes.providers.push((index, choice.provider()));
         }
         Ok(runtimes)
     }
@@ -165,25 +172,27 @@ impl Args {
     fn options(&self, runtimes: &Runtimes) -> VerifyOptions {
         VerifyOptions {
             providers: runtimes.providers.clone(),
-            fallback: match self.no_fallback {
-                true => Fallback::Refused,
-                false => Fallback::Allowed,
+            fallback: if self.no_fallback {
+                Fallback::Refused
+            } else {
+                Fallback::Allowed
             },
             lengths: self.lengths.clone().map_or_else(Vec::new, |l| l.0),
             atol: self.atol,
             rtol: self.rtol,
-            bisect: match self.bisect {
-                true => Bisect::FirstFailure,
-                false => Bisect::No,
+            bisect: if self.bisect {
+                Bisect::FirstFailure
+            } else {
+                Bisect::No
             },
             ..VerifyOptions::default()
         }
     }
 
-    /// The first flag that was given and that nothing heeds yet.
-    fn unserved(&self) -> Option<&'static str> {
+    /// The first given flag that is not supported yet.
+    fn unsupported(&self) -> Option<&'static str> {
         let flags = [("--all", self.all), ("--inputs", self.inputs.is_some())];
-        let said = flags.into_iter().find(|(_, said)| *said);
-        said.map(|(flag, _)| flag)
+        let given = flags.into_iter().find(|(_, given)| *given);
+        given.map(|(flag, _)| flag)
     }
 }

@@ -18,6 +18,7 @@ use crate::rewrite::branches::others as other_branches;
 use crate::edit::rescale::Group;
 use crate::error::{Refusal, RewriteError};
 use crate::prove::swap::Proof;
+use crate::prove::tolerance;
 use crate::record;
 
 use rescale::stretch;
@@ -218,11 +219,8 @@ fn agrees(
                 got.attention_factor,
                 want.attention_factor,
             );
-            let allowed = match after.trace.get(now.query.region.output).dtype {
-                Some(posenc_ir::DType::F16) => 4e-3,
-                Some(posenc_ir::DType::BF16) => 2e-2,
-                _ => 1e-5,
-            };
+            let dtype = after.trace.get(now.query.region.output).dtype;
+            let allowed = tolerance::of_frequencies(dtype);
             let near = far <= allowed; // NaN is not
             if !near {
                 let why = format!(

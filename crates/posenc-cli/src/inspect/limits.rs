@@ -1,20 +1,19 @@
-//! What limits the length, in a table.
+//! A table of length limits.
 
 use posenc_onnx::report::Limit;
 
-use super::text::or_none;
 use crate::columns::{Align, Columns};
 use crate::number::ranges;
 use crate::terminal::Palette;
 
-/// Limits, shortest first: that is the one that counts. Values whose names differ in one number,
+/// Limits, the shortest first, which is the effective one. Values whose names differ in one number,
 /// as those of equal layers do, share a row.
 pub(crate) fn limits(limits: &[Limit], palette: Palette) -> String {
     let mut sorted: Vec<&Limit> = limits.iter().collect();
     sorted.sort_by_key(|l| l.length);
     let mut rows: Vec<Row> = vec![];
     for limit in &sorted {
-        if !rows.iter_mut().any(|row| row.takes(limit)) {
+        if !rows.iter_mut().any(|row| row.add(limit)) {
             rows.push(Row::of(limit));
         }
     }
@@ -32,13 +31,13 @@ pub(crate) fn limits(limits: &[Limit], palette: Palette) -> String {
             row.name(),
         ]);
     }
-    or_none(columns, rows.len(), palette)
+    columns.text_or_none(palette)
 }
 
 /// Limits of one length and cause.
 struct Row<'a> {
     first: &'a Limit,
-    /// The part of the name in which they differ, and its numbers so far.
+    /// The index of the part of the name in which they differ, and its numbers so far.
     numbers: Option<(usize, Vec<usize>)>,
 }
 
@@ -50,21 +49,21 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Takes a limit in, if it differs from the others in that one number.
-    fn takes(&mut self, limit: &Limit) -> bool {
+    /// Adds a limit if it differs from the others in that one number only.
+    fn add(&mut self, limit: &Limit) -> bool {
         let (Some(mine), Some(other)) = (&self.first.value, &limit.value) else {
             return false;
         };
         if (self.first.length, self.first.cause) != (limit.length, limit.cause) {
             return false;
         }
-        let Some((place, was, is)) = difference(&parts(mine), &parts(other)) else {
+        let Some((index, a, b)) = difference(&parts(mine), &parts(other)) else {
             return false;
         };
-        let (at, numbers) = self.numbers.get_or_insert_with(|| (place, vec![was]));
-        let fits = *at == place;
+        let (at, numbers) = self.numbers.get_or_insert_with(|| (index, vec![a]));
+        let fits = *at == index;
         if fits {
-            numbers.push(is);
+            numbers.push(b);
         }
         fits
     }
@@ -72,16 +71,16 @@ impl<'a> Row<'a> {
     /// The name, with the numbers in braces where there are several.
     fn name(&self) -> String {
         let name = self.first.value.as_deref().unwrap_or_default();
-        let Some((place, numbers)) = &self.numbers else {
+        let Some((index, numbers)) = &self.numbers else {
             return name.to_owned();
         };
         let mut parts: Vec<String> = parts(name).into_iter().map(str::to_owned).collect();
-        parts[*place] = format!("{{{}}}", ranges(numbers));
+        parts[*index] = format!("{{{}}}", ranges(numbers));
         parts.concat()
     }
 }
 
-/// A name cut into numbers and what stands between them.
+/// A name split into numbers and the text between them.
 fn parts(name: &str) -> Vec<&str> {
     name.as_bytes()
         .chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit())
@@ -93,13 +92,14 @@ fn parts(name: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The only place where two names differ, if both have a number there that reads back the same.
+/// The index of the only part in which two names differ, with the number of each; `None` unless
+/// both are numbers in their usual spelling.
 fn difference(a: &[&str], b: &[&str]) -> Option<(usize, usize, usize)> {
     let number = |text: &str| text.parse().ok().filter(|n: &usize| n.to_string() == text);
-    let mut apart = a.iter().zip(b).enumerate().filter(|(_, (a, b))| a != b);
-    let (place, (was, is)) = apart.next()?;
-    let alone = a.len() == b.len() && apart.next().is_none();
-    alone.then_some((place, number(was)?, number(is)?))
+    let mut different = a.iter().zip(b).enumerate().filter(|(_, (a, b))| a != b);
+    let (index, (number_a, number_b)) = different.next()?;
+    let only = a.len() == b.len() && different.next().is_none();
+    only.then_some((index, number(number_a)?, number(number_b)?))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! A report for people.
+//! The report of an inspection as text.
 
 use posenc_encodings::kind::{Form, Kind, Stack};
 use posenc_onnx::report::{Attention, AttentionKind, Encoding, Inspect, ModelSummary};
 
 use super::limits::limits;
-use crate::columns::{Align, Columns};
+use crate::columns::{Align, Columns, DASH};
 use crate::number::{counted, grouped, ranges, rough};
 use crate::terminal::{Palette, one_line};
 use crate::words::words;
@@ -29,12 +29,12 @@ pub(super) fn text(report: &Inspect, palette: Palette) -> String {
         }
     }
     if let Some(refused) = &report.refused {
-        section("Refused", &mut text, palette);
+        section("Rejected candidates", &mut text, palette);
         let mut columns = Columns::new(&[("at", LEFT), ("why", LEFT)]);
         for refusal in refused {
             columns.row([refusal.at.clone(), refusal.why.clone()]);
         }
-        text += &or_none(columns, refused.len(), palette);
+        text += &columns.text_or_none(palette);
     }
     text
 }
@@ -43,13 +43,8 @@ fn section(title: &str, text: &mut String, palette: Palette) {
     *text += &format!("\n{}\n", palette.bold(title));
 }
 
-/// The columns, or that there is nothing.
-pub(super) fn or_none(columns: Columns, rows: usize, palette: Palette) -> String {
-    if rows == 0 {
-        format!("  {}\n", palette.dim("none found"))
-    } else {
-        columns.text(2, palette)
-    }
+fn legend(words: &str, palette: Palette) -> String {
+    format!("  {}\n", palette.dim(words))
 }
 
 fn model(model: &ModelSummary, palette: Palette) -> String {
@@ -89,8 +84,8 @@ fn encodings(encodings: &[Encoding], palette: Palette) -> String {
         ("layers", LEFT),
         ("sites", RIGHT),
         ("form", LEFT),
-        ("max", RIGHT),
-        ("fit", RIGHT),
+        ("max length", RIGHT),
+        ("fit error", RIGHT),
         ("parameters", LEFT),
     ]);
     for e in encodings {
@@ -112,31 +107,35 @@ fn encodings(encodings: &[Encoding], palette: Palette) -> String {
             columns.row([const { String::new() }; 7].into_iter().chain([more]));
         }
     }
-    let mut text = or_none(columns, encodings.len(), palette);
+    let mut text = columns.text_or_none(palette);
+    if encodings.iter().any(|e| e.fit_error.is_some()) {
+        let words = "fit error: largest difference between the model's numbers and the formula";
+        text += &legend(words, palette);
+    }
     if encodings.iter().any(|e| e.kind == Kind::Unknown) {
         text += &format!(
             "  {}\n",
-            palette.alert("unknown: depends on positions, but no family fits")
+            palette.alert("unknown: depends on the position, but fits no known encoding")
         );
     }
     text
 }
 
-/// Layers of which self-attention sees no encoding while that of others does.
+/// Layers whose self-attention has no encoding, in models where that of others has one.
 fn without(report: &Inspect, palette: Palette) -> String {
     let mut text = String::new();
     if report.encodings.is_empty() {
         return text;
     }
     for of in [None, Some(Stack::Encoder), Some(Stack::Decoder)] {
-        let sees = |layer: &usize| {
+        let has_encoding = |layer: &usize| {
             let mut entries = report.encodings.iter().filter(|e| e.stack == of);
             entries.any(|e| e.layers.contains(layer))
         };
         let sites = report.attention.iter();
         let own = sites.filter(|s| s.stack == of && s.kind == AttentionKind::SelfAttention);
         let mut layers: Vec<usize> = own.filter_map(|s| s.layer).collect();
-        layers.retain(|layer| !sees(layer));
+        layers.retain(|layer| !has_encoding(layer));
         layers.dedup();
         if !layers.is_empty() {
             let noun = if layers.len() == 1 { "layer" } else { "layers" };
@@ -147,13 +146,14 @@ fn without(report: &Inspect, palette: Palette) -> String {
     text
 }
 
-/// What sites must share to stand in one row.
+/// What the sites of one row have in common.
 #[derive(PartialEq)]
 struct Shape {
     stack: Option<Stack>,
     kind: AttentionKind,
     heads: [Option<usize>; 3],
-    masks: String,
+    mask: String,
+    past: bool,
     form: Form,
 }
 
@@ -163,7 +163,8 @@ impl Shape {
             stack: site.stack,
             kind: site.kind,
             heads: [site.heads, site.kv_heads, site.head_dim],
-            masks: masks(site),
+            mask: mask(site),
+            past: site.past,
             form: site.form,
         }
     }
@@ -186,10 +187,11 @@ fn attention(sites: &[Attention], palette: Palette) -> String {
         ("heads", RIGHT),
         ("kv heads", RIGHT),
         ("head dim", RIGHT),
-        ("sees", LEFT),
+        ("mask", LEFT),
+        ("cache", LEFT),
         ("form", LEFT),
     ]);
-    let told = |n: Option<usize>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let number = |n: Option<usize>| n.map_or_else(|| DASH.to_owned(), |n| n.to_string());
     for (shape, sites) in &groups {
         let layers: Vec<usize> = sites.iter().filter_map(|s| s.layer).collect();
         let [heads, kv_heads, head_dim] = shape.heads;
@@ -198,32 +200,38 @@ fn attention(sites: &[Attention], palette: Palette) -> String {
             ranges(&layers),
             sites.len().to_string(),
             shape.kind.to_string(),
-            told(heads),
-            told(kv_heads),
-            told(head_dim),
-            shape.masks.clone(),
+            number(heads),
+            number(kv_heads),
+            number(head_dim),
+            shape.mask.clone(),
+            if shape.past { "yes" } else { "" }.to_owned(),
             shape.form.to_string(),
         ]);
     }
-    or_none(columns, groups.len(), palette)
+    let mut text = columns.text_or_none(palette);
+    if groups.iter().any(|(shape, _)| shape.heads.contains(&None)) {
+        text += &legend(&format!("{DASH}: the graph does not determine it"), palette);
+    }
+    text
 }
 
-/// Which keys a query sees.
-fn masks(site: &Attention) -> String {
+/// The keys that are hidden from a query.
+fn mask(site: &Attention) -> String {
     let mut masks = vec![];
-    masks.push(match site.causal {
-        Some(true) => "causal".to_owned(),
-        Some(false) => "all".to_owned(),
-        None => "causal or all".to_owned(),
-    });
+    match site.causal {
+        Some(true) => masks.push("causal".to_owned()),
+        Some(false) => {}
+        None => masks.push("causal or none".to_owned()),
+    }
     masks.extend(site.window.map(|w| format!("window {w}")));
     if site.padding_mask {
-        masks.push("padding mask".to_owned());
+        masks.push("padding".to_owned());
     }
-    if site.past {
-        masks.push("past".to_owned());
+    if masks.is_empty() {
+        "none".to_owned()
+    } else {
+        masks.join(", ")
     }
-    masks.join(", ")
 }
 
 fn stack(stack: Option<Stack>) -> String {

@@ -1,4 +1,4 @@
-//! The proof of a rewrite: what was emitted, run by a runtime, against the formula in f64.
+//! The proof of a rewrite: the emitted nodes, run by a runtime, against the formula in f64.
 
 use posenc_ir::Model;
 use posenc_onnx::detect::Detection;
@@ -9,20 +9,20 @@ use posenc_onnx::rewrite::Rewritten;
 use crate::backend::Choice;
 use crate::exit::Failure;
 
-/// Whether a rewrite may stand without its proof.
+/// Whether a rewrite needs a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// A warning says why there is none.
+    /// Without one, there is a warning.
     Wanted,
-    /// It may not.
+    /// Without one, the rewrite fails.
     Required,
 }
 
-/// Fills in the check of a report. The embedded runtime does it; what that cannot run goes to
-/// ONNX Runtime.
+/// Fills in the check of a report, by the embedded runtime or, if that cannot run it, by ONNX
+/// Runtime.
 ///
 /// # Errors
-/// When the model's own record cannot be followed, or a required proof cannot be had.
+/// When the metadata of the model is invalid, or a required proof is not possible.
 pub(super) fn fill(
     model: &Model,
     done: &Rewritten,
@@ -47,8 +47,8 @@ pub(super) fn fill(
                 return Ok(());
             }
             Ok(None) => {
-                let warning = "what was put in shows in no scores of its own, so it was read back \
-                               and not run against its formula";
+                let warning = "the inserted encoding does not affect scores; checked by detection \
+                               only";
                 if proof == Proof::Required {
                     let path = model
                         .path()
@@ -66,14 +66,15 @@ pub(super) fn fill(
         (_, last) => {
             let reasons: Vec<String> = reasons.iter().chain(&last).map(|e| e.to_string()).collect();
             let why = reasons.join("; ");
-            let warning = format!("the result was not run, only evaluated: {why}");
+            let warning =
+                format!("checked by the built-in evaluator only; no runtime could run it: {why}");
             report.warnings.push(warning);
             Ok(())
         }
     }
 }
 
-/// The summary of what was compared, rotations in every branch; `None` where nothing was.
+/// The summary of all comparisons, including rotations in every branch; `None` if there are none.
 fn run(
     model: &Model,
     done: &Rewritten,

@@ -1,4 +1,4 @@
-//! A change of the graph, as a diff of its text.
+//! A change of the graph as a diff of its text.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::terminal::Palette;
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
 
-/// Time after which a diff may be longer than need be.
+/// Time after which a diff may be longer than necessary.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The unified diff of two texts; empty where they are the same.
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changed_lines_stand_with_their_context() {
+    fn changed_lines_have_context() {
         let before = "a\nb\nc\nd\ne\nf\n";
         let after = "a\nb\nc\nD\ne\nf\n";
         let want = "--- x\n+++ y\n@@ -1,6 +1,6 @@\n a\n b\n c\n-d\n+D\n e\n f\n";

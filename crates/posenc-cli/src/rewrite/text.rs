@@ -1,4 +1,4 @@
-//! The report of a rewrite, for people.
+//! The report of a rewrite as text.
 
 use posenc_encodings::words::Word;
 use posenc_onnx::report::{Check, Edit, Rewrite};
@@ -18,7 +18,7 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
     let mut text = format!("{}\n", palette.bold(&report.input.path));
     if !report.inferred.is_empty() {
         section("Inferred", &mut text, palette);
-        let mut columns = Columns::new(&[("value", LEFT), ("is", LEFT), ("from", LEFT)]);
+        let mut columns = Columns::new(&[("name", LEFT), ("value", LEFT), ("source", LEFT)]);
         for inferred in &report.inferred {
             let value = words::plain(&inferred.value);
             columns.row([inferred.name.clone(), value, inferred.source.clone()]);
@@ -28,7 +28,7 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
     section("Edits", &mut text, palette);
     if report.sorted > 0 {
         let nodes = counted(report.sorted, "node");
-        text += &format!("  {nodes} moved behind what they read\n");
+        text += &format!("  {nodes} moved after their inputs\n");
     }
     if report.sorted == 0 || !report.edits.is_empty() {
         text += &edits(&report.edits, palette);
@@ -75,10 +75,10 @@ fn lower(sentence: &str) -> String {
     first.unwrap_or_default() + chars.as_str()
 }
 
-/// Edits that do the same, in one row.
+/// Edits, equal ones in one row.
 fn edits(edits: &[Edit], palette: Palette) -> String {
     if edits.is_empty() {
-        let already = "none: the model already is what was asked";
+        let already = "none: the model already matches the request";
         return format!("  {}\n", palette.dim(already));
     }
     let mut groups: Vec<(&Edit, usize)> = vec![];
@@ -93,7 +93,7 @@ fn edits(edits: &[Edit], palette: Palette) -> String {
     }
     let mut columns = Columns::new(&[("sites", RIGHT), ("from", LEFT), ("to", LEFT)]);
     for (edit, sites) in groups {
-        columns.row([sites.to_string(), end(&edit.from), end(&edit.to)]);
+        columns.row([sites.to_string(), describe(&edit.from), describe(&edit.to)]);
     }
     let sum = |of: fn(&Edit) -> usize| edits.iter().map(of).sum::<usize>();
     let nodes = format!(
@@ -106,7 +106,7 @@ fn edits(edits: &[Edit], palette: Palette) -> String {
 }
 
 /// A kind and its parameters.
-fn end(value: &Value) -> String {
+fn describe(value: &Value) -> String {
     let Value::Object(params) = value else {
         return match value {
             Value::Null => "none".to_owned(),
@@ -118,7 +118,7 @@ fn end(value: &Value) -> String {
     let Some(name) = kind.as_ref().and_then(Value::as_str) else {
         return words::entries(&params, &[]).join(", ");
     };
-    // The parameters stand beside the kind, or under a name of their own.
+    // The parameters are next to the kind, or under a name of their own.
     let params = match params.get("params") {
         Some(Value::Object(inner)) => inner.clone(),
         _ => params,
@@ -212,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_already_is_what_was_asked() {
+    fn a_model_that_already_matches_the_request() {
         insta::assert_snapshot!(text(&report(), Palette::Plain));
     }
 
     #[test]
-    fn a_failed_check_is_told() {
+    fn a_failed_check_is_reported() {
         let failed = Check {
             sites: 1,
             max_error: 0.5,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_in_words() {
+    fn encodings_are_described_in_words() {
         let cases = [
             (json!(null), "none"),
             (json!("alibi"), "alibi"),
@@ -242,7 +242,7 @@ mod tests {
             (json!({"form": "ops"}), "form ops"),
         ];
         for (value, want) in cases {
-            assert_eq!(end(&value), want);
+            assert_eq!(describe(&value), want);
         }
     }
 }

@@ -1,15 +1,16 @@
-//! The report of a verification, for a browser: one file, no scripts, nothing loaded.
+//! The report of a verification as a web page: one file without scripts or external resources.
 
 use posenc_onnx::report::Verify;
 
-use super::text::{error, verdict};
+use super::text::{RUNS_LEGEND, SITES_LEGEND, or_dash, verdict};
 use crate::number::{fixed, rough};
 use crate::terminal::Palette;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0 2rem }
+table { border-collapse: collapse; margin: 1rem 0 .5rem }
+.legend { margin: 0 0 2rem; opacity: .7 }
 th, td { text-align: left; padding: .3rem .8rem; border-bottom: 1px solid #8885 }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 .ok { color: #2a8a3a } .fail { color: #d03030; font-weight: 600 }";
@@ -29,13 +30,17 @@ pub(super) fn html(report: &Verify, title: &str) -> String {
             let cells = [
                 word(&s.site),
                 word(&s.quantity),
-                number(error(s.max_error)),
+                number(or_dash(s.max_error, rough)),
                 number(rough(s.bound)),
                 mark(s.ok),
             ];
             cells.concat()
         });
-        page += &table(&["site", "quantity", "error", "bound", ""], rows);
+        page += &table(
+            &["site", "quantity", "error", "bound", ""],
+            rows,
+            SITES_LEGEND,
+        );
     }
     if !report.runs.is_empty() {
         page += "<h2>Runs</h2>\n";
@@ -47,9 +52,9 @@ pub(super) fn html(report: &Verify, title: &str) -> String {
                 number(r.length.to_string()),
                 number(r.batch.to_string()),
                 word(&r.output),
-                number(error(r.max_abs)),
-                number(r.bound.map_or_else(String::new, rough)),
-                number(r.cosine.map_or_else(String::new, |c| fixed(c, 6))),
+                number(or_dash(r.max_abs, rough)),
+                number(or_dash(r.bound, rough)),
+                number(or_dash(r.cosine, |c| fixed(c, 6))),
                 mark(r.ok),
                 word(r.first_divergence.as_deref().unwrap_or_default()),
             ];
@@ -68,15 +73,16 @@ pub(super) fn html(report: &Verify, title: &str) -> String {
             "",
             "first divergence",
         ];
-        page += &table(&headings, rows);
+        page += &table(&headings, rows, RUNS_LEGEND);
     }
     page + "</html>\n"
 }
 
-fn table(headings: &[&str], rows: impl Iterator<Item = String>) -> String {
+fn table(headings: &[&str], rows: impl Iterator<Item = String>, legend: &str) -> String {
     let headings: String = headings.iter().map(|h| format!("<th>{h}</th>")).collect();
     let rows: String = rows.map(|row| format!("<tr>{row}</tr>\n")).collect();
-    format!("<table>\n<tr>{headings}</tr>\n{rows}</table>\n")
+    let legend = escape(legend).replace('\n', "<br>\n");
+    format!("<table>\n<tr>{headings}</tr>\n{rows}</table>\n<p class=\"legend\">{legend}</p>\n")
 }
 
 fn word(text: &str) -> String {
@@ -92,7 +98,7 @@ fn mark(ok: bool) -> String {
     format!("<td class=\"{class}\">{word}</td>")
 }
 
-/// Names come from models, which anybody can write.
+/// Names come from models, which may be hostile.
 fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -119,6 +125,8 @@ mod tests {
         assert!(page.contains("logits &lt;a&amp;b&gt;"));
         assert!(page.contains("<title>m.onnx &amp; &quot;other&quot;</title>"));
         assert!(page.contains("1 of 2 comparisons out of bounds"));
+        assert!(page.contains("<td class=\"n\">–</td>"));
+        assert!(page.contains("–: nothing to compare with"));
         for outside in ["<script", "http", "src=", "href="] {
             assert!(!page.contains(outside), "{outside}");
         }

@@ -1,8 +1,8 @@
-//! The report of a verification, for people.
+//! The report of a verification as text.
 
 use posenc_onnx::report::{Run, SiteCheck, Verify};
 
-use crate::columns::{Align, Cell, Columns};
+use crate::columns::{Align, Cell, Columns, DASH};
 use crate::number::{counted, fixed, rough};
 use crate::terminal::Palette;
 
@@ -13,23 +13,37 @@ const RIGHT: Align = Align::Right;
 pub(super) fn text(report: &Verify, palette: Palette) -> String {
     let mut text = String::new();
     if !report.sites.is_empty() {
-        text += &format!(
-            "{}\n{}\n",
-            palette.bold("Sites"),
-            sites(&report.sites, palette)
-        );
+        let columns = sites(&report.sites, palette);
+        text += &section("Sites", &columns, SITES_LEGEND, palette);
     }
     if !report.runs.is_empty() {
-        text += &format!(
-            "{}\n{}\n",
-            palette.bold("Runs"),
-            runs(&report.runs, palette)
-        );
+        let columns = runs(&report.runs, palette);
+        text += &section("Runs", &columns, RUNS_LEGEND, palette);
     }
     text + &verdict(report, palette) + "\n"
 }
 
-/// What came out, in one line.
+/// What the columns of sites mean.
+pub(super) const SITES_LEGEND: &str = "\
+error: absolute difference from the formula in f64, of the element closest to its bound
+bound: allowed difference of that element, from an error model
+–: not a number, another shape, or no rotation";
+
+/// What the columns of runs mean.
+pub(super) const RUNS_LEGEND: &str = "\
+error: largest absolute difference from the other model, or from the first run
+bound: allowed difference of the element closest to its bound
+–: nothing to compare with, not a number, or another shape";
+
+fn section(title: &str, columns: &str, legend: &str, palette: Palette) -> String {
+    let mut text = format!("{}\n{columns}", palette.bold(title));
+    for line in legend.lines() {
+        text += &format!("  {}\n", palette.dim(line));
+    }
+    text + "\n"
+}
+
+/// The result in one line.
 pub(super) fn verdict(report: &Verify, palette: Palette) -> String {
     let compared = report.runs.len() + report.sites.len();
     let bad = report.runs.iter().filter(|r| !r.ok).count()
@@ -56,7 +70,7 @@ fn sites(sites: &[SiteCheck], palette: Palette) -> String {
         columns.row([
             site.site.clone().into(),
             site.quantity.clone().into(),
-            error(site.max_error).into(),
+            or_dash(site.max_error, rough).into(),
             rough(site.bound).into(),
             Cell::verdict(site.ok),
         ]);
@@ -86,9 +100,9 @@ fn runs(runs: &[Run], palette: Palette) -> String {
             run.length.to_string().into(),
             run.batch.to_string().into(),
             run.output.clone().into(),
-            error(run.max_abs).into(),
-            run.bound.map_or_else(String::new, rough).into(),
-            run.cosine.map_or_else(String::new, |c| fixed(c, 6)).into(),
+            or_dash(run.max_abs, rough).into(),
+            or_dash(run.bound, rough).into(),
+            or_dash(run.cosine, |c| fixed(c, 6)).into(),
             Cell::verdict(run.ok),
             run.first_divergence.clone().unwrap_or_default().into(),
         ]);
@@ -96,9 +110,9 @@ fn runs(runs: &[Run], palette: Palette) -> String {
     columns.text(2, palette)
 }
 
-/// A difference; a run that gave none says so.
-pub(super) fn error(error: Option<f64>) -> String {
-    error.map_or_else(|| "no number".to_owned(), rough)
+/// A number, or a dash.
+pub(super) fn or_dash(number: Option<f64>, format: impl Fn(f64) -> String) -> String {
+    number.map_or_else(|| DASH.to_owned(), format)
 }
 
 #[cfg(test)]
@@ -142,7 +156,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_comparison_at_all_is_told() {
+    fn no_comparison_at_all_is_reported() {
         let nothing = Verify::new(vec![], vec![]);
         assert_eq!(
             text(&nothing, Palette::Plain),

@@ -26,7 +26,7 @@ fn equal_models_print_nothing_and_differences_exit_1() {
         ran.out
     );
     assert_eq!(ran.err, "note: nodes: 1 changed\n");
-    run(["diff", &a, "no such file"]).failed(3, "a file that is not there");
+    run(["diff", &a, "no such file"]).failed(3, "a missing file");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn data_that_is_not_there_is_said_to_be_compared_by_its_place() {
     let paths = [&there, &gone, &other].map(place);
     there.file("w.bin", [1; 2048]);
     other.file("w.bin", [2; 2048]);
-    let warning = "external data w.bin is not there: compared by its place alone";
+    let warning = "external data not found: w.bin (compared by location only)";
     let ran = run(["diff", &paths[0], &paths[1]]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert_eq!(ran.err, format!("warning: {}: {warning}\n", paths[1]));

@@ -138,7 +138,11 @@ fn data_that_nothing_reads_may_be_absent() {
         let ran = run(words);
         assert_eq!(ran.code, 0, "{words:?}: {}", ran.err);
     }
-    assert!(run(["inspect", &model]).out.contains("m.data is not there"));
+    assert!(
+        run(["inspect", &model])
+            .out
+            .contains("external data not found: m.data")
+    );
     assert_eq!(rewrite(&model, &output, "keep").code, 0);
     for mode in ["inline", "copy", "link"] {
         let ran = rewrite(&model, &output, mode);
@@ -156,7 +160,11 @@ fn data_that_is_absent_and_needed_is_named() {
     let ran = rewrite(&model, &folder.place("out.onnx"), "auto");
     assert_ne!(ran.code, 0);
     ran.failed(ran.code, "absent");
-    assert!(ran.err.contains("m.data is not there"), "{}", ran.err);
+    assert!(
+        ran.err.contains("external data not found: m.data"),
+        "{}",
+        ran.err
+    );
     assert_eq!(folder.names(), ["m.onnx"]);
 }
 

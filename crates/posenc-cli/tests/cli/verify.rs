@@ -3,7 +3,7 @@
 use crate::run::{Folder, addition, bytes, run};
 
 #[test]
-fn a_provider_that_is_not_there_is_exit_5() {
+fn a_provider_that_is_not_available_is_exit_5() {
     let folder = Folder::new();
     let model = folder.file("m.onnx", bytes(&addition()));
     let ran = run(["verify", &model, "--provider", "NoSuchExecutionProvider"]);
@@ -11,10 +11,11 @@ fn a_provider_that_is_not_there_is_exit_5() {
 }
 
 #[test]
-fn a_flag_that_nothing_heeds_is_exit_4_and_named() {
+fn a_flag_that_is_not_supported_is_exit_4_and_named() {
     let ran = run(["verify", "m.onnx", "--inputs=a.npz"]);
     ran.failed(4, "--inputs");
-    assert!(ran.err.contains("--inputs"), "{}", ran.err);
+    let want = "--inputs is not supported yet";
+    assert!(ran.err.contains(want), "{}", ran.err);
 }
 
 #[test]

@@ -1,37 +1,39 @@
-//! The error model: how far a graph's cos, sin and rotated features may stand from the formula.
+//! The error model: how far a graph's cos, sin and rotated features may be from the formula.
 //!
-//! An angle `p · f` computed in a type of precision ε is off by p · f · ε, whatever is done after;
-//! what comes after adds a rounding of the size of the result. A frequency `θ^-x` whose exponent
-//! was rounded is off by |ln f| · ε of itself. Every element has a bound of its own, so that a slow
-//! pair is held to far less than a fast one.
+//! An angle `p · f` computed in a type of precision ε has an error of p · f · ε; every later step
+//! adds a rounding of the size of its result. A frequency `θ^-x` whose exponent was rounded has a
+//! relative error of |ln f| · ε. Every element has its own bound, so that the bound of a slow pair
+//! is far tighter than that of a fast one.
 
 use posenc_ir::DType;
+
+use crate::report::SiteCheck;
 
 /// Precision of f32, in which frequencies and tables are computed unless the graph says otherwise.
 pub(crate) const SINGLE: f64 = f32::EPSILON as f64;
 
-/// Roundings of the size of a result that a few operations give: cos or sin itself, the factor m,
-/// the sums behind it.
+/// Roundings of the size of a result that a few operations add up to: cos or sin itself, the
+/// factor m, the sums after it.
 pub(crate) const ROUNDINGS: f64 = 4.0;
 
-/// In which types a graph computes a rotation.
+/// The types in which a graph computes a rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Precision {
-    /// ε of the coarsest type that an angle passes through; that of f32 for tables, whose angles
-    /// nobody sees.
+    /// ε of the coarsest type that an angle passes through; that of f32 for tables, which hold no
+    /// angles.
     pub(crate) angle: f64,
-    /// The type that the frequencies are stored in; `None` for tables.
+    /// The type in which the frequencies are stored; `None` for tables.
     pub(crate) stored: Option<DType>,
     /// ε of the coarsest type between cos and sin and the rotated features.
     pub(crate) content: f64,
 }
 
-/// What an angle's frequencies are compared with.
+/// The frequencies that an angle is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Against {
-    /// The formula in f64.
+    /// Those of the formula in f64.
     Formula,
-    /// The formula in f64 from the frequencies as they are stored.
+    /// Those that the graph stores, continued in f64.
     Stored,
 }
 
@@ -43,8 +45,8 @@ impl Precision {
             Against::Formula => (4.0 + f.abs().max(f64::MIN_POSITIVE).ln().abs()) * SINGLE,
             Against::Stored => 0.0,
         };
-        // Frequencies of less than f32 are rounded where they are stored, small ones to a
-        // multiple of the least number of the type.
+        // Frequencies stored in a type coarser than f32 are rounded, small ones to a multiple of
+        // the smallest number of the type.
         let (share, least) = match self.stored {
             Some(DType::F16) => (half::f16::EPSILON.to_f64() / 2.0, 2f64.powi(-25)),
             Some(DType::BF16) => (half::bf16::EPSILON.to_f64() / 2.0, 0.0),
@@ -64,13 +66,13 @@ impl Precision {
         (a.abs() + b.abs()) * (wave + ROUNDINGS * m * self.content)
     }
 
-    /// The bound on a feature that passes as it is.
+    /// The bound on a feature that is not rotated.
     pub(crate) fn passed(&self, x: f64) -> f64 {
         2.0 * self.content * x.abs()
     }
 }
 
-/// The element that uses most of its bound.
+/// The element whose error is the largest share of its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Worst {
     /// Elements that were compared.
@@ -94,17 +96,19 @@ impl Default for Worst {
 }
 
 impl Worst {
-    /// Takes an element in.
+    /// Compares an element.
     pub(crate) fn add(&mut self, got: f64, want: f64, bound: f64) {
         self.count += 1;
         let error = (got - want).abs();
-        let share = match got == want {
-            true => 0.0,
-            // A bound without an end holds nothing.
-            false if error.is_nan() || !bound.is_finite() => f64::INFINITY,
-            false => error / bound,
+        let share = if got == want {
+            0.0
+        } else if error.is_nan() || !bound.is_finite() {
+            // An infinite bound proves nothing.
+            f64::INFINITY
+        } else {
+            error / bound
         };
-        // Among elements without a number the first stays.
+        // Of several infinite shares, the first is kept.
         if share > self.share {
             self.share = share;
             self.bound = bound;
@@ -112,7 +116,7 @@ impl Worst {
         }
     }
 
-    /// The worse of two, the elements of both counted.
+    /// The worse of two; counts the elements of both.
     pub(crate) fn worse(&self, other: &Self) -> Self {
         let worse = if other.share > self.share {
             other
@@ -125,9 +129,20 @@ impl Worst {
         }
     }
 
-    /// Whether every element kept its bound, and there was one.
+    /// Whether there was an element, and every one is within its bound.
     pub(crate) fn ok(&self) -> bool {
         self.count > 0 && self.share <= 1.0
+    }
+
+    /// The entry of the report for a quantity of a site.
+    pub(crate) fn check(&self, site: &str, quantity: impl Into<String>) -> SiteCheck {
+        SiteCheck {
+            site: site.to_owned(),
+            quantity: quantity.into(),
+            max_error: self.error,
+            bound: self.bound,
+            ok: self.ok(),
+        }
     }
 }
 
@@ -168,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_element_is_that_which_uses_most_of_its_bound() {
+    fn the_worst_element_has_the_largest_share_of_its_bound() {
         let mut worst = Worst::default();
         assert!(!worst.ok(), "nothing compared");
         worst.add(1.0, 1.0, 0.0);

@@ -1,43 +1,22 @@
 //! Comparing two outputs.
 
-use posenc_ir::{DType, Tensor};
+use posenc_ir::Tensor;
 
-/// How far two outputs may stand apart: every element by `atol + rtol · |want|`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tolerance {
-    /// Allowed whatever the element is.
-    pub atol: f64,
-    /// Allowed as a share of the element.
-    pub rtol: f64,
-}
-
-impl Tolerance {
-    /// What two correct runs of a whole model in this type stay within.
-    pub fn of(dtype: DType) -> Self {
-        let (atol, rtol) = match dtype {
-            DType::F64 => (1e-8, 1e-8),
-            DType::F16 => (2e-2, 2e-2),
-            DType::BF16 => (1e-1, 1e-1),
-            _ if dtype.is_float() => (1e-4, 1e-3),
-            _ => (0.0, 0.0),
-        };
-        Self { atol, rtol }
-    }
-}
+use super::tolerance::Tolerance;
 
 /// How two outputs differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The largest absolute difference; `None` where there is none to take: another shape, NaN,
-    /// an infinity against a number, or nothing to compare.
+    /// The largest absolute difference; `None` where it is not defined: another shape, NaN, an
+    /// infinity against a number, or nothing to compare.
     pub max_abs: Option<f64>,
-    /// `max_abs` over the largest finite magnitude that was wanted.
+    /// `max_abs` over the largest finite magnitude of what is wanted.
     pub rel: Option<f64>,
     /// The cosine of the angle between the two, over finite elements.
     pub cosine: Option<f64>,
-    /// The bound of the element that uses most of its own.
+    /// The bound of the element whose error is the largest share of its bound.
     pub bound: f64,
-    /// Whether every element kept its bound.
+    /// Whether every element is within its bound.
     pub ok: bool,
 }
 
@@ -51,9 +30,8 @@ impl Difference {
     };
 }
 
-/// Compares two outputs. An element is right when it is equal to what is wanted, infinities
-/// included, or within tolerance. NaN is never right, and neither is another shape or an output
-/// without elements.
+/// Compares two outputs. An element is right if it equals what is wanted, infinities included, or
+/// is within tolerance. NaN is never right, nor is another shape or an output without elements.
 pub fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Difference {
     if got.dims() != want.dims() {
         return Difference::NONE;
@@ -64,7 +42,7 @@ pub fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Difference 
     }
 }
 
-/// The same for elements in the same order.
+/// Compares elements in the same order, as [`compare`] does.
 pub fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) -> Difference {
     if got.len() != want.len() || got.is_empty() {
         return Difference::NONE;
@@ -100,9 +78,12 @@ pub fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) -> Differ
         right += w * w;
     }
     found.ok &= worst <= 1.0;
-    found.rel = found.max_abs.map(|m| match m == 0.0 {
-        true => 0.0,
-        false => m / scale.max(f64::MIN_POSITIVE),
+    found.rel = found.max_abs.map(|m| {
+        if m == 0.0 {
+            0.0
+        } else {
+            m / scale.max(f64::MIN_POSITIVE)
+        }
     });
     let norm = (left * right).sqrt();
     found.cosine = (norm > 0.0).then(|| dot / norm);

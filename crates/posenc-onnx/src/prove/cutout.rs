@@ -1,8 +1,8 @@
-//! A rotation as a model of its own: from the content that enters to the content that leaves.
+//! A rotation as a model of its own: from its input to its result.
 //!
-//! Content beside that on the way enters by its shape alone, so zeros stand in for it. Positions
-//! are fed where the graph has them as numbers, so that a few sampled ones tell what happens at
-//! lengths that no memory would hold; otherwise they come from the inputs of the model.
+//! Only the shape of other content matters, so zeros are fed for it. Positions are fed where the
+//! graph has them as numbers, so that a few sampled ones check lengths that would not fit into
+//! memory; otherwise the graph computes them from the inputs of the model.
 
 use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{Cut, CutInput, DType, Dim, Graph, Model, Tensor, ValueId};
@@ -10,16 +10,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::VerifyError;
 use super::bound::Precision;
+use super::trial::{feed, zeros};
 use crate::detect::Detection;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::region::{Region, reads};
 
-/// The most that the constants of one rotation may take: its tables.
+/// The most bytes that the constants of one rotation may take: its tables.
 const LIMIT: usize = 1 << 29;
 
-/// Where positions come from.
+/// Where the positions of a cut-out rotation come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum Positions {
     /// They are fed where the graph has them as numbers.
     Fed,
     /// The graph computes them from its inputs.
@@ -28,26 +29,27 @@ pub(crate) enum Origin {
 
 /// A value that holds positions as numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Counter {
+pub(crate) struct PositionInput {
     /// Its name as an input.
     pub(crate) name: String,
     dtype: DType,
     dims: Vec<usize>,
-    /// The axis along which it counts.
+    /// The axis of the positions.
     axis: usize,
-    /// What it holds for the first position that the rotation sees, less that position.
+    /// The number for the first position of the rotation, less that position.
     offset: i64,
 }
 
-impl Counter {
-    /// The value for these positions of the rotation's tokens, which stand last.
+impl PositionInput {
+    /// The value for these positions of the rotation's tokens, which are the last ones along the
+    /// axis.
     pub(crate) fn feed(&self, positions: &[i64]) -> Tensor {
         let below: usize = self.dims[self.axis + 1..].iter().product();
         let count = self.dims[self.axis];
         let before = count - positions.len();
         let value = |i: usize| {
-            let place = (i / below) % count;
-            (positions[place.saturating_sub(before)] + self.offset) as f64
+            let index = (i / below) % count;
+            (positions[index.saturating_sub(before)] + self.offset) as f64
         };
         let all: usize = self.dims.iter().product();
         let values: Vec<f64> = (0..all).map(value).collect();
@@ -55,7 +57,7 @@ impl Counter {
     }
 }
 
-/// A rotation that was cut out, with everything that it has to be fed.
+/// A rotation that was cut out, with its feeds.
 #[derive(Clone, Debug)]
 pub(crate) struct Cutout {
     pub(crate) cut: Cut,
@@ -63,79 +65,79 @@ pub(crate) struct Cutout {
     pub(crate) content: String,
     pub(crate) dtype: DType,
     pub(crate) dims: Vec<usize>,
-    pub(crate) counters: Vec<Counter>,
-    /// Feeds that stay the same.
-    pub(crate) rest: Vec<(String, Tensor)>,
+    pub(crate) positions: Vec<PositionInput>,
+    /// Feeds that do not depend on the positions.
+    pub(crate) constant: Vec<(String, Tensor)>,
 }
 
-/// What a walk back from the rotation's output comes by.
+/// The values that a rotation's output depends on.
 #[derive(Debug, Default)]
-struct Seen {
+struct Dependencies {
     /// Values in order of discovery.
     values: Vec<ValueId>,
-    /// Content that enters by its shape.
+    /// Content of which only the shape matters.
     shapes: Vec<ValueId>,
-    counters: Vec<ValueId>,
-    /// Whether positions enter by another way than the counters.
-    loose: bool,
+    positions: Vec<ValueId>,
+    /// Whether there are positions other than those.
+    other_positions: bool,
 }
 
-/// Cuts a rotation out for a run with what `trace` and `seeds` say of lengths; `start` is the
-/// position of the first token that it sees then. `None` where positions are to be fed and cannot
-/// be, or more zeros would have to be fed than memory should hold.
+/// The run that a rotation is cut out for.
+#[derive(Clone, Copy)]
+pub(crate) struct CutRun<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) seeds: &'a FxHashMap<ValueId, Value>,
+    /// The position of the first token that the rotation sees.
+    pub(crate) start: i64,
+}
+
+/// Cuts a rotation out; `None` if positions are to be fed and cannot be, or if the feeds would be
+/// too large.
 pub(crate) fn cut_out(
     model: &Model,
     found: &Detection,
-    (trace, seeds): (&Trace, &FxHashMap<ValueId, Value>),
+    run: CutRun<'_>,
     region: &Region,
-    origin: Origin,
-    (site, start): (&str, i64),
+    positions: Positions,
+    site: &str,
 ) -> Result<Option<Cutout>, VerifyError> {
     let graph = model.graph();
-    let refuse = |why: &str| VerifyError::unsupported(site, why);
-    let (dtype, dims) = shape(graph, trace, region.input)
-        .ok_or_else(|| refuse("the shape of what is rotated is not known"))?;
-    let tokens = dims[region.input_lane.sequence];
-    let on_the_way = region.content(graph, &found.classes);
-    let mut counting: FxHashMap<ValueId, (usize, i64)> = FxHashMap::default();
-    let stop = |v: ValueId| -> bool {
-        origin == Origin::Fed
-            && match counts(graph, &found.classes, trace, v) {
-                Some((axis, first)) => {
-                    let count = trace.get(v).dims.as_ref().map_or(0, |d| d[axis]);
-                    // Of more positions than tokens the last ones are those of the tokens.
-                    let fits = count >= tokens;
-                    if fits {
-                        let first = first + (count - tokens) as i64;
-                        counting.insert(v, (axis, first - start));
-                    }
-                    fits
-                }
-                None => false,
-            }
+    let shape = |value: ValueId, what: &str| {
+        let why = || VerifyError::unsupported(site, format!("the shape of {what} is unknown"));
+        shape(graph, run.trace, value).ok_or_else(why)
     };
-    let seen = walk(graph, &found.classes, region, &on_the_way, stop);
-    if origin == Origin::Fed && (seen.loose || seen.counters.is_empty()) {
+    let (dtype, dims) = shape(region.input, "the rotated input")?;
+    let tokens = dims[region.input_lane.sequence];
+    let content_path = region.content(graph, &found.classes);
+    let mut feedable: FxHashMap<ValueId, (usize, i64)> = FxHashMap::default();
+    let stop = |v: ValueId| -> bool {
+        let fed = match positions {
+            Positions::Fed => fed_positions(graph, &found.classes, run, tokens, v),
+            Positions::Computed => None,
+        };
+        feedable.extend(fed.map(|fed| (v, fed)));
+        fed.is_some()
+    };
+    let needed = dependencies(graph, &found.classes, region, &content_path, stop);
+    if positions == Positions::Fed && (needed.other_positions || needed.positions.is_empty()) {
         return Ok(None);
     }
     let mut inputs = vec![input(region.input, dtype, &dims)];
-    let mut rest = vec![];
-    for value in &seen.shapes {
-        let (dtype, dims) = shape(graph, trace, *value)
-            .ok_or_else(|| refuse("the rotation depends on content whose shape is not known"))?;
+    let mut constant = vec![];
+    for value in &needed.shapes {
+        let (dtype, dims) = shape(*value, "content that the rotation depends on")?;
         inputs.push(input(*value, dtype, &dims));
         let Some(zeros) = zeros(dtype, &dims) else {
             return Ok(None);
         };
-        rest.push((graph.name(*value).to_owned(), zeros));
+        constant.push((graph.name(*value).to_owned(), zeros));
     }
-    let mut counters = vec![];
-    for value in &seen.counters {
-        let (axis, offset) = counting[value];
-        let (dtype, dims) = shape(graph, trace, *value)
-            .ok_or_else(|| refuse("the shape of the positions is not known"))?;
+    let mut positions = vec![];
+    for value in &needed.positions {
+        let (axis, offset) = feedable[value];
+        let (dtype, dims) = shape(*value, "the positions")?;
         inputs.push(input(*value, dtype, &dims));
-        counters.push(Counter {
+        positions.push(PositionInput {
             name: graph.name(*value).to_owned(),
             dtype,
             dims,
@@ -144,48 +146,61 @@ pub(crate) fn cut_out(
         });
     }
     let cut = model.cut(&inputs, &[region.output], LIMIT)?;
-    // What the cut reached beside the values it was told of are inputs of the model.
+    // The remaining inputs of the cut are inputs of the model.
     for port in &cut.inputs[inputs.len()..] {
-        let known = seeds.get(&port.value).ok_or_else(|| {
-            let why = format!(
-                "nothing is known of the input {}, which it reads",
-                port.name
-            );
-            refuse(&why)
+        let known = run.seeds.get(&port.value).ok_or_else(|| {
+            let why = format!("no values are known for the input {}", port.name);
+            VerifyError::unsupported(site, why)
         })?;
-        let Some(feed) = tensor(known) else {
+        let Some(feed) = feed(known) else {
             return Ok(None);
         };
-        rest.push((port.name.clone(), feed));
+        constant.push((port.name.clone(), feed));
     }
     Ok(Some(Cutout {
         content: graph.name(region.input).to_owned(),
         cut,
         dtype,
         dims,
-        counters,
-        rest,
+        positions,
+        constant,
     }))
 }
 
-/// Whether the angles of a rotation go through `Cos` and `Sin` in the graph.
-pub(crate) fn waves(model: &Model, found: &Detection, region: &Region) -> bool {
-    let graph = model.graph();
-    let on_the_way = region.content(graph, &found.classes);
-    let seen = walk(graph, &found.classes, region, &on_the_way, |_| false);
-    seen.values.iter().any(|v| is_wave(graph, *v))
+/// How positions are fed as this value: the axis along which it holds them, and its number for the
+/// first token less that token's position. `None` if it does not hold the positions of all tokens.
+fn fed_positions(
+    graph: &Graph,
+    classes: &Classes,
+    run: CutRun<'_>,
+    tokens: usize,
+    value: ValueId,
+) -> Option<(usize, i64)> {
+    let (axis, first) = position_axis(graph, classes, run.trace, value)?;
+    let count = run.trace.get(value).dims.as_ref().map_or(0, |d| d[axis]);
+    // If there are more positions than tokens, the tokens have the last ones.
+    let earlier = count.checked_sub(tokens)?;
+    Some((axis, first + earlier as i64 - run.start))
 }
 
-/// In which types a rotation is computed.
+/// Whether the graph computes cos and sin of the rotation's angles by `Cos` and `Sin`.
+pub(crate) fn waves(model: &Model, found: &Detection, region: &Region) -> bool {
+    let graph = model.graph();
+    let content_path = region.content(graph, &found.classes);
+    let needed = dependencies(graph, &found.classes, region, &content_path, |_| false);
+    needed.values.iter().any(|v| is_wave(graph, *v))
+}
+
+/// The types in which a rotation is computed.
 pub(crate) fn precision(model: &Model, found: &Detection, region: &Region) -> Precision {
     let graph = model.graph();
-    let on_the_way = region.content(graph, &found.classes);
-    let seen = walk(graph, &found.classes, region, &on_the_way, |_| false);
+    let content_path = region.content(graph, &found.classes);
+    let needed = dependencies(graph, &found.classes, region, &content_path, |_| false);
     let epsilon = |v: &ValueId| found.trace.get(*v).dtype.and_then(DType::epsilon);
     let single = f64::from(f32::EPSILON);
-    // Everything that Cos and Sin are taken of.
+    // Everything that the arguments of Cos and Sin depend on.
     let mut angles = FxHashSet::default();
-    let waves = seen.values.iter().filter(|v| is_wave(graph, **v));
+    let waves = needed.values.iter().filter(|v| is_wave(graph, **v));
     let mut stack: Vec<ValueId> = waves.copied().collect();
     let computed = !stack.is_empty();
     while let Some(value) = stack.pop() {
@@ -199,11 +214,11 @@ pub(crate) fn precision(model: &Model, found: &Detection, region: &Region) -> Pr
     }
     let positional = |v: &&ValueId| found.classes.of_value(**v).has(Class::POSITION);
     let (before, after): (Vec<&ValueId>, Vec<&ValueId>) =
-        (seen.values.iter().filter(positional)).partition(|v| angles.contains(*v));
+        (needed.values.iter().filter(positional)).partition(|v| angles.contains(*v));
     let coarsest =
         |values: &[&ValueId]| values.iter().filter_map(|v| epsilon(v)).fold(0.0, f64::max);
-    // The coarsest of the constants that an angle is made of.
-    let constants = seen.values.iter().filter(|v| {
+    // The constants that angles are computed from; the coarsest one counts.
+    let constants = needed.values.iter().filter(|v| {
         let long = found.trace.get(**v).elements().is_some_and(|n| n > 1);
         angles.contains(*v) && long && found.classes.of_value(**v).is_constant()
     });
@@ -215,12 +230,9 @@ pub(crate) fn precision(model: &Model, found: &Detection, region: &Region) -> Pr
                 .total_cmp(&epsilon(b).unwrap_or(0.0))
         })
         .and_then(|v| found.trace.get(*v).dtype);
-    let content = on_the_way.iter().filter_map(&epsilon).fold(0.0, f64::max);
+    let content = content_path.iter().filter_map(&epsilon).fold(0.0, f64::max);
     Precision {
-        angle: match computed {
-            true => coarsest(&before),
-            false => single,
-        },
+        angle: if computed { coarsest(&before) } else { single },
         stored,
         content: content
             .max(coarsest(&after))
@@ -228,14 +240,14 @@ pub(crate) fn precision(model: &Model, found: &Detection, region: &Region) -> Pr
     }
 }
 
-fn walk(
+fn dependencies(
     graph: &Graph,
     classes: &Classes,
     region: &Region,
-    on_the_way: &FxHashSet<ValueId>,
+    content_path: &FxHashSet<ValueId>,
     mut stop: impl FnMut(ValueId) -> bool,
-) -> Seen {
-    let mut seen = Seen::default();
+) -> Dependencies {
+    let mut needed = Dependencies::default();
     let mut done = FxHashSet::default();
     let mut stack = vec![region.output];
     while let Some(value) = stack.pop() {
@@ -243,32 +255,32 @@ fn walk(
             continue;
         }
         let class = classes.of_value(value);
-        if class.has(Class::CONTENT) && !on_the_way.contains(&value) {
-            // Inputs of the model are fed whether asked for or not.
+        if class.has(Class::CONTENT) && !content_path.contains(&value) {
+            // Inputs of the model are fed in any case.
             if graph.producer(value).is_some() {
-                seen.shapes.push(value);
+                needed.shapes.push(value);
             }
             continue;
         }
-        seen.values.push(value);
+        needed.values.push(value);
         if stop(value) {
-            seen.counters.push(value);
+            needed.positions.push(value);
             continue;
         }
         match graph.producer(value) {
-            None => seen.loose |= class.has(Class::POSITION),
+            None => needed.other_positions |= class.has(Class::POSITION),
             Some((id, _)) => {
                 let inputs = reads(graph, id);
                 let before = inputs
                     .iter()
                     .any(|v| classes.of_value(*v).has(Class::POSITION));
-                // Position that comes from no position: a Range, a CumSum.
-                seen.loose |= class.has(Class::POSITION) && !before;
+                // Positions that are made here: by a Range, a CumSum.
+                needed.other_positions |= class.has(Class::POSITION) && !before;
                 stack.extend(inputs);
             }
         }
     }
-    seen
+    needed
 }
 
 fn is_wave(graph: &Graph, value: ValueId) -> bool {
@@ -276,20 +288,25 @@ fn is_wave(graph: &Graph, value: ValueId) -> bool {
     node.is_some_and(|n| n.is("Cos") || n.is("Sin"))
 }
 
-/// The axis along which a value counts up by ones, and what it starts with; along all other axes
-/// it stays the same. Values of a float type count only where they are counted: further on, an
-/// angle of frequency 1 looks like a position.
-fn counts(graph: &Graph, classes: &Classes, trace: &Trace, value: ValueId) -> Option<(usize, i64)> {
+/// The axis along which a value increases by 1, while it is constant along all others, and its
+/// first number. Of values of a float type, only inputs and results of a Range qualify: further
+/// on, an angle of frequency 1 looks like a position.
+fn position_axis(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    value: ValueId,
+) -> Option<(usize, i64)> {
     if !classes.of_value(value).has(Class::POSITION) {
         return None;
     }
     let known = trace.get(value);
-    let counted = match graph.producer(value) {
+    let is_source = match graph.producer(value) {
         Some((id, _)) => graph.node(id).is("Range"),
         None => true,
     };
     let dtype = known.dtype?;
-    if !(dtype.is_int() || counted && dtype.epsilon().is_some()) {
+    if !(dtype.is_int() || is_source && dtype.epsilon().is_some()) {
         return None;
     }
     let data = known.to_f64()?;
@@ -301,12 +318,13 @@ fn counts(graph: &Graph, classes: &Classes, trace: &Trace, value: ValueId) -> Op
         })
     };
     let axis = (0..data.ndim()).find(|a| data.shape()[*a] > 1 && steps(*a))?;
-    (first.fract() == 0.0 && !counts_rows(graph, classes, value)).then_some((axis, first as i64))
+    (first.fract() == 0.0 && !is_range_of_positions(graph, classes, value))
+        .then_some((axis, first as i64))
 }
 
-/// Whether a value counts from one position to another, as the rows of a table that is computed
-/// while the graph runs do, rather than telling the position of each token.
-fn counts_rows(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
+/// Whether a value is a Range between positions, such as the rows of a table that the graph
+/// computes, rather than the position of each token.
+fn is_range_of_positions(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
     let positional = |v: &ValueId| classes.of_value(*v).has(Class::POSITION);
     let mut stack = vec![value];
     let mut seen = FxHashSet::default();
@@ -334,31 +352,5 @@ fn input(value: ValueId, dtype: DType, dims: &[usize]) -> CutInput {
         value,
         dtype,
         dims: dims.iter().map(|d| Dim::Known(*d)).collect(),
-    }
-}
-
-/// The most elements that stand in for content of which the shape alone matters.
-const ZEROS: usize = 1 << 27;
-
-fn zeros(dtype: DType, dims: &[usize]) -> Option<Tensor> {
-    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
-    if count > ZEROS {
-        return None;
-    }
-    let bytes = dtype.payload(count)?;
-    Tensor::new(dtype, dims.to_vec(), vec![0; bytes].into())
-}
-
-/// What is fed for a value of a trial run: its elements, or zeros where it is content.
-fn tensor(value: &Value) -> Option<Tensor> {
-    let (dtype, dims) = (value.dtype?, value.dims.as_deref()?);
-    match value.to_f64() {
-        None => zeros(dtype, dims),
-        Some(data) => {
-            let plain = dtype.epsilon().is_some() || dtype.is_int() || dtype == DType::Bool;
-            let wide = dtype.bits().is_some_and(|b| b >= 8);
-            let values: Vec<f64> = data.iter().copied().collect();
-            (plain && wide).then(|| Tensor::from_f64(dtype, dims, &values))
-        }
     }
 }

@@ -1,102 +1,111 @@
-//! Prefill against decode: the last row of n tokens at once is that of one token after n − 1 in
-//! the cache.
+//! Prefill against decode: the last row of n tokens at once equals that of one token after n − 1
+//! tokens in the cache.
 
 use posenc_ir::{Graph, Tensor, ValueId};
-use posenc_runtime::Optimization;
+use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
 use super::compare::compare;
 use super::feeds::{Padding, feeds};
-use super::run::{Outputs, Target, run, words};
-use super::sweep::{Subject, row};
+use super::run::{Outputs, RuntimeTarget, on_or_off, run};
+use super::subject::Subject;
+use super::sweep::row;
 use crate::graph::ports::{Lengths, Role};
 use crate::report::Run;
 
 /// Compares prefill with decode at one length of two or more; a row for every output that has one
-/// row a token. Nothing where the model has no cache.
+/// row per token. Empty for a model without a cache.
 ///
 /// # Errors
-/// Where the cache that a run leaves cannot be told, or the runtime fails.
+/// When the output that holds a cache after a run cannot be identified, or the runtime fails.
 pub(crate) fn decode(
     subject: &Subject<'_>,
     length: usize,
-    target: &Target<'_>,
+    target: &RuntimeTarget<'_>,
 ) -> Result<Vec<Run>, VerifyError> {
-    if !subject.ports.has_past() || subject.ports.fixed_sequence().is_some() || length < 2 {
+    let ports = subject.ports();
+    if !ports.has_past() || ports.fixed_sequence().is_some() || length < 2 {
         return Ok(vec![]);
     }
-    let graph = subject.model.graph();
     let optimization = Optimization::On;
     let Some(mut session) = subject.load(target, optimization)? else {
         return Ok(vec![]);
     };
+    let session = session.as_mut();
     let name = target.name(optimization);
-    let whole = subject.ports.fit(Lengths {
+    let whole = ports.fit(Lengths {
         batch: 2,
         sequence: length,
         past: 0,
     });
-    let mut go = |at: Lengths, cache: &[(String, Tensor)]| -> Result<Outputs, VerifyError> {
-        let mut fed = feeds(graph, &subject.ports, at, Padding::None)?;
-        for (name, tensor) in cache {
-            if let Some(feed) = fed.iter_mut().find(|(n, _)| n == name) {
-                feed.1 = tensor.clone();
-            }
-        }
-        let site = format!("decode after {}, {name}", at.past);
-        run(session.as_mut(), &fed, &site)
+    let at_once = step(subject, session, whole, &[], &name)?;
+    let shorter = Lengths {
+        sequence: length - 1,
+        ..whole
     };
-    let at_once = go(whole, &[])?;
-    let before = go(
-        Lengths {
-            sequence: length - 1,
-            ..whole
-        },
-        &[],
-    )?;
-    let mut cache = vec![];
-    for port in subject.ports.iter().filter(|p| p.role == Role::Past) {
-        let past = graph.name(port.value);
-        let kept = present(graph, port.value).and_then(|v| {
-            let found = before.iter().find(|(name, _)| name == graph.name(v));
-            found.map(|(_, tensor)| tensor.clone())
-        });
-        let kept = kept.ok_or_else(|| {
-            let why = "no output can be told to hold this cache after a run";
-            VerifyError::unsupported(past, why)
-        })?;
-        cache.push((past.to_owned(), kept));
-    }
-    let step = Lengths {
+    let before = step(subject, session, shorter, &[], &name)?;
+    let cache = cache(subject, &before)?;
+    let last = Lengths {
         sequence: 1,
         past: length - 1,
         ..whole
     };
-    let stepped = go(step, &cache)?;
-    let mut runs = vec![];
-    for (name, all) in &at_once {
-        let one = stepped.iter().find(|(n, _)| n == name).map(|(_, t)| t);
-        let Some(one) = one.filter(|t| t.dims().get(1) == Some(&1)) else {
-            continue;
-        };
-        if all.dims().get(1) != Some(&length) {
-            continue;
-        }
-        let Some(want) = last_row(all) else { continue };
-        runs.push(Run {
+    let stepped = step(subject, session, last, &cache, &name)?;
+    let compared = at_once.iter().filter_map(|(name, all)| {
+        let (_, one) = stepped.iter().find(|(n, _)| n == name)?;
+        let rows = [one, all].map(|tensor| tensor.dims().get(1).copied());
+        let want = (rows == [Some(1), Some(length)]).then(|| last_row(all))??;
+        Some(Run {
             runtime: target.backend.name().to_owned(),
             provider: target.provider.to_string(),
-            optimization: words(optimization).to_owned(),
+            optimization: on_or_off(optimization).to_owned(),
             length,
             batch: whole.batch,
             output: format!("{name} (prefill = decode)"),
             ..row(compare(one, &want, subject.tolerance))
-        });
-    }
-    Ok(runs)
+        })
+    });
+    Ok(compared.collect())
 }
 
-/// The last of axis 1, which stays with length 1.
+/// One run with the given caches.
+fn step(
+    subject: &Subject<'_>,
+    session: &mut dyn Session,
+    at: Lengths,
+    cache: &[(String, Tensor)],
+    target: &str,
+) -> Result<Outputs, VerifyError> {
+    let mut fed = feeds(subject.model.graph(), subject.ports(), at, Padding::None)?;
+    for (name, tensor) in cache {
+        if let Some(feed) = fed.iter_mut().find(|(n, _)| n == name) {
+            feed.1 = tensor.clone();
+        }
+    }
+    let site = format!("decode after {}, {target}", at.past);
+    run(session, &fed, &site)
+}
+
+/// The caches to feed after a run with these outputs.
+fn cache(subject: &Subject<'_>, outputs: &Outputs) -> Result<Vec<(String, Tensor)>, VerifyError> {
+    let graph = subject.model.graph();
+    let past = subject.ports().iter().filter(|p| p.role == Role::Past);
+    let kept = past.map(|port| {
+        let name = graph.name(port.value);
+        let tensor = present(graph, port.value).and_then(|v| {
+            let found = outputs.iter().find(|(name, _)| name == graph.name(v));
+            found.map(|(_, tensor)| tensor.clone())
+        });
+        let tensor = tensor.ok_or_else(|| {
+            let why = "cannot identify the output that holds this cache after a run";
+            VerifyError::unsupported(name, why)
+        })?;
+        Ok((name.to_owned(), tensor))
+    });
+    kept.collect()
+}
+
+/// The last row along axis 1, which keeps length 1.
 fn last_row(tensor: &Tensor) -> Option<Tensor> {
     let mut dims = tensor.dims().to_vec();
     let below: usize = dims[2..].iter().product();
@@ -107,12 +116,11 @@ fn last_row(tensor: &Tensor) -> Option<Tensor> {
         .flat_map(|r| r[(length - 1) * below..].to_vec())
         .collect();
     dims[1] = 1;
-    let plain = tensor.dtype().is_float();
-    plain.then(|| Tensor::from_f64(tensor.dtype(), &dims, &last))
+    let is_float = tensor.dtype().is_float();
+    is_float.then(|| Tensor::from_f64(tensor.dtype(), &dims, &last))
 }
 
-/// The output of the model that holds the keys or values after a run: what the earlier ones are
-/// joined into.
+/// The output of the model that holds the keys or values of a cache after a run.
 fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
     let outputs = graph.scope(graph.main()).outputs();
     let mut stack = vec![past];

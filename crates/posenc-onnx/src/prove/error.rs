@@ -1,21 +1,21 @@
-//! Why a verification gave no answer.
+//! Why a verification has no result.
 
 use posenc_runtime::RuntimeError;
 
-/// Why a verification gave no answer, as one sentence. A difference between numbers is an answer
-/// and stands in the report.
+/// Why a verification has no result, as one sentence. A difference between numbers is a result: it
+/// is in the report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The runtime gave no result for a site or a run.
+    /// The runtime failed at a site or in a run.
     #[error("{site}: {source}")]
     Runtime {
         /// The site, or the run.
         site: String,
-        /// What the runtime says.
+        /// The runtime's error.
         source: RuntimeError,
     },
-    /// What is asked for, or the form of a site, is not supported.
+    /// The request, or the form of a site, is not supported.
     #[error("{site}: {why}")]
     Unsupported {
         /// The site, or the run.
@@ -28,10 +28,10 @@ pub enum VerifyError {
     Model(#[from] posenc_ir::Error),
 }
 
-/// The three reasons that a script tells apart.
+/// The three reasons that a script can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The runtime or its execution provider is not on this machine.
+    /// The runtime or its execution provider is not available.
     Unavailable,
     /// A form or a request that is not supported.
     Unsupported,
@@ -40,7 +40,7 @@ pub enum Reason {
 }
 
 impl VerifyError {
-    /// What a runtime says about a site or a run.
+    /// The error of a runtime at a site or in a run.
     pub(crate) fn runtime(site: impl Into<String>, source: RuntimeError) -> Self {
         Self::Runtime {
             site: site.into(),
@@ -48,7 +48,7 @@ impl VerifyError {
         }
     }
 
-    /// What cannot be done at a site or in a run.
+    /// Something that is not supported at a site or in a run.
     pub(crate) fn unsupported(site: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Unsupported {
             site: site.into(),
@@ -56,7 +56,7 @@ impl VerifyError {
         }
     }
 
-    /// Which of the three reasons it is.
+    /// Which of the three reasons this is.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Runtime {

@@ -1,4 +1,4 @@
-//! What a rotation is expected to compute.
+//! The rotation that each site is expected to compute.
 
 use posenc_ir::Model;
 
@@ -13,37 +13,38 @@ use posenc_encodings::laws::{Frequencies, Rope, Scaling};
 /// The rotation that a site is expected to compute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// The attention site, by its place in [`Detection::attention`].
+    /// The attention site, as an index into [`Detection::attention`].
     pub site: usize,
-    /// The pairs of features that turn, as places in the head, in the order of the frequencies.
+    /// The pairs of features that are rotated, as indices within the head, in the order of the
+    /// frequencies.
     pub pairs: Vec<(usize, usize)>,
     /// The formula.
-    pub law: Law,
-    /// The frequencies as the graph stores them, which differ from those of the formula by their
-    /// rounding. The graph is held to these too, and more tightly.
-    pub stored: Option<Law>,
-    /// The largest position to look at, plus one.
+    pub law: ExpectedFrequencies,
+    /// The frequencies as the graph stores them, which differ from those of the formula by
+    /// rounding. The graph is compared with these too, with a tighter bound.
+    pub stored: Option<ExpectedFrequencies>,
+    /// The largest position to check, plus one.
     pub max_length: usize,
-    /// The position of the first token of a sequence: 0 in all but few models.
+    /// The position of the first token of a sequence: 0 in almost all models.
     pub first: i64,
 }
 
 /// Frequencies in f64, and the factor m on cos and sin.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Law {
+pub enum ExpectedFrequencies {
     /// The same at every length.
     Fixed(Frequencies),
     /// Those of a scaling, which may change with the length.
     Scaled {
         /// The scaling.
         scaling: Scaling,
-        /// What it scales.
+        /// The rotation that it scales.
         rope: Rope,
     },
 }
 
-impl Law {
-    /// The frequencies of the pairs that turn, where `length` is the largest position plus one.
+impl ExpectedFrequencies {
+    /// The frequencies of the rotated pairs, where `length` is the largest position plus one.
     pub fn frequencies(&self, length: usize) -> Frequencies {
         let mut all = match self {
             Self::Fixed(frequencies) => frequencies.clone(),
@@ -64,18 +65,18 @@ impl Law {
     }
 }
 
-/// The length that is looked at where nothing says how long a sequence may be.
+/// The length to check where nothing limits the length of a sequence.
 const LENGTH: usize = 4096;
 
-/// What every rotation found in a model is expected to compute.
+/// The rotation that every rotary site of a model is expected to compute.
 ///
-/// A rewritten model says it itself, in its `posenc.rope` metadata: the formula then is that of the
-/// scaling, and the frequencies that detection reads are those that are stored. Where nothing is
-/// written down, the frequencies that are read are the formula, so that a check compares what a
-/// runtime makes of them at all positions. A table is followed to its last row.
+/// The `posenc.rope` metadata of a rewritten model names the scaling: it is the formula, and the
+/// frequencies that detection reads are the stored ones. Without metadata, the frequencies that
+/// detection reads are the formula, and a check shows whether a runtime applies them at all
+/// positions. The frequencies of a table are refined up to its last row.
 ///
 /// # Errors
-/// Where the metadata names a scaling that cannot be made.
+/// When the metadata names an invalid scaling.
 pub fn expectations(model: &Model, found: &Detection) -> Result<Vec<Expected>, VerifyError> {
     let record = record(model);
     let expected = |site: &RotarySite| -> Result<Expected, VerifyError> {
@@ -96,23 +97,23 @@ pub fn expectations(model: &Model, found: &Detection) -> Result<Vec<Expected>, V
         if let Some(own) = own {
             let (rope, scaling) = law(own).map_err(|why| {
                 let name = &found.attention[site.site].name;
-                VerifyError::unsupported(name, format!("its posenc.rope metadata: {why}"))
+                VerifyError::unsupported(name, format!("invalid posenc.rope metadata: {why}"))
             })?;
             let stored = expected.law;
             expected.stored = (!scaling.depends_on_length()).then_some(stored);
-            expected.law = Law::Scaled { scaling, rope };
+            expected.law = ExpectedFrequencies::Scaled { scaling, rope };
         }
         Ok(expected)
     };
     found.rotary.iter().map(expected).collect()
 }
 
-/// The shortest of the lengths that the model is bound to.
+/// The smallest of the limits on the model's length.
 fn shortest(found: &Detection) -> Option<usize> {
     found.limits.iter().map(|l| l.length).min()
 }
 
-/// What detection read.
+/// The rotation that detection read.
 fn as_read(model: &Model, found: &Detection, site: &RotarySite) -> Expected {
     let rope = &site.query.rotation.rope;
     let total = found.lengths.past + found.lengths.sequence;
@@ -120,8 +121,8 @@ fn as_read(model: &Model, found: &Detection, site: &RotarySite) -> Expected {
     let mut max_length = shortest(found).unwrap_or(LENGTH);
     if !waves(model, found, &site.query.region) {
         max_length = match source(model, found, &site.query) {
-            Ok(Source::Tables(tables)) => follow(model, &tables, &mut inv_freq).min(max_length),
-            // Angles of a few positions tell the frequencies too coarsely for any others.
+            Ok(Source::Tables(tables)) => refine(model, &tables, &mut inv_freq).min(max_length),
+            // The angles of a few positions are too imprecise for larger positions.
             _ => total,
         };
     }
@@ -137,7 +138,7 @@ fn as_read(model: &Model, found: &Detection, site: &RotarySite) -> Expected {
     Expected {
         site: site.site,
         pairs: rope.pairs.clone(),
-        law: Law::Fixed(Frequencies {
+        law: ExpectedFrequencies::Fixed(Frequencies {
             inv_freq,
             attention_factor: rope.attention_factor,
         }),
@@ -147,11 +148,11 @@ fn as_read(model: &Model, found: &Detection, site: &RotarySite) -> Expected {
     }
 }
 
-/// Refines frequencies by the angles at rows farther and farther down; the number of positions
-/// that the tables hold.
-fn follow(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
+/// Refines frequencies by the angles of ever larger positions in tables; returns the number of
+/// positions that the tables hold.
+fn refine(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
     let graph = model.graph();
-    let held: Vec<_> = tables
+    let constants: Vec<_> = tables
         .iter()
         .filter_map(|t| Some((t, graph.constant(t.root)?)))
         .collect();
@@ -161,7 +162,7 @@ fn follow(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
         .min();
     let count = usize::try_from(last.unwrap_or(0)).unwrap_or(0);
     let wave = |position: usize, pair: usize, wave: Wave| -> Option<f64> {
-        held.iter().find_map(|(table, tensor)| {
+        constants.iter().find_map(|(table, tensor)| {
             let column = (table.columns.iter()).position(|c| c.pair == pair && c.wave == wave)?;
             let row = usize::try_from(i64::try_from(position).ok()? - table.first).ok()?;
             let below: usize = table.dims[table.axis + 1..].iter().product();
@@ -170,7 +171,7 @@ fn follow(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
             Some(table.columns[column].sign * tensor.get_f64(at)?)
         })
     };
-    let turn = std::f64::consts::TAU;
+    let full_turn = std::f64::consts::TAU;
     for (pair, f) in inv_freq.iter_mut().enumerate() {
         let mut position = 16;
         while position < 2 * count {
@@ -180,7 +181,7 @@ fn follow(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
             };
             let guess = *f * at as f64;
             let off = s.atan2(c) - guess;
-            *f = (guess + off - (off / turn).round() * turn) / at as f64;
+            *f = (guess + off - (off / full_turn).round() * full_turn) / at as f64;
             position *= 2;
         }
     }

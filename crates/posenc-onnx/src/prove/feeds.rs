@@ -1,5 +1,5 @@
-//! Inputs for whole models: the same tokens at the same positions in every run, so that runs of
-//! other lengths, other runtimes and other models are fed alike.
+//! Inputs for whole models: the same tokens at the same positions in every run, whatever its
+//! length, runtime or model.
 
 use posenc_ir::{DType, Graph, Tensor, Use, ValueId};
 use posenc_runtime::feeds::Random;
@@ -8,22 +8,22 @@ use super::VerifyError;
 use crate::graph::lane::wrap;
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 
-/// Which tokens of a run count.
+/// Which tokens of a run are padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
-    /// All of them.
+    /// None of them.
     None,
-    /// The last quarter of every sequence but the first does not.
+    /// The last quarter of every sequence but the first.
     Right,
 }
 
 /// Feeds for every input of a model, by name, in the order of its inputs.
 ///
-/// Token ids are random below the number of rows that they pick from, the same at the same place
-/// of every run; positions count from the earlier tokens on; earlier keys and values are zero.
+/// Token ids are random within the vocabulary, the same at the same position of every run;
+/// positions start after the cached tokens; cached keys and values are zero.
 ///
 /// # Errors
-/// Where an input has a type that cannot be filled.
+/// When values of an input's type cannot be generated.
 pub fn feeds(
     graph: &Graph,
     ports: &Ports,
@@ -40,7 +40,7 @@ pub fn feeds(
                 content += 1;
             }
             let tensor = feed(graph, port, &dims, at, padding, content).ok_or_else(|| {
-                let why = format!("an input of type {} cannot be filled", port.dtype);
+                let why = format!("cannot generate values of type {}", port.dtype);
                 VerifyError::unsupported(name, why)
             })?;
             Ok((name.to_owned(), tensor))
@@ -57,22 +57,22 @@ fn feed(
     content: u64,
 ) -> Option<Tensor> {
     let last = dims.last().copied().unwrap_or(1).max(1);
-    let (row, place) = (|i: usize| i / last, |i: usize| i % last);
+    let (row, column) = (|i: usize| i / last, |i: usize| i % last);
     let total = at.past + at.sequence;
     match port.role {
         Role::Tokens => {
             let rows = vocabulary(graph, port.value).unwrap_or(8);
-            // The first ids tend to be special: padding, separators.
+            // The first ids are often special: padding, separators.
             let first = if rows > 8 { 3 } else { 0 };
             fill(port.dtype, dims, |i| {
-                token(row(i), at.past + place(i), first, rows)
+                token(row(i), at.past + column(i), first, rows)
             })
         }
-        Role::Positions => fill(port.dtype, dims, |i| (at.past + place(i)) as f64),
-        // Added to the scores.
+        Role::Positions => fill(port.dtype, dims, |i| (at.past + column(i)) as f64),
+        // Such a mask is added to the scores.
         Role::Padding if port.dtype.is_float() && dims.len() > 2 => fill(port.dtype, dims, |_| 0.0),
         Role::Padding => fill(port.dtype, dims, |i| {
-            let hidden = padding == Padding::Right && row(i) > 0 && place(i) >= last - last / 4;
+            let hidden = padding == Padding::Right && row(i) > 0 && column(i) >= last - last / 4;
             f64::from(u8::from(!hidden))
         }),
         Role::TokenTypes | Role::Past => fill(port.dtype, dims, |_| 0.0),
@@ -81,9 +81,10 @@ fn feed(
             Random::new(content).tensor(port.dtype, dims, -1.0, 1.0)
         }
         Role::Content => {
-            // Lengths that fused attention asks for.
-            let slot = |u: &Use| graph.node(u.node).op() == "GroupQueryAttention" && u.slot() == 5;
-            let less = usize::from(graph.uses(port.value).iter().any(slot));
+            // Lengths of the sequence, an input of fused attention.
+            let takes_length =
+                |u: &Use| graph.node(u.node).op() == "GroupQueryAttention" && u.slot() == 5;
+            let less = usize::from(graph.uses(port.value).iter().any(takes_length));
             fill(port.dtype, dims, |_| (total - less) as f64)
         }
     }
@@ -95,8 +96,7 @@ fn token(row: usize, position: usize, first: usize, rows: usize) -> f64 {
 }
 
 fn fill(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Option<Tensor> {
-    let plain = dtype.epsilon().is_some() || dtype.is_int() || dtype == DType::Bool;
-    if !plain || dtype.bits()? < 8 {
+    if !dtype.is_writable() {
         return None;
     }
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
@@ -104,7 +104,7 @@ fn fill(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Option<Tenso
     Some(Tensor::from_f64(dtype, dims, &values))
 }
 
-/// The rows that token ids pick from: the fewest of all tables that they index.
+/// The size of the vocabulary: the fewest rows of all tables that token ids index.
 fn vocabulary(graph: &Graph, tokens: ValueId) -> Option<usize> {
     let mut rows: Option<usize> = None;
     let mut stack = vec![tokens];
@@ -161,7 +161,7 @@ mod tests {
     };
 
     #[test]
-    fn ids_stay_below_the_vocabulary_and_follow_their_place() {
+    fn ids_stay_within_the_vocabulary_and_follow_their_position() {
         let all = of("llama/torchscript", AT, Padding::None);
         let ids = all["input_ids"].to_i64s().unwrap();
         assert!(ids.iter().all(|id| (3..99).contains(id)), "{ids:?}");

@@ -1,4 +1,4 @@
-//! What has to hold of a graph after each patch, read off the graph itself.
+//! What must hold after each patch, by detection in the patched graph.
 
 use posenc_ir::NodeId;
 
@@ -10,33 +10,33 @@ use crate::error::RewriteError;
 use crate::plan::swap::SwapPlan;
 use posenc_encodings::kind::Kind;
 
-/// Nothing encodes position any more at the sites that are asked for, and the sites are those of
+/// Checks that the selected sites have no encoding any more, and that attention is that of
 /// `before`.
 ///
 /// # Errors
-/// Where something is left, with its node.
-pub(crate) fn is_bare(
+/// When an encoding is still present, with its node.
+pub(crate) fn check_removed(
     context: &Context<'_>,
     before: &Detection,
-    asked: &SwapPlan,
+    plan: &SwapPlan,
 ) -> Result<(), RewriteError> {
-    same_sites(context, before, "without its encoding")?;
+    check_same_sites(context, before, "after removing the encoding")?;
     let found = context.found;
-    let left = |node: NodeId, kind: Kind| {
-        let why = format!("{kind} is left, and the sites that are asked for see it");
+    let present = |node: NodeId, kind: Kind| {
+        let why = format!("{kind} is still present in the selected layers");
         Err(context.refuse(node, why))
     };
-    if let Some(refused) = found.unknown.iter().find(|r| asked.has(r.site)) {
+    if let Some(refused) = found.unknown.iter().find(|r| plan.has(r.site)) {
         return Err(context.refuse(refused.node, &refused.why));
     }
-    if let Some(rotary) = found.rotary.iter().find(|r| asked.has(r.site)) {
-        return left(rotary.node, Kind::Rope);
+    if let Some(rotary) = found.rotary.iter().find(|r| plan.has(r.site)) {
+        return present(rotary.node, Kind::Rope);
     }
     for finding in &context.survey.findings {
-        if asked.speaks_of(context, finding) {
+        if plan.speaks_of(context, finding) {
             let first = finding.sites.first().map(|site| context.site(*site).node);
             return match finding.node().or(first) {
-                Some(node) => left(node, finding.encoding.kind()),
+                Some(node) => present(node, finding.encoding.kind()),
                 None => Ok(()),
             };
         }
@@ -44,47 +44,47 @@ pub(crate) fn is_bare(
     Ok(())
 }
 
-/// The sites are those of `before`; `now` says what has changed since.
+/// Checks that attention is that of `before`; `after` names the step since, for the message.
 ///
 /// # Errors
-/// Where one is another, is missing or is new, with its node.
-pub(crate) fn same_sites(
+/// When a site has other properties, is missing or is new, with its node.
+pub(crate) fn check_same_sites(
     context: &Context<'_>,
     before: &Detection,
-    now: &str,
+    after: &str,
 ) -> Result<(), RewriteError> {
     let (old, new) = (&before.attention, &context.found.attention);
     let graph = context.graph();
     for (old, new) in old.iter().zip(new) {
-        // An operator that did the rotation itself was replaced.
+        // An operator that includes the rotation is replaced.
         let same = old.node == new.node || graph.is_removed(old.node);
         let shape = |site: &Site| (site.heads, site.kv_heads, site.head_dim, site.cross);
-        // An operator without a mask hides nothing, as far as is known.
-        let sees = |site: &Site| (site.mask.causal == Some(true), site.mask.window);
-        let alike = shape(old) == shape(new) && sees(old) == sees(new) && hides_alike(old, new);
+        // An operator without a mask is taken to hide nothing.
+        let mask = |site: &Site| (site.mask.causal == Some(true), site.mask.window);
+        let alike = shape(old) == shape(new) && mask(old) == mask(new) && hides_alike(old, new);
         if !same || !alike {
-            let why = format!("{now}, attention reads as another");
+            let why = format!("attention properties changed {after}");
             return Err(context.refuse(new.node, why));
         }
     }
     if let Some(site) = old.get(new.len()) {
-        let why = format!("{now}, it is not found as attention");
+        let why = format!("no longer found as attention {after}");
         return Err(context.refuse(site.node, why));
     }
     if let Some(site) = new.get(old.len()) {
-        let why = format!("{now}, this reads as attention too");
+        let why = format!("found as attention only {after}");
         return Err(context.refuse(site.node, why));
     }
     Ok(())
 }
 
-/// Whether the same pairs are hidden in both, where what is hidden is known of both.
+/// Whether the same pairs are hidden in both, if the hidden pairs of both are known.
 fn hides_alike(old: &Site, new: &Site) -> bool {
     let (Some(old), Some(new)) = (&old.bias, &new.bias) else {
         return true;
     };
     let (a, b) = (old.bias.dim(), new.bias.dim());
-    // What is the same for all sequences or heads may stand there once.
+    // What is equal for all sequences or heads may be given once.
     let (groups, heads) = (a.0.max(b.0), a.1.max(b.1));
     let hidden = |plane: &Plane, at: [usize; 4]| {
         let (groups, heads, ..) = plane.bias.dim();
@@ -112,7 +112,7 @@ mod tests {
     use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
     use crate::request::Request;
 
-    /// One layer whose residual stream has a table added, and whose queries and keys turn.
+    /// One layer with a table added to its residual stream, and rotated queries and keys.
     fn model() -> Model {
         let mut s = Sketch::default();
         let x = s.embedded();
@@ -125,11 +125,12 @@ mod tests {
         let f = s.floats(&[1, 1, SIZE / 2], [1.0, 0.1, 0.01, 0.001]);
         let angles = s.op("Mul", &[&at, &f]);
         let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
-        let [q, k, v] = [true, true, false].map(|turns| {
+        let [q, k, v] = [true, true, false].map(|rotated| {
             let y = s.headed(&x);
-            match turns {
-                true => s.op("RotaryEmbedding", &[&y, &cos, &sin]),
-                false => y,
+            if rotated {
+                s.op("RotaryEmbedding", &[&y, &cos, &sin])
+            } else {
+                y
             }
         });
         let k = s.transpose(&k, &[0, 1, 3, 2]);
@@ -139,7 +140,7 @@ mod tests {
         s.model(23, &[&y])
     }
 
-    /// One layer whose queries see the keys that this says, of their distance, key − query.
+    /// One layer whose mask hides keys by their distance, key − query.
     fn masked(heads: usize, hidden: fn(&mut Sketch, &str) -> String) -> Model {
         let mut s = Sketch::default();
         let x = s.embedded();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn attention_that_sees_otherwise_or_is_shaped_otherwise_is_another() {
+    fn attention_with_another_mask_or_shape_is_refused() {
         let later: fn(&mut Sketch, &str) -> String = |s, d| {
             let zero = s.int(0);
             s.op("Greater", &[d, &zero])
@@ -201,22 +202,21 @@ mod tests {
                     found: &found[i],
                     survey: &survey(model, &found[i]),
                 };
-                let said = same_sites(&context, before, "with a change");
-                let said = said.map_err(|why| why.to_string());
-                match i == j {
-                    true => assert_eq!(said, Ok(()), "{i}"),
-                    false => {
-                        let why = said.unwrap_err();
-                        let want = "with a change, attention reads as another";
-                        assert!(why.contains(want), "{i} {j}: {why}");
-                    }
+                let checked = check_same_sites(&context, before, "after a change");
+                let checked = checked.map_err(|why| why.to_string());
+                if i == j {
+                    assert_eq!(checked, Ok(()), "{i}");
+                } else {
+                    let why = checked.unwrap_err();
+                    let want = "attention properties changed after a change";
+                    assert!(why.contains(want), "{i} {j}: {why}");
                 }
             }
         }
     }
 
-    /// What is said of the model where the first input of these operators stands in for them.
-    fn told(without: &[&str]) -> Result<(), String> {
+    /// Checks the model in which these operators are replaced by their first input.
+    fn check_without(without: &[&str]) -> Result<(), String> {
         let model = model();
         let before = detect(&model, &Options::default());
         let old = survey(&model, &before);
@@ -229,7 +229,7 @@ mod tests {
             found: &before,
             survey: &old,
         };
-        let asked = crate::plan::swap::asked(&context, &request)
+        let plan = crate::plan::swap::asked(&context, &request)
             .unwrap()
             .unwrap();
         let graph = model.graph();
@@ -245,23 +245,23 @@ mod tests {
             found: &found,
             survey: &survey(&next, &found),
         };
-        is_bare(&context, &before, &asked).map_err(|why| why.to_string())
+        check_removed(&context, &before, &plan).map_err(|why| why.to_string())
     }
 
     #[test]
-    fn what_is_left_is_named() {
-        assert_eq!(told(&["Add", "RotaryEmbedding"]), Ok(()));
+    fn an_encoding_that_is_still_present_is_named() {
+        assert_eq!(check_without(&["Add", "RotaryEmbedding"]), Ok(()));
         let cases: [(&[&str], &str); 4] = [
-            (&[], "rope is left"),
-            (&["Add"], "rope is left"),
-            (&["RotaryEmbedding"], "learned is left"),
+            (&[], "rope is still present"),
+            (&["Add"], "rope is still present"),
+            (&["RotaryEmbedding"], "learned is still present"),
             (
                 &["Add", "RotaryEmbedding", "Softmax"],
-                "not found as attention",
+                "no longer found as attention after removing the encoding",
             ),
         ];
         for (without, want) in cases {
-            let why = told(without).unwrap_err();
+            let why = check_without(without).unwrap_err();
             assert!(
                 why.contains(want) && why.starts_with("sketch/"),
                 "{without:?}: {why}"

@@ -1,24 +1,24 @@
-//! Content for a rotation, and how far its result stands from the formula.
+//! Content for a rotation, and how far its result is from the formula.
 
 use ndarray::{Array3, ArrayD, IxDyn};
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::feeds::Random;
 
 use super::bound::{Against, Precision, Worst};
-use super::expected::{Expected, Law};
+use super::expected::{Expected, ExpectedFrequencies};
 use crate::graph::lane::Lane;
 use crate::graph::region::Region;
 use posenc_encodings::families::rope::Rope;
 
-/// The worst element against the formula, and against it from the stored frequencies.
+/// The worst element against the formula, and against the stored frequencies.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pair {
+pub(crate) struct Deviation {
     pub(crate) formula: Worst,
     pub(crate) stored: Worst,
 }
 
-impl Pair {
-    /// The worse of the two, for each.
+impl Deviation {
+    /// The worse of the two, for each comparison.
     pub(crate) fn worse(&self, other: &Self) -> Self {
         Self {
             formula: self.formula.worse(&other.formula),
@@ -34,20 +34,20 @@ impl Pair {
     }
 }
 
-/// What one rotation was measured to do.
+/// How far one rotation is from the formula.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
-    pub(crate) cos: Pair,
-    pub(crate) sin: Pair,
-    pub(crate) content: Pair,
+    pub(crate) cos: Deviation,
+    pub(crate) sin: Deviation,
+    pub(crate) content: Deviation,
 }
 
 impl Measured {
-    /// Notes a result that cannot be compared element by element.
-    fn spoil(&mut self) {
-        for pair in [&mut self.cos, &mut self.sin, &mut self.content] {
+    /// Fails every comparison, for a result whose elements cannot be compared.
+    fn fail(&mut self) {
+        for deviation in [&mut self.cos, &mut self.sin, &mut self.content] {
             for against in [Against::Formula, Against::Stored] {
-                pair.add(against, f64::NAN, 0.0, 0.0);
+                deviation.add(against, f64::NAN, 0.0, 0.0);
             }
         }
     }
@@ -56,15 +56,15 @@ impl Measured {
 /// The two kinds of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// 1 in the first feature of every pair: cos and sin come out.
+    /// 1 in the first feature of every pair: the result is cos and sin.
     Units,
-    /// Other numbers for every head, token and feature.
+    /// Different numbers for every head, token and feature.
     Random,
 }
 
-/// One run of a rotation: what enters, where its tokens stand, and what is expected.
+/// One run of a rotation: its input, the positions of its tokens, and what is expected.
 #[derive(Debug)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct RotationRun<'a> {
     pub(crate) expected: &'a Expected,
     pub(crate) precision: &'a Precision,
     pub(crate) region: &'a Region,
@@ -75,7 +75,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) length: usize,
 }
 
-impl Frame<'_> {
+impl RotationRun<'_> {
     /// The content to feed; `None` where the features of a head cannot be followed.
     pub(crate) fn content(&self, kind: Content) -> Option<Tensor> {
         let lane = self.region.input_lane;
@@ -99,16 +99,16 @@ impl Frame<'_> {
         Some(Tensor::from_f64(self.dtype, self.dims, &values))
     }
 
-    /// The expected pairs as places in what enters; `None` where it does not hold them.
+    /// The expected pairs as feature indices of the input; `None` where it does not have them.
     fn pairs(&self) -> Option<Vec<(usize, usize)>> {
         let offset = usize::try_from(self.region.output_lane.offset).ok()?;
         let width = self.region.input_lane.width(self.dims)?;
-        let place = |i: usize| i.checked_sub(offset).filter(|i| *i < width);
+        let index = |i: usize| i.checked_sub(offset).filter(|i| *i < width);
         let pairs = self.expected.pairs.iter();
-        pairs.map(|(a, b)| Some((place(*a)?, place(*b)?))).collect()
+        pairs.map(|(a, b)| Some((index(*a)?, index(*b)?))).collect()
     }
 
-    /// Takes in how far `output` is from what `content` should have become.
+    /// Adds the distance of `output` from the expected rotation of `content` to `measured`.
     pub(crate) fn compare(
         &self,
         kind: Content,
@@ -117,13 +117,13 @@ impl Frame<'_> {
         measured: &mut Measured,
     ) {
         let region = self.region;
-        let x = by_place(content, &region.input_lane);
-        let y = by_place(output, &region.output_lane);
+        let x = by_token(content, &region.input_lane);
+        let y = by_token(output, &region.output_lane);
         let (Some(x), Some(y), Some(pairs)) = (x, y, self.pairs()) else {
-            return measured.spoil();
+            return measured.fail();
         };
         if x.shape() != y.shape() {
-            return measured.spoil();
+            return measured.fail();
         }
         let laws = [
             (Against::Formula, Some(&self.expected.law)),
@@ -133,7 +133,7 @@ impl Frame<'_> {
             let Some(law) = law else { continue };
             let rope = self.rope(law, &pairs, x.shape()[2]);
             if rope.inv_freq.len() != pairs.len() {
-                return measured.spoil();
+                return measured.fail();
             }
             match kind {
                 Content::Units => self.waves(against, &rope, &y, measured),
@@ -142,7 +142,7 @@ impl Frame<'_> {
         }
     }
 
-    fn rope(&self, law: &Law, pairs: &[(usize, usize)], width: usize) -> Rope {
+    fn rope(&self, law: &ExpectedFrequencies, pairs: &[(usize, usize)], width: usize) -> Rope {
         let frequencies = law.frequencies(self.length);
         Rope {
             inv_freq: frequencies.inv_freq,
@@ -158,7 +158,7 @@ impl Frame<'_> {
         self.positions.iter().map(|p| *p as f64).collect()
     }
 
-    /// cos and sin out of rotated units.
+    /// Compares rotated units with cos and sin.
     fn waves(&self, against: Against, rope: &Rope, y: &Array3<f64>, measured: &mut Measured) {
         let positions = self.positions();
         let (cos, sin) = rope.reference(&positions);
@@ -176,7 +176,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Rotated random content, features that pass included.
+    /// Compares rotated random content, including features that are not rotated.
     fn rotated(
         &self,
         against: Against,
@@ -209,8 +209,8 @@ impl Frame<'_> {
     }
 }
 
-/// A value as `[slot, pos, dim]`: heads and batches in row-major order are the slots.
-fn by_place(tensor: &Tensor, lane: &Lane) -> Option<Array3<f64>> {
+/// A value as `[slot, pos, dim]`: batches and heads in row-major order are the slots.
+fn by_token(tensor: &Tensor, lane: &Lane) -> Option<Array3<f64>> {
     let dims = tensor.dims();
     let feature = lane.feature?;
     if lane.sequence.max(feature) >= dims.len() || tensor.is_empty() {

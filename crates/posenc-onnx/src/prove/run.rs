@@ -1,4 +1,4 @@
-//! One whole model in one runtime.
+//! Loading and running a whole model in one runtime.
 
 use posenc_ir::{Model, Tensor};
 use posenc_runtime::{
@@ -8,29 +8,26 @@ use posenc_runtime::{
 
 use super::VerifyError;
 
-/// What a whole model runs on.
+/// A runtime with an execution provider.
 #[derive(Clone, Debug)]
-pub struct Target<'a> {
+pub struct RuntimeTarget<'a> {
     /// The runtime.
     pub backend: &'a dyn Backend,
     /// Its execution provider.
     pub provider: Provider,
-    /// Whether nodes may run elsewhere.
+    /// Whether nodes may run on another provider.
     pub fallback: Fallback,
 }
 
-impl Target<'_> {
-    /// The words for people.
+impl RuntimeTarget<'_> {
+    /// How messages name it.
     pub(crate) fn name(&self, optimization: Optimization) -> String {
-        let words = words(optimization);
-        format!(
-            "{} on {}, optimization {words}",
-            self.backend.name(),
-            self.provider
-        )
+        let optimization = on_or_off(optimization);
+        let (backend, provider) = (self.backend.name(), &self.provider);
+        format!("{backend} on {provider}, optimization {optimization}")
     }
 
-    /// Loads a model; `None` where the runtime knows no such optimization.
+    /// Loads a model; `None` if the runtime does not support this optimization setting.
     pub(crate) fn load(
         &self,
         model: &Source,
@@ -51,14 +48,14 @@ impl Target<'_> {
 }
 
 /// `on` or `off`.
-pub(crate) fn words(optimization: Optimization) -> &'static str {
+pub(crate) fn on_or_off(optimization: Optimization) -> &'static str {
     match optimization {
         Optimization::On => "on",
         Optimization::Off => "off",
     }
 }
 
-/// A model as a runtime takes it: its bytes as they stand now.
+/// A model as a runtime loads it: its file, or its bytes where it has been changed.
 #[derive(Debug)]
 pub(crate) struct Source {
     bytes: bytes::Bytes,
@@ -69,12 +66,13 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn of(model: &Model) -> Result<Self, VerifyError> {
         let bytes = model.to_bytes()?;
-        // What is as it was read may be taken from its file, without a second copy in memory.
+        // An unchanged model is loaded from its file, without a second copy in memory.
         let is_file = model.path().is_some() && bytes == **model.source();
         Ok(Self {
-            bytes: match is_file {
-                true => bytes::Bytes::new(),
-                false => bytes.into(),
+            bytes: if is_file {
+                bytes::Bytes::new()
+            } else {
+                bytes.into()
             },
             path: model.path().map(std::path::Path::to_owned),
             is_file,
@@ -95,18 +93,18 @@ impl Source {
 /// Outputs by name, in the model's order.
 pub(crate) type Outputs = Vec<(String, Tensor)>;
 
-/// Runs a session with those of the feeds that it takes.
+/// Runs a session with those of the feeds that are its inputs.
 pub(crate) fn run(
     session: &mut dyn Session,
     feeds: &[(String, Tensor)],
     site: &str,
 ) -> Result<Outputs, VerifyError> {
-    let taken: Vec<&str> = session.inputs().iter().map(|p| p.name.as_str()).collect();
+    let inputs: Vec<&str> = session.inputs().iter().map(|p| p.name.as_str()).collect();
     let feeds: Vec<(&str, Tensor)> = feeds
         .iter()
-        .filter(|(name, _)| taken.contains(&name.as_str()))
+        .filter(|(name, _)| inputs.contains(&name.as_str()))
         .map(|(name, tensor)| (name.as_str(), tensor.clone()))
         .collect();
-    let got = session.run(&feeds, &[]);
-    got.map_err(|e| VerifyError::runtime(site, e))
+    let outputs = session.run(&feeds, &[]);
+    outputs.map_err(|e| VerifyError::runtime(site, e))
 }

@@ -1,4 +1,4 @@
-//! Positions that tell a rotation at all lengths.
+//! Positions at which to check a rotation of any length.
 
 use std::collections::BTreeSet;
 

@@ -2,64 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{DType, Model, Tensor};
+use posenc_ir::Tensor;
 use posenc_runtime::{Optimization, Session};
 
-use super::compare::{Difference, Tolerance, compare};
+use super::VerifyError;
+use super::compare::{Difference, compare};
 use super::feeds::{Padding, feeds};
-use super::run::{Outputs, Source, Target, run, words};
-use super::{VerifyError, VerifyOptions};
+use super::options::VerifyOptions;
+use super::run::{Outputs, RuntimeTarget, on_or_off, run};
+use super::subject::Subject;
+use super::tolerance::Tolerance;
 use crate::detect::Detection;
-use crate::graph::dataflow::Class;
-use crate::graph::ports::{Lengths, Ports};
+use crate::graph::ports::Lengths;
 use crate::report::Run;
 
-/// Lengths that are looked at where none are given.
+/// Lengths to run at by default.
 const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
 
-/// A model with what it takes to run it.
-#[derive(Debug)]
-pub(crate) struct Subject<'a> {
-    pub(crate) model: &'a Model,
-    pub(crate) ports: Ports,
-    pub(crate) tolerance: Tolerance,
-    source: Source,
-}
-
-impl<'a> Subject<'a> {
-    pub(crate) fn new(
-        model: &'a Model,
-        found: &Detection,
-        options: &VerifyOptions,
-    ) -> Result<Self, VerifyError> {
-        Ok(Self {
-            ports: found.ports.clone(),
-            tolerance: tolerance(model, found, options),
-            source: Source::of(model)?,
-            model,
-        })
-    }
-
-    pub(crate) fn load(
-        &self,
-        target: &Target<'_>,
-        optimization: Optimization,
-    ) -> Result<Option<Box<dyn Session>>, VerifyError> {
-        target.load(&self.source, optimization)
-    }
-}
-
-/// The lengths to run at, each once: those that are asked for, or the usual ones that the model's
-/// tables and buffers hold, as far as its shapes allow.
+/// The lengths to run at, each once: those of the options, or the usual ones that fit the model's
+/// tables and buffers; adjusted to its static shapes.
 pub(crate) fn lengths(found: &Detection, options: &VerifyOptions) -> Vec<Lengths> {
     let limit = found.limits.iter().map(|l| l.length).min();
-    let usual = || -> Vec<usize> {
+    let wanted: Vec<usize> = if options.lengths.is_empty() {
         let within = |l: &usize| limit.is_none_or(|limit| *l <= limit);
         LENGTHS.into_iter().filter(within).collect()
-    };
-    let wanted = match options.lengths.is_empty() {
-        true => usual(),
-        false => options.lengths.clone(),
+    } else {
+        options.lengths.clone()
     };
     let mut all: Vec<Lengths> = vec![];
     for sequence in wanted {
@@ -75,14 +43,14 @@ pub(crate) fn lengths(found: &Detection, options: &VerifyOptions) -> Vec<Lengths
     all
 }
 
-/// Whole runs of one model, compared with another model in the same runtime, or with the first
-/// runtime that ran.
+/// Whole runs of one model, compared with another model in the same runtime or, without one, with
+/// the first runtime that ran.
 #[derive(Debug)]
 pub(crate) struct Sweep<'a> {
-    pub(crate) subject: &'a Subject<'a>,
-    pub(crate) other: Option<&'a Subject<'a>>,
-    pub(crate) lengths: &'a [Lengths],
-    /// The outputs of the first run, one list a length.
+    subject: &'a Subject<'a>,
+    other: Option<&'a Subject<'a>>,
+    lengths: &'a [Lengths],
+    /// The outputs of the first run, per length.
     first: Vec<Outputs>,
 }
 
@@ -100,11 +68,11 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Runs in one runtime, with optimizations on and, where it knows that, off.
-    pub(crate) fn run(&mut self, target: &Target<'_>) -> Result<Vec<Run>, VerifyError> {
+    /// Runs in one runtime, with optimizations on and, where it supports that, off.
+    pub(crate) fn run(&mut self, target: &RuntimeTarget<'_>) -> Result<Vec<Run>, VerifyError> {
         let mut runs = vec![];
         let mut first = vec![];
-        // The first run of all is what the others are compared with, so it is the usual one.
+        // The others are compared with the first run of all, so that is the usual setting.
         for optimization in [Optimization::On, Optimization::Off] {
             let Some(mut session) = self.subject.load(target, optimization)? else {
                 continue;
@@ -116,9 +84,11 @@ impl<'a> Sweep<'a> {
             let mut own = vec![];
             for (i, at) in self.lengths.iter().enumerate() {
                 let site = format!("length {}, {}", at.sequence, target.name(optimization));
-                let got = go(self.subject, session.as_mut(), *at, &site)?;
+                let got = run_at(self.subject, session.as_mut(), *at, &site)?;
                 let want = match (self.other, &mut against) {
-                    (Some(other), Some(session)) => Some(go(other, session.as_mut(), *at, &site)?),
+                    (Some(other), Some(session)) => {
+                        Some(run_at(other, session.as_mut(), *at, &site)?)
+                    }
                     _ => self.first.get(i).or(first.get(i)).cloned(),
                 };
                 let tolerance = self.tolerance();
@@ -126,7 +96,7 @@ impl<'a> Sweep<'a> {
                     rows(&got, want.as_ref(), tolerance).map(|(output, row)| Run {
                         runtime: target.backend.name().to_owned(),
                         provider: target.provider.to_string(),
-                        optimization: words(optimization).to_owned(),
+                        optimization: on_or_off(optimization).to_owned(),
                         length: at.sequence,
                         batch: at.batch,
                         output,
@@ -148,7 +118,7 @@ impl<'a> Sweep<'a> {
         Ok(runs)
     }
 
-    /// The wider of the two models'.
+    /// The wider of the tolerances of the two models.
     fn tolerance(&self) -> Tolerance {
         let (a, b) = (self.subject.tolerance, self.other.map(|o| o.tolerance));
         let b = b.unwrap_or(a);
@@ -159,17 +129,17 @@ impl<'a> Sweep<'a> {
     }
 }
 
-fn go(
+fn run_at(
     subject: &Subject<'_>,
     session: &mut dyn Session,
     at: Lengths,
     site: &str,
 ) -> Result<Outputs, VerifyError> {
-    let fed = feeds(subject.model.graph(), &subject.ports, at, Padding::Right)?;
+    let fed = feeds(subject.model.graph(), subject.ports(), at, Padding::Right)?;
     run(session, &fed, site)
 }
 
-/// A row for every output; of a run that stands alone, whether it is made of numbers.
+/// A row for every output; without anything to compare with, whether it consists of numbers.
 fn rows<'a>(
     got: &'a Outputs,
     want: Option<&'a Outputs>,
@@ -177,7 +147,7 @@ fn rows<'a>(
 ) -> impl Iterator<Item = (String, Run)> + 'a {
     got.iter().enumerate().map(move |(i, (name, tensor))| {
         let row = match want {
-            None => alone(tensor),
+            None => uncompared(tensor),
             Some(want) => {
                 let same = want.iter().find(|(other, _)| other == name);
                 let at = want.get(i).filter(|_| want.len() == got.len());
@@ -185,7 +155,7 @@ fn rows<'a>(
                     Some((_, want)) => row(compare(tensor, want, tolerance)),
                     None => Run {
                         ok: false,
-                        ..alone(tensor)
+                        ..uncompared(tensor)
                     },
                 }
             }
@@ -194,22 +164,7 @@ fn rows<'a>(
     })
 }
 
-/// What is asked for, or what the coarsest type that the model computes content in allows.
-pub(crate) fn tolerance(model: &Model, found: &Detection, options: &VerifyOptions) -> Tolerance {
-    let types = model.graph().values().filter_map(|v| {
-        let content = found.classes.of_value(v).has(Class::CONTENT);
-        found.trace.get(v).dtype.filter(|_| content)
-    });
-    let coarsest = types
-        .filter_map(|t| Some((t, t.epsilon()?)))
-        .max_by(|a, b| a.1.total_cmp(&b.1));
-    let usual = Tolerance::of(coarsest.map_or(DType::F32, |(dtype, _)| dtype));
-    Tolerance {
-        atol: options.atol.unwrap_or(usual.atol),
-        rtol: options.rtol.unwrap_or(usual.rtol),
-    }
-}
-
+/// The row of a comparison, without the run it belongs to.
 pub(crate) fn row(found: Difference) -> Run {
     Run {
         max_abs: found.max_abs,
@@ -221,7 +176,7 @@ pub(crate) fn row(found: Difference) -> Run {
     }
 }
 
-fn alone(tensor: &Tensor) -> Run {
+fn uncompared(tensor: &Tensor) -> Run {
     let values = tensor.to_f64s();
     Run {
         ok: values.is_some_and(|v| !v.is_empty() && !v.iter().any(|x| x.is_nan())),

@@ -1,4 +1,4 @@
-//! A backend for tests: the evaluator in f64, which needs no runtime and can be made to lie.
+//! A backend for tests: the evaluator in f64, which needs no runtime and can return wrong numbers.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use posenc_runtime::{Backend, ModelSource, Options, Port, RuntimeError, Session}
 use rustc_hash::FxHashMap;
 
 /// Changes an output: its elements and dimensions.
-pub(crate) type Lie = fn(&mut Vec<f64>, &mut Vec<usize>);
+pub(crate) type Fault = fn(&mut Vec<f64>, &mut Vec<usize>);
 
 /// The evaluator as a runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evaluator {
-    /// What is done to every output.
-    pub(crate) lie: Option<Lie>,
-    /// The value, by name, that comes out larger by 1.
+    /// Changes every output.
+    pub(crate) fault: Option<Fault>,
+    /// The name of a value that is too large by 1.
     pub(crate) spoiled: Option<&'static str>,
     /// Models that were loaded so far.
     pub(crate) loads: Rc<Cell<usize>>,
@@ -29,7 +29,7 @@ struct Loaded {
     model: Model,
     ports: Vec<Port>,
     outputs: Vec<String>,
-    lie: Option<Lie>,
+    fault: Option<Fault>,
     spoiled: Option<&'static str>,
 }
 
@@ -68,7 +68,7 @@ impl Backend for Evaluator {
                 .iter()
                 .map(|v| graph.name(*v).to_owned())
                 .collect(),
-            lie: self.lie,
+            fault: self.fault,
             spoiled: self.spoiled,
             model,
         }))
@@ -114,8 +114,8 @@ impl Session for Loaded {
             let data = value.to_f64().ok_or_else(unknown)?;
             let mut dims = data.shape().to_vec();
             let mut data: Vec<f64> = data.iter().copied().collect();
-            if let Some(lie) = self.lie {
-                lie(&mut data, &mut dims);
+            if let Some(fault) = self.fault {
+                fault(&mut data, &mut dims);
             }
             let dtype = value.dtype.ok_or_else(unknown)?;
             results.push((name.clone(), Tensor::from_f64(dtype, &dims, &data)));

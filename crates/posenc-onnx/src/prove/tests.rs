@@ -1,7 +1,12 @@
 use posenc_ir::Tensor;
+use posenc_runtime::{Backend, Fallback, Optimization, Provider, RuntimeError};
 
-use super::testing::{Evaluator, Lie, fixture};
+use super::subject::Subject;
+use super::testing::{Evaluator, Fault, fixture};
 use super::*;
+use crate::detect::{Options, detect};
+use crate::graph::ports::Lengths;
+use crate::report::Run;
 
 fn boxed(all: &[Evaluator]) -> Vec<Box<dyn Backend>> {
     let boxed = all.iter().cloned();
@@ -16,7 +21,7 @@ fn short() -> VerifyOptions {
 }
 
 #[test]
-fn a_model_agrees_with_itself_in_two_runtimes_and_when_stepping() {
+fn a_model_agrees_with_itself_in_two_runtimes_and_in_decode() {
     let backends = boxed(&[Evaluator::default(), Evaluator::default()]);
     for (name, sites, decodes) in [
         ("llama/torchscript", 8, false),
@@ -29,7 +34,7 @@ fn a_model_agrees_with_itself_in_two_runtimes_and_when_stepping() {
         assert_eq!(report.sites.len(), sites, "{name}");
         let stepped = report.runs.iter().filter(|r| r.output.contains("decode"));
         assert_eq!(stepped.count() > 0, decodes, "{name}");
-        // The first run stands alone, the others are compared with it.
+        // The others are compared with the first run.
         assert_eq!(report.runs[0].bound, None, "{name}");
         assert!(report.runs.iter().any(|r| r.max_abs == Some(0.0)), "{name}");
     }
@@ -37,34 +42,34 @@ fn a_model_agrees_with_itself_in_two_runtimes_and_when_stepping() {
 
 #[test]
 fn a_runtime_that_computes_something_else_is_reported() {
-    let lies: [(&str, Lie); 4] = [
+    let faults: [(&str, Fault); 4] = [
         ("one element off", |y, _| y[3] += 0.01),
         ("no number", |y, _| y[3] = f64::NAN),
         ("order", |y, _| y.reverse()),
         ("shape", |_, d| d.swap(0, 1)),
     ];
     let model = fixture("bert/dynamo");
-    for (name, lie) in lies {
-        let liar = Evaluator {
-            lie: Some(lie),
+    for (name, fault) in faults {
+        let faulty = Evaluator {
+            fault: Some(fault),
             ..Evaluator::default()
         };
-        let backends = boxed(&[Evaluator::default(), liar]);
+        let backends = boxed(&[Evaluator::default(), faulty]);
         let report = verify(&model, None, &short(), &backends).unwrap();
         assert!(!report.ok, "{name}");
         assert!(report.runs[0].ok, "{name}: the first run is right");
     }
     let alone = Evaluator {
-        lie: Some(|y, _| y[0] = f64::NAN),
+        fault: Some(|y, _| y[0] = f64::NAN),
         ..Evaluator::default()
     };
     assert!(!verify(&model, None, &short(), &boxed(&[alone])).unwrap().ok);
 }
 
 #[test]
-fn tolerances_are_those_asked_for() {
+fn tolerances_are_those_of_the_options() {
     let off = Evaluator {
-        lie: Some(|y, _| y[3] += 0.01),
+        fault: Some(|y, _| y[3] += 0.01),
         ..Evaluator::default()
     };
     let backends = boxed(&[Evaluator::default(), off]);
@@ -81,7 +86,7 @@ fn tolerances_are_those_asked_for() {
 }
 
 #[test]
-fn another_model_is_told_from_the_same_one() {
+fn another_model_differs_and_another_export_of_the_same_model_does_not() {
     let backends = boxed(&[Evaluator::default()]);
     let model = fixture("llama/torchscript");
     let same = fixture("llama/dynamo");
@@ -109,11 +114,11 @@ fn the_first_node_that_differs_between_two_runtimes_is_named() {
     let products = order.iter().filter(|id| graph.node(**id).is("MatMul"));
     let middle = *products.clone().nth(products.count() / 2).unwrap();
     let name = graph.name(graph.node(middle).output(0).unwrap()).to_owned();
-    let liar = Evaluator {
+    let faulty = Evaluator {
         spoiled: Some(Box::leak(name.into_boxed_str())),
         ..Evaluator::default()
     };
-    let backends = boxed(&[Evaluator::default(), liar]);
+    let backends = boxed(&[Evaluator::default(), faulty]);
     let options = VerifyOptions {
         bisect: Bisect::FirstFailure,
         ..short()
@@ -146,25 +151,24 @@ impl Backend for Refusing {
 }
 
 #[test]
-fn a_runtime_that_refuses_is_named_and_never_passes_for_one_that_agrees() {
+fn a_runtime_that_refuses_is_named_and_counts_as_no_comparison() {
     let model = fixture("llama/torchscript");
     let both: Vec<Box<dyn Backend>> = vec![Box::new(Refusing), Box::new(Evaluator::default())];
     let report = verify(&model, None, &short(), &both).unwrap();
     assert!(report.ok);
-    assert!(
-        report.warnings[0].contains("refusing"),
-        "{:?}",
-        report.warnings
-    );
+    let warning = &report.warnings[0];
+    assert!(warning.starts_with("skipped: refusing"), "{warning}");
     assert!(report.runs.iter().all(|r| r.runtime == "evaluator"));
-    let asked = VerifyOptions {
+    let named = VerifyOptions {
         providers: vec![(0, Provider::Cpu)],
         ..short()
     };
-    let error = verify(&model, None, &asked, &both).unwrap_err();
+    let error = verify(&model, None, &named, &both).unwrap_err();
     assert_eq!(error.reason(), Reason::Unsupported);
     let refusing: [Box<dyn Backend>; 1] = [Box::new(Refusing)];
-    assert!(verify(&model, None, &short(), &refusing).is_err());
+    let error = verify(&model, None, &short(), &refusing).unwrap_err();
+    assert_eq!(error.reason(), Reason::Unsupported);
+    assert!(error.to_string().contains("it never does"), "{error}");
     let error = verify(&model, None, &short(), &[]).unwrap_err();
     assert_eq!(error.reason(), Reason::Unavailable);
     let missing = VerifyOptions {
@@ -177,18 +181,18 @@ fn a_runtime_that_refuses_is_named_and_never_passes_for_one_that_agrees() {
 
 #[test]
 fn padded_keys_are_hidden_from_the_first_tokens() {
-    // A control of the feeds: what is padded away must not matter to what counts.
+    // A control of the feeds: padding must not change the tokens that count.
     let model = fixture("bert/dynamo");
     let found = detect(&model, &Options::default());
-    let at = crate::graph::ports::Lengths {
+    let at = Lengths {
         batch: 2,
         sequence: 8,
         past: 0,
     };
     let of = |padding| {
         let fed = feeds::feeds(model.graph(), &found.ports, at, padding).unwrap();
-        let subject = sweep::Subject::new(&model, &found, &short()).unwrap();
-        let target = Target {
+        let subject = Subject::new(&model, &found, &short()).unwrap();
+        let target = RuntimeTarget {
             backend: &Evaluator::default(),
             provider: Provider::Cpu,
             fallback: Fallback::Allowed,

@@ -252,16 +252,16 @@ mod tests {
             ..Request::default()
         };
         let mut proof = rewrite(&mut model, &request).unwrap().proof.unwrap();
-        assert_eq!(proof.beside.len(), 1);
+        assert_eq!(proof.other_branches.len(), 1);
         let held = proof.evaluate().unwrap();
         assert!(held.iter().all(|c| c.ok));
         let alone = Proof {
-            beside: vec![],
+            other_branches: vec![],
             ..proof.clone()
         };
         assert!(alone.evaluate().unwrap().len() < held.len());
         // The first branch is as asked; the second is not.
-        for group in &mut proof.beside[0].asked.groups {
+        for group in &mut proof.other_branches[0].plan.groups {
             for numbers in group.new.numbers() {
                 *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 9 });
             }
@@ -269,9 +269,9 @@ mod tests {
         assert!(alone.evaluate().unwrap().iter().all(|c| c.ok));
         assert!(!proof.evaluate().unwrap().iter().all(|c| c.ok));
         assert!(!proof.is_empty());
-        proof.asked.groups.clear();
+        proof.plan.groups.clear();
         assert!(!proof.is_empty(), "another branch is left to prove");
-        proof.beside.clear();
+        proof.other_branches.clear();
         assert!(proof.is_empty());
     }
 

@@ -2,13 +2,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::detect::detect;
-use crate::prove::testing::{Evaluator, Lie, fixture};
-use crate::prove::{Law, expectations};
+use crate::prove::error::Reason;
+use crate::prove::testing::{Evaluator, Fault, fixture};
+use crate::prove::{ExpectedFrequencies, expectations};
 use crate::report::Check;
 use crate::request::{Parameters, Request, ScaleType};
 use crate::rewrite::rewrite;
 
-/// Every form that a rotation stands in among the fixtures, with the sites that rotate.
+/// Every form of a rotation among the fixtures, with the number of rotary sites.
 const FIXTURES: &[(&str, usize)] = &[
     ("llama/torchscript", 2),
     ("llama/dynamo", 2),
@@ -68,8 +69,8 @@ fn every_export_computes_the_frequencies_that_it_stores() {
 fn a_rotation_other_than_expected_is_reported() {
     fn frequencies(e: &mut Expected) -> (&mut Vec<f64>, &mut f64) {
         match &mut e.law {
-            Law::Fixed(f) => (&mut f.inv_freq, &mut f.attention_factor),
-            Law::Scaled { .. } => panic!("nothing is written down"),
+            ExpectedFrequencies::Fixed(f) => (&mut f.inv_freq, &mut f.attention_factor),
+            ExpectedFrequencies::Scaled { .. } => panic!("the model has no metadata"),
         }
     }
     type Change = fn(&mut Expected);
@@ -135,7 +136,7 @@ fn a_rotation_other_than_expected_is_reported() {
 #[test]
 fn a_runtime_that_computes_something_else_is_reported() {
     // [batch, heads, pos, dim] in this export.
-    let lies: [(&str, Lie); 6] = [
+    let faults: [(&str, Fault); 6] = [
         ("heads permuted", |y, d| {
             let head = d[2] * d[3];
             y[..2 * head].rotate_left(head);
@@ -150,9 +151,9 @@ fn a_runtime_that_computes_something_else_is_reported() {
         ("another shape", |_, d| d.swap(1, 2)),
     ];
     let model = fixture("llama/torchscript");
-    for (name, lie) in lies {
+    for (name, fault) in faults {
         let backend = Evaluator {
-            lie: Some(lie),
+            fault: Some(fault),
             ..Evaluator::default()
         };
         let checks = check(&model, |_| {}, &backend).unwrap();
@@ -189,7 +190,9 @@ fn a_site_that_does_not_rotate_and_an_empty_list_never_pass() {
     let checks = check_rope(&model, &found, &expected, &Evaluator::default()).unwrap();
     assert_eq!(failing(&checks), ["rotation"]);
     assert!(!Check::of(&checks).ok);
-    assert!(check_rope(&model, &found, &[], &Evaluator::default()).is_err());
+    let none = check_rope(&model, &found, &[], &Evaluator::default()).unwrap_err();
+    assert_eq!(none.to_string(), "verify: no site to check");
+    assert_eq!(none.reason(), Reason::Unsupported);
     assert!(!Check::of(&[]).ok);
 }
 
@@ -209,7 +212,7 @@ fn scaled(name: &str, scale: ScaleType, parameters: Parameters) -> Model {
 }
 
 #[test]
-fn rewritten_models_compute_what_their_metadata_says_and_nothing_else() {
+fn rewritten_models_compute_what_their_metadata_names_and_nothing_else() {
     let four = || Parameters {
         factor: Some(4.0),
         ..Parameters::default()
@@ -264,7 +267,7 @@ fn a_graph_that_does_not_change_with_the_length_is_reported() {
     let found = detect(&model, &Default::default());
     let mut expected = expectations(&model, &found).unwrap();
     for e in &mut expected {
-        e.law = Law::Scaled {
+        e.law = ExpectedFrequencies::Scaled {
             scaling: posenc_encodings::laws::Scaling::Dynamic(
                 posenc_encodings::laws::Dynamic::new(4.0, 64).unwrap(),
             ),

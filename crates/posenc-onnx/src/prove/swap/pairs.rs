@@ -1,5 +1,5 @@
-//! Scores before and after, pair by pair, against the formula: what a query saw has changed by
-//! what was put in, and what was hidden from it still is.
+//! Scores before and after, pair by pair, against the formula: visible scores changed by what was
+//! inserted, and masked keys are still masked.
 
 use ndarray::{Array3, Array4};
 
@@ -7,12 +7,12 @@ use crate::attention::scores::HIDDEN;
 use crate::prove::bound::{ROUNDINGS, Worst};
 use crate::prove::formula::{Formula, Near, Pair, Scales};
 
-/// The scores of a site in both graphs, and what they were made from.
+/// The scores of a site in both graphs, and what they were computed from.
 pub(crate) struct Pairs {
     /// `[group, head, query, key]`.
     pub(crate) was: Array4<f64>,
     pub(crate) is: Array4<f64>,
-    /// `[slot, token, feature]`; without features where they are not known and play no part.
+    /// `[slot, token, feature]`; without features where the formula does not need them.
     pub(crate) queries: Array3<f64>,
     pub(crate) keys: Array3<f64>,
     pub(crate) scales: Scales,
@@ -26,8 +26,8 @@ impl Pairs {
         self.queries.dim().1.max(self.keys.dim().1) as i64
     }
 
-    /// The differences from the formula over pairs that are seen, and how far those that are not
-    /// stay below the others; `None` where shapes differ.
+    /// The differences from the formula over visible pairs, and how far masked pairs are below the
+    /// best one; `None` if shapes differ.
     pub(crate) fn against(&self, formula: &Formula) -> Option<[Worst; 2]> {
         let (groups, heads, rows, columns) = self.was.dim();
         let (slots, kept) = (self.queries.dim().0, self.keys.dim().0);
@@ -78,24 +78,24 @@ impl Row<'_> {
         let Pairs {
             scales, epsilon, ..
         } = *self.pairs;
-        let of = |scores: &Array4<f64>, j: usize| {
+        let score = |scores: &Array4<f64>, j: usize| {
             let heads = scores.dim().1;
             scores[[self.slot / heads, self.slot % heads, self.row, j]]
         };
         let best = |scores: &Array4<f64>| {
-            let all = (0..self.columns).map(|j| of(scores, j));
+            let all = (0..self.columns).map(|j| score(scores, j));
             all.fold(f64::NEG_INFINITY, f64::max)
         };
         let (was, is) = (&self.pairs.was, &self.pairs.is);
         let (best, best_now) = (best(was), best(is));
-        // No query is where a row hides every key alike.
+        // A row that masks every key alike is no query.
         if !best.is_finite() || self.most - best >= HIDDEN {
             return;
         }
         let mut anchor: Option<Near> = None;
-        // The nearest key first, for a constant of its row.
+        // The nearest key comes first: it determines the constant of the row.
         for j in (0..self.columns).rev() {
-            let (old, new) = (of(was, j), of(is, j));
+            let (old, new) = (score(was, j), score(is, j));
             if best - old >= HIDDEN || !old.is_finite() {
                 hidden.add(depth(best_now, new), HIDDEN, HIDDEN / 2.0);
                 continue;
@@ -131,7 +131,7 @@ impl Row<'_> {
     }
 }
 
-/// How far below the best a score is, where that is not enough to hide it; NaN is no depth.
+/// How far below the best a score is, at most the depth that masks it; NaN stays NaN.
 fn depth(best: f64, score: f64) -> f64 {
     match best - score {
         _ if score == f64::NEG_INFINITY => HIDDEN,
@@ -158,7 +158,7 @@ mod tests {
         })
     }
 
-    /// Scores of a causal site that a bias was put on, rounded to a type.
+    /// Scores of a causal site with a bias, rounded to a type.
     fn pairs(dtype: DType, bias: impl Fn(usize, i64) -> f64) -> Pairs {
         let round = |x: f64| {
             let tensor = posenc_ir::Tensor::from_f64(dtype, &[], &[x]);
@@ -166,9 +166,12 @@ mod tests {
         };
         let shape = (1, 2, ROWS, ROWS);
         let later = |i: usize, j: usize| j > i;
-        let was = Array4::from_shape_fn(shape, |(_, h, i, j)| match later(i, j) {
-            true => f64::NEG_INFINITY,
-            false => round((7.0 * i as f64 + 3.0 * j as f64 + h as f64).sin()),
+        let was = Array4::from_shape_fn(shape, |(_, h, i, j)| {
+            if later(i, j) {
+                f64::NEG_INFINITY
+            } else {
+                round((7.0 * i as f64 + 3.0 * j as f64 + h as f64).sin())
+            }
         });
         let is = Array4::from_shape_fn(shape, |(g, h, i, j)| {
             round(was[[g, h, i, j]] + round(bias(h, j as i64 - i as i64)))
@@ -190,7 +193,7 @@ mod tests {
     const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
     #[test]
-    fn a_bias_in_every_type_is_told_from_a_near_one() {
+    fn a_bias_close_to_the_right_one_is_noticed_in_every_type() {
         for dtype in TYPES {
             let pairs = pairs(dtype, |h, d| SLOPES[h] * d as f64);
             let of = |slopes| pairs.against(&alibi(slopes)).unwrap();
@@ -212,9 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_that_is_off_is_seen_whatever_the_size_of_others() {
+    fn one_wrong_pair_is_noticed_whatever_the_size_of_others() {
         for dtype in TYPES {
-            // Large numbers far away do not hide what is off nearby.
+            // Large numbers at large distances do not hide a wrong one at a small distance.
             let bias = |h, d: i64| SLOPES[h] * d as f64 + if d == -1 { 0.125 } else { 0.0 };
             let [seen, _] = pairs(dtype, bias).against(&alibi(SLOPES)).unwrap();
             assert!(!seen.ok(), "{dtype:?} {seen:?}");
@@ -222,22 +225,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hidden_stays_hidden_and_what_was_seen_is_seen() {
+    fn masked_keys_stay_masked_and_visible_keys_visible() {
         let bias = |h: usize, d: i64| SLOPES[h] * d as f64;
-        let told = |change: &dyn Fn(&mut Array4<f64>)| {
+        let passes = |change: &dyn Fn(&mut Array4<f64>)| {
             let mut pairs = pairs(DType::F32, bias);
             change(&mut pairs.is);
             let [seen, hidden] = pairs.against(&alibi(SLOPES)).unwrap();
             (seen.ok(), hidden.ok())
         };
-        assert_eq!(told(&|_| {}), (true, true));
-        assert_eq!(told(&|is| is[[0, 1, 3, 9]] = 0.0), (true, false));
-        assert_eq!(told(&|is| is[[0, 0, 3, 4]] = -200.0), (true, false));
-        assert_eq!(told(&|is| is[[0, 0, 3, 4]] = f64::NAN), (true, false));
-        assert_eq!(told(&|is| is[[0, 0, 3, 4]] = -1e4), (true, true));
+        assert_eq!(passes(&|_| {}), (true, true));
+        assert_eq!(passes(&|is| is[[0, 1, 3, 9]] = 0.0), (true, false));
+        assert_eq!(passes(&|is| is[[0, 0, 3, 4]] = -200.0), (true, false));
+        assert_eq!(passes(&|is| is[[0, 0, 3, 4]] = f64::NAN), (true, false));
+        assert_eq!(passes(&|is| is[[0, 0, 3, 4]] = -1e4), (true, true));
         let hides = |is: &mut Array4<f64>| is[[0, 0, 9, 3]] = f64::NEG_INFINITY;
-        assert_eq!(told(&hides), (false, true));
+        assert_eq!(passes(&hides), (false, true));
         let shifts = |is: &mut Array4<f64>| is.mapv_inplace(|s| s - 7.0);
-        assert_eq!(told(&shifts), (true, true), "a constant is no change");
+        assert_eq!(passes(&shifts), (true, true), "a constant is no change");
     }
 }

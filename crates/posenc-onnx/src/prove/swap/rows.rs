@@ -1,12 +1,14 @@
-//! What is added before all sites: the sum now, where the content is known.
+//! What is added to the embeddings: the sum for known content.
 
 use ndarray::{Array2, Array3, ArrayD, Axis};
-use posenc_ir::eval::{Trace, Value, gelu_erf};
-use posenc_ir::{DType, ValueId};
+use posenc_ir::eval::gelu_erf;
+use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
-use rustc_hash::FxHashMap;
 
-use super::{Computes, Proof, Run, array};
+use super::compute::{Compute, TrialRun, array};
+use super::proof::Proof;
+use super::site::Traced;
+use crate::attention::Site;
 use crate::graph::lane::Lane;
 use crate::plan::swap::Group;
 use crate::plan::swap::spec::EncodingSpec;
@@ -17,16 +19,16 @@ use crate::report::SiteCheck;
 use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
 use posenc_encodings::kind::Layout;
 
-/// Compares the sum of random content and what was put in with the formula; `None` for what is
-/// not added to the embeddings.
+/// Compares the sum of random content and the inserted encoding with the formula; `None` for
+/// encodings that are not added to the embeddings.
 pub(crate) fn check(
-    computes: &dyn Computes,
+    by: &dyn Compute,
     proof: &Proof,
-    (trace, seeds): &(Trace, FxHashMap<ValueId, Value>),
+    (trace, seeds): &Traced,
     past: usize,
     group: &Group,
 ) -> Result<Option<SiteCheck>, VerifyError> {
-    let (model, found) = &proof.done;
+    let (model, found) = &proof.swapped;
     if !matches!(
         group.new,
         EncodingSpec::Learned { .. } | EncodingSpec::Sinusoidal { .. } | EncodingSpec::Conv { .. }
@@ -37,55 +39,69 @@ pub(crate) fn check(
     let Some((first, site)) = first.and_then(|i| Some((*i, found.attention.get(*i)?))) else {
         return Ok(None);
     };
-    let refuse = |why: &str| VerifyError::unsupported(&site.name, why);
-    let (content, sum) = proof
-        .added(first)
-        .ok_or_else(|| refuse("what was put in before it cannot be found again"))?;
-    let known = trace.get(content);
-    let (dims, dtype) = (known.dims.clone(), known.dtype);
-    let (Some(dims), Some(dtype)) = (dims, dtype) else {
-        return Err(refuse("the shape of its embeddings is not known"));
-    };
-    let query = site.query;
-    let all = trace
-        .get(query.value)
-        .dims
-        .as_ref()
-        .and_then(|d| d.get(query.lane.sequence).copied());
-    let last = dims.len().saturating_sub(1);
-    let tokens = (0..last).rfind(|a| Some(dims[*a]) == all);
-    let lane = Lane {
-        feature: Some(last),
-        ..Lane::of_sequence(tokens.ok_or_else(|| refuse("its tokens cannot be followed"))?)
-    };
-    let fed = Random::new(0x0e3b_edd1).tensor(dtype, &dims, -1.0, 1.0);
-    let fed = fed.ok_or_else(|| refuse("its embeddings are too large to be fed"))?;
-    let run = Run {
+    let run = TrialRun {
         site: &site.name,
         model,
         trace,
         seeds,
     };
-    let sum = computes.compute(&run, &[(content, fed.clone())], sum)?;
-    let split = |data: ArrayD<f64>| lane.split(data);
-    let (Some(x), Some(y)) = (array(&fed).and_then(split), split(sum)) else {
-        return Err(refuse("the tokens of its embeddings cannot be followed"));
+    let refuse = |why: &str| VerifyError::unsupported(run.site, why);
+    let (content, sum) = proof
+        .added(first)
+        .ok_or_else(|| refuse("cannot find where the encoding is added"))?;
+    let embeddings = Embeddings::of(&run, site, content)?;
+    let given = [(content, embeddings.fed.clone())];
+    let sum = by.compute(&run, &given, sum)?;
+    let split = |data: ArrayD<f64>| embeddings.lane.split(data);
+    let (Some(x), Some(y)) = (array(&embeddings.fed).and_then(split), split(sum)) else {
+        return Err(refuse("cannot follow the tokens of the embeddings"));
     };
     if x.dim() != y.dim() {
-        return Err(refuse("its embeddings have changed their shape"));
+        return Err(refuse("the shape of the embeddings changed"));
     }
-    let epsilon = dtype.epsilon().unwrap_or(SINGLE).max(SINGLE);
-    let [want, bound] =
-        expected(&group.new, &x, past, epsilon).ok_or_else(|| refuse("the formula has no rows"))?;
+    let epsilon = embeddings.fed.dtype().epsilon();
+    let epsilon = epsilon.unwrap_or(SINGLE).max(SINGLE);
+    let [want, bound] = expected(&group.new, &x, past, epsilon)
+        .ok_or_else(|| refuse("the formula has no rows for these positions"))?;
     let mut worst = Worst::default();
     for ((got, want), bound) in y.iter().zip(&want).zip(&bound) {
         // The sum is rounded too.
         worst.add(*got, *want, bound + ROUNDINGS * epsilon * want.abs());
     }
-    Ok(Some(super::check(site, "embeddings", &worst)))
+    Ok(Some(worst.check(run.site, "embeddings")))
 }
 
-/// The sum by the formula, `[slot, token, feature]`, and how far what is added may be off.
+/// Random embeddings.
+struct Embeddings {
+    fed: Tensor,
+    /// Their tokens and features.
+    lane: Lane,
+}
+
+impl Embeddings {
+    /// Random numbers for `content`, whose tokens are those of the site's queries.
+    fn of(run: &TrialRun<'_>, site: &Site, content: ValueId) -> Result<Self, VerifyError> {
+        let refuse = |why: &str| VerifyError::unsupported(run.site, why);
+        let known = run.trace.get(content);
+        let (Some(dims), Some(dtype)) = (known.dims.as_deref(), known.dtype) else {
+            return Err(refuse("the shape of the embeddings is unknown"));
+        };
+        let query = run.trace.get(site.query.value).dims.as_ref();
+        let count = query.and_then(|d| d.get(site.query.lane.sequence));
+        let last = dims.len().saturating_sub(1);
+        let tokens = (0..last).rfind(|a| Some(&dims[*a]) == count);
+        let tokens = tokens.ok_or_else(|| refuse("cannot follow the tokens of the embeddings"))?;
+        let lane = Lane {
+            feature: Some(last),
+            ..Lane::of_sequence(tokens)
+        };
+        let fed = Random::new(0x0e3b_edd1).tensor(dtype, dims, -1.0, 1.0);
+        let fed = fed.ok_or_else(|| refuse("the embeddings are too large to run"))?;
+        Ok(Self { fed, lane })
+    }
+}
+
+/// The sum by the formula, `[slot, token, feature]`, and the bound on what is added.
 fn expected(
     new: &EncodingSpec,
     x: &Array3<f64>,
@@ -135,7 +151,7 @@ fn expected(
     Some([x + &rows, bound])
 }
 
-/// How far the sines and cosines of positions may be off.
+/// The bound on the sines and cosines of positions.
 fn waves(code: &Sinusoidal, at: &[f64], epsilon: f64) -> Array2<f64> {
     let precision = Precision {
         angle: SINGLE,
@@ -155,8 +171,7 @@ fn waves(code: &Sinusoidal, at: &[f64], epsilon: f64) -> Array2<f64> {
     })
 }
 
-/// `x + gelu(conv(x))`, zeros standing before and behind the tokens; how far the second term may
-/// be off.
+/// `x + gelu(conv(x))` with zeros before and after the tokens, and the bound on the second term.
 fn convolved(
     x: &Array3<f64>,
     weight: &Array3<f64>,
@@ -174,7 +189,7 @@ fn convolved(
         let z = Near::sum(weights[..].into(), seen[..].into(), epsilon);
         Near {
             value: gelu_erf(z.value),
-            // Nowhere is it steeper than 1.13; what it rounds inside is of the size of z.
+            // Its derivative is at most 1.13; its own roundings are of the size of z.
             bound: 1.13 * z.bound + 2.0 * ROUNDINGS * epsilon * z.value.abs(),
         }
     });
@@ -186,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_convolution_sees_zeros_around_the_tokens() {
+    fn a_convolution_pads_the_tokens_with_zeros() {
         let x = Array3::from_shape_fn((1, 3, 1), |(_, t, _)| (t + 1) as f64);
         let weight = Array3::from_elem((1, 1, 3), 1.0);
         let [got, _] = convolved(&x, &weight, &[0.0], SINGLE);

@@ -1,5 +1,5 @@
-//! What the proof says of small models in every type and of operators that compute scores inside:
-//! it holds for what was put in, and for nothing else.
+//! The proof of small models in every type, and of operators that compute scores inside: it passes
+//! for the inserted encoding and fails for any other.
 
 use posenc_ir::{DType, Model, Tensor, Use};
 
@@ -75,11 +75,11 @@ fn proof(model: &Model, kind: Kind) -> Result<Proof, String> {
     Ok(done.unwrap().proof)
 }
 
-/// Of the checks of these quantities, how many kept their bound and how many did not.
-fn told(checks: &[SiteCheck], quantities: &[&str]) -> [usize; 2] {
+/// How many checks of these quantities passed, and how many failed.
+fn passed_and_failed(checks: &[SiteCheck], quantities: &[&str]) -> [usize; 2] {
     let own = checks.iter().filter(|c| quantities.contains(&&*c.quantity));
-    let (held, missed): (Vec<_>, Vec<_>) = own.partition(|c| c.ok);
-    [held.len(), missed.len()]
+    let (passed, failed): (Vec<_>, Vec<_>) = own.partition(|c| c.ok);
+    [passed.len(), failed.len()]
 }
 
 fn evaluated(proof: &Proof) -> Vec<SiteCheck> {
@@ -127,21 +127,17 @@ fn shifted(table: &mut Numbers, dims: &[usize]) {
 }
 
 #[test]
-fn every_type_holds_and_is_held_to_its_formula() {
+fn every_type_passes_for_its_formula_and_fails_for_another() {
     for dtype in [DType::F64, DType::F16, DType::BF16] {
         let model = model(dtype, 17, |s, x| layer(s, x, dtype));
         for kind in Kind::targets().filter(|k| !matches!(k, Kind::None | Kind::Rope)) {
             let mut proof =
                 proof(&model, kind).unwrap_or_else(|why| panic!("{kind} in {dtype:?}: {why}"));
-            let [held, missed] = told(&evaluated(&proof), &NUMBERS);
-            assert!(held > 0 && missed == 0, "{kind} in {dtype:?}");
-            proof
-                .asked
-                .groups
-                .iter_mut()
-                .for_each(|g| wrong(&mut g.new));
-            let now = told(&evaluated(&proof), &NUMBERS);
-            assert_eq!(now, [0, held], "{kind} in {dtype:?}");
+            let [passed, failed] = passed_and_failed(&evaluated(&proof), &NUMBERS);
+            assert!(passed > 0 && failed == 0, "{kind} in {dtype:?}");
+            proof.plan.groups.iter_mut().for_each(|g| wrong(&mut g.new));
+            let now = passed_and_failed(&evaluated(&proof), &NUMBERS);
+            assert_eq!(now, [0, passed], "{kind} in {dtype:?}");
         }
     }
 }
@@ -208,31 +204,31 @@ fn biases_of_operators_are_compared_with_their_formula() {
     for (op, mask, opset) in forms {
         let model = model(DType::F32, opset, |s, x| operator(s, x, op, mask));
         let kinds = [Kind::Alibi, Kind::T5Bias, Kind::RelativeBias];
-        // Where a mask comes in the same way, one kind stands for all.
+        // A mask enters in the same way for all kinds, so one is enough.
         let few = if mask == Some(DType::F32) { 1 } else { 3 };
         for kind in kinds.into_iter().take(few) {
             let name = format!("{kind} in {op} with {mask:?}");
             let mut proof = proof(&model, kind).unwrap_or_else(|why| panic!("{name}: {why}"));
             let checks = evaluated(&proof);
             // Two layers, and the first once more in a longer run.
-            assert_eq!(told(&checks, &["scores"]), [3, 0], "{name}");
+            assert_eq!(passed_and_failed(&checks, &["scores"]), [3, 0], "{name}");
             let masks = if mask.is_some() { 3 } else { 0 };
-            assert_eq!(told(&checks, &["mask"]), [masks, 0], "{name}");
-            proof
-                .asked
-                .groups
-                .iter_mut()
-                .for_each(|g| wrong(&mut g.new));
-            assert_eq!(told(&evaluated(&proof), &["scores"]), [0, 3], "{name}");
+            assert_eq!(passed_and_failed(&checks, &["mask"]), [masks, 0], "{name}");
+            proof.plan.groups.iter_mut().for_each(|g| wrong(&mut g.new));
+            assert_eq!(
+                passed_and_failed(&evaluated(&proof), &["scores"]),
+                [0, 3],
+                "{name}"
+            );
         }
     }
 }
 
-/// The proof of the same with one input of the nodes of an operator replaced in what was put in.
+/// The proof with one input of an operator's nodes replaced in the graph with the encoding.
 fn tampered(mut proof: Proof, op: &str, slot: usize, tensor: &Tensor) -> Proof {
-    let graph = proof.done.0.graph();
+    let graph = proof.swapped.0.graph();
     let mut out = graph.emitter(graph.main(), "test");
-    // What stood there before anything was put in.
+    // Only nodes from before the encoding was inserted.
     let old: Vec<_> = proof.bare.0.graph().nodes().map(|(id, _)| id).collect();
     let nodes = graph.nodes().filter(|(id, n)| n.is(op) && old.contains(id));
     for (id, node) in nodes {
@@ -241,50 +237,58 @@ fn tampered(mut proof: Proof, op: &str, slot: usize, tensor: &Tensor) -> Proof {
         out.redirect_use(old, Use::new(id, slot), new).unwrap();
     }
     let patch = out.finish();
-    let (model, _) = proof.done.0.clone().committed(patch).unwrap();
+    let (model, _) = proof.swapped.0.clone().committed(patch).unwrap();
     let found = detect(&model, &Options::default());
-    proof.done = (model, found);
+    proof.swapped = (model, found);
     proof
 }
 
 #[test]
-fn what_unmasks_fails() {
+fn unmasking_fails() {
     let no = Tensor::from_bool(&[1, 1], &[false]);
     for kind in [Kind::Alibi, Kind::T5Bias, Kind::Shaw, Kind::TransformerXl] {
         let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
         let proof = proof(&model, kind).unwrap();
-        let [masks, missed] = told(&evaluated(&proof), &["mask"]);
-        assert!(masks > 0 && missed == 0, "{kind}");
+        let [masks, failed] = passed_and_failed(&evaluated(&proof), &["mask"]);
+        assert!(masks > 0 && failed == 0, "{kind}");
         let checks = evaluated(&tampered(proof, "Where", 0, &no));
-        assert_eq!(told(&checks, &["mask"]), [0, masks], "{kind}");
-        assert_eq!(told(&checks, &NUMBERS)[1], 0, "{kind}: {checks:?}");
+        assert_eq!(passed_and_failed(&checks, &["mask"]), [0, masks], "{kind}");
+        assert_eq!(
+            passed_and_failed(&checks, &NUMBERS)[1],
+            0,
+            "{kind}: {checks:?}"
+        );
     }
 }
 
 #[test]
-fn vectors_beside_the_values_are_compared() {
+fn vectors_added_to_the_values_are_compared() {
     let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
     let proof = proof(&model, Kind::Shaw).unwrap();
     let checks = evaluated(&proof);
-    assert_eq!(told(&checks, &["values"]), [4, 0], "two groups, two runs");
+    assert_eq!(
+        passed_and_failed(&checks, &["values"]),
+        [4, 0],
+        "two groups, two runs"
+    );
     let mut keyless = proof.clone();
-    for group in &mut keyless.asked.groups {
+    for group in &mut keyless.plan.groups {
         if let EncodingSpec::Shaw { value, .. } = &mut group.new {
             shifted(value.as_mut().unwrap(), &[33, SIZE]);
         }
     }
     let checks = evaluated(&keyless);
-    assert_eq!(told(&checks, &["scores"]), [4, 0]);
-    assert_eq!(told(&checks, &["values"]), [0, 4]);
+    assert_eq!(passed_and_failed(&checks, &["scores"]), [4, 0]);
+    assert_eq!(passed_and_failed(&checks, &["values"]), [0, 4]);
 }
 
 #[test]
-fn the_longer_run_of_projected_codes_is_one_that_can_be_paid_for() {
+fn the_longer_run_of_projected_codes_has_affordable_work() {
     let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
     let mut proof = proof(&model, Kind::TransformerXl).unwrap();
     let longest = proof.longest();
     assert!(longest > 100, "{longest}");
-    for group in &mut proof.asked.groups {
+    for group in &mut proof.plan.groups {
         if let EncodingSpec::TransformerXl { dim, .. } = &mut group.new {
             *dim = 1 << 20;
         }

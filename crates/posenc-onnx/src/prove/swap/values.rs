@@ -1,11 +1,12 @@
-//! What joins the weighted values of a site: vectors of distances under the same weights.
+//! What the inserted encoding adds to the weighted values of a site: vectors by distance, weighted
+//! like the values.
 
 use ndarray::{Array2, Array3, ArrayD};
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 
-use super::scores::{Both, unsupported};
-use super::{Run, array};
+use super::compute::{TrialRun, array};
+use super::site::{SwappedSite, unsupported};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::edit::insert::WeightedValues;
@@ -15,9 +16,9 @@ use crate::prove::bound::{ROUNDINGS, Worst};
 use crate::prove::formula::{Near, row_of};
 use crate::report::SiteCheck;
 
-/// Compares what weights make of values and vectors, for random weights, with the formula; `None`
-/// where no vectors join.
-pub(crate) fn check(both: &Both<'_>) -> Result<Option<SiteCheck>, VerifyError> {
+/// Compares the weighted sum of values and vectors with the formula, for random weights; `None`
+/// where no vectors are added.
+pub(crate) fn check(both: &SwappedSite<'_>) -> Result<Option<SiteCheck>, VerifyError> {
     let EncodingSpec::Shaw {
         max_distance,
         value: Some(table),
@@ -27,25 +28,26 @@ pub(crate) fn check(both: &Both<'_>) -> Result<Option<SiteCheck>, VerifyError> {
         return Ok(None);
     };
     let (_, site) = both.sites()?;
-    let (model, found) = &both.proof.done;
+    let (model, found) = &both.proof.swapped;
     let context = Context {
         model,
         found,
-        survey: &both.proof.shown,
+        survey: &both.proof.survey,
     };
     let refuse = |why: &str| unsupported(site, why);
     let values = WeightedValues::of(&context, site)
         .map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;
-    let sum = sum(both, &values).ok_or_else(|| refuse("no vectors join its weighted values"))?;
+    let sum =
+        sum(both, &values).ok_or_else(|| refuse("no vectors are added to the weighted values"))?;
     let given = given(both, site, &values)?;
-    let (trace, seeds) = both.done;
-    let run = Run {
+    let (trace, seeds) = both.swapped;
+    let run = TrialRun {
         site: &site.name,
         model,
         trace,
         seeds,
     };
-    let is = both.computes.compute(&run, &given, sum)?;
+    let is = both.by.compute(&run, &given, sum)?;
     let width = site.head_dim.unwrap_or(0);
     let table = table.values(&[2 * max_distance + 1, width]);
     let table = table.map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;
@@ -54,13 +56,13 @@ pub(crate) fn check(both: &Both<'_>) -> Result<Option<SiteCheck>, VerifyError> {
     let gathered = Gathered::of(&values, &given, is);
     let worst =
         gathered.and_then(|g| g.against(&table, epsilon.unwrap_or(f64::from(f32::EPSILON))));
-    let worst = worst.ok_or_else(|| refuse("its weighted values have changed their shape"))?;
-    Ok(Some(super::check(site, "values", &worst)))
+    let worst = worst.ok_or_else(|| refuse("the shape of the weighted values changed"))?;
+    Ok(Some(worst.check(&site.name, "values")))
 }
 
-/// What all readers of the weighted values read now.
-fn sum(both: &Both<'_>, values: &WeightedValues) -> Option<ValueId> {
-    let graph = both.proof.done.0.graph();
+/// The sum that replaces the weighted values.
+fn sum(both: &SwappedSite<'_>, values: &WeightedValues) -> Option<ValueId> {
+    let graph = both.proof.swapped.0.graph();
     let [at] = graph.uses(values.value) else {
         return None;
     };
@@ -68,9 +70,9 @@ fn sum(both: &Both<'_>, values: &WeightedValues) -> Option<ValueId> {
     node.output(0).filter(|_| node.is("Add"))
 }
 
-/// Random weights and weighted values; queries and keys, whose dimensions tell the distances.
+/// Random weights and weighted values; queries and keys, whose dimensions determine the distances.
 fn given(
-    both: &Both<'_>,
+    both: &SwappedSite<'_>,
     site: &Site,
     values: &WeightedValues,
 ) -> Result<Vec<(ValueId, Tensor)>, VerifyError> {
@@ -85,17 +87,18 @@ fn given(
         if given.iter().any(|(v, _)| *v == value) {
             continue;
         }
-        let known = both.done.0.get(value);
+        let known = both.swapped.0.get(value);
         let tensor = known.dims.as_deref().zip(known.dtype);
         let tensor = tensor.and_then(|(dims, dtype)| random.tensor(dtype, dims, 0.0, 1.0));
-        let tensor = tensor.ok_or_else(|| unsupported(site, "its weights are not known"))?;
+        let tensor =
+            tensor.ok_or_else(|| unsupported(site, "cannot generate random attention weights"))?;
         given.push((value, tensor));
     }
     Ok(given)
 }
 
-/// Weights `[slot, query, key]`, and weighted values `[slot, query, feature]` without and with
-/// what was put in.
+/// Weights `[slot, query, key]`, and weighted values `[slot, query, feature]` without and with the
+/// inserted vectors.
 struct Gathered {
     weights: Array3<f64>,
     was: Array3<f64>,
@@ -152,15 +155,15 @@ impl Gathered {
     }
 }
 
-/// The axes of these letters, with those of `rest` joined to one before the last two.
+/// The data with the axes of `rest`, merged into one, before the two `last` ones.
 fn arranged(
     data: ArrayD<f64>,
     letters: &[char],
     rest: &[char],
     last: [char; 2],
 ) -> Option<Array3<f64>> {
-    let place = |letter: &char| letters.iter().position(|c| c == letter);
-    let order: Vec<usize> = rest.iter().chain(&last).map(place).collect::<Option<_>>()?;
+    let axis = |letter: &char| letters.iter().position(|c| c == letter);
+    let order: Vec<usize> = rest.iter().chain(&last).map(axis).collect::<Option<_>>()?;
     if order.len() != data.ndim() || letters.len() != data.ndim() {
         return None;
     }
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_by_distance_are_told_from_rows_shifted_by_one_in_every_type() {
+    fn rows_shifted_by_one_are_noticed_in_every_type() {
         let types: [(DType, Round); 3] = [
             (DType::F32, |x| f64::from(x as f32)),
             (DType::F16, |x| half::f16::from_f64(x).to_f64()),

@@ -18,11 +18,11 @@ use crate::detect::context::Context;
 use crate::edit::{extend_buffers, insert, remove};
 use crate::plan::swap::{SwapPlan, asked};
 use crate::prove::swap::Proof;
-use crate::prove::{invariants as agree, readback as shown};
+use crate::prove::{invariants, readback};
 use crate::rewrite::branches;
 
-/// What has changed since a graph was bare.
-const PUT_IN: &str = "with what was put in";
+/// The step after which attention is checked, for messages.
+const INSERTED: &str = "after inserting the encoding";
 
 /// A model whose encoding was swapped.
 #[derive(Debug)]
@@ -75,7 +75,10 @@ pub(crate) fn swap(
             },
         });
     }
-    if let Some(done) = done.as_mut().filter(|done| !done.proof.beside.is_empty()) {
+    if let Some(done) = done
+        .as_mut()
+        .filter(|done| !done.proof.other_branches.is_empty())
+    {
         let own = done.branch.as_ref().map_or(options, |branch| &branch.1);
         done.found = detect(&done.model, own);
         done.surveys[1] = survey(&done.model, &done.found);
@@ -87,7 +90,7 @@ impl Swapped {
     /// This, and what was done to another branch of the model behind.
     fn with(mut self, more: Self) -> Self {
         let nodes = [0, 1].map(|i| self.nodes[i] + more.nodes[i]);
-        self.proof.beside.push(more.proof);
+        self.proof.other_branches.push(more.proof);
         Self {
             model: more.model,
             nodes,
@@ -128,7 +131,7 @@ fn swap_branch(
         found: &found,
         survey: &rest,
     };
-    agree::is_bare(&context, before, &asked)?;
+    invariants::check_removed(&context, before, &asked)?;
     let axes = insert::Axes::new(&context);
     let put = |asked: &SwapPlan| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
@@ -148,7 +151,7 @@ fn swap_branch(
         found: &after,
         survey: &new,
     };
-    agree::same_sites(&last, &found, PUT_IN)?;
+    invariants::check_same_sites(&last, &found, INSERTED)?;
     // Zeros prove nothing: other numbers stand in for them.
     let telling = asked.with_random_values();
     let (done, shown) = match telling == asked.groups {
@@ -161,19 +164,19 @@ fn swap_branch(
         }
     };
     let proof = Proof {
-        shown,
-        asked: asked.with(telling),
+        survey: shown,
+        plan: asked.with(telling),
         bare: (bare.clone(), found.clone()),
-        done,
-        beside: vec![],
+        swapped: done,
+        other_branches: vec![],
     };
     let context = Context {
-        model: &proof.done.0,
-        found: &proof.done.1,
-        survey: &proof.shown,
+        model: &proof.swapped.0,
+        found: &proof.swapped.1,
+        survey: &proof.survey,
     };
-    agree::same_sites(&context, &proof.bare.1, PUT_IN)?;
-    shown::is_as_asked(&context, &proof)?;
+    invariants::check_same_sites(&context, &proof.bare.1, INSERTED)?;
+    readback::check(&context, &proof)?;
     Ok(Some(Swapped {
         surveys: [old, new],
         model: next,

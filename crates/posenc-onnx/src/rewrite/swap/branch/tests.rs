@@ -275,7 +275,7 @@ fn the_proof_holds_for_what_was_put_in_and_for_nothing_else() {
             !held.is_empty() && held.iter().all(|c| c.ok),
             "{kind}: {held:?}"
         );
-        for group in &mut proof.asked.groups {
+        for group in &mut proof.plan.groups {
             other(&mut group.new);
         }
         let missed = proof.evaluate().unwrap();

@@ -119,5 +119,5 @@ fn a_mask_removed_with_its_bias_is_noticed() {
     };
     assert!(!halves(2).unwrap().report.edits.is_empty());
     let why = halves(30).unwrap_err().to_string();
-    assert!(why.contains("attention reads as another"), "{why}");
+    assert!(why.contains("attention properties changed"), "{why}");
 }

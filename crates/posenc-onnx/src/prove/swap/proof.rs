@@ -1,0 +1,119 @@
+//! What the proof of a swap compares: a graph without encodings, and the same with the inserted one.
+
+use posenc_ir::{Model, ValueId};
+
+use super::compute::BUDGET;
+use crate::detect::finding::Finding;
+use crate::detect::{Detection, Survey};
+use crate::graph::ports::Lengths;
+use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::{Group, SwapPlan};
+
+/// Tokens of the longer of the two runs: enough for the last bucket of T5.
+const LONG: usize = 200;
+
+/// The most multiplications to spend on vectors of distances in it.
+const WORK: usize = 1 << 29;
+
+/// A graph without encodings at the sites, and the same with the inserted encoding.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The graph without encodings.
+    pub(crate) bare: (Model, Detection),
+    /// The graph with the inserted encoding.
+    pub(crate) swapped: (Model, Detection),
+    /// The encodings found in `swapped`.
+    pub(crate) survey: Survey,
+    /// What was inserted.
+    pub(crate) plan: SwapPlan,
+    /// The same for other branches of the model.
+    pub(crate) other_branches: Vec<Self>,
+}
+
+impl Proof {
+    /// Whether nothing was inserted that this compares.
+    pub fn is_empty(&self) -> bool {
+        let rotation = |g: &Group| matches!(g.new, EncodingSpec::Rope { .. });
+        self.plan.groups.iter().all(rotation) && self.other_branches.iter().all(Self::is_empty)
+    }
+
+    /// The most numbers per pair of tokens: one for each head, or a vector; twice as many where
+    /// they are computed per distance first.
+    fn numbers_per_pair(&self) -> usize {
+        let of = |group: &Group| {
+            let sites = group
+                .sites
+                .iter()
+                .filter_map(|i| self.swapped.1.attention.get(*i));
+            let vectors = matches!(group.new, EncodingSpec::Shaw { .. });
+            sites
+                .map(|site| {
+                    site.heads
+                        .max(site.head_dim.filter(|_| vectors))
+                        .unwrap_or(1)
+                })
+                .max()
+        };
+        2 * self
+            .plan
+            .groups
+            .iter()
+            .filter_map(of)
+            .max()
+            .unwrap_or(1)
+            .max(1)
+    }
+
+    /// The most tokens of the longer run.
+    pub(super) fn longest(&self) -> usize {
+        let work = |group: &Group| match group.new {
+            EncodingSpec::TransformerXl {
+                heads,
+                head_dim,
+                dim,
+                ..
+            } => heads.saturating_mul(head_dim).saturating_mul(2 * dim),
+            _ => 0,
+        };
+        let work = self.plan.groups.iter().map(work);
+        let work = work.fold(0, usize::saturating_add);
+        let pairs = (BUDGET.elements / self.numbers_per_pair()).isqrt();
+        LONG.min(pairs).min(WORK / work.max(1))
+    }
+
+    /// The content that a site's absolute encoding is added to, and the sum.
+    pub(super) fn added(&self, site: usize) -> Option<(ValueId, ValueId)> {
+        let own = |f: &&Finding| f.sites.contains(&site) && f.encoding.is_absolute();
+        let entry = self
+            .survey
+            .findings
+            .iter()
+            .find(own)?
+            .entries
+            .first()
+            .copied()?;
+        let node = self.swapped.0.graph().node(entry.node);
+        let content = node.input(1usize.checked_sub(entry.slot())?)?;
+        Some((content, node.output(0).filter(|_| node.is("Add"))?))
+    }
+
+    /// The lengths of the runs: that of detection, and a longer one where the model supports it.
+    pub(super) fn lengths(&self) -> Vec<Lengths> {
+        let (bare, swapped) = (&self.bare.1, &self.swapped.1);
+        let wanted = Lengths {
+            batch: 1,
+            sequence: self.longest(),
+            ..swapped.lengths
+        };
+        let longer = swapped.ports.fit(wanted);
+        let shortest = swapped.limits.iter().map(|l| l.length).min();
+        let fits = longer == wanted
+            && wanted.sequence > swapped.lengths.sequence
+            && bare.ports.fit(wanted) == wanted
+            && shortest.is_none_or(|most| longer.past + longer.sequence <= most)
+            && !swapped.ports.has_free_content();
+        let mut all = vec![swapped.lengths];
+        all.extend(fits.then_some(longer));
+        all
+    }
+}

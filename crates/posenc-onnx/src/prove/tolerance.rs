@@ -1,0 +1,36 @@
+//! Differences that are allowed between correct results, by type.
+
+use posenc_ir::DType;
+
+/// How far two outputs may differ: every element by `atol + rtol · |want|`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Allowed whatever the element is.
+    pub atol: f64,
+    /// Allowed as a share of the element.
+    pub rtol: f64,
+}
+
+impl Tolerance {
+    /// The largest difference between two correct runs of a whole model in this type.
+    pub fn of(dtype: DType) -> Self {
+        let (atol, rtol) = match dtype {
+            DType::F64 => (1e-8, 1e-8),
+            DType::F16 => (2e-2, 2e-2),
+            DType::BF16 => (1e-1, 1e-1),
+            _ if dtype.is_float() => (1e-4, 1e-3),
+            _ => (0.0, 0.0),
+        };
+        Self { atol, rtol }
+    }
+}
+
+/// The largest relative error of the frequencies and of the attention factor that detection reads
+/// from a rotation whose result has this type.
+pub(crate) fn of_frequencies(dtype: Option<DType>) -> f64 {
+    match dtype {
+        Some(DType::F16) => 4e-3,
+        Some(DType::BF16) => 2e-2,
+        _ => 1e-5,
+    }
+}

@@ -1,0 +1,233 @@
+//! Whole models in every runtime, and their rotations against the formula.
+
+use posenc_ir::Model;
+use posenc_runtime::{Backend, Optimization, Provider, RuntimeError};
+
+use super::bisect::{Side, bisect};
+use super::decode::decode;
+use super::error::VerifyError;
+use super::expected::expectations;
+use super::options::{Bisect, VerifyOptions};
+use super::run::RuntimeTarget;
+use super::sites::check_rope;
+use super::subject::Subject;
+use super::sweep::{self, Sweep};
+use crate::detect::{Detection, Options, detect};
+use crate::graph::ports::Lengths;
+use crate::report::{Run, SiteCheck, Verify};
+
+/// The length at which prefill and decode are compared.
+const DECODE: usize = 16;
+
+/// Proves a model: its rotations against the formula, and whole runs against `other` or, without
+/// it, against the first run.
+///
+/// The first run of all has nothing to be compared with; it only has to consist of numbers.
+///
+/// # Errors
+/// When a runtime is not available or does not support the model. A difference is no error: it is
+/// in the report.
+pub fn verify(
+    model: &Model,
+    other: Option<&Model>,
+    options: &VerifyOptions,
+    backends: &[Box<dyn Backend>],
+) -> Result<Verify, VerifyError> {
+    if backends.is_empty() {
+        let none = RuntimeError::unavailable("a runtime", "none was found, and none is built in");
+        return Err(VerifyError::runtime("verify", none));
+    }
+    let detection = Options {
+        roles: options.roles.clone(),
+        ..Options::default()
+    };
+    let found = detect(model, &detection);
+    let sites = rotations(model, &found, backends)?;
+    let targets = targets(options, backends)?;
+    let subject = Subject::new(model, &found, options)?;
+    let other = other.map(|other| (other, detect(other, &detection)));
+    let other = match &other {
+        Some((other, found)) => Some(Subject::new(other, found, options)?),
+        None => None,
+    };
+    let comparison = Comparison {
+        subject: &subject,
+        other: other.as_ref(),
+        lengths: &sweep::lengths(&found, options),
+        options,
+    };
+    let mut whole = comparison.run(&targets)?;
+    if options.bisect == Bisect::FirstFailure {
+        comparison.bisect(&mut whole)?;
+    }
+    Ok(whole.report(sites))
+}
+
+/// The models to compare, and how.
+struct Comparison<'a> {
+    subject: &'a Subject<'a>,
+    other: Option<&'a Subject<'a>>,
+    lengths: &'a [Lengths],
+    options: &'a VerifyOptions,
+}
+
+/// The rows of whole runs.
+#[derive(Default)]
+struct WholeRuns<'a> {
+    runs: Vec<Run>,
+    /// The target of each row.
+    targets: Vec<&'a RuntimeTarget<'a>>,
+    /// The target that the others are compared with.
+    first: Option<&'a RuntimeTarget<'a>>,
+    /// Runtimes that do not support the model.
+    refused: Vec<VerifyError>,
+    warnings: Vec<String>,
+}
+
+impl Comparison<'_> {
+    /// Runs the models on every target. A runtime that was not named may refuse them, as long as
+    /// another one runs them.
+    fn run<'t>(&self, targets: &'t [RuntimeTarget<'t>]) -> Result<WholeRuns<'t>, VerifyError> {
+        let mut sweep = Sweep::new(self.subject, self.other, self.lengths);
+        let mut whole = WholeRuns::default();
+        for target in targets {
+            match self.run_on(target, &mut sweep, &mut whole.warnings) {
+                Ok(rows) => {
+                    whole.targets.extend(rows.iter().map(|_| target));
+                    whole.runs.extend(rows);
+                    whole.first.get_or_insert(target);
+                }
+                Err(error @ VerifyError::Runtime { .. }) if self.options.providers.is_empty() => {
+                    whole.refused.push(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if whole.first.is_none() && !whole.refused.is_empty() {
+            return Err(whole.refused.swap_remove(0));
+        }
+        Ok(whole)
+    }
+
+    /// The rows of one target: runs at all lengths, and prefill against decode.
+    fn run_on(
+        &self,
+        target: &RuntimeTarget<'_>,
+        sweep: &mut Sweep<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Run>, VerifyError> {
+        let mut rows = sweep.run(target)?;
+        let longest = self.lengths.iter().map(|l| l.sequence).max().unwrap_or(0);
+        match decode(self.subject, longest.min(DECODE), target) {
+            Ok(stepped) => rows.extend(stepped),
+            // Whole runs count without it.
+            Err(error @ VerifyError::Unsupported { .. }) => {
+                warnings.push(format!("prefill was not compared with decode: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(rows)
+    }
+
+    /// Names the first value that differs in the first run that is out of bounds.
+    fn bisect(&self, whole: &mut WholeRuns<'_>) -> Result<(), VerifyError> {
+        let Some(first) = whole.first else {
+            return Ok(());
+        };
+        let differs = |r: &Run| !r.ok && r.bound.is_some();
+        let Some(failed) = whole.runs.iter().position(differs) else {
+            return Ok(());
+        };
+        let run = &mut whole.runs[failed];
+        let Some(at) = self.lengths.iter().find(|l| l.sequence == run.length) else {
+            return Ok(());
+        };
+        let optimization = if run.optimization == "off" {
+            Optimization::Off
+        } else {
+            Optimization::On
+        };
+        let target = whole.targets[failed];
+        let a = side(self.subject, target, optimization);
+        let b = match self.other {
+            Some(other) => side(other, target, optimization),
+            None => side(self.subject, first, Optimization::On),
+        };
+        run.first_divergence = bisect(&a, &b, *at, self.options)?;
+        Ok(())
+    }
+}
+
+fn side<'a>(
+    subject: &Subject<'a>,
+    target: &'a RuntimeTarget<'a>,
+    optimization: Optimization,
+) -> Side<'a> {
+    Side {
+        model: subject.model,
+        found: subject.found,
+        target,
+        optimization,
+    }
+}
+
+impl WholeRuns<'_> {
+    fn report(mut self, sites: Vec<SiteCheck>) -> Verify {
+        let refused = self.refused.iter().map(|e| format!("skipped: {e}"));
+        self.warnings.extend(refused);
+        self.warnings.dedup();
+        let mut report = Verify::new(self.runs, sites);
+        report.warnings = self.warnings;
+        report
+    }
+}
+
+/// Rotations in the first runtime that runs them; tract is tried first.
+fn rotations(
+    model: &Model,
+    found: &Detection,
+    backends: &[Box<dyn Backend>],
+) -> Result<Vec<SiteCheck>, VerifyError> {
+    let expected = expectations(model, found)?;
+    if expected.is_empty() {
+        return Ok(vec![]);
+    }
+    let mut order: Vec<&dyn Backend> = backends.iter().map(AsRef::as_ref).collect();
+    order.sort_by_key(|b| b.name() != "tract");
+    let mut refused = None;
+    for backend in order {
+        match check_rope(model, found, &expected, backend) {
+            Ok(checks) => return Ok(checks),
+            Err(error @ VerifyError::Runtime { .. }) => {
+                refused.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    refused.map_or(Ok(vec![]), Err)
+}
+
+/// The targets of the options; every runtime on the processor where none is named.
+fn targets<'a>(
+    options: &VerifyOptions,
+    backends: &'a [Box<dyn Backend>],
+) -> Result<Vec<RuntimeTarget<'a>>, VerifyError> {
+    let providers: Vec<(usize, Provider)> = if options.providers.is_empty() {
+        (0..backends.len()).map(|i| (i, Provider::Cpu)).collect()
+    } else {
+        options.providers.clone()
+    };
+    let target = |(i, provider): (usize, Provider)| {
+        let backend = backends.get(i).ok_or_else(|| {
+            let why = format!("there are {} runtimes", backends.len());
+            let missing = RuntimeError::unavailable(format!("runtime {i}"), why);
+            VerifyError::runtime("verify", missing)
+        })?;
+        Ok(RuntimeTarget {
+            backend: backend.as_ref(),
+            provider,
+            fallback: options.fallback,
+        })
+    };
+    providers.into_iter().map(target).collect()
+}
