@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ndarray::{ArrayD, IxDyn};
 
-use super::value::{Data, Shared};
+use super::data::{Data, Shared};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 

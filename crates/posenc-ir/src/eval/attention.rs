@@ -1,9 +1,9 @@
 //! Fused attention: dimensions only. Counts of heads are attributes where the inputs do not
 //! tell them.
 
-use super::call::Call;
+use super::call::{Call, Outputs};
 use super::shape::{dim, product, sum};
-use super::{Miss, Outputs, Value, Why};
+use super::{Miss, Value, Why};
 use crate::dtype::DType;
 
 /// Part `d` of a split into `heads`.

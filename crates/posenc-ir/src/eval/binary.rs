@@ -3,10 +3,10 @@
 use ndarray::Zip;
 
 use super::array::{Array, each_pair};
-use super::call::{Call, typed};
+use super::call::{Call, Outputs, typed};
+use super::data::Shared;
 use super::shape::broadcast;
-use super::value::Shared;
-use super::{Miss, Outputs, Value};
+use super::{Miss, Value};
 use crate::dtype::DType;
 
 /// Applies `f` to every pair of elements.

@@ -1,8 +1,8 @@
 //! Rows of a table picked by the bucket of each pair's distance.
 
-use super::call::Call;
+use super::call::{Call, Outputs};
 use super::shape::dim;
-use super::{Outputs, Value, Why};
+use super::{Value, Why};
 use crate::dtype::DType;
 use crate::eval::array::{Array, flat, from_vec};
 use crate::eval::cast::settled;

@@ -1,9 +1,12 @@
 //! A node with its inputs: what every operator reads its parameters from.
 
 use super::array::Array;
-use super::{Budget, Miss, Outputs, Value, Why};
+use super::{Budget, Miss, Value, Why};
 use crate::dtype::DType;
 use crate::node::Node;
+
+/// What one operator gives: its outputs in order.
+pub(super) type Outputs = Result<Vec<Value>, Miss>;
 
 /// One node about to be evaluated.
 pub(super) struct Call<'a> {

@@ -1,8 +1,8 @@
 //! Changes of element type.
 
 use super::array::Array;
-use super::call::{Call, typed};
-use super::{Miss, Outputs, Why};
+use super::call::{Call, Outputs, typed};
+use super::{Miss, Why};
 use crate::dtype::DType;
 
 pub(super) fn cast(c: &Call<'_>) -> Outputs {

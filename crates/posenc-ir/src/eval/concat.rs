@@ -3,10 +3,10 @@
 use ndarray::{Axis, Slice};
 
 use super::array::{Array, each};
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
+use super::data::Shared;
 use super::shape::{self, axis};
-use super::value::Shared;
-use super::{Miss, Outputs, Value, Why};
+use super::{Miss, Value, Why};
 
 pub(super) fn concat(c: &Call<'_>) -> Outputs {
     let first = c.need(0)?;

@@ -3,9 +3,9 @@
 use ndarray::{ArrayD, IxDyn, arr0, arr1};
 
 use super::array::{Array, from_vec};
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
 use super::shape::{MAX_RANK, dim};
-use super::{Miss, Outputs, Value, Why};
+use super::{Miss, Value, Why};
 use crate::dtype::DType;
 use crate::proto::TensorProto;
 use crate::stored::Stored;

@@ -1,8 +1,8 @@
 //! Fused operators of com.microsoft that are no attention: dimensions only.
 
-use super::call::{Call, typed};
+use super::call::{Call, Outputs, typed};
 use super::shape::dim;
-use super::{Outputs, Value, Why};
+use super::{Value, Why};
 use crate::dtype::DType;
 
 /// Ids `[b, s]` and tables to embeddings `[b, s, d]`, the mask's lengths `[b]`, and the sum.

@@ -1,8 +1,8 @@
 //! Convolutions of known elements, tap by tap.
 
 use super::array::{Array, flat, from_vec};
+use super::data::Shared;
 use super::shape::elements;
-use super::value::Shared;
 use super::window::{Auto, Window};
 
 /// Multiplications that are made at most, for each element that a value may have.

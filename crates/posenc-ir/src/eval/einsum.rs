@@ -1,10 +1,10 @@
 //! Sums of products named by an equation.
 
 use super::array::{Array, flat, from_vec};
-use super::call::{Call, typed};
+use super::call::{Call, Outputs, typed};
+use super::data::Shared;
 use super::shape::{elements, offsets, strides};
-use super::value::Shared;
-use super::{Miss, Outputs, Value, Why};
+use super::{Miss, Value, Why};
 use crate::node::Node;
 
 /// An axis of an operand or of the result: a letter, or a place in the ellipsis (from its end).

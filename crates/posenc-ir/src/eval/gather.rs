@@ -1,10 +1,10 @@
 //! Operators that read elements at computed places.
 
 use super::array::{Array, each, flat, from_vec};
-use super::call::{Call, typed};
+use super::call::{Call, Outputs, typed};
+use super::data::{Data, Shared};
 use super::shape::{self, around, axis, offsets, strides};
-use super::value::{Data, Shared};
-use super::{Miss, Outputs, Why};
+use super::{Miss, Why};
 
 /// An index counted from the end where negative; `None` outside.
 pub(super) fn place(index: i64, length: usize) -> Option<usize> {

@@ -6,11 +6,12 @@ use ndarray::IxDyn;
 
 use super::array::{Array, each};
 use super::binary::spread;
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
 use super::constant::to_dims;
+use super::data::Data;
 use super::shape::{self, MAX_RANK, axis, axis_set, broadcast, count, product};
-use super::value::{Data, Value};
-use super::{Miss, Outputs, Why};
+use super::value::Value;
+use super::{Miss, Why};
 use crate::tensor::Tensor;
 
 /// The value with its elements in the same order under other dimensions; a stored constant stays

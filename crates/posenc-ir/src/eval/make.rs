@@ -3,10 +3,10 @@
 use ndarray::{ArrayD, Dimension, IxDyn};
 
 use super::array::{Array, each, from_vec};
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
+use super::data::Shared;
 use super::shape::{self, around, axis};
-use super::value::Shared;
-use super::{Outputs, Value, Why};
+use super::{Value, Why};
 use crate::dtype::DType;
 
 /// From a start, below a limit, in steps.

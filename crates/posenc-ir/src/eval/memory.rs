@@ -1,9 +1,6 @@
 //! Where a run keeps what it knows of each value.
 
-use rustc_hash::FxHashMap;
-
 use super::Value;
-use super::trace::Trace;
 use crate::id::{NodeId, ValueId};
 
 /// How a value is known.
@@ -28,31 +25,4 @@ pub(super) trait Memory {
     fn set(&mut self, id: ValueId, value: Value, state: State);
     /// A node has been run, or passed over for good.
     fn done(&mut self, _: NodeId) {}
-}
-
-/// Changes over a trace.
-pub(super) struct Overlay<'a> {
-    pub(super) base: &'a Trace,
-    pub(super) changed: FxHashMap<ValueId, Value>,
-}
-
-impl Memory for Overlay<'_> {
-    fn get(&self, id: ValueId) -> &Value {
-        match self.changed.get(&id) {
-            Some(value) => value,
-            None => self.base.get(id),
-        }
-    }
-
-    fn state(&self, id: ValueId) -> State {
-        if self.changed.contains_key(&id) {
-            State::Live
-        } else {
-            self.base.state(id)
-        }
-    }
-
-    fn set(&mut self, id: ValueId, value: Value, _: State) {
-        self.changed.insert(id, value);
-    }
 }

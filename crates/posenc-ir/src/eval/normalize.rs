@@ -2,10 +2,10 @@
 
 use super::array::{Array, flat, from_vec};
 use super::binary::spread;
-use super::call::Call;
+use super::call::{Call, Outputs};
+use super::data::Shared;
 use super::shape::{around, axis, elements};
-use super::value::Shared;
-use super::{Miss, Outputs, Value, Why};
+use super::{Miss, Value, Why};
 use crate::dtype::DType;
 
 pub(super) fn softmax(c: &Call<'_>) -> Outputs {

@@ -1,10 +1,10 @@
 //! Operators that repeat or surround elements: every axis takes its elements from known places.
 
 use super::array::{Array, flat, from_vec};
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
+use super::data::Shared;
 use super::shape::{self, axis, strides};
-use super::value::Shared;
-use super::{Miss, Outputs, Why};
+use super::{Miss, Why};
 
 /// Along each axis, the place that each element comes from; `None` for the filling.
 type Sources = Vec<Vec<Option<usize>>>;

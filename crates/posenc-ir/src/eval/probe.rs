@@ -2,12 +2,39 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::memory::{Memory, Overlay, State};
+use super::memory::{Memory, State};
 use super::run::Run;
 use super::trace::Trace;
 use super::{Budget, Miss, Value, Why};
 use crate::id::{NodeId, ValueId};
 use crate::model::Model;
+
+/// A trace with the values that this run changed.
+struct Overlay<'a> {
+    base: &'a Trace,
+    changed: FxHashMap<ValueId, Value>,
+}
+
+impl Memory for Overlay<'_> {
+    fn get(&self, id: ValueId) -> &Value {
+        match self.changed.get(&id) {
+            Some(value) => value,
+            None => self.base.get(id),
+        }
+    }
+
+    fn state(&self, id: ValueId) -> State {
+        if self.changed.contains_key(&id) {
+            State::Live
+        } else {
+            self.base.state(id)
+        }
+    }
+
+    fn set(&mut self, id: ValueId, value: Value, _: State) {
+        self.changed.insert(id, value);
+    }
+}
 
 /// Runs again what lies between `seeds` and `targets`; everything else is read from `base`, a
 /// trace of the same model. One value per target, in order.

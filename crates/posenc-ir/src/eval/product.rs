@@ -4,10 +4,10 @@ use ndarray::ArrayView2;
 
 use super::array::{Array, flat, from_vec};
 use super::binary::zip;
-use super::call::{Call, typed};
+use super::call::{Call, Outputs, typed};
+use super::data::Shared;
 use super::shape::{broadcast, offsets, strides};
-use super::value::Shared;
-use super::{Budget, Miss, Outputs, Value, Why};
+use super::{Budget, Miss, Value, Why};
 use crate::dtype::DType;
 
 /// Two stacks of matrices about to be multiplied.

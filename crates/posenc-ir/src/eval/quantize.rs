@@ -2,11 +2,11 @@
 
 use super::array::Array;
 use super::binary::{spread, zip};
-use super::call::Call;
+use super::call::{Call, Outputs};
 use super::cast::int_range;
+use super::data::Shared;
 use super::shape::axis;
-use super::value::Shared;
-use super::{Miss, Outputs, Value};
+use super::{Miss, Value};
 use crate::dtype::DType;
 
 /// Scale and zero point, laid out to broadcast over the elements of input 0.

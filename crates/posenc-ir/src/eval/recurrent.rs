@@ -1,8 +1,8 @@
 //! Recurrent layers: dimensions only.
 
-use super::call::Call;
+use super::call::{Call, Outputs};
 use super::shape;
-use super::{Outputs, Value, Why};
+use super::{Value, Why};
 
 /// Y `[steps, directions, batch, hidden]`, Y_h and (of LSTM) Y_c `[directions, batch, hidden]`;
 /// with `layout` 1 the batch stands first.

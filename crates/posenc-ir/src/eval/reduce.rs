@@ -1,10 +1,10 @@
 //! Reductions over axes.
 
+use super::Value;
 use super::array::{Array, flat, from_vec};
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
+use super::data::Shared;
 use super::shape::{axis_set, offsets, strides};
-use super::value::Shared;
-use super::{Outputs, Value};
 
 /// What a reduction makes of the elements that fall together.
 #[derive(Clone, Copy, PartialEq, Eq)]

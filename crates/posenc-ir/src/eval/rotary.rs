@@ -1,11 +1,11 @@
 //! The fused rotation of pairs of features, `y = x · cos + rotated(x) · sin`.
 
 use super::array::{Array, flat, from_vec};
-use super::call::{Call, typed};
+use super::call::{Call, Outputs, typed};
+use super::data::Shared;
 use super::gather::place;
 use super::shape;
-use super::value::Shared;
-use super::{Miss, Outputs, Why};
+use super::{Miss, Why};
 
 /// How x lies in memory: `[batch, heads, sequence, size]` or `[batch, sequence, heads · size]`.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::apply::apply;
 use super::memory::{Memory, State};
-use super::{Budget, Data, Value, apply, einsum, sequence};
+use super::{Budget, Data, Value, einsum, sequence};
 use crate::graph::{Dim, Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;

@@ -1,10 +1,10 @@
 //! Running sums.
 
+use super::Why;
 use super::array::{Array, flat, from_vec};
-use super::call::{Call, Given};
+use super::call::{Call, Given, Outputs};
+use super::data::Shared;
 use super::shape::{around, axis};
-use super::value::Shared;
-use super::{Outputs, Why};
 
 /// The sum of all elements before each one (and itself, unless `exclusive`), possibly from the
 /// end.

@@ -1,11 +1,11 @@
 //! Operators that write elements at computed places.
 
 use super::array::{Array, flat, from_vec};
-use super::call::Call;
+use super::call::{Call, Outputs};
+use super::data::Shared;
 use super::gather::{element_places, same_rank, tuple_places};
 use super::shape;
-use super::value::Shared;
-use super::{Miss, Outputs, Why};
+use super::{Miss, Why};
 
 /// How a written element meets the one that is there.
 #[derive(Clone, Copy)]

@@ -3,10 +3,10 @@
 use ndarray::{Axis, Slice};
 
 use super::array::{Array, each};
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
+use super::data::Data;
 use super::shape::{axis, offsets, strides};
-use super::value::Data;
-use super::{Miss, Outputs, Why};
+use super::{Miss, Why};
 
 /// What a slice takes of one axis: `count` elements from `start` in steps of `step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 //! known elements.
 
 use super::array::Array;
-use super::call::{Call, Given, typed};
+use super::call::{Call, Given, Outputs, typed};
 use super::convolve::convolved;
+use super::data::Shared;
 use super::shape::{axis, dim, product};
-use super::value::Shared;
 use super::window::Window;
-use super::{Miss, Outputs, Value, Why};
+use super::{Miss, Value, Why};
 use crate::dtype::DType;
 
 /// Where a convolution has its operands, and the element type of its result.

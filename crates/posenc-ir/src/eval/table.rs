@@ -1,10 +1,10 @@
 //! Which function evaluates which operator.
 
-use super::call::Call;
+use super::call::{Call, Outputs};
 use super::{
-    Outputs, attention, binary, buckets, cast, concat, constant, contrib, einsum, gather, layout,
-    make, normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter, slice,
-    spatial, unary,
+    attention, binary, buckets, cast, concat, constant, contrib, einsum, gather, layout, make,
+    normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter, slice, spatial,
+    unary,
 };
 
 /// Evaluates one node.

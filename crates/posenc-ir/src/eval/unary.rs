@@ -1,10 +1,10 @@
 //! Operators of one operand, element by element.
 
+use super::Value;
 use super::array::Array;
-use super::call::Call;
+use super::call::{Call, Outputs};
 use super::cast::settled;
-use super::value::Shared;
-use super::{Outputs, Value};
+use super::data::Shared;
 use crate::dtype::DType;
 
 /// A function of floats.

@@ -1,0 +1,29 @@
+//! The limit of what an evaluation may allocate and compute.
+
+/// How much an evaluation may allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The most elements of one computed tensor. Above it, only type and dimensions are inferred.
+    pub elements: usize,
+}
+
+impl Budget {
+    /// Multiplications per allowed element that one product may take.
+    const WORK: usize = 64;
+
+    /// Whether a tensor of these dimensions may be computed. A dimension of 0 counts as 1, so
+    /// that the dimensions of every allowed tensor can be multiplied without overflow.
+    pub fn allows(&self, dims: &[usize]) -> bool {
+        dims.iter()
+            .try_fold(1usize, |n, d| n.checked_mul((*d).max(1)))
+            .is_some_and(|n| n <= self.elements)
+    }
+
+    /// Whether a product of so many terms may be computed.
+    pub(super) fn allows_work(&self, factors: &[usize]) -> bool {
+        factors
+            .iter()
+            .try_fold(1usize, |n, d| n.checked_mul((*d).max(1)))
+            .is_some_and(|n| n <= self.elements.saturating_mul(Self::WORK))
+    }
+}
