@@ -20,7 +20,8 @@ pub use warnings::Warning;
 use rustc_hash::FxHashSet;
 
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Item, ScopeKind};
+use crate::graph::scope::Item;
+use crate::graph::{Graph, ScopeKind};
 use crate::model::Model;
 use crate::sort::Late;
 use crate::stored::Payload;
@@ -152,11 +153,6 @@ fn attributes(model: &Model, files: &mut Files) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The name of a domain for people.
-fn domain_name(domain: &str) -> &str {
-    if domain.is_empty() { "ai.onnx" } else { domain }
 }
 
 #[cfg(test)]

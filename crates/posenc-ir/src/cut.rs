@@ -18,8 +18,10 @@ use crate::proto::{
 };
 use crate::splice::Splice;
 use crate::stored::{Payload, Stored};
+use limit::ByteLimit;
 
 mod inline;
+mod limit;
 
 /// A value at which a cut begins: the model that is cut out takes it as an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ impl Model {
             walk.reach(*output)?;
         }
         walk.check_names()?;
-        let mut room = Room { left: limit, limit };
+        let mut left = ByteLimit::new(limit);
         let splice = Splice::new(self);
         let mut proto = GraphProto {
             name: Some("cut".to_owned()),
@@ -90,19 +92,19 @@ impl Model {
             proto.input.push(info(port));
         }
         for value in &walk.constants {
-            let tensor = self.embed(*value, &mut room)?;
+            let tensor = self.embed(*value, &mut left)?;
             proto.initializer.push(tensor);
         }
         for node in &walk.nodes {
             let encoded = splice.node_message(*node)?;
-            room.take(encoded.len(), || graph.place(*node))?;
+            left.take(encoded.len(), || graph.place(*node))?;
             let encoded = encoded.to_vec(self.source());
             let mut message = decode::<NodeProto>(&encoded)?;
             if message.attribute.iter().any(|a| a.ref_attr_name.is_some()) {
                 let why = "the node takes an attribute from the call of its function";
                 return Err(Error::unsupported(why).at(graph.place(*node)));
             }
-            inline::node(self, &mut message, &mut room).map_err(|e| e.at(graph.place(*node)))?;
+            inline::node(self, &mut message, &mut left).map_err(|e| e.at(graph.place(*node)))?;
             proto.node.push(message);
         }
         let mut named = FxHashSet::default();
@@ -119,7 +121,7 @@ impl Model {
                 ..Default::default()
             });
         }
-        let functions = self.called(&walk, &splice, &mut room)?;
+        let functions = self.called(&walk, &splice, &mut left)?;
         let model = ModelProto {
             // Up to version 3 initializers had to stand among the inputs.
             ir_version: Some(self.ir_version().max(4)),
@@ -143,7 +145,7 @@ impl Model {
     }
 
     /// The constant behind a value with its payload in the message.
-    fn embed(&self, value: ValueId, room: &mut Room) -> Result<TensorProto> {
+    fn embed(&self, value: ValueId, left: &mut ByteLimit) -> Result<TensorProto> {
         let graph = self.graph();
         let name = graph.name(value);
         let wrong = |why: &str| Error::unsupported(why.to_owned()).at(name);
@@ -163,14 +165,14 @@ impl Model {
         };
         let mut tensor = match &stored.payload {
             Payload::Raw(bytes) => {
-                room.take(bytes.len(), || name.to_owned())?;
+                left.take(bytes.len(), || name.to_owned())?;
                 message(bytes.clone())?
             }
             Payload::External(external) => {
-                message(inline::load(self, name, stored, external, room)?)?
+                message(inline::load(self, name, stored, external, left)?)?
             }
             Payload::Typed(bytes) => {
-                room.take(bytes.len(), || name.to_owned())?;
+                left.take(bytes.len(), || name.to_owned())?;
                 decode::<TensorProto>(bytes)?
             }
             Payload::Sparse => return Err(wrong("the tensor is sparse")),
@@ -184,7 +186,7 @@ impl Model {
         &self,
         walk: &Walk<'_>,
         splice: &Splice<'_>,
-        room: &mut Room,
+        left: &mut ByteLimit,
     ) -> Result<Vec<FunctionProto>> {
         let graph = self.graph();
         let mut by_name: FxHashMap<(&str, &str), Vec<ScopeId>> = FxHashMap::default();
@@ -220,10 +222,10 @@ impl Model {
         for scope in taken {
             let encoded = splice.scope(scope)?;
             let name = graph.scope(scope).name();
-            room.take(encoded.len(), || name.to_owned())?;
+            left.take(encoded.len(), || name.to_owned())?;
             let mut message = decode::<FunctionProto>(&encoded.to_vec(self.source()))?;
             for node in &mut message.node {
-                inline::node(self, node, room).map_err(|e| e.at(name))?;
+                inline::node(self, node, left).map_err(|e| e.at(name))?;
             }
             out.push(message);
         }
@@ -374,28 +376,6 @@ impl<'g> Walk<'g> {
             }
         }
         Ok(())
-    }
-}
-
-/// Bytes that the cut may still take.
-struct Room {
-    left: usize,
-    limit: usize,
-}
-
-impl Room {
-    fn take(&mut self, bytes: usize, place: impl FnOnce() -> String) -> Result<()> {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                let limit = self.limit;
-                let why = format!("the cut reaches weights of more than {limit} bytes");
-                Err(Error::unsupported(why).at(place()))
-            }
-        }
     }
 }
 

@@ -1,63 +1,15 @@
-//! Reading from and writing to files: mapped in, streamed out, complete or not at all.
+//! Files: mapped for reading, written completely or not at all.
 
 mod copy;
-mod external;
-mod map;
+mod data;
+pub(crate) mod map;
 mod new;
+mod open;
+mod path;
 mod write;
 
-use std::io::Read;
-use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
-
-use crate::error::{Error, Result};
-use crate::model::Model;
-
-pub(crate) use external::{Home, within};
-pub(crate) use map::{Map, Mapped, map};
-pub use write::{copy_to, share_as};
-
-impl Model {
-    /// Maps a file and reads it as a model; no tensor is copied. External data is looked for
-    /// beside the file, when it is needed.
-    ///
-    /// # Errors
-    /// When the file cannot be opened, is no regular file, or is no model.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let Mapped { bytes, map, file } = map(path)?;
-        let passed = |range: &Range<usize>| {
-            if let Some(map) = &map {
-                map.release(range);
-            }
-        };
-        let model = Self::read(bytes, Some(path), &passed);
-        let mut model = model.map_err(|e| e.at(path.display().to_string()))?;
-        model.file = Some(Arc::new(file));
-        model.map = map;
-        Ok(model)
-    }
-
-    /// Reads a model from a stream into memory. External data is looked for beside `path`.
-    ///
-    /// # Errors
-    /// When the stream fails or holds no model.
-    pub fn from_reader(mut reader: impl Read, path: Option<&Path>) -> Result<Self> {
-        let mut bytes = vec![];
-        let read = reader.read_to_end(&mut bytes);
-        read.map_err(|e| Error::io(path.unwrap_or(Path::new("the stream")), e))?;
-        Self::from_bytes(bytes, path)
-    }
-}
-
-/// The folder that a file stands in.
-fn folder(file: &Path) -> &Path {
-    match file.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
-}
+pub use data::{copy_to, share_as};
+pub(crate) use path::folder;
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,10 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
-use crate::file::{Map, Mapped, map};
+use crate::field::tensor as tensor_field;
+use crate::file::map::{Map, Mapped, map};
 use crate::model::Model;
 use crate::nesting::Message;
-use crate::stored::field as tensor_field;
 use crate::wire;
 
 /// Payloads of at least this many bytes are replaced.

@@ -3,28 +3,25 @@
 pub(crate) mod message;
 mod names;
 mod pending;
-mod read;
+pub(crate) mod read;
+pub(crate) mod scope;
+mod value;
 
-pub(crate) use read::MAX_DEPTH;
+pub use scope::{Scope, ScopeKind};
+pub use value::{Def, Dim, Type, Use, Value};
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use ecow::EcoString;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::file::Home;
-use crate::id::{NodeId, PieceId, ScopeId, ValueId, narrow};
-use crate::list::List;
+use crate::external::ExternalDir;
+use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
 use crate::proto::TypeProto;
 use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
-use names::Names;
 
 /// A model's graph with the bodies of its control flow and of its functions, in one arena.
 ///
@@ -50,117 +47,10 @@ pub struct Graph {
     pub(crate) revision: u64,
     /// Values with an index below this come from the source.
     pub(crate) read_values: usize,
-    /// Where external payloads are looked for.
-    pub(crate) home: Arc<Home>,
-    /// Payloads stand in other files, or may do so where no scope shows them.
-    pub(crate) is_split: bool,
-}
-
-/// An edge of the graph.
-#[derive(Clone, Debug)]
-pub struct Value {
-    pub(crate) name: EcoString,
-    pub(crate) scope: ScopeId,
-    pub(crate) def: Def,
-    pub(crate) ty: Option<Box<Type>>,
-    pub(crate) stored: Option<Box<Stored>>,
-    pub(crate) uses: List<Use, 1>,
-    pub(crate) is_output: bool,
-}
-
-/// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Def {
-    /// Input of a graph, body or function, by its place in the list.
-    Input(u32),
-    /// Output of a node, by its place in the list.
-    Node(NodeId, u32),
-    /// An initializer.
-    Initializer,
-}
-
-/// One use of a value: a node, possibly of a nested scope, and the place in its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Use {
-    /// The node that reads the value.
-    pub node: NodeId,
-    slot: u32,
-}
-
-/// The declared type of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// A dense tensor.
-    Tensor {
-        /// Element type; `None` where unknown to the format or not given.
-        dtype: Option<DType>,
-        /// Shape; `None` where not even the rank is given.
-        shape: Option<Vec<Dim>>,
-    },
-    /// A sequence, map, optional, sparse or opaque type.
-    Other,
-}
-
-/// The length of an axis.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Dim {
-    /// A number.
-    Known(usize),
-    /// A symbol: equal symbols are equal lengths.
-    Symbol(Box<str>),
-    /// Not given.
-    Unknown,
-}
-
-/// A graph, a body or a function: nodes that see each other.
-#[derive(Clone, Debug)]
-pub struct Scope {
-    pub(crate) kind: ScopeKind,
-    pub(crate) parent: Option<ScopeId>,
-    pub(crate) name: Box<str>,
-    pub(crate) by_name: Names,
-    pub(crate) inputs: Vec<ValueId>,
-    pub(crate) outputs: Vec<ValueId>,
-    pub(crate) initializers: Vec<ValueId>,
-    /// In the order of the file; new nodes where the order of computation puts them.
-    pub(crate) nodes: Vec<NodeId>,
-    /// The message's fields as the file has them; empty for a scope without source.
-    pub(crate) layout: Vec<Piece>,
-    /// Where the message stands in the source.
-    pub(crate) span: Range<usize>,
-}
-
-/// What a scope is the body of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScopeKind {
-    /// The model's graph.
-    Main,
-    /// The body of a control-flow node: the node and its attribute.
-    Body(NodeId, Box<str>),
-    /// A model-local function: domain and overload; the name is the scope's.
-    Function {
-        /// The function's domain.
-        domain: Box<str>,
-        /// Its overload; mostly empty.
-        overload: Box<str>,
-    },
-}
-
-/// One field of a graph message, which ends where the next one starts.
-#[derive(Clone, Debug)]
-pub(crate) struct Piece {
-    pub(crate) start: usize,
-    pub(crate) item: Item,
-}
-
-/// What a field of a graph message holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
-    Node(NodeId),
-    Initializer(ValueId),
-    /// Type of an inner value, which may be gone after an edit.
-    Info(ValueId),
-    Other,
+    /// Where external data is looked for.
+    pub(crate) external_dir: Arc<ExternalDir>,
+    /// Whether tensors may be stored in other files.
+    pub(crate) has_external_data: bool,
 }
 
 impl Graph {
@@ -281,7 +171,7 @@ impl Graph {
             None => {
                 let stored = self.stored(id)?;
                 match &stored.payload {
-                    Payload::External(external) => self.home.tensor(external, stored),
+                    Payload::External(external) => self.external_dir.tensor(external, stored),
                     _ => stored.tensor().ok(),
                 }
             }
@@ -321,15 +211,6 @@ impl Graph {
         }
     }
 
-    /// The nodes of a scope in an order of computation: the file's, where that is one; ties go
-    /// by the file's order. Captures of bodies count.
-    ///
-    /// # Errors
-    /// When nodes depend on each other in a circle; one of them is named.
-    pub fn order(&self, scope: ScopeId) -> Result<Vec<NodeId>> {
-        crate::order::order(self, scope)
-    }
-
     /// Where the field stands that a node was read from; `None` for new nodes.
     pub(crate) fn source(&self, id: NodeId) -> Option<Range<usize>> {
         let node = self.node(id);
@@ -347,141 +228,11 @@ impl Graph {
     pub(crate) fn scope_mut(&mut self, id: ScopeId) -> &mut Scope {
         &mut self.scopes[id.index()]
     }
-
-    pub(crate) fn read(
-        source: &Bytes,
-        graph: Range<usize>,
-        functions: &[Range<usize>],
-        passed: &dyn Fn(&Range<usize>),
-    ) -> Result<Self> {
-        read::read(source, graph, functions, passed)
-    }
-}
-
-impl Use {
-    /// Input number `slot` of a node.
-    pub fn new(node: NodeId, slot: usize) -> Self {
-        let slot = narrow(slot);
-        Self { node, slot }
-    }
-
-    /// Which of the node's inputs.
-    pub fn slot(self) -> usize {
-        self.slot as usize
-    }
-}
-
-impl Value {
-    /// A value of which nothing more is known.
-    pub(crate) fn new(name: EcoString, scope: ScopeId, def: Def) -> Self {
-        Self {
-            name,
-            scope,
-            def,
-            ty: None,
-            stored: None,
-            uses: List::default(),
-            is_output: false,
-        }
-    }
-
-    /// The name; unique within a scope.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The scope that defines it.
-    pub fn scope(&self) -> ScopeId {
-        self.scope
-    }
-
-    /// Where it comes from.
-    pub fn def(&self) -> Def {
-        self.def
-    }
-
-    /// Its declared type.
-    pub fn ty(&self) -> Option<&Type> {
-        self.ty.as_deref()
-    }
-
-    /// Its declared shape.
-    pub fn shape(&self) -> Option<&[Dim]> {
-        match self.ty() {
-            Some(Type::Tensor { shape, .. }) => shape.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// Whether it is an output of its scope.
-    pub fn is_output(&self) -> bool {
-        self.is_output
-    }
-}
-
-impl Scope {
-    /// What the scope is the body of.
-    pub fn kind(&self) -> &ScopeKind {
-        &self.kind
-    }
-
-    /// The scope around it.
-    pub fn parent(&self) -> Option<ScopeId> {
-        self.parent
-    }
-
-    /// The graph's or function's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The inputs in order; initializers that older files list among them included.
-    pub fn inputs(&self) -> &[ValueId] {
-        &self.inputs
-    }
-
-    /// The outputs in order.
-    pub fn outputs(&self) -> &[ValueId] {
-        &self.outputs
-    }
-
-    /// The initializers in the order of the file.
-    pub fn initializers(&self) -> &[ValueId] {
-        &self.initializers
-    }
-
-    /// The nodes in the order of the file.
-    pub fn nodes(&self) -> &[NodeId] {
-        &self.nodes
-    }
-
-    /// Every field of the message as it was read: where it stands, and what it holds.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Range<usize>, Item)> {
-        let ends = self.layout.iter().skip(1).map(|p| p.start);
-        let ends = ends.chain([self.span.end]);
-        let spans = self.layout.iter().zip(ends);
-        spans.map(|(piece, end)| (piece.start..end, piece.item))
-    }
-
-    /// Where one of these fields stands.
-    pub(crate) fn piece(&self, id: PieceId) -> Range<usize> {
-        let next = self.layout.get(id.index() + 1);
-        self.layout[id.index()].start..next.map_or(self.span.end, |p| p.start)
-    }
-}
-
-impl fmt::Display for Dim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Known(n) => n.fmt(f),
-            Self::Symbol(s) => f.write_str(s),
-            Self::Unknown => f.write_str("?"),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::scope::Piece;
     use super::*;
 
     #[test]

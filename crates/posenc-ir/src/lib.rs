@@ -14,6 +14,8 @@ pub mod emitter;
 mod encoded;
 pub mod error;
 pub mod eval;
+mod external;
+mod field;
 pub mod file;
 mod fingerprint;
 pub mod graph;

@@ -10,8 +10,10 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::error::{Error, Result};
-use crate::file::{Home, Map};
-use crate::graph::Graph;
+use crate::external::ExternalDir;
+use crate::field::{entry, model as field};
+use crate::file::map::Map;
+use crate::graph::{self, Graph};
 use crate::patch::{Applied, Patch};
 use crate::proto::ModelProto;
 use crate::wire;
@@ -67,15 +69,6 @@ pub(crate) enum PartKind {
     Other,
 }
 
-/// Field numbers of `ModelProto`.
-pub(crate) mod field {
-    pub(crate) const GRAPH: u32 = 7;
-    pub(crate) const OPSET: u32 = 8;
-    pub(crate) const METADATA: u32 = 14;
-    pub(crate) const TRAINING: u32 = 20;
-    pub(crate) const FUNCTION: u32 = 25;
-}
-
 impl Model {
     /// Reads a model from its encoded bytes. External data is looked for beside `path`, when given.
     ///
@@ -97,15 +90,15 @@ impl Model {
         }
         let mut layout = vec![];
         let mut head = Vec::new();
-        let mut graph = None;
+        let mut main = None;
         let mut functions = vec![];
-        let mut is_split = false;
+        let mut has_training = false;
         for f in wire::fields(&source, 0..source.len()) {
             let f = f?;
             let mut kind = PartKind::Other;
             match f.number {
                 field::GRAPH if f.delimited => {
-                    if graph.replace(f.payload.clone()).is_some() {
+                    if main.replace(f.payload.clone()).is_some() {
                         return Err(Error::decode("it holds two graphs"));
                     }
                     kind = PartKind::Graph;
@@ -114,7 +107,7 @@ impl Model {
                     kind = PartKind::Function(functions.len());
                     functions.push(f.payload.clone());
                 }
-                field::TRAINING => is_split = true,
+                field::TRAINING => has_training = true,
                 _ => {
                     head.extend_from_slice(&source[f.span.clone()]);
                     if f.number == field::OPSET {
@@ -131,11 +124,11 @@ impl Model {
             });
         }
         let head = ModelProto::decode(head.as_slice()).map_err(|e| Error::decode(e.to_string()))?;
-        let graph = graph.ok_or_else(|| Error::decode("it holds no graph"))?;
-        let mut graph = Graph::read(&source, graph, &functions, passed)?;
-        graph.home = Arc::new(Home::of(path));
-        // Defaults of a function's attributes and what is for training are not read.
-        graph.is_split |= is_split || !functions.is_empty();
+        let main = main.ok_or_else(|| Error::decode("it holds no graph"))?;
+        let mut graph = graph::read::read(&source, main, &functions, passed)?;
+        graph.external_dir = Arc::new(ExternalDir::of(path));
+        // Default attributes of functions and training graphs are not read.
+        graph.has_external_data |= has_training || !functions.is_empty();
         let metadata = head.metadata_props.iter();
         Ok(Self {
             layout,
@@ -278,7 +271,7 @@ fn domain(name: &str) -> String {
 fn key(source: &Bytes, entry: &Range<usize>) -> Result<String> {
     for f in wire::fields(source, entry.clone()) {
         let f = f?;
-        if f.number == 1 && f.delimited {
+        if f.number == entry::KEY && f.delimited {
             return Ok(String::from_utf8_lossy(&source[f.payload]).into_owned());
         }
     }

@@ -1,6 +1,6 @@
 //! Which messages of the file format can hold tensors, and in which of their fields.
 
-use crate::model::field as model_field;
+use crate::field;
 
 /// A message in which tensors can stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +17,25 @@ pub(crate) enum Message {
 
 impl Message {
     /// The message that a field holds, where tensors can stand in it.
-    pub(crate) fn child(self, field: u32) -> Option<Self> {
-        Some(match (self, field) {
-            (Self::Model, model_field::GRAPH) => Self::Graph,
-            (Self::Model, model_field::TRAINING) => Self::Training,
-            (Self::Model, model_field::FUNCTION) => Self::Function,
-            (Self::Training, 1 | 2) => Self::Graph,
-            (Self::Graph, 1) | (Self::Function, 7) => Self::Node,
-            (Self::Graph, 5) | (Self::Attribute, 5 | 10) | (Self::Sparse, 1 | 2) => Self::Tensor,
-            (Self::Graph, 15) | (Self::Attribute, 22 | 23) => Self::Sparse,
-            (Self::Node, 5) | (Self::Function, 11) => Self::Attribute,
-            (Self::Attribute, 6 | 11) => Self::Graph,
+    pub(crate) fn child(self, number: u32) -> Option<Self> {
+        use field::{attribute, function, graph, model, node, sparse, training};
+        Some(match (self, number) {
+            (Self::Model, model::GRAPH) => Self::Graph,
+            (Self::Model, model::TRAINING) => Self::Training,
+            (Self::Model, model::FUNCTION) => Self::Function,
+            (Self::Training, training::INITIALIZATION | training::ALGORITHM) => Self::Graph,
+            (Self::Graph, graph::NODE) | (Self::Function, function::NODE) => Self::Node,
+            (Self::Graph, graph::INITIALIZER)
+            | (Self::Attribute, attribute::TENSOR | attribute::TENSORS)
+            | (Self::Sparse, sparse::VALUES | sparse::INDICES) => Self::Tensor,
+            (Self::Graph, graph::SPARSE_INITIALIZER)
+            | (Self::Attribute, attribute::SPARSE_TENSOR | attribute::SPARSE_TENSORS) => {
+                Self::Sparse
+            }
+            (Self::Node, node::ATTRIBUTE) | (Self::Function, function::ATTRIBUTE_PROTO) => {
+                Self::Attribute
+            }
+            (Self::Attribute, attribute::GRAPH | attribute::GRAPHS) => Self::Graph,
             _ => return None,
         })
     }

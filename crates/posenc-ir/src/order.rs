@@ -9,12 +9,18 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::id::{NodeId, ScopeId, ValueId};
 
-/// A stable topological order of the nodes of `scope`: always the first one in the list whose
-/// inputs are there. A list in order comes back as it is.
-pub(crate) fn order(graph: &Graph, scope: ScopeId) -> Result<Vec<NodeId>> {
-    match is_in_order(graph, scope) {
-        true => Ok(graph.scope(scope).nodes.clone()),
-        false => sorted(graph, scope),
+impl Graph {
+    /// The nodes of a scope in topological order: each after the nodes whose outputs it or its
+    /// bodies read. The order is stable, and that of the file where it is topological.
+    ///
+    /// # Errors
+    /// When nodes depend on each other in a cycle; the error names one of them.
+    pub fn order(&self, scope: ScopeId) -> Result<Vec<NodeId>> {
+        if is_in_order(self, scope) {
+            Ok(self.scope(scope).nodes.clone())
+        } else {
+            sorted(self, scope)
+        }
     }
 }
 

@@ -7,15 +7,18 @@ use prost::Message;
 
 use crate::encoded::Encoded;
 use crate::error::{Error, Result};
+use crate::field::{
+    attribute, function, graph, model as model_field, node as node_field, tensor as tensor_field,
+};
 use crate::graph::message::tensor_type;
-use crate::graph::{Graph, Item, Piece, Type};
+use crate::graph::scope::{Item, Piece};
+use crate::graph::{Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
-use crate::model::{Model, Part, PartKind, field as model_field};
+use crate::model::{Model, Part, PartKind};
 use crate::proto::{
     AttributeProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
     ValueInfoProto,
 };
-use crate::stored::field as tensor_field;
 use crate::tensor::Tensor;
 use crate::wire;
 
@@ -193,7 +196,11 @@ impl<'a> Splice<'a> {
         let g = self.graph;
         let s = g.scope(scope);
         let is_function = matches!(s.kind, crate::ScopeKind::Function { .. });
-        let node_field = if is_function { 7 } else { 1 };
+        let node_field = if is_function {
+            function::NODE
+        } else {
+            graph::NODE
+        };
         let mut queue = s.nodes.iter().copied();
         let is_node = |p: &Piece| matches!(p.item, Item::Node(_));
         let is_initial = |p: &Piece| matches!(p.item, Item::Initializer(_));
@@ -215,7 +222,7 @@ impl<'a> Splice<'a> {
                 Item::Initializer(v) if g.dropped.contains(&v) => {}
                 Item::Initializer(v) if g.revalued.contains_key(&v) => {
                     let at = wire::field(self.source, span)?.payload;
-                    out.field(5, self.tensor(at, &g.revalued[&v])?);
+                    out.field(graph::INITIALIZER, self.tensor(at, &g.revalued[&v])?);
                 }
                 Item::Info(v) if self.is_stale(v) => {}
                 _ => out.source(span),
@@ -259,7 +266,7 @@ impl<'a> Splice<'a> {
             let mut bytes = vec![];
             put_tensor(&tensor, Some(g.name(*id)), &mut bytes);
             let mut field = vec![];
-            wire::put_bytes(5, &bytes, &mut field);
+            wire::put_bytes(graph::INITIALIZER, &bytes, &mut field);
             out.owned(&field);
         }
     }
@@ -279,7 +286,7 @@ impl<'a> Splice<'a> {
                 ..Default::default()
             };
             let mut field = vec![];
-            wire::put_bytes(11, &proto.encode_to_vec(), &mut field);
+            wire::put_bytes(graph::INPUT, &proto.encode_to_vec(), &mut field);
             out.owned(&field);
         }
     }
@@ -323,8 +330,8 @@ impl<'a> Splice<'a> {
         for f in wire::fields(self.source, at) {
             let f = f?;
             let edge = match f.number {
-                1 => node.inputs.get(input).map(|v| (&mut input, *v)),
-                2 => node.outputs.get(output).map(|v| (&mut output, *v)),
+                node_field::INPUT => node.inputs.get(input).map(|v| (&mut input, *v)),
+                node_field::OUTPUT => node.outputs.get(output).map(|v| (&mut output, *v)),
                 _ => None,
             };
             if let Some((count, value)) = edge.filter(|_| f.delimited) {
@@ -337,7 +344,7 @@ impl<'a> Splice<'a> {
                     wire::put_bytes(f.number, name, &mut bytes);
                     out.owned(&bytes);
                 }
-            } else if f.number == 5 && f.delimited {
+            } else if f.number == node_field::ATTRIBUTE && f.delimited {
                 let bodies: Vec<ScopeId> = node
                     .body_places()
                     .iter()
@@ -346,11 +353,11 @@ impl<'a> Splice<'a> {
                     .collect();
                 let payload = self.revalued_output(id).filter(|_| attribute == 0);
                 if let Some(tensor) = payload {
-                    out.field(5, self.edited_payload(f.payload, tensor)?);
+                    out.field(f.number, self.edited_payload(f.payload, tensor)?);
                 } else if bodies.iter().all(|b| self.is_untouched(*b)) {
                     out.source(f.span);
                 } else {
-                    out.field(5, self.edited_bodies(f.payload, &bodies)?);
+                    out.field(f.number, self.edited_bodies(f.payload, &bodies)?);
                 }
                 attribute += 1;
             } else {
@@ -380,8 +387,8 @@ impl<'a> Splice<'a> {
         let mut spliced = false;
         for f in wire::fields(self.source, at.clone()) {
             let f = f?;
-            if f.number == 5 && f.delimited {
-                out.field(5, self.tensor(f.payload, tensor)?);
+            if f.number == attribute::TENSOR && f.delimited {
+                out.field(f.number, self.tensor(f.payload, tensor)?);
                 spliced = true;
             } else {
                 out.source(f.span);
@@ -394,19 +401,19 @@ impl<'a> Splice<'a> {
         let mut out = Encoded::default();
         for f in wire::fields(self.source, at) {
             let f = f?;
-            if !ATTRIBUTE_PAYLOAD.contains(&f.number) {
+            if !attribute::CONTENT.contains(&f.number) {
                 out.source(f.span);
             }
         }
         let mut t = vec![];
         put_tensor(tensor, None, &mut t);
-        let mut attribute = AttributeProto {
+        let mut message = AttributeProto {
             name: Some("value".to_owned()),
             t: Some(TensorProto::decode(t.as_slice()).map_err(|e| Error::decode(e.to_string()))?),
             ..Default::default()
         };
-        attribute.set_type(crate::proto::attribute_proto::AttributeType::Tensor);
-        out.owned(&attribute.encode_to_vec());
+        message.set_type(crate::proto::attribute_proto::AttributeType::Tensor);
+        out.owned(&message.encode_to_vec());
         Ok(out)
     }
 
@@ -439,9 +446,6 @@ impl<'a> Splice<'a> {
     }
 }
 
-/// The fields of an `AttributeProto` that give it a name, a type and a value.
-const ATTRIBUTE_PAYLOAD: [u32; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 20, 22, 23];
-
 trait NextBody {
     /// The scope of field `f` when that is a graph.
     fn next_if_body(&mut self, f: &wire::Field) -> Option<ScopeId>;
@@ -449,7 +453,7 @@ trait NextBody {
 
 impl<'a, I: Iterator<Item = &'a ScopeId>> NextBody for I {
     fn next_if_body(&mut self, f: &wire::Field) -> Option<ScopeId> {
-        if f.delimited && matches!(f.number, 6 | 11) {
+        if f.delimited && matches!(f.number, attribute::GRAPH | attribute::GRAPHS) {
             self.next().copied()
         } else {
             None

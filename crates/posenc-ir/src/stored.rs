@@ -8,6 +8,7 @@ use prost::Message;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::field::tensor as field;
 use crate::proto::TensorProto;
 use crate::tensor::Tensor;
 use crate::wire;
@@ -47,18 +48,6 @@ pub struct External {
     pub length: Option<u64>,
     /// Entries of other keys, such as `checksum`.
     pub others: Vec<(String, String)>,
-}
-
-/// Field numbers of `TensorProto`.
-pub(crate) mod field {
-    pub(crate) const DIMS: u32 = 1;
-    pub(crate) const DATA_TYPE: u32 = 2;
-    pub(crate) const NAME: u32 = 8;
-    pub(crate) const RAW_DATA: u32 = 9;
-    pub(crate) const EXTERNAL_DATA: u32 = 13;
-    pub(crate) const DATA_LOCATION: u32 = 14;
-    /// The typed lists: float, int32, string, int64, double, uint64.
-    pub(crate) const TYPED: [u32; 6] = [4, 5, 6, 7, 10, 11];
 }
 
 impl Stored {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::error::{Error, Result};
-use crate::file::within;
+use crate::external::location::byte_range;
 use crate::model::Model;
 use crate::stored::{External, Stored};
 
@@ -48,7 +48,7 @@ impl Files {
             Entry::Vacant(new) => new.insert(look_up(model, external)?),
         };
         match found {
-            Found::There(have) => within(external, length, *have).map(drop),
+            Found::There(have) => byte_range(external, length, *have).map(drop),
             Found::Absent(largest) => {
                 *largest = length.max(*largest);
                 Ok(())

@@ -6,6 +6,7 @@ use prost::Message;
 
 use super::warnings::Warnings;
 use crate::error::{Error, Result};
+use crate::field::function;
 use crate::graph::ScopeKind;
 use crate::id::ScopeId;
 use crate::model::{Model, PartKind};
@@ -17,9 +18,6 @@ const IR_VERSION: i64 = 13;
 
 /// From this version of the file format on, a model says what it imports.
 const IR_IMPORTS: i64 = 3;
-
-/// `FunctionProto.opset_import`.
-const FUNCTION_OPSET: u32 = 9;
 
 /// Operator sets by domain; ai.onnx is the empty one.
 pub(super) type Opsets = BTreeMap<String, i64>;
@@ -63,7 +61,7 @@ impl Imports {
                     let fields = wire::fields(model.source(), scope.span.clone());
                     let fields: Result<Vec<_>> = fields.collect();
                     let own = fields?.into_iter();
-                    let own = own.filter(|f| f.number == FUNCTION_OPSET && f.delimited);
+                    let own = own.filter(|f| f.number == function::OPSET && f.delimited);
                     let name = Some(&*scope.name);
                     let set = differing(own.map(|f| f.payload), model, warnings, name)?;
                     this.of[i] = this.sets.len();
@@ -98,7 +96,7 @@ fn differing(
         };
         let before = set.insert(domain.to_owned(), import.version());
         if let Some(before) = before.filter(|b| *b != import.version()) {
-            let (domain, after) = (super::domain_name(domain), import.version());
+            let (domain, after) = (domain_name(domain), import.version());
             let text = format!("{domain} is imported as {before} and as {after}; the last counts");
             match function {
                 Some(name) => warnings.at(name, text),
@@ -107,4 +105,9 @@ fn differing(
         }
     }
     Ok(set)
+}
+
+/// The name of a domain in messages.
+pub(super) fn domain_name(domain: &str) -> &str {
+    if domain.is_empty() { "ai.onnx" } else { domain }
 }

@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::imports::{Imports, Opsets};
+use super::imports::{Imports, Opsets, domain_name};
 use super::warnings::{Cause, Warnings};
-use super::{attribute, body, domain_name};
+use super::{attribute, body};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::id::NodeId;

@@ -6,9 +6,10 @@ use prost::Message;
 use super::external::Files;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::field::tensor as field;
 use crate::model::Model;
 use crate::proto::{SparseTensorProto, TensorProto};
-use crate::stored::{Payload, Stored, field};
+use crate::stored::{Payload, Stored};
 use crate::wire;
 
 /// How many values each typed list of a tensor has.

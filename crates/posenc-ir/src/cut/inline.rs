@@ -2,17 +2,17 @@
 
 use bytes::Bytes;
 
-use super::Room;
+use super::limit::ByteLimit;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::proto::{GraphProto, NodeProto, TensorProto};
 use crate::stored::{External, Payload, Stored};
 
 /// Embeds what the attributes and bodies of `node` keep outside.
-pub(super) fn node(model: &Model, node: &mut NodeProto, room: &mut Room) -> Result<()> {
+pub(super) fn node(model: &Model, node: &mut NodeProto, left: &mut ByteLimit) -> Result<()> {
     for attribute in &mut node.attribute {
         for t in attribute.t.iter_mut().chain(&mut attribute.tensors) {
-            tensor(model, t, room)?;
+            tensor(model, t, left)?;
         }
         // Decoding has bounded the depth.
         for g in attribute
@@ -21,29 +21,29 @@ pub(super) fn node(model: &Model, node: &mut NodeProto, room: &mut Room) -> Resu
             .into_iter()
             .chain(&mut attribute.graphs)
         {
-            graph(model, g, room)?;
+            graph(model, g, left)?;
         }
     }
     Ok(())
 }
 
-fn graph(model: &Model, graph: &mut GraphProto, room: &mut Room) -> Result<()> {
+fn graph(model: &Model, graph: &mut GraphProto, left: &mut ByteLimit) -> Result<()> {
     for t in &mut graph.initializer {
-        tensor(model, t, room)?;
+        tensor(model, t, left)?;
     }
     for n in &mut graph.node {
-        node(model, n, room)?;
+        node(model, n, left)?;
     }
     Ok(())
 }
 
-fn tensor(model: &Model, tensor: &mut TensorProto, room: &mut Room) -> Result<()> {
+fn tensor(model: &Model, tensor: &mut TensorProto, left: &mut ByteLimit) -> Result<()> {
     if tensor.data_location.is_none() && tensor.external_data.is_empty() {
         return Ok(());
     }
     let stored = Stored::from_proto(tensor)?;
     if let Payload::External(external) = &stored.payload {
-        tensor.raw_data = Some(load(model, tensor.name(), &stored, external, room)?);
+        tensor.raw_data = Some(load(model, tensor.name(), &stored, external, left)?);
         tensor.external_data.clear();
         tensor.data_location = None;
     }
@@ -56,10 +56,10 @@ pub(super) fn load(
     name: &str,
     stored: &Stored,
     external: &External,
-    room: &mut Room,
+    left: &mut ByteLimit,
 ) -> Result<Bytes> {
     let want = stored.elements().and_then(|n| stored.dtype?.payload(n));
-    room.take(want.unwrap_or(usize::MAX), || name.to_owned())?;
+    left.take(want.unwrap_or(usize::MAX), || name.to_owned())?;
     let mut bytes = model.load(external)?;
     if let Some(want) = want.filter(|_| external.length.is_none()) {
         bytes.truncate(want);

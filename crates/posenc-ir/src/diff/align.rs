@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Diff;
 use super::compare::{functions, key};
+use super::types::Diff;
 use crate::graph::{Def, Graph, ScopeKind};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;

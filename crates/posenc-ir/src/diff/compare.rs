@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use super::hash::Side;
-use super::pair::Pairs;
+use super::pairs::{Pairs, producer};
 use super::ports::Ports;
-use super::{Aspect, Change, Delta, Diff, Entry, Part, producer};
+use super::types::{Aspect, Change, Delta, Diff, Entry, Part};
 use crate::graph::{Def, Graph, ScopeKind};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;

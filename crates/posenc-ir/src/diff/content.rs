@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use crate::graph::{Graph, Item};
+use crate::graph::Graph;
+use crate::graph::scope::Item;
 use crate::id::ValueId;
 use crate::model::Model;
 use crate::proto::{AttributeProto, SparseTensorProto};

@@ -3,25 +3,12 @@
 use rustc_hash::FxHashMap;
 
 use super::hash::{Hashes, Side};
-use super::producer;
+use super::pairs::{Pairs, producer};
 use crate::graph::{Graph, Use};
 use crate::id::{NodeId, ValueId};
 
 /// How many nodes of one kind are weighed against each other.
 const CHOICE: usize = 16;
-
-/// Nodes that belong together, by index.
-#[derive(Clone, Debug)]
-pub(super) struct Pairs {
-    of: [Vec<Option<NodeId>>; 2],
-}
-
-impl Pairs {
-    /// The partner of a node of side 0 or 1.
-    pub(super) fn partner(&self, side: usize, node: NodeId) -> Option<NodeId> {
-        self.of[side][node.index()]
-    }
-}
 
 /// Something by which nodes are told apart; `None` for those that have it not.
 type Key = fn(&Hashes) -> Option<u128>;
@@ -54,12 +41,9 @@ struct Matcher<'a> {
 /// Pairs from both sides: nodes that are alike in what leads to them and in what they lead to, then
 /// in one of the two, then the neighbors of pairs, and last those that only differ in attributes.
 pub(super) fn pair(sides: &[Side<'_>; 2]) -> Pairs {
-    let none = |side: &Side<'_>| vec![None; side.nodes.len()];
     let mut matcher = Matcher {
         sides,
-        pairs: Pairs {
-            of: [none(&sides[0]), none(&sides[1])],
-        },
+        pairs: Pairs::new(sides.each_ref().map(|side| side.nodes.len())),
         open: vec![],
     };
     let exact: Key = |h| Some(h.forward.rotate_left(1) ^ h.backward);
@@ -189,8 +173,7 @@ impl Matcher<'_> {
     }
 
     fn add(&mut self, a: NodeId, b: NodeId) {
-        self.pairs.of[0][a.index()] = Some(b);
-        self.pairs.of[1][b.index()] = Some(a);
+        self.pairs.add(a, b);
         self.open.push([a, b]);
     }
 

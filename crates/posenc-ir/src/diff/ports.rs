@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Entry;
 use super::content::Hasher;
+use super::types::Entry;
 use crate::graph::Graph;
 use crate::id::ValueId;
 

@@ -12,18 +12,17 @@ use prost::Message as _;
 use super::rope::Rope;
 use super::{Encoded, Outside};
 use crate::error::{Error, Result};
-use crate::file::{Mapped, map, within};
+use crate::external::location::byte_range;
+use crate::field::{entry, node, tensor as field};
+use crate::file::map::{Mapped, map};
 use crate::model::Model;
 use crate::nesting::Message;
 use crate::proto::TensorProto;
-use crate::stored::{External, Payload, Stored, field};
+use crate::stored::{External, Payload, Stored};
 use crate::wire;
 
 /// Nesting that is followed; bodies of a model that was read are less deep.
 const DEPTH: usize = 512;
-
-/// The field of a `NodeProto` with its name.
-const NODE_NAME: u32 = 3;
 
 impl Model {
     /// The payloads of an encoded model that stand in other files, in the order of its tensors.
@@ -33,7 +32,7 @@ impl Model {
     pub fn external_in(&self, encoded: &Encoded) -> Result<Vec<External>> {
         let mut found = vec![];
         // To walk over large weights is to hold their neighborhood in memory.
-        if !self.graph.is_split {
+        if !self.graph.has_external_data {
             return Ok(found);
         }
         edits(&Rope::new(encoded, &self.source), |tensor| {
@@ -246,7 +245,7 @@ fn read(rope: &Rope<'_>, within: Range<usize>, around: &[Open]) -> Result<Option
     let node = around.iter().rfind(|open| open.message == Message::Node);
     let named = || {
         let fields = rope.fields(node?.payload.clone());
-        let name = fields.flatten().find(|f| f.number == NODE_NAME)?;
+        let name = fields.flatten().find(|f| f.number == node::NAME)?;
         let name = rope.bytes(name.payload);
         Some(String::from_utf8_lossy(&name).into_owned())
     };
@@ -283,12 +282,12 @@ fn relocate(rope: &Rope<'_>, tensor: &Found, to: &str) -> Result<Encoded> {
         let mut entry = Encoded::default();
         for part in rope.fields(f.payload) {
             let part = part?;
-            if part.number != 2 {
+            if part.number != entry::VALUE {
                 rope.slice(part.span, &mut entry);
             }
         }
         let mut value = vec![];
-        wire::put_bytes(2, to.as_bytes(), &mut value);
+        wire::put_bytes(entry::VALUE, to.as_bytes(), &mut value);
         entry.owned(&value);
         out.field(f.number, entry);
     }
@@ -300,7 +299,7 @@ fn is_location(rope: &Rope<'_>, entry: Range<usize>) -> Result<bool> {
     let mut key = None;
     for part in rope.fields(entry) {
         let part = part?;
-        if part.number == 1 && part.delimited {
+        if part.number == entry::KEY && part.delimited {
             key = Some(rope.bytes(part.payload));
         }
     }
@@ -310,7 +309,7 @@ fn is_location(rope: &Rope<'_>, entry: Range<usize>) -> Result<bool> {
 /// The tensor's message with its payload in it.
 fn embed(rope: &Rope<'_>, tensor: &Found, file: Arc<Outside>) -> Result<Encoded> {
     let len = tensor.external.expect(&tensor.stored)?;
-    let range = within(&tensor.external, len, file.bytes.len())?;
+    let range = byte_range(&tensor.external, len, file.bytes.len())?;
     let mut payload = Encoded::default();
     payload.outside(file, range);
     let mut payload = Some(payload);

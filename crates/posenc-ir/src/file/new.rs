@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-use super::folder;
+use super::path::folder;
 
 /// What temporary names start with.
 const PREFIX: &str = ".posenc-onnx-";

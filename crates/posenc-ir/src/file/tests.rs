@@ -1,12 +1,14 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use prost::Message;
 
 use super::copy::{WAYS, Way, copy};
 use super::new::NewFile;
-use super::*;
+use super::{copy_to, share_as};
+use crate::error::Result;
+use crate::model::Model;
 use crate::proto::{GraphProto, ModelProto, TensorProto};
 use crate::samples::model_proto;
 

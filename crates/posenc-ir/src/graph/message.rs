@@ -1,8 +1,8 @@
 //! Types and payloads as messages say them.
 
+use super::value::{Dim, Type};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::{Dim, Type};
 use crate::proto::tensor_proto::DataLocation;
 use crate::proto::{
     AttributeProto, SparseTensorProto, TensorProto, TensorShapeProto, TypeProto,
@@ -47,20 +47,20 @@ pub(crate) fn payload_of(attribute: &AttributeProto) -> Result<Option<Stored>> {
 }
 
 /// Whether a payload of the attribute itself, its graphs aside, stands in another file.
-pub(crate) fn is_split(attribute: &AttributeProto) -> bool {
+pub(crate) fn is_external(attribute: &AttributeProto) -> bool {
     let mut tensors = attribute.t.iter().chain(&attribute.tensors);
     let single = attribute.sparse_tensor.as_deref().into_iter();
     let mut sparse = single.chain(&attribute.sparse_tensors);
-    tensors.any(is_outside) || sparse.any(is_sparse_split)
+    tensors.any(is_external_tensor) || sparse.any(is_sparse_external)
 }
 
 /// Whether the values or places of a sparse tensor stand in another file.
-pub(crate) fn is_sparse_split(tensor: &SparseTensorProto) -> bool {
+pub(crate) fn is_sparse_external(tensor: &SparseTensorProto) -> bool {
     let mut tensors = tensor.values.iter().chain(&tensor.indices);
-    tensors.any(is_outside)
+    tensors.any(is_external_tensor)
 }
 
-fn is_outside(tensor: &TensorProto) -> bool {
+fn is_external_tensor(tensor: &TensorProto) -> bool {
     tensor.data_location() == DataLocation::External
 }
 

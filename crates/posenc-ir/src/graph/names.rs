@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::hash_table::{Entry, HashTable};
 use rustc_hash::FxBuildHasher;
 
-use super::Value;
+use super::value::Value;
 use crate::id::ValueId;
 
 /// A table of values that are found by their names, which stand with the values alone: every

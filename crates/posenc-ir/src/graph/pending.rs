@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::ScopeKind;
+use super::scope::ScopeKind;
 use crate::id::{NodeId, ScopeId};
 use crate::proto::TypeProto;
 

@@ -1,5 +1,7 @@
 //! From encoded messages to a [`Graph`].
 
+mod node;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -7,18 +9,17 @@ use bytes::Bytes;
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::message::{is_sparse_split, is_split, payload_of, says_more, type_of};
+use super::message::{says_more, type_of};
 use super::names::Names;
 use super::pending::{Edges, Pending, Waiting};
-use super::{Def, Graph, Item, Piece, Scope, ScopeKind, Use, Value};
-use crate::dtype::DType;
+use super::scope::{Item, Piece};
+use super::{Def, Graph, Scope, ScopeKind, Use, Value};
 use crate::error::{Error, Result};
-use crate::id::{NodeId, PieceId, ScopeId, ValueId, narrow};
-use crate::list::List;
-use crate::node::{Extra, Node, Operator};
-use crate::proto::{AttributeProto, SparseTensorProto, TypeProto, ValueInfoProto};
-use crate::stored::{Payload, Stored};
-use crate::wire;
+use crate::field::{function, graph};
+use crate::id::{ScopeId, ValueId, narrow};
+use crate::node::Operator;
+use crate::proto::{TypeProto, ValueInfoProto};
+use crate::wire::{self, Field};
 
 /// Bodies may be nested this deep; real models stay below 5.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -26,18 +27,9 @@ pub(crate) const MAX_DEPTH: usize = 64;
 /// Fields of at least this many bytes hold weights.
 const LONG: usize = 1 << 18;
 
-/// Field numbers of `GraphProto` (and, after the colon, of `FunctionProto`).
-mod field {
-    pub(super) const NODE: u32 = 1;
-    pub(super) const NAME: u32 = 2;
-    pub(super) const INITIALIZER: u32 = 5;
-    pub(super) const INPUT: u32 = 11;
-    pub(super) const OUTPUT: u32 = 12;
-    pub(super) const VALUE_INFO: u32 = 13;
-    pub(super) const SPARSE: u32 = 15;
-}
-
-pub(super) fn read(
+/// Reads the main graph and the functions, whose messages are at these ranges of `source`;
+/// `passed` is called with the range of each long field that was walked over.
+pub(crate) fn read(
     source: &Bytes,
     graph: Range<usize>,
     functions: &[Range<usize>],
@@ -57,8 +49,8 @@ pub(super) fn read(
             overloads: FxHashMap::default(),
             revision: 0,
             read_values: 0,
-            home: Arc::default(),
-            is_split: false,
+            external_dir: Arc::default(),
+            has_external_data: false,
         },
         waiting: vec![],
         operators: FxHashMap::default(),
@@ -82,12 +74,13 @@ pub(super) fn read(
     Ok(reader.graph)
 }
 
-struct Reader<'a> {
-    source: &'a Bytes,
-    graph: Graph,
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a Bytes,
+    pub(super) graph: Graph,
+    /// Scopes to read, in order.
     waiting: Vec<Waiting>,
     /// By domain and name.
-    operators: FxHashMap<(&'a str, &'a str), Arc<Operator>>,
+    pub(super) operators: FxHashMap<(&'a str, &'a str), Arc<Operator>>,
     passed: &'a dyn Fn(&Range<usize>),
 }
 
@@ -137,53 +130,12 @@ impl<'a> Reader<'a> {
         let mut pending = Pending::default();
         for f in wire::fields(self.source, span) {
             let f = f?;
-            let item = match (is_function, f.number) {
-                _ if !f.delimited => Item::Other,
-                (false, field::NODE) | (true, 7) => {
-                    Item::Node(self.node(id, &f.payload, &mut pending)?)
-                }
-                (false, field::INITIALIZER) => Item::Initializer(self.initializer(id, &f.payload)?),
-                (false, field::SPARSE) => Item::Initializer(self.sparse(id, &f.payload)?),
-                (false, field::INPUT) => {
-                    let (name, ty) = self.info(&f.payload)?;
-                    pending.inputs.push((name, ty));
-                    Item::Other
-                }
-                (false, field::OUTPUT) => {
-                    pending.outputs.push(self.info(&f.payload)?);
-                    Item::Other
-                }
-                (false, field::VALUE_INFO) | (true, 12) => {
-                    let piece = self.graph.scope(id).layout.len();
-                    pending.infos.push((self.info(&f.payload)?, piece));
-                    Item::Other
-                }
-                (false, field::NAME) | (true, 1) => {
-                    self.graph.scope_mut(id).name = self.text(&f.payload)?.into();
-                    Item::Other
-                }
-                (true, 4) => {
-                    pending
-                        .inputs
-                        .push((self.text(&f.payload)?.to_owned(), None));
-                    Item::Other
-                }
-                (true, 5) => {
-                    pending
-                        .outputs
-                        .push((self.text(&f.payload)?.to_owned(), None));
-                    Item::Other
-                }
-                (true, 10 | 13) => {
-                    let text: Box<str> = self.text(&f.payload)?.into();
-                    if let ScopeKind::Function { domain, overload } =
-                        &mut self.graph.scope_mut(id).kind
-                    {
-                        *if f.number == 10 { domain } else { overload } = text;
-                    }
-                    Item::Other
-                }
-                _ => Item::Other,
+            let item = if !f.delimited {
+                Item::Other
+            } else if is_function {
+                self.function_field(id, &f, &mut pending)?
+            } else {
+                self.graph_field(id, &f, &mut pending)?
             };
             if f.payload.len() >= LONG {
                 (self.passed)(&f.span);
@@ -192,6 +144,71 @@ impl<'a> Reader<'a> {
             self.graph.scope_mut(id).layout.push(Piece { start, item });
         }
         self.resolve(id, depth, pending)
+    }
+
+    /// Reads a field of a `GraphProto`.
+    fn graph_field(&mut self, id: ScopeId, f: &Field, pending: &mut Pending<'a>) -> Result<Item> {
+        match f.number {
+            graph::NODE => return Ok(Item::Node(self.node(id, &f.payload, pending)?)),
+            graph::INITIALIZER => {
+                return Ok(Item::Initializer(self.initializer(id, &f.payload)?));
+            }
+            graph::SPARSE_INITIALIZER => {
+                return Ok(Item::Initializer(self.sparse(id, &f.payload)?));
+            }
+            graph::INPUT => pending.inputs.push(self.info(&f.payload)?),
+            graph::OUTPUT => pending.outputs.push(self.info(&f.payload)?),
+            graph::VALUE_INFO => self.value_info(id, &f.payload, pending)?,
+            graph::NAME => self.graph.scope_mut(id).name = self.text(&f.payload)?.into(),
+            _ => {}
+        }
+        Ok(Item::Other)
+    }
+
+    /// Reads a field of a `FunctionProto`.
+    fn function_field(
+        &mut self,
+        id: ScopeId,
+        f: &Field,
+        pending: &mut Pending<'a>,
+    ) -> Result<Item> {
+        match f.number {
+            function::NODE => return Ok(Item::Node(self.node(id, &f.payload, pending)?)),
+            function::INPUT => {
+                let name = self.text(&f.payload)?.to_owned();
+                pending.inputs.push((name, None));
+            }
+            function::OUTPUT => {
+                let name = self.text(&f.payload)?.to_owned();
+                pending.outputs.push((name, None));
+            }
+            function::VALUE_INFO => self.value_info(id, &f.payload, pending)?,
+            function::NAME => self.graph.scope_mut(id).name = self.text(&f.payload)?.into(),
+            function::DOMAIN | function::OVERLOAD => {
+                let text: Box<str> = self.text(&f.payload)?.into();
+                if let ScopeKind::Function { domain, overload } = &mut self.graph.scope_mut(id).kind
+                {
+                    *if f.number == function::DOMAIN {
+                        domain
+                    } else {
+                        overload
+                    } = text;
+                }
+            }
+            _ => {}
+        }
+        Ok(Item::Other)
+    }
+
+    fn value_info(
+        &mut self,
+        id: ScopeId,
+        payload: &Range<usize>,
+        pending: &mut Pending<'a>,
+    ) -> Result<()> {
+        let piece = self.graph.scope(id).layout.len();
+        pending.infos.push((self.info(payload)?, piece));
+        Ok(())
     }
 
     /// Defines inputs and node outputs, then looks up what nodes and outputs read.
@@ -296,159 +313,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn node(
-        &mut self,
-        scope: ScopeId,
-        payload: &Range<usize>,
-        pending: &mut Pending<'a>,
-    ) -> Result<NodeId> {
-        let id = NodeId::from_index(self.graph.nodes.len());
-        let (mut name, mut op, mut domain) = ("", "", "");
-        let mut attributes = vec![];
-        let mut edges = Edges::default();
-        for f in wire::fields(self.source, payload.clone()) {
-            let f = f?;
-            if !f.delimited {
-                continue;
-            }
-            match f.number {
-                1 => {
-                    pending.inputs_of_nodes.push(self.text(&f.payload)?);
-                    edges.inputs += 1;
-                }
-                2 => {
-                    pending.outputs_of_nodes.push(self.text(&f.payload)?);
-                    edges.outputs += 1;
-                }
-                3 => name = self.text(&f.payload)?,
-                4 => op = self.text(&f.payload)?,
-                5 => {
-                    let at = attributes.len();
-                    attributes.push(self.attribute(&f.payload, at, id, pending)?);
-                }
-                7 => domain = self.text(&f.payload)?,
-                8 if !f.payload.is_empty() => {
-                    let overload = self.text(&f.payload)?.into();
-                    self.graph.overloads.insert(id, overload);
-                }
-                _ => {}
-            }
-        }
-        if domain == "ai.onnx" {
-            domain = "";
-        }
-        let operator = self.operators.entry((domain, op)).or_insert_with(|| {
-            let (domain, op) = (domain.into(), op.into());
-            Arc::new(Operator { domain, op })
-        });
-        let extra = (!attributes.is_empty()).then(|| {
-            let attributes = attributes.into();
-            Arc::new(Extra {
-                attributes,
-                bodies: vec![],
-            })
-        });
-        let s = &mut self.graph.scopes[scope.index()];
-        self.graph.nodes.push(Node {
-            scope,
-            piece: Some(PieceId::from_index(s.layout.len())),
-            name: name.into(),
-            operator: operator.clone(),
-            inputs: List::default(),
-            outputs: List::default(),
-            extra,
-        });
-        s.nodes.push(id);
-        pending.nodes.push(edges);
-        Ok(id)
-    }
-
-    /// An attribute without its graphs, which wait to be read as bodies: however deep they are
-    /// nested, none is decoded inside of another.
-    fn attribute(
-        &mut self,
-        payload: &Range<usize>,
-        at: usize,
-        node: NodeId,
-        pending: &mut Pending<'_>,
-    ) -> Result<AttributeProto> {
-        let decode =
-            |bytes: Bytes| AttributeProto::decode(bytes).map_err(|e| Error::decode(e.to_string()));
-        let mut graphs = vec![];
-        for f in wire::fields(self.source, payload.clone()) {
-            let f = f?;
-            if f.delimited && matches!(f.number, 6 | 11) {
-                graphs.push((f.span, f.payload));
-            }
-        }
-        if graphs.is_empty() {
-            let attribute = decode(self.source.slice(payload.clone()))?;
-            self.graph.is_split |= is_split(&attribute);
-            return Ok(attribute);
-        }
-        let mut rest = vec![];
-        let mut from = payload.start;
-        for (span, _) in &graphs {
-            rest.extend_from_slice(&self.source[from..span.start]);
-            from = span.end;
-        }
-        rest.extend_from_slice(&self.source[from..payload.end]);
-        let attribute = decode(rest.into())?;
-        self.graph.is_split |= is_split(&attribute);
-        let name = attribute.name();
-        let bodies = graphs
-            .into_iter()
-            .map(|(_, graph)| (node, at, name.into(), graph));
-        pending.bodies.extend(bodies);
-        Ok(attribute)
-    }
-
-    /// Gives the output of a `Constant` node its payload.
-    fn constant(&mut self, id: NodeId) -> Result<()> {
-        let node = self.graph.node(id);
-        if !node.is("Constant") {
-            return Ok(());
-        }
-        let (Some(out), Some(attribute)) = (node.output(0), node.attributes().first()) else {
-            return Ok(());
-        };
-        let place = |e: Error| e.at(self.graph.place(id));
-        if let Some(stored) = payload_of(attribute).map_err(place)? {
-            self.graph.value_mut(out).stored = Some(Box::new(stored));
-        }
-        Ok(())
-    }
-
-    fn initializer(&mut self, scope: ScopeId, payload: &Range<usize>) -> Result<ValueId> {
-        let (name, stored) = Stored::read(self.source, payload.clone())?;
-        self.graph.is_split |= matches!(stored.payload, Payload::External(_));
-        self.initial(scope, name, stored)
-    }
-
-    fn sparse(&mut self, scope: ScopeId, payload: &Range<usize>) -> Result<ValueId> {
-        let proto = SparseTensorProto::decode(self.source.slice(payload.clone()))
-            .map_err(|e| Error::decode(e.to_string()))?;
-        self.graph.is_split |= is_sparse_split(&proto);
-        let values = proto.values.unwrap_or_default();
-        let dims: Option<Vec<usize>> = proto.dims.iter().map(|d| (*d).try_into().ok()).collect();
-        let stored = Stored {
-            dtype: DType::from_code(values.data_type()),
-            dims: dims.ok_or_else(|| Error::invalid("a sparse tensor has a negative dimension"))?,
-            payload: Payload::Sparse,
-        };
-        self.initial(scope, values.name().to_owned(), stored)
-    }
-
-    fn initial(&mut self, scope: ScopeId, name: String, stored: Stored) -> Result<ValueId> {
-        if name.is_empty() {
-            return Err(Error::invalid("an initializer has no name"));
-        }
-        let value = self.define(scope, &name, Def::Initializer)?;
-        self.graph.value_mut(value).stored = Some(Box::new(stored));
-        self.graph.scope_mut(scope).initializers.push(value);
-        Ok(value)
-    }
-
     fn set_type(&mut self, value: ValueId, proto: Option<TypeProto>) {
         let ty = proto.as_ref().map(|proto| Box::new(type_of(proto)));
         if let Some(proto) = proto.filter(says_more) {
@@ -457,7 +321,7 @@ impl<'a> Reader<'a> {
         self.graph.value_mut(value).ty = ty;
     }
 
-    fn define(&mut self, scope: ScopeId, name: &str, def: Def) -> Result<ValueId> {
+    pub(super) fn define(&mut self, scope: ScopeId, name: &str, def: Def) -> Result<ValueId> {
         let Graph { values, scopes, .. } = &mut self.graph;
         let id = ValueId::from_index(values.len());
         if !scopes[scope.index()].by_name.insert(name, id, values) {
@@ -487,7 +351,7 @@ impl<'a> Reader<'a> {
         Ok((proto.name.unwrap_or_default(), proto.r#type))
     }
 
-    fn text(&self, payload: &Range<usize>) -> Result<&'a str> {
+    pub(super) fn text(&self, payload: &Range<usize>) -> Result<&'a str> {
         std::str::from_utf8(&self.source[payload.clone()])
             .map_err(|_| Error::decode(format!("the name at byte {} is not UTF-8", payload.start)))
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::graph::Def;
 use crate::model::Model;
 use crate::proto::attribute_proto::AttributeType;
 use crate::proto::{AttributeProto, GraphProto};

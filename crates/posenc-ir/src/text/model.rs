@@ -9,9 +9,10 @@ use super::graph::{Detail, Pass, Printer};
 use super::notes::Notes;
 use super::signs::{Controls, Nothing, Signs};
 use super::{ModelText, Unsaid, Weights, name, quote, unsaid};
+use crate::field::model as field;
 use crate::graph::ScopeKind;
 use crate::id::ScopeId;
-use crate::model::{Model, PartKind, field};
+use crate::model::{Model, PartKind};
 use crate::proto::{AttributeProto, FunctionProto, ModelProto, OperatorSetIdProto};
 use crate::wire;
 

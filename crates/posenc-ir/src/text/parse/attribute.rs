@@ -4,16 +4,10 @@ use prost::Message;
 
 use super::cursor::{Cursor, Literal};
 use crate::error::Result;
+use crate::field::attribute as field;
 use crate::proto::attribute_proto::AttributeType;
 use crate::text::attribute::{TYPES, type_name};
 use crate::wire::{put_bytes, put_int, put_varint};
-
-/// Field numbers of `AttributeProto`.
-mod field {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const REFERENCE: u32 = 21;
-    pub(super) const TYPE: u32 = 20;
-}
 
 /// One value: what it is, and its encoding without a tag.
 struct Single {

@@ -6,30 +6,10 @@ use prost::Message;
 
 use super::cursor::Cursor;
 use crate::error::Result;
-use crate::graph::MAX_DEPTH;
+use crate::field::{graph as field, node};
+use crate::graph::read::MAX_DEPTH;
 use crate::proto::{TypeProto, ValueInfoProto};
 use crate::wire::put_bytes;
-
-/// Field numbers of `GraphProto`.
-mod field {
-    pub(super) const NODE: u32 = 1;
-    pub(super) const NAME: u32 = 2;
-    pub(super) const INITIALIZER: u32 = 5;
-    pub(super) const INPUT: u32 = 11;
-    pub(super) const OUTPUT: u32 = 12;
-    pub(super) const VALUE_INFO: u32 = 13;
-}
-
-/// Field numbers of `NodeProto`.
-mod node {
-    pub(super) const INPUT: u32 = 1;
-    pub(super) const OUTPUT: u32 = 2;
-    pub(super) const NAME: u32 = 3;
-    pub(super) const OP: u32 = 4;
-    pub(super) const ATTRIBUTE: u32 = 5;
-    pub(super) const DOMAIN: u32 = 7;
-    pub(super) const OVERLOAD: u32 = 8;
-}
 
 impl<'a> Cursor<'a> {
     /// The encoded graph from its name to its closing brace.

@@ -5,20 +5,9 @@ use prost::Message;
 use super::cursor::Cursor;
 use super::graph::info;
 use crate::error::Result;
-use crate::model::field;
+use crate::field::{function, model as field};
 use crate::proto::{FunctionProto, ModelProto, OperatorSetIdProto};
 use crate::wire::put_bytes;
-
-/// Field numbers of `FunctionProto`.
-mod function {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const INPUT: u32 = 4;
-    pub(super) const OUTPUT: u32 = 5;
-    pub(super) const ATTRIBUTE: u32 = 6;
-    pub(super) const NODE: u32 = 7;
-    pub(super) const ATTRIBUTE_PROTO: u32 = 11;
-    pub(super) const VALUE_INFO: u32 = 12;
-}
 
 /// The encoded model.
 pub(super) fn encode(text: &str) -> Result<Vec<u8>> {

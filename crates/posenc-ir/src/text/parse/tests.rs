@@ -300,9 +300,9 @@ fn nesting_is_bounded_and_breaks_no_stack() {
         let open = "y = F() <a = g () => () {".repeat(n);
         format!("g () => () {{ {open} {} }}", "}>".repeat(n))
     };
-    assert!(model::encode(&graphs(crate::graph::MAX_DEPTH)).is_ok());
+    assert!(model::encode(&graphs(crate::graph::read::MAX_DEPTH)).is_ok());
     let cases = [
-        ("graphs", graphs(crate::graph::MAX_DEPTH + 1)),
+        ("graphs", graphs(crate::graph::read::MAX_DEPTH + 1)),
         ("graphs", graphs(100_000)),
         (
             "types",

@@ -1,0 +1,30 @@
+//! The limit of what a cut may hold.
+
+use crate::error::{Error, Result};
+
+/// Bytes that the cut may still take.
+pub(super) struct ByteLimit {
+    left: usize,
+    limit: usize,
+}
+
+impl ByteLimit {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { left: limit, limit }
+    }
+
+    /// Takes `bytes` of what is left; an error names the place.
+    pub(super) fn take(&mut self, bytes: usize, place: impl FnOnce() -> String) -> Result<()> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                let limit = self.limit;
+                let why = format!("the cut reaches weights of more than {limit} bytes");
+                Err(Error::unsupported(why).at(place()))
+            }
+        }
+    }
+}

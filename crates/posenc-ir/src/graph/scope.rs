@@ -1,0 +1,108 @@
+//! Scopes: graphs, bodies and functions.
+
+use std::ops::Range;
+
+use super::names::Names;
+use crate::id::{NodeId, PieceId, ScopeId, ValueId};
+
+/// A graph, a body or a function: nodes that see each other.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    pub(crate) kind: ScopeKind,
+    pub(crate) parent: Option<ScopeId>,
+    pub(crate) name: Box<str>,
+    pub(crate) by_name: Names,
+    pub(crate) inputs: Vec<ValueId>,
+    pub(crate) outputs: Vec<ValueId>,
+    pub(crate) initializers: Vec<ValueId>,
+    /// In the order of the file; new nodes where the order of computation puts them.
+    pub(crate) nodes: Vec<NodeId>,
+    /// The message's fields as the file has them; empty for a scope without source.
+    pub(crate) layout: Vec<Piece>,
+    /// Where the message stands in the source.
+    pub(crate) span: Range<usize>,
+}
+
+/// What a scope is the body of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScopeKind {
+    /// The model's graph.
+    Main,
+    /// The body of a control-flow node: the node and its attribute.
+    Body(NodeId, Box<str>),
+    /// A model-local function: domain and overload; the name is the scope's.
+    Function {
+        /// The function's domain.
+        domain: Box<str>,
+        /// Its overload; mostly empty.
+        overload: Box<str>,
+    },
+}
+
+/// One field of a graph message, which ends where the next one starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: usize,
+    pub(crate) item: Item,
+}
+
+/// What a field of a graph message holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    Node(NodeId),
+    Initializer(ValueId),
+    /// Type of an inner value, which may be gone after an edit.
+    Info(ValueId),
+    Other,
+}
+
+impl Scope {
+    /// What the scope is the body of.
+    pub fn kind(&self) -> &ScopeKind {
+        &self.kind
+    }
+
+    /// The scope around it.
+    pub fn parent(&self) -> Option<ScopeId> {
+        self.parent
+    }
+
+    /// The graph's or function's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The inputs in order; initializers that older files list among them included.
+    pub fn inputs(&self) -> &[ValueId] {
+        &self.inputs
+    }
+
+    /// The outputs in order.
+    pub fn outputs(&self) -> &[ValueId] {
+        &self.outputs
+    }
+
+    /// The initializers in the order of the file.
+    pub fn initializers(&self) -> &[ValueId] {
+        &self.initializers
+    }
+
+    /// The nodes in the order of the file.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// Every field of the message as it was read: where it stands, and what it holds.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Range<usize>, Item)> {
+        let ends = self.layout.iter().skip(1).map(|p| p.start);
+        let ends = ends.chain([self.span.end]);
+        let spans = self.layout.iter().zip(ends);
+        spans.map(|(piece, end)| (piece.start..end, piece.item))
+    }
+
+    /// Where one of these fields stands.
+    pub(crate) fn piece(&self, id: PieceId) -> Range<usize> {
+        let next = self.layout.get(id.index() + 1);
+        self.layout[id.index()].start..next.map_or(self.span.end, |p| p.start)
+    }
+}
