@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         // A link stays one: what it leads to is replaced.
         let output = output.canonicalize().unwrap_or_else(|_| output.clone());
         progress.now(format!("writing {}", output.display()));
-        external::write(&model, input, &output, request.external_data)?;
+        external::save(&model, input, &output, request.external_data)?;
         report.output = Some(Endpoint {
             fingerprint: fingerprint_of(&output)?,
             path: output.display().to_string(),

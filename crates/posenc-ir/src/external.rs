@@ -3,5 +3,9 @@
 mod dir;
 mod load;
 pub(crate) mod location;
+mod place;
+mod policy;
+mod save;
 
 pub(crate) use dir::ExternalDir;
+pub use policy::{ExternalData, PlaceProblem, SaveError, Saved};

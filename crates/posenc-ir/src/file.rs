@@ -8,7 +8,7 @@ mod open;
 mod path;
 mod write;
 
-pub use data::{copy_to, share_as};
+pub(crate) use data::{copy_to, share_as};
 pub(crate) use path::folder;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// When `to` exists (of the kind `AlreadyExists`), or both are on file systems that share nothing.
-pub fn share_as(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn share_as(from: &Path, to: &Path) -> Result<()> {
     let source = map::open(from)?;
     if clone(&source, to).map_err(|e| Error::io(to, e))? {
         return Ok(());
@@ -27,7 +27,7 @@ pub fn share_as(from: &Path, to: &Path) -> Result<()> {
 /// # Errors
 /// When `to` exists (of the kind `AlreadyExists`), or cannot be written. Nothing is left behind
 /// then.
-pub fn copy_to(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_to(from: &Path, to: &Path) -> Result<()> {
     let source = map::open(from)?;
     let failed = |e| Error::io(to, e);
     if clone(&source, to).map_err(failed)? {

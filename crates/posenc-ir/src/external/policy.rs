@@ -1,0 +1,92 @@
+//! What happens to external data when a model is saved.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::error::Error;
+
+/// What happens to the files with external data when a model is saved with
+/// [`Model::save`](crate::Model::save).
+///
+/// A model names its files of external data by paths within its own folder. A model that is saved
+/// in place of the file that it was read from keeps them, unless they are embedded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ExternalData {
+    /// [`Keep`](Self::Keep) in the folder of the input, else [`Link`](Self::Link) where the file
+    /// system can, else [`Copy`](Self::Copy).
+    #[default]
+    Auto,
+    /// The saved model names the files that the input names. Only within the folder of the input.
+    Keep,
+    /// Share the files without copying them: a clone of their blocks (reflink) or a hard link.
+    Link,
+    /// Copy the files.
+    Copy,
+    /// Store the tensors in the model itself, which may have at most 2³¹ − 1 bytes then.
+    Inline,
+}
+
+/// What saving a model has created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// New files of external data and the new folders around them, in the order in which they were
+    /// created. Files that were there before with the same content are not listed.
+    pub created: Vec<PathBuf>,
+}
+
+/// Why a model was not saved. The output is unchanged then, and no new file is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// The model cannot be encoded, or its external data cannot be read.
+    #[error(transparent)]
+    Model(#[from] Error),
+    /// Writing failed, or the file would be too large
+    /// ([`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge)).
+    #[error(transparent)]
+    Write(Error),
+    /// A file would be in the way, or out of reach.
+    #[error("{}: {problem}", path.display())]
+    Place {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: PlaceProblem,
+    },
+}
+
+/// What is wrong with a file or folder of [`SaveError::Place`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceProblem {
+    /// The output would replace a file of the model's external data, or take its name.
+    #[error("the model's external data is stored there")]
+    IsExternalData,
+    /// [`ExternalData::Keep`] for an output from which the external data is out of reach.
+    #[error("external data can only be kept for an output in the folder of the input")]
+    OtherFolder,
+    /// A file of external data would replace another file.
+    #[error("already exists with different content")]
+    Exists,
+    /// [`ExternalData::Link`] for a file that the file system cannot share with the output's
+    /// folder.
+    #[error("cannot be linked to the output's folder")]
+    NotLinkable,
+    /// A folder for external data is a link that leads out of the output's folder.
+    #[error("leads out of the output's folder")]
+    OutsideFolder,
+}
+
+impl SaveError {
+    pub(super) fn place(path: impl Into<PathBuf>, problem: PlaceProblem) -> Self {
+        Self::Place {
+            path: path.into(),
+            problem,
+        }
+    }
+
+    pub(super) fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Write(Error::io(path, source))
+    }
+}
