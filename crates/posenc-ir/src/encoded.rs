@@ -1,5 +1,9 @@
 //! What a model is written as: runs of the source, and new bytes between them.
 
+#[cfg_attr(
+    target_family = "wasm",
+    allow(dead_code, reason = "only saving to files moves external data")
+)]
 mod external;
 mod rope;
 
@@ -13,7 +17,7 @@ use crate::wire;
 
 /// Bytes to write: pieces of the source, and new ones between them.
 #[derive(Clone, Debug, Default)]
-pub struct Encoded {
+pub(crate) struct Encoded {
     pub(crate) segments: Vec<Segment>,
     len: usize,
 }
@@ -38,12 +42,12 @@ pub(crate) struct Outside {
 
 impl Encoded {
     /// The number of bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 

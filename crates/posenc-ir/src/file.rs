@@ -1,13 +1,19 @@
 //! Files: mapped for reading, written completely or not at all.
 
+#[cfg(not(target_family = "wasm"))]
 mod copy;
+#[cfg(not(target_family = "wasm"))]
 mod data;
+#[cfg_attr(target_family = "wasm", path = "file/in_memory.rs")]
 pub(crate) mod map;
+#[cfg(not(target_family = "wasm"))]
 mod new;
 mod open;
 mod path;
+#[cfg(not(target_family = "wasm"))]
 mod write;
 
+#[cfg(not(target_family = "wasm"))]
 pub(crate) use data::{copy_to, share_as};
 pub(crate) use path::folder;
 

@@ -15,6 +15,10 @@ mod encoded;
 pub mod error;
 pub mod eval;
 pub mod external;
+#[cfg_attr(
+    target_family = "wasm",
+    allow(dead_code, reason = "only saving to files moves external data")
+)]
 mod field;
 mod file;
 mod fingerprint;
@@ -43,8 +47,8 @@ pub use cut::{Cut, CutInput, CutPort};
 pub use diff::Diff;
 pub use dtype::DType;
 pub use emitter::{Attr, Emitter};
-pub use encoded::Encoded;
 pub use error::{Error, ErrorKind, Result};
+#[cfg(not(target_family = "wasm"))]
 pub use external::ExternalData;
 pub use fingerprint::fingerprint_of;
 pub use graph::{Def, Dim, Graph, Scope, ScopeKind, Type, Use, Value};

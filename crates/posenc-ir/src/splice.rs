@@ -27,7 +27,7 @@ impl Model {
     ///
     /// # Errors
     /// When the source cannot be walked a second time, which reading has ruled out.
-    pub fn encode(&self) -> Result<Encoded> {
+    pub(crate) fn encode(&self) -> Result<Encoded> {
         let mut out = Encoded::default();
         if self.set.is_empty() && self.imported.is_empty() && self.graph.revision == 0 {
             out.source(0..self.source.len());

@@ -29,7 +29,7 @@ impl Model {
     ///
     /// # Errors
     /// When a tensor does not say where its payload stands.
-    pub fn external_in(&self, encoded: &Encoded) -> Result<Vec<External>> {
+    pub(crate) fn external_in(&self, encoded: &Encoded) -> Result<Vec<External>> {
         let mut found = vec![];
         // To walk over large weights is to hold their neighborhood in memory.
         if !self.graph.has_external_data {
@@ -73,7 +73,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::external_in`].
-    pub fn relocated(
+    pub(crate) fn relocated(
         &self,
         encoded: &Encoded,
         places: &BTreeMap<String, String>,
@@ -92,7 +92,7 @@ impl Model {
     /// # Errors
     /// When a file is absent, too short, or not one that the model may name; when a payload does
     /// not have the length of its type and dimensions.
-    pub fn embedded(&self, encoded: &Encoded) -> Result<Encoded> {
+    pub(crate) fn embedded(&self, encoded: &Encoded) -> Result<Encoded> {
         let rope = Rope::new(encoded, &self.source);
         let mut files: BTreeMap<String, Arc<Outside>> = BTreeMap::new();
         let edits = edits(&rope, |tensor| {

@@ -61,9 +61,11 @@ impl Map {
             // the same when they are read again.
             #[allow(unsafe_code)]
             let done = unsafe { (self.0).unchecked_advise_range(advice, range.start, range.len()) };
-            // What is not given back is held, which is no fault.
+            // Pages that are not released only take memory.
             let _ = done;
         }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 }
 

@@ -39,7 +39,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::write`].
-    pub fn write_encoded(&self, encoded: &Encoded, path: impl AsRef<Path>) -> Result<()> {
+    pub(crate) fn write_encoded(&self, encoded: &Encoded, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let failed = |e: io::Error| Error::io(path, e);
         if encoded.len() > LARGEST {
