@@ -111,7 +111,10 @@ fn initializers(model: &Model, files: &mut Files) -> Result<()> {
     let graph = model.graph();
     for id in graph.scopes() {
         for value in graph.scope(id).initializers() {
-            if let Some(stored) = graph.stored(*value).filter(|_| !graph.is_gone(*value)) {
+            if let Some(stored) = graph
+                .stored(*value)
+                .filter(|_| !graph.is_removed_value(*value))
+            {
                 payload::check(model, stored, files).map_err(|e| e.at(graph.name(*value)))?;
             }
         }

@@ -1,5 +1,5 @@
-//! A part of a graph as a small model of its own, in memory: how a runtime gets to see the nodes
-//! between two values.
+//! Cuts the nodes between given values out of a model as a model of its own, which a runtime can
+//! run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use limit::ByteLimit;
 mod inline;
 mod limit;
 
-/// A value at which a cut begins: the model that is cut out takes it as an input.
+/// A value at which a cut starts: an input of the model that is cut out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutInput {
     /// The value.
@@ -37,11 +37,11 @@ pub struct CutInput {
 /// A model that was cut out of another.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// The encoded model. Weights stand in it, whatever file they came from.
+    /// The encoded model. External weights are embedded.
     pub bytes: Vec<u8>,
-    /// The inputs in order: those asked for, then inputs of the graph that the cut reached.
+    /// The inputs in order: the given ones, then inputs of the graph that were reached.
     pub inputs: Vec<CutPort>,
-    /// The outputs, each once, in the order asked for.
+    /// The outputs, each once, in the given order.
     pub outputs: Vec<CutPort>,
 }
 
@@ -59,19 +59,18 @@ pub struct CutPort {
 }
 
 impl Model {
-    /// Cuts out what computes `outputs` from `inputs`, as a model of its own.
+    /// Cuts out the nodes that compute `outputs` from `inputs`, as a model of its own.
     ///
-    /// Walks backwards from the outputs and stops at the inputs; takes along the nodes on the
-    /// way with their bodies and what these capture, the constants, and the functions that are
-    /// called. Inputs of the graph that are reached beside `inputs` become inputs with the type
-    /// that they declare, but for those with a default, which stay constants. Names stay; outputs
-    /// carry no type. `inputs` that nothing reads are inputs all the same.
+    /// Walks backwards from the outputs and stops at the inputs. The new model holds the nodes that
+    /// were reached with their bodies and captures, the constants, and the functions that are
+    /// called. Other inputs of the graph that are reached become inputs with their declared type;
+    /// inputs with a default become constants. Values keep their names; outputs have no type.
+    /// `inputs` that no node reads are inputs too.
     ///
     /// # Errors
-    /// When constants and nodes together take more than `limit` bytes (the walk reached a weight
-    /// that it should have been stopped before), an input of unknown type or a sparse tensor is
-    /// reached, two values of one name meet (cut out of different bodies), or a value asked for
-    /// is in the graph no more.
+    /// When constants and nodes together take more than `limit` bytes (the walk reached large
+    /// weights), an input of unknown type or a sparse tensor is reached, two different values have
+    /// one name (from different bodies), or an output was removed from the graph.
     pub fn cut(&self, inputs: &[CutInput], outputs: &[ValueId], limit: usize) -> Result<Cut> {
         let graph = self.graph();
         let mut walk = Walk::new(graph);
@@ -101,7 +100,7 @@ impl Model {
             let encoded = encoded.to_vec(self.source());
             let mut message = decode::<NodeProto>(&encoded)?;
             if message.attribute.iter().any(|a| a.ref_attr_name.is_some()) {
-                let why = "the node takes an attribute from the call of its function";
+                let why = "an attribute of the node refers to an attribute of its function";
                 return Err(Error::unsupported(why).at(graph.place(*node)));
             }
             inline::node(self, &mut message, &mut left).map_err(|e| e.at(graph.place(*node)))?;
@@ -123,7 +122,7 @@ impl Model {
         }
         let functions = self.called(&walk, &splice, &mut left)?;
         let model = ModelProto {
-            // Up to version 3 initializers had to stand among the inputs.
+            // Before version 4, initializers must be listed as inputs too.
             ir_version: Some(self.ir_version().max(4)),
             opset_import: self
                 .opsets()
@@ -144,7 +143,7 @@ impl Model {
         })
     }
 
-    /// The constant behind a value with its payload in the message.
+    /// The message of a constant, with its payload embedded.
     fn embed(&self, value: ValueId, left: &mut ByteLimit) -> Result<TensorProto> {
         let graph = self.graph();
         let name = graph.name(value);
@@ -238,12 +237,12 @@ struct Walk<'g> {
     graph: &'g Graph,
     inputs: Vec<CutPort>,
     seen: FxHashSet<ValueId>,
-    /// In an order of computation.
+    /// In topological order.
     nodes: Vec<NodeId>,
-    /// Visited nodes; those that wait for what they read are `false`.
+    /// Visited nodes; `false` until everything that they read is in `nodes`.
     done: FxHashMap<NodeId, bool>,
     constants: Vec<ValueId>,
-    /// The bodies inside of `nodes`.
+    /// The bodies of `nodes`.
     bodies: FxHashSet<ScopeId>,
 }
 
@@ -262,11 +261,15 @@ impl<'g> Walk<'g> {
 
     fn stop_at(&mut self, input: &CutInput) -> Result<()> {
         if input.value.index() >= self.graph.value_count() {
-            return Err(Error::unsupported("a cut begins at a value of no graph"));
+            return Err(Error::unsupported(
+                "an input of the cut is not a value of the graph",
+            ));
         }
         let name = self.graph.name(input.value);
         if !self.seen.insert(input.value) {
-            return Err(Error::unsupported("the cut is to begin here twice").at(name));
+            return Err(
+                Error::unsupported("the value is given twice as an input of the cut").at(name),
+            );
         }
         self.inputs.push(CutPort {
             value: input.value,
@@ -277,10 +280,12 @@ impl<'g> Walk<'g> {
         Ok(())
     }
 
-    /// Takes what computes `value`, without recursion: graphs are deep.
+    /// Adds the nodes that compute `value`, without recursion: graphs are deep.
     fn reach(&mut self, value: ValueId) -> Result<()> {
         if value.index() >= self.graph.value_count() {
-            return Err(Error::unsupported("a cut ends at a value of no graph"));
+            return Err(Error::unsupported(
+                "an output of the cut is not a value of the graph",
+            ));
         }
         let mut stack: Vec<NodeId> = self.enter(value)?.into_iter().collect();
         while let Some(id) = stack.last().copied() {
@@ -312,14 +317,14 @@ impl<'g> Walk<'g> {
         Ok(())
     }
 
-    /// Notes a value; the node that has to be there first, when there is one.
+    /// Visits a value; returns the node that computes it, when that is not visited yet.
     fn enter(&mut self, value: ValueId) -> Result<Option<NodeId>> {
         let graph = self.graph;
         if self.seen.contains(&value) {
             return Ok(None);
         }
         let v = graph.value(value);
-        let gone = || Error::unsupported("the value is in the graph no more").at(v.name());
+        let gone = || Error::unsupported("the value was removed from the graph").at(v.name());
         match v.def() {
             Def::Node(node, _) if graph.is_removed(node) => Err(gone()),
             Def::Node(node, _) => Ok(Some(node)),
@@ -353,8 +358,8 @@ impl<'g> Walk<'g> {
         None
     }
 
-    /// Values of different scopes come to stand in one graph: their names must differ, and none
-    /// may be defined again in a body that is taken whole.
+    /// Values of different scopes become values of one graph: their names must differ, and none
+    /// may also be defined in a body of the cut.
     fn check_names(&self) -> Result<()> {
         let graph = self.graph;
         let computed = self.nodes.iter().flat_map(|n| graph.node(*n).outputs());
@@ -364,12 +369,12 @@ impl<'g> Walk<'g> {
         for value in defined.chain(computed.flatten().copied()) {
             let name = graph.name(value);
             if self.bodies.contains(&graph.value(value).scope()) {
-                let why = "the cut holds the value twice: by itself and inside of a body";
+                let why = "the cut holds the value twice: in the graph and in a body";
                 return Err(Error::unsupported(why).at(name));
             }
             match names.insert(name, value) {
                 Some(other) if other != value => {
-                    let why = "two values of this name meet in the cut";
+                    let why = "two values of the cut have this name";
                     return Err(Error::unsupported(why).at(name));
                 }
                 _ => {}

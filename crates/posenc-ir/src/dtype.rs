@@ -70,7 +70,7 @@ const TABLE: &[(DType, &str, usize)] = &[
 ];
 
 impl DType {
-    /// The type with this number in the file format; `None` for 0 and for numbers not known.
+    /// The type with this number in the file format; `None` for 0 and unknown numbers.
     pub fn from_code(code: i32) -> Option<Self> {
         TABLE.iter().map(|row| row.0).find(|t| *t as i32 == code)
     }
@@ -85,7 +85,7 @@ impl DType {
         self.row().1
     }
 
-    /// The type of this name in the ONNX text syntax.
+    /// The type with this name in the ONNX text syntax.
     pub fn from_name(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
@@ -157,7 +157,7 @@ impl DType {
         TABLE
             .iter()
             .find(|row| row.0 == self)
-            .expect("every type stands in the table")
+            .expect("the table lists every type")
     }
 }
 

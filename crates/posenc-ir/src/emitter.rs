@@ -1,4 +1,4 @@
-//! Recording new nodes against a graph that stays as it is.
+//! Recording edits of a graph as a patch.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,10 +10,10 @@ use crate::patch::{Init, NewInput, NewNode, NewValue, Patch};
 use crate::proto::{AttributeProto, attribute_proto::AttributeType};
 use crate::tensor::Tensor;
 
-/// Records nodes, constants and redirected uses for a [`Patch`]; the graph is only read.
+/// Records nodes, constants and redirected uses as a [`Patch`]; the graph itself does not change.
 ///
-/// New values carry ids beyond the graph's own and can be used at once as inputs of further
-/// nodes. Names are made fresh as `{prefix}/{op}_{n}`.
+/// New values have ids beyond those of the graph and can be inputs of further nodes at once. New
+/// names are `{prefix}/{op}_{n}`, with the first `n` that is free.
 #[derive(Debug)]
 pub struct Emitter<'g> {
     graph: &'g Graph,
@@ -21,12 +21,12 @@ pub struct Emitter<'g> {
     prefix: String,
     patch: Patch,
     next_name: FxHashMap<String, usize>,
-    /// The names of the graph that begin like new ones.
+    /// The names of the graph that start with the prefix.
     taken: FxHashSet<&'g str>,
 }
 
 impl Graph {
-    /// Starts recording new nodes in `scope`; their names begin with `prefix`.
+    /// Starts a patch with new nodes in `scope`, whose names start with `prefix`.
     pub fn emitter(&self, scope: ScopeId, prefix: &str) -> Emitter<'_> {
         let values = self.values.iter().map(|v| &*v.name);
         let names = values.chain(self.nodes.iter().map(|n| &*n.name));
@@ -83,28 +83,28 @@ impl Attr {
 }
 
 impl<'g> Emitter<'g> {
-    /// The graph that is read.
+    /// The graph.
     pub fn graph(&self) -> &'g Graph {
         self.graph
     }
 
-    /// Where new nodes go from here on.
+    /// Sets the scope of the nodes that are added next.
     pub fn set_scope(&mut self, scope: ScopeId) {
         self.scope = scope;
     }
 
-    /// Adds a node of ai.onnx with one output and returns that.
+    /// Adds a node of ai.onnx with one output, and returns the output.
     pub fn op(&mut self, op: &str, inputs: &[ValueId]) -> ValueId {
         self.op_with(op, inputs, &[])
     }
 
-    /// Adds a node of ai.onnx with attributes and one output and returns that.
+    /// Adds a node of ai.onnx with attributes and one output, and returns the output.
     pub fn op_with(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
         let inputs: Vec<_> = inputs.iter().copied().map(Some).collect();
         self.node("", op, &inputs, attrs, 1)[0]
     }
 
-    /// Adds a node of any domain, with inputs left out and several outputs.
+    /// Adds a node of any domain, and returns its outputs; `None` is an omitted input.
     pub fn node(
         &mut self,
         domain: &str,
@@ -127,13 +127,11 @@ impl<'g> Emitter<'g> {
         outputs
     }
 
-    /// Adds a copy of a node of the graph that reads other inputs, and returns its outputs, which
-    /// stand where those of the node do. Attributes that `attrs` names are set anew, the others
-    /// are those of the node.
+    /// Adds a copy of a node with other inputs, and returns its outputs (`None` where the node omits
+    /// one). `attrs` replace attributes of the same names.
     ///
     /// # Errors
-    /// When the node has bodies, which no two nodes can share, or calls one of several functions
-    /// of a name.
+    /// When the node has bodies, which nodes cannot share, or calls an overload.
     pub fn copy(
         &mut self,
         node: NodeId,
@@ -142,7 +140,7 @@ impl<'g> Emitter<'g> {
     ) -> Result<Vec<Option<ValueId>>> {
         let old = self.graph.node(node);
         if old.bodies().next().is_some() || !self.graph.overload(node).is_empty() {
-            let why = "the node cannot be copied";
+            let why = "a node with bodies or an overload cannot be copied";
             return Err(Error::patch(why).at(self.graph.place(node)));
         }
         let name = self.fresh(&old.op().to_lowercase());
@@ -166,16 +164,16 @@ impl<'g> Emitter<'g> {
         Ok(outputs)
     }
 
-    /// Output `place` of the new node `name`.
-    fn computed(&mut self, name: &str, place: usize) -> ValueId {
-        let name = match place {
+    /// Output `i` of the new node `name`.
+    fn computed(&mut self, name: &str, i: usize) -> ValueId {
+        let name = match i {
             0 => name.to_owned(),
-            place => format!("{name}.{place}"),
+            i => format!("{name}.{i}"),
         };
         self.patch.value(self.scope, name, NewValue::Computed)
     }
 
-    /// Adds an initializer; equal ones of one patch and scope are shared.
+    /// Adds an initializer; equal ones of a patch are shared within a scope.
     pub fn constant(&mut self, label: &str, tensor: Tensor) -> ValueId {
         let same = |i: &&Init| i.scope == self.scope && i.tensor == tensor;
         if let Some(init) = self.patch.initializers.iter().find(same) {
@@ -191,32 +189,31 @@ impl<'g> Emitter<'g> {
         value
     }
 
-    /// A float scalar of type `dtype`, rounded from `value`.
+    /// Adds a scalar of type `dtype`, rounded from `value`.
     pub fn scalar(&mut self, label: &str, dtype: DType, value: f64) -> ValueId {
         self.constant(label, Tensor::from_f64(dtype, &[], &[value]))
     }
 
-    /// An int64 list.
+    /// Adds an int64 list.
     pub fn ints(&mut self, label: &str, values: &[i64]) -> ValueId {
         self.constant(label, Tensor::from_i64(&[values.len()], values))
     }
 
-    /// A `Cast`.
+    /// Adds a `Cast`.
     pub fn cast(&mut self, x: ValueId, to: DType) -> ValueId {
         self.op_with("Cast", &[x], &[("to", Attr::Int(to.code().into()))])
     }
 
-    /// Adds an input to the main graph, behind those that it has. The name is an interface, so it
-    /// is taken as it is.
+    /// Adds an input to the main graph, after the existing ones. Its name is used as it is.
     ///
     /// # Errors
-    /// When the graph or the patch has a value of that name.
+    /// When the graph or the patch has a value with this name.
     pub fn input(&mut self, name: &str, dtype: DType, dims: &[Dim]) -> Result<ValueId> {
         let taken = self.graph.values().any(|v| self.graph.name(v) == name);
         let mut added = self.patch.inputs.iter();
         if taken || added.any(|i| self.patch.name(self.graph, i.value) == name) {
             return Err(Error::patch(format!(
-                "the graph has a value {name} already"
+                "the graph already has a value {name}"
             )));
         }
         let main = self.graph.main();
@@ -229,19 +226,19 @@ impl<'g> Emitter<'g> {
         Ok(value)
     }
 
-    /// Lets go of a value that nothing may read any more: where nothing does when the patch is
-    /// committed, what computes it is swept as if a use of it had been moved.
+    /// Removes a value and the nodes that only it needs, if nothing uses it when the patch is
+    /// committed.
     ///
     /// # Errors
-    /// When `value` is new itself.
+    /// When `value` belongs to the patch.
     pub fn release(&mut self, value: ValueId) -> Result<()> {
         self.known(value)?;
         self.patch.released.push(value);
         Ok(())
     }
 
-    /// Lets go of all that was recorded so far: what of it nothing reads when the patch is
-    /// committed is not added.
+    /// Leaves out those of the nodes and constants recorded so far that nothing uses when the patch
+    /// is committed.
     pub fn release_unread(&mut self) {
         let made = self
             .patch
@@ -253,11 +250,11 @@ impl<'g> Emitter<'g> {
         released.extend(made.copied().chain(constants));
     }
 
-    /// Moves every use of `old` that stands in the graph now, and its place among the outputs,
-    /// to `new`. Nodes of this patch keep reading `old`.
+    /// Replaces every use of `old` in the graph by `new`, and `old` as an output. Nodes of this patch
+    /// keep reading `old`.
     ///
     /// # Errors
-    /// When the two declare different types, or `old` is new itself.
+    /// When the two have different element types, or `old` belongs to the patch.
     pub fn redirect(&mut self, old: ValueId, new: ValueId) -> Result<()> {
         let uses = self.known(old)?;
         self.check_types(old, new)?;
@@ -270,14 +267,14 @@ impl<'g> Emitter<'g> {
         Ok(())
     }
 
-    /// Moves the place of `old` among the outputs to `new`, and no use.
+    /// Replaces `old` by `new` as an output, and no use of it.
     ///
     /// # Errors
-    /// When `old` is no output, or the two declare different types.
+    /// When `old` is not an output, or the two have different element types.
     pub fn redirect_output(&mut self, old: ValueId, new: ValueId) -> Result<()> {
         self.known(old)?;
         if !self.graph.value(old).is_output() {
-            let why = format!("{} is no output", self.graph.name(old));
+            let why = format!("{} is not an output", self.graph.name(old));
             return Err(Error::patch(why));
         }
         self.check_types(old, new)?;
@@ -285,22 +282,25 @@ impl<'g> Emitter<'g> {
         Ok(())
     }
 
-    /// Where a value of the graph or of the patch stands.
+    /// The scope of a value of the graph or the patch.
     pub fn scope_of(&self, value: ValueId) -> ScopeId {
-        match value.index() < self.graph.value_count() {
-            true => self.graph.value(value).scope(),
-            false => self.patch.scope_of(value),
+        if value.index() < self.graph.value_count() {
+            self.graph.value(value).scope()
+        } else {
+            self.patch.scope_of(value)
         }
     }
 
-    /// Moves one use of `old` to `new`.
+    /// Replaces one use of `old` by `new`.
     ///
     /// # Errors
-    /// When `at` does not read `old`, or the two declare different types.
+    /// When `at` is not a use of `old`, or the two have different element types.
     pub fn redirect_use(&mut self, old: ValueId, at: Use, new: ValueId) -> Result<()> {
         if !self.known(old)?.contains(&at) {
             let place = self.graph.place(at.node);
-            return Err(Error::patch("the node does not read the value that is moved").at(place));
+            return Err(
+                Error::patch("the node does not read the value that is redirected").at(place),
+            );
         }
         self.check_types(old, new)?;
         self.patch.redirects.push((at, new));
@@ -312,29 +312,33 @@ impl<'g> Emitter<'g> {
             && let (Some(a), Some(b)) = (self.graph.dtype(old), self.graph.dtype(new))
             && a != b
         {
-            let why = format!("{} is {a}, its replacement is {b}", self.graph.name(old));
+            let why = format!(
+                "{} has type {a}, but its replacement has type {b}",
+                self.graph.name(old)
+            );
             return Err(Error::patch(why));
         }
         Ok(())
     }
 
-    /// Gives the constant `old` another payload for the uses in `seen_by`. Where these are all
-    /// of its uses the constant is edited in place; otherwise they get a constant of their own,
-    /// and the others keep the old one.
+    /// Gives the constant `old` another payload for the uses in `seen_by`. Where these are all its
+    /// uses, the constant is changed; otherwise they get a new constant. Returns the constant that
+    /// they read.
     ///
     /// # Errors
-    /// When `old` is no constant, the element type differs, or a use is none of `old`.
+    /// When `old` is not a constant, the element type differs, or `seen_by` holds a use of another
+    /// value.
     pub fn revalue(&mut self, old: ValueId, seen_by: &[Use], tensor: Tensor) -> Result<ValueId> {
         let uses = self.known(old)?;
         let value = self.graph.value(old);
         let Some(stored) = self.graph.stored(old) else {
-            return Err(Error::patch(format!("{} is no constant", value.name())));
+            return Err(Error::patch(format!("{} is not a constant", value.name())));
         };
         if stored.dtype != Some(tensor.dtype()) {
             let why = format!("{} would change its element type", value.name());
             return Err(Error::patch(why));
         }
-        // Inputs that have a default keep the type that they declare.
+        // Inputs with a default keep their declared type.
         let fixed = matches!(value.def(), Def::Input(_)) && stored.dims != tensor.dims();
         let seen: FxHashSet<&Use> = seen_by.iter().collect();
         let whole = uses.iter().all(|u| seen.contains(u)) && !value.is_output() && !fixed;
@@ -351,7 +355,7 @@ impl<'g> Emitter<'g> {
         Ok(own)
     }
 
-    /// The patch as recorded.
+    /// The recorded patch.
     pub fn finish(self) -> Patch {
         self.patch
     }
@@ -361,7 +365,7 @@ impl<'g> Emitter<'g> {
             Ok(self.graph.uses(old))
         } else {
             Err(Error::patch(
-                "a value of the patch itself cannot be redirected",
+                "a value of the patch cannot be redirected or removed",
             ))
         }
     }

@@ -1,4 +1,4 @@
-//! What a model is written as: runs of the source, and new bytes between them.
+//! An encoded model: ranges of the source, and new bytes between them.
 
 #[cfg_attr(
     target_family = "wasm",
@@ -15,21 +15,21 @@ use bytes::Bytes;
 
 use crate::wire;
 
-/// Bytes to write: pieces of the source, and new ones between them.
+/// The bytes of a model, as ranges of the source, new bytes, and ranges of other files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Encoded {
     pub(crate) segments: Vec<Segment>,
     len: usize,
 }
 
-/// A run of bytes.
+/// A part of an encoded model.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
-    /// Bytes of the source, by their place there.
+    /// A range of the source.
     Source(Range<usize>),
     /// New bytes.
     Owned(Vec<u8>),
-    /// Bytes of another file, by their place there.
+    /// A range of another file.
     Outside(Arc<Outside>, Range<usize>),
 }
 
@@ -46,12 +46,12 @@ impl Encoded {
         self.len
     }
 
-    /// Whether there is nothing to write.
+    /// Whether there are no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes themselves, of a model that was read from `source`.
+    /// The bytes, for a model that was read from `source`.
     pub(crate) fn to_vec(&self, source: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len);
         for segment in &self.segments {
@@ -104,7 +104,7 @@ impl Encoded {
 }
 
 impl Segment {
-    /// The bytes, of a model that was read from `source`.
+    /// The bytes, for a model that was read from `source`.
     fn bytes<'a>(&'a self, source: &'a [u8]) -> &'a [u8] {
         match self {
             Self::Source(range) => &source[range.clone()],

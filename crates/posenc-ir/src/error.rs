@@ -1,11 +1,12 @@
-//! What can be wrong with a model or a request.
+//! Errors of models and patches.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A model that cannot be read, is invalid, or a patch that cannot be applied.
+/// An error of a model or patch: it cannot be read, is invalid, is not supported, or cannot be
+/// applied.
 ///
-/// Shown as one sentence that starts with the place, where there is one:
+/// Displayed as one sentence, after the place where there is one:
 /// `decoder/Loop_3.body/Concat_17: attribute axis must be an integer`.
 #[derive(Debug)]
 pub struct Error {
@@ -17,30 +18,30 @@ pub struct Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
-    /// The bytes are no protobuf message of the expected type.
+    /// The bytes are not a protobuf message of the expected type.
     #[error("not a readable ONNX model: {0}")]
     Decode(String),
     /// The model breaks a rule of the format.
     #[error("{0}")]
     Invalid(String),
-    /// The model or request needs what is not supported.
+    /// The model needs something that is not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// A model would have more bytes than a file of the format can have.
-    #[error("the result would have {bytes} bytes, and a single ONNX file holds 2147483647 at most")]
+    /// The encoded model would be larger than readers of protobuf accept.
+    #[error("the result would have {bytes} bytes; an ONNX file can have at most 2147483647")]
     TooLarge {
         /// Its length.
         bytes: usize,
     },
-    /// A patch does not fit the graph.
+    /// A patch cannot be applied to the graph.
     #[error("{0}")]
     Patch(String),
 }
@@ -49,7 +50,7 @@ pub enum ErrorKind {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error at no particular place.
+    /// An error without a place.
     pub fn new(kind: ErrorKind) -> Self {
         Self {
             place: None,
@@ -72,12 +73,12 @@ impl Error {
         Self::new(ErrorKind::Patch(message.into()))
     }
 
-    /// What is asked for is not supported.
+    /// An error of something that is not supported.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported(message.into()))
     }
 
-    /// The operating system refused `path`.
+    /// An error of the operating system at `path`.
     pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::new(ErrorKind::Io {
             path: path.into(),
@@ -85,14 +86,14 @@ impl Error {
         })
     }
 
-    /// The same error at a place; the innermost place given first stays.
+    /// The error with a place, unless it has one already.
     #[must_use]
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.place.get_or_insert_with(|| place.into());
         self
     }
 
-    /// Whether a file is not there.
+    /// Whether a file does not exist.
     pub fn is_absent(&self) -> bool {
         let ErrorKind::Io { source, .. } = self.kind() else {
             return false;
@@ -100,12 +101,12 @@ impl Error {
         source.kind() == std::io::ErrorKind::NotFound
     }
 
-    /// What is wrong.
+    /// The kind of error.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// Where: `graph/subgraph/node`.
+    /// The place: `graph/subgraph/node`, or a file.
     pub fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
@@ -120,5 +121,5 @@ impl fmt::Display for Error {
     }
 }
 
-// The cause of an I/O error stands in the sentence, so there is no `source` to repeat it.
+// Without `source`: the sentence of an I/O error holds its cause already.
 impl std::error::Error for Error {}

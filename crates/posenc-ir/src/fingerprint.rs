@@ -1,4 +1,4 @@
-//! What identifies a model: a hash that passes over large weights, and the hash of all bytes.
+//! Hashes that identify a model: one without large weights, and one of all bytes.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,28 +15,26 @@ use crate::wire;
 /// Payloads of at least this many bytes are replaced.
 const LARGE: usize = 1024;
 
-/// Nesting beyond which bytes count as they stand; more than a readable model has.
+/// The deepest nesting that is walked; a readable model has less.
 const DEPTH: usize = 512;
 
-/// Payloads of at least this many bytes are worth giving back to the system.
+/// Pages of payloads of at least this many bytes are released.
 const LONG: usize = 1 << 18;
 
-/// Bytes that are hashed at a time.
+/// The number of bytes that are hashed at a time.
 const CHUNK: usize = 1 << 20;
 
 impl Model {
     /// The sha256, in lower-case hex, of the file as it was read, with every tensor payload of
     /// 1 KiB or more replaced by its element type, dimensions and length.
     ///
-    /// Tensors of initializers and of attributes count, at any nesting. What is replaced is not
-    /// read, so the cost is that of the graph alone; two models that differ in large weights
-    /// only have the same fingerprint.
+    /// This holds for initializers and attributes at any nesting. Replaced payloads are not read;
+    /// models that differ only in the values of large weights have the same fingerprint.
     pub fn fingerprint(&self) -> String {
         fingerprint(self.source(), self.map.as_ref())
     }
 
-    /// The sha256 of the whole file as it was read, in lower-case hex. Reads every byte; external
-    /// data is not part of the file.
+    /// The sha256 of the whole file as it was read, in lower-case hex, without external data.
     pub fn sha256(&self) -> String {
         let mut hash = Sha256::new();
         for chunk in self.source().chunks(CHUNK) {
@@ -46,11 +44,10 @@ impl Model {
     }
 }
 
-/// The fingerprint of the model in a file, which is mapped and not read as a graph; see
-/// [`Model::fingerprint`].
+/// The fingerprint of the model in a file, without reading its graph; see [`Model::fingerprint`].
 ///
 /// # Errors
-/// When the file cannot be opened or is no regular file.
+/// When the file cannot be opened or is not a regular file.
 pub fn fingerprint_of(path: impl AsRef<Path>) -> Result<String> {
     let Mapped { bytes, map, .. } = map(path.as_ref())?;
     Ok(fingerprint(&bytes, map.as_ref()))
@@ -59,12 +56,12 @@ pub fn fingerprint_of(path: impl AsRef<Path>) -> Result<String> {
 fn fingerprint(source: &[u8], map: Option<&Map>) -> String {
     let mut hash = Sha256::new();
     let mut at = 0;
-    each_cut(source, |cut| {
-        hash.update(&source[at..cut.span.start]);
-        hash.update(cut.instead.as_bytes());
-        at = cut.span.end;
-        if let Some(map) = map.filter(|_| cut.span.len() >= LONG) {
-            map.release(&cut.span);
+    each_large_payload(source, |payload| {
+        hash.update(&source[at..payload.span.start]);
+        hash.update(payload.instead.as_bytes());
+        at = payload.span.end;
+        if let Some(map) = map.filter(|_| payload.span.len() >= LONG) {
+            map.release(&payload.span);
         }
     });
     hash.update(&source[at..]);
@@ -75,14 +72,15 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// A run of the source that something else stands for.
-struct Cut {
+/// A range of the source, and what is hashed instead of it.
+struct Replacement {
     span: Range<usize>,
     instead: String,
 }
 
-/// Tells the large payloads, in the order of the file. What cannot be walked is left as it stands.
-fn each_cut(source: &[u8], mut found: impl FnMut(Cut)) {
+/// Calls `found` for each large payload, in the order of the file. Malformed messages are hashed as
+/// they are.
+fn each_large_payload(source: &[u8], mut found: impl FnMut(Replacement)) {
     let walk = |within| wire::fields(source, within).map_while(Result::ok);
     let mut open = vec![(Message::Model, walk(0..source.len()))];
     while let Some((message, fields)) = open.last_mut() {
@@ -98,9 +96,9 @@ fn each_cut(source: &[u8], mut found: impl FnMut(Cut)) {
     }
 }
 
-/// Cuts the payload out of a tensor where it is large. Packed lists and raw bytes are passed
-/// over by their length; a list that is not packed is many fields, of which each is one run.
-fn tensor(source: &[u8], within: Range<usize>, found: &mut impl FnMut(Cut)) {
+/// Calls `found` for the payload of a tensor where it is large. A list that is not packed consists of
+/// many fields.
+fn tensor(source: &[u8], within: Range<usize>, found: &mut impl FnMut(Replacement)) {
     if within.len() < LARGE {
         return;
     }
@@ -134,7 +132,7 @@ fn tensor(source: &[u8], within: Range<usize>, found: &mut impl FnMut(Cut)) {
     let mut instead = format!("{dtype} {dims:?} {length}");
     for span in spans {
         let instead = std::mem::take(&mut instead);
-        found(Cut { span, instead });
+        found(Replacement { span, instead });
     }
 }
 

@@ -23,29 +23,29 @@ use crate::proto::TypeProto;
 use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
 
-/// A model's graph with the bodies of its control flow and of its functions, in one arena.
+/// A model's graph, with the bodies of its control flow and its functions, in one arena.
 ///
-/// A value that a body captures from an outer scope is the outer value itself, so captures count
-/// as uses everywhere. Nothing here can be edited in place: see [`Emitter`](crate::Emitter).
+/// A value that a body captures from an outer scope is the outer value itself, so that captures are
+/// uses. A graph is edited by patches: see [`Emitter`](crate::Emitter).
 #[derive(Clone, Debug)]
 pub struct Graph {
     pub(crate) values: Vec<Value>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) scopes: Vec<Scope>,
-    /// Node is gone; ids are never reused.
+    /// Nodes that were removed; ids are never reused.
     pub(crate) removed: FxHashSet<NodeId>,
-    /// Inputs or bodies that no longer are those of the source.
+    /// Nodes whose inputs or outputs differ from the source.
     pub(crate) edited: FxHashSet<NodeId>,
-    /// Constants with another payload than the source's.
+    /// Constants whose payload differs from the source.
     pub(crate) revalued: FxHashMap<ValueId, Tensor>,
-    /// Initializers that nothing needs any more.
+    /// Initializers that were removed.
     pub(crate) dropped: FxHashSet<ValueId>,
-    /// The types of values that are no dense tensors, or have negative dimensions.
+    /// The types of values that are not dense tensors, or have negative dimensions.
     pub(crate) other_types: FxHashMap<ValueId, TypeProto>,
-    /// Nodes that name one of several functions of the same domain and name.
+    /// The overloads that nodes call.
     pub(crate) overloads: FxHashMap<NodeId, Box<str>>,
     pub(crate) revision: u64,
-    /// Values with an index below this come from the source.
+    /// Values with an index below this were read from the source.
     pub(crate) read_values: usize,
     /// Where external data is looked for.
     pub(crate) external_dir: Arc<ExternalDir>,
@@ -59,14 +59,16 @@ impl Graph {
         ScopeId::from_index(0)
     }
 
-    /// Every scope: the main graph first, then functions and bodies. Bodies of nodes that were
-    /// swept are left out.
+    /// Every scope: the main graph first, then functions and bodies, without the bodies of removed
+    /// nodes.
     pub fn scopes(&self) -> impl Iterator<Item = ScopeId> {
-        let here = |id: &ScopeId| match &self.scope(*id).kind {
+        let exists = |id: &ScopeId| match &self.scope(*id).kind {
             ScopeKind::Body(node, _) => !self.removed.contains(node),
             ScopeKind::Main | ScopeKind::Function { .. } => true,
         };
-        (0..self.scopes.len()).map(ScopeId::from_index).filter(here)
+        (0..self.scopes.len())
+            .map(ScopeId::from_index)
+            .filter(exists)
     }
 
     /// A scope.
@@ -79,17 +81,17 @@ impl Graph {
         &self.nodes[id.index()]
     }
 
-    /// Which of the functions of one domain and name a node calls; mostly empty.
+    /// The overload of the function that a node calls; mostly empty.
     pub fn overload(&self, id: NodeId) -> &str {
         self.overloads.get(&id).map_or("", |o| o)
     }
 
-    /// Whether a commit has swept the node.
+    /// Whether the node was removed by a commit.
     pub fn is_removed(&self, id: NodeId) -> bool {
         self.removed.contains(&id)
     }
 
-    /// The nodes of every scope that are in the graph, in creation order.
+    /// The nodes of every scope in order of creation, without removed ones.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         (0..self.nodes.len())
             .map(NodeId::from_index)
@@ -97,27 +99,27 @@ impl Graph {
             .map(|id| (id, self.node(id)))
     }
 
-    /// An edge.
+    /// A value.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]
     }
 
-    /// How many values were ever made: an upper bound of [`ValueId::index`].
+    /// The number of values that were ever created: an upper bound of [`ValueId::index`].
     pub fn value_count(&self) -> usize {
         self.values.len()
     }
 
-    /// How many nodes were ever made: an upper bound of [`NodeId::index`].
+    /// The number of nodes that were ever created: an upper bound of [`NodeId::index`].
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Every value that was ever made.
+    /// Every value that was ever created.
     pub fn values(&self) -> impl Iterator<Item = ValueId> + use<> {
         (0..self.values.len()).map(ValueId::from_index)
     }
 
-    /// The value of this name in a scope or the scopes around it.
+    /// The value with this name in a scope or the scopes around it.
     pub fn find(&self, scope: ScopeId, name: &str) -> Option<ValueId> {
         let mut at = Some(scope);
         while let Some(id) = at {
@@ -135,7 +137,7 @@ impl Graph {
         &self.value(id).name
     }
 
-    /// The node that computes the value, with the place in its outputs.
+    /// The node that computes the value, and the index of the output.
     pub fn producer(&self, id: ValueId) -> Option<(NodeId, usize)> {
         match self.value(id).def {
             Def::Node(node, i) => Some((node, i as usize)),
@@ -143,7 +145,7 @@ impl Graph {
         }
     }
 
-    /// The nodes that read the value, those of nested scopes included.
+    /// The uses of the value, also in nested scopes.
     pub fn uses(&self, id: ValueId) -> &[Use] {
         &self.value(id).uses
     }
@@ -157,14 +159,14 @@ impl Graph {
         }
     }
 
-    /// The initializer behind a value: of its own, or the payload of a `Constant` node.
-    /// Also the default of an input that has one.
+    /// The stored tensor of a value: of an initializer, of a `Constant` node, or the default of an
+    /// input.
     pub fn stored(&self, id: ValueId) -> Option<&Stored> {
         self.value(id).stored.as_deref()
     }
 
-    /// The constant behind a value where its payload is at hand and dense; no element is copied
-    /// when it is stored raw, and external data is mapped.
+    /// The tensor of a constant, where it is dense and its payload can be read. Raw payloads are not
+    /// copied, external data is mapped.
     pub fn constant(&self, id: ValueId) -> Option<Tensor> {
         match self.revalued.get(&id) {
             Some(tensor) => Some(tensor.clone()),
@@ -178,8 +180,8 @@ impl Graph {
         }
     }
 
-    /// Where a node stands, for people: `graph/If_3.then_branch/Add_7`. A node without a name
-    /// goes by its operator and first output.
+    /// The place of a node in messages: `graph/If_3.then_branch/Add_7`. A node without a name is
+    /// named by its operator and first output.
     pub fn place(&self, id: NodeId) -> String {
         let mut parts = vec![self.label(id)];
         let mut scope = self.node(id).scope;
@@ -211,7 +213,7 @@ impl Graph {
         }
     }
 
-    /// Where the field stands that a node was read from; `None` for new nodes.
+    /// The range of the field that a node was read from; `None` for new nodes.
     pub(crate) fn source(&self, id: NodeId) -> Option<Range<usize>> {
         let node = self.node(id);
         Some(self.scope(node.scope).piece(node.piece?))

@@ -1,4 +1,4 @@
-//! Typed handles into a graph. None is reused within one graph.
+//! Typed handles into a graph, which are never reused.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -15,7 +15,7 @@ macro_rules! id {
                 Self(raw.expect("a graph has fewer than 2³² parts"))
             }
 
-            /// The place in creation order, from 0.
+            /// The index in order of creation, from 0.
             $vis fn index(self) -> usize {
                 self.0.get() as usize - 1
             }
@@ -30,7 +30,7 @@ macro_rules! id {
 }
 
 id!(
-    /// An edge: what a node computes, a graph input or an initializer.
+    /// A value: an output of a node, a graph input or an initializer.
     pub ValueId,
     "v"
 );
@@ -50,7 +50,7 @@ id!(
     "p"
 );
 
-/// A place in a list of one node or graph.
-pub(crate) fn narrow(place: usize) -> u32 {
-    u32::try_from(place).expect("a list has fewer than 2³² entries")
+/// An index into a list of one node or graph.
+pub(crate) fn narrow(index: usize) -> u32 {
+    u32::try_from(index).expect("a list has fewer than 2³² entries")
 }

@@ -1,10 +1,26 @@
 //! ONNX models as a graph.
 //!
-//! Reading maps a file and copies no tensor. A `Graph` gives typed handles to values, nodes and
-//! scopes; nothing edits it in place: an `Emitter` records a `Patch`, which is applied whole or
-//! not at all. What no patch touched is written back as the bytes that were read.
+//! Reading maps the file and copies no tensor. A [`Graph`] gives typed handles to values, nodes
+//! and scopes. Edits are recorded by an [`Emitter`] as a [`Patch`], which is applied completely or
+//! not at all. Messages that no patch changed are written with the bytes that were read.
 //!
-//! This crate names no positional encoding and runs no model but by its own small f64 evaluator.
+//! The crate knows nothing of positional encodings. Models are run only by its own partial
+//! evaluator in f64, [`eval`].
+//!
+//! ```
+//! use posenc_ir::{Model, text::Weights};
+//!
+//! let model = Model::parse("<ir_version: 8, opset_import: [\"\" : 17]> \
+//!     g (float[n] x) => (float[n] y) { y = Relu(x) }")?;
+//! model.check()?;
+//! let bytes = model.to_bytes()?;
+//! let again = Model::from_bytes(bytes, None)?;
+//! assert_eq!(again.text(Weights::Full).to_string(), model.text(Weights::Full).to_string());
+//! # Ok::<(), posenc_ir::Error>(())
+//! ```
+//!
+//! The crate compiles for `wasm32-unknown-unknown`. Models are read with [`Model::from_bytes`] and
+//! written with [`Model::to_bytes`] there; functions that write files are left out.
 
 pub mod check;
 pub mod cut;

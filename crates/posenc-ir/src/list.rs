@@ -1,14 +1,17 @@
-//! Lists that mostly hold a few entries, of which a graph has millions.
+//! Short lists, of which a graph has millions.
+//!
+//! Half as large as `SmallVec`: with that, opening a model of a million nodes took 1.09 s instead
+//! of 0.82 s, and 421 MiB instead of 382 MiB.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// A list that keeps up to `N` entries in place, and more of them on the heap.
+/// A list with up to `N` entries in place, and more on the heap.
 #[derive(Clone, Default)]
 pub(crate) enum List<T, const N: usize> {
     #[default]
     Empty,
-    /// How many of the entries count; behind them the first one is repeated.
+    /// The number of entries; the others repeat the first one.
     Few(u8, [T; N]),
     #[expect(
         clippy::box_collection,
@@ -19,9 +22,10 @@ pub(crate) enum List<T, const N: usize> {
 
 impl<T: Copy, const N: usize> List<T, N> {
     fn with_capacity(len: usize) -> Self {
-        match len > N {
-            true => Self::Many(Box::new(Vec::with_capacity(len))),
-            false => Self::Empty,
+        if len > N {
+            Self::Many(Box::new(Vec::with_capacity(len)))
+        } else {
+            Self::Empty
         }
     }
 

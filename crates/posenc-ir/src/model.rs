@@ -1,4 +1,4 @@
-//! A model: the graph and what the file says around it.
+//! Models: a graph and the fields around it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,9 +18,10 @@ use crate::patch::{Applied, Patch};
 use crate::proto::ModelProto;
 use crate::wire;
 
-/// A model that was read, with the edits committed since.
+/// A model that was read, with the edits that were committed since.
 ///
-/// The source stays mapped or in memory; tensors are slices of it.
+/// The source stays mapped or in memory; tensors are slices of it. Cloning copies the graph but no
+/// tensor.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(crate) source: Bytes,
@@ -31,15 +32,15 @@ pub struct Model {
     pub(crate) set: BTreeMap<String, String>,
     /// Operator sets imported since reading.
     pub(crate) imported: BTreeMap<String, i64>,
-    /// The open file that the source is a map of, whatever stands at the path meanwhile.
+    /// The file that the source is a map of, also when another file replaces it.
     pub(crate) file: Option<Arc<File>>,
-    /// The map that the source is.
+    /// The map of the source.
     pub(crate) map: Option<Map>,
     head: Head,
     path: Option<PathBuf>,
 }
 
-/// What the file says of itself.
+/// Fields of the model.
 #[derive(Clone, Debug, Default)]
 struct Head {
     ir_version: i64,
@@ -70,22 +71,22 @@ pub(crate) enum PartKind {
 }
 
 impl Model {
-    /// Reads a model from its encoded bytes. External data is looked for beside `path`, when given.
+    /// Reads an encoded model. External data is looked up in the folder of `path`, when given; no
+    /// file is read before it is needed.
     ///
     /// # Errors
-    /// When the bytes are no ONNX model, a name is defined twice, or something reads what nothing
-    /// defines.
+    /// When the bytes are not an ONNX model, a name is defined twice, or an input is not defined.
     pub fn from_bytes(source: impl Into<Bytes>, path: Option<&Path>) -> Result<Self> {
         Self::read(source.into(), path, &|_| {})
     }
 
-    /// The same; `passed` is told of long fields when they have been walked over.
+    /// The same; `passed` is called with the range of each long field after walking over it.
     pub(crate) fn read(
         source: Bytes,
         path: Option<&Path>,
         passed: &dyn Fn(&Range<usize>),
     ) -> Result<Self> {
-        if let Some(what) = impostor(&source) {
+        if let Some(what) = mistaken(&source) {
             return Err(Error::decode(what));
         }
         let mut layout = vec![];
@@ -177,24 +178,24 @@ impl Model {
         self.head.ir_version
     }
 
-    /// The exporter's name and version, as the file gives them.
+    /// The name and version of the exporter.
     pub fn producer(&self) -> &str {
         &self.head.producer
     }
 
-    /// The imported operator sets by domain; ai.onnx is the empty one.
+    /// The imported operator sets by domain; the empty domain is ai.onnx.
     pub fn opsets(&self) -> BTreeMap<String, i64> {
         let mut opsets = self.head.opsets.clone();
         opsets.extend(self.imported.clone());
         opsets
     }
 
-    /// The version of ai.onnx; 1 where nothing is imported, as before IR version 3.
+    /// The version of ai.onnx; 1 where it is not imported, as before IR version 3.
     pub fn opset(&self) -> i64 {
         self.opsets().get("").copied().unwrap_or(1)
     }
 
-    /// The metadata entry of this key.
+    /// The metadata entry with this key.
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.set.get(key).map(String::as_str).or_else(|| {
             let found = self.metadata.iter().find(|(k, _)| k == key);
@@ -202,59 +203,59 @@ impl Model {
         })
     }
 
-    /// Every metadata entry, those set since reading included.
+    /// Every metadata entry, with those set since reading.
     pub fn metadata_entries(&self) -> BTreeMap<&str, &str> {
         let read = self.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         let set = self.set.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         read.chain(set).collect()
     }
 
-    /// Sets a metadata entry; one of the same key is replaced.
+    /// Sets a metadata entry, replacing one with the same key.
     pub fn set_metadata(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.set.insert(key.into(), value.into());
     }
 
-    /// Imports an operator set of a domain that the model does not import yet.
+    /// Imports an operator set; no change where the model imports the domain already.
     pub fn import(&mut self, domain: &str, version: i64) {
         if !self.head.opsets.contains_key(domain) {
             self.imported.insert(domain.to_owned(), version);
         }
     }
 
-    /// Applies a patch: all of it or, on an error, nothing.
+    /// Applies a patch completely or, on an error, not at all.
     ///
     /// # Errors
-    /// When the patch was made for another state of the graph, or would close a circle.
+    /// When the patch was recorded for another state of the graph, or would make nodes depend on
+    /// each other in a cycle.
     pub fn commit(&mut self, patch: Patch) -> Result<Applied> {
         let (next, applied) = self.clone().committed(patch)?;
         *self = next;
         Ok(applied)
     }
 
-    /// The model with a patch applied; saves the copy of the graph that [`Model::commit`] keeps
-    /// for the case of an error.
+    /// The model with a patch applied. Unlike [`Model::commit`], it does not copy the graph.
     ///
     /// # Errors
-    /// As [`Model::commit`]; the model is gone then.
+    /// As [`Model::commit`]; the model is lost then.
     pub fn committed(mut self, patch: Patch) -> Result<(Self, Applied)> {
         let applied = self.graph.commit(patch)?;
         Ok((self, applied))
     }
 }
 
-/// What stands in a file that is often taken for a model; none of it could begin one.
-fn impostor(source: &[u8]) -> Option<&'static str> {
+/// What is wrong with files that are often mistaken for models, none of which could be one.
+fn mistaken(source: &[u8]) -> Option<&'static str> {
     let known: [(&[u8], &str); 4] = [
         (
             b"version https://git-lfs",
-            "it is a pointer of Git LFS; get the file itself with `git lfs pull`",
+            "it is a Git LFS pointer; fetch the file with `git lfs pull`",
         ),
         (b"<", "it is a web page; download the file itself"),
         (
             b"PK\x03\x04",
-            "it is a ZIP archive; unpack the model from it",
+            "it is a ZIP archive; extract the model from it",
         ),
-        (b"\x1f\x8b\x08", "it is compressed; unpack it with gzip"),
+        (b"\x1f\x8b\x08", "it is compressed; decompress it with gzip"),
     ];
     if source.is_empty() {
         return Some("it is empty");
@@ -263,7 +264,7 @@ fn impostor(source: &[u8]) -> Option<&'static str> {
     found.map(|(_, what)| *what)
 }
 
-/// The empty name for ai.onnx, whichever way it is spelled.
+/// The name of a domain; empty for ai.onnx.
 fn domain(name: &str) -> String {
     if name == "ai.onnx" { "" } else { name }.to_owned()
 }

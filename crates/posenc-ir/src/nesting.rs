@@ -1,8 +1,8 @@
-//! Which messages of the file format can hold tensors, and in which of their fields.
+//! Which messages of the format can hold tensors, and in which fields.
 
 use crate::field;
 
-/// A message in which tensors can stand.
+/// A message that can hold tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     Model,
@@ -16,7 +16,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// The message that a field holds, where tensors can stand in it.
+    /// The message in a field, where it can hold tensors.
     pub(crate) fn child(self, number: u32) -> Option<Self> {
         use field::{attribute, function, graph, model, node, sparse, training};
         Some(match (self, number) {

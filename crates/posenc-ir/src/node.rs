@@ -21,33 +21,33 @@ pub struct Node {
     pub(crate) extra: Option<Arc<Extra>>,
 }
 
-/// What is applied; nodes of one operator share it.
+/// An operator, which its nodes share.
 #[derive(Debug, Default)]
 pub(crate) struct Operator {
     pub(crate) domain: Box<str>,
     pub(crate) op: Box<str>,
 }
 
-/// What most nodes do without.
+/// Attributes and bodies, which most nodes do not have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) attributes: Box<[AttributeProto]>,
-    /// Bodies of control flow: index into `attributes`, and the scope.
+    /// Bodies of control flow: index into `attributes`, and scope.
     pub(crate) bodies: Vec<(usize, ScopeId)>,
 }
 
-/// An attribute that is there, but of another type than the operator defines.
+/// An attribute of another type than the operator defines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("attribute {name} must be {want}")]
+#[error("attribute {name} must be {expected}")]
 pub struct WrongAttribute {
     /// The attribute.
     pub name: String,
     /// The type that it should have.
-    pub want: &'static str,
+    pub expected: &'static str,
 }
 
 impl Node {
-    /// The scope in which the node stands.
+    /// The scope of the node.
     pub fn scope(&self) -> ScopeId {
         self.scope
     }
@@ -62,7 +62,7 @@ impl Node {
         &self.operator.op
     }
 
-    /// The domain; empty for ai.onnx, whichever way the file spells it.
+    /// The domain; empty for ai.onnx.
     pub fn domain(&self) -> &str {
         &self.operator.domain
     }
@@ -72,22 +72,22 @@ impl Node {
         self.domain().is_empty() && self.op() == op
     }
 
-    /// The inputs in order; `None` for one left out.
+    /// The inputs in order; `None` for omitted ones.
     pub fn inputs(&self) -> &[Option<ValueId>] {
         &self.inputs
     }
 
-    /// Input `i`; `None` where left out or beyond the end.
+    /// Input `i`; `None` where it is omitted or there are fewer.
     pub fn input(&self, i: usize) -> Option<ValueId> {
         self.inputs.get(i).copied().flatten()
     }
 
-    /// The outputs in order; `None` for one left out.
+    /// The outputs in order; `None` for omitted ones.
     pub fn outputs(&self) -> &[Option<ValueId>] {
         &self.outputs
     }
 
-    /// Output `i`; `None` where left out or beyond the end.
+    /// Output `i`; `None` where it is omitted or there are fewer.
     pub fn output(&self, i: usize) -> Option<ValueId> {
         self.outputs.get(i).copied().flatten()
     }
@@ -99,16 +99,16 @@ impl Node {
 
     /// The bodies of a control-flow node: attribute name and scope.
     pub fn bodies(&self) -> impl Iterator<Item = (&str, ScopeId)> {
-        let bodies = self.body_places().iter();
+        let bodies = self.indexed_bodies().iter();
         bodies.map(|(i, scope)| (self.attributes()[*i].name(), *scope))
     }
 
-    /// The bodies of a control-flow node: place of the attribute, and scope.
-    pub(crate) fn body_places(&self) -> &[(usize, ScopeId)] {
+    /// The bodies of a control-flow node: index of the attribute, and scope.
+    pub(crate) fn indexed_bodies(&self) -> &[(usize, ScopeId)] {
         self.extra.as_ref().map_or(&[], |e| &e.bodies)
     }
 
-    /// The attribute of this name.
+    /// The attribute with this name.
     pub fn attribute(&self, name: &str) -> Option<&AttributeProto> {
         self.attributes().iter().find(|a| a.name() == name)
     }
@@ -159,19 +159,19 @@ impl Node {
         &'a self,
         name: &str,
         kind: AttributeType,
-        want: &'static str,
+        expected: &'static str,
         get: impl Fn(&'a AttributeProto) -> Option<T>,
     ) -> Result<Option<T>, WrongAttribute> {
         let Some(attribute) = self.attribute(name) else {
             return Ok(None);
         };
-        // Files of IR version 1 carry no type: the payload speaks for itself.
+        // Files of IR version 1 have no types.
         let fits = attribute.r#type.is_none() || attribute.r#type() == kind;
         match get(attribute).filter(|_| fits) {
             Some(value) => Ok(Some(value)),
             None => Err(WrongAttribute {
                 name: name.to_owned(),
-                want,
+                expected,
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! The order of computation.
+//! Topological order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,10 +24,10 @@ impl Graph {
     }
 }
 
-/// Whether every node of a scope stands behind those that it reads.
+/// Whether every node of a scope comes after the nodes that it reads.
 pub(crate) fn is_in_order(graph: &Graph, scope: ScopeId) -> bool {
     let nodes = &graph.scope(scope).nodes;
-    // Handles of one scope are neighbors but for those that edits added.
+    // Handles of one scope are consecutive except for new nodes.
     let indices = || nodes.iter().map(|id| id.index());
     let (Some(first), Some(last)) = (indices().min(), indices().max()) else {
         return true;
@@ -42,9 +42,10 @@ pub(crate) fn is_in_order(graph: &Graph, scope: ScopeId) -> bool {
             None => true,
         };
         let node = graph.node(*id);
-        let is_ready = match node.body_places().is_empty() {
-            true => node.inputs.iter().flatten().all(|v| ready(*v)),
-            false => reads(graph, *id).into_iter().all(ready),
+        let is_ready = if node.indexed_bodies().is_empty() {
+            node.inputs.iter().flatten().all(|v| ready(*v))
+        } else {
+            reads(graph, *id).into_iter().all(ready)
         };
         done[id.index() - first] = true;
         is_ready
@@ -91,14 +92,14 @@ fn sorted(graph: &Graph, scope: ScopeId) -> Result<Vec<NodeId>> {
     }
 }
 
-/// What a node reads, the captures of its bodies included.
+/// The values that a node reads, with those that its bodies read.
 pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
     let mut out = vec![];
     let mut stack = vec![id];
     while let Some(id) = stack.pop() {
         let node = graph.node(id);
         out.extend(node.inputs().iter().flatten());
-        for (_, body) in node.body_places() {
+        for (_, body) in node.indexed_bodies() {
             let body = graph.scope(*body);
             out.extend(body.outputs());
             stack.extend(body.nodes());
@@ -107,13 +108,13 @@ pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
     out
 }
 
-/// What a node reads from outside of itself, captures of its bodies included, and every scope
-/// inside of it.
+/// The values that a node reads, with the captures of its bodies but not their own values; and all
+/// bodies in it.
 pub(crate) fn outer_reads(graph: &Graph, id: NodeId) -> (Vec<ValueId>, Vec<ScopeId>) {
     let mut bodies = vec![];
     let mut stack = vec![id];
     while let Some(id) = stack.pop() {
-        for (_, body) in graph.node(id).body_places() {
+        for (_, body) in graph.node(id).indexed_bodies() {
             bodies.push(*body);
             stack.extend(graph.scope(*body).nodes());
         }

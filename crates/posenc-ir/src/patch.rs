@@ -1,4 +1,4 @@
-//! An edit as a value: owned, printable, applied whole or not at all.
+//! Patches: edits as values, which are applied completely or not at all.
 
 mod apply;
 mod check;
@@ -12,8 +12,8 @@ use crate::id::{NodeId, ScopeId, ValueId};
 use crate::proto::AttributeProto;
 use crate::tensor::Tensor;
 
-/// New nodes, new constants, redirected uses and new payloads, recorded by an
-/// [`Emitter`](crate::Emitter) and applied by [`Model::commit`](crate::Model::commit).
+/// An edit of a graph: new nodes, constants and inputs, redirected uses, and new payloads. Recorded
+/// by an [`Emitter`](crate::Emitter), applied by [`Model::commit`](crate::Model::commit).
 #[derive(Clone, Debug)]
 pub struct Patch {
     revision: u64,
@@ -22,7 +22,7 @@ pub struct Patch {
     pub(crate) nodes: Vec<NewNode>,
     pub(crate) initializers: Vec<Init>,
     pub(crate) inputs: Vec<NewInput>,
-    /// Values of the graph that go where nothing reads them.
+    /// Values that are removed where nothing uses them.
     pub(crate) released: Vec<ValueId>,
     pub(crate) redirects: Vec<(Use, ValueId)>,
     pub(crate) outputs: Vec<(ValueId, ValueId)>,
@@ -72,14 +72,14 @@ pub(crate) struct NewInput {
     pub(crate) dims: Vec<Dim>,
 }
 
-/// What a commit did.
+/// What a commit changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// New nodes.
     pub added: Vec<NodeId>,
-    /// Nodes that nothing needed any more.
+    /// Nodes that were removed because nothing uses them.
     pub removed: Vec<NodeId>,
-    /// Constants with a new payload, edited in place.
+    /// Constants with a new payload.
     pub revalued: Vec<ValueId>,
     /// New constants.
     pub constants: Vec<ValueId>,
@@ -107,10 +107,9 @@ impl Patch {
         id
     }
 
-    /// Where a value of the patch stands.
+    /// The scope of a value of the patch.
     pub(crate) fn scope_of(&self, value: ValueId) -> ScopeId {
-        let place = value.index() - self.base;
-        self.values[place].scope
+        self.values[value.index() - self.base].scope
     }
 
     /// Whether the patch changes nothing.

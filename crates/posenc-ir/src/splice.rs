@@ -1,4 +1,4 @@
-//! From an edited graph back to bytes: what no patch touched is the source's, to the byte.
+//! Encoding an edited graph: messages that no patch changed keep their bytes.
 
 use std::ops::Range;
 
@@ -23,10 +23,10 @@ use crate::tensor::Tensor;
 use crate::wire;
 
 impl Model {
-    /// The model as it stands now. Nothing is copied from the source yet.
+    /// Encodes the model with its edits. Unchanged bytes are ranges of the source.
     ///
     /// # Errors
-    /// When the source cannot be walked a second time, which reading has ruled out.
+    /// When the source is malformed, which reading has ruled out.
     pub(crate) fn encode(&self) -> Result<Encoded> {
         let mut out = Encoded::default();
         if self.set.is_empty() && self.imported.is_empty() && self.graph.revision == 0 {
@@ -49,10 +49,10 @@ impl Model {
                 PartKind::Function(_) => {
                     let scope = functions
                         .next()
-                        .ok_or_else(|| Error::decode("lost function"))?;
+                        .ok_or_else(|| Error::decode("a function is missing"))?;
                     splice.scope_field(model_field::FUNCTION, scope, part, &mut out)?;
                 }
-                // A key that was set anew stands at its old place.
+                // A replaced entry keeps its position.
                 PartKind::Metadata(key) if self.set.contains_key(key) => {
                     put_metadata(key, &self.set[key], &mut out);
                 }
@@ -74,10 +74,10 @@ impl Model {
         Ok(out)
     }
 
-    /// The bytes of [`Model::encode`] in memory.
+    /// The encoded model in memory, with its edits. External data stays external.
     ///
     /// # Errors
-    /// As [`Model::encode`].
+    /// When the source is malformed, which reading has ruled out.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         Ok(self.encode()?.to_vec(&self.source))
     }
@@ -113,7 +113,7 @@ fn put_metadata(key: &str, value: &str, out: &mut Encoded) {
     out.owned(&bytes);
 }
 
-/// Writes messages of an edited graph.
+/// Encodes messages of an edited graph.
 pub(crate) struct Splice<'a> {
     source: &'a Bytes,
     graph: &'a Graph,
@@ -127,7 +127,7 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// The content of one node's message.
+    /// The message of a node.
     pub(crate) fn node_message(&self, id: NodeId) -> Result<Encoded> {
         match self.graph.source(id) {
             Some(span) => self.edited_node(id, wire::field(self.source, span)?.payload),
@@ -151,7 +151,7 @@ impl<'a> Splice<'a> {
         Ok(())
     }
 
-    /// Whether a scope and all bodies in it are as they were read.
+    /// Whether a scope and all bodies in it are unchanged.
     fn is_untouched(&self, scope: ScopeId) -> bool {
         let g = self.graph;
         let mut stack = vec![scope];
@@ -164,7 +164,7 @@ impl<'a> Splice<'a> {
             });
             let nodes = s.nodes.iter().all(|id| {
                 let node = g.node(*id);
-                stack.extend(node.body_places().iter().map(|b| b.1));
+                stack.extend(node.indexed_bodies().iter().map(|b| b.1));
                 node.piece.is_some() && !self.is_edited(*id)
             });
             let read = |v: &ValueId| v.index() < g.read_values;
@@ -180,7 +180,7 @@ impl<'a> Splice<'a> {
         true
     }
 
-    /// Whether the node itself, its bodies aside, differs from the source.
+    /// Whether the node itself has changed; its bodies are not looked at.
     fn is_edited(&self, id: NodeId) -> bool {
         self.graph.edited.contains(&id) || self.revalued_output(id).is_some()
     }
@@ -191,7 +191,7 @@ impl<'a> Splice<'a> {
         self.graph.revalued.get(&out)
     }
 
-    /// The content of a graph message.
+    /// The message of a scope.
     pub(crate) fn scope(&self, scope: ScopeId) -> Result<Encoded> {
         let g = self.graph;
         let s = g.scope(scope);
@@ -209,7 +209,7 @@ impl<'a> Splice<'a> {
         let mut out = Encoded::default();
         for (i, (span, item)) in s.pieces().enumerate() {
             match item {
-                // Each place of a node takes the new nodes that come before it, and one old node.
+                // At each old node: the new nodes before it, and the node.
                 Item::Node(here) if g.removed.contains(&here) => {}
                 Item::Node(_) => {
                     for id in queue.by_ref() {
@@ -248,10 +248,10 @@ impl<'a> Splice<'a> {
         Ok(out)
     }
 
-    /// Whether the declared type of a value went with the value, or with its old payload.
+    /// Whether the value of a declared type was removed, or got another type.
     fn is_stale(&self, value: ValueId) -> bool {
         let g = self.graph;
-        g.is_gone(value) || g.value(value).ty.is_none()
+        g.is_removed_value(value) || g.value(value).ty.is_none()
     }
 
     fn new_initializers(&self, scope: ScopeId, out: &mut Encoded) {
@@ -271,7 +271,7 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Inputs of the main graph that were added; the source's come first wherever they stand.
+    /// Inputs that were added to the main graph, after those of the source.
     fn new_inputs(&self, scope: ScopeId, out: &mut Encoded) {
         let g = self.graph;
         let inputs = g.scope(scope).inputs.iter();
@@ -292,7 +292,7 @@ impl<'a> Splice<'a> {
     }
 
     fn node(&self, number: u32, id: NodeId, out: &mut Encoded) -> Result<()> {
-        let mut bodies = self.graph.node(id).body_places().iter();
+        let mut bodies = self.graph.node(id).indexed_bodies().iter();
         let mut touched = || self.is_edited(id) || !bodies.all(|b| self.is_untouched(b.1));
         match self.graph.source(id) {
             Some(span) if !touched() => out.source(span),
@@ -321,8 +321,8 @@ impl<'a> Splice<'a> {
         content
     }
 
-    /// The source's message with other input and output names, bodies, or another payload; every
-    /// other field keeps its bytes.
+    /// The message of a changed node: new names of inputs and outputs, bodies, or payload; other
+    /// fields keep their bytes.
     fn edited_node(&self, id: NodeId, at: Range<usize>) -> Result<Encoded> {
         let node = self.graph.node(id);
         let mut out = Encoded::default();
@@ -346,7 +346,7 @@ impl<'a> Splice<'a> {
                 }
             } else if f.number == node_field::ATTRIBUTE && f.delimited {
                 let bodies: Vec<ScopeId> = node
-                    .body_places()
+                    .indexed_bodies()
                     .iter()
                     .filter(|(i, _)| *i == attribute)
                     .map(|(_, scope)| *scope)
@@ -373,7 +373,7 @@ impl<'a> Splice<'a> {
         let mut bodies = bodies.iter();
         for f in wire::fields(self.source, at) {
             let f = f?;
-            match bodies.next_if_body(&f) {
+            match bodies.next_body(&f) {
                 Some(body) if !self.is_untouched(body) => out.field(f.number, self.scope(body)?),
                 _ => out.source(f.span),
             }
@@ -397,7 +397,7 @@ impl<'a> Splice<'a> {
         if spliced {
             return Ok(out);
         }
-        // `value_floats` and the like have no room for dimensions; what else stands there stays.
+        // `value_floats` and the like cannot hold dimensions; fields other than the value are kept.
         let mut out = Encoded::default();
         for f in wire::fields(self.source, at) {
             let f = f?;
@@ -417,7 +417,7 @@ impl<'a> Splice<'a> {
         Ok(out)
     }
 
-    /// A tensor with other dimensions and values; name, comments and unknown fields stay.
+    /// A tensor with other dimensions and values; the name and other fields are kept.
     fn tensor(&self, at: Range<usize>, tensor: &Tensor) -> Result<Encoded> {
         let mut out = Encoded::default();
         let mut payload = vec![];
@@ -448,11 +448,11 @@ impl<'a> Splice<'a> {
 
 trait NextBody {
     /// The scope of field `f` when that is a graph.
-    fn next_if_body(&mut self, f: &wire::Field) -> Option<ScopeId>;
+    fn next_body(&mut self, f: &wire::Field) -> Option<ScopeId>;
 }
 
 impl<'a, I: Iterator<Item = &'a ScopeId>> NextBody for I {
-    fn next_if_body(&mut self, f: &wire::Field) -> Option<ScopeId> {
+    fn next_body(&mut self, f: &wire::Field) -> Option<ScopeId> {
         if f.delimited && matches!(f.number, attribute::GRAPH | attribute::GRAPHS) {
             self.next().copied()
         } else {

@@ -1,4 +1,4 @@
-//! Tensors as the file stores them: raw, in typed lists, or in another file.
+//! Stored tensors: raw, in typed lists, or in another file.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,18 +13,18 @@ use crate::proto::TensorProto;
 use crate::tensor::Tensor;
 use crate::wire;
 
-/// An initializer: what is known of it without reading its payload.
+/// A stored tensor: its type and shape, and where its payload is.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// The element type; `None` when the number is unknown to the format.
+    /// The element type; `None` for an unknown number.
     pub dtype: Option<DType>,
     /// The dimensions.
     pub dims: Vec<usize>,
-    /// Where the payload stands.
+    /// Where the payload is.
     pub payload: Payload,
 }
 
-/// Where the payload of a tensor stands.
+/// Where the payload of a tensor is.
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// Little-endian bytes.
@@ -33,25 +33,25 @@ pub enum Payload {
     Typed(Bytes),
     /// Bytes of another file.
     External(External),
-    /// A sparse tensor, which is not read.
+    /// A sparse tensor, whose values are not read.
     Sparse,
 }
 
 /// A payload in another file.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct External {
-    /// The path, relative to the model's folder.
+    /// The path of the file, relative to the model's folder.
     pub location: String,
-    /// First byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Number of bytes; `None`: to the end of the file.
+    /// The number of bytes; `None` for all up to the end of the file.
     pub length: Option<u64>,
-    /// Entries of other keys, such as `checksum`.
+    /// Other entries, such as `checksum`.
     pub others: Vec<(String, String)>,
 }
 
 impl Stored {
-    /// Reads the header of the `TensorProto` at `within`; returns it with the tensor's name.
+    /// Reads the `TensorProto` at `within` without its payload; returns it with the tensor's name.
     pub(crate) fn read(source: &Bytes, within: Range<usize>) -> Result<(String, Self)> {
         let mut head = Vec::new();
         let mut raw = None;
@@ -95,7 +95,7 @@ impl Stored {
     fn of(head: TensorProto, payload: impl FnOnce(Option<External>) -> Payload) -> Result<Self> {
         let dims: Option<Vec<usize>> = head.dims.iter().map(|d| (*d).try_into().ok()).collect();
         let dims = dims.ok_or_else(|| Error::invalid("a dimension of the tensor is negative"))?;
-        // Entries that a payload in this file left behind say nothing.
+        // Without this location, external entries are ignored.
         let is_external = head.data_location == Some(1);
         let external = is_external.then(|| External::read(&head)).transpose()?;
         Ok(Self {
@@ -110,15 +110,15 @@ impl Stored {
         self.dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))
     }
 
-    /// The tensor itself where its payload stands in this file and its type is dense and numeric.
+    /// The tensor, where it is dense and numeric and its payload is in the model.
     ///
     /// # Errors
-    /// When the payload does not have the length that type and dimensions ask for, or is not at
-    /// hand (external, sparse, strings).
+    /// When the payload does not have the length of the type and the dimensions; when it is
+    /// external, sparse, or holds strings.
     pub fn tensor(&self) -> Result<Tensor> {
         let dtype = self
             .dtype
-            .ok_or_else(|| Error::invalid("the element type of the tensor is not known"))?;
+            .ok_or_else(|| Error::invalid("the element type of the tensor is unknown"))?;
         let elements = self
             .elements()
             .ok_or_else(|| Error::invalid("the tensor's dimensions overflow"))?;
@@ -126,7 +126,7 @@ impl Stored {
             Payload::Raw(bytes) => bytes.clone(),
             Payload::Typed(message) => typed(dtype, elements, message)?,
             Payload::External(e) => {
-                let why = format!("the tensor's values stand in {}", e.location);
+                let why = format!("the tensor is stored in {}", e.location);
                 return Err(Error::unsupported(why));
             }
             Payload::Sparse => return Err(Error::unsupported("the tensor is sparse")),
@@ -136,7 +136,7 @@ impl Stored {
             let dims = &self.dims;
             Error::invalid(match dtype.payload(elements) {
                 Some(want) => {
-                    format!("the payload has {got} bytes, but {dtype}{dims:?} takes {want}")
+                    format!("the payload has {got} bytes, but {dtype}{dims:?} needs {want}")
                 }
                 None => format!("a tensor of {dtype} has no dense payload"),
             })
@@ -154,7 +154,13 @@ impl External {
                 return Err(Error::invalid(format!("external {key} is given twice")));
             }
             let number = || {
-                let wrong = || format!("external {} is no number: {}", entry.key(), entry.value());
+                let wrong = || {
+                    format!(
+                        "external {} is not a number: {}",
+                        entry.key(),
+                        entry.value()
+                    )
+                };
                 entry.value().parse().map_err(|_| Error::invalid(wrong()))
             };
             match entry.key() {
@@ -165,22 +171,21 @@ impl External {
             }
         }
         if this.location.is_empty() {
-            return Err(Error::invalid("the external tensor names no file"));
+            return Err(Error::invalid("the external tensor has no location"));
         }
         Ok(this)
     }
 
-    /// The number of bytes of a tensor's payload, which must be those that its type and dimensions
-    /// ask for.
-    pub(crate) fn expect(&self, stored: &Stored) -> Result<u64> {
+    /// The number of bytes of the payload, which must be that of the type and the dimensions.
+    pub(crate) fn expected_length(&self, stored: &Stored) -> Result<u64> {
         let want = stored.elements().and_then(|n| stored.dtype?.payload(n));
         let Some(want) = want.and_then(|n| u64::try_from(n).ok()) else {
-            let why = "the tensor's type is not known or its dimensions overflow";
+            let why = "the tensor's type is unknown or its dimensions overflow";
             return Err(Error::invalid(why));
         };
         match self.length.filter(|length| *length != want) {
             Some(length) => {
-                let why = format!("its external data has {length} bytes, it needs {want}");
+                let why = format!("its external data has {length} bytes, but it needs {want}");
                 Err(Error::invalid(why))
             }
             None => Ok(want),
@@ -210,9 +215,9 @@ fn typed(dtype: DType, elements: usize, message: &Bytes) -> Result<Bytes> {
             );
         }
         DType::String => return Err(Error::unsupported("a tensor of strings has no numbers")),
-        // One element an entry, which only raw payloads pack.
+        // One element per entry, while raw payloads are packed.
         DType::F6E2M3 | DType::F6E3M2 => out = packed(&proto.int32_data),
-        // Everything narrower stands in int32_data; elements under 8 bits are packed there too.
+        // Narrower types are in int32_data; elements under 8 bits are packed there too.
         _ => {
             let width = dtype.bits().unwrap_or(8).div_ceil(8);
             for v in &proto.int32_data {
@@ -223,7 +228,7 @@ fn typed(dtype: DType, elements: usize, message: &Bytes) -> Result<Bytes> {
     Ok(out.into())
 }
 
-/// Elements of six bits, low bits first.
+/// Packs elements of six bits, low bits first.
 pub(crate) fn packed(values: &[i32]) -> Vec<u8> {
     let mut out = vec![0; (values.len() * 6).div_ceil(8)];
     for (i, value) in values.iter().enumerate() {

@@ -16,15 +16,15 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor over an encoded payload; `None` where the payload does not have the length that
-    /// the type and the dimensions ask for, or the type is string.
+    /// A tensor over an encoded payload; `None` where the payload does not have the length of the
+    /// type and the dimensions, or the type is string.
     pub fn new(dtype: DType, dims: Vec<usize>, data: Bytes) -> Option<Self> {
         let elements = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
         (dtype.payload(elements)? == data.len()).then_some(Self { dtype, dims, data })
     }
 
-    /// A tensor of any numeric type from f64 values, each rounded to the nearest of that type
-    /// (integers: truncated; bool: nonzero).
+    /// A tensor of any numeric type from f64 values, rounded to the nearest value of the type
+    /// (integers: truncated; bool: whether nonzero).
     ///
     /// # Panics
     /// When `values` does not fill `dims`, or the type is not one of bool, integers of 8 bits or
@@ -79,7 +79,7 @@ impl Tensor {
         self.dims.iter().product()
     }
 
-    /// Whether there is no element.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,8 +90,7 @@ impl Tensor {
     }
 
     /// Element `i` in row-major order as f64 (bool: 0 or 1; 64-bit integers beyond 2⁵³ rounded);
-    /// `None` out of range and for types without a value here (strings, complex, floats under 16
-    /// bits).
+    /// `None` out of range and for types that are not read (strings, complex, floats under 16 bits).
     pub fn get_f64(&self, i: usize) -> Option<f64> {
         match self.dtype {
             DType::F32 => self.word(i).map(|b| f64::from(f32::from_le_bytes(b))),
@@ -162,7 +161,7 @@ fn encode(dtype: DType, v: f64, out: &mut Vec<u8>) {
         DType::I8 => out.extend((v as i8).to_le_bytes()),
         DType::U8 => out.extend((v as u8).to_le_bytes()),
         DType::Bool => out.push(u8::from(v != 0.0)),
-        _ => {} // leaves the payload short, which `from_f64` reports as its documented panic
+        _ => {} // leaves the payload too short: the documented panic of `from_f64`
     }
 }
 
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_numeric_type_gives_back_what_was_put_in() {
+    fn every_numeric_type_returns_the_values_it_was_made_of() {
         use DType::*;
         for dtype in [F32, F64, F16, BF16, I64, U64, I32, U32, I16, U16, I8, U8] {
             let t = Tensor::from_f64(dtype, &[2, 2], &[0.0, 1.0, 5.0, 100.0]);
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_elements_stand_low_bits_first_and_keep_their_sign() {
+    fn packed_elements_are_read_low_bits_first_and_keep_their_sign() {
         let t = Tensor::new(DType::I4, vec![3], Bytes::from_static(&[0xf1, 0x07])).unwrap();
         assert_eq!(t.to_i64s().unwrap(), [1, -1, 7]);
         let t = Tensor::new(DType::U2, vec![4], Bytes::from_static(&[0b11_10_01_00])).unwrap();

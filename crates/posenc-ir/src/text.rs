@@ -15,12 +15,12 @@ mod element;
 mod graph;
 mod model;
 mod notes;
+mod omitted;
 mod outline;
 mod parse;
 mod patch;
 mod signs;
 mod tensor;
-mod unsaid;
 
 pub use notes::Unsaid;
 

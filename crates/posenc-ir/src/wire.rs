@@ -1,11 +1,11 @@
 //! The protobuf wire format: walking the fields of a message without decoding it, and writing
-//! single fields. What is not understood keeps its bytes.
+//! single fields.
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// One field of a message, as it stands in the file.
+/// One field of an encoded message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     /// The field number.
@@ -18,7 +18,7 @@ pub(crate) struct Field {
     pub(crate) delimited: bool,
 }
 
-/// Walks the fields of the message that stands at `within` of `bytes`; ranges are those of `bytes`.
+/// Walks the fields of the message at `within` of `bytes`; ranges are relative to `bytes`.
 pub(crate) fn fields(bytes: &[u8], within: Range<usize>) -> Fields<'_> {
     let end = within.end.min(bytes.len());
     Fields {
@@ -27,7 +27,7 @@ pub(crate) fn fields(bytes: &[u8], within: Range<usize>) -> Fields<'_> {
     }
 }
 
-/// The field that stands at `span` of `bytes`.
+/// The field at `span` of `bytes`.
 pub(crate) fn field(bytes: &[u8], span: Range<usize>) -> Result<Field> {
     let start = span.start;
     let first = fields(bytes, span).next();
@@ -73,7 +73,7 @@ impl Fields<'_> {
             }
             3 => self.group(start)?,
             5 => self.skip(4)?,
-            _ => return Err(Error::decode(format!("wrong wire type at byte {start}"))),
+            _ => return Err(Error::decode(format!("invalid wire type at byte {start}"))),
         }
         payload.end = self.at;
         Ok(Field {
@@ -84,7 +84,7 @@ impl Fields<'_> {
         })
     }
 
-    /// Passes over a group, nested ones included, without recursion.
+    /// Skips a group with nested ones, without recursion.
     fn group(&mut self, start: usize) -> Result<()> {
         let mut depth = 1usize;
         while depth > 0 {
@@ -100,7 +100,7 @@ impl Fields<'_> {
                 3 => depth += 1,
                 4 => depth -= 1,
                 5 => self.skip(4)?,
-                _ => return Err(Error::decode(format!("wrong wire type at byte {start}"))),
+                _ => return Err(Error::decode(format!("invalid wire type at byte {start}"))),
             }
         }
         Ok(())
@@ -112,7 +112,7 @@ impl Fields<'_> {
         let number = u32::try_from(tag >> 3)
             .ok()
             .filter(|n| (1..1 << 29).contains(n))
-            .ok_or_else(|| Error::decode(format!("wrong field number at byte {start}")))?;
+            .ok_or_else(|| Error::decode(format!("invalid field number at byte {start}")))?;
         Ok((number, (tag & 7) as u8))
     }
 
@@ -134,7 +134,8 @@ fn truncated(at: usize) -> Error {
     Error::decode(format!("the file ends inside the field at byte {at}"))
 }
 
-/// A varint at the start of `bytes`, and its length; `None` when cut off or longer than 10 bytes.
+/// A varint at the start of `bytes`, and its length; `None` when it is truncated or longer than 10
+/// bytes.
 pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (i, byte) in bytes.iter().take(10).enumerate() {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wire_type_is_passed_over_whole() {
+    fn every_wire_type_is_skipped_completely() {
         let mut bytes = vec![0x08, 0x96, 0x01]; // 1: varint 150
         bytes.extend([0x11, 0, 0, 0, 0, 0, 0, 0, 0]); // 2: fixed 64
         bytes.extend([0x1a, 2, 7, 7]); // 3: bytes
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn varints_come_back() {
+    fn varints_round_trip() {
         for v in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = vec![];
             put_varint(v, &mut out);

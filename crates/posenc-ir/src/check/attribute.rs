@@ -51,7 +51,11 @@ pub(super) fn fits(node: &Node, i: usize, want: AttributeType) -> Result<()> {
         return Err(Error::invalid(why));
     }
     let is_reference = a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty());
-    let bodies = node.body_places().iter().filter(|(at, _)| *at == i).count();
+    let bodies = node
+        .indexed_bodies()
+        .iter()
+        .filter(|(at, _)| *at == i)
+        .count();
     if want == AttributeType::Graph && bodies != 1 && !is_reference {
         let why = format!("attribute {name} holds {bodies} graphs instead of one");
         return Err(Error::invalid(why));

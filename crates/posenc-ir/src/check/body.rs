@@ -13,7 +13,7 @@ struct Want {
 
 /// Checks the bodies of `If`, `Loop`, `Scan` and `SequenceMap`; `version` is that of ai.onnx.
 pub(super) fn check(graph: &Graph, node: &Node, version: i64) -> Result<()> {
-    if node.body_places().is_empty() || !node.domain().is_empty() {
+    if node.indexed_bodies().is_empty() || !node.domain().is_empty() {
         return Ok(());
     }
     let (inputs, outputs) = (node.inputs().len(), node.outputs().len());

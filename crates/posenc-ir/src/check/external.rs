@@ -39,7 +39,7 @@ impl Files {
         external: &External,
     ) -> Result<()> {
         external.relative()?;
-        let length = external.expect(stored)?;
+        let length = external.expected_length(stored)?;
         if model.path().is_none() {
             return Ok(());
         }

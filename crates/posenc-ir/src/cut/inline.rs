@@ -1,4 +1,4 @@
-//! Tensors inside of nodes that point to another file: a model in memory has no folder.
+//! Embeds external tensors of nodes: a model in memory has no folder.
 
 use bytes::Bytes;
 
@@ -8,13 +8,13 @@ use crate::model::Model;
 use crate::proto::{GraphProto, NodeProto, TensorProto};
 use crate::stored::{External, Payload, Stored};
 
-/// Embeds what the attributes and bodies of `node` keep outside.
+/// Embeds the external tensors of a node's attributes and bodies.
 pub(super) fn node(model: &Model, node: &mut NodeProto, left: &mut ByteLimit) -> Result<()> {
     for attribute in &mut node.attribute {
         for t in attribute.t.iter_mut().chain(&mut attribute.tensors) {
             tensor(model, t, left)?;
         }
-        // Decoding has bounded the depth.
+        // The depth is bounded by decoding.
         for g in attribute
             .g
             .as_deref_mut()
@@ -50,7 +50,7 @@ fn tensor(model: &Model, tensor: &mut TensorProto, left: &mut ByteLimit) -> Resu
     Ok(())
 }
 
-/// An external payload, when there is room for it and it has the length of its type.
+/// Loads an external payload, which must fit the limit and its type.
 pub(super) fn load(
     model: &Model,
     name: &str,
@@ -65,7 +65,11 @@ pub(super) fn load(
         bytes.truncate(want);
     }
     if want != Some(bytes.len()) {
-        let why = format!("{} bytes of {} do not fit", bytes.len(), external.location);
+        let why = format!(
+            "{} bytes of {} do not match the type and the shape",
+            bytes.len(),
+            external.location
+        );
         return Err(Error::invalid(why).at(name));
     }
     Ok(bytes)

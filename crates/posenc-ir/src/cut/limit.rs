@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// Bytes that the cut may still take.
+/// How many bytes a cut may hold.
 pub(super) struct ByteLimit {
     left: usize,
     limit: usize,
@@ -22,7 +22,7 @@ impl ByteLimit {
             }
             None => {
                 let limit = self.limit;
-                let why = format!("the cut reaches weights of more than {limit} bytes");
+                let why = format!("the cut holds more than {limit} bytes of weights and nodes");
                 Err(Error::unsupported(why).at(place()))
             }
         }

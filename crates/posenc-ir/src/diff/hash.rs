@@ -180,7 +180,7 @@ impl<'a> Side<'a> {
             let constant = match graph.producer(value) {
                 Some((maker, _)) => {
                     let node = graph.node(maker);
-                    let alone = node.inputs().is_empty() && node.body_places().is_empty();
+                    let alone = node.inputs().is_empty() && node.indexed_bodies().is_empty();
                     alone.then(|| self.hashes(maker).own)
                 }
                 None => self.contents[value.index()],

@@ -1,7 +1,7 @@
-//! The tensors of an encoded model that stand in other files: found, sent elsewhere, embedded.
+//! The external tensors of an encoded model: listed, relocated, embedded.
 //!
-//! The messages are walked, whatever they belong to: initializers, attributes, bodies, functions,
-//! training graphs. What cannot be walked holds no tensor that a reader would find.
+//! All messages are walked: initializers, attributes, bodies, functions, training graphs. Messages
+//! that are malformed are skipped: no reader finds a tensor in them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,17 +21,17 @@ use crate::proto::TensorProto;
 use crate::stored::{External, Payload, Stored};
 use crate::wire;
 
-/// Nesting that is followed; bodies of a model that was read are less deep.
+/// The deepest nesting that is walked; a readable model has less.
 const DEPTH: usize = 512;
 
 impl Model {
-    /// The payloads of an encoded model that stand in other files, in the order of its tensors.
+    /// The external payloads of an encoded model, in the order of its tensors.
     ///
     /// # Errors
-    /// When a tensor does not say where its payload stands.
+    /// When an external tensor has no valid location.
     pub(crate) fn external_in(&self, encoded: &Encoded) -> Result<Vec<External>> {
         let mut found = vec![];
-        // To walk over large weights is to hold their neighborhood in memory.
+        // Walking over large weights would load pages next to them into memory.
         if !self.graph.has_external_data {
             return Ok(found);
         }
@@ -42,21 +42,21 @@ impl Model {
         Ok(found)
     }
 
-    /// The payloads of the model as it was read that stand in other files.
+    /// The external payloads of the model as it was read, in the order of its tensors.
     ///
     /// # Errors
-    /// As [`Model::external_in`].
+    /// When an external tensor has no valid location.
     pub fn external_data(&self) -> Result<Vec<External>> {
         let mut whole = Encoded::default();
         whole.source(0..self.source.len());
         self.external_in(&whole)
     }
 
-    /// The locations of external data that is not there, in their order; what stands in it is not
-    /// known to any pass.
+    /// The locations of external data whose files are absent, sorted. Constants that are stored
+    /// there are unknown.
     ///
     /// # Errors
-    /// As [`Model::external_in`].
+    /// As [`Model::external_data`].
     pub fn absent_data(&self) -> Result<Vec<String>> {
         let used = self.external_data()?;
         let used: BTreeMap<&str, &External> =
@@ -68,8 +68,8 @@ impl Model {
         Ok(absent.map(|(location, _)| location.to_owned()).collect())
     }
 
-    /// The same encoded model with other locations for external payloads: each that is a key of
-    /// `places` becomes its value. Everything else keeps its bytes.
+    /// The encoded model with other locations of external payloads: each key of `places` is
+    /// replaced by its value. Everything else keeps its bytes.
     ///
     /// # Errors
     /// As [`Model::external_in`].
@@ -86,12 +86,12 @@ impl Model {
         Ok(apply(&rope, edits))
     }
 
-    /// The same encoded model with external payloads as raw bytes in it. They are mapped, and read
+    /// The encoded model with its external payloads embedded as raw bytes. They are mapped, and read
     /// when the model is written.
     ///
     /// # Errors
-    /// When a file is absent, too short, or not one that the model may name; when a payload does
-    /// not have the length of its type and dimensions.
+    /// When a file is absent, too short, or outside of the model's folder; when a payload does not
+    /// have the length of its type and dimensions.
     pub(crate) fn embedded(&self, encoded: &Encoded) -> Result<Encoded> {
         let rope = Rope::new(encoded, &self.source);
         let mut files: BTreeMap<String, Arc<Outside>> = BTreeMap::new();
@@ -115,13 +115,13 @@ impl Model {
     }
 }
 
-/// A tensor that stands in another file.
-struct Found {
+/// An external tensor.
+struct ExternalTensor {
     external: External,
     stored: Stored,
-    /// Its message.
+    /// The range of its message.
     within: Range<usize>,
-    /// Its name or, in an attribute, that of the node.
+    /// Its name or, in an attribute, the name of the node.
     place: String,
 }
 
@@ -133,18 +133,18 @@ struct Open {
     payload: Range<usize>,
     /// The next field.
     at: usize,
-    /// The length that its content gets, once something in it changed.
+    /// The new length of its content, when something in it changed.
     changed: Option<usize>,
 }
 
-/// A range, and what stands in its place.
+/// A range, and its replacement.
 type Edit = (Range<usize>, Encoded);
 
-/// Asks for every external tensor what its message is to be (`None`: what it is); returns that,
-/// with the lengths of the messages around, in the order of the file.
+/// Calls `change` for every external tensor; it returns the new message, or `None` for no change.
+/// Returns these edits, with those of the lengths of the messages around, in the order of the file.
 fn edits(
     rope: &Rope<'_>,
-    mut change: impl FnMut(&Found) -> Result<Option<Encoded>>,
+    mut change: impl FnMut(&ExternalTensor) -> Result<Option<Encoded>>,
 ) -> Result<Vec<Edit>> {
     let mut edits: Vec<Edit> = vec![];
     let mut open = vec![Open {
@@ -203,7 +203,7 @@ fn edits(
 }
 
 impl Open {
-    /// A field of `old` bytes has `new` ones now.
+    /// Adds the change of a field of `old` bytes to one of `new` bytes.
     fn replace(&mut self, old: usize, new: usize) {
         let len = self.changed.unwrap_or(self.payload.len());
         self.changed = Some(len - old + new);
@@ -222,8 +222,8 @@ fn apply(rope: &Rope<'_>, edits: Vec<Edit>) -> Encoded {
     out
 }
 
-/// The tensor at `within`, when it stands in another file.
-fn read(rope: &Rope<'_>, within: Range<usize>, around: &[Open]) -> Result<Option<Found>> {
+/// The tensor at `within`, when it is external.
+fn read(rope: &Rope<'_>, within: Range<usize>, around: &[Open]) -> Result<Option<ExternalTensor>> {
     let mut is_external = false;
     for f in rope.fields(within.clone()).map_while(Result::ok) {
         if f.number == field::DATA_LOCATION && !f.delimited {
@@ -257,7 +257,7 @@ fn read(rope: &Rope<'_>, within: Range<usize>, around: &[Open]) -> Result<Option
     let Payload::External(external) = stored.payload.clone() else {
         return Ok(None);
     };
-    Ok(Some(Found {
+    Ok(Some(ExternalTensor {
         external,
         stored,
         within,
@@ -269,8 +269,8 @@ fn is_payload(number: u32) -> bool {
     number == field::RAW_DATA || field::TYPED.contains(&number)
 }
 
-/// The tensor's message with another location.
-fn relocate(rope: &Rope<'_>, tensor: &Found, to: &str) -> Result<Encoded> {
+/// The tensor's message with the location `to`.
+fn relocate(rope: &Rope<'_>, tensor: &ExternalTensor, to: &str) -> Result<Encoded> {
     let mut out = Encoded::default();
     for f in rope.fields(tensor.within.clone()) {
         let f = f?;
@@ -294,7 +294,7 @@ fn relocate(rope: &Rope<'_>, tensor: &Found, to: &str) -> Result<Encoded> {
     Ok(out)
 }
 
-/// Whether an entry's key is `location`.
+/// Whether the key of an entry is `location`.
 fn is_location(rope: &Rope<'_>, entry: Range<usize>) -> Result<bool> {
     let mut key = None;
     for part in rope.fields(entry) {
@@ -306,9 +306,9 @@ fn is_location(rope: &Rope<'_>, entry: Range<usize>) -> Result<bool> {
     Ok(key.as_deref() == Some(b"location"))
 }
 
-/// The tensor's message with its payload in it.
-fn embed(rope: &Rope<'_>, tensor: &Found, file: Arc<Outside>) -> Result<Encoded> {
-    let len = tensor.external.expect(&tensor.stored)?;
+/// The tensor's message with its payload embedded.
+fn embed(rope: &Rope<'_>, tensor: &ExternalTensor, file: Arc<Outside>) -> Result<Encoded> {
+    let len = tensor.external.expected_length(&tensor.stored)?;
     let range = byte_range(&tensor.external, len, file.bytes.len())?;
     let mut payload = Encoded::default();
     payload.outside(file, range);
@@ -316,8 +316,8 @@ fn embed(rope: &Rope<'_>, tensor: &Found, file: Arc<Outside>) -> Result<Encoded>
     let mut out = Encoded::default();
     for f in rope.fields(tensor.within.clone()) {
         let f = f?;
-        let goes = matches!(f.number, field::EXTERNAL_DATA | field::DATA_LOCATION);
-        if !(goes || is_payload(f.number)) {
+        let is_replaced = matches!(f.number, field::EXTERNAL_DATA | field::DATA_LOCATION);
+        if !(is_replaced || is_payload(f.number)) {
             rope.slice(f.span, &mut out);
         } else if let Some(payload) = payload.take() {
             out.field(field::RAW_DATA, payload);

@@ -1,4 +1,4 @@
-//! An encoded model as one run of bytes, without putting its pieces together.
+//! An encoded model as one range of bytes, without joining its segments.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use super::{Encoded, Segment};
 use crate::error::{Error, Result};
 use crate::wire::{self, Field};
 
-/// An encoded model that is read by places in the whole.
+/// An encoded model that is read by offsets into the whole (a rope of its segments).
 ///
-/// Whoever writes one writes tags with their lengths, and fields without a length, in one piece,
-/// so that they stand in one segment; what a length counts may go over several.
+/// A tag with its length, and a field without a length, are always within one segment; the content
+/// of a length-delimited field may span several.
 #[derive(Debug)]
 pub(crate) struct Rope<'a> {
     encoded: &'a Encoded,
     source: &'a [u8],
-    /// Where each segment starts.
+    /// The offset of each segment.
     starts: Vec<usize>,
 }
 
 impl<'a> Rope<'a> {
-    /// The bytes of a model that was read from `source`.
+    /// The rope of an encoded model that was read from `source`.
     pub(crate) fn new(encoded: &'a Encoded, source: &'a [u8]) -> Self {
         let lengths = encoded.segments.iter().map(|s| s.bytes(source).len());
         let starts = lengths.scan(0, |at, len| {
@@ -38,7 +38,7 @@ impl<'a> Rope<'a> {
         self.encoded.len()
     }
 
-    /// The bytes from `at` to the end of the segment that `at` is in.
+    /// The bytes from `at` to the end of its segment.
     pub(crate) fn rest(&self, at: usize) -> &'a [u8] {
         let next = self.starts.partition_point(|start| *start <= at);
         let Some(i) = next.checked_sub(1) else {
@@ -84,7 +84,7 @@ impl<'a> Rope<'a> {
         })
     }
 
-    /// Appends the pieces of a range to `out`.
+    /// Appends the segments of a range to `out`.
     pub(crate) fn slice(&self, range: Range<usize>, out: &mut Encoded) {
         let mut i = self.starts.partition_point(|start| *start <= range.start);
         let mut at = range.start;
@@ -106,7 +106,7 @@ impl<'a> Rope<'a> {
         }
     }
 
-    /// A range put together.
+    /// The bytes of a range.
     pub(crate) fn bytes(&self, range: Range<usize>) -> Vec<u8> {
         let mut out = Encoded::default();
         self.slice(range, &mut out);

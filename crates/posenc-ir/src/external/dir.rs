@@ -1,4 +1,4 @@
-//! The files in which external tensors are stored.
+//! The folder in which external tensors are stored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use crate::file::map::map;
 use crate::stored::{External, Stored};
 use crate::tensor::Tensor;
 
-/// Where the external payloads of a model are looked for, and what was mapped of them.
+/// The folder of a model, and the files of external data that were mapped.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalDir {
     /// The model's file.
     model: Option<PathBuf>,
-    /// Whole files by location; `None` for what cannot be mapped.
+    /// Mapped files by location; `None` for files that cannot be mapped.
     maps: Mutex<BTreeMap<String, Option<Bytes>>>,
 }
 
 impl ExternalDir {
-    /// The folder of this model.
+    /// The folder of the model in this file.
     pub(crate) fn of(model: Option<&Path>) -> Self {
         Self {
             model: model.map(Path::to_owned),
@@ -31,17 +31,18 @@ impl ExternalDir {
         }
     }
 
+    /// The file of an external payload; see [`Model::external_file`](crate::Model::external_file).
     pub(crate) fn file(&self, external: &External) -> Result<PathBuf> {
         let location = external.relative()?;
         let Some(model) = &self.model else {
-            let why = "its external data is not to be found: the folder of the model is not known";
+            let why = "its external data cannot be found: the model has no path";
             return Err(Error::invalid(why));
         };
         let path = folder(model).join(location);
         let resolve = |p: &Path| p.canonicalize().map_err(|e| Error::io(p, e));
         let file = resolve(&path)?;
         let mut folders = vec![resolve(folder(model))?];
-        // A model that is gone meanwhile has no link to follow.
+        // Where the model is a symbolic link, the folder that it leads to is allowed too.
         folders.extend(
             resolve(model)
                 .ok()
@@ -57,9 +58,9 @@ impl ExternalDir {
         }
     }
 
-    /// The tensor that stands there; `None` where it cannot be had.
+    /// The tensor, mapped; `None` where it cannot be read.
     pub(crate) fn tensor(&self, external: &External, stored: &Stored) -> Option<Tensor> {
-        let length = external.expect(stored).ok()?;
+        let length = external.expected_length(stored).ok()?;
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = match maps.get(&external.location) {
             Some(whole) => whole.clone(),

@@ -11,21 +11,21 @@ use crate::model::Model;
 use crate::stored::External;
 
 impl Model {
-    /// The regular file that an external payload stands in, links resolved. They may lead to the
-    /// folder of the model as it is named, or to that of the file which the model's own link leads
-    /// to: caches keep both files there.
+    /// The regular file of an external payload, with symbolic links resolved. It must be in the
+    /// model's folder or, where the model's path is a symbolic link, in the folder that the link
+    /// leads to (caches are built like that).
     ///
     /// # Errors
-    /// When the file is absent, no regular file, or not one that the model may name; or the model
-    /// was read from bytes, of no path.
+    /// When the file is absent, not a regular file, or in another folder; when the model has no
+    /// path.
     pub fn external_file(&self, external: &External) -> Result<PathBuf> {
         self.graph.external_dir.file(external)
     }
 
-    /// The external payload, mapped.
+    /// The bytes of an external payload, mapped.
     ///
     /// # Errors
-    /// When the file is absent, too short, or not one that the model may name.
+    /// As [`Model::external_file`], and when the file is too short.
     pub fn load(&self, external: &External) -> Result<Bytes> {
         let bytes = map(&self.external_file(external)?)?.bytes;
         let length = external.length.unwrap_or_else(|| {

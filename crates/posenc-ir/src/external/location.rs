@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use crate::error::{Error, Result};
 use crate::stored::External;
 
-/// The place of `length` bytes of an external payload in a file of `have` bytes.
+/// The range of an external payload of `length` bytes in a file of `have` bytes.
 pub(crate) fn byte_range(external: &External, length: u64, have: usize) -> Result<Range<usize>> {
     let start = usize::try_from(external.offset).ok();
     let length = usize::try_from(length).ok();
@@ -14,18 +14,18 @@ pub(crate) fn byte_range(external: &External, length: u64, have: usize) -> Resul
     match start.zip(end).filter(|(_, end)| *end <= have) {
         Some((start, end)) => Ok(start..end),
         None => {
-            let why = format!("has {have} bytes, less than a tensor asks for");
+            let why = format!("has {have} bytes, fewer than a tensor needs");
             Err(external.refused(&why))
         }
     }
 }
 
 impl External {
-    /// The location as a path that does not leave the folder it starts in, its links aside.
+    /// The location as a relative path without `..`.
     pub(crate) fn relative(&self) -> Result<&Path> {
-        // Separators elsewhere, and the end of a name for the system.
+        // Separators on other systems, and the end of a name for the operating system.
         if self.location.contains(['\\', '\0']) {
-            return Err(self.refused("holds a character that no portable path has"));
+            return Err(self.refused("holds a character that portable paths cannot have"));
         }
         let path = Path::new(&self.location);
         let stays = |c| matches!(c, Component::Normal(_) | Component::CurDir);
@@ -36,7 +36,7 @@ impl External {
         Ok(path)
     }
 
-    /// An error of this location.
+    /// An error that names the location.
     pub(crate) fn refused(&self, why: &str) -> Error {
         let location = self.location.replace(char::is_control, "?");
         Error::invalid(format!("external data {location} {why}"))

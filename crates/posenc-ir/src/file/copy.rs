@@ -1,51 +1,56 @@
-//! Bytes from file to file: inside of the kernel where it can, through a buffer where it cannot.
+//! Copying from file to file: in the kernel where possible, else through a buffer.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// Bytes that one system call is asked to move.
+/// The most bytes of one system call.
 const CHUNK: u64 = 8 << 20;
 
-/// Bytes in memory where the kernel does not copy.
+/// The size of the buffer.
 const BUFFER: usize = 1 << 20;
 
-/// Ways for bytes to go, the fastest first.
+/// Methods of copying, the fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Within one file system, or some pairs of them.
+pub(super) enum Method {
+    /// Within a file system and between some.
     CopyFileRange,
-    /// From whatever can be mapped.
+    /// From files that can be mapped.
     Sendfile,
     Buffer,
 }
 
-/// The ways of this system.
-pub(super) const WAYS: &[Way] = if cfg!(target_os = "linux") {
-    &[Way::CopyFileRange, Way::Sendfile, Way::Buffer]
+/// The methods of this system.
+pub(super) const METHODS: &[Method] = if cfg!(target_os = "linux") {
+    &[Method::CopyFileRange, Method::Sendfile, Method::Buffer]
 } else {
-    &[Way::Buffer]
+    &[Method::Buffer]
 };
 
-/// Appends a range of one file to where another one stands, by the first way that works; where
-/// one stops, the next goes on.
-pub(super) fn copy(from: &File, range: Range<u64>, to: &File, ways: &[Way]) -> io::Result<()> {
+/// Writes a range of one file at the position of another by the first method that works; where one
+/// fails, the next continues.
+pub(super) fn copy(
+    from: &File,
+    range: Range<u64>,
+    to: &File,
+    methods: &[Method],
+) -> io::Result<()> {
     let mut at = range.start;
-    let mut ways = ways.iter().copied().peekable();
+    let mut methods = methods.iter().copied().peekable();
     while at < range.end {
-        let Some(way) = ways.peek() else {
+        let Some(method) = methods.peek() else {
             return Err(io::ErrorKind::Unsupported.into());
         };
         let len = (range.end - at).min(CHUNK);
-        let moved = match way {
-            Way::CopyFileRange => kernel::copy_file_range(from, at, to, len),
-            Way::Sendfile => kernel::sendfile(from, at, to, len),
-            Way::Buffer => return through_buffer(from, at..range.end, to),
+        let moved = match method {
+            Method::CopyFileRange => kernel::copy_file_range(from, at, to, len),
+            Method::Sendfile => kernel::sendfile(from, at, to, len),
+            Method::Buffer => return through_buffer(from, at..range.end, to),
         };
         match moved {
             Ok(moved) if moved > 0 => at += moved,
-            // What is really wrong, the last way tells.
-            _ => drop(ways.next()),
+            // The last method reports the error.
+            _ => drop(methods.next()),
         }
     }
     Ok(())
@@ -58,7 +63,7 @@ fn through_buffer(from: &File, range: Range<u64>, mut to: &File) -> io::Result<(
         let len = usize::try_from(range.end - at).map_or(BUFFER, |n| n.min(BUFFER));
         match read_at(from, &mut buffer[..len], at) {
             Ok(0) => {
-                let why = "the file that is copied became shorter meanwhile";
+                let why = "the file became shorter while it was copied";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
             }
             Ok(read) => {
@@ -82,8 +87,8 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, at)
 }
 
-/// Makes `to` share the blocks of `from`, which is to copy it at no cost; `false` where the file
-/// system does not do that.
+/// Makes `to` share the blocks of `from`, which copies it at no cost; `false` where the file system
+/// cannot.
 pub(super) fn reflink(from: &File, to: &File) -> bool {
     kernel::reflink(from, to)
 }

@@ -1,19 +1,19 @@
-//! Files of data: shared or copied, complete or not at all.
+//! Sharing and copying files of external data.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use super::copy::{WAYS, copy, reflink};
+use super::copy::{METHODS, copy, reflink};
 use super::map;
 use super::new::NewFile;
 use crate::error::{Error, Result};
 
-/// Gives a file of data another name without copying it: by sharing its blocks, where the file
-/// system does that, else as a second name of the same file.
+/// Makes a file available under another name without copying: by sharing its blocks where the file
+/// system can (reflink), else by a hard link.
 ///
 /// # Errors
-/// When `to` exists (of the kind `AlreadyExists`), or both are on file systems that share nothing.
+/// When `to` exists (`AlreadyExists`) or the file system can do neither.
 pub(crate) fn share_as(from: &Path, to: &Path) -> Result<()> {
     let source = map::open(from)?;
     if clone(&source, to).map_err(|e| Error::io(to, e))? {
@@ -22,11 +22,10 @@ pub(crate) fn share_as(from: &Path, to: &Path) -> Result<()> {
     fs::hard_link(from, to).map_err(|e| Error::io(to, e))
 }
 
-/// Copies a file of data, as cheaply as the file system can; `to` appears when it is complete.
+/// Copies a file; `to` appears when it is complete.
 ///
 /// # Errors
-/// When `to` exists (of the kind `AlreadyExists`), or cannot be written. Nothing is left behind
-/// then.
+/// When `to` exists (`AlreadyExists`) or cannot be written. No partial file is left.
 pub(crate) fn copy_to(from: &Path, to: &Path) -> Result<()> {
     let source = map::open(from)?;
     let failed = |e| Error::io(to, e);
@@ -35,20 +34,20 @@ pub(crate) fn copy_to(from: &Path, to: &Path) -> Result<()> {
     }
     let copied = || {
         let meta = source.metadata()?;
-        let new = NewFile::beside(to)?;
-        copy(&source, 0..meta.len(), new.file(), WAYS)?;
-        new.permit(&meta.permissions())?;
-        new.appear(to)
+        let new = NewFile::in_folder_of(to)?;
+        copy(&source, 0..meta.len(), new.file(), METHODS)?;
+        new.copy_permissions(&meta.permissions())?;
+        new.create(to)
     };
     copied().map_err(failed)
 }
 
-/// Whether `to` now shares the blocks of `source`.
+/// Creates `to` with the blocks of `source`; `false` where the file system cannot.
 fn clone(source: &File, to: &Path) -> io::Result<bool> {
-    let new = NewFile::beside(to)?;
+    let new = NewFile::in_folder_of(to)?;
     if !reflink(source, new.file()) {
         return Ok(false);
     }
-    new.permit(&source.metadata()?.permissions())?;
-    new.appear(to).map(|()| true)
+    new.copy_permissions(&source.metadata()?.permissions())?;
+    new.create(to).map(|()| true)
 }

@@ -1,4 +1,4 @@
-//! Files as bytes, without reading them.
+//! Memory maps of files.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -9,13 +9,13 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 
-/// A regular file, open, and its bytes.
+/// An open regular file and its bytes.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     pub(crate) bytes: Bytes,
     /// `None` for an empty file.
     pub(crate) map: Option<Map>,
-    /// The file that the bytes are those of, also when another one takes its name.
+    /// The file of the bytes, also when another file replaces it.
     pub(crate) file: File,
 }
 
@@ -28,8 +28,8 @@ pub(crate) fn map(path: &Path) -> Result<Mapped> {
         let map = None;
         return Ok(Mapped { bytes, map, file });
     }
-    // Safety: the map is read only. Whoever truncates the file meanwhile makes reads fault,
-    // which no reader of a map can rule out; the tool itself replaces files by renaming.
+    // Safety: the map is read only. Reads fault when another process truncates the file, which no
+    // user of maps can rule out; this crate replaces files by renaming.
     #[allow(unsafe_code)]
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
     let map = Map(Arc::new(map));
@@ -38,7 +38,7 @@ pub(crate) fn map(path: &Path) -> Result<Mapped> {
     Ok(Mapped { bytes, map, file })
 }
 
-/// The map of a file.
+/// A memory map of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Map(Arc<memmap2::Mmap>);
 
@@ -49,16 +49,16 @@ impl AsRef<[u8]> for Map {
 }
 
 impl Map {
-    /// Gives the pages of a range back to the system, which reads them again when they are used.
+    /// Releases the pages of a range, which are read again when they are used.
     ///
-    /// To touch one byte of a large tensor is to hold its neighbors too, by the megabyte where
-    /// the page cache has them in one piece.
+    /// Reading one byte of a large tensor maps the pages around it too, megabytes where the page
+    /// cache holds them in one folio.
     pub(crate) fn release(&self, range: &Range<usize>) {
         #[cfg(unix)]
         {
             let advice = memmap2::UncheckedAdvice::DontNeed;
-            // Safety: the map is of a file, shared and never written to, so that the bytes are
-            // the same when they are read again.
+            // Safety: the map is of a file, shared and never written to: the bytes are the same
+            // when they are read again.
             #[allow(unsafe_code)]
             let done = unsafe { (self.0).unchecked_advise_range(advice, range.start, range.len()) };
             // Pages that are not released only take memory.
@@ -71,15 +71,15 @@ impl Map {
 
 /// Opens a regular file for reading.
 ///
-/// Asked for before it is opened, since opening alone does something to a device or waits for a
-/// pipe's other end; and once more after that, since another file may have taken the name.
+/// The type is checked before opening, which has effects on devices and blocks on pipes, and again
+/// afterwards, since another file may have got the name.
 pub(super) fn open(path: &Path) -> Result<File> {
     let failed = |e| Error::io(path, e);
     let irregular = || Error::invalid("not a regular file").at(path.display().to_string());
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(irregular());
     }
-    let file = without_waiting().open(path).map_err(failed)?;
+    let file = non_blocking().open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(irregular());
     }
@@ -87,17 +87,17 @@ pub(super) fn open(path: &Path) -> Result<File> {
 }
 
 #[cfg(unix)]
-fn without_waiting() -> OpenOptions {
+fn non_blocking() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let mut options = OpenOptions::new();
-    // The bits are those of `open(2)`, whose flags are an int.
+    // The flags of `open(2)` are an int.
     options.read(true).custom_flags(flags.bits() as i32);
     options
 }
 
 #[cfg(not(unix))]
-fn without_waiting() -> OpenOptions {
+fn non_blocking() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
     options

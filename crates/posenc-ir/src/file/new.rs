@@ -1,4 +1,4 @@
-//! Files that appear when they are complete.
+//! New files, which get their name when they are complete.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -8,11 +8,11 @@ use tempfile::NamedTempFile;
 
 use super::path::folder;
 
-/// What temporary names start with.
+/// The prefix of temporary names.
 const PREFIX: &str = ".posenc-onnx-";
 
-/// A file under way in the folder that it is for. It has no name yet where the system knows such
-/// files, so that nothing is left of it however the process ends; else a temporary one.
+/// A file that is being written, in the folder of its future path. It has no name where the system
+/// supports that, so that nothing is left when the process is killed; else a temporary name.
 #[derive(Debug)]
 pub(super) enum NewFile {
     #[cfg(target_os = "linux")]
@@ -21,8 +21,8 @@ pub(super) enum NewFile {
 }
 
 impl NewFile {
-    /// A file for the folder of `path`, with the permissions that new files get.
-    pub(super) fn beside(path: &Path) -> io::Result<Self> {
+    /// A file in the folder of `path`, with the default permissions of new files.
+    pub(super) fn in_folder_of(path: &Path) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(file) = unnamed::open(folder(path)) {
             return Ok(Self::Unnamed(file));
@@ -30,7 +30,7 @@ impl NewFile {
         Self::named(path)
     }
 
-    /// The same with a temporary name.
+    /// The same, with a temporary name.
     pub(super) fn named(path: &Path) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
@@ -51,9 +51,8 @@ impl NewFile {
         }
     }
 
-    /// Gives it the permissions of another file. They are of its users; the bits that run a
-    /// program as somebody else are not passed on.
-    pub(super) fn permit(&self, like: &Permissions) -> io::Result<()> {
+    /// Sets the permissions of another file, without the bits that run a program as another user.
+    pub(super) fn copy_permissions(&self, like: &Permissions) -> io::Result<()> {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -67,14 +66,14 @@ impl NewFile {
         }
     }
 
-    /// Gives it its name, in place of what had that name before; then it is on disk.
+    /// Writes it to disk and names it `path`, replacing an existing file.
     pub(super) fn replace(self, path: &Path) -> io::Result<()> {
         self.file().sync_all()?;
         match self {
             #[cfg(target_os = "linux")]
             Self::Unnamed(file) => match unnamed::name(&file, path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    // A link replaces nothing, so it takes a name first that a rename takes away.
+                    // A link cannot replace a file, so it gets a temporary name first and is renamed.
                     let mut builder = tempfile::Builder::new();
                     let named = |temporary: &Path| unnamed::name(&file, temporary);
                     let named = builder.prefix(PREFIX).make_in(folder(path), named)?;
@@ -88,18 +87,18 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives it a name that is free; then it is on disk.
+    /// Writes it to disk and names it `path`, which must not exist.
     ///
     /// # Errors
-    /// Of the kind `AlreadyExists`, when it is not.
-    pub(super) fn appear(self, path: &Path) -> io::Result<()> {
+    /// `AlreadyExists`, when it does.
+    pub(super) fn create(self, path: &Path) -> io::Result<()> {
         self.file().sync_all()?;
         match self {
             #[cfg(target_os = "linux")]
             Self::Unnamed(file) => unnamed::name(&file, path),
             Self::Named(file) => {
-                let appeared = file.persist_noclobber(path);
-                appeared.map(drop).map_err(|e| e.error)
+                let created = file.persist_noclobber(path);
+                created.map(drop).map_err(|e| e.error)
             }
         }?;
         sync_folder(path);
@@ -107,8 +106,8 @@ impl NewFile {
     }
 }
 
-/// Writes the names of a folder to disk. File systems that cannot do so keep them otherwise, and
-/// the file itself is safe by now.
+/// Writes the entries of a folder to disk. Not all file systems support it; the file itself is on
+/// disk already.
 fn sync_folder(path: &Path) {
     let _ = File::open(folder(path)).and_then(|folder| folder.sync_all());
 }
@@ -122,12 +121,12 @@ mod unnamed {
 
     use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-    /// The place of an open file under its number, by which it can be linked to.
+    /// The path of an open file by its descriptor, which can be linked.
     fn by_number(file: &File) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
     }
 
-    /// A file without a name; `None` where the file system has none, or they could get no name.
+    /// A file without a name; `None` where it is not supported or could not get a name later.
     pub(super) fn open(folder: &Path) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)).ok()?;
@@ -135,7 +134,7 @@ mod unnamed {
         by_number(&file).symlink_metadata().is_ok().then_some(file)
     }
 
-    /// Gives it a name that is free.
+    /// Names the file; the name must be free.
     pub(super) fn name(file: &File, path: &Path) -> io::Result<()> {
         let from = by_number(file);
         rustix::fs::linkat(CWD, &from, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(Into::into)

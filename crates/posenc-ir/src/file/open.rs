@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 
 impl Model {
-    /// Maps a file and reads it as a model; no tensor is copied. External data is looked for
-    /// beside the file, when it is needed.
+    /// Maps a file and reads it as a model; no tensor is copied. External data is looked up in the
+    /// folder of the file when it is needed.
     ///
     /// # Errors
-    /// When the file cannot be opened, is no regular file, or is no model.
+    /// When the file cannot be opened, is not a regular file, or is not a model.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let Mapped { bytes, map, file } = map(path)?;
@@ -30,10 +30,10 @@ impl Model {
         Ok(model)
     }
 
-    /// Reads a model from a stream into memory. External data is looked for beside `path`.
+    /// Reads a model from a stream into memory. External data is looked up in the folder of `path`.
     ///
     /// # Errors
-    /// When the stream fails or holds no model.
+    /// When the stream cannot be read, or does not hold a model.
     pub fn from_reader(mut reader: impl Read, path: Option<&Path>) -> Result<Self> {
         let mut bytes = vec![];
         let read = reader.read_to_end(&mut bytes);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-use super::copy::{WAYS, Way, copy};
+use super::copy::{METHODS, Method, copy};
 use super::new::NewFile;
 use super::{copy_to, share_as};
 use crate::error::Result;
@@ -51,7 +51,11 @@ fn every_way_appends_the_same_bytes() {
     from.write_all(&bytes).unwrap();
     // Memory is another file system than the disk, where that is mounted.
     let folders = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
-    let ways: [&[Way]; 3] = [WAYS, &[Way::Sendfile, Way::Buffer], &[Way::Buffer]];
+    let ways: [&[Method]; 3] = [
+        METHODS,
+        &[Method::Sendfile, Method::Buffer],
+        &[Method::Buffer],
+    ];
     for folder in folders.iter().filter(|folder| folder.is_dir()) {
         for ways in ways {
             let mut to = tempfile::tempfile_in(folder).unwrap();
@@ -72,12 +76,12 @@ fn a_source_that_ends_early_is_an_error_and_so_is_a_target_that_takes_nothing() 
     let mut from = tempfile::tempfile().unwrap();
     from.write_all(&[7; 10]).unwrap();
     let to = tempfile::tempfile().unwrap();
-    let error = copy(&from, 5..20, &to, WAYS).unwrap_err();
+    let error = copy(&from, 5..20, &to, METHODS).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     #[cfg(target_os = "linux")]
     {
         let full = fs::OpenOptions::new().write(true).open("/dev/full");
-        let error = copy(&from, 0..10, &full.unwrap(), WAYS).unwrap_err();
+        let error = copy(&from, 0..10, &full.unwrap(), METHODS).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
     assert!(copy(&from, 0..10, &to, &[]).is_err());
@@ -86,7 +90,7 @@ fn a_source_that_ends_early_is_an_error_and_so_is_a_target_that_takes_nothing() 
 #[test]
 fn new_files_appear_complete_or_not_at_all() {
     type Make = fn(&Path) -> io::Result<NewFile>;
-    let makes: [(&str, Make); 2] = [("beside", NewFile::beside), ("named", NewFile::named)];
+    let makes: [(&str, Make); 2] = [("beside", NewFile::in_folder_of), ("named", NewFile::named)];
     for (name, make) in makes {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
@@ -100,11 +104,11 @@ fn new_files_appear_complete_or_not_at_all() {
         new(b"first").replace(&path).unwrap();
         new(b"second").replace(&path).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second", "{name}");
-        let error = new(b"third").appear(&path).unwrap_err();
+        let error = new(b"third").create(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{name}");
         assert_eq!(fs::read(&path).unwrap(), b"second", "{name}");
         let other = folder.path().join("g");
-        new(b"fourth").appear(&other).unwrap();
+        new(b"fourth").create(&other).unwrap();
         assert_eq!(names(folder.path()), ["f", "g"], "{name}");
         assert!(new(b"fifth").replace(folder.path()).is_err(), "{name}");
         assert_eq!(names(folder.path()), ["f", "g"], "{name}");

@@ -1,41 +1,42 @@
-//! Models, and files of data, onto disk.
+//! Writing models to files.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::copy::{WAYS, copy};
+use super::copy::{METHODS, copy};
 use super::new::NewFile;
 use crate::encoded::{Encoded, Segment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 
-/// The largest message that readers of protobuf accept.
+/// The largest message that readers of protobuf accept, in bytes.
 const LARGEST: usize = i32::MAX as usize;
 
-/// Runs of at least this many bytes go from file to file; shorter ones are gathered.
-const RUN: usize = 1 << 16;
+/// Segments of at least this many bytes are copied from file to file; shorter ones are buffered.
+const LONG: usize = 1 << 16;
 
-/// Bytes that are gathered before they are written.
-const GATHERED: usize = 1 << 18;
+/// The size of the buffer.
+const BUFFER: usize = 1 << 18;
 
 impl Model {
-    /// Writes the model to `path`, with its external data where it is.
+    /// Writes the model to `path` and leaves external data as it is: the new file names it relative
+    /// to its own folder. [`Model::save`] places external data first.
     ///
-    /// The bytes go to a file without a name in the folder of `path` (or with a temporary one,
-    /// where the system has no such files), which takes the place of `path` when it is complete
-    /// and on disk: whenever the process ends, `path` is the old file or the new one. It may be
-    /// the file that the model was read from. Permissions follow that file. Untouched runs are
-    /// copied inside of the kernel where it can; memory stays bounded by the graph.
+    /// The bytes are written to an unnamed file in the folder of `path` (or to a temporary file,
+    /// where the system has no unnamed ones), which replaces `path` when it is complete and on
+    /// disk: even if the process is killed, `path` is either the old file or the new one. `path`
+    /// may be the file that the model was read from, whose permissions the new file gets.
+    /// Unchanged bytes are copied in the kernel where possible; no weights are held in memory.
     ///
     /// # Errors
-    /// When the model has more than 2³¹ − 1 bytes, which no reader of protobuf takes; or the
-    /// folder cannot be written to. Nothing is left behind then.
+    /// When the model has more than 2³¹ − 1 bytes, the most that readers of protobuf accept; when
+    /// the file cannot be written. No partial file is left.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         self.write_encoded(&self.encode()?, path)
     }
 
-    /// Writes what [`Model::encode`] and its companions made of this model; see [`Model::write`].
+    /// Writes an encoding of this model; see [`Model::write`].
     ///
     /// # Errors
     /// As [`Model::write`].
@@ -46,24 +47,24 @@ impl Model {
             let bytes = encoded.len();
             return Err(Error::new(ErrorKind::TooLarge { bytes }));
         }
-        let new = NewFile::beside(path).map_err(failed)?;
+        let new = NewFile::in_folder_of(path).map_err(failed)?;
         self.stream(encoded, new.file()).map_err(failed)?;
         let like = match (&self.file, self.path()) {
             (Some(file), _) => file.metadata().ok(),
             (None, input) => fs::metadata(input.unwrap_or(path)).ok(),
         };
         if let Some(like) = like {
-            new.permit(&like.permissions()).map_err(failed)?;
+            new.copy_permissions(&like.permissions()).map_err(failed)?;
         }
         new.replace(path).map_err(failed)
     }
 
     fn stream(&self, encoded: &Encoded, out: &File) -> io::Result<()> {
-        let mut gather = BufWriter::with_capacity(GATHERED, out);
+        let mut buffer = BufWriter::with_capacity(BUFFER, out);
         for segment in &encoded.segments {
             let (file, start, bytes) = match segment {
                 Segment::Owned(bytes) => {
-                    gather.write_all(bytes)?;
+                    buffer.write_all(bytes)?;
                     continue;
                 }
                 Segment::Source(range) => {
@@ -75,14 +76,14 @@ impl Model {
                 }
             };
             match file {
-                Some(file) if bytes.len() >= RUN => {
-                    gather.flush()?;
+                Some(file) if bytes.len() >= LONG => {
+                    buffer.flush()?;
                     let start = start as u64;
-                    copy(file, start..start + bytes.len() as u64, out, WAYS)?;
+                    copy(file, start..start + bytes.len() as u64, out, METHODS)?;
                 }
-                _ => gather.write_all(bytes)?,
+                _ => buffer.write_all(bytes)?,
             }
         }
-        gather.flush()
+        buffer.flush()
     }
 }

@@ -1,4 +1,4 @@
-//! Types and payloads as messages say them.
+//! Types and payloads from and to messages.
 
 use super::value::{Dim, Type};
 use crate::dtype::DType;
@@ -46,7 +46,7 @@ pub(crate) fn payload_of(attribute: &AttributeProto) -> Result<Option<Stored>> {
     }))
 }
 
-/// Whether a payload of the attribute itself, its graphs aside, stands in another file.
+/// Whether a tensor of the attribute is external; its graphs are not looked at.
 pub(crate) fn is_external(attribute: &AttributeProto) -> bool {
     let mut tensors = attribute.t.iter().chain(&attribute.tensors);
     let single = attribute.sparse_tensor.as_deref().into_iter();
@@ -54,7 +54,7 @@ pub(crate) fn is_external(attribute: &AttributeProto) -> bool {
     tensors.any(is_external_tensor) || sparse.any(is_sparse_external)
 }
 
-/// Whether the values or places of a sparse tensor stand in another file.
+/// Whether the values or indices of a sparse tensor are external.
 pub(crate) fn is_sparse_external(tensor: &SparseTensorProto) -> bool {
     let mut tensors = tensor.values.iter().chain(&tensor.indices);
     tensors.any(is_external_tensor)
@@ -110,8 +110,9 @@ pub(crate) fn tensor_type(dtype: Option<DType>, dims: Option<&[Dim]>) -> TypePro
     }
 }
 
-/// Whether [`type_of`] leaves out what a text can say: all but the element type and dimensions from 0.
-pub(crate) fn says_more(proto: &TypeProto) -> bool {
+/// Whether the type holds more than [`type_of`] keeps: another type than a dense tensor, or negative
+/// dimensions.
+pub(crate) fn is_not_kept(proto: &TypeProto) -> bool {
     use tensor_shape_proto::dimension::Value as D;
     match &proto.value {
         Some(type_proto::Value::TensorType(tensor)) => {

@@ -8,8 +8,8 @@ use rustc_hash::FxBuildHasher;
 use super::value::Value;
 use crate::id::ValueId;
 
-/// A table of values that are found by their names, which stand with the values alone: every
-/// call is given all values of the graph. To rename a value, take it out before.
+/// A table of values by name. The names are stored only in the values, so that every call takes the
+/// values of the graph. A value must be removed before it is renamed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names(HashTable<ValueId>);
 
@@ -19,15 +19,15 @@ impl Names {
     }
 
     pub(crate) fn get(&self, name: &str, values: &[Value]) -> Option<ValueId> {
-        let is_it = |id: &ValueId| values[id.index()].name == name;
-        self.0.find(hash(name), is_it).copied()
+        let has_name = |id: &ValueId| values[id.index()].name == name;
+        self.0.find(hash(name), has_name).copied()
     }
 
-    /// Adds a value under a name that it may be yet to get; returns whether the name was free.
+    /// Adds a value by name, also before the value exists; returns whether the name was free.
     pub(crate) fn insert(&mut self, name: &str, id: ValueId, values: &[Value]) -> bool {
-        let is_it = |id: &ValueId| values[id.index()].name == name;
+        let has_name = |id: &ValueId| values[id.index()].name == name;
         let hash_of = |id: &ValueId| hash(&values[id.index()].name);
-        match self.0.entry(hash(name), is_it, hash_of) {
+        match self.0.entry(hash(name), has_name, hash_of) {
             Entry::Occupied(_) => false,
             Entry::Vacant(free) => {
                 free.insert(id);

@@ -1,4 +1,4 @@
-//! What reading knows before names are resolved.
+//! Scopes that are being read, before names are resolved.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::scope::ScopeKind;
 use crate::id::{NodeId, ScopeId};
 use crate::proto::TypeProto;
 
-/// A scope whose message waits to be read.
+/// A scope whose message is still to be read.
 pub(super) struct Waiting {
     pub(super) kind: ScopeKind,
     pub(super) parent: Option<ScopeId>,
@@ -15,22 +15,22 @@ pub(super) struct Waiting {
     pub(super) id: ScopeId,
 }
 
-/// What a scope says before its names are resolved.
+/// The content of a scope before its names are resolved.
 #[derive(Default)]
 pub(super) struct Pending<'a> {
     pub(super) inputs: Vec<(String, Option<TypeProto>)>,
     pub(super) outputs: Vec<(String, Option<TypeProto>)>,
     pub(super) infos: Vec<((String, Option<TypeProto>), usize)>,
-    /// Of each node in turn.
+    /// Of each node, in order.
     pub(super) nodes: Vec<Edges>,
-    /// The names of all nodes, one after the other.
+    /// The names of the inputs of all nodes, in order.
     pub(super) inputs_of_nodes: Vec<&'a str>,
     pub(super) outputs_of_nodes: Vec<&'a str>,
-    /// Node, place and name of the attribute, and where the graph stands.
+    /// The node, the index and name of the attribute, and the range of the graph.
     pub(super) bodies: Vec<(NodeId, usize, Box<str>, Range<usize>)>,
 }
 
-/// How many names of inputs and outputs belong to a node.
+/// The number of inputs and outputs of a node.
 #[derive(Default)]
 pub(super) struct Edges {
     pub(super) inputs: u32,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::message::{says_more, type_of};
+use super::message::{is_not_kept, type_of};
 use super::names::Names;
 use super::pending::{Edges, Pending, Waiting};
 use super::scope::{Item, Piece};
@@ -21,7 +21,7 @@ use crate::node::Operator;
 use crate::proto::{TypeProto, ValueInfoProto};
 use crate::wire::{self, Field};
 
-/// Bodies may be nested this deep; real models stay below 5.
+/// The deepest nesting of bodies; real models have less than 5.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Fields of at least this many bytes hold weights.
@@ -64,7 +64,7 @@ pub(crate) fn read(
         };
         reader.open(kind, None, span.clone(), 0)?;
     }
-    // First in, first out: a body is read when all that it may capture is known.
+    // First in, first out: a body is read when everything that it may capture is known.
     let mut next = 0;
     while next < reader.waiting.len() {
         reader.scope(next)?;
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Defines inputs and node outputs, then looks up what nodes and outputs read.
+    /// Defines inputs and node outputs, then resolves the names that nodes and outputs read.
     fn resolve(&mut self, id: ScopeId, depth: usize, mut pending: Pending<'_>) -> Result<()> {
         for (i, (name, ty)) in std::mem::take(&mut pending.inputs).into_iter().enumerate() {
             let old = self.own(id, &name);
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
         }
         for (name, ty) in pending.outputs {
             let value = self.graph.find(id, &name).ok_or_else(|| {
-                Error::invalid(format!("output {name} is not defined anywhere")).at(self
+                Error::invalid(format!("output {name} is not defined")).at(self
                     .graph
                     .scope(id)
                     .name
@@ -262,8 +262,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Defines what the nodes of a scope compute. What a node reads of the nodes before it is
-    /// looked up on the way: it is mostly near, and so at hand.
+    /// Defines the outputs of nodes. Inputs that are outputs of earlier nodes are resolved at the
+    /// same time, while those are in the cache.
     fn outputs(&mut self, id: ScopeId, pending: &Pending<'_>) -> Result<()> {
         let Graph { values, scopes, .. } = &mut self.graph;
         let more = pending.outputs_of_nodes.len();
@@ -291,7 +291,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Looks up what else the nodes of a scope read, and notes every use.
+    /// Resolves the other inputs of nodes, and records every use.
     fn inputs(&mut self, id: ScopeId, nodes: &[Edges], names: &[&str]) -> Result<()> {
         let mut names = names.iter();
         for (at, edges) in nodes.iter().enumerate() {
@@ -301,7 +301,7 @@ impl<'a> Reader<'a> {
                 let known = self.graph.node(node).inputs[slot];
                 let found = known.or_else(|| self.graph.find(id, name));
                 let value = found.ok_or_else(|| {
-                    let why = format!("input {name} is not defined anywhere");
+                    let why = format!("input {name} is not defined");
                     Error::invalid(why).at(self.graph.place(node))
                 })?;
                 self.graph.node_mut(node).inputs[slot] = Some(value);
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
 
     fn set_type(&mut self, value: ValueId, proto: Option<TypeProto>) {
         let ty = proto.as_ref().map(|proto| Box::new(type_of(proto)));
-        if let Some(proto) = proto.filter(says_more) {
+        if let Some(proto) = proto.filter(is_not_kept) {
             self.graph.other_types.insert(value, proto);
         }
         self.graph.value_mut(value).ty = ty;
@@ -331,7 +331,7 @@ impl<'a> Reader<'a> {
         Ok(id)
     }
 
-    /// The value of this name that the scope itself defines.
+    /// The value with this name that the scope itself defines.
     fn own(&self, scope: ScopeId, name: &str) -> Option<ValueId> {
         let names = &self.graph.scope(scope).by_name;
         names.get(name, &self.graph.values)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::names::Names;
 use crate::id::{NodeId, PieceId, ScopeId, ValueId};
 
-/// A graph, a body or a function: nodes that see each other.
+/// A graph, a body or a function, with its nodes.
 #[derive(Clone, Debug)]
 pub struct Scope {
     pub(crate) kind: ScopeKind,
@@ -15,11 +15,11 @@ pub struct Scope {
     pub(crate) inputs: Vec<ValueId>,
     pub(crate) outputs: Vec<ValueId>,
     pub(crate) initializers: Vec<ValueId>,
-    /// In the order of the file; new nodes where the order of computation puts them.
+    /// In the order of the file, or in topological order after a commit.
     pub(crate) nodes: Vec<NodeId>,
-    /// The message's fields as the file has them; empty for a scope without source.
+    /// The fields of the message, in the order of the file.
     pub(crate) layout: Vec<Piece>,
-    /// Where the message stands in the source.
+    /// The range of the message in the source.
     pub(crate) span: Range<usize>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Piece {
 pub(crate) enum Item {
     Node(NodeId),
     Initializer(ValueId),
-    /// Type of an inner value, which may be gone after an edit.
+    /// The type of an inner value, which an edit may have removed.
     Info(ValueId),
     Other,
 }
@@ -62,7 +62,7 @@ impl Scope {
         &self.kind
     }
 
-    /// The scope around it.
+    /// The scope around it; `None` for the main graph and functions.
     pub fn parent(&self) -> Option<ScopeId> {
         self.parent
     }
@@ -72,7 +72,7 @@ impl Scope {
         &self.name
     }
 
-    /// The inputs in order; initializers that older files list among them included.
+    /// The inputs in order, with initializers that older files list among them.
     pub fn inputs(&self) -> &[ValueId] {
         &self.inputs
     }
@@ -92,7 +92,7 @@ impl Scope {
         &self.nodes
     }
 
-    /// Every field of the message as it was read: where it stands, and what it holds.
+    /// The range and content of every field of the message as it was read.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Range<usize>, Item)> {
         let ends = self.layout.iter().skip(1).map(|p| p.start);
         let ends = ends.chain([self.span.end]);
@@ -100,7 +100,7 @@ impl Scope {
         spans.map(|(piece, end)| (piece.start..end, piece.item))
     }
 
-    /// Where one of these fields stands.
+    /// The range of one of these fields.
     pub(crate) fn piece(&self, id: PieceId) -> Range<usize> {
         let next = self.layout.get(id.index() + 1);
         self.layout[id.index()].start..next.map_or(self.span.end, |p| p.start)

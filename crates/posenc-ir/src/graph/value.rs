@@ -9,7 +9,7 @@ use crate::id::{NodeId, ScopeId, narrow};
 use crate::list::List;
 use crate::stored::Stored;
 
-/// An edge of the graph.
+/// A value of the graph: an edge.
 #[derive(Clone, Debug)]
 pub struct Value {
     pub(crate) name: EcoString,
@@ -21,18 +21,18 @@ pub struct Value {
     pub(crate) is_output: bool,
 }
 
-/// Where a value comes from.
+/// What defines a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Def {
-    /// Input of a graph, body or function, by its place in the list.
+    /// An input of a graph, body or function, by its index.
     Input(u32),
-    /// Output of a node, by its place in the list.
+    /// An output of a node, by its index.
     Node(NodeId, u32),
     /// An initializer.
     Initializer,
 }
 
-/// One use of a value: a node, possibly of a nested scope, and the place in its inputs.
+/// One use of a value: a node, possibly of a nested scope, and the index of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Use {
     /// The node that reads the value.
@@ -45,9 +45,9 @@ pub struct Use {
 pub enum Type {
     /// A dense tensor.
     Tensor {
-        /// Element type; `None` where unknown to the format or not given.
+        /// Element type; `None` where it is unknown or not declared.
         dtype: Option<DType>,
-        /// Shape; `None` where not even the rank is given.
+        /// Shape; `None` where the rank is not declared.
         shape: Option<Vec<Dim>>,
     },
     /// A sequence, map, optional, sparse or opaque type.
@@ -59,9 +59,9 @@ pub enum Type {
 pub enum Dim {
     /// A number.
     Known(usize),
-    /// A symbol: equal symbols are equal lengths.
+    /// A symbol; equal symbols are equal lengths.
     Symbol(Box<str>),
-    /// Not given.
+    /// Not declared.
     Unknown,
 }
 
@@ -72,14 +72,14 @@ impl Use {
         Self { node, slot }
     }
 
-    /// Which of the node's inputs.
+    /// The index of the input.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
 }
 
 impl Value {
-    /// A value of which nothing more is known.
+    /// A value without type, payload and uses.
     pub(crate) fn new(name: EcoString, scope: ScopeId, def: Def) -> Self {
         Self {
             name,
@@ -102,7 +102,7 @@ impl Value {
         self.scope
     }
 
-    /// Where it comes from.
+    /// What defines it.
     pub fn def(&self) -> Def {
         self.def
     }

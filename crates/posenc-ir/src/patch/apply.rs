@@ -14,10 +14,10 @@ use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
 
 impl Graph {
-    /// See [`Model::committed`](crate::Model::committed): on an error the graph is of no use.
+    /// Applies a patch; on an error the graph is in an undefined state.
     pub(crate) fn commit(&mut self, patch: Patch) -> Result<Applied> {
         if patch.revision != self.revision || patch.base != self.values.len() {
-            let why = "the patch was made for another state of the graph";
+            let why = "the patch was recorded for another state of the graph";
             return Err(Error::patch(why));
         }
         self.check_reads(&patch)?;
@@ -225,7 +225,7 @@ impl Commit<'_> {
 }
 
 impl Graph {
-    /// Gives `new` the name and the place of the output `old`.
+    /// Makes `new` the output that `old` was, with its name.
     fn move_output(&mut self, old: ValueId, new: ValueId) -> Result<()> {
         let scope = self.value(old).scope;
         let own = matches!(self.value(new).def, Def::Node(..))
@@ -233,7 +233,10 @@ impl Graph {
             && self.value(new).scope == scope
             && !self.value(new).is_output;
         if !own {
-            let why = format!("output {} needs a value of its own", self.name(old));
+            let why = format!(
+                "output {} can only be replaced by a new output of a node of its scope",
+                self.name(old)
+            );
             return Err(Error::patch(why));
         }
         let (a, b) = (self.value(old).name.clone(), self.value(new).name.clone());
@@ -244,7 +247,7 @@ impl Graph {
             names.insert(&name, value, &self.values);
             self.values[value.index()].name = name;
         }
-        // A body may give out a value of the graph around it as it is.
+        // A body may return a value of the graph around it.
         let outputs = self.scopes.iter_mut().flat_map(|s| &mut s.outputs);
         for slot in outputs.filter(|slot| **slot == old) {
             *slot = new;
@@ -263,7 +266,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Puts the new nodes of a scope just before their first reader, and drops the removed ones.
+    /// Places the new nodes of a scope before their first reader, and drops removed nodes.
     fn place_new(&mut self, scope: ScopeId, added: &[NodeId], known: usize) -> Result<()> {
         let old: Vec<NodeId> = self.scope(scope).nodes.clone();
         let old: Vec<NodeId> = old
@@ -273,7 +276,7 @@ impl Graph {
         let place: FxHashMap<NodeId, usize> =
             old.iter().enumerate().map(|(i, n)| (*n, i)).collect();
         let mut before: FxHashMap<NodeId, usize> = FxHashMap::default();
-        // Later nodes of a patch read earlier ones, so readers are placed before what they read.
+        // Later nodes of a patch read earlier ones, so that readers are placed first.
         for id in added.iter().rev().filter(|n| self.node(**n).scope == scope) {
             let readers = self.node(*id).outputs.iter().flatten();
             let first = readers

@@ -6,7 +6,7 @@ use crate::graph::{Graph, ScopeKind};
 use crate::id::{ScopeId, ValueId};
 
 impl Graph {
-    /// What the patch reads must be in the graph or the patch, where the reader can see it.
+    /// Whether the values that the patch reads exist and are in scope.
     pub(super) fn check_reads(&self, patch: &Patch) -> Result<()> {
         let check = |value: ValueId, reader: ScopeId, place: &str| {
             let fault = |why: &str| Err(Error::patch(why.to_owned()).at(place));
@@ -15,8 +15,8 @@ impl Graph {
                     Some(draft) => draft.scope,
                     None => return fault("the node reads a value of another patch"),
                 },
-                None if self.is_gone(value) => {
-                    return fault("the node reads a value that is in the graph no more");
+                None if self.is_removed_value(value) => {
+                    return fault("the node reads a value that was removed from the graph");
                 }
                 None => self.value(value).scope,
             };
@@ -26,12 +26,12 @@ impl Graph {
             }
             match at {
                 Some(_) => Ok(()),
-                None => fault("the node reads a value of a body that it does not stand in"),
+                None => fault("the node reads a value of a body that it is not in"),
             }
         };
         for init in &patch.initializers {
             if matches!(self.scope(init.scope).kind, ScopeKind::Function { .. }) {
-                let why = "a function holds no constants but those that its nodes compute";
+                let why = "a function cannot hold initializers";
                 return Err(Error::patch(why).at(self.scope(init.scope).name.to_string()));
             }
         }

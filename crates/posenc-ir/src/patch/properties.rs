@@ -94,7 +94,10 @@ fn build(steps: &[Step]) -> Model {
 
 /// Values that are still there, in any scope.
 fn living(graph: &Graph) -> Vec<ValueId> {
-    graph.values().filter(|v| !graph.is_gone(*v)).collect()
+    graph
+        .values()
+        .filter(|v| !graph.is_removed_value(*v))
+        .collect()
 }
 
 /// The edits as one patch; those that recording refuses are passed over.

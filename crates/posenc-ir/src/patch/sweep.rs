@@ -1,4 +1,4 @@
-//! Removing what nothing uses.
+//! Removing nodes and initializers that nothing uses.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crate::graph::{Def, Graph};
 use crate::id::{NodeId, ValueId};
 
 impl Graph {
-    /// Whether a commit has swept the value.
-    pub(crate) fn is_gone(&self, value: ValueId) -> bool {
+    /// Whether a commit has removed the value.
+    pub(crate) fn is_removed_value(&self, value: ValueId) -> bool {
         match self.value(value).def {
             Def::Node(node, _) => self.removed.contains(&node),
             Def::Initializer => self.dropped.contains(&value),
@@ -15,10 +15,10 @@ impl Graph {
         }
     }
 
-    /// Removes what only the values in `orphans` kept alive.
+    /// Removes the nodes and initializers of unused values in `orphans`, and those used only by them.
     pub(super) fn sweep(&mut self, mut orphans: Vec<ValueId>) -> Vec<NodeId> {
         let mut removed = vec![];
-        // How many uses are left of the values that lost some.
+        // The number of remaining uses, of values that lost some.
         let mut left: BTreeMap<ValueId, usize> = BTreeMap::new();
         while let Some(value) = orphans.pop() {
             let v = self.value(value);
@@ -51,7 +51,7 @@ impl Graph {
         removed
     }
 
-    /// Takes a node's reads back, those of its bodies included.
+    /// Removes a node with its bodies, and the uses by them.
     fn remove(
         &mut self,
         node: NodeId,
@@ -71,7 +71,7 @@ impl Graph {
                     orphans.push(*value);
                 }
             }
-            for (_, body) in node.body_places() {
+            for (_, body) in node.indexed_bodies() {
                 stack.extend(self.scopes[body.index()].nodes.iter().copied());
             }
         }

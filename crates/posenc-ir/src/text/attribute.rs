@@ -22,7 +22,7 @@ impl Printer<'_> {
         self.out.write_str(" <")?;
         for (n, (index, attribute)) in shown.into_iter().enumerate() {
             self.out.write_str(if n > 0 { ", " } else { "" })?;
-            let bodies = node.body_places().iter().filter(|(i, _)| *i == index);
+            let bodies = node.indexed_bodies().iter().filter(|(i, _)| *i == index);
             let bodies: Vec<ScopeId> = bodies.map(|(_, scope)| *scope).collect();
             let output = node.output(0).filter(|_| index == 0 && node.is("Constant"));
             match output.filter(|v| self.graph.revalued.contains_key(v)) {
@@ -37,7 +37,7 @@ impl Printer<'_> {
         self.out.write_str(">")
     }
 
-    /// `name = value`, with the type where the value does not tell it.
+    /// `name = value`, with the type where the value does not show it.
     pub(super) fn attribute(
         &mut self,
         a: &AttributeProto,
@@ -47,31 +47,40 @@ impl Printer<'_> {
         let label = self.identifier(a.name(), "attributes");
         let ty = kind(a);
         if let Some(reference) = a.ref_attr_name.as_deref().filter(|r| !r.is_empty()) {
-            let reference = match is_word(reference) {
-                true => reference.to_owned(),
-                false => quote(reference),
+            let reference = if is_word(reference) {
+                reference.to_owned()
+            } else {
+                quote(reference)
             };
             return match type_name(ty) {
                 "" => write!(self.out, "{label} = @{reference}"),
                 ty => write!(self.out, "{label} : {ty} = @{reference}"),
             };
         }
-        let bare = match ty {
-            AttributeType::Ints => !a.ints.is_empty(),
-            AttributeType::Floats => !a.floats.is_empty(),
-            AttributeType::Strings => !a.strings.is_empty(),
+        if shows_type(a, ty) {
+            write!(self.out, "{label} = ")?;
+        } else {
+            write!(self.out, "{label} : {} = ", type_name(ty))?;
+        }
+        match ty {
             AttributeType::Int
             | AttributeType::Float
             | AttributeType::String
             | AttributeType::Tensor
-            | AttributeType::Graph => true,
-            _ => false,
-        };
-        match bare {
-            true => write!(self.out, "{label} = ")?,
-            false => write!(self.out, "{label} : {} = ", type_name(ty))?,
+            | AttributeType::Graph
+            | AttributeType::TypeProto => self.single(a, ty, bodies, depth),
+            _ => self.list(a, ty, bodies, depth),
         }
-        let list = |items: Vec<String>| format!("[{}]", items.join(", "));
+    }
+
+    /// The value of an attribute that holds one.
+    fn single(
+        &mut self,
+        a: &AttributeProto,
+        ty: AttributeType,
+        bodies: &[ScopeId],
+        depth: usize,
+    ) -> fmt::Result {
         match ty {
             AttributeType::Int => write!(self.out, "{}", a.i()),
             AttributeType::Float => self.out.write_str(&float(a.f())),
@@ -87,56 +96,57 @@ impl Printer<'_> {
                 Some(body) => self.scope(*body, depth + 1),
                 None => self.missing(a, "_ () => () {}"),
             },
-            AttributeType::Ints => {
-                let items = a.ints.iter().map(i64::to_string).collect();
-                self.out.write_str(&list(items))
-            }
-            AttributeType::Floats => {
-                let items = a.floats.iter().map(|v| float(*v)).collect();
-                self.out.write_str(&list(items))
-            }
-            AttributeType::Strings => {
-                let items = a.strings.iter().map(|s| self.text(s)).collect();
-                self.out.write_str(&list(items))
-            }
-            AttributeType::Tensors => {
-                self.dropped(a);
-                self.separated(&a.tensors, |this, t| this.attribute_tensor(t))
-            }
-            AttributeType::Graphs => {
-                self.dropped(a);
-                self.separated(bodies, |this, body| this.scope(*body, depth + 1))
-            }
-            AttributeType::TypeProto => {
+            _ => {
                 let ty = a.tp.clone().unwrap_or_default();
-                let ty = self.type_or_none(a, &ty);
+                let ty = self.type_or_opaque(a, &ty);
                 self.out.write_str(&ty)
             }
-            AttributeType::TypeProtos => {
-                self.dropped(a);
-                let items = a.type_protos.iter().map(|t| self.type_or_none(a, t));
-                let items = items.collect();
-                self.out.write_str(&list(items))
-            }
-            AttributeType::Undefined
-            | AttributeType::SparseTensor
-            | AttributeType::SparseTensors => self.missing(a, "[]"),
         }
     }
 
-    fn dropped(&mut self, a: &AttributeProto) {
+    /// The values of an attribute that holds a list.
+    fn list(
+        &mut self,
+        a: &AttributeProto,
+        ty: AttributeType,
+        bodies: &[ScopeId],
+        depth: usize,
+    ) -> fmt::Result {
+        let items: Vec<String> = match ty {
+            AttributeType::Ints => a.ints.iter().map(i64::to_string).collect(),
+            AttributeType::Floats => a.floats.iter().map(|v| float(*v)).collect(),
+            AttributeType::Strings => a.strings.iter().map(|s| self.text(s)).collect(),
+            AttributeType::Tensors => {
+                self.note_dropped(a);
+                return self.separated(&a.tensors, |this, t| this.attribute_tensor(t));
+            }
+            AttributeType::Graphs => {
+                self.note_dropped(a);
+                return self.separated(bodies, |this, body| this.scope(*body, depth + 1));
+            }
+            AttributeType::TypeProtos => {
+                self.note_dropped(a);
+                let types = a.type_protos.iter();
+                types.map(|t| self.type_or_opaque(a, t)).collect()
+            }
+            _ => return self.missing(a, "[]"),
+        };
+        write!(self.out, "[{}]", items.join(", "))
+    }
+
+    fn note_dropped(&mut self, a: &AttributeProto) {
         let what = "lists of tensors, graphs and types are dropped by the parser of onnx 1.23";
         self.notes.note(what, || a.name().to_owned());
     }
 
-    /// What stands where an attribute holds nothing of its type.
-    fn missing(&mut self, a: &AttributeProto, instead: &str) -> fmt::Result {
+    /// Writes a default for an attribute without a value of its type.
+    fn missing(&mut self, a: &AttributeProto, default: &str) -> fmt::Result {
         let what = "attributes without a value are written with an empty one";
         self.notes.note(what, || a.name().to_owned());
-        self.out.write_str(instead)
+        self.out.write_str(default)
     }
 
-    fn type_or_none(&mut self, a: &AttributeProto, ty: &TypeProto) -> String {
+    fn type_or_opaque(&mut self, a: &AttributeProto, ty: &TypeProto) -> String {
         type_text(ty).unwrap_or_else(|| {
             let what = "types that the syntax has no form for are written opaque()";
             self.notes.note(what, || a.name().to_owned());
@@ -148,7 +158,7 @@ impl Printer<'_> {
     pub(super) fn text(&mut self, bytes: &[u8]) -> String {
         let text = String::from_utf8_lossy(bytes);
         if let Cow::Owned(_) = text {
-            let what = "bytes that are no UTF-8 are shown as signs";
+            let what = "bytes that are not UTF-8 are written as replacement characters";
             self.notes.note(what, || quote(&text));
         }
         quote(&text)
@@ -163,7 +173,7 @@ impl Printer<'_> {
         match payload_of(&alone) {
             Ok(Some(stored)) => self.plain_tensor(&stored, tensor.name()),
             _ => {
-                let what = "tensors that are not readable are left out";
+                let what = "unreadable tensors are left out";
                 self.notes.note(what, || quote(tensor.name()));
                 self.out.write_str("float[0] {}")
             }
@@ -174,12 +184,11 @@ impl Printer<'_> {
     fn plain_tensor(&mut self, stored: &Stored, name: &str) -> fmt::Result {
         self.tensor_type(stored)?;
         if self.weights == Weights::Full && !name.is_empty() {
-            match is_word(name) {
-                true => write!(self.out, " {name}")?,
-                false => {
-                    let what = "names of tensors among attributes are left out";
-                    self.notes.note(what, || quote(name));
-                }
+            if is_word(name) {
+                write!(self.out, " {name}")?;
+            } else {
+                let what = "names of tensors in attributes are left out";
+                self.notes.note(what, || quote(name));
             }
         }
         let elsewhere = matches!(stored.payload, Payload::External(_)) || !self.is_written(stored);
@@ -201,6 +210,21 @@ impl Printer<'_> {
     }
 }
 
+/// Whether the value shows its type: not an empty list, and not a type.
+fn shows_type(a: &AttributeProto, ty: AttributeType) -> bool {
+    match ty {
+        AttributeType::Ints => !a.ints.is_empty(),
+        AttributeType::Floats => !a.floats.is_empty(),
+        AttributeType::Strings => !a.strings.is_empty(),
+        AttributeType::Int
+        | AttributeType::Float
+        | AttributeType::String
+        | AttributeType::Tensor
+        | AttributeType::Graph => true,
+        _ => false,
+    }
+}
+
 /// Whether the attribute holds sparse tensors, which the syntax has no form for.
 pub(super) fn is_sparse(a: &AttributeProto) -> bool {
     matches!(
@@ -209,7 +233,7 @@ pub(super) fn is_sparse(a: &AttributeProto) -> bool {
     )
 }
 
-/// What the attribute holds; files of IR version 1 leave the type out.
+/// The type of the attribute; files of IR version 1 do not give it.
 pub(crate) fn kind(a: &AttributeProto) -> AttributeType {
     match a.r#type() {
         AttributeType::Undefined => {}

@@ -193,13 +193,13 @@ impl Printer<'_> {
         self.names(node.outputs())?;
         self.out.write_str(" = ")?;
         self.call(id)?;
-        if node.body_places().is_empty() {
+        if node.indexed_bodies().is_empty() {
             self.attributes(id, depth)?;
         }
         self.out.write_str("(")?;
         self.names(node.inputs())?;
         self.out.write_str(")")?;
-        if !node.body_places().is_empty() {
+        if !node.indexed_bodies().is_empty() {
             self.attributes(id, depth)?;
         }
         self.out.write_str("\n")

@@ -8,7 +8,7 @@ use super::attribute::is_sparse;
 use super::graph::{Detail, Pass, Printer};
 use super::notes::Notes;
 use super::signs::{Controls, Nothing, Signs};
-use super::{ModelText, Unsaid, Weights, name, quote, unsaid};
+use super::{ModelText, Unsaid, Weights, name, omitted, quote};
 use crate::field::model as field;
 use crate::graph::ScopeKind;
 use crate::id::ScopeId;
@@ -21,7 +21,7 @@ impl ModelText<'_> {
     /// documentation of nodes. Weights that are elided as asked are not named.
     pub fn unsaid(&self) -> Vec<Unsaid> {
         let mut notes = self.differences();
-        unsaid::scan(self.model, self.weights, &mut notes);
+        omitted::scan(self.model, self.weights, &mut notes);
         notes.into_list()
     }
 

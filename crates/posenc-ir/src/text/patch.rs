@@ -1,4 +1,4 @@
-//! Patches: what a commit would change, line by line.
+//! Patches as text: what a commit would change, line by line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -16,10 +16,10 @@ use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
 
 impl Patch {
-    /// The patch as text, before anything changes: new inputs, constants and nodes (`+`), constants with
-    /// another payload, nodes that read other values and outputs that are computed elsewhere
-    /// (`-` before, `+` after), and the nodes that nothing needs any more (`-`). Nodes below the
-    /// main graph carry their place.
+    /// What a commit would change, as text: new inputs, constants and nodes (`+`), constants with
+    /// new values, nodes with other inputs and outputs computed by other nodes (`-` before, `+`
+    /// after), and nodes that nothing uses any more (`-`). Nodes outside of the main graph are
+    /// shown with their place.
     pub fn text(&self, graph: &Graph) -> String {
         let mut out = String::new();
         self.write(graph, &mut out)
@@ -28,84 +28,129 @@ impl Patch {
     }
 
     fn write(&self, graph: &Graph, out: &mut String) -> fmt::Result {
-        let label = |v: ValueId| name(self.name(graph, v));
+        self.write_inputs(graph, out)?;
+        self.write_constants(graph, out)?;
+        self.write_new_nodes(graph, out)?;
+        self.write_redirects(graph, out)?;
+        self.write_outputs(graph, out)?;
+        self.write_unused_nodes(graph, out)
+    }
+
+    fn label(&self, graph: &Graph, value: ValueId) -> String {
+        name(self.name(graph, value))
+    }
+
+    fn write_inputs(&self, graph: &Graph, out: &mut String) -> fmt::Result {
         if !self.inputs.is_empty() {
             out.push_str("@@ inputs\n");
         }
         for input in &self.inputs {
             let shape = shape_text(Some(&shape_proto(&input.dims)));
-            writeln!(out, "+ {}{shape} {}", input.dtype, label(input.value))?;
+            let label = self.label(graph, input.value);
+            writeln!(out, "+ {}{shape} {label}", input.dtype)?;
         }
+        Ok(())
+    }
+
+    fn write_constants(&self, graph: &Graph, out: &mut String) -> fmt::Result {
         if !self.initializers.is_empty() || !self.revalued.is_empty() {
             out.push_str("@@ constants\n");
         }
         for (value, tensor) in &self.revalued {
+            let label = self.label(graph, *value);
             if let Some(old) = graph.stored(*value) {
-                writeln!(out, "- {}", constant(graph, &label(*value), old)?)?;
+                writeln!(out, "- {}", constant(graph, &label, old)?)?;
             }
-            let new = stored(tensor);
-            writeln!(out, "+ {}", constant(graph, &label(*value), &new)?)?;
+            writeln!(out, "+ {}", constant(graph, &label, &stored(tensor))?)?;
         }
         for init in &self.initializers {
-            let new = stored(&init.tensor);
-            writeln!(out, "+ {}", constant(graph, &label(init.value), &new)?)?;
+            let label = self.label(graph, init.value);
+            writeln!(out, "+ {}", constant(graph, &label, &stored(&init.tensor))?)?;
         }
+        Ok(())
+    }
+
+    fn write_new_nodes(&self, graph: &Graph, out: &mut String) -> fmt::Result {
         if !self.nodes.is_empty() {
             out.push_str("@@ new nodes\n");
         }
         for node in &self.nodes {
-            let outputs = values(&node.outputs, label);
+            let outputs = values(&node.outputs, |v| self.label(graph, v));
             let domain = match node.domain.as_str() {
                 "" => String::new(),
                 domain => format!("{domain}."),
             };
             let attributes = attributes(graph, &node.attributes)?;
-            let inputs = values(&node.inputs, label);
+            let inputs = values(&node.inputs, |v| self.label(graph, v));
             write!(out, "+ {outputs} = {domain}{}", node.op)?;
             write!(out, "{attributes}({inputs})")?;
             let scope = graph.scope(node.scope);
-            let place = (node.scope != graph.main()).then(|| scope.name());
-            out.push_str(&place.map_or("\n".to_owned(), |p| format!(" # in {p}\n")));
+            if node.scope != graph.main() {
+                write!(out, " # in {}", scope.name())?;
+            }
+            out.push('\n');
         }
-        let mut moved: BTreeMap<NodeId, BTreeMap<usize, ValueId>> = BTreeMap::new();
+        Ok(())
+    }
+
+    /// Nodes that read other values.
+    fn write_redirects(&self, graph: &Graph, out: &mut String) -> fmt::Result {
+        let mut redirected: BTreeMap<NodeId, BTreeMap<usize, ValueId>> = BTreeMap::new();
         for (at, new) in &self.redirects {
-            moved.entry(at.node).or_default().insert(at.slot(), *new);
+            let slots = redirected.entry(at.node).or_default();
+            slots.insert(at.slot(), *new);
         }
-        if !moved.is_empty() {
+        if !redirected.is_empty() {
             out.push_str("@@ moved uses\n");
         }
-        for (id, slots) in &moved {
+        let label = |v| self.label(graph, v);
+        for (id, slots) in &redirected {
             let old = graph.node(*id).inputs().to_vec();
             let mut new = old.clone();
             for (slot, value) in slots {
-                if let Some(place) = new.get_mut(*slot) {
-                    *place = Some(*value);
+                if let Some(input) = new.get_mut(*slot) {
+                    *input = Some(*value);
                 }
             }
             writeln!(out, "- {}", line(graph, *id, &values(&old, label)))?;
             writeln!(out, "+ {}", line(graph, *id, &values(&new, label)))?;
         }
+        Ok(())
+    }
+
+    fn write_outputs(&self, graph: &Graph, out: &mut String) -> fmt::Result {
         if !self.outputs.is_empty() {
             out.push_str("@@ outputs\n");
         }
         let outputs: BTreeMap<ValueId, ValueId> = self.outputs.iter().copied().collect();
         for (old, new) in outputs.iter().filter(|(old, new)| old != new) {
-            let name = label(*old);
-            let from = graph.producer(*old);
-            let from = from.map_or("an input or constant".to_owned(), |(n, _)| graph.place(n));
+            let name = self.label(graph, *old);
+            let from = match graph.producer(*old) {
+                Some((node, _)) => graph.place(node),
+                None => "an input or constant".to_owned(),
+            };
             writeln!(out, "- {name} # of {from}")?;
-            writeln!(out, "+ {name} # what is {} here", label(*new))?;
+            writeln!(
+                out,
+                "+ {name} # computed as {} in this patch",
+                self.label(graph, *new)
+            )?;
         }
-        // What would be swept is best known by sweeping it.
-        if let Ok(applied) = graph.clone().commit(self.clone()) {
-            if !applied.removed.is_empty() {
-                out.push_str("@@ nodes without a reader\n");
-            }
-            let removed: BTreeSet<NodeId> = applied.removed.into_iter().collect();
-            for id in removed {
-                let inputs = values(graph.node(id).inputs(), label);
-                writeln!(out, "- {}", line(graph, id, &inputs))?;
-            }
+        Ok(())
+    }
+
+    /// Nodes that a commit would remove, found by committing to a copy.
+    fn write_unused_nodes(&self, graph: &Graph, out: &mut String) -> fmt::Result {
+        let Ok(applied) = graph.clone().commit(self.clone()) else {
+            return Ok(());
+        };
+        if !applied.removed.is_empty() {
+            out.push_str("@@ nodes without a reader\n");
+        }
+        let removed: BTreeSet<NodeId> = applied.removed.into_iter().collect();
+        for id in removed {
+            let inputs = values(graph.node(id).inputs(), |v| self.label(graph, v));
+            writeln!(out, "- {}", line(graph, id, &inputs))?;
         }
         Ok(())
     }
@@ -119,9 +164,10 @@ fn line(graph: &Graph, id: NodeId, inputs: &str) -> String {
         domain => format!("{domain}."),
     };
     let outputs = values(node.outputs(), |v| name(graph.name(v)));
-    let place = match node.scope() == graph.main() {
-        true => String::new(),
-        false => format!(" # {}", graph.place(id)),
+    let place = if node.scope() == graph.main() {
+        String::new()
+    } else {
+        format!(" # {}", graph.place(id))
     };
     format!("{outputs} = {domain}{}({inputs}){place}", node.op())
 }

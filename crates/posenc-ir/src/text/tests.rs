@@ -408,7 +408,7 @@ fn a_patch_prints_like_a_diff_before_anything_changes() {
 + y = Mul("/scale/mul_0", cos)
 @@ outputs
 - y # of g/y_node
-+ y # what is "/scale/cast_0" here
++ y # computed as "/scale/cast_0" in this patch
 @@ nodes without a reader
 - unread = Add(angles, w)
 - mid = Neg(unread)

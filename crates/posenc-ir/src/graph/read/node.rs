@@ -88,8 +88,7 @@ impl<'a> Reader<'a> {
         Ok(id)
     }
 
-    /// An attribute without its graphs, which wait to be read as bodies: however deep they are
-    /// nested, none is decoded inside of another.
+    /// An attribute without its graphs, which are read as bodies later, without recursion.
     fn attribute(
         &mut self,
         payload: &Range<usize>,
@@ -128,7 +127,7 @@ impl<'a> Reader<'a> {
         Ok(rest)
     }
 
-    /// Gives the output of a `Constant` node its payload.
+    /// Sets the payload of the output of a `Constant` node.
     pub(super) fn constant(&mut self, id: NodeId) -> Result<()> {
         let node = self.graph.node(id);
         if !node.is("Constant") {

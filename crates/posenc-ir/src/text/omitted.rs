@@ -199,7 +199,7 @@ impl Scan<'_> {
         let node = graph.node(id);
         for (index, attribute) in node.attributes().iter().enumerate() {
             let bodies = node
-                .body_places()
+                .indexed_bodies()
                 .iter()
                 .filter(|(i, _)| *i == index)
                 .count();
