@@ -1,10 +1,9 @@
-//! The check of what the passes rely on, and of what the standard asks for.
+//! Checks a model against the standard.
 //!
-//! Reading already refuses names that are defined twice or nowhere. The structure comes first:
-//! nodes do not depend on themselves, functions do not call themselves or unfold without bound,
-//! payloads have the length of their type and dimensions and stand where a model may have them.
-//! Then every node is held against the facts about its operator. What the table of operators does
-//! not know is a warning.
+//! Reading refuses names that are defined twice or not at all. The check adds: nodes do not depend
+//! on their own outputs; functions do not call themselves, and expand to a bounded size; payloads
+//! have the length of their type and dimensions, and are within the model's folder; nodes have the
+//! inputs, outputs and attributes of their operators. Unknown operators are warnings.
 
 mod attribute;
 mod body;
@@ -23,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::graph::scope::Item;
 use crate::graph::{Graph, ScopeKind};
 use crate::model::Model;
-use crate::sort::Late;
+use crate::sort::Misplaced;
 use crate::stored::Payload;
 use crate::wire;
 use external::Files;
@@ -32,10 +31,10 @@ use imports::Imports;
 use warnings::{Cause, Warnings};
 
 impl Model {
-    /// Checks the model, and says what is unusual about it.
+    /// Checks the model; returns warnings of what is unusual or cannot be checked.
     ///
     /// # Errors
-    /// The first thing found wrong, with its place.
+    /// The first problem, with its place.
     pub fn check(&self) -> Result<Vec<Warning>> {
         let graph = self.graph();
         let mut warnings = Warnings::default();
@@ -55,32 +54,32 @@ impl Model {
         shadows(graph, &mut warnings);
         let mut files = Files::default();
         payloads(self, &mut files)?;
-        if files.lack() {
+        if files.find_needed() {
             payloads(self, &mut files)?;
         }
         Ok(warnings.finish())
     }
 }
 
-/// Nodes may stand in any order that one of computation can be made of.
+/// Nodes in any order are accepted, unless they depend on each other in a cycle.
 fn order<'g>(graph: &'g Graph, warnings: &mut Warnings<'g>) -> Result<()> {
-    let late = Late::of(graph);
+    let misplaced = Misplaced::of(graph);
     for scope in graph.scopes() {
-        let Some((first, count)) = late.within(graph, scope) else {
+        let Some((first, count)) = misplaced.within(graph, scope) else {
             continue;
         };
         graph.order(scope)?;
-        let more = match count - 1 {
-            0 => String::new(),
-            n => format!(", and {n} more of its graph do"),
+        let text = match count {
+            1 => "the node comes before a node that it reads".to_owned(),
+            n => format!("{n} nodes of the graph come before nodes that they read"),
         };
-        let text = format!("the node stands before what it reads{more}; --sort writes the order");
+        let text = format!("{text}: nodes are not topologically sorted");
         warnings.at(graph.place(first), text);
     }
     Ok(())
 }
 
-/// Names of a body hide equal ones around it, which the standard does not allow.
+/// Warns of names of a body that shadow names around it, which the standard does not allow.
 fn shadows<'g>(graph: &'g Graph, warnings: &mut Warnings<'g>) {
     for id in graph.scopes() {
         let scope = graph.scope(id);
@@ -94,7 +93,8 @@ fn shadows<'g>(graph: &'g Graph, warnings: &mut Warnings<'g>) {
             let name = graph.name(*value);
             if graph.find(parent, name).is_some() {
                 warnings.of(Cause::Shadow, || {
-                    let text = format!("a body defines {name}, which is defined around it too");
+                    let text =
+                        format!("a body defines {name}, which is also defined outside of it");
                     (graph.place(*holder), text)
                 });
             }
@@ -133,8 +133,8 @@ fn initializers(model: &Model, files: &mut Files) -> Result<()> {
     Ok(())
 }
 
-/// Tensors that stand in attributes. That of a `Constant` counts with its value, which may have
-/// got another payload.
+/// Checks tensors of attributes. The tensor of a `Constant` is checked as its output, which may have
+/// another payload.
 fn attributes(model: &Model, files: &mut Files) -> Result<()> {
     let graph = model.graph();
     for (id, node) in graph.nodes() {

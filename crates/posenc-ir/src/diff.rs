@@ -1,10 +1,11 @@
-//! Two models compared by structure: what one has and the other has not, independent of the names of
-//! nodes and inner values, of the order of initializers, and of which order of computation nodes
-//! stand in. Names and order of inputs and outputs, names of functions and their domains count.
-//! The model's `producer_name`, `producer_version`, `domain`, `model_version` and `doc_string` do not.
+//! The structural difference of two models: what only one of them has. The names of nodes and inner
+//! values, the order of initializers, and the topological order of nodes do not count; names and
+//! order of inputs and outputs, and names and domains of functions do. The model's `producer_name`,
+//! `producer_version`, `domain`, `model_version` and `doc_string` do not count.
 //!
-//! Nodes are paired from both sides: by what leads to them, and by what they lead to. A change in the
-//! middle breaks one of the two for every other node, never both, so that it does not spread.
+//! Nodes are paired by a hash of everything that they depend on, and by a hash of everything that
+//! depends on them. A change breaks one of the two for every other node, never both, so that it does
+//! not spread.
 
 use crate::error::Result;
 use crate::model::Model;
@@ -21,11 +22,11 @@ mod types;
 pub use types::{Aspect, Change, Delta, Diff, Entry, Part};
 
 impl Diff {
-    /// Compares two models. A payload in another file is compared by its bytes where every model that
-    /// names its place has them at hand, else by its place alone: [`Model::absent_data`] tells.
+    /// Compares two models. External payloads are compared by their bytes, or by their location where
+    /// one of the models cannot read them (see [`Model::absent_data`]).
     ///
     /// # Errors
-    /// When the nodes of a graph depend on each other in a circle.
+    /// When the nodes of a graph depend on each other in a cycle.
     pub fn between(a: &Model, b: &Model) -> Result<Self> {
         let absent = content::Absent::of(a, b);
         let ports = ports::Ports::of(a.graph(), b.graph());
@@ -37,7 +38,7 @@ impl Diff {
         Ok(compare::compare([a, b], &sides, pairs, &ports))
     }
 
-    /// Whether the models are the same but for names and order.
+    /// Whether the models differ only in names and order.
     pub fn is_empty(&self) -> bool {
         let parts = [
             &self.nodes,
@@ -50,8 +51,8 @@ impl Diff {
         parts.iter().all(|d| d.is_empty()) && entries.iter().all(|e| e.is_empty())
     }
 
-    /// Both models as text in which what they have in common reads the same: b carries a's names and
-    /// order. They must be the models that were compared.
+    /// Both models as text in which common parts are equal: b has the names and the order of a. They
+    /// must be the models that were compared.
     pub fn texts(&self, a: &Model, b: &Model) -> [String; 2] {
         [
             crate::text::outline(a),

@@ -46,11 +46,6 @@ impl Encoded {
         self.len
     }
 
-    /// Whether there are no bytes.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The bytes, for a model that was read from `source`.
     pub(crate) fn to_vec(&self, source: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len);

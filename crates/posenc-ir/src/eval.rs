@@ -1,12 +1,11 @@
 //! A partial evaluator in f64 and i64: runs a graph at concrete lengths with unknown content.
 //!
-//! Every [`Value`] carries what is known of it: element type, dimensions, data. An operator
-//! computes data where all that it needs is known and the [`Budget`] allows it, and otherwise
-//! infers type and dimensions. Floats are held in f64 whatever type the graph gives them;
-//! integers are held and wrap as i64.
+//! A [`Value`] holds what is known: element type, dimensions, data. An operator computes data where
+//! its inputs are known and the [`Budget`] allows it, and otherwise infers type and dimensions.
+//! Floats of every type are computed in f64; integers are computed, and wrap, in i64.
 //!
-//! What is not known stays unknown: an operator that this module does not name yields
-//! [`Value::unknown`]. What cannot be (a missing attribute, shapes that do not fit) is a [`Miss`].
+//! Unknown operators give [`Value::unknown`]. Nodes that break a rule of their operator (a missing
+//! attribute, shapes that do not fit) give a [`Miss`].
 
 mod apply;
 mod array;

@@ -1,10 +1,9 @@
-//! Calls of local functions, replaced by what the functions hold.
+//! Inlining of local functions.
 //!
-//! A model that calls functions keeps each of them once; a rewrite of one layer needs a copy of
-//! its own. Values of a copy carry the name of the call in front.
+//! A model stores each function once, but a rewrite of one layer needs a copy for this layer.
+//! Names of a copy start with the name of its call.
 //!
-//! Functions are unfolded before those that call them, so that each body is copied as it ends up,
-//! and a chain of calls is no recursion. Bodies of control flow within each other are bounded.
+//! Callees are inlined before their callers, without recursion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +14,16 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
 
-/// Nodes that calls may unfold into, beside the graph's own.
+/// The most nodes that calls may expand to, without those of the graph itself.
 pub(crate) const MAX_NODES: u64 = 1 << 17;
 
-/// Bodies within each other that calls may unfold into.
+/// The deepest nesting of bodies that calls may expand to.
 pub(crate) const MAX_DEPTH: u64 = 64;
 
-/// Bytes that the nodes from calls may take.
+/// The most bytes of nodes that calls may expand to.
 pub(crate) const MAX_BYTES: u64 = 1 << 26;
 
-/// Names of copies up to this length keep what they were.
+/// Longer names are replaced in copies.
 const MAX_NAME: usize = 256;
 
 /// Domain, name and overload.
@@ -38,7 +37,7 @@ fn key_of(node: &NodeProto) -> Key {
     )
 }
 
-/// The default domain has two names.
+/// The name of a domain; empty for ai.onnx.
 fn domain(name: &str) -> String {
     match name {
         "ai.onnx" => String::new(),
@@ -47,11 +46,11 @@ fn domain(name: &str) -> String {
 }
 
 impl Model {
-    /// The same model without calls of local functions; `None` where it has no functions.
+    /// The model with all calls of local functions inlined; `None` where it has no functions.
     ///
     /// # Errors
-    /// When a function needs another version of an operator set than the model, calls itself, or
-    /// the calls unfold into more than can be held.
+    /// When a function imports another version of an operator set than the model, calls itself, or
+    /// its calls expand to too many nodes.
     pub fn inlined(&self) -> Result<Option<Self>> {
         let graph = self.graph();
         let is_function = |s| matches!(graph.scope(s).kind(), crate::ScopeKind::Function { .. });
@@ -82,7 +81,7 @@ impl Model {
                 let known = versions.insert(domain(needed.domain()), needed.version());
                 match known {
                     Some(version) if version != needed.version() => {
-                        let why = "the function needs another version of an operator set";
+                        let why = "the function imports another version of an operator set than the model";
                         return Err(Error::unsupported(why).at(function.name()));
                     }
                     Some(_) => {}
@@ -91,10 +90,10 @@ impl Model {
             }
         }
         let own: BTreeSet<String> = functions.keys().map(|k| k.0.clone()).collect();
-        let mut unfolded = Unfolded {
+        let mut inliner = Inliner {
             taken: taken(&main, functions.values()),
             functions: BTreeMap::new(),
-            room: Room {
+            limits: Limits {
                 nodes: MAX_NODES,
                 bytes: MAX_BYTES,
             },
@@ -104,11 +103,11 @@ impl Model {
         for key in order {
             if let Some(mut function) = functions.remove(&key) {
                 let nodes = std::mem::take(&mut function.node);
-                function.node = unfolded.list(nodes)?;
-                unfolded.functions.insert(key, function);
+                function.node = inliner.list(nodes)?;
+                inliner.functions.insert(key, function);
             }
         }
-        main.node = unfolded.list(std::mem::take(&mut main.node))?;
+        main.node = inliner.list(std::mem::take(&mut main.node))?;
         model.graph = Some(main);
         model.opset_import.retain(|o| {
             let name = domain(o.domain());
@@ -136,7 +135,7 @@ fn all_nodes(nodes: &[NodeProto]) -> impl Iterator<Item = &NodeProto> {
     })
 }
 
-/// The functions that the nodes need, each after those that it calls.
+/// The functions that the nodes call, directly or not, each after those that it calls.
 fn callees_first(
     nodes: &[NodeProto],
     functions: &BTreeMap<Key, FunctionProto>,
@@ -147,7 +146,7 @@ fn callees_first(
         own.into_iter().collect()
     };
     let mut order = vec![];
-    // Done, or with callees that are to be done first.
+    // `false`: waiting for its callees.
     let mut done: BTreeMap<Key, bool> = BTreeMap::new();
     let mut stack = callees(nodes);
     while let Some(key) = stack.pop() {
@@ -178,14 +177,14 @@ fn callees_first(
     Ok(order)
 }
 
-/// Everything that names begin with up to a slash: what a call is not to be named.
+/// The prefixes of names up to a slash, which labels of calls must not be.
 fn taken<'a>(
     main: &GraphProto,
     functions: impl Iterator<Item = &'a FunctionProto>,
 ) -> FxHashSet<String> {
     let mut taken = FxHashSet::default();
     let mut take = |name: &str| {
-        // Labels of calls are no longer than that.
+        // Labels of calls are not longer.
         for (end, _) in name
             .match_indices('/')
             .take_while(|(end, _)| *end <= MAX_NAME)
@@ -206,21 +205,21 @@ fn taken<'a>(
     taken
 }
 
-struct Unfolded {
-    /// Functions whose bodies call nothing any more.
+struct Inliner {
+    /// Functions that are inlined completely.
     functions: BTreeMap<Key, FunctionProto>,
     taken: FxHashSet<String>,
-    room: Room,
+    limits: Limits,
     calls: u64,
 }
 
-/// What calls may still unfold into.
-struct Room {
+/// What calls may still expand to.
+struct Limits {
     nodes: u64,
     bytes: u64,
 }
 
-impl Room {
+impl Limits {
     fn take(&mut self, node: &NodeProto) -> Result<()> {
         let nodes = all_nodes(std::slice::from_ref(node)).count() as u64;
         let bytes = node.encoded_len() as u64;
@@ -230,15 +229,15 @@ impl Room {
                 Ok(())
             }
             _ => {
-                let why = "the calls of functions unfold into more than can be held";
+                let why = "the calls of functions expand to too many nodes";
                 Err(Error::unsupported(why))
             }
         }
     }
 }
 
-impl Unfolded {
-    /// The nodes with bodies in the place of calls. Decoding has bounded the depth.
+impl Inliner {
+    /// The nodes with calls inlined. The depth is bounded by decoding.
     fn list(&mut self, nodes: Vec<NodeProto>) -> Result<Vec<NodeProto>> {
         let mut out = Vec::with_capacity(nodes.len());
         for mut node in nodes {
@@ -266,7 +265,7 @@ impl Unfolded {
                             break label;
                         }
                     };
-                    call(function, &node, label, &mut self.room, &mut out)?;
+                    call(function, &node, label, &mut self.limits, &mut out)?;
                 }
                 None => out.push(node),
             }
@@ -275,12 +274,12 @@ impl Unfolded {
     }
 }
 
-/// Adds the nodes of a function, with the names and attributes of one call.
+/// Adds the nodes of a function, with the names and attributes of a call.
 fn call(
     function: &FunctionProto,
     node: &NodeProto,
     label: String,
-    room: &mut Room,
+    limits: &mut Limits,
     out: &mut Vec<NodeProto>,
 ) -> Result<()> {
     let mut names = BTreeMap::new();
@@ -292,7 +291,7 @@ fn call(
         if given.is_empty() {
             continue;
         }
-        // An input that leaves as it is, or a value that leaves twice, needs a node of its own.
+        // An input that is an output, or a value that is two outputs, needs an `Identity`.
         match names.get(own) {
             Some(source) => passed.push((source.clone(), given.clone())),
             None => {
@@ -308,7 +307,7 @@ fn call(
     };
     for node in &function.node {
         let node = copy.node(node);
-        room.take(&node)?;
+        limits.take(&node)?;
         out.push(node);
     }
     out.extend(passed.into_iter().map(|(source, given)| NodeProto {
@@ -320,7 +319,7 @@ fn call(
     Ok(())
 }
 
-/// A copy of a function's body under way.
+/// Copies the nodes of a function for one call.
 struct Copy<'a> {
     label: String,
     names: BTreeMap<String, String>,
@@ -338,7 +337,7 @@ impl Copy<'_> {
         } else if name.len() <= MAX_NAME {
             *name = format!("{}/{name}", self.label);
         } else {
-            // Calls within calls would make it longer and longer.
+            // Nested calls would make it longer and longer.
             let short = format!("{}/long {}", self.label, self.names.len());
             self.names
                 .insert(std::mem::replace(name, short.clone()), short);
@@ -361,7 +360,7 @@ impl Copy<'_> {
         node
     }
 
-    /// An attribute with what the call gives for it; none, where it gives nothing.
+    /// An attribute, with references replaced by attributes of the call; `None` where it has none.
     fn attribute(&mut self, mut attribute: AttributeProto) -> Option<AttributeProto> {
         let named = attribute.ref_attr_name().to_owned();
         if !named.is_empty() {

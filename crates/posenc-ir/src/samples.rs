@@ -1,4 +1,4 @@
-//! Small models for the tests, written down as messages.
+//! Small models for tests, as messages.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::proto::{
 };
 use crate::tensor::Tensor;
 
-/// A node of ai.onnx that goes by its first output.
+/// A node of ai.onnx, named after its first output.
 pub(crate) fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
     NodeProto {
         name: outputs.first().map(|o| format!("{o}_node")),
@@ -69,7 +69,7 @@ pub(crate) fn floats(name: &str, values: &[f32]) -> TensorProto {
     proto(name, &Tensor::from_f32(&[values.len()], values))
 }
 
-/// A value of this type; negative dimensions are symbols.
+/// A value with this type; negative dimensions are symbols.
 pub(crate) fn value(name: &str, dtype: DType, dims: &[i64]) -> ValueInfoProto {
     use tensor_shape_proto::{Dimension, dimension::Value};
     let dim = |d: &i64| Dimension {
@@ -110,8 +110,8 @@ pub(crate) fn import(domain: &str, version: i64) -> OperatorSetIdProto {
     }
 }
 
-/// The model around a graph, which imports version 17 of ai.onnx and the first of every other
-/// domain that its nodes name.
+/// A model of a graph that imports version 17 of ai.onnx and version 1 of the other domains of its
+/// nodes.
 pub(crate) fn model_proto(graph: GraphProto) -> ModelProto {
     let named = graph.node.iter().map(NodeProto::domain);
     let named: BTreeSet<&str> = named.filter(|d| !d.is_empty()).collect();
@@ -125,14 +125,14 @@ pub(crate) fn model_proto(graph: GraphProto) -> ModelProto {
     }
 }
 
-/// The model around a graph, read and checked.
+/// A model of a graph, read and checked.
 pub(crate) fn model(graph: GraphProto) -> Model {
     let model = Model::from_bytes(model_proto(graph).encode_to_vec(), None).unwrap();
     model.check().unwrap();
     model
 }
 
-/// The value of this name in any scope.
+/// The value with this name in any scope.
 pub(crate) fn find(graph: &Graph, name: &str) -> ValueId {
     let found = graph.values().find(|v| graph.name(*v) == name);
     found.unwrap_or_else(|| panic!("no value {name}"))

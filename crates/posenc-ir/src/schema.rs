@@ -1,7 +1,7 @@
-//! What is known of the operators of ONNX: in which versions of their domain they are, how many
-//! inputs and outputs they take, and which attributes.
+//! The operators of ONNX: their versions, and their numbers of inputs and outputs and their
+//! attributes in each.
 //!
-//! The facts stand in `schema/operators.txt`, which `cargo xtask schema` writes.
+//! The table is `schema/operators.txt`, which `cargo xtask schema` generates.
 
 use std::sync::LazyLock;
 
@@ -9,15 +9,15 @@ use rustc_hash::FxHashMap;
 
 use crate::proto::attribute_proto::AttributeType;
 
-/// The table as text.
-const FACTS: &str = include_str!("schema/operators.txt");
+/// The table.
+const OPERATORS: &str = include_str!("schema/operators.txt");
 
-static DOMAINS: LazyLock<FxHashMap<&str, Domain>> = LazyLock::new(|| parse(FACTS));
+static DOMAINS: LazyLock<FxHashMap<&str, Domain>> = LazyLock::new(|| parse(OPERATORS));
 
 /// The operators of one domain.
 #[derive(Debug)]
 pub(crate) struct Domain {
-    /// The newest version that the table knows.
+    /// The newest version in the table.
     pub(crate) newest: i64,
     /// By name, the oldest version first.
     operators: FxHashMap<&'static str, Vec<Operator>>,
@@ -28,11 +28,11 @@ pub(crate) struct Domain {
 pub(crate) struct Operator {
     /// The version.
     pub(crate) since: i64,
-    /// What it takes; `None` where the version takes the operator away.
+    /// Its signature; `None` where this version removes the operator.
     pub(crate) signature: Option<Signature>,
 }
 
-/// What an operator takes and gives.
+/// The inputs, outputs and attributes of an operator.
 #[derive(Debug)]
 pub(crate) struct Signature {
     /// Its inputs.
@@ -43,14 +43,14 @@ pub(crate) struct Signature {
     pub(crate) attributes: Vec<Parameter>,
 }
 
-/// How many inputs or outputs there may be.
+/// The allowed numbers of inputs or outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// So many of the first ones may not be left out.
-    pub(crate) given: usize,
-    /// The fewest, those left out by an empty name included.
+    /// The number of leading ones that are required.
+    pub(crate) required: usize,
+    /// The fewest, with omitted ones.
     pub(crate) least: usize,
-    /// The most; `None` where there is no bound.
+    /// The most; `None` for no limit.
     pub(crate) most: Option<usize>,
 }
 
@@ -61,51 +61,51 @@ pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     /// Its type.
     pub(crate) ty: AttributeType,
-    /// Whether it may not be left out.
+    /// Whether it must be present.
     pub(crate) required: bool,
 }
 
-/// What the table says of an operator in a version of its domain.
+/// An operator in a version of its domain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
-    /// What it takes.
+pub(crate) enum Lookup {
+    /// It exists.
     Known(&'static Signature),
-    /// It came with a later version.
+    /// It was added in this later version.
     Later(i64),
-    /// It was taken away by this version or the one named.
-    Gone(i64),
+    /// It was removed in this version.
+    Removed(i64),
     /// The domain has no operator of this name.
     Unknown,
 }
 
-/// The domain of this name, the empty one for ai.onnx; `None` where the table has none.
+/// The domain with this name, empty for ai.onnx; `None` where the table does not have it.
 pub(crate) fn domain(name: &str) -> Option<&'static Domain> {
     DOMAINS.get(name)
 }
 
 impl Domain {
     /// The operator as it is in `version` of the domain.
-    pub(crate) fn find(&'static self, operator: &str, version: i64) -> Found {
+    pub(crate) fn find(&'static self, operator: &str, version: i64) -> Lookup {
         let Some(versions) = self.operators.get(operator) else {
-            return Found::Unknown;
+            return Lookup::Unknown;
         };
         let known = versions.iter().rfind(|o| o.since <= version);
         match (known, versions.first()) {
             (Some(o), _) => match &o.signature {
-                Some(signature) => Found::Known(signature),
-                None => Found::Gone(o.since),
+                Some(signature) => Lookup::Known(signature),
+                None => Lookup::Removed(o.since),
             },
-            (None, Some(first)) => Found::Later(first.since),
-            (None, None) => Found::Unknown,
+            (None, Some(first)) => Lookup::Later(first.since),
+            (None, None) => Lookup::Unknown,
         }
     }
 }
 
-/// Reads the table; what is no fact is passed over.
-fn parse(facts: &'static str) -> FxHashMap<&'static str, Domain> {
+/// Reads the table; comments are skipped.
+fn parse(table: &'static str) -> FxHashMap<&'static str, Domain> {
     let mut domains: FxHashMap<&str, Domain> = FxHashMap::default();
     let (mut domain, mut operator) = ("", "");
-    for line in facts.lines() {
+    for line in table.lines() {
         if let Some((name, newest)) = header(line) {
             domain = name;
             let operators = FxHashMap::default();
@@ -151,8 +151,8 @@ fn version(line: &'static str) -> Option<Operator> {
 
 /// `2`, `1-3`, `1+` or `0/2+`
 fn count(word: &str) -> Option<Count> {
-    let (given, range) = match word.split_once('/') {
-        Some((given, range)) => (Some(given.parse().ok()?), range),
+    let (required, range) = match word.split_once('/') {
+        Some((required, range)) => (Some(required.parse().ok()?), range),
         None => (None, word),
     };
     let (least, most) = if let Some(least) = range.strip_suffix('+') {
@@ -164,7 +164,7 @@ fn count(word: &str) -> Option<Count> {
         (exactly, Some(exactly))
     };
     Some(Count {
-        given: given.unwrap_or(least),
+        required: required.unwrap_or(least),
         least,
         most,
     })
@@ -201,19 +201,23 @@ mod tests {
 
     fn signature(operator: &str, version: i64) -> &'static Signature {
         match domain("").unwrap().find(operator, version) {
-            Found::Known(signature) => signature,
+            Lookup::Known(signature) => signature,
             other => panic!("{operator} {version}: {other:?}"),
         }
     }
 
-    fn counts(given: usize, least: usize, most: Option<usize>) -> Count {
-        Count { given, least, most }
+    fn counts(required: usize, least: usize, most: Option<usize>) -> Count {
+        Count {
+            required,
+            least,
+            most,
+        }
     }
 
     #[test]
-    fn every_line_of_the_table_is_a_fact() {
+    fn every_line_of_the_table_is_read() {
         let mut rows = 0;
-        for line in FACTS.lines().filter(|l| !l.starts_with('#')) {
+        for line in OPERATORS.lines().filter(|l| !l.starts_with('#')) {
             if line.starts_with(' ') {
                 assert!(version(line).is_some(), "{line}");
                 rows += 1;
@@ -254,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn operators_come_and_go_with_versions() {
+    fn operators_are_added_and_removed_by_versions() {
         let onnx = domain("").unwrap();
         for (operator, version, want) in [
             ("RotaryEmbedding", 22, "Later(23)"),
-            ("Upsample", 10, "Gone(10)"),
-            ("GroupNormalization", 20, "Gone(18)"),
+            ("Upsample", 10, "Removed(10)"),
+            ("GroupNormalization", 20, "Removed(18)"),
             ("Frobnicate", 17, "Unknown"),
             ("add", 17, "Unknown"),
             ("Add", 0, "Later(1)"),
@@ -269,6 +273,6 @@ mod tests {
         signature("Upsample", 9);
         signature("GroupNormalization", 21);
         assert!(domain("com.example").is_none());
-        assert!(domain("ai.onnx").is_none(), "it goes by the empty name");
+        assert!(domain("ai.onnx").is_none(), "its name is empty here");
     }
 }

@@ -1,16 +1,16 @@
-//! Files whose nodes do not stand in an order of computation.
+//! Models whose nodes are not topologically sorted.
 
 use crate::error::Result;
 use crate::graph::{Graph, ScopeKind};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 
-/// By node: whether it stands before something that it reads, itself or in its bodies.
+/// By node: whether it comes before a node that it, or one of its bodies, reads.
 #[derive(Debug)]
-pub(crate) struct Late(Vec<bool>);
+pub(crate) struct Misplaced(Vec<bool>);
 
-impl Late {
-    /// Looks at every scope. Linear, and allocates nothing for a node.
+impl Misplaced {
+    /// Checks every scope, in linear time and without an allocation per node.
     pub(crate) fn of(graph: &Graph) -> Self {
         let mut place = vec![0u32; graph.node_count()];
         for scope in graph.scopes() {
@@ -18,15 +18,15 @@ impl Late {
                 place[id.index()] = u32::try_from(i).unwrap_or(u32::MAX);
             }
         }
-        let mut late = vec![false; graph.node_count()];
-        // The reader, or the node of the producer's scope that holds it, has to stand behind.
+        let mut misplaced = vec![false; graph.node_count()];
+        // The reader, or the node that holds it in the producer's scope, must come later.
         let mut look = |from: ScopeId, reader: Option<NodeId>, value: ValueId| {
             let Some((producer, _)) = graph.producer(value) else {
                 return;
             };
-            let home = graph.node(producer).scope;
+            let scope = graph.node(producer).scope;
             let (mut at, mut holder) = (from, reader);
-            while at != home {
+            while at != scope {
                 let (ScopeKind::Body(node, _), Some(parent)) =
                     (graph.scope(at).kind(), graph.scope(at).parent())
                 else {
@@ -37,7 +37,7 @@ impl Late {
             if let Some(holder) = holder
                 && place[holder.index()] <= place[producer.index()]
             {
-                late[holder.index()] = true;
+                misplaced[holder.index()] = true;
             }
         };
         for scope in graph.scopes() {
@@ -50,32 +50,31 @@ impl Late {
                 look(scope, None, *value);
             }
         }
-        Self(late)
+        Self(misplaced)
     }
 
-    /// The first late node of a scope, and how many there are.
+    /// The first misplaced node of a scope, and their number.
     pub(crate) fn within(&self, graph: &Graph, scope: ScopeId) -> Option<(NodeId, usize)> {
         let nodes = graph.scope(scope).nodes().iter();
-        let mut late = nodes.filter(|id| self.0[id.index()]);
-        let first = *late.next()?;
-        Some((first, 1 + late.count()))
+        let mut misplaced = nodes.filter(|id| self.0[id.index()]);
+        let first = *misplaced.next()?;
+        Some((first, 1 + misplaced.count()))
     }
 }
 
 impl Model {
-    /// Puts the nodes of every graph, body and function in an order of computation, and returns
-    /// how many stood before something that they read. Nodes wait for what they read and
-    /// otherwise keep their order, and all of them keep their bytes.
+    /// Sorts the nodes of every graph, body and function topologically, and returns how many came
+    /// before a node that they read. The sort is stable, and nodes keep their bytes.
     ///
     /// # Errors
-    /// When nodes depend on each other in a circle; then nothing has changed.
+    /// When nodes depend on each other in a cycle; the model is unchanged then.
     pub fn sort(&mut self) -> Result<usize> {
         let graph = &self.graph;
-        let late = Late::of(graph);
+        let misplaced = Misplaced::of(graph);
         let mut sorted = vec![];
         let mut moved = 0;
         for scope in graph.scopes() {
-            if let Some((_, count)) = late.within(graph, scope) {
+            if let Some((_, count)) = misplaced.within(graph, scope) {
                 sorted.push((scope, graph.order(scope)?));
                 moved += count;
             }

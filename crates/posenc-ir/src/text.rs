@@ -1,16 +1,17 @@
 //! Models, graphs and patches as text in the official ONNX syntax (onnx/docs/Syntax.md, as the
 //! parser of onnx 1.23 reads it), and models from text.
 //!
-//! Names that are no identifiers are quoted. Large weights are elided, unless they are asked for:
-//! they read as tensors whose payload is elsewhere, under the key `sha256`, so that no reader takes
-//! them for data. What the syntax has no form for is named by [`ModelText::unsaid`], and by
-//! comments at the head of a text that is the whole model.
+//! Names that are not identifiers are quoted. Large weights are elided by default: they are written
+//! like external tensors with the key `sha256`, so that no parser takes them for data. Parts of a
+//! model that the syntax cannot express are listed by [`ModelText::unsaid`], and in comments at the
+//! start of a full text.
 
 use crate::dtype::DType;
 use crate::model::Model;
 use crate::proto::{TensorShapeProto, TypeProto, tensor_shape_proto, type_proto};
 
 mod attribute;
+mod controls;
 mod element;
 mod graph;
 mod model;
@@ -19,7 +20,6 @@ mod omitted;
 mod outline;
 mod parse;
 mod patch;
-mod signs;
 mod tensor;
 
 pub use notes::Unsaid;
@@ -27,19 +27,19 @@ pub use notes::Unsaid;
 pub(crate) use attribute::kind;
 pub(crate) use outline::{function_head, initializer, node, outline, value, value_type};
 
-use signs::Controls;
+use controls::Controls;
 
 /// Tensors up to this many elements are written in full by every [`Weights`].
 pub const SMALL: usize = 8;
 
-/// How the payloads of larger tensors are written. Payloads of other files are never read.
+/// How the payloads of larger tensors are written. External payloads are never read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
     /// The first twelve digits of the payload's sha256.
     Hash,
     /// Every element.
     Full,
-    /// Their length in bytes; nothing is read.
+    /// Their length in bytes; no payload is read.
     None,
 }
 
@@ -59,34 +59,34 @@ pub fn print(model: &Model, weights: Weights) -> String {
 impl Model {
     /// The model in the ONNX text syntax, written when it is displayed.
     ///
-    /// With [`Weights::Full`] the text is the whole model, but for what [`ModelText::unsaid`] names,
-    /// and [`Model::parse`] reads it back. The others are for people: they leave out the names of
-    /// tensors among attributes too, and control characters become signs.
+    /// With [`Weights::Full`] the text is the whole model, except for what [`ModelText::unsaid`]
+    /// lists, and [`Model::parse`] reads it. The others are for display: they also omit the names of
+    /// tensors in attributes, and show control characters as symbols.
     pub fn text(&self, weights: Weights) -> ModelText<'_> {
         ModelText {
             model: self,
             weights,
             controls: match weights {
-                Weights::Full => Controls::Kept,
-                Weights::Hash | Weights::None => Controls::Shown,
+                Weights::Full => Controls::Keep,
+                Weights::Hash | Weights::None => Controls::Show,
             },
         }
     }
 }
 
 impl ModelText<'_> {
-    /// The same text with signs in the place of control characters, which terminals obey.
+    /// The text with symbols instead of control characters, which terminals would interpret.
     #[must_use]
     pub fn for_terminals(mut self) -> Self {
-        self.controls = Controls::Shown;
+        self.controls = Controls::Show;
         self
     }
 }
 
-/// Words that begin a type, beside the element types.
+/// Words that start a type, besides the element types.
 const TYPE_WORDS: [&str; 5] = ["seq", "map", "optional", "sparse_tensor", "opaque"];
 
-/// Words that stand for types and numbers, and so are quoted as names.
+/// Whether the word is a type or a number, and quoted as a name.
 fn is_keyword(name: &str) -> bool {
     DType::from_name(name).is_some()
         || TYPE_WORDS.contains(&name)
@@ -108,7 +108,7 @@ fn is_identifier(name: &str) -> bool {
     is_word(name) && !is_keyword(name)
 }
 
-/// A name as it stands, where it is an identifier, else quoted.
+/// A name, quoted unless it is an identifier.
 fn name(name: &str) -> String {
     if is_identifier(name) {
         name.to_owned()
@@ -117,7 +117,7 @@ fn name(name: &str) -> String {
     }
 }
 
-/// A string literal: quotes and backslashes are escaped, everything else stands as it is.
+/// A string literal, with quotes and backslashes escaped.
 fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -131,7 +131,7 @@ fn quote(text: &str) -> String {
     out
 }
 
-/// The shortest text that reads back as the same f32, and not as an integer.
+/// The shortest text of the f32 that is not an integer literal.
 fn float(v: f32) -> String {
     if v.is_nan() {
         nan(v.is_sign_negative())
@@ -140,7 +140,7 @@ fn float(v: f32) -> String {
     }
 }
 
-/// The shortest text that reads back as the same f64, and not as an integer.
+/// The shortest text of the f64 that is not an integer literal.
 fn double(v: f64) -> String {
     if v.is_nan() {
         nan(v.is_sign_negative())
@@ -153,7 +153,7 @@ fn nan(negative: bool) -> String {
     if negative { "-nan" } else { "nan" }.to_owned()
 }
 
-/// The type as the syntax writes it; `None` where there is nothing to write.
+/// The type in the syntax; `None` where it cannot be expressed.
 fn type_text(proto: &TypeProto) -> Option<String> {
     let inner = |t: &Option<Box<TypeProto>>| t.as_deref().and_then(type_text);
     Some(match proto.value.as_ref()? {
@@ -178,7 +178,7 @@ fn type_text(proto: &TypeProto) -> Option<String> {
     })
 }
 
-/// A name may have dots only where there is no domain before it.
+/// A name may have dots only where there is no domain.
 fn opaque_text(domain: &str, name: &str) -> Option<String> {
     let dotted = |text: &str| text.split('.').all(is_word);
     match (domain, name) {
@@ -190,7 +190,7 @@ fn opaque_text(domain: &str, name: &str) -> Option<String> {
     }
 }
 
-/// `[]` is an unknown rank, nothing a scalar.
+/// The dimensions; `[]` for an unknown rank, empty for a scalar.
 fn shape_text(shape: Option<&TensorShapeProto>) -> String {
     use tensor_shape_proto::dimension::Value;
     let Some(shape) = shape else {
@@ -201,13 +201,11 @@ fn shape_text(shape: Option<&TensorShapeProto>) -> String {
         Some(Value::DimParam(s)) if !s.is_empty() => name(s),
         _ => "?".to_owned(),
     };
-    match shape.dim.is_empty() {
-        true => String::new(),
-        false => format!(
-            "[{}]",
-            shape.dim.iter().map(dim).collect::<Vec<_>>().join(",")
-        ),
+    if shape.dim.is_empty() {
+        return String::new();
     }
+    let dims: Vec<String> = shape.dim.iter().map(dim).collect();
+    format!("[{}]", dims.join(","))
 }
 
 #[cfg(test)]

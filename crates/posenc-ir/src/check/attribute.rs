@@ -1,4 +1,4 @@
-//! Attributes: one of each name, holding what their type says.
+//! Attributes: names are unique, and values have the declared type.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ScopeKind};
@@ -7,42 +7,46 @@ use crate::node::Node;
 use crate::proto::AttributeProto;
 use crate::proto::attribute_proto::AttributeType;
 
-/// Attributes up to here are compared with each other; more are sorted.
+/// Up to this number, attributes are compared pairwise; more are sorted.
 const FEW: usize = 8;
 
-/// Checks the attributes of a node whatever its operator is.
+/// Checks the attributes of a node of any operator.
 pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
     let attributes = node.attributes();
-    if let Some(name) = twice(attributes) {
+    if let Some(name) = duplicate(attributes) {
         return Err(Error::invalid(format!("attribute {name} is given twice")));
     }
     for a in attributes {
         let name = a.name();
         if a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty()) {
             if !in_function(graph, node.scope()) {
-                let why = format!("attribute {name} names one of a function, but stands in none");
+                let why = format!(
+                    "attribute {name} refers to an attribute of a function, but is not in one"
+                );
                 return Err(Error::invalid(why));
             }
             continue;
         }
-        let (says, holds) = (a.r#type(), content(a));
-        if let Some(holds) = holds.filter(|h| says != AttributeType::Undefined && *h != says) {
-            let (says, holds) = (words(says), words(holds));
-            let why = format!("attribute {name} says that it is {says} and holds {holds}");
+        let (declared, holds) = (a.r#type(), content(a));
+        if let Some(holds) =
+            holds.filter(|h| declared != AttributeType::Undefined && *h != declared)
+        {
+            let (declared, holds) = (words(declared), words(holds));
+            let why = format!("attribute {name} is declared as {declared} but holds {holds}");
             return Err(Error::invalid(why));
         }
     }
     Ok(())
 }
 
-/// Whether attribute number `i` of a node is of the type that its operator defines.
+/// Whether attribute `i` of a node has the type that its operator defines.
 pub(super) fn fits(node: &Node, i: usize, want: AttributeType) -> Result<()> {
     let a = &node.attributes()[i];
     let ty = match a.r#type() {
         AttributeType::Undefined => content(a),
         ty => Some(ty),
     };
-    // A reference without a type has that of what it refers to.
+    // A reference may omit its type.
     let got = ty.unwrap_or(want);
     let name = a.name();
     if got != want {
@@ -63,7 +67,7 @@ pub(super) fn fits(node: &Node, i: usize, want: AttributeType) -> Result<()> {
     Ok(())
 }
 
-fn twice(attributes: &[AttributeProto]) -> Option<&str> {
+fn duplicate(attributes: &[AttributeProto]) -> Option<&str> {
     let names = attributes.iter().map(AttributeProto::name);
     if attributes.len() <= FEW {
         let mut all = names.enumerate();
@@ -85,12 +89,12 @@ fn in_function(graph: &Graph, scope: ScopeId) -> bool {
     matches!(graph.scope(at).kind(), ScopeKind::Function { .. })
 }
 
-/// The type of what the attribute holds; `None` where all of its fields are empty, as zeros and
-/// empty lists may be. Graphs are not kept in the message.
+/// The type of the attribute's value; `None` where all fields are empty, which zeros and empty lists
+/// may be. Graphs are not kept in the message.
 fn content(a: &AttributeProto) -> Option<AttributeType> {
-    // Where more than one is filled, the type says which one counts.
-    let said = a.filled().find(|ty| *ty == a.r#type());
-    said.or_else(|| a.filled().next())
+    // Where several are filled, the declared type decides.
+    let declared = a.filled().find(|ty| *ty == a.r#type());
+    declared.or_else(|| a.filled().next())
 }
 
 fn words(ty: AttributeType) -> &'static str {

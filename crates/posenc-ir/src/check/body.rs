@@ -1,11 +1,11 @@
-//! Bodies of control flow: they take and give as much as their node.
+//! Bodies of control flow: they have the inputs and outputs that their node needs.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ScopeKind};
 use crate::id::ScopeId;
 use crate::node::Node;
 
-/// What a body takes and gives beside the node.
+/// The number of inputs and outputs that a body must have.
 struct Want {
     inputs: usize,
     outputs: usize,
@@ -19,12 +19,12 @@ pub(super) fn check(graph: &Graph, node: &Node, version: i64) -> Result<()> {
     let (inputs, outputs) = (node.inputs().len(), node.outputs().len());
     let want = match node.op() {
         "If" => Want { inputs: 0, outputs },
-        // The number of the turn and the condition, then what is carried.
+        // The iteration number, the condition, then the carried values.
         "Loop" => Want {
             inputs: inputs.max(2),
             outputs: outputs.saturating_add(1),
         },
-        // Before version 9, lengths come first, and are not for the body.
+        // Before version 9, the first input is the sequence lengths, which bodies do not get.
         "Scan" if version < 9 => Want {
             inputs: inputs.saturating_sub(1),
             outputs,
@@ -35,13 +35,13 @@ pub(super) fn check(graph: &Graph, node: &Node, version: i64) -> Result<()> {
     for (name, body) in node.bodies() {
         let scope = graph.scope(body);
         let sides = [
-            ("takes", own_inputs(graph, body), want.inputs),
-            ("gives", scope.outputs().len(), want.outputs),
+            ("input", own_inputs(graph, body), want.inputs),
+            ("output", scope.outputs().len(), want.outputs),
         ];
-        for (verb, got, want) in sides {
+        for (what, got, want) in sides {
             if got != want {
                 let (op, s) = (node.op(), if got == 1 { "" } else { "s" });
-                let why = format!("{name} {verb} {got} value{s} where this {op} asks for {want}");
+                let why = format!("{name} has {got} {what}{s}, but this {op} needs {want}");
                 return Err(Error::invalid(why));
             }
         }
@@ -49,7 +49,7 @@ pub(super) fn check(graph: &Graph, node: &Node, version: i64) -> Result<()> {
     Ok(())
 }
 
-/// The inputs that have no value of their own.
+/// The number of inputs without a default.
 fn own_inputs(graph: &Graph, scope: ScopeId) -> usize {
     debug_assert!(matches!(graph.scope(scope).kind(), ScopeKind::Body(..)));
     let inputs = graph.scope(scope).inputs().iter();

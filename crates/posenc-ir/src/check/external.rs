@@ -1,4 +1,4 @@
-//! External payloads: where they point to, without reading them.
+//! External payloads: whether their files exist and are long enough. No payload is read.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,30 +8,30 @@ use crate::external::location::byte_range;
 use crate::model::Model;
 use crate::stored::{External, Stored};
 
-/// Payloads of fewer bytes are what a graph is read by (axes, shapes, frequencies). A file of
-/// nothing else was not left behind for its size: without it the model cannot be read.
-const NEEDED: u64 = 1 << 10;
+/// Payloads of fewer bytes are axes, shapes, frequencies and the like, which detection needs. A file
+/// of such payloads only must exist; a file with larger ones may have been omitted for its size.
+const SMALL: u64 = 1 << 10;
 
 /// The files that were looked up, by location.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    found: BTreeMap<String, Found>,
+    found: BTreeMap<String, State>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Found {
-    /// With so many bytes.
-    There(usize),
-    /// Not there; its largest payload so far.
+enum State {
+    /// The file has this many bytes.
+    Present(usize),
+    /// Absent; the size of its largest payload so far.
     Absent(u64),
-    /// Not there, and with small payloads only.
+    /// Absent, with small payloads only.
     Needed,
 }
 
 impl Files {
-    /// Whether the payload can be loaded: a file that the model may name, of sufficient length.
-    /// One that is not there is missed by whoever needs its bytes, unless [`Self::lack`] said
-    /// otherwise; models without a folder of their own are not looked up.
+    /// Whether the payload can be loaded: its file is in the model's folder and long enough. Absent
+    /// files are accepted, unless [`Self::find_needed`] marked them. Nothing is looked up for models
+    /// without a path.
     pub(super) fn check(
         &mut self,
         model: &Model,
@@ -48,37 +48,37 @@ impl Files {
             Entry::Vacant(new) => new.insert(look_up(model, external)?),
         };
         match found {
-            Found::There(have) => byte_range(external, length, *have).map(drop),
-            Found::Absent(largest) => {
+            State::Present(have) => byte_range(external, length, *have).map(drop),
+            State::Absent(largest) => {
                 *largest = length.max(*largest);
                 Ok(())
             }
-            Found::Needed => Err(external.refused("is not there")),
+            State::Needed => Err(external.refused("does not exist")),
         }
     }
 
-    /// Whether a file is needed and absent, once every payload was looked at. To look at them
-    /// again finds the first of its payloads.
-    pub(super) fn lack(&mut self) -> bool {
-        let mut lack = false;
+    /// Marks absent files of small payloads only as needed, after all payloads were checked; returns
+    /// whether there are any. A second check then fails at the first of their payloads.
+    pub(super) fn find_needed(&mut self) -> bool {
+        let mut any = false;
         for found in self.found.values_mut() {
-            if matches!(found, Found::Absent(largest) if *largest < NEEDED) {
-                *found = Found::Needed;
-                lack = true;
+            if matches!(found, State::Absent(largest) if *largest < SMALL) {
+                *found = State::Needed;
+                any = true;
             }
         }
-        lack
+        any
     }
 }
 
-fn look_up(model: &Model, external: &External) -> Result<Found> {
+fn look_up(model: &Model, external: &External) -> Result<State> {
     let found = model.external_file(external).and_then(|path| {
         let meta = std::fs::metadata(&path).map_err(|e| Error::io(&path, e))?;
         Ok(usize::try_from(meta.len()).unwrap_or(usize::MAX))
     });
     match found {
-        Err(e) if e.is_absent() => Ok(Found::Absent(0)),
-        found => found.map(Found::There),
+        Err(e) if e.is_absent() => Ok(State::Absent(0)),
+        found => found.map(State::Present),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Functions: each defined once, none calls itself, none unfolds without bound, and calls give
-//! what their function needs.
+//! Functions: each is defined once, does not call itself and expands to a bounded size; calls have
+//! the inputs that their function needs.
 
 use rustc_hash::FxHashMap;
 
@@ -13,21 +13,21 @@ use crate::inline;
 /// Domain, name and overload.
 type Key<'g> = (&'g str, &'g str, &'g str);
 
-/// The model's own functions.
+/// The functions of a model.
 pub(super) struct Functions<'g> {
     graph: &'g Graph,
     by_key: FxHashMap<Key<'g>, ScopeId>,
 }
 
-/// What a scope is with all of its calls unfolded.
+/// The size of a scope with all calls expanded.
 #[derive(Clone, Copy, Default)]
 struct Size {
     /// Nodes that come from calls.
-    unfolded: u64,
+    expanded: u64,
     /// All nodes.
     nodes: u64,
     /// Bytes of the nodes that come from calls.
-    unfolded_bytes: u64,
+    expanded_bytes: u64,
     /// Bytes of all nodes.
     bytes: u64,
     /// How deep its bodies are nested.
@@ -36,16 +36,16 @@ struct Size {
 
 /// A node of a scope or of a body in it.
 struct Member {
-    /// How many bodies stand around it.
+    /// The number of bodies around it.
     depth: u64,
-    /// Bytes in the file, where no body counts them already.
+    /// Bytes in the file; 0 where those of a body include them.
     bytes: u64,
-    /// The function that it calls.
+    /// The function that it calls, if any.
     callee: Option<ScopeId>,
 }
 
 impl<'g> Functions<'g> {
-    /// Finds the functions.
+    /// The functions of the model; an error where one is defined twice.
     pub(super) fn of(graph: &'g Graph) -> Result<Self> {
         let mut by_key: FxHashMap<Key<'_>, ScopeId> = FxHashMap::default();
         for id in graph.scopes() {
@@ -71,14 +71,14 @@ impl<'g> Functions<'g> {
         self.by_key.get(&key).copied()
     }
 
-    /// Whether calls end, and unfold into what can be held.
+    /// Whether calls end, and expand to a size within the limits.
     pub(super) fn check_size(&self) -> Result<()> {
         if self.by_key.is_empty() {
             return Ok(());
         }
         let graph = self.graph;
-        // Callees before callers, without recursion: chains of calls may be long. A scope without
-        // a size waits for what it calls.
+        // Callees before callers, without recursion: chains of calls may be long. A scope with `None`
+        // is waiting for its callees.
         let mut sizes: FxHashMap<ScopeId, Option<Size>> = FxHashMap::default();
         let is_root = |s: &ScopeId| !matches!(graph.scope(*s).kind(), ScopeKind::Body(..));
         let mut stack: Vec<ScopeId> = graph.scopes().filter(is_root).collect();
@@ -100,9 +100,9 @@ impl<'g> Functions<'g> {
                 match sizes.get(&callee) {
                     Some(Some(inner)) => {
                         size.nodes = size.nodes.saturating_add(inner.nodes);
-                        size.unfolded = size.unfolded.saturating_add(inner.nodes);
+                        size.expanded = size.expanded.saturating_add(inner.nodes);
                         size.bytes = size.bytes.saturating_add(inner.bytes);
-                        size.unfolded_bytes = size.unfolded_bytes.saturating_add(inner.bytes);
+                        size.expanded_bytes = size.expanded_bytes.saturating_add(inner.bytes);
                         let depth = member.depth.saturating_add(inner.depth);
                         size.depth = size.depth.max(depth);
                     }
@@ -117,12 +117,12 @@ impl<'g> Functions<'g> {
                 continue;
             }
             let too_much = [
-                (size.unfolded, inline::MAX_NODES, "nodes"),
-                (size.unfolded_bytes, inline::MAX_BYTES, "bytes"),
-                (size.depth, inline::MAX_DEPTH, "bodies within each other"),
+                (size.expanded, inline::MAX_NODES, "nodes"),
+                (size.expanded_bytes, inline::MAX_BYTES, "bytes"),
+                (size.depth, inline::MAX_DEPTH, "nested bodies"),
             ];
             if let Some((_, most, what)) = too_much.into_iter().find(|(n, most, _)| n > most) {
-                let why = format!("its calls unfold into more than {most} {what}");
+                let why = format!("its calls expand to more than {most} {what}");
                 return Err(Error::unsupported(why).at(graph.scope(scope).name()));
             }
             sizes.insert(scope, Some(size));
@@ -150,7 +150,7 @@ impl<'g> Functions<'g> {
         out
     }
 
-    /// Whether every call gives what its function needs, and asks for no more than that gives.
+    /// Whether calls have the inputs that their function needs, and no more inputs or outputs than it.
     pub(super) fn check_calls(&self, imports: &Imports) -> Result<()> {
         if self.by_key.is_empty() {
             return Ok(());
@@ -165,14 +165,16 @@ impl<'g> Functions<'g> {
             let name = function.name();
             let at = |why: String| Err(Error::invalid(why).at(graph.place(id)));
             let sides = [
-                ("takes", function.inputs(), node.inputs(), "input"),
-                ("gives", function.outputs(), node.outputs(), "output"),
+                (function.inputs(), node.inputs(), "input"),
+                (function.outputs(), node.outputs(), "output"),
             ];
-            for (verb, has, given, what) in sides {
+            for (has, given, what) in sides {
                 if given.iter().skip(has.len()).any(Option::is_some) {
                     let (most, got) = (has.len(), given.len());
                     let s = if most == 1 { "" } else { "s" };
-                    return at(format!("{name} {verb} {most} {what}{s} and has {got}"));
+                    return at(format!(
+                        "{name} has {most} {what}{s}, but the call has {got}"
+                    ));
                 }
             }
             let is_whole = (0..function.inputs().len()).all(|i| node.input(i).is_some());
@@ -184,22 +186,20 @@ impl<'g> Functions<'g> {
                 .or_insert_with(|| self.needs(callee, imports));
             let missing = (0..needed.len()).find(|i| needed[*i] && node.input(*i).is_none());
             if let Some(i) = missing {
-                return at(format!(
-                    "input {i} of {name} is left out, which {name} needs"
-                ));
+                return at(format!("required input {i} of {name} is omitted"));
             }
         }
         Ok(())
     }
 
-    /// Which inputs of a function some operator in it cannot do without.
+    /// Which inputs of a function are required by an operator in it.
     fn needs(&self, function: ScopeId, imports: &Imports) -> Vec<bool> {
         let graph = self.graph;
         let inputs = graph.scope(function).inputs().iter();
         let needed = inputs.map(|input| {
             graph.uses(*input).iter().any(|at| {
                 let is_call = self.callee(at.node).is_some();
-                !is_call && operator::needs(imports, graph.node(at.node), at.slot())
+                !is_call && operator::requires(imports, graph.node(at.node), at.slot())
             })
         });
         needed.collect()

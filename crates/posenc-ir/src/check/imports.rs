@@ -1,4 +1,4 @@
-//! Which version of its domain a node means.
+//! Which version of its domain each node uses.
 
 use std::collections::BTreeMap;
 
@@ -16,37 +16,37 @@ use crate::wire;
 /// The newest version of the file format that this crate knows.
 const IR_VERSION: i64 = 13;
 
-/// From this version of the file format on, a model says what it imports.
+/// From this version of the file format on, models import operator sets.
 const IR_IMPORTS: i64 = 3;
 
-/// Operator sets by domain; ai.onnx is the empty one.
+/// Versions of operator sets by domain; the empty domain is ai.onnx.
 pub(super) type Opsets = BTreeMap<String, i64>;
 
-/// The operator sets that the nodes of each scope mean.
+/// The operator sets of each scope.
 pub(super) struct Imports {
-    /// Of the model, then of each function.
+    /// Those of the model, then those of each function.
     sets: Vec<Opsets>,
-    /// By scope: which of them.
+    /// By scope: an index into `sets`.
     of: Vec<usize>,
 }
 
 impl Imports {
-    /// What the model and its functions import.
+    /// The imports of the model and its functions.
     pub(super) fn of(model: &Model, warnings: &mut Warnings<'_>) -> Result<Self> {
         let graph = model.graph();
         let mut main = model.opsets();
         match model.ir_version() {
-            ..=0 => return Err(Error::invalid("the model names no version of its format")),
+            ..=0 => return Err(Error::invalid("the model has no IR version")),
             v if v < IR_IMPORTS && main.is_empty() => {
                 main.insert(String::new(), 1);
             }
             v if v > IR_VERSION => warnings.model(format!(
-                "version {v} of the file format is not known; it is read like {IR_VERSION}"
+                "IR version {v} is unknown; the model is read as version {IR_VERSION}"
             )),
             _ => {}
         }
         let own = model.layout.iter().filter(|p| p.kind == PartKind::Opset);
-        differing(own.map(|p| p.payload.clone()), model, warnings, None)?;
+        imports(own.map(|p| p.payload.clone()), model, warnings, None)?;
         let mut this = Self {
             sets: vec![main],
             of: vec![0; graph.scopes.len()],
@@ -54,7 +54,7 @@ impl Imports {
         for (i, scope) in graph.scopes.iter().enumerate() {
             match (&scope.kind, scope.parent) {
                 (ScopeKind::Main, _) => {}
-                // A body stands behind the scope that holds it.
+                // The scope around a body has a lower index.
                 (ScopeKind::Body(..), Some(parent)) => this.of[i] = this.of[parent.index()],
                 (ScopeKind::Body(..), None) => {}
                 (ScopeKind::Function { .. }, _) => {
@@ -63,7 +63,7 @@ impl Imports {
                     let own = fields?.into_iter();
                     let own = own.filter(|f| f.number == function::OPSET && f.delimited);
                     let name = Some(&*scope.name);
-                    let set = differing(own.map(|f| f.payload), model, warnings, name)?;
+                    let set = imports(own.map(|f| f.payload), model, warnings, name)?;
                     this.of[i] = this.sets.len();
                     this.sets.push(set);
                 }
@@ -72,15 +72,15 @@ impl Imports {
         Ok(this)
     }
 
-    /// What the nodes of a scope may name, with the number of the set.
+    /// The operator sets of a scope, with their index.
     pub(super) fn at(&self, scope: ScopeId) -> (usize, &Opsets) {
         let set = self.of[scope.index()];
         (set, &self.sets[set])
     }
 }
 
-/// The imports at these places; two versions of one domain are warned about.
-fn differing(
+/// The imports at these ranges, with a warning where a domain has two versions.
+fn imports(
     places: impl Iterator<Item = std::ops::Range<usize>>,
     model: &Model,
     warnings: &mut Warnings<'_>,
@@ -97,7 +97,9 @@ fn differing(
         let before = set.insert(domain.to_owned(), import.version());
         if let Some(before) = before.filter(|b| *b != import.version()) {
             let (domain, after) = (domain_name(domain), import.version());
-            let text = format!("{domain} is imported as {before} and as {after}; the last counts");
+            let text = format!(
+                "{domain} is imported as version {before} and {after}; the last one is used"
+            );
             match function {
                 Some(name) => warnings.at(name, text),
                 None => warnings.model(text),

@@ -1,4 +1,4 @@
-//! Nodes against what is known of their operators.
+//! Nodes: whether they have the inputs, outputs and attributes of their operators.
 
 use rustc_hash::FxHashMap;
 
@@ -9,37 +9,37 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::id::NodeId;
 use crate::node::Node;
-use crate::schema::{self, Count, Domain, Found, Parameter, Signature};
+use crate::schema::{self, Count, Domain, Lookup, Parameter, Signature};
 
-/// What a node's domain is here.
-enum Meaning {
-    /// The table knows this version of it.
+/// A domain that a node uses.
+enum OperatorSet {
+    /// A version that the table knows.
     Known(&'static Domain, i64),
-    /// The table does not know the domain.
-    Foreign,
-    /// The table ends before this version.
+    /// Not in the table.
+    Unknown,
+    /// A later version than the table has.
     Newer(&'static Domain, i64),
 }
 
-/// Checks every node; calls of `functions` are not this module's.
+/// Checks every node except calls of functions.
 pub(super) fn check<'g>(
     graph: &'g Graph,
     imports: &Imports,
     is_call: impl Fn(NodeId) -> bool,
     warnings: &mut Warnings<'g>,
 ) -> Result<()> {
-    let mut meanings: FxHashMap<(usize, &str), Meaning> = FxHashMap::default();
+    let mut sets: FxHashMap<(usize, &str), OperatorSet> = FxHashMap::default();
     for (id, node) in graph.nodes() {
         let at = |e: Error| e.at(graph.place(id));
         if node.op().is_empty() {
-            return Err(at(Error::invalid("the node names no operator")));
+            return Err(at(Error::invalid("the node has no operator")));
         }
         attribute::check(graph, node).map_err(at)?;
         let (set, opsets) = imports.at(node.scope());
-        let meaning = match meanings.entry((set, node.domain())) {
+        let set_of = match sets.entry((set, node.domain())) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
-                new.insert(meaning(opsets, node.domain()).map_err(at)?)
+                new.insert(set_of(opsets, node.domain()).map_err(at)?)
             }
         };
         if is_call(id) {
@@ -48,23 +48,23 @@ pub(super) fn check<'g>(
         let place = || graph.place(id);
         let (domain, op) = (node.domain(), node.op());
         let name = domain_name(domain);
-        match *meaning {
-            Meaning::Foreign => warnings.of(Cause::Domain(domain), || {
-                let text = format!("operators of {name} are not known and not checked");
+        match *set_of {
+            OperatorSet::Unknown => warnings.of(Cause::Domain(domain), || {
+                let text = format!("operators of {name} are unknown and not checked");
                 (place(), text)
             }),
-            Meaning::Newer(known, version) => {
+            OperatorSet::Newer(known, version) => {
                 warnings.of(Cause::Version(domain, version), || {
                     let newest = known.newest;
                     let text = format!(
-                        "version {version} of {name} is not known, and its operators are not \
-                         checked; {newest} is the newest that is"
+                        "version {version} of {name} is unknown, and its operators are not checked; \
+                         the newest known version is {newest}"
                     );
                     (place(), text)
                 });
             }
-            Meaning::Known(known, version) => match known.find(op, version) {
-                Found::Known(signature) => {
+            OperatorSet::Known(known, version) => match known.find(op, version) {
+                Lookup::Known(signature) => {
                     arity(node, signature).map_err(at)?;
                     body::check(graph, node, version).map_err(at)?;
                     let unknown = attributes(node, signature).map_err(at)?;
@@ -76,20 +76,20 @@ pub(super) fn check<'g>(
                         });
                     }
                 }
-                Found::Unknown => warnings.of(Cause::Operator(domain, op), || {
-                    let text = format!("{name} has no operator {op}; it is not checked");
+                Lookup::Unknown => warnings.of(Cause::Operator(domain, op), || {
+                    let text = format!("{name} has no operator {op}; the node is not checked");
                     (place(), text)
                 }),
-                Found::Later(since) => {
+                Lookup::Later(since) => {
                     let why = format!(
-                        "{op} came with version {since} of {name}, and version {version} is \
+                        "{op} was added in version {since} of {name}, but version {version} is \
                          imported"
                     );
                     return Err(at(Error::invalid(why)));
                 }
-                Found::Gone(since) => {
+                Lookup::Removed(since) => {
                     let why = format!(
-                        "{op} went with version {since} of {name}, and version {version} is \
+                        "{op} was removed in version {since} of {name}, but version {version} is \
                          imported"
                     );
                     return Err(at(Error::invalid(why)));
@@ -100,27 +100,27 @@ pub(super) fn check<'g>(
     Ok(())
 }
 
-fn meaning(opsets: &Opsets, domain: &str) -> Result<Meaning> {
+fn set_of(opsets: &Opsets, domain: &str) -> Result<OperatorSet> {
     let Some(version) = opsets.get(domain).copied() else {
         let name = domain_name(domain);
-        let why = format!("the operator is of {name}, of which no version is imported");
+        let why = format!("the operator is in {name}, which is not imported");
         return Err(Error::invalid(why));
     };
     Ok(match schema::domain(domain) {
-        None => Meaning::Foreign,
-        Some(known) if version > known.newest => Meaning::Newer(known, version),
-        Some(known) => Meaning::Known(known, version),
+        None => OperatorSet::Unknown,
+        Some(known) if version > known.newest => OperatorSet::Newer(known, version),
+        Some(known) => OperatorSet::Known(known, version),
     })
 }
 
-/// Whether input `i` of a node may not be left out, as far as the table tells.
-pub(super) fn needs(imports: &Imports, node: &Node, i: usize) -> bool {
+/// Whether input `i` of a node is required, as far as it is known.
+pub(super) fn requires(imports: &Imports, node: &Node, i: usize) -> bool {
     let (_, opsets) = imports.at(node.scope());
-    let signature = match meaning(opsets, node.domain()) {
-        Ok(Meaning::Known(domain, version)) => domain.find(node.op(), version),
+    let signature = match set_of(opsets, node.domain()) {
+        Ok(OperatorSet::Known(domain, version)) => domain.find(node.op(), version),
         _ => return false,
     };
-    matches!(signature, Found::Known(s) if i < s.inputs.given)
+    matches!(signature, Lookup::Known(s) if i < s.inputs.required)
 }
 
 fn arity(node: &Node, signature: &Signature) -> Result<()> {
@@ -130,7 +130,7 @@ fn arity(node: &Node, signature: &Signature) -> Result<()> {
         (node.outputs(), signature.outputs, "output"),
     ];
     for (values, count, what) in sides {
-        // Trailing empty names are nothing.
+        // Trailing empty names do not count.
         let got = values
             .iter()
             .rposition(Option::is_some)
@@ -138,24 +138,24 @@ fn arity(node: &Node, signature: &Signature) -> Result<()> {
         let too_few = values.len() < count.least;
         if too_few || count.most.is_some_and(|most| got > most) {
             let got = if too_few { values.len() } else { got };
-            let why = format!("{op} takes {} and has {got}", wanted(count, what));
+            let why = format!("{op} needs {}, but has {got}", range(count, what));
             return Err(Error::invalid(why));
         }
     }
-    let given = signature.inputs.given;
+    let given = signature.inputs.required;
     if let Some(i) = node.inputs().iter().take(given).position(Option::is_none) {
-        let why = format!("input {i} of {op} is left out, which {op} needs");
+        let why = format!("required input {i} of {op} is omitted");
         return Err(Error::invalid(why));
     }
     if signature.outputs.least > 0 && node.outputs().iter().all(Option::is_none) {
-        let why = format!("{op} gives nothing a name");
+        let why = format!("all outputs of {op} are omitted");
         return Err(Error::invalid(why));
     }
     Ok(())
 }
 
 /// `2 inputs`, `1 to 3 inputs`, `at least 1 input`
-fn wanted(count: Count, what: &str) -> String {
+fn range(count: Count, what: &str) -> String {
     let s = |n: usize| if n == 1 { "" } else { "s" };
     match (count.least, count.most) {
         (least, None) => format!("at least {least} {what}{}", s(least)),
@@ -164,8 +164,8 @@ fn wanted(count: Count, what: &str) -> String {
     }
 }
 
-/// The attributes that the operator does not have; those that it has must be of its types, and
-/// required ones there.
+/// Checks the types of attributes, and that required ones are present; returns the names of those
+/// that the operator does not have.
 fn attributes<'n>(node: &'n Node, signature: &Signature) -> Result<Vec<&'n str>> {
     let mut unknown = vec![];
     for (i, given) in node.attributes().iter().enumerate() {
@@ -179,12 +179,12 @@ fn attributes<'n>(node: &'n Node, signature: &Signature) -> Result<Vec<&'n str>>
     if let Some(parameter) = signature.attributes.iter().find(missing) {
         let (op, name) = (node.op(), parameter.name);
         return Err(Error::invalid(format!(
-            "attribute {name} of {op} is missing"
+            "required attribute {name} of {op} is missing"
         )));
     }
     let values = node.attributes().len() - unknown.len();
     if node.is("Constant") && values != 1 {
-        let why = format!("Constant holds {values} values instead of one");
+        let why = format!("Constant has {values} values instead of one");
         return Err(Error::invalid(why));
     }
     Ok(unknown)

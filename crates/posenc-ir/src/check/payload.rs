@@ -1,4 +1,4 @@
-//! Payloads: as long as their type and dimensions ask for.
+//! Payloads: whether they have the length of their type and dimensions.
 
 use bytes::Bytes;
 use prost::Message;
@@ -12,7 +12,7 @@ use crate::proto::{SparseTensorProto, TensorProto};
 use crate::stored::{Payload, Stored};
 use crate::wire;
 
-/// How many values each typed list of a tensor has.
+/// The number of values in each typed list of a tensor.
 #[derive(Debug, Default)]
 struct Lists {
     float: usize,
@@ -23,7 +23,7 @@ struct Lists {
     uint64: usize,
 }
 
-/// Whether the payload fits type and dimensions. Nothing is decoded: typed lists are counted.
+/// Whether the payload fits the type and the dimensions. Typed lists are counted, not decoded.
 pub(super) fn check(model: &Model, stored: &Stored, files: &mut Files) -> Result<()> {
     match &stored.payload {
         Payload::External(external) => files.check(model, stored, external),
@@ -48,7 +48,7 @@ pub(super) fn check_tensor(model: &Model, tensor: &TensorProto, files: &mut File
     typed(&stored, &Lists::of(tensor))
 }
 
-/// A sparse tensor: its values, and as many places.
+/// Checks a sparse tensor: it must have as many indices as values.
 pub(super) fn check_sparse(
     model: &Model,
     sparse: &SparseTensorProto,
@@ -56,27 +56,27 @@ pub(super) fn check_sparse(
 ) -> Result<()> {
     let (Some(values), Some(indices)) = (&sparse.values, &sparse.indices) else {
         return Err(Error::invalid(
-            "the sparse tensor has no values or no places",
+            "the sparse tensor has no values or no indices",
         ));
     };
     check_tensor(model, values, files)?;
     check_tensor(model, indices, files)?;
     let rank = sparse.dims.len() as i64;
     let fits = match (&*values.dims, &*indices.dims) {
-        ([n], [places]) => n == places,
-        ([n], [places, each]) => n == places && *each == rank,
+        ([n], [indices]) => n == indices,
+        ([n], [indices, each]) => n == indices && *each == rank,
         _ => false,
     };
     if sparse.dims.iter().any(|d| *d < 0) || !fits {
-        let why = "the values and places of the sparse tensor do not fit its dimensions";
+        let why = "the values and indices of the sparse tensor do not fit its dimensions";
         return Err(Error::invalid(why));
     }
     Ok(())
 }
 
-/// Type and number of elements.
+/// The type and the number of elements.
 fn shape(stored: &Stored) -> Result<(DType, usize)> {
-    let unknown = || Error::invalid("the element type of the tensor is not known");
+    let unknown = || Error::invalid("the element type of the tensor is unknown");
     let dtype = stored.dtype.ok_or_else(unknown)?;
     let overflow = || Error::invalid("the tensor's dimensions overflow");
     Ok((dtype, stored.elements().ok_or_else(overflow)?))
@@ -103,7 +103,7 @@ fn typed(stored: &Stored, lists: &Lists) -> Result<()> {
         DType::I64 => ("int64_data", lists.int64, Some(elements)),
         DType::U32 | DType::U64 => ("uint64_data", lists.uint64, Some(elements)),
         DType::String => ("string_data", lists.string, Some(elements)),
-        // What is narrower than a byte is packed before it is listed, but for these.
+        // Types under 8 bits are packed in the list, except for these.
         DType::F6E2M3 | DType::F6E3M2 => ("int32_data", lists.int32, Some(elements)),
         _ if dtype.bits().is_some_and(|b| b < 8) => {
             ("int32_data", lists.int32, dtype.payload(elements))
@@ -157,13 +157,13 @@ impl Lists {
                     let whole = packed.len().is_multiple_of(width);
                     whole.then_some(packed.len() / width)
                 }
-                // Every number ends in a byte without the high bit.
+                // Every varint ends with a byte without the high bit.
                 None => {
                     let whole = packed.last().is_none_or(|b| b & 0x80 == 0);
                     whole.then(|| packed.iter().filter(|b| **b & 0x80 == 0).count())
                 }
             };
-            *list += more.ok_or_else(|| Error::decode("a list of values ends within one"))?;
+            *list += more.ok_or_else(|| Error::decode("a list of values is truncated"))?;
         }
         Ok(lists)
     }

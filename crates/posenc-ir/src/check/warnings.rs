@@ -1,14 +1,14 @@
-//! What a user should know of a model that can be worked with.
+//! Warnings about a valid model.
 
 use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-/// So many warnings are listed; of more, the number is said.
+/// The most warnings that are listed; further ones are counted.
 const MOST: usize = 50;
 
-/// Something about a model that is unusual or could not be checked: one sentence, with the first
-/// place where it is so.
+/// Something that is unusual about a model or could not be checked: one sentence, and the first place
+/// that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     place: Option<String>,
@@ -16,7 +16,7 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// Where, for the first time; `None` for the model as a whole.
+    /// The first place; `None` for the model as a whole.
     pub fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
@@ -31,42 +31,41 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What many nodes may give cause for.
+/// A cause that many nodes may share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Cause<'g> {
-    /// The domain is not known.
+    /// An unknown domain.
     Domain(&'g str),
-    /// The version of the domain is newer than what is known.
+    /// An unknown, newer version of a domain.
     Version(&'g str, i64),
-    /// The domain has no such operator.
+    /// An operator that the domain does not have.
     Operator(&'g str, &'g str),
-    /// The operator has no such attribute.
+    /// An attribute that the operator does not have.
     Attribute(&'g str, &'g str, &'g str),
-    /// A body defines what is defined around it.
+    /// A name of a body that is also defined around it.
     Shadow,
 }
 
-/// Warnings in the order of their first places; what is the same at many places is one.
+/// Warnings in the order of their first places, one for each cause.
 #[derive(Default)]
 pub(super) struct Warnings<'g> {
     list: Vec<(Warning, usize)>,
     known: FxHashMap<Cause<'g>, usize>,
-    left_out: usize,
+    omitted: usize,
 }
 
 impl<'g> Warnings<'g> {
-    /// Warns of the model as a whole.
+    /// Adds a warning about the model as a whole.
     pub(super) fn model(&mut self, text: String) {
         self.push(None, text);
     }
 
-    /// Warns of one place.
+    /// Adds a warning about one place.
     pub(super) fn at(&mut self, place: impl Into<String>, text: String) {
         self.push(Some(place.into()), text);
     }
 
-    /// Warns of what may be so at many places; only for the first one, place and text are asked
-    /// for.
+    /// Adds a warning that may apply to many places; `first` gives place and text of the first one.
     pub(super) fn of(&mut self, cause: Cause<'g>, first: impl FnOnce() -> (String, String)) {
         match self.known.get(&cause) {
             Some(i) => {
@@ -83,13 +82,14 @@ impl<'g> Warnings<'g> {
     }
 
     fn push(&mut self, place: Option<String>, text: String) {
-        match self.list.len() < MOST {
-            true => self.list.push((Warning { place, text }, 1)),
-            false => self.left_out += 1,
+        if self.list.len() < MOST {
+            self.list.push((Warning { place, text }, 1));
+        } else {
+            self.omitted += 1;
         }
     }
 
-    /// The warnings, each with how often where that is more than once.
+    /// The warnings, with the number of times where that is more than one.
     pub(super) fn finish(self) -> Vec<Warning> {
         let counted = self.list.into_iter().map(|(mut warning, n)| {
             if n > 1 {
@@ -97,9 +97,9 @@ impl<'g> Warnings<'g> {
             }
             warning
         });
-        let more = (self.left_out > 0).then(|| Warning {
+        let more = (self.omitted > 0).then(|| Warning {
             place: None,
-            text: format!("{} warnings more are left out", self.left_out),
+            text: format!("{} more warnings are omitted", self.omitted),
         });
         counted.chain(more).collect()
     }

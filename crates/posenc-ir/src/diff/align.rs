@@ -1,4 +1,4 @@
-//! One model in the names and the order of the other.
+//! One model with the names and the order of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::graph::{Def, Graph, ScopeKind};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 
-/// b with a's names where they have a value in common, and a's order of nodes and initializers. It
-/// is for printing: what its file says is not changed.
+/// b with the names of a for common values, and with a's order of nodes and initializers. For
+/// printing only: the source of the model does not match.
 pub(super) fn align(diff: &Diff, a: &Model, b: &Model) -> Model {
     let mut out = b.clone();
     let order: BTreeMap<&String, usize> = a
@@ -37,7 +37,7 @@ struct Aligned<'a> {
     diff: &'a Diff,
     a: &'a Graph,
     b: &'a Graph,
-    /// Bodies of paired nodes, and functions.
+    /// Corresponding scopes: bodies of paired nodes, and functions.
     bodies: BTreeMap<ScopeId, ScopeId>,
 }
 
@@ -55,7 +55,7 @@ impl Aligned<'_> {
             match named.get(&value) {
                 Some(name) => v.name = name.clone(),
                 None if v.is_output || self.is_input(value) => {}
-                // The name is another value's in a.
+                // In a, another value has this name.
                 None if taken.contains(&*v.name) => v.name = format!("{}'", v.name).into(),
                 None => {}
             }
@@ -72,7 +72,8 @@ impl Aligned<'_> {
         v.scope() == self.b.main() && matches!(v.def(), Def::Input(_))
     }
 
-    /// The value of b that a value of a is; none for inputs and outputs, whose names count.
+    /// The value of b that corresponds to a value of a; `None` for inputs and outputs, whose names
+    /// count.
     fn partner(&self, value: ValueId) -> Option<ValueId> {
         if let Some(partner) = self.diff.initial.get(&value) {
             return Some(*partner);
@@ -93,7 +94,7 @@ impl Aligned<'_> {
         }
     }
 
-    /// Puts attributes of paired nodes into one order.
+    /// Gives the attributes of paired nodes one order.
     fn attributes(&self, out: &mut Graph) {
         for (id, _) in self.b.nodes() {
             let Some(partner) = self.diff.pairs.partner(1, id) else {
@@ -119,7 +120,7 @@ impl Aligned<'_> {
         }
     }
 
-    /// Puts nodes of b into the order of their partners; one without stands before its first reader.
+    /// Sorts the nodes of b like their partners; nodes without one come before their first reader.
     fn reorder(&self, out: &mut Graph) {
         let mut place = vec![usize::MAX; self.a.node_count()];
         for scope in self.a.scopes() {
@@ -138,7 +139,7 @@ impl Aligned<'_> {
             }
             let mut sorted = nodes;
             let lone = |n: &NodeId| self.diff.pairs.partner(1, *n).is_none();
-            // Within one place, nodes without a partner stand first and in order of computation.
+            // Nodes without a partner come first, in topological order.
             sorted.sort_by_key(|n| (key[n.index()], !lone(n)));
             out.scopes[scope.index()].nodes = sorted;
             let initializers = &mut out.scopes[scope.index()].initializers;
@@ -150,7 +151,7 @@ impl Aligned<'_> {
         let scope = self.b.node(node).scope();
         let outputs = self.b.node(node).outputs().iter().flatten();
         let readers = outputs.flat_map(|v| self.b.uses(*v)).map(|at| {
-            // A reader in a body stands where the node of the body does.
+            // A reader in a body counts as the node of the body.
             let mut reader = at.node;
             while self.b.node(reader).scope() != scope {
                 match self.b.scope(self.b.node(reader).scope()).kind() {
@@ -173,7 +174,7 @@ impl Aligned<'_> {
     }
 }
 
-/// The scope of b that a scope of a is.
+/// The scopes of a with the corresponding ones of b.
 fn bodies<'a>(
     diff: &'a Diff,
     a: &'a Graph,

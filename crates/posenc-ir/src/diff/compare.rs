@@ -1,4 +1,4 @@
-//! What is left when nodes are paired.
+//! The differences of two models whose nodes are paired.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -21,7 +21,7 @@ struct Comparison<'a> {
     pairs: &'a Pairs,
     ports: &'a Ports,
     functions: [BTreeMap<Key<'a>, ScopeId>; 2],
-    /// Initializers that belong together: of the same content, or read at the same place.
+    /// Corresponding initializers: with the same content, or read at the same inputs.
     initial: BTreeMap<ValueId, ValueId>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn compare(
     }
 }
 
-/// Initializers that belong together.
+/// Corresponding initializers.
 #[derive(Default)]
 struct Partners {
     initial: BTreeMap<ValueId, ValueId>,
@@ -97,7 +97,7 @@ impl Comparison<'_> {
         self.sides[side].graph
     }
 
-    /// Initializers by content, then those left by who reads them.
+    /// Pairs initializers by content, then the others by their readers.
     fn initializers(&mut self) -> Delta<Part> {
         let list = |side: usize| -> Vec<ValueId> {
             let graph = self.graph(side);
@@ -137,9 +137,10 @@ impl Comparison<'_> {
                         let stored = self.graph(side).stored(v);
                         stored.map(|s| (s.dtype, s.dims.clone()))
                     };
-                    let what = match shape(0, *value) == shape(1, *partner) {
-                        true => vec![Aspect::Value],
-                        false => vec![Aspect::Type, Aspect::Value],
+                    let what = if shape(0, *value) == shape(1, *partner) {
+                        vec![Aspect::Value]
+                    } else {
+                        vec![Aspect::Type, Aspect::Value]
                     };
                     delta.changed.push(Change {
                         a: self.initializer(0, *value),
@@ -156,7 +157,7 @@ impl Comparison<'_> {
         delta
     }
 
-    /// Pairs free initializers that paired nodes read at the same place, where `fits`.
+    /// Pairs initializers that paired nodes read at the same input, where `fits`.
     fn by_readers(&self, found: &mut Partners, fits: impl Fn(ValueId, ValueId) -> bool) {
         let is_initial = |side: usize, v: ValueId| self.sides[side].contents[v.index()].is_some();
         for a in &self.sides[0].sequence {
@@ -209,7 +210,7 @@ impl Comparison<'_> {
         delta
     }
 
-    /// Whether the node stands in what both models have.
+    /// Whether the scope of the node is in both models.
     fn is_outermost(&self, side: usize, node: NodeId) -> bool {
         let graph = self.graph(side);
         let scope = graph.node(node).scope();
@@ -245,7 +246,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// In what the nodes of a pair differ.
+    /// How the nodes of a pair differ.
     fn aspects(&self, a: NodeId, b: NodeId) -> Vec<Aspect> {
         let [left, right] = [self.graph(0).node(a), self.graph(1).node(b)];
         let mut what = vec![];
@@ -256,10 +257,10 @@ impl Comparison<'_> {
         if x.len() != y.len() || x.iter().zip(y).any(|(a, b)| !self.is_same_read(*a, *b)) {
             what.push(Aspect::Inputs);
         }
-        let there = |outputs: &[Option<ValueId>]| -> Vec<bool> {
+        let present = |outputs: &[Option<ValueId>]| -> Vec<bool> {
             outputs.iter().map(Option::is_some).collect()
         };
-        if there(left.outputs()) != there(right.outputs()) {
+        if present(left.outputs()) != present(right.outputs()) {
             what.push(Aspect::Outputs);
         }
         let bodies = |side: usize, id| -> BTreeMap<String, ScopeId> {
@@ -276,7 +277,7 @@ impl Comparison<'_> {
         what
     }
 
-    /// Whether two bodies or functions take as many values and give back the same ones.
+    /// Whether two bodies or functions have as many inputs and the same outputs.
     fn is_same_frame(&self, a: ScopeId, b: ScopeId) -> bool {
         let [a, b] = [self.graph(0).scope(a), self.graph(1).scope(b)];
         a.inputs().len() == b.inputs().len()
@@ -287,7 +288,7 @@ impl Comparison<'_> {
                 .all(|(a, b)| self.is_same_read(Some(*a), Some(*b)))
     }
 
-    /// Whether the values are the same, or differ by a node that is reported on its own.
+    /// Whether the values are the same, or computed by a node that is itself reported.
     fn is_same_read(&self, a: Option<ValueId>, b: Option<ValueId>) -> bool {
         let (Some(a), Some(b)) = (a, b) else {
             return a.is_none() && b.is_none();

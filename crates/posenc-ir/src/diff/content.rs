@@ -1,4 +1,4 @@
-//! Hashes of contents: of payloads and attributes, without names.
+//! Hashes of payloads and attributes, without names.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,7 @@ use crate::wire;
 /// Location, first byte and length of a payload in another file.
 type Place = (String, u64, Option<u64>);
 
-/// The payloads of other files that are compared by where they are, because one of the models has
-/// not got their bytes at hand. All others are compared by their bytes.
+/// External payloads that one of the models cannot read, and that are compared by location.
 pub(super) struct Absent(BTreeSet<Place>);
 
 impl Absent {
@@ -53,7 +52,7 @@ fn externals(graph: &Graph) -> impl Iterator<Item = External> + '_ {
     initial.chain(tensors).filter_map(external)
 }
 
-/// Collects what is hashed; every part carries its length, so that no two lists run together.
+/// Hashes a list of parts, each with its length.
 #[derive(Clone)]
 pub(super) struct Hasher(Sha256);
 
@@ -85,7 +84,7 @@ impl Hasher {
     }
 }
 
-/// The hash of an initializer's type and values; `None` for a value that is none.
+/// The hash of an initializer's type and values; `None` for other values.
 pub(super) fn initializer(model: &Model, value: ValueId, absent: &Absent) -> Option<u128> {
     let graph = model.graph();
     let stored = graph.stored(value)?;
@@ -140,7 +139,7 @@ fn payload(model: &Model, stored: &Stored, absent: &Absent) -> u128 {
                 hasher.number(e.length.map_or(u128::MAX, Into::into));
             }
         },
-        // Strings have no dense form: their list is hashed as it is.
+        // Strings have no dense form: the message is hashed.
         Payload::Typed(message) => match stored.tensor() {
             Ok(tensor) => hasher.bytes(tensor.bytes()),
             Err(_) => {
@@ -157,7 +156,7 @@ fn payload(model: &Model, stored: &Stored, absent: &Absent) -> u128 {
     hasher.finish()
 }
 
-/// The hash of a list of attributes in any order; bodies are left to their scopes.
+/// The hash of attributes in any order, without their bodies.
 pub(super) fn attributes(model: &Model, attributes: &[AttributeProto], absent: &Absent) -> u128 {
     let mut sorted: Vec<&AttributeProto> = attributes.iter().collect();
     sorted.sort_by_key(|a| a.name());

@@ -1,4 +1,4 @@
-//! Hashes of nodes and values: of what leads to them, and of what they lead to.
+//! Hashes of nodes and values: of everything they depend on, and of everything that depends on them.
 
 use super::content::{Absent, Hasher, attributes, initializer};
 use super::ports::Marks;
@@ -10,7 +10,7 @@ use crate::model::Model;
 /// One of the two models.
 pub(super) struct Side<'a> {
     pub(super) graph: &'a Graph,
-    /// Every node behind what it reads, bodies before the node that they are of.
+    /// The nodes in topological order, those of bodies before the node of the body.
     pub(super) sequence: Vec<NodeId>,
     /// Hashes by the index of the node.
     pub(super) nodes: Vec<Hashes>,
@@ -18,22 +18,22 @@ pub(super) struct Side<'a> {
     pub(super) contents: Vec<Option<u128>>,
 }
 
-/// What is known of a node.
+/// The hashes of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hashes {
     /// Operator and kind of scope.
     pub(super) op: u128,
-    /// And attributes.
+    /// `op` and attributes.
     pub(super) own: u128,
-    /// Attributes, and all that leads here.
+    /// `own`, and everything the node depends on.
     pub(super) forward: u128,
-    /// As `forward`, but for the attributes of the node itself.
+    /// As `forward`, without the attributes of the node itself.
     pub(super) forward_op: u128,
-    /// Attributes, constants that are read, and all that this leads to.
+    /// `own`, constants that are read, and everything that depends on the node.
     pub(super) backward: u128,
-    /// As `backward`, but for the attributes and constants of the node itself.
+    /// As `backward`, without the attributes and constants of the node itself.
     pub(super) backward_op: u128,
-    /// Attributes and constants that are read; `None` where there are none.
+    /// `own` and the constants that are read; `None` where there are none.
     pub(super) weights: Option<u128>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The constants among the inputs: initializers, and what nodes without inputs compute.
+    /// The hash of the constants among the inputs: initializers, and outputs of nodes without inputs.
     fn weights(&self, id: NodeId) -> Option<u128> {
         let graph = self.graph;
         let mut hasher = Hasher::new("weights");
@@ -244,7 +244,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Appends the nodes of a scope; bodies are nested no deeper than reading allows.
+/// Appends the nodes of a scope. The depth is bounded by reading.
 fn walk(graph: &Graph, scope: ScopeId, out: &mut Vec<NodeId>) -> Result<()> {
     for id in graph.order(scope)? {
         if graph.is_removed(id) {

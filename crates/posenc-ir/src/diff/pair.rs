@@ -1,4 +1,4 @@
-//! Which node of one model is which of the other.
+//! Pairing the nodes of two models.
 
 use rustc_hash::FxHashMap;
 
@@ -7,18 +7,18 @@ use super::pairs::{Pairs, producer};
 use crate::graph::{Graph, Use};
 use crate::id::{NodeId, ValueId};
 
-/// How many nodes of one kind are weighed against each other.
+/// The most candidates that are compared for one node.
 const CHOICE: usize = 16;
 
-/// Something by which nodes are told apart; `None` for those that have it not.
+/// A hash that nodes are paired by; `None` for nodes without one.
 type Key = fn(&Hashes) -> Option<u128>;
 
-/// In what neighbors of pairs have to be alike.
+/// What neighbors of pairs must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Operator and attributes; where several are, none is chosen.
+    /// Operator and attributes; of several candidates, none is chosen.
     Own,
-    /// The operator; of several, those that are most alike.
+    /// The operator; of several candidates, the most similar one is chosen.
     Op,
 }
 
@@ -34,12 +34,12 @@ impl Kind {
 struct Matcher<'a> {
     sides: &'a [Side<'a>; 2],
     pairs: Pairs,
-    /// Pairs whose neighbors were not looked at.
+    /// Pairs whose neighbors were not compared yet.
     open: Vec<[NodeId; 2]>,
 }
 
-/// Pairs from both sides: nodes that are alike in what leads to them and in what they lead to, then
-/// in one of the two, then the neighbors of pairs, and last those that only differ in attributes.
+/// Pairs nodes that are equal in both directions, then in one, then neighbors of pairs, and last
+/// those that differ in attributes.
 pub(super) fn pair(sides: &[Side<'_>; 2]) -> Pairs {
     let mut matcher = Matcher {
         sides,
@@ -77,7 +77,7 @@ impl Matcher<'_> {
         groups
     }
 
-    /// Pairs nodes whose key no other node has.
+    /// Pairs nodes whose key is unique in both models.
     fn unique(&mut self, key: Key) {
         let groups = [self.groups(0, key), self.groups(1, key)];
         for a in &self.sides[0].sequence {
@@ -95,7 +95,7 @@ impl Matcher<'_> {
         self.spread();
     }
 
-    /// Pairs nodes that several share their key with, one after the other: each decides for its
+    /// Pairs nodes that share a key with others, one after the other; each pair is followed to its
     /// neighbors.
     fn alike(&mut self, key: Key) {
         let mut groups = self.groups(1, key);
@@ -115,21 +115,21 @@ impl Matcher<'_> {
         }
     }
 
-    /// The first of the candidates that is most like the node.
+    /// The first of the most similar candidates.
     fn best(&self, a: NodeId, candidates: &[NodeId]) -> Option<NodeId> {
         let mut best = None;
         for b in candidates {
-            let likeness = self.likeness(a, *b);
-            if best.is_none_or(|(most, _)| likeness > most) {
-                best = Some((likeness, *b));
+            let similarity = self.similarity(a, *b);
+            if best.is_none_or(|(most, _)| similarity > most) {
+                best = Some((similarity, *b));
             }
         }
         best.map(|(_, b)| b)
     }
 
-    /// How much speaks for a pair: neighbors that are pairs at the same places, less those that are
-    /// parts of other pairs, and then equal hashes.
-    fn likeness(&self, a: NodeId, b: NodeId) -> (i64, usize) {
+    /// The similarity of two nodes: neighbors that are paired at the same position, less those that are
+    /// paired otherwise; then equal hashes.
+    fn similarity(&self, a: NodeId, b: NodeId) -> (i64, usize) {
         let [left, right] = self.sides;
         let (x, y) = (left.graph.node(a), right.graph.node(b));
         let mut sum = 0;
@@ -163,7 +163,7 @@ impl Matcher<'_> {
         (sum, equal.iter().filter(|e| **e).count())
     }
 
-    /// What two nodes at the same place say about their neighbors.
+    /// 1 for nodes that are paired, -1 for nodes that are paired otherwise, else 0.
     fn vote(&self, a: NodeId, b: NodeId) -> i64 {
         match (self.pairs.partner(0, a), self.pairs.partner(1, b)) {
             (Some(partner), _) if partner == b => 1,
@@ -177,14 +177,14 @@ impl Matcher<'_> {
         self.open.push([a, b]);
     }
 
-    /// Pairs neighbors of pairs that are alike in operator and attributes.
+    /// Pairs neighbors of pairs with the same operator and attributes.
     fn spread(&mut self) {
         while let Some(pair) = self.open.pop() {
             self.around(pair, Kind::Own);
         }
     }
 
-    /// Pairs neighbors of all pairs, those last that differ in attributes.
+    /// Pairs neighbors of all pairs with the same operator.
     fn neighbors(&mut self) {
         loop {
             let mut grown = false;
@@ -223,7 +223,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Pairs free readers of two values that are of a kind.
+    /// Pairs readers of two values.
     fn readers(&mut self, a: ValueId, b: ValueId, kind: Kind) {
         let free = |side: usize, value: ValueId| {
             let of = &self.sides[side];

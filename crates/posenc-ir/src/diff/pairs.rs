@@ -3,14 +3,14 @@
 use crate::graph::Graph;
 use crate::id::{NodeId, ValueId};
 
-/// Nodes that belong together, by index.
+/// Pairs of corresponding nodes, by index.
 #[derive(Clone, Debug)]
 pub(super) struct Pairs {
     of: [Vec<Option<NodeId>>; 2],
 }
 
 impl Pairs {
-    /// No pairs yet, of so many nodes on either side.
+    /// No pairs, for these numbers of nodes.
     pub(super) fn new(counts: [usize; 2]) -> Self {
         Self {
             of: counts.map(|count| vec![None; count]),

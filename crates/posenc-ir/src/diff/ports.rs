@@ -1,4 +1,4 @@
-//! Inputs and outputs of the two graphs, paired by name and then by place, and their order.
+//! Inputs and outputs of two graphs, paired by name and then by position, and their order.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use super::types::Entry;
 use crate::graph::Graph;
 use crate::id::ValueId;
 
-/// Which inputs and outputs belong together.
+/// Corresponding inputs and outputs.
 pub(super) struct Ports {
     pub(super) inputs: Vec<[Option<ValueId>; 2]>,
     pub(super) outputs: Vec<[Option<ValueId>; 2]>,
-    /// Under `inputs` and `outputs`: those that both models have, where their order is not the same.
+    /// Under `inputs` and `outputs`: those that both models have, where their order differs.
     pub(super) order: Vec<Entry>,
     /// For each model: a hash for each input, and hashes for each output.
     pub(super) marks: [Marks; 2],
 }
 
-/// What stands for inputs and outputs in hashes.
+/// Hashes of inputs and outputs.
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) inputs: BTreeMap<ValueId, u128>,
@@ -31,7 +31,7 @@ impl Ports {
         let of_outputs = graphs.map(|g| g.scope(g.main()).outputs());
         let inputs = paired(graphs, of_inputs);
         let outputs = paired(graphs, of_outputs);
-        // Callers need not give an input that has a default.
+        // Inputs with a default are optional.
         let given = |pair: &[ValueId; 2]| {
             let mut values = graphs.iter().zip(pair);
             values.all(|(graph, value)| graph.stored(*value).is_none())
@@ -75,8 +75,8 @@ fn common(pairs: &[[Option<ValueId>; 2]]) -> impl Iterator<Item = [ValueId; 2]> 
     pairs.iter().filter_map(|[a, b]| Some([(*a)?, (*b)?]))
 }
 
-/// The names in the order of each model, where these pairs, which come in a's order, have another
-/// one in b's list.
+/// The names in the order of each model, where the pairs, which are in a's order, have another one in
+/// b.
 fn order(
     key: &str,
     graphs: [&Graph; 2],
@@ -108,7 +108,7 @@ fn mark(tag: &str, i: usize) -> u128 {
     hasher.finish()
 }
 
-/// Values of the same name, then those left of the same place, then those that have no partner.
+/// Pairs values by name, then by position; the others have no partner.
 fn paired(graphs: [&Graph; 2], [a, b]: [&[ValueId]; 2]) -> Vec<[Option<ValueId>; 2]> {
     let mut of_b: BTreeMap<&str, ValueId> = BTreeMap::new();
     for value in b {

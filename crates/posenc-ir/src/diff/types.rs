@@ -1,16 +1,16 @@
-//! What a comparison of two models gives.
+//! Differences of two models, as data.
 
 use std::collections::BTreeMap;
 
 use super::pairs::Pairs;
 use crate::id::ValueId;
 
-/// What two models, a and b, do not have in common.
+/// The differences of two models, a and b.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Nodes. The bodies of a node that only one model has are not listed apart.
+    /// Nodes, without those in bodies of nodes that only one model has.
     pub nodes: Delta<Part>,
-    /// Initializers, by their values.
+    /// Initializers.
     pub initializers: Delta<Part>,
     /// Inputs of the graph, with their types.
     pub inputs: Delta<Part>,
@@ -18,8 +18,8 @@ pub struct Diff {
     pub outputs: Delta<Part>,
     /// Local functions. Nodes of functions that both have are among `nodes`.
     pub functions: Delta<Part>,
-    /// The order of inputs and of outputs, under `inputs` and `outputs`: the names of those that both
-    /// models have. Inputs with a default are left out.
+    /// Under `inputs` and `outputs`: the names of those that both models have, where their order
+    /// differs. Inputs with a default are not listed.
     pub order: Vec<Entry>,
     /// Versions of operator sets by domain.
     pub opsets: Vec<Entry>,
@@ -38,18 +38,18 @@ pub struct Delta<T> {
     pub added: Vec<T>,
     /// What only a has.
     pub removed: Vec<T>,
-    /// What both have, but not alike.
+    /// What both have, with differences.
     pub changed: Vec<Change<T>>,
 }
 
 /// A part of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it stands, or its name.
+    /// Its place in the graph, or its name.
     pub place: String,
     /// The part in the ONNX text syntax; weights as hashes.
     pub text: String,
-    /// Places of the nodes that read an added or removed node and that both models have.
+    /// For an added or removed node, the places of the nodes of both models that read it.
     pub read_by: Vec<String>,
 }
 
@@ -64,22 +64,22 @@ pub struct Change<T> {
     pub what: Vec<Aspect>,
 }
 
-/// In what a part differs.
+/// How a part differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
     /// Attributes of a node or function.
     Attributes,
-    /// What a node reads, beside nodes that were added or removed before it.
+    /// Inputs of a node, except those from added or removed nodes.
     Inputs,
     /// Which outputs a node has.
     Outputs,
-    /// What a body gives back or takes.
+    /// Inputs or outputs of a body.
     Body,
     /// Element type or shape.
     Type,
     /// The name of an input or output.
     Name,
-    /// Values of an initializer; or which value an output is.
+    /// Values of an initializer; or the node that computes an output.
     Value,
 }
 
@@ -88,9 +88,9 @@ pub enum Aspect {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// What a has there.
+    /// The entry of a.
     pub a: Option<String>,
-    /// What b has there.
+    /// The entry of b.
     pub b: Option<String>,
 }
 
@@ -110,12 +110,12 @@ impl Aspect {
 }
 
 impl<T> Delta<T> {
-    /// How many parts are added, removed or changed.
+    /// The number of parts that are added, removed or changed.
     pub fn len(&self) -> usize {
         self.added.len() + self.removed.len() + self.changed.len()
     }
 
-    /// Whether nothing is.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -5,14 +5,13 @@ use super::table::kernel;
 use super::{Budget, Miss, Value};
 use crate::node::Node;
 
-/// Evaluates one node, as far as its inputs are known; one value per declared output.
+/// Evaluates one node as far as its inputs are known; returns one value per declared output.
 ///
-/// `opset` is the version of the node's domain that its scope imports. `inputs` stand in the
-/// node's order, `None` for one left out. An operator or form that is not known here gives
-/// [`Value::unknown`].
+/// `opset` is the version of the node's domain that its scope imports. `inputs` are in the order of
+/// the node, `None` for omitted ones. Unknown operators give [`Value::unknown`].
 ///
 /// # Errors
-/// A [`Miss`] where an attribute is malformed or the shapes cannot be.
+/// When an attribute is invalid or the shapes do not fit.
 pub fn apply(
     node: &Node,
     opset: i64,

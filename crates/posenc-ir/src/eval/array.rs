@@ -1,4 +1,4 @@
-//! Arrays of the three kinds of elements, and what is done to each in the same way.
+//! Arrays of three element types, and operations on all of them.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub(super) enum Array {
     Bool(Shared<bool>),
 }
 
-/// Evaluates `body` for the array inside, whichever kind it is, and wraps the result again.
+/// Evaluates `body` for the array of any element type, and wraps the result.
 macro_rules! each {
     ($array:expr, |$a:ident| $body:expr) => {
         match $array {
@@ -27,7 +27,7 @@ macro_rules! each {
     };
 }
 
-/// The same for two arrays of one kind; `None` where the kinds differ.
+/// The same for two arrays of one element type; `None` where the types differ.
 macro_rules! each_pair {
     ($left:expr, $right:expr, |$a:ident, $b:ident| $body:expr) => {{
         use $crate::eval::array::Array;
@@ -52,7 +52,7 @@ impl Array {
         }
     }
 
-    /// The element type that a value has when nothing else says it.
+    /// The element type of a value that has no other.
     pub(super) fn natural(&self) -> DType {
         match self {
             Self::Float(_) => DType::F32,
@@ -85,9 +85,9 @@ impl Array {
         }
     }
 
-    /// The elements of `tensor` at these places in row-major order, as an array of `dims`.
-    /// `None` where a place is `None` or outside, the places do not fill `dims`, or the element
-    /// type has no value here.
+    /// The elements of `tensor` at these indices in row-major order, as an array of `dims`. `None`
+    /// where an index is `None` or out of range, the indices do not fill `dims`, or the element type
+    /// is not supported.
     pub(super) fn read(
         tensor: &Tensor,
         dims: &[usize],
@@ -137,7 +137,7 @@ pub(super) fn reshape<T: Clone>(array: Shared<T>, dims: &[usize]) -> Option<Shar
 pub(super) fn flat<T: Clone>(array: &Shared<T>) -> Cow<'_, [T]> {
     match array.as_slice() {
         Some(slice) => Cow::Borrowed(slice),
-        // Faster than to step through the elements one by one.
+        // Faster than an iteration over the elements.
         None => Cow::Owned(
             array
                 .as_standard_layout()

@@ -1,12 +1,11 @@
-//! Fused attention: dimensions only. Counts of heads are attributes where the inputs do not
-//! tell them.
+//! Fused attention: dimensions only.
 
 use super::call::{Call, Outputs};
 use super::shape::{dim, product, sum};
 use super::{Miss, Value, Why};
 use crate::dtype::DType;
 
-/// Part `d` of a split into `heads`.
+/// The size of one head.
 fn per_head(d: usize, heads: usize) -> Result<usize, Miss> {
     if heads == 0 || !d.is_multiple_of(heads) {
         return Err(Why::Shapes.into());
@@ -36,7 +35,7 @@ fn operand(dims: &[usize], heads: Option<usize>) -> Result<[usize; 4], Miss> {
     }
 }
 
-/// Length along axis 2 of the past, which may be left out; `None` where it is not known.
+/// The length along axis 2 of the past, 0 where it is omitted; `None` where it is unknown.
 fn past_length(c: &Call<'_>, i: usize) -> Result<Option<usize>, Miss> {
     match c.at(i) {
         None => Ok(Some(0)),
@@ -136,7 +135,7 @@ pub(super) fn multi_head(c: &Call<'_>) -> Outputs {
         _ => return Err(Why::Rank.into()),
     };
     let size = per_head(hidden, heads)?;
-    // Keys of rank 4 come from a cache of another attention: heads stand before positions.
+    // Keys of rank 4 are the cache of another attention: `[b, h, s, d]`.
     let keys = match (c.at(1), c.dims(1)) {
         (None, _) => Some(length),
         (_, Some([_, n, _] | [_, n, _, 2, _] | [_, _, n, _])) => Some(*n),
@@ -172,7 +171,7 @@ pub(super) fn multi_head(c: &Call<'_>) -> Outputs {
 }
 
 /// GroupQueryAttention: query (or packed q, k, v), key, value, past key, past value, lengths,
-/// total length. The cache holds the total length, or stays as long as it is where longer.
+/// total length. The cache has the total length, or its previous one where that is longer.
 pub(super) fn group_query(c: &Call<'_>) -> Outputs {
     let dtype = c.need(0)?.dtype;
     let (heads, kv_heads) = (heads(c, "num_heads")?, heads(c, "kv_num_heads")?);

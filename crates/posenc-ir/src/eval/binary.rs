@@ -74,7 +74,7 @@ pub(super) fn mul(c: &Call<'_>) -> Outputs {
     arithmetic(c, |a, b| a * b, i64::wrapping_mul)
 }
 
-/// Integers truncate toward zero; a zero divisor among them leaves the data unknown.
+/// Integers truncate toward zero; with a divisor of zero, the data is unknown.
 pub(super) fn div(c: &Call<'_>) -> Outputs {
     binary(c, operand_type(c), |a, b, dims| match (a, b) {
         (Array::Float(a), Array::Float(b)) => Some(Array::Float(zip(&a, &b, dims, |a, b| a / b)?)),
@@ -266,12 +266,12 @@ pub(super) fn mean(c: &Call<'_>) -> Outputs {
     Ok(out)
 }
 
-/// The smaller number; not a number where either is not.
+/// The smaller number; NaN where either is.
 fn lower(a: f64, b: f64) -> f64 {
     if a.is_nan() || a < b { a } else { b }
 }
 
-/// The larger number; not a number where either is not.
+/// The larger number; NaN where either is.
 fn upper(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
@@ -312,7 +312,7 @@ pub(super) fn clip(c: &Call<'_>) -> Outputs {
     })
 }
 
-/// Chooses from two operands; data needs all three inputs, whatever the condition.
+/// `Where`; data needs all three inputs, whatever the condition.
 pub(super) fn choose(c: &Call<'_>) -> Outputs {
     for i in 0..3 {
         c.need(i)?;
@@ -334,7 +334,7 @@ pub(super) fn choose(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// Where the left operand decides the dimensions and type, and the content is unknown.
+/// Type and dimensions only; the content is unknown.
 pub(super) fn opaque(c: &Call<'_>) -> Outputs {
     binary(c, operand_type(c), |_, _, _| None)
 }

@@ -1,13 +1,14 @@
-//! Rows of a table picked by the bucket of each pair's distance.
+//! A bias per pair of positions, from a table by the bucket of their distance.
 
 use super::call::{Call, Outputs};
 use super::shape::dim;
 use super::{Value, Why};
 use crate::dtype::DType;
 use crate::eval::array::{Array, flat, from_vec};
-use crate::eval::cast::settled;
+use crate::eval::cast::rounded_to_f32;
 
-/// A table `[buckets, heads]` and the numbers of queries and keys to `[1, heads, q, k]`.
+/// `RelativePositionBias`: from a table `[buckets, heads]` and the numbers of queries and keys, a bias
+/// `[1, heads, q, k]`.
 pub(super) fn relative_position_bias(c: &Call<'_>) -> Outputs {
     let table = c.need(0)?;
     let (q, k) = (c.need(1)?.scalar_i64(), c.need(2)?.scalar_i64());
@@ -44,12 +45,15 @@ pub(super) fn relative_position_bias(c: &Call<'_>) -> Outputs {
     }])
 }
 
-/// Near distances have a bucket each, far ones share those that are left by their logarithm.
+/// The bucket of a distance: near distances have one each, far ones share the others by their
+/// logarithm.
 fn bucket(buckets: usize, farthest: i64, both: bool, distance: i64) -> usize {
-    let (n, first, far) = match both {
-        true if distance > 0 => (buckets / 2, buckets / 2, distance),
-        true => (buckets / 2, 0, -distance),
-        false => (buckets, 0, (-distance).max(0)),
+    let (n, first, far) = if !both {
+        (buckets, 0, (-distance).max(0))
+    } else if distance > 0 {
+        (buckets / 2, buckets / 2, distance)
+    } else {
+        (buckets / 2, 0, -distance)
     };
     let exact = n / 2;
     let far = usize::try_from(far).unwrap_or(usize::MAX);
@@ -57,6 +61,6 @@ fn bucket(buckets: usize, farthest: i64, both: bool, distance: i64) -> usize {
         return first + far;
     }
     let ratio = (far as f64 / exact as f64).ln() / (farthest as f64 / exact as f64).ln();
-    let beyond = settled(ratio * (n - exact) as f64, Some(DType::F32)) as usize;
+    let beyond = rounded_to_f32(ratio * (n - exact) as f64, Some(DType::F32)) as usize;
     first + exact.saturating_add(beyond).min(n.saturating_sub(1))
 }

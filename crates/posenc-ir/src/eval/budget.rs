@@ -1,6 +1,6 @@
 //! The limit of what an evaluation may allocate and compute.
 
-/// How much an evaluation may allocate.
+/// How much an evaluation may allocate and compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// The most elements of one computed tensor. Above it, only type and dimensions are inferred.
@@ -8,18 +8,18 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Multiplications per allowed element that one product may take.
+    /// The most multiplications of one product, per allowed element.
     const WORK: usize = 64;
 
-    /// Whether a tensor of these dimensions may be computed. A dimension of 0 counts as 1, so
-    /// that the dimensions of every allowed tensor can be multiplied without overflow.
+    /// Whether a tensor of these dimensions may be computed. A dimension of 0 counts as 1, so that
+    /// the dimensions of allowed tensors can be multiplied without overflow.
     pub fn allows(&self, dims: &[usize]) -> bool {
         dims.iter()
             .try_fold(1usize, |n, d| n.checked_mul((*d).max(1)))
             .is_some_and(|n| n <= self.elements)
     }
 
-    /// Whether a product of so many terms may be computed.
+    /// Whether a product with these numbers of terms may be computed.
     pub(super) fn allows_work(&self, factors: &[usize]) -> bool {
         factors
             .iter()

@@ -1,14 +1,14 @@
-//! A node with its inputs: what every operator reads its parameters from.
+//! A node with its inputs, from which operators read their parameters.
 
 use super::array::Array;
 use super::{Budget, Miss, Value, Why};
 use crate::dtype::DType;
 use crate::node::Node;
 
-/// What one operator gives: its outputs in order.
+/// The outputs of an operator, in order.
 pub(super) type Outputs = Result<Vec<Value>, Miss>;
 
-/// One node about to be evaluated.
+/// A node that is evaluated.
 pub(super) struct Call<'a> {
     pub(super) node: &'a Node,
     pub(super) opset: i64,
@@ -16,34 +16,34 @@ pub(super) struct Call<'a> {
     pub(super) budget: &'a Budget,
 }
 
-/// A parameter that newer operator versions take as an input.
+/// A parameter that may be an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Given<T> {
-    /// Left out.
+    /// Omitted.
     Absent,
-    /// An input whose elements are not known.
+    /// An input with unknown elements.
     Unknown,
     /// Read from the attribute or the input.
     Known(T),
 }
 
 impl<'a> Call<'a> {
-    /// Input `i`; `None` where left out.
+    /// Input `i`; `None` where it is omitted.
     pub(super) fn at(&self, i: usize) -> Option<&'a Value> {
         self.inputs.get(i).copied().flatten()
     }
 
-    /// Input `i`, which the operator requires.
+    /// The required input `i`.
     pub(super) fn need(&self, i: usize) -> Result<&'a Value, Miss> {
         self.at(i).ok_or(Why::NoInput(i).into())
     }
 
-    /// The dimensions of input `i`, where there is one and they are known.
+    /// The dimensions of input `i`, where they are known.
     pub(super) fn dims(&self, i: usize) -> Option<&'a [usize]> {
         self.at(i)?.dims.as_deref()
     }
 
-    /// The element type of input `i`, where there is one and it is known.
+    /// The element type of input `i`, where it is known.
     pub(super) fn dtype(&self, i: usize) -> Option<DType> {
         self.at(i)?.dtype
     }
@@ -53,7 +53,7 @@ impl<'a> Call<'a> {
         self.at(i)?.array(self.budget)
     }
 
-    /// The elements of every input that there is; `None` where any is unknown.
+    /// The elements of all inputs that are not omitted; `None` where any are unknown.
     pub(super) fn arrays(&self) -> Option<Vec<Array>> {
         let given = self.inputs.iter().flatten();
         given.map(|v| v.array(self.budget)).collect()
@@ -69,7 +69,7 @@ impl<'a> Call<'a> {
         Ok(self.node.int(name).map_err(|_| Why::Attribute(name))?)
     }
 
-    /// An integer attribute that stands for yes or no.
+    /// An integer attribute that is a flag.
     pub(super) fn flag(&self, name: &'static str) -> Result<bool, Miss> {
         Ok(self.int(name)?.unwrap_or(0) != 0)
     }
@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
         Ok(self.node.string(name).map_err(|_| Why::Attribute(name))?)
     }
 
-    /// An attribute with the number of an element type; `None` inside where there is no such type.
+    /// An attribute with the number of an element type; `None` where it is absent or 0.
     pub(super) fn type_attribute(&self, name: &'static str) -> Result<Option<DType>, Miss> {
         match self.int(name)? {
             None | Some(0) => Ok(None),
@@ -137,7 +137,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// A value of these dimensions, with data where the budget and `compute` allow it.
+    /// A value of these dimensions, with data where the budget allows it and `compute` gives it.
     pub(super) fn value(
         &self,
         dtype: Option<DType>,
@@ -165,7 +165,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The output of an operator of which only the element type is known.
+/// One output of which only the element type is known.
 pub(super) fn typed(dtype: Option<DType>) -> Outputs {
     Ok(vec![Value::shaped(dtype, None)])
 }

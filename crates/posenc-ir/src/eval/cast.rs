@@ -10,7 +10,7 @@ pub(super) fn cast(c: &Call<'_>) -> Outputs {
     c.map(Some(to), |a| convert(a, c.dtype(0), to))
 }
 
-/// To the type of input 1, whose content does not matter.
+/// To the type of input 1.
 pub(super) fn cast_like(c: &Call<'_>) -> Outputs {
     match c.need(1)?.dtype {
         Some(to) => c.map(Some(to), |a| convert(a, c.dtype(0), to)),
@@ -18,8 +18,8 @@ pub(super) fn cast_like(c: &Call<'_>) -> Outputs {
     }
 }
 
-/// Between floats nothing is rounded. Floats become integers by truncation toward zero and
-/// saturate at the range of the type; integers wrap.
+/// Floats are not rounded to narrower floats. From floats to integers, values are truncated toward
+/// zero and saturate at the range of the type; integers wrap.
 fn convert(array: Array, from: Option<DType>, to: DType) -> Option<Array> {
     Some(if to == DType::Bool {
         Array::Bool(match array {
@@ -37,7 +37,7 @@ fn convert(array: Array, from: Option<DType>, to: DType) -> Option<Array> {
         let (low, high) = int_range(to);
         Array::Int(match array {
             Array::Float(a) => {
-                let whole = |x: f64| settled(x, from) as i64;
+                let whole = |x: f64| rounded_to_f32(x, from) as i64;
                 a.mapv(|x| whole(x).clamp(low, high)).into_shared()
             }
             Array::Int(a) => a.mapv(|x| wrap(x, to)).into_shared(),
@@ -48,16 +48,16 @@ fn convert(array: Array, from: Option<DType>, to: DType) -> Option<Array> {
     })
 }
 
-/// The number that the graph's own type may hold, for operators with steps: what is a whole number
-/// but for the last digits of f64 is one there (`log(64) / log(2)`).
-pub(super) fn settled(x: f64, dtype: Option<DType>) -> f64 {
+/// The number rounded to f32, as the graph computes it, for operators with steps: values that differ
+/// from a whole number only in the last digits of f64 become whole (`log(64) / log(2)`).
+pub(super) fn rounded_to_f32(x: f64, dtype: Option<DType>) -> f64 {
     match dtype {
         Some(DType::F64) => x,
         _ => f64::from(x as f32),
     }
 }
 
-/// The least and greatest number of an integer type, as far as i64 holds them.
+/// The least and greatest number of an integer type, within i64.
 pub(super) fn int_range(dtype: DType) -> (i64, i64) {
     match dtype {
         DType::U8 => (0, u8::MAX.into()),
@@ -91,18 +91,18 @@ fn wrap(x: i64, to: DType) -> i64 {
     }
 }
 
-/// The numbers of an element type.
+/// The element type of an attribute, or a default.
 pub(super) fn element_type(c: &Call<'_>, name: &'static str, or: DType) -> Result<DType, Miss> {
     Ok(c.type_attribute(name)?.unwrap_or(or))
 }
 
-/// The type that attribute `dtype` names, else that of input 0; content unknown.
+/// The type of attribute `dtype`, else that of input 0; the content is unknown.
 pub(super) fn random_like(c: &Call<'_>) -> Outputs {
     let dtype = c.type_attribute("dtype")?.or(c.dtype(0));
     c.map(dtype, |_| None)
 }
 
-/// A random tensor whose shape is an attribute.
+/// A random tensor with a shape from an attribute; the content is unknown.
 pub(super) fn random(c: &Call<'_>) -> Outputs {
     let dtype = element_type(c, "dtype", DType::F32)?;
     let shape = c.ints("shape")?.ok_or(Why::Attribute("shape"))?;

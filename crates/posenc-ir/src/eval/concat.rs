@@ -1,4 +1,4 @@
-//! Operators that join and part tensors along an axis.
+//! Joining and splitting tensors along an axis.
 
 use ndarray::{Axis, Slice};
 
@@ -70,8 +70,8 @@ fn join_all<T: Clone>(parts: &[Shared<T>], dims: &[usize], along: usize) -> Opti
     (whole.shape() == dims).then(|| whole.into_shared())
 }
 
-/// The lengths are an attribute before opset 13 and input 1 since; left out, the parts are equal,
-/// the last one (since opset 18) possibly shorter.
+/// The lengths are an attribute before opset 13 and input 1 since; without them, the parts have equal
+/// lengths, the last one (since opset 18) possibly less.
 pub(super) fn split(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let unknown = || vec![Value::shaped(x.dtype, None); c.outputs()];

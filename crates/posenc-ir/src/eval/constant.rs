@@ -1,4 +1,4 @@
-//! Constants and what is made from shapes.
+//! Constants and shapes.
 
 use ndarray::{ArrayD, IxDyn, arr0, arr1};
 
@@ -34,7 +34,7 @@ pub(super) fn constant(c: &Call<'_>) -> Outputs {
     Ok(Vec::new())
 }
 
-/// The tensor of an attribute; `None` where its elements are not at hand.
+/// The tensor of an attribute; `None` where its elements cannot be read.
 fn stored(proto: &TensorProto) -> Option<Tensor> {
     Stored::from_proto(proto).ok()?.tensor().ok()
 }
@@ -77,18 +77,18 @@ pub(super) fn to_dims(shape: &[i64]) -> Result<Vec<usize>, Miss> {
     shape.iter().map(|d| dim(*d)).collect()
 }
 
-/// The dimensions of input 0, since opset 15 possibly a range of them.
+/// The dimensions of input 0, or since opset 15 a range of them.
 pub(super) fn shape_of(c: &Call<'_>) -> Outputs {
     let Some(dims) = c.need(0)?.dims.as_deref() else {
         return typed(Some(DType::I64));
     };
     let rank = dims.len() as i64;
-    let place = |at: i64| {
+    let clamped = |at: i64| {
         let at = if at < 0 { at.saturating_add(rank) } else { at };
         at.clamp(0, rank) as usize
     };
-    let start = place(c.int("start")?.unwrap_or(0));
-    let end = place(c.int("end")?.unwrap_or(rank)).max(start);
+    let start = clamped(c.int("start")?.unwrap_or(0));
+    let end = clamped(c.int("end")?.unwrap_or(rank)).max(start);
     let list: Vec<i64> = dims[start..end].iter().map(|d| *d as i64).collect();
     Ok(vec![c.value(Some(DType::I64), vec![list.len()], |dims| {
         Some(Array::Int(from_vec(dims, list)?))

@@ -1,4 +1,4 @@
-//! Fused operators of com.microsoft that are no attention: dimensions only.
+//! Fused operators of com.microsoft other than attention: dimensions only.
 
 use super::call::{Call, Outputs, typed};
 use super::shape::dim;

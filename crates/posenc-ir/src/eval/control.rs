@@ -33,7 +33,7 @@ fn body(node: &Node, name: &str) -> Option<ScopeId> {
     bodies.find(|(n, _)| *n == name).map(|(_, scope)| scope)
 }
 
-/// What a body has computed.
+/// The outputs of a body.
 fn results<M: Memory>(run: &Run<'_, M>, body: ScopeId) -> Vec<Value> {
     let outputs = run.graph.scope(body).outputs();
     outputs.iter().map(|v| run.memory.get(*v).clone()).collect()
@@ -61,7 +61,7 @@ fn branch<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
     first
 }
 
-/// What holds of either value.
+/// The type and dimensions that two values have in common.
 fn common(a: &Value, b: &Value) -> Value {
     Value::shaped(
         a.dtype.filter(|_| a.dtype == b.dtype),
@@ -69,15 +69,15 @@ fn common(a: &Value, b: &Value) -> Value {
     )
 }
 
-/// Gives inputs of a body what is known of them.
+/// Sets the inputs of a body.
 fn feed<M: Memory>(run: &mut Run<'_, M>, inputs: &[ValueId], values: Vec<Value>) {
     for (input, value) in inputs.iter().zip(values) {
         run.put(*input, value, State::Live);
     }
 }
 
-/// Inputs: the most turns, the condition, carried values. Outputs: carried values, and stacks of
-/// what every turn gave.
+/// `Loop`. Inputs: the most iterations, the condition, carried values. Outputs: carried values, and
+/// stacked results of all iterations.
 fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
     let Some(body) = body(node, "body") else {
         return Vec::new();
@@ -96,13 +96,13 @@ fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
     feed(run, graph.scope(body).inputs(), inputs);
     run.scope(body);
     let results = results(run, body);
-    let turns = turns(run, node, results.first());
+    let iterations = iterations(run, node, results.first());
     let mut outputs = Vec::new();
     for (i, result) in results.into_iter().skip(1).enumerate() {
         outputs.push(match carried.get(i) {
             Some(start) => common(start, &result),
             None => {
-                let dims = turns
+                let dims = iterations
                     .zip(result.dims)
                     .map(|(n, dims)| [&[n], &*dims].concat());
                 Value::shaped(result.dtype, dims)
@@ -112,19 +112,20 @@ fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
     outputs
 }
 
-/// How often a loop runs, where nothing but its count ends it.
-fn turns<M: Memory>(run: &Run<'_, M>, node: &Node, go_on: Option<&Value>) -> Option<usize> {
+/// The number of iterations of a loop, where only its count ends it.
+fn iterations<M: Memory>(run: &Run<'_, M>, node: &Node, again: Option<&Value>) -> Option<usize> {
     let read = |i: usize| node.input(i).map(|v| run.memory.get(v));
-    let begins = match read(1) {
+    let starts = match read(1) {
         None => true,
         Some(condition) => condition.scalar_bool() == Some(true),
     };
-    let goes_on = go_on.and_then(Value::scalar_bool) == Some(true);
+    let continues = again.and_then(Value::scalar_bool) == Some(true);
     let most = read(0)?.scalar_i64()?;
-    (begins && goes_on).then(|| shape::dim(most.max(0)).ok())?
+    (starts && continues).then(|| shape::dim(most.max(0)).ok())?
 }
 
-/// Inputs: states, and tensors that are read slice by slice. Outputs: states, and slices stacked.
+/// `Scan`. Inputs: states, and tensors that are read slice by slice. Outputs: states, and stacked
+/// slices.
 fn scan<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Result<Vec<Value>, Miss> {
     let Some(body) = body(node, "body") else {
         return Ok(Vec::new());

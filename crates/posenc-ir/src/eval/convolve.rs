@@ -1,16 +1,16 @@
-//! Convolutions of known elements, tap by tap.
+//! Convolutions of known elements.
 
 use super::array::{Array, flat, from_vec};
 use super::data::Shared;
 use super::shape::elements;
 use super::window::{Auto, Window};
 
-/// Multiplications that are made at most, for each element that a value may have.
-const PATIENCE: usize = 64;
+/// The most multiplications, per allowed element of a value.
+const WORK: usize = 64;
 
 /// The elements of a convolution of `x` `[batch, channel, ..]` with weights
-/// `[channel, channel of the group, ..]` as a value of these dimensions; `None` where that takes
-/// too long, or the pads follow from the sizes.
+/// `[channel, channel of the group, ..]` as a value of these dimensions; `None` where it takes too
+/// long, or pads are automatic.
 pub(super) fn convolved(
     x: &Shared<f64>,
     weight: &Shared<f64>,
@@ -21,7 +21,7 @@ pub(super) fn convolved(
 ) -> Option<Array> {
     let (from, taps) = (x.shape().to_vec(), weight.shape().to_vec());
     let work = elements(dims)?.checked_mul(elements(&taps[1..])?)?;
-    if window.auto == Auto::Same || work > most.checked_mul(PATIENCE)? {
+    if window.auto == Auto::Same || work > most.checked_mul(WORK)? {
         return None;
     }
     let (x, weight) = (flat(x), flat(weight));
@@ -37,7 +37,7 @@ pub(super) fn convolved(
     if count.checked_mul(area)? > most {
         return None;
     }
-    // For each place of the result and each tap, the place that is read.
+    // For each position of the result and each tap, the index that is read.
     let mut reads = Vec::with_capacity(count * area);
     for place in 0..count {
         let at = unravel(place, space);
@@ -69,7 +69,7 @@ pub(super) fn convolved(
     from_vec(dims, y).map(Array::Float)
 }
 
-/// The index of a place in row-major order.
+/// The coordinates of an index in row-major order.
 fn unravel(mut place: usize, dims: &[usize]) -> Vec<usize> {
     let mut index = vec![0; dims.len()];
     for (i, n) in dims.iter().enumerate().rev() {
@@ -80,7 +80,7 @@ fn unravel(mut place: usize, dims: &[usize]) -> Vec<usize> {
 }
 
 impl Window {
-    /// The place that a tap reads where the window stands at `at`; `None` in the pads.
+    /// The index that a tap reads with the window at `at`; `None` in the pads.
     fn reads(&self, at: &[usize], tap: &[usize], dims: &[usize]) -> Option<usize> {
         let mut place = 0usize;
         for (i, n) in dims.iter().enumerate() {

@@ -16,6 +16,6 @@ pub enum Data {
     Int(Shared<i64>),
     /// Elements of type bool.
     Bool(Shared<bool>),
-    /// A constant as it stands in the file: read element by element, or converted on demand.
+    /// A constant in its stored form: read element by element, or converted on demand.
     Stored(Tensor),
 }

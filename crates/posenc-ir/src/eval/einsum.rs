@@ -7,14 +7,14 @@ use super::shape::{elements, offsets, strides};
 use super::{Miss, Value, Why};
 use crate::node::Node;
 
-/// An axis of an operand or of the result: a letter, or a place in the ellipsis (from its end).
+/// An axis of an operand or of the result: a letter, or an axis of the ellipsis (from its end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ellipsis(usize),
     Letter(char),
 }
 
-/// An equation, read for operands of known rank.
+/// An equation for operands of known rank.
 struct Equation {
     operands: Vec<Vec<Label>>,
     output: Vec<Label>,
@@ -138,7 +138,7 @@ impl Equation {
     }
 }
 
-/// How many multiplications the result takes, where the operands fit the equation.
+/// The number of multiplications, where the operands fit the equation.
 pub(super) fn multiplications(node: &Node, inputs: &[Option<&Value>]) -> Option<usize> {
     let dims: Option<Vec<&[usize]>> = inputs.iter().map(|v| (*v)?.dims.as_deref()).collect();
     let equation = Equation::read(node.string("equation").ok()??, &dims?).ok()?;
@@ -146,7 +146,7 @@ pub(super) fn multiplications(node: &Node, inputs: &[Option<&Value>]) -> Option<
     Some(lengths.fold(1, usize::saturating_mul))
 }
 
-/// The labels of a term whose ellipsis stands for `hidden` axes; `None` where it is misspelled.
+/// The labels of a term with an ellipsis of `hidden` axes; `None` where it is malformed.
 fn labels(term: &str, hidden: usize) -> Option<Vec<Label>> {
     let hidden = if term.contains('.') { hidden } else { 0 };
     labels_of(term, hidden)
@@ -166,7 +166,8 @@ fn labels_of(term: &str, hidden: usize) -> Option<Vec<Label>> {
     labels.iter().all(letter).then_some(labels)
 }
 
-/// Without a right side: the ellipsis, then the letters that stand once, in their order.
+/// The output of an equation without a right side: the ellipsis, then the letters that occur once,
+/// sorted.
 fn implied(operands: &[Vec<Label>]) -> Vec<Label> {
     let all: Vec<Label> = operands.iter().flatten().copied().collect();
     let uses = |l: &Label| all.iter().filter(|k| *k == l).count();

@@ -1,6 +1,6 @@
-//! Why an operator cannot be evaluated.
+//! Errors of operators.
 
-/// Why an operator has no result: the node breaks a rule of its operator.
+/// A node that cannot be evaluated because it breaks a rule of its operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Miss {
@@ -12,30 +12,30 @@ pub struct Miss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
-    /// A required input is left out.
-    #[error("input {0} is left out")]
+    /// A required input is omitted.
+    #[error("required input {0} is omitted")]
     NoInput(usize),
-    /// An attribute is absent though required, of another type, or has an impossible value.
-    #[error("attribute {0} is missing or unusable")]
+    /// A required attribute is missing, or an attribute has another type or an invalid value.
+    #[error("attribute {0} is missing or invalid")]
     Attribute(&'static str),
-    /// A parameter that is an input or attribute (axes, repeats, pads) has another length or
-    /// value than the operator takes.
-    #[error("parameter {0} is unusable")]
+    /// A parameter that is an input or attribute (axes, repeats, pads) has an invalid length or
+    /// value.
+    #[error("parameter {0} is invalid")]
     Parameter(&'static str),
-    /// An axis lies outside the rank, or stands twice.
-    #[error("an axis lies outside the rank")]
+    /// An axis is out of range, or given twice.
+    #[error("an axis is out of range or given twice")]
     Axis,
-    /// An input has another rank than the operator takes.
-    #[error("an input has another rank than the operator takes")]
+    /// An input has a rank that the operator does not support.
+    #[error("an input has a rank that the operator does not support")]
     Rank,
-    /// The dimensions of the inputs contradict each other.
-    #[error("the shapes do not fit together")]
+    /// The dimensions of the inputs do not fit each other.
+    #[error("the shapes of the inputs do not fit each other")]
     Shapes,
-    /// A dimension would be negative or beyond what can be counted.
+    /// A dimension would be negative or too large.
     #[error("a dimension is negative or too large")]
     Dimension,
-    /// A target of a probe is not reached.
-    #[error("the value does not follow from what is given")]
+    /// A target of a probe cannot be computed from the given values.
+    #[error("the value cannot be computed from the given values")]
     NotReached,
 }
 

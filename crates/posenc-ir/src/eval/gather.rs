@@ -1,4 +1,4 @@
-//! Operators that read elements at computed places.
+//! Operators that read elements at computed indices.
 
 use super::array::{Array, each, flat, from_vec};
 use super::call::{Call, Outputs, typed};
@@ -6,7 +6,7 @@ use super::data::{Data, Shared};
 use super::shape::{self, around, axis, offsets, strides};
 use super::{Miss, Why};
 
-/// An index counted from the end where negative; `None` outside.
+/// An index, from the end where negative; `None` out of range.
 pub(super) fn place(index: i64, length: usize) -> Option<usize> {
     let at = if index < 0 {
         index.checked_add(i64::try_from(length).ok()?)?
@@ -16,7 +16,7 @@ pub(super) fn place(index: i64, length: usize) -> Option<usize> {
     usize::try_from(at).ok().filter(|at| *at < length)
 }
 
-/// The elements of input 0 at these places; a stored constant is read only there.
+/// The elements of input 0 at these indices; of a stored constant, only these are read.
 fn pick(c: &Call<'_>, dims: &[usize], at: Vec<usize>) -> Option<Array> {
     if let Some(Data::Stored(tensor)) = c.at(0)?.data.as_deref() {
         return Array::read(tensor, dims, at.into_iter().map(Some));
@@ -30,7 +30,7 @@ fn choose<T: Copy>(array: &Shared<T>, dims: &[usize], at: &[usize]) -> Option<Sh
     from_vec(dims, out?)
 }
 
-/// Whole slices along an axis. An index outside leaves the data unknown.
+/// Slices along an axis. With an index out of range, the data is unknown.
 pub(super) fn gather(c: &Call<'_>) -> Outputs {
     let (x, indices) = (c.need(0)?, c.need(1)?);
     let along = c.int("axis")?.unwrap_or(0);
@@ -62,7 +62,7 @@ pub(super) fn gather(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// One element per index; the other coordinates are those of the index.
+/// One element per index, which replaces one coordinate of its own position.
 pub(super) fn gather_elements(c: &Call<'_>) -> Outputs {
     let (x, indices) = (c.need(0)?, c.need(1)?);
     let along = c.int("axis")?.unwrap_or(0);
@@ -82,7 +82,7 @@ pub(super) fn gather_elements(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// The places in an array of `dims` that each index of an array of `index_dims` names.
+/// The elements of an array of `dims` that the indices of an array of `index_dims` select.
 pub(super) fn element_places(
     dims: &[usize],
     index_dims: &[usize],
@@ -104,7 +104,7 @@ pub(super) fn element_places(
         .collect()
 }
 
-/// Slices named by the tuples in the last axis of the indices.
+/// Slices at the tuples in the last axis of the indices.
 pub(super) fn gather_nd(c: &Call<'_>) -> Outputs {
     let (x, indices) = (c.need(0)?, c.need(1)?);
     let batch = shape::dim(c.int("batch_dims")?.unwrap_or(0))?;
@@ -134,7 +134,7 @@ pub(super) fn gather_nd(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// Where in an array of `dims` each tuple of indices begins.
+/// The first element in an array of `dims` of the slice of each tuple.
 pub(super) fn tuple_places(
     dims: &[usize],
     batch: usize,
@@ -158,7 +158,7 @@ pub(super) fn tuple_places(
     Some(starts)
 }
 
-/// Checks an axis and a rank that an operator shares between data and indices.
+/// Checks the axis, and that data and indices have one rank.
 pub(super) fn same_rank(dims: &[usize], indices: &[usize], along: i64) -> Result<usize, Miss> {
     if dims.len() != indices.len() {
         return Err(Why::Rank.into());

@@ -1,4 +1,4 @@
-//! Operators that give the same elements other dimensions.
+//! Operators that change the dimensions and keep the elements.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::value::Value;
 use super::{Miss, Why};
 use crate::tensor::Tensor;
 
-/// The value with its elements in the same order under other dimensions; a stored constant stays
-/// stored.
+/// The value with other dimensions and its elements in the same order; a stored constant is not
+/// converted.
 fn reshaped(value: &Value, dims: Vec<usize>) -> Result<Value, Miss> {
     if let Some(old) = &value.dims
         && shape::elements(old) != shape::elements(&dims)
@@ -38,8 +38,7 @@ fn reshaped(value: &Value, dims: Vec<usize>) -> Result<Value, Miss> {
     })
 }
 
-/// A 0 in the shape copies the dimension at its place (unless `allowzero`), a −1 takes what is
-/// left.
+/// A 0 in the shape copies the dimension at its index (unless `allowzero`), a −1 is inferred.
 pub(super) fn reshape(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let wanted = match c.list("shape", 1)? {
@@ -77,7 +76,7 @@ pub(super) fn reshape(c: &Call<'_>) -> Outputs {
     Ok(vec![reshaped(x, dims)?])
 }
 
-/// To two dimensions: those before the axis and the others.
+/// To two dimensions: the product of those before the axis, and of the others.
 pub(super) fn flatten(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let Some(dims) = x.dims.as_deref() else {
@@ -85,7 +84,7 @@ pub(super) fn flatten(c: &Call<'_>) -> Outputs {
     };
     let at = c.int("axis")?.unwrap_or(1);
     let rank = dims.len();
-    // The axis may also stand behind the last one.
+    // The axis may be the rank.
     let at = if at == rank as i64 {
         rank
     } else {
@@ -160,7 +159,7 @@ pub(super) fn transpose(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// Repeats dimensions of 1; a 1 in the shape keeps the dimension.
+/// Broadcasts to a shape; a 1 in the shape keeps the dimension.
 pub(super) fn expand(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let wanted = match c.input_list(1) {

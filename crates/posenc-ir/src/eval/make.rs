@@ -1,4 +1,4 @@
-//! Operators that make regular tensors.
+//! Operators that create regular tensors.
 
 use ndarray::{ArrayD, Dimension, IxDyn};
 
@@ -9,7 +9,7 @@ use super::shape::{self, around, axis};
 use super::{Value, Why};
 use crate::dtype::DType;
 
-/// From a start, below a limit, in steps.
+/// From a start to a limit (exclusive), in steps.
 pub(super) fn range(c: &Call<'_>) -> Outputs {
     let [start, limit, delta] = [c.need(0)?, c.need(1)?, c.need(2)?];
     let dtype = start.dtype.or(limit.dtype).or(delta.dtype);
@@ -23,7 +23,7 @@ pub(super) fn range(c: &Call<'_>) -> Outputs {
         if delta == 0.0 || !count.is_finite() {
             return Err(Why::Parameter("delta").into());
         }
-        // Saturates, and is refused as a dimension then.
+        // Saturates, and is too large for a dimension then.
         let count = shape::dim(count as usize)?;
         return Ok(vec![c.value(dtype, vec![count], |dims| {
             let all = (0..count).map(|i| start + i as f64 * delta);
@@ -52,7 +52,7 @@ pub(super) fn range(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// A new axis of length `depth`, with the on value where the index points.
+/// A new axis of length `depth`, with the on value at the index.
 pub(super) fn one_hot(c: &Call<'_>) -> Outputs {
     let (indices, depth, values) = (c.need(0)?, c.need(1)?, c.need(2)?);
     let at = c.int("axis")?.unwrap_or(-1);
@@ -87,7 +87,7 @@ pub(super) fn one_hot(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// Ones on the diagonal that lies `k` above the main one.
+/// Ones on the `k`-th diagonal above the main one.
 pub(super) fn eye_like(c: &Call<'_>) -> Outputs {
     let dtype = c.type_attribute("dtype")?.or(c.dtype(0));
     let k = c.int("k")?.unwrap_or(0);
@@ -158,7 +158,7 @@ fn mask<T: Copy + Default>(a: &Shared<T>, keep: impl Fn(usize) -> bool) -> Optio
     from_vec(a.shape(), all.collect())
 }
 
-/// Coordinates of the elements that are not zero, `[rank, n]`.
+/// The coordinates of the nonzero elements, `[rank, n]`.
 pub(super) fn non_zero(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let dtype = Some(DType::I64);
@@ -189,7 +189,7 @@ fn hits<T>(a: &Shared<T>, test: impl Fn(&T) -> bool) -> Vec<usize> {
     all.map(|(i, _)| i).collect()
 }
 
-/// The k greatest or least along an axis, and their places: dimensions only.
+/// The k greatest or least along an axis, and their indices: dimensions only.
 pub(super) fn top_k(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let along = c.int("axis")?.unwrap_or(-1);

@@ -1,28 +1,28 @@
-//! Where a run keeps what it knows of each value.
+//! The values that a run has computed.
 
 use super::Value;
 use crate::id::{NodeId, ValueId};
 
-/// How a value is known.
+/// What a value depends on, and whether it is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// It may follow from inputs.
+    /// It may depend on inputs.
     #[default]
     Live,
-    /// It follows from constants alone, and is as complete as it can be.
+    /// It depends on constants only, and is computed as far as possible.
     Frozen,
-    /// It follows from constants alone, and its elements wait until they are asked for.
+    /// It depends on constants only, and its elements are computed when they are needed.
     Deferred,
 }
 
-/// What a run reads from and writes to.
+/// The values that a run reads and writes.
 pub(super) trait Memory {
-    /// What is known of a value.
+    /// A value.
     fn get(&self, id: ValueId) -> &Value;
-    /// How it is known.
+    /// Its state.
     fn state(&self, id: ValueId) -> State;
-    /// Replaces what is known.
+    /// Sets a value and its state.
     fn set(&mut self, id: ValueId, value: Value, state: State);
-    /// A node has been run, or passed over for good.
+    /// Called after each node.
     fn done(&mut self, _: NodeId) {}
 }

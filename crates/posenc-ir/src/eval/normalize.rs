@@ -31,7 +31,7 @@ fn soft(c: &Call<'_>, normalize: impl Fn(&mut [f64])) -> Outputs {
     let at = c.int("axis")?.unwrap_or(if legacy { 1 } else { -1 });
     let at = match c.dims(0) {
         Some([]) if at == 0 || at == -1 => None,
-        // Before opset 13 the axis may stand behind the last one: every lane has one element.
+        // Before opset 13 the axis may be the rank: every lane has one element.
         Some(dims) if legacy && at == dims.len() as i64 => None,
         Some(dims) => Some(axis(at, dims.len())?),
         None => None,
@@ -59,14 +59,14 @@ fn soft(c: &Call<'_>, normalize: impl Fn(&mut [f64])) -> Outputs {
     })
 }
 
-/// What is taken out of every lane before the scale.
+/// What is subtracted from every lane before it is scaled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Center {
     Mean,
     Nothing,
 }
 
-/// Lanes from `at` on, brought to mean 0 (where centered) and mean square 1.
+/// Scales the lanes of the axes from `at` on to mean 0 (where centered) and mean square 1.
 fn standard(x: &Shared<f64>, at: usize, epsilon: f64, center: Center) -> Option<Shared<f64>> {
     let length = elements(&x.shape()[at..])?;
     let mut all = flat(x).into_owned();
@@ -85,7 +85,7 @@ fn standard(x: &Shared<f64>, at: usize, epsilon: f64, center: Center) -> Option<
     from_vec(x.shape(), all)
 }
 
-/// The lanes scaled and shifted by the inputs at these places, where given.
+/// Scales and shifts the lanes by these inputs, where given.
 fn affine(c: &Call<'_>, x: Shared<f64>, scale: usize, shift: Option<usize>) -> Option<Shared<f64>> {
     let dims = x.shape().to_vec();
     let mut out = x;
@@ -141,7 +141,7 @@ pub(super) fn simplified_layer(c: &Call<'_>) -> Outputs {
     Ok(out)
 }
 
-/// Where an operator that adds a skip connection first has what it needs.
+/// The inputs of a normalization after a skip connection.
 struct Skip {
     center: Center,
     gamma: usize,

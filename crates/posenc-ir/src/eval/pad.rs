@@ -1,4 +1,4 @@
-//! Operators that repeat or surround elements: every axis takes its elements from known places.
+//! Operators that repeat or pad elements: along every axis, the source of each element is known.
 
 use super::array::{Array, flat, from_vec};
 use super::call::{Call, Given, Outputs, typed};
@@ -6,7 +6,7 @@ use super::data::Shared;
 use super::shape::{self, axis, strides};
 use super::{Miss, Why};
 
-/// Along each axis, the place that each element comes from; `None` for the filling.
+/// Along each axis, the index that each element is read from; `None` for the fill value.
 type Sources = Vec<Vec<Option<usize>>>;
 
 fn remap<T: Copy>(
@@ -61,7 +61,7 @@ pub(super) fn tile(c: &Call<'_>) -> Outputs {
     })])
 }
 
-/// Where an element beyond the edge comes from.
+/// The source of elements beyond the edge.
 #[derive(Clone, Copy)]
 enum Mode {
     Constant,
@@ -71,7 +71,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// The source of the element at `at`, counted from the first one of an axis of `length`.
+    /// The source of the element at `at`, relative to the first of an axis of `length`.
     fn source(self, at: i64, length: usize) -> Option<usize> {
         let n = i64::try_from(length).ok()?;
         let inside = |at: i64| usize::try_from(at).ok().filter(|at| *at < length);
@@ -89,7 +89,7 @@ impl Mode {
     }
 }
 
-/// The sources along an axis: what negative pads crop is gone before the others fill.
+/// The sources along an axis. Negative pads crop before the others fill.
 fn sources(
     mode: Mode,
     new: usize,
@@ -106,7 +106,7 @@ fn sources(
     Some((0..new).map(at).collect())
 }
 
-/// Negative pads crop. The axes are all, unless input 3 names some.
+/// Negative pads crop. Input 3 gives the axes; all without it.
 pub(super) fn pad(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let mode = match c.string("mode")? {

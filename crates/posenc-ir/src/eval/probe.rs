@@ -1,4 +1,4 @@
-//! Running a part of a model again with other values.
+//! Running part of a model again with other values.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -36,15 +36,14 @@ impl Memory for Overlay<'_> {
     }
 }
 
-/// Runs again what lies between `seeds` and `targets`; everything else is read from `base`, a
-/// trace of the same model. One value per target, in order.
+/// Runs the nodes between `seeds` and `targets` again; everything else is read from `base`, a trace
+/// of the same model. Returns one value per target, in order.
 ///
-/// Nothing is kept from getting elements: seed content where content is to flow. Where every seed
-/// has the dimensions that it has in `base`, dimensions are taken from there and not traced back
-/// to their origin.
+/// Elements are computed for all values that the seeds reach. Where every seed has the dimensions
+/// that it has in `base`, shapes are read from `base`.
 ///
 /// # Errors
-/// When the elements of a target do not follow from the seeds and the base.
+/// When the elements of a target cannot be computed from the seeds and the base.
 pub fn probe(
     model: &Model,
     base: &Trace,
@@ -79,12 +78,12 @@ pub fn probe(
     Ok(found)
 }
 
-/// What a node reads, the captures of its bodies included.
+/// The values that a node reads, with those that its bodies read.
 fn reads(model: &Model, id: NodeId) -> Vec<ValueId> {
     crate::order::reads(model.graph(), id)
 }
 
-/// The nodes on the way back from the targets to the seeds, in the order of the base run.
+/// The nodes between the seeds and the targets, in the order of the base run.
 fn between(
     model: &Model,
     base: &Trace,
@@ -92,12 +91,12 @@ fn between(
     targets: &[ValueId],
 ) -> Vec<NodeId> {
     let graph = model.graph();
-    // What ran before the first reader of a seed cannot depend on one.
+    // Nodes that ran before the first reader of a seed cannot depend on one.
     let mut ids: Vec<ValueId> = seeds.keys().copied().collect();
     ids.sort_unstable();
     let readers = ids.iter().flat_map(|v| graph.uses(*v));
-    let turns = readers.map(|u| base.turn(u.node)).filter(|t| *t > 0);
-    let Some(first) = turns.min() else {
+    let steps = readers.map(|u| base.step(u.node)).filter(|step| *step > 0);
+    let Some(first) = steps.min() else {
         return Vec::new();
     };
     let same = |v: &ValueId| seeds.get(v).is_some_and(|s| s.dims == base.get(*v).dims);
@@ -114,12 +113,12 @@ fn between(
         };
         let node = graph.node(id);
         let measures = node.is("Shape") || node.is("Size");
-        if base.turn(id) < first || fixed && measures || !seen.insert(id) {
+        if base.step(id) < first || fixed && measures || !seen.insert(id) {
             continue;
         }
         found.push(id);
         stack.extend(reads(model, id));
     }
-    found.sort_unstable_by_key(|id| base.turn(*id));
+    found.sort_unstable_by_key(|id| base.step(*id));
     found
 }

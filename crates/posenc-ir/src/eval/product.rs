@@ -10,7 +10,7 @@ use super::shape::{broadcast, offsets, strides};
 use super::{Budget, Miss, Value, Why};
 use crate::dtype::DType;
 
-/// Two stacks of matrices about to be multiplied.
+/// A product of two stacks of matrices.
 struct Product {
     batch: Vec<usize>,
     /// Batch dimensions of either operand.
@@ -20,14 +20,14 @@ struct Product {
     columns: usize,
     /// The dimensions of the result.
     dims: Vec<usize>,
-    /// Whether either operand stands transposed.
-    flipped: [bool; 2],
+    /// Whether each operand is transposed.
+    transposed: [bool; 2],
 }
 
 impl Product {
-    /// The rules of numpy: an operand of rank 1 is a row on the left and a column on the right,
-    /// and its added dimension goes from the result.
-    fn new(a: &[usize], b: &[usize], flipped: [bool; 2]) -> Result<Self, Miss> {
+    /// As in numpy: an operand of rank 1 is a row on the left and a column on the right, and the
+    /// result does not have its added dimension.
+    fn new(a: &[usize], b: &[usize], transposed: [bool; 2]) -> Result<Self, Miss> {
         let split = |dims: &[usize], flip: bool, left: bool| match *dims {
             [] => Err(Miss::from(Why::Rank)),
             [n] if left => Ok((Vec::new(), 1, n)),
@@ -35,8 +35,8 @@ impl Product {
             [ref batch @ .., r, c] if flip => Ok((batch.to_vec(), c, r)),
             [ref batch @ .., r, c] => Ok((batch.to_vec(), r, c)),
         };
-        let (batch_a, rows, inner) = split(a, flipped[0], true)?;
-        let (batch_b, inner_b, columns) = split(b, flipped[1], false)?;
+        let (batch_a, rows, inner) = split(a, transposed[0], true)?;
+        let (batch_b, inner_b, columns) = split(b, transposed[1], false)?;
         if inner != inner_b {
             return Err(Why::Shapes.into());
         }
@@ -55,11 +55,11 @@ impl Product {
             inner,
             columns,
             dims,
-            flipped: [flipped[0] && a.len() > 1, flipped[1] && b.len() > 1],
+            transposed: [transposed[0] && a.len() > 1, transposed[1] && b.len() > 1],
         })
     }
 
-    /// Where each matrix of operand `i` begins, in the order of the result.
+    /// The offset of each matrix of operand `i`, in the order of the result.
     fn starts(&self, i: usize, size: usize) -> Vec<usize> {
         let own = &self.own[i];
         let steps = strides(own);
@@ -90,12 +90,17 @@ impl Product {
             if !view(&a, i, sizes[0]) || !view(&b, j, sizes[1]) {
                 return None;
             }
-            let left = matrix(&a[i..i + sizes[0]], self.rows, self.inner, self.flipped[0])?;
+            let left = matrix(
+                &a[i..i + sizes[0]],
+                self.rows,
+                self.inner,
+                self.transposed[0],
+            )?;
             let right = matrix(
                 &b[j..j + sizes[1]],
                 self.inner,
                 self.columns,
-                self.flipped[1],
+                self.transposed[1],
             )?;
             out.extend(left.dot(&right).iter());
         }
@@ -107,8 +112,8 @@ impl Product {
         let (m, k, n) = (self.rows, self.inner, self.columns);
         let mut out = Vec::with_capacity(super::shape::elements(&self.dims)?);
         for (i, j) in self.starts(0, m * k).into_iter().zip(self.starts(1, k * n)) {
-            let left = matrix(a.get(i..i + m * k)?, m, k, self.flipped[0])?;
-            let right = matrix(b.get(j..j + k * n)?, k, n, self.flipped[1])?;
+            let left = matrix(a.get(i..i + m * k)?, m, k, self.transposed[0])?;
+            let right = matrix(b.get(j..j + k * n)?, k, n, self.transposed[1])?;
             for row in left.rows() {
                 for column in right.columns() {
                     let terms = row.iter().zip(column).map(|(x, y)| x.wrapping_mul(*y));
@@ -120,9 +125,14 @@ impl Product {
     }
 }
 
-/// A matrix of these dimensions over elements that may stand transposed.
-fn matrix<T>(all: &[T], rows: usize, columns: usize, flipped: bool) -> Option<ArrayView2<'_, T>> {
-    if flipped {
+/// A matrix of these dimensions; the elements may be transposed.
+fn matrix<T>(
+    all: &[T],
+    rows: usize,
+    columns: usize,
+    transposed: bool,
+) -> Option<ArrayView2<'_, T>> {
+    if transposed {
         let view = ArrayView2::from_shape((columns, rows), all).ok()?;
         Some(view.reversed_axes())
     } else {
@@ -134,7 +144,7 @@ fn matrix<T>(all: &[T], rows: usize, columns: usize, flipped: bool) -> Option<Ar
 fn multiply(
     c: &Call<'_>,
     [a, b]: [usize; 2],
-    flipped: [bool; 2],
+    transposed: [bool; 2],
     dtype: Option<DType>,
     finish: impl FnOnce(Array) -> Option<Array>,
 ) -> Outputs {
@@ -142,9 +152,9 @@ fn multiply(
     let (Some(x), Some(y)) = (left.dims.as_deref(), right.dims.as_deref()) else {
         return typed(dtype);
     };
-    let product = Product::new(x, y, flipped)?;
+    let product = Product::new(x, y, transposed)?;
     Ok(vec![c.value(dtype, product.dims.clone(), |_| {
-        // Before either operand is converted.
+        // Checked before an operand is converted.
         if left.data.is_none() || right.data.is_none() || !c.budget.allows_work(&product.work()) {
             return None;
         }
@@ -165,7 +175,7 @@ pub(super) fn mat_mul_integer(c: &Call<'_>) -> Outputs {
     multiply(c, [0, 1], [false; 2], Some(DType::I32), |_| None)
 }
 
-/// Of quantized operands to floats.
+/// Quantized operands, float result.
 pub(super) fn mat_mul_to_float(c: &Call<'_>) -> Outputs {
     multiply(c, [0, 1], [false; 2], Some(DType::F32), |_| None)
 }
@@ -178,14 +188,15 @@ pub(super) fn quantized_mat_mul(c: &Call<'_>) -> Outputs {
 pub(super) fn fused_mat_mul(c: &Call<'_>) -> Outputs {
     let dtype = c.dtype(0).or(c.dtype(1));
     let alpha = c.float("alpha")?.unwrap_or(1.0);
-    let flipped = [c.flag("transA")?, c.flag("transB")?];
-    let turned = |flag: &'static str, slot: usize| -> Result<Option<Value>, Miss> {
-        Ok(match c.flag(flag)? {
-            true => behind_batch(c.need(slot)?, c.budget),
-            false => None,
+    let transposed = [c.flag("transA")?, c.flag("transB")?];
+    let moved = |flag: &'static str, slot: usize| -> Result<Option<Value>, Miss> {
+        Ok(if c.flag(flag)? {
+            move_after_batch(c.need(slot)?, c.budget)
+        } else {
+            None
         })
     };
-    let own = [turned("transBatchA", 0)?, turned("transBatchB", 1)?];
+    let own = [moved("transBatchA", 0)?, moved("transBatchB", 1)?];
     let inputs: Vec<Option<&Value>> = own
         .iter()
         .zip([c.at(0), c.at(1)])
@@ -195,19 +206,19 @@ pub(super) fn fused_mat_mul(c: &Call<'_>) -> Outputs {
         inputs: &inputs,
         ..*c
     };
-    multiply(c, [0, 1], flipped, dtype, |a| scaled(a, alpha))
+    multiply(c, [0, 1], transposed, dtype, |a| scaled(a, alpha))
 }
 
-/// The first axis moved behind the batch axes, which stand between it and the last.
-fn behind_batch(value: &Value, budget: &Budget) -> Option<Value> {
+/// Moves the first axis behind the batch axes, before the last.
+fn move_after_batch(value: &Value, budget: &Budget) -> Option<Value> {
     let dims = value.dims.as_deref().filter(|d| d.len() > 2)?;
     let last = dims.len() - 1;
     let order: Vec<usize> = (1..last).chain([0, last]).collect();
-    let turned = order.iter().map(|a| dims[*a]).collect();
+    let dims_after = order.iter().map(|a| dims[*a]).collect();
     Some(match value.array(budget) {
         Some(Array::Float(a)) => Value::of(value.dtype, Array::Float(a.permuted_axes(order))),
         Some(Array::Int(a)) => Value::of(value.dtype, Array::Int(a.permuted_axes(order))),
-        _ => Value::shaped(value.dtype, Some(turned)),
+        _ => Value::shaped(value.dtype, Some(dims_after)),
     })
 }
 
@@ -230,9 +241,9 @@ pub(super) fn gemm(c: &Call<'_>) -> Outputs {
     }
     let (alpha, beta) = (c.float("alpha")?, c.float("beta")?);
     let (alpha, beta) = (alpha.unwrap_or(1.0), beta.unwrap_or(1.0));
-    let flipped = [c.flag("transA")?, c.flag("transB")?];
+    let transposed = [c.flag("transA")?, c.flag("transB")?];
     let dtype = c.dtype(0).or(c.dtype(1));
-    multiply(c, [0, 1], flipped, dtype, |a| {
+    multiply(c, [0, 1], transposed, dtype, |a| {
         let product = scaled(a, alpha)?;
         if c.at(2).is_none() {
             return Some(product);

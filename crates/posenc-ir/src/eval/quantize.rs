@@ -9,14 +9,14 @@ use super::shape::axis;
 use super::{Miss, Value};
 use crate::dtype::DType;
 
-/// Scale and zero point, laid out to broadcast over the elements of input 0.
+/// Scale and zero point, broadcast to the elements of input 0.
 struct Grid {
     scale: Shared<f64>,
     zero: Option<Shared<i64>>,
 }
 
 impl Grid {
-    /// One scale for all, one per place on an axis, or one per block of places on it.
+    /// One scale for all, one per index of an axis, or one per block of indices.
     fn read(c: &Call<'_>, dims: &[usize], along: Option<usize>, block: usize) -> Option<Self> {
         let lay = |array: Array| -> Option<Array> {
             match array.dims() {
@@ -48,7 +48,7 @@ impl Grid {
     }
 }
 
-/// Repeats every place on an axis `block` times.
+/// Repeats every element along an axis `block` times.
 fn blocks(array: Array, dims: &[usize], along: usize, block: usize) -> Option<Array> {
     if block == 0 || array.dims().len() != dims.len() {
         return None;
@@ -114,7 +114,7 @@ pub(super) fn quantize(c: &Call<'_>) -> Outputs {
     })
 }
 
-/// Quantized content, and its scale and zero point as scalars.
+/// Unknown quantized content, and its scale and zero point as scalars.
 pub(super) fn dynamic_quantize(c: &Call<'_>) -> Outputs {
     let dims = c.need(0)?.dims.clone();
     Ok(vec![

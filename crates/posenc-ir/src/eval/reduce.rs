@@ -6,7 +6,7 @@ use super::call::{Call, Given, Outputs, typed};
 use super::data::Shared;
 use super::shape::{axis_set, offsets, strides};
 
-/// What a reduction makes of the elements that fall together.
+/// How elements are combined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Sum,
@@ -61,7 +61,7 @@ pub(super) fn log_sum_exp(c: &Call<'_>) -> Outputs {
     reduce(c, Kind::LogSumExp)
 }
 
-/// The axes are an attribute, or input 1 since opset 18 (13 for the sum); without any, all.
+/// The axes are an attribute, or input 1 since opset 18 (13 for the sum); all where none are given.
 fn reduce(c: &Call<'_>, kind: Kind) -> Outputs {
     let x = c.need(0)?;
     let keep = c.int("keepdims")?.unwrap_or(1) != 0;
@@ -73,7 +73,7 @@ fn reduce(c: &Call<'_>, kind: Kind) -> Outputs {
     let gone: Vec<bool> = match axes {
         Given::Unknown => return typed(x.dtype),
         Given::Known(axes) if !axes.is_empty() => axis_set(&axes, dims.len())?,
-        // Every element is folded alone.
+        // Every element is reduced alone.
         _ if idle => vec![false; dims.len()],
         _ => vec![true; dims.len()],
     };
@@ -95,7 +95,7 @@ fn reduce(c: &Call<'_>, kind: Kind) -> Outputs {
     })])
 }
 
-/// Folds the elements along the axes that go; `None` where the fold gives `None`.
+/// Folds the elements along the reduced axes; `None` where the fold gives `None`.
 fn fold<T: Copy>(
     a: &Shared<T>,
     gone: &[bool],
@@ -162,12 +162,12 @@ fn int(kind: Kind, all: &mut dyn Iterator<Item = i64>) -> Option<i64> {
     })
 }
 
-/// Axis-wise places of the greatest element.
+/// The index of the greatest element along an axis.
 pub(super) fn arg_max(c: &Call<'_>) -> Outputs {
     arg(c, |a, b| a > b)
 }
 
-/// Axis-wise places of the least element.
+/// The index of the least element along an axis.
 pub(super) fn arg_min(c: &Call<'_>) -> Outputs {
     arg(c, |a, b| a < b)
 }
@@ -214,7 +214,7 @@ fn arg(c: &Call<'_>, better: impl Fn(f64, f64) -> bool) -> Outputs {
     })])
 }
 
-/// The reductions that give one number for the whole spatial part: `[n, c, 1, …]`.
+/// Reductions over all spatial axes: `[n, c, 1, …]`.
 pub(super) fn global_pool(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let dims = x.dims.as_ref().map(|dims| {

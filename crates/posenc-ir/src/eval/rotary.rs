@@ -7,22 +7,22 @@ use super::gather::place;
 use super::shape;
 use super::{Miss, Why};
 
-/// How x lies in memory: `[batch, heads, sequence, size]` or `[batch, sequence, heads · size]`.
+/// The layout of x: `[batch, heads, sequence, size]` or `[batch, sequence, heads · size]`.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     batch: usize,
     heads: usize,
     sequence: usize,
     size: usize,
-    /// Elements of one head that rotate; the rest passes through.
+    /// The number of elements of one head that rotate; the others are unchanged.
     rotary: usize,
-    /// Steps from head to head and from position to position.
+    /// The distance from head to head and from position to position.
     steps: [usize; 2],
     adjacent: bool,
 }
 
 impl Layout {
-    /// `rotary` 0 stands for all.
+    /// `rotary` 0 means all elements.
     fn new(dims: &[usize], heads: usize, rotary: usize, adjacent: bool) -> Result<Self, Miss> {
         let (batch, heads, sequence, size, headed) = match *dims {
             [b, h, s, d] => (b, h, s, d, true),
@@ -50,7 +50,7 @@ impl Layout {
         })
     }
 
-    /// `angle` tells the row of the tables for a batch entry and a position.
+    /// `angle` gives the row of the tables for a batch entry and a position.
     fn rotate(
         &self,
         x: &Shared<f64>,
@@ -131,7 +131,7 @@ pub(super) fn rotary(c: &Call<'_>) -> Outputs {
     })
 }
 
-/// Inputs of com.microsoft: x, positions, cos, sin. One position alone is the first of all.
+/// Inputs of com.microsoft: x, positions, cos, sin. A single position is the first one.
 pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let (positions, cos, _) = (c.need(1)?, c.need(2)?, c.need(3)?);
@@ -147,7 +147,7 @@ pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
         let &[rows, half] = cos.dims.as_deref()? else {
             return None;
         };
-        // Without a head count the tables tell the size of a head.
+        // Without a number of heads, the tables have the size of a head.
         let heads = match x.shape() {
             [_, _, hidden] if heads == 0 && half > 0 => hidden / (2 * half),
             _ => heads,
@@ -163,7 +163,7 @@ pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
     })
 }
 
-/// Position ids: one per batch entry and position, one per position, or the first of all.
+/// Position ids: one per batch entry and position, one per position, or the first one.
 enum Positions {
     Each(Vec<i64>, usize),
     Shared(Vec<i64>),
@@ -183,7 +183,7 @@ impl Positions {
         }
     }
 
-    /// The row of a table for a batch entry and a position; `None` outside.
+    /// The row of a table for a batch entry and a position; `None` out of range.
     fn row(&self, batch: usize, at: usize, rows: usize) -> Option<usize> {
         let id = match self {
             Self::Each(ids, length) => *ids.get(batch * length + at)?,

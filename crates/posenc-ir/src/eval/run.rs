@@ -13,20 +13,20 @@ use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 use crate::node::Node;
 
-/// What follows from constants alone is computed at once up to so many elements; more wait until
-/// they are asked for, so that weights are not touched.
+/// Values that depend on constants only are computed at once up to this many elements; larger ones
+/// when they are needed, so that weights are not read.
 const EAGER: usize = 1 << 14;
 
-/// All tensors of a run together may take so many times the elements that one may.
+/// The most elements of all tensors of a run, as a multiple of those of one.
 const TOTAL: usize = 3;
 
-/// So many tensors of the most elements that one may have are computed at most.
+/// The most elements that a run computes, as a multiple of those of one tensor.
 const COMPUTED: usize = 32;
 
-/// Multiplications that take as long as another element.
+/// The number of multiplications that cost as much as an element.
 const MULTIPLICATIONS: usize = 8;
 
-/// Tensors up to here (shapes and the like) are always computed.
+/// Tensors up to this many elements (shapes and the like) are always computed.
 const SMALL: usize = 64;
 
 /// A run over a model.
@@ -40,7 +40,7 @@ pub(super) struct Run<'a, M> {
     budget: Budget,
     /// Bytes that may still be held.
     left: usize,
-    /// Elements that may still be computed, also those that are forgotten after.
+    /// Elements that may still be computed, also those that are not kept.
     work: Cell<usize>,
 }
 
@@ -81,13 +81,13 @@ impl<'a, M: Memory> Run<'a, M> {
                 self.put(value, constant, State::Frozen);
             }
         }
-        // None where there is no order.
+        // No nodes where they depend on each other in a cycle.
         for node in graph.order(id).unwrap_or_default() {
             self.node(node);
         }
     }
 
-    /// Records a value, unless a seed says otherwise.
+    /// Records a value, or the seed of this value.
     pub(super) fn put(&mut self, id: ValueId, mut value: Value, state: State) {
         if let Some(seed) = self.seeds.get(&id) {
             return self.memory.set(id, seed.clone(), State::Live);
@@ -99,7 +99,7 @@ impl<'a, M: Memory> Run<'a, M> {
         self.memory.set(id, value, state);
     }
 
-    /// Runs one node: its outputs are recorded.
+    /// Runs one node and records its outputs.
     pub(super) fn node(&mut self, id: NodeId) {
         let graph = self.graph;
         let node = graph.node(id);
@@ -122,7 +122,7 @@ impl<'a, M: Memory> Run<'a, M> {
         let frozen = given().all(|v| self.memory.state(*v) != State::Live);
         let waits = given().any(|v| self.memory.state(*v) == State::Deferred);
         let kept = if waits && !frozen {
-            self.wake(node)
+            self.compute_deferred(node)
         } else {
             FxHashMap::default()
         };
@@ -147,16 +147,16 @@ impl<'a, M: Memory> Run<'a, M> {
         }
     }
 
-    /// The budget of the next node, with so many bytes held beside the memory.
+    /// The budget of the next node, with `held` bytes in use outside of the memory.
     fn now(&self, most: usize, held: usize) -> Budget {
-        let room = self.left.saturating_sub(held) / 8;
-        let elements = room.min(self.work.get()).max(SMALL);
+        let left = self.left.saturating_sub(held) / 8;
+        let elements = left.min(self.work.get()).max(SMALL);
         Budget {
             elements: elements.min(self.budget.elements).min(most),
         }
     }
 
-    /// The outputs of a plain node; `known` comes before the memory.
+    /// The outputs of a node without bodies; values in `known` are preferred to the memory.
     fn evaluate(
         &self,
         node: &Node,
@@ -190,12 +190,12 @@ impl<'a, M: Memory> Run<'a, M> {
         outputs
     }
 
-    /// Computes the deferred inputs of a node, where that is worth it. What is read by content
-    /// stays in memory; what is read by positions and the like is given back and forgotten after.
-    fn wake(&mut self, node: &Node) -> FxHashMap<ValueId, Value> {
+    /// Computes the deferred inputs of a node, unless they are weights. Those that meet unknown
+    /// content are kept in memory; the others are returned and dropped after the node.
+    fn compute_deferred(&mut self, node: &Node) -> FxHashMap<ValueId, Value> {
         let mut known = FxHashMap::default();
-        let given: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
-        let (waiting, live): (Vec<_>, Vec<_>) = given
+        let inputs: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
+        let (waiting, live): (Vec<_>, Vec<_>) = inputs
             .into_iter()
             .partition(|v| self.memory.state(*v) == State::Deferred);
         let content = live.iter().any(|v| self.memory.get(*v).data.is_none());
@@ -212,13 +212,13 @@ impl<'a, M: Memory> Run<'a, M> {
         known
     }
 
-    /// Computes a deferred value and what it needs of its like; of that, nothing is kept.
+    /// Computes a deferred value and the deferred values that it needs, into `known`.
     pub(super) fn force(&self, value: ValueId, known: &mut FxHashMap<ValueId, Value>) {
         let (order, mut readers) = self.needed(value, known);
         let mut held: usize = known.values().map(bytes).sum();
         for id in order {
             let node = self.graph.node(id);
-            // A control-flow node is not run again.
+            // Control flow is not run again.
             let outputs = if node.bodies().next().is_some() {
                 Vec::new()
             } else {
@@ -246,8 +246,8 @@ impl<'a, M: Memory> Run<'a, M> {
         }
     }
 
-    /// The nodes that compute a deferred value, in order, and how often they read what they
-    /// compute for each other.
+    /// The nodes that compute a deferred value, in topological order, and how often each of the
+    /// values between them is read.
     fn needed(
         &self,
         value: ValueId,
@@ -282,7 +282,7 @@ impl<'a, M: Memory> Run<'a, M> {
         (order, readers)
     }
 
-    /// What the declared type of a value tells.
+    /// The declared type and dimensions of a value.
     pub(super) fn declared(&self, id: ValueId) -> Value {
         let Some(Type::Tensor { dtype, shape }) = self.graph.value(id).ty() else {
             return Value::unknown();
@@ -297,7 +297,7 @@ impl<'a, M: Memory> Run<'a, M> {
         Value::shaped(*dtype, dims)
     }
 
-    /// The constant behind a value.
+    /// The value of a constant.
     fn constant(&mut self, id: ValueId) -> Value {
         if let Some(tensor) = self.graph.constant(id) {
             return Value::from_tensor(&tensor);
@@ -309,7 +309,7 @@ impl<'a, M: Memory> Run<'a, M> {
     }
 }
 
-/// Operators that meet content with large constants of no interest to anyone but a runtime.
+/// Whether the operator combines content with weights, whose values are not needed here.
 fn takes_weights(node: &Node) -> bool {
     !node.domain().is_empty()
         || matches!(
@@ -330,11 +330,11 @@ fn takes_weights(node: &Node) -> bool {
         )
 }
 
-/// What an output took to compute, in elements.
+/// The cost of an output, in elements.
 fn cost(node: &Node, inputs: &[Option<&Value>], output: &Value) -> usize {
     let elements = bytes(output) / 8;
     match node.op() {
-        // At the least, an inner axis is as long as the longer of the last two.
+        // The inner axis is one of the last two: assume the longer one.
         "MatMul" | "Gemm" | "MatMulInteger" if elements > 0 => {
             let first = inputs.first().copied().flatten();
             let last = first.and_then(|v| v.dims.as_ref()).map_or(1, |dims| {
@@ -358,7 +358,7 @@ fn cost(node: &Node, inputs: &[Option<&Value>], output: &Value) -> usize {
     }
 }
 
-/// What a value takes in memory beyond the file.
+/// The memory of a value, without mapped constants.
 fn bytes(value: &Value) -> usize {
     match value.data.as_deref() {
         Some(Data::Float(a)) => a.len().saturating_mul(8),

@@ -6,8 +6,8 @@ use super::call::{Call, Given, Outputs};
 use super::data::Shared;
 use super::shape::{around, axis};
 
-/// The sum of all elements before each one (and itself, unless `exclusive`), possibly from the
-/// end.
+/// `CumSum`: the sum of all elements before each one (and itself, unless `exclusive`), from the end
+/// with `reverse`.
 pub(super) fn cum_sum(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let exclusive = c.flag("exclusive")?;

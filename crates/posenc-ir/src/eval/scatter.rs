@@ -1,4 +1,4 @@
-//! Operators that write elements at computed places.
+//! Operators that write elements at computed indices.
 
 use super::array::{Array, flat, from_vec};
 use super::call::{Call, Outputs};
@@ -7,7 +7,7 @@ use super::gather::{element_places, same_rank, tuple_places};
 use super::shape;
 use super::{Miss, Why};
 
-/// How a written element meets the one that is there.
+/// How a new element is combined with the old one.
 #[derive(Clone, Copy)]
 enum Meeting {
     Replace,
@@ -58,7 +58,7 @@ impl Meeting {
     }
 }
 
-/// Writes runs of `inner` elements, each run beginning at one of `starts`.
+/// Writes slices of `inner` elements at `starts`.
 fn write<T: Copy>(
     data: &Shared<T>,
     updates: &Shared<T>,

@@ -1,4 +1,5 @@
-//! Reading a sequence where it is made: a sequence itself is no value.
+//! Elements and lengths of sequences, from the node that creates the sequence: sequences are not
+//! values here.
 
 use ndarray::arr0;
 
@@ -8,8 +9,8 @@ use super::shape::{self, axis};
 use super::{Budget, Miss, Value, Why};
 use crate::node::Node;
 
-/// One element of a sequence, or its length, from the node that makes the sequence; nothing
-/// where that is none of the makers known.
+/// One element of a sequence, or its length, from the node that creates the sequence; no value where
+/// that operator is unknown.
 pub(super) fn read(
     node: &Node,
     inputs: &[Option<&Value>],
@@ -34,9 +35,9 @@ pub(super) fn read(
 }
 
 enum Sequence<'a> {
-    /// Made of values.
+    /// A list of values.
     Listed(&'a [Option<&'a Value>]),
-    /// Parts of these lengths along an axis, which goes where the parts are single.
+    /// Parts of a value with these lengths along an axis, which may be removed.
     Parted {
         x: &'a Value,
         dims: &'a [usize],
@@ -118,7 +119,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// The element at a place within the length.
+    /// The element at an index within the length.
     fn at(&self, index: usize, budget: &Budget) -> Value {
         match self {
             Self::Listed(all) => all[index].cloned().unwrap_or_default(),

@@ -1,11 +1,11 @@
-//! Arithmetic on dimensions; nothing here overflows.
+//! Arithmetic on dimensions, without overflow.
 
 use super::{Miss, Why};
 
-/// More dimensions than any model has, and few enough to handle one by one.
+/// More dimensions than any model has.
 pub(super) const MAX_RANK: usize = 64;
 
-/// The number of elements; `None` where it cannot be counted.
+/// The number of elements; `None` on overflow.
 pub(super) fn elements(dims: &[usize]) -> Option<usize> {
     if dims.contains(&0) {
         return Some(0);
@@ -41,7 +41,7 @@ pub(super) fn sum(dims: impl IntoIterator<Item = usize>) -> Result<usize, Miss> 
     dim(n)
 }
 
-/// An axis counted from the end where negative.
+/// An axis, from the end where negative.
 pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, Miss> {
     let from_start = if axis < 0 {
         axis.checked_add(rank as i64)
@@ -54,7 +54,7 @@ pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, Miss> {
         .ok_or(Why::Axis.into())
 }
 
-/// Which axes are named; each may be named once.
+/// Which axes are listed; each may be listed once.
 pub(super) fn axis_set(axes: &[i64], rank: usize) -> Result<Vec<bool>, Miss> {
     let mut set = vec![false; rank];
     for &a in axes {
@@ -81,8 +81,8 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Miss> {
     Ok(dims)
 }
 
-/// Steps from one element to the next along each axis in row-major order. Saturates where the
-/// elements cannot be counted, which only arrays without elements allow.
+/// The distance between elements along each axis in row-major order. Saturates on overflow, which
+/// only empty arrays allow.
 pub(super) fn strides(dims: &[usize]) -> Vec<usize> {
     let mut strides = vec![1usize; dims.len()];
     for i in (1..dims.len()).rev() {
@@ -91,8 +91,8 @@ pub(super) fn strides(dims: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// The places of all elements of `dims`, in row-major order, in a buffer where the first stands
-/// at `start` and each axis has its own step. The dimensions must be within a budget.
+/// The offsets of all elements of `dims`, in row-major order, in a buffer where the first is at
+/// `start` and each axis has its own step. The dimensions must be within a budget.
 pub(super) fn offsets(dims: &[usize], steps: &[isize], start: usize) -> Vec<usize> {
     let mut all = vec![start];
     if dims.contains(&0) {
@@ -112,7 +112,7 @@ pub(super) fn offsets(dims: &[usize], steps: &[isize], start: usize) -> Vec<usiz
     all
 }
 
-/// Number of elements before, along and after an axis.
+/// The number of elements before, along and after an axis.
 pub(super) fn around(dims: &[usize], axis: usize) -> Result<(usize, usize, usize), Miss> {
     Ok((count(&dims[..axis])?, dims[axis], count(&dims[axis + 1..])?))
 }

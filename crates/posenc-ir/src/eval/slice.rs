@@ -8,7 +8,7 @@ use super::data::Data;
 use super::shape::{axis, offsets, strides};
 use super::{Miss, Why};
 
-/// What a slice takes of one axis: `count` elements from `start` in steps of `step`.
+/// A slice of one axis: `count` elements from `start` in steps of `step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     start: usize,
@@ -31,7 +31,7 @@ impl Run {
                 let start = place(start, 0, n);
                 (start, place(end, 0, n) - start)
             }
-            // An axis without elements has no last one to start from.
+            // An empty axis has no last element to start from.
             _ if n == 0 => (0, 0),
             _ => {
                 let start = place(start, 0, n - 1);
@@ -46,13 +46,13 @@ impl Run {
         })
     }
 
-    /// The same elements as ndarray counts them: a range, and a step whose sign gives the order.
+    /// The same slice for ndarray: a range, and a step whose sign gives the order.
     fn range(self) -> Slice {
         if self.count == 0 {
             return Slice::new(0, Some(0), 1);
         }
-        let way = (self.count as i64 - 1).saturating_mul(self.step);
-        let last = self.start as i64 + way;
+        let distance = (self.count as i64 - 1).saturating_mul(self.step);
+        let last = self.start as i64 + distance;
         let (low, high) = (last.min(self.start as i64), last.max(self.start as i64));
         Slice::new(low as isize, Some(high as isize + 1), self.step as isize)
     }

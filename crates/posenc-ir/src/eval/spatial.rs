@@ -1,5 +1,5 @@
-//! Convolutions, pooling and resizing: dimensions only, except for convolutions and the nearest of
-//! known elements.
+//! Convolutions, pooling and resizing: dimensions only, except for convolutions and nearest-neighbor
+//! resizing of known elements.
 
 use super::array::Array;
 use super::call::{Call, Given, Outputs, typed};
@@ -10,11 +10,11 @@ use super::window::Window;
 use super::{Miss, Value, Why};
 use crate::dtype::DType;
 
-/// Where a convolution has its operands, and the element type of its result.
+/// The inputs of a convolution, and the element type of its result.
 struct Form {
     weight: usize,
     dtype: Option<DType>,
-    /// Whether the channels stand last, in the input and the result.
+    /// Whether the channels are the last axis, in the input and the result.
     channels_last: bool,
 }
 
@@ -47,7 +47,7 @@ fn convolve(c: &Call<'_>, form: &Form) -> Outputs {
     let mut dims = fits.collect::<Result<Vec<usize>, Miss>>()?;
     dims.insert(0, x[0]);
     dims.insert(if form.channels_last { rank + 1 } else { 1 }, w[0]);
-    // Weights of whole numbers carry scales with them.
+    // Integer weights have scales.
     let known = (!form.channels_last).then(|| floats(c)).flatten();
     let made = |dims: &[usize]| {
         let (x, w, bias) = known?;
@@ -142,7 +142,7 @@ pub(super) fn conv_transpose(c: &Call<'_>) -> Outputs {
     Ok(vec![Value::shaped(x.dtype, Some(result))])
 }
 
-/// Pooling windows; the places of the maxima are output 1.
+/// Pooling; output 1 has the indices of the maxima.
 pub(super) fn pool(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let Some(dims) = x.dims.as_deref() else {
@@ -180,7 +180,7 @@ pub(super) fn resize(c: &Call<'_>) -> Outputs {
         && stays
         && !crops
     {
-        // Every mode takes a place for itself where no axis changes.
+        // In every mode, the elements stay where no axis changes.
         out.data = x.data.clone();
     }
     Ok(outputs)
@@ -200,7 +200,7 @@ fn resized(c: &Call<'_>) -> Outputs {
     };
     let mut dims = old.to_vec();
     let early = c.opset < 11 || c.node.is("Upsample");
-    // An empty list counts as left out.
+    // An empty list counts as omitted.
     let sizes = match (early, c.input_list(3)) {
         (true, _) | (_, Given::Absent) => None,
         (_, Given::Unknown) => return typed(x.dtype),
@@ -259,7 +259,7 @@ fn resized(c: &Call<'_>) -> Outputs {
     Ok(vec![nearest(c, dims, &all)?])
 }
 
-/// The resized value where each element is that of the nearest place, the default mode.
+/// Resizing in the default mode: each element is the nearest one.
 fn nearest(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, Miss> {
     let x = c.need(0)?;
     let shaped = Value::shaped(x.dtype, Some(dims.clone()));

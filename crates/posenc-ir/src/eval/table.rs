@@ -1,4 +1,4 @@
-//! Which function evaluates which operator.
+//! The functions that evaluate operators, by name.
 
 use super::call::{Call, Outputs};
 use super::{
@@ -10,7 +10,7 @@ use super::{
 /// Evaluates one node.
 pub(super) type Kernel = fn(&Call<'_>) -> Outputs;
 
-/// The function for an operator; `None` for those that are not known.
+/// The function for an operator; `None` for unknown ones.
 pub(super) fn kernel(domain: &str, op: &str) -> Option<Kernel> {
     let find = |table: &[(&str, Kernel)]| {
         let at = table.binary_search_by(|row| row.0.cmp(op)).ok()?;
@@ -23,7 +23,7 @@ pub(super) fn kernel(domain: &str, op: &str) -> Option<Kernel> {
     }
 }
 
-/// ai.onnx, and what ONNX Runtime writes there, by name.
+/// ai.onnx, with operators that ONNX Runtime adds to it, by name.
 const STANDARD: &[(&str, Kernel)] = &[
     ("Abs", unary::abs),
     ("Acos", unary::acos),

@@ -1,4 +1,4 @@
-//! A whole model run forward once.
+//! A run of a whole model.
 
 use rustc_hash::FxHashMap;
 
@@ -8,29 +8,30 @@ use super::{Budget, Value};
 use crate::id::{NodeId, ValueId};
 use crate::model::Model;
 
-/// What one run tells of every value.
+/// The values of one run of a model.
 #[derive(Clone, Debug)]
 pub struct Trace {
     values: Vec<Value>,
     states: Vec<State>,
-    /// When each node was run, from 1; 0 for nodes that never were.
-    turns: Vec<u32>,
-    turn: u32,
+    /// The number of nodes that had run when each node had run; 0 for nodes that did not.
+    steps: Vec<u32>,
+    last_step: u32,
     unknown: Value,
 }
 
 impl Trace {
-    /// What is known of a value; nothing, for a value that the run did not reach.
+    /// A value; unknown where the run did not reach it.
     ///
-    /// A large value that follows from constants alone and meets content only in products of
-    /// weights (or nothing at all) has dimensions without elements.
+    /// Large values that depend on constants only, and that are used only as weights, have dimensions
+    /// but no elements.
     pub fn get(&self, id: ValueId) -> &Value {
         self.values.get(id.index()).unwrap_or(&self.unknown)
     }
 
-    /// When a node was run, from 1; 0 for one that was not.
-    pub fn turn(&self, id: NodeId) -> u32 {
-        self.turns.get(id.index()).copied().unwrap_or(0)
+    /// The step of the run at which a node was run, from 1; 0 for a node that was not run. In
+    /// topological order for nodes of one scope.
+    pub fn step(&self, id: NodeId) -> u32 {
+        self.steps.get(id.index()).copied().unwrap_or(0)
     }
 }
 
@@ -51,22 +52,21 @@ impl Memory for Trace {
     }
 
     fn done(&mut self, id: NodeId) {
-        self.turn += 1;
-        self.turns[id.index()] = self.turn;
+        self.last_step += 1;
+        self.steps[id.index()] = self.last_step;
     }
 }
 
-/// Runs the main graph forward once, in an order of computation, and with it the bodies of its
-/// control flow.
+/// Runs the main graph once in topological order, with the bodies of its control flow.
 ///
-/// `seeds` give values: of graph inputs, or of any value, where a seed wins over what computes
-/// it. Other inputs have what their declared type tells. `opaque` names the values that must not
-/// get elements: of those only type and dimensions are inferred.
+/// `seeds` are values of inputs, or of any other value, which replace what its node computes. Other
+/// inputs have their declared type and shape. Of values for which `opaque` is true, only type and
+/// dimensions are inferred.
 ///
-/// Of an `If` with a known condition that branch is run; otherwise both are, and the outputs have
-/// the type and dimensions on which the branches agree. Bodies of `Loop` and `Scan` are run once,
-/// with what changes from turn to turn unknown. Calls of local functions, and whatever breaks the
-/// rules of its operator, give nothing.
+/// Of an `If` with a known condition, only that branch is run; otherwise both are, and outputs have
+/// the type and dimensions that are the same in both. Bodies of `Loop` and `Scan` are run once, with
+/// unknown carried values. Calls of local functions, and nodes that break a rule of their operator,
+/// give unknown values.
 pub fn trace(
     model: &Model,
     seeds: &FxHashMap<ValueId, Value>,
@@ -77,8 +77,8 @@ pub fn trace(
     let memory = Trace {
         values: vec![Value::unknown(); graph.value_count()],
         states: vec![State::Live; graph.value_count()],
-        turns: vec![0; graph.node_count()],
-        turn: 0,
+        steps: vec![0; graph.node_count()],
+        last_step: 0,
         unknown: Value::unknown(),
     };
     let mut run = Run::new(model, seeds, opaque, budget, memory);

@@ -3,16 +3,16 @@
 use super::Value;
 use super::array::Array;
 use super::call::{Call, Outputs};
-use super::cast::settled;
+use super::cast::rounded_to_f32;
 use super::data::Shared;
 use crate::dtype::DType;
 
-/// A function of floats.
+/// Applies a function of floats.
 fn float(c: &Call<'_>, f: impl Fn(f64) -> f64) -> Outputs {
     c.map(c.dtype(0), |a| map(a.floats()?, f))
 }
 
-/// A function of floats and one of integers.
+/// Applies a function of floats or one of integers.
 fn number(c: &Call<'_>, f: impl Fn(f64) -> f64, g: impl Fn(i64) -> i64) -> Outputs {
     c.map(c.dtype(0), |a| match a {
         Array::Float(a) => map(a, f),
@@ -25,7 +25,7 @@ fn map(a: Shared<f64>, f: impl Fn(f64) -> f64) -> Option<Array> {
     Some(Array::Float(a.mapv(f).into_shared()))
 }
 
-/// A test of floats.
+/// Applies a test of floats.
 fn test(c: &Call<'_>, f: impl Fn(f64) -> bool) -> Outputs {
     c.map(Some(DType::Bool), |a| {
         Some(Array::Bool(a.floats()?.mapv(f).into_shared()))
@@ -65,10 +65,10 @@ floats! {
     mish = |x| x * (x.max(0.0) + (-x.abs()).exp().ln_1p()).tanh();
 }
 
-/// A function with steps.
+/// Applies a step function of floats.
 fn stepped(c: &Call<'_>, f: impl Fn(f64) -> f64) -> Outputs {
     let dtype = c.dtype(0);
-    float(c, |x| f(settled(x, dtype)))
+    float(c, |x| f(rounded_to_f32(x, dtype)))
 }
 
 pub(super) fn floor(c: &Call<'_>) -> Outputs {
@@ -123,7 +123,7 @@ pub(super) fn hard_sigmoid(c: &Call<'_>) -> Outputs {
     float(c, |x| (alpha * x + beta).clamp(0.0, 1.0))
 }
 
-/// x · sigmoid(αx); the fused form names another default.
+/// x · sigmoid(αx); the fused operator has another default of α.
 pub(super) fn swish(c: &Call<'_>) -> Outputs {
     let alpha = c.float("alpha")?.unwrap_or(1.0);
     float(c, |x| x * logistic(alpha * x))
@@ -141,7 +141,7 @@ pub(super) fn gelu(c: &Call<'_>) -> Outputs {
     }
 }
 
-/// With a bias as input 1, where there is one: dimensions only.
+/// With an optional bias as input 1: dimensions only.
 pub(super) fn fast_gelu(c: &Call<'_>) -> Outputs {
     match c.at(1) {
         None => float(c, gelu_tanh),
@@ -173,12 +173,12 @@ pub(super) fn bitwise_not(c: &Call<'_>) -> Outputs {
     })
 }
 
-/// Input 0 as it is, stored constants included.
+/// Input 0, unchanged.
 pub(super) fn identity(c: &Call<'_>) -> Outputs {
     Ok(vec![c.need(0)?.clone()])
 }
 
-/// Input 0 as it is, and a mask that keeps everything. In training mode nothing is known.
+/// Input 0, unchanged, and a mask that keeps everything; unknown in training mode.
 pub(super) fn dropout(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?.clone();
     let training = c.at(2).is_some_and(|t| t.scalar_bool() != Some(false));
@@ -186,7 +186,7 @@ pub(super) fn dropout(c: &Call<'_>) -> Outputs {
     Ok(vec![if training { x.without_data() } else { x }, mask])
 }
 
-/// Dimensions and type of input 0, content unknown.
+/// The dimensions and type of input 0; the content is unknown.
 pub(super) fn like(c: &Call<'_>) -> Outputs {
     c.map(c.dtype(0), |_| None)
 }

@@ -1,4 +1,4 @@
-//! What is known of one value.
+//! Values: what is known about an edge of the graph.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use super::data::{Data, Shared};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
-/// What is known of one value: each part on its own.
+/// What is known about a value; each part may be unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Value {
     /// The element type.
     pub dtype: Option<DType>,
     /// The dimensions, outermost first.
     pub dims: Option<Vec<usize>>,
-    /// The elements; where they are known, so are type and dimensions.
+    /// The elements; where they are known, type and dimensions are known too.
     pub data: Option<Arc<Data>>,
 }
 
 impl Value {
-    /// A value of which nothing is known.
+    /// An unknown value.
     pub fn unknown() -> Self {
         Self::default()
     }
@@ -32,7 +32,7 @@ impl Value {
         Self::shaped(Some(dtype), Some(dims.into()))
     }
 
-    /// A constant. Nothing is converted before it is needed.
+    /// A constant. Its elements are converted when they are needed.
     pub fn from_tensor(tensor: &Tensor) -> Self {
         Self {
             dtype: Some(tensor.dtype()),
@@ -56,28 +56,28 @@ impl Value {
         Self::of(Some(DType::Bool), Array::Bool(array.into_shared()))
     }
 
-    /// The same value with another element type on record; the elements stay.
+    /// The same value with another element type; the elements are not converted.
     #[must_use]
     pub fn with_dtype(mut self, dtype: DType) -> Self {
         self.dtype = Some(dtype);
         self
     }
 
-    /// The same value with the elements forgotten.
+    /// The same value with unknown elements.
     #[must_use]
     pub fn without_data(mut self) -> Self {
         self.data = None;
         self
     }
 
-    /// The number of elements, where the dimensions are known and can be multiplied.
+    /// The number of elements; `None` where the dimensions are unknown or overflow.
     pub fn elements(&self) -> Option<usize> {
         super::shape::elements(self.dims.as_deref()?)
     }
 
-    /// All elements as f64 (bool: 0 or 1); `None` where they are unknown or no real numbers.
+    /// All elements as f64 (bool: 0 or 1); `None` where they are unknown or not real numbers.
     ///
-    /// Copies and converts; a stored constant of any size is converted whole.
+    /// Converts stored constants of any size.
     pub fn to_f64(&self) -> Option<ArrayD<f64>> {
         Some(match self.array(&UNLIMITED)? {
             Array::Float(a) => a.into_owned(),
@@ -103,7 +103,7 @@ impl Value {
         }
     }
 
-    /// The only element as f64; `None` where unknown or where there are more or fewer than one.
+    /// The only element as f64; `None` where it is unknown or there is not exactly one.
     pub fn scalar_f64(&self) -> Option<f64> {
         match self.data.as_deref()? {
             Data::Float(a) => only(a),
@@ -130,7 +130,7 @@ impl Value {
         (self.dtype == Some(DType::Bool)).then(|| self.scalar_i64().map(|v| v != 0))?
     }
 
-    /// A value of which at most type and dimensions are known.
+    /// A value without known elements.
     pub(super) fn shaped(dtype: Option<DType>, dims: Option<Vec<usize>>) -> Self {
         Self {
             dtype,
@@ -148,7 +148,7 @@ impl Value {
         }
     }
 
-    /// The elements, a stored constant being converted where the budget allows it.
+    /// The elements; a stored constant is converted where the budget allows it.
     pub(super) fn array(&self, budget: &Budget) -> Option<Array> {
         match self.data.as_deref()? {
             Data::Float(a) => Some(Array::Float(a.clone())),
@@ -172,7 +172,7 @@ impl Value {
     }
 }
 
-/// For the conversions that a caller asks for by name.
+/// The budget of conversions by the public methods.
 const UNLIMITED: Budget = Budget {
     elements: isize::MAX as usize / 8,
 };

@@ -1,15 +1,15 @@
-//! The arithmetic of sliding windows, in numbers that cannot overflow.
+//! The arithmetic of sliding windows, without overflow.
 
 use super::call::Call;
 use super::shape::dim;
 use super::{Miss, Why};
 
-/// How the borders are filled.
+/// How the input is padded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Auto {
-    /// By the pads that are named.
+    /// With explicit pads.
     No,
-    /// So that only the stride makes the result smaller.
+    /// So that the result has the length of the input divided by the stride.
     Same,
     /// Not at all.
     Valid,
@@ -21,14 +21,14 @@ pub(super) struct Window {
     pub(super) kernel: Vec<i64>,
     pub(super) strides: Vec<i64>,
     pub(super) dilations: Vec<i64>,
-    /// The beginnings of all axes, then the ends.
+    /// Those at the start of all axes, then those at the end.
     pub(super) pads: Vec<i64>,
     pub(super) auto: Auto,
     pub(super) ceil: bool,
 }
 
 impl Window {
-    /// The attributes of a node; `kernel` is what the weights say where no attribute does.
+    /// Reads the attributes of a node; `kernel` is the shape of the weights, where no attribute gives it.
     pub(super) fn read(c: &Call<'_>, rank: usize, kernel: Option<&[usize]>) -> Result<Self, Miss> {
         let kernel = match (c.ints("kernel_shape")?, kernel) {
             (Some(kernel), _) => kernel.to_vec(),
@@ -60,12 +60,12 @@ impl Window {
         Ok(window)
     }
 
-    /// Elements that the kernel spans along axis `i`.
+    /// The number of elements that the kernel spans along axis `i`.
     fn span(&self, i: usize) -> i128 {
         i128::from(self.dilations[i]) * (i128::from(self.kernel[i]) - 1) + 1
     }
 
-    /// How often the window fits along axis `i` of this length.
+    /// The number of windows along axis `i` of this length.
     pub(super) fn fits(&self, i: usize, length: usize) -> Result<usize, Miss> {
         let (n, stride) = (length as i128, i128::from(self.strides[i]));
         let rank = self.kernel.len();
@@ -79,14 +79,14 @@ impl Window {
             return Err(Why::Dimension.into());
         }
         let mut count = room / stride + 1;
-        // A last window that begins inside the input or its first pads counts when rounding up.
+        // When rounding up, a last window that starts in the input or the first pads counts.
         if self.ceil && room % stride != 0 && count * stride < n + before {
             count += 1;
         }
         dim(count)
     }
 
-    /// The length along axis `i` of which a window of this kind would make `length`.
+    /// The length along axis `i` for which there are `length` windows: the inverse of `fits`.
     pub(super) fn unfits(&self, i: usize, length: usize, extra: i64) -> Result<usize, Miss> {
         let (n, stride) = (length as i128, i128::from(self.strides[i]));
         let rank = self.kernel.len();
@@ -123,7 +123,7 @@ mod tests {
             (window(3, 2, [1, 1], false), 6, Ok(3)),
             (window(3, 2, [0, 0], true), 6, Ok(3)),
             (window(2, 2, [0, 0], true), 5, Ok(3)),
-            // The last window would begin in the pads at the end.
+            // The last window would start in the pads at the end.
             (window(1, 3, [0, 3], true), 3, Ok(2)),
             (window(7, 1, [0, 0], false), 6, Err(Why::Dimension.into())),
         ];

@@ -1,11 +1,11 @@
-//! Which fields of an attribute hold something.
+//! Which fields of an attribute have values.
 
 use super::AttributeProto;
 use super::attribute_proto::AttributeType;
 
 impl AttributeProto {
-    /// The types of the fields that are filled: most attributes have one, some writers fill in
-    /// scalars besides, zeros and empty lists may be left out.
+    /// The types of the fields with values. Most attributes have one; some exporters write unused
+    /// scalars too, and zeros and empty lists may be omitted.
     pub(crate) fn filled(&self) -> impl Iterator<Item = AttributeType> {
         let fields = [
             (self.f.is_some(), AttributeType::Float),

@@ -135,7 +135,7 @@ impl Printer<'_> {
     }
 
     fn note_dropped(&mut self, a: &AttributeProto) {
-        let what = "lists of tensors, graphs and types are dropped by the parser of onnx 1.23";
+        let what = "lists of tensors, graphs and types are ignored by the parser of onnx 1.23";
         self.notes.note(what, || a.name().to_owned());
     }
 
@@ -148,13 +148,13 @@ impl Printer<'_> {
 
     fn type_or_opaque(&mut self, a: &AttributeProto, ty: &TypeProto) -> String {
         type_text(ty).unwrap_or_else(|| {
-            let what = "types that the syntax has no form for are written opaque()";
+            let what = "types that the syntax cannot express are written as opaque()";
             self.notes.note(what, || a.name().to_owned());
             "opaque()".to_owned()
         })
     }
 
-    /// A string, which may hold any bytes.
+    /// A string literal of any bytes.
     pub(super) fn text(&mut self, bytes: &[u8]) -> String {
         let text = String::from_utf8_lossy(bytes);
         if let Cow::Owned(_) = text {
@@ -173,21 +173,21 @@ impl Printer<'_> {
         match payload_of(&alone) {
             Ok(Some(stored)) => self.plain_tensor(&stored, tensor.name()),
             _ => {
-                let what = "unreadable tensors are left out";
+                let what = "unreadable tensors are omitted";
                 self.notes.note(what, || quote(tensor.name()));
                 self.out.write_str("float[0] {}")
             }
         }
     }
 
-    /// A tensor, with its name where the text is the whole model.
+    /// A tensor, with its name in a full text.
     fn plain_tensor(&mut self, stored: &Stored, name: &str) -> fmt::Result {
         self.tensor_type(stored)?;
         if self.weights == Weights::Full && !name.is_empty() {
             if is_word(name) {
                 write!(self.out, " {name}")?;
             } else {
-                let what = "names of tensors in attributes are left out";
+                let what = "names of tensors in attributes are omitted";
                 self.notes.note(what, || quote(name));
             }
         }
@@ -225,7 +225,7 @@ fn shows_type(a: &AttributeProto, ty: AttributeType) -> bool {
     }
 }
 
-/// Whether the attribute holds sparse tensors, which the syntax has no form for.
+/// Whether the attribute holds sparse tensors, which the syntax cannot express.
 pub(super) fn is_sparse(a: &AttributeProto) -> bool {
     matches!(
         kind(a),
@@ -262,7 +262,7 @@ pub(super) const TYPES: [AttributeType; 14] = [
     AttributeType::TypeProtos,
 ];
 
-/// The type's name in the syntax; empty where undefined.
+/// The name of the type in the syntax; empty for an undefined one.
 pub(super) fn type_name(ty: AttributeType) -> &'static str {
     match ty {
         AttributeType::Undefined => "",

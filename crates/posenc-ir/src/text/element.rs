@@ -1,8 +1,8 @@
-//! How the elements of each type are written.
+//! The literals of the elements of each type.
 
 use crate::dtype::DType;
 
-/// What one number or string in a tensor's braces stands for.
+/// What one literal of a tensor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     /// A string in quotes.
@@ -11,9 +11,9 @@ pub(super) enum Element {
     F32,
     /// A double; complex elements take two.
     F64,
-    /// The bits of that many bytes as an integer: one element, or for 4 and 2 bits as many as fit.
+    /// An integer with the bits of this many bytes: one element, or as many of 4 or 2 bits as fit.
     Bits(usize),
-    /// The bits of one element of 6 bits.
+    /// An integer with the bits of one element of 6 bits.
     Sixes,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn element(dtype: DType) -> Element {
     }
 }
 
-/// How many numbers or strings a tensor takes; `None` on overflow and for negative dimensions.
+/// The number of literals of a tensor; `None` on overflow and for negative dimensions.
 pub(super) fn count(dtype: DType, dims: &[i64]) -> Option<usize> {
     let elements = dims
         .iter()

@@ -2,29 +2,29 @@
 
 use std::fmt::{self, Write};
 
+use super::controls::shown;
 use super::notes::Notes;
-use super::signs::shown;
 use super::{Weights, is_identifier, is_keyword, is_word, name, quote, shape_text, type_text};
 use crate::graph::message::shape_proto;
 use crate::graph::{Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::stored::Payload;
 
-/// Whether what only tools read is written.
+/// How much of a graph is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Names of nodes and types of inner values too.
+    /// Everything, with names of nodes and types of inner values.
     All,
-    /// What is computed.
+    /// Only what is computed.
     Computation,
 }
 
-/// What a pass over the graph is for.
+/// The purpose of a pass over the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// Notes; no number of a tensor is read.
-    Look,
-    /// The text.
+    /// Collecting notes; no element of a tensor is read.
+    Note,
+    /// Writing the text.
     Write,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Printer<'a> {
     pub(super) detail: Detail,
     pub(super) pass: Pass,
     pub(super) out: &'a mut dyn Write,
-    /// What was written differently.
+    /// What is written differently.
     pub(super) notes: Notes,
 }
 
 impl Graph {
-    /// The main graph in the ONNX text syntax, for people and snapshots: without names of nodes,
-    /// types of inner values, and the payloads of larger weights, of which hashes are shown.
+    /// The main graph in the ONNX text syntax, for display and snapshots: without names of nodes and
+    /// types of inner values, and with hashes instead of larger weights.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut printer = Printer {
@@ -65,7 +65,7 @@ impl Printer<'_> {
         let own = self.graph.scope(scope).name();
         let title = match depth {
             0 => name(own),
-            // In the place of an attribute a literal is read as a string.
+            // As the value of an attribute, a quoted name would be a string.
             _ => self.written(own, "graphs", is_body_name),
         };
         write!(self.out, "{title} (")?;
@@ -116,12 +116,11 @@ impl Printer<'_> {
         self.out.write_str("<\n")?;
         for (i, value) in listed.iter().enumerate() {
             self.indent(depth + 1)?;
-            let comment = match i < initializers {
-                true => self.initializer(*value)?,
-                false => {
-                    self.typed(*value)?;
-                    None
-                }
+            let comment = if i < initializers {
+                self.initializer(*value)?
+            } else {
+                self.typed(*value)?;
+                None
             };
             if i + 1 < listed.len() {
                 self.out.write_str(",")?;
@@ -135,7 +134,7 @@ impl Printer<'_> {
         self.out.write_str(">")
     }
 
-    /// One initializer, without what follows it; returns a comment on its values.
+    /// One initializer, without a separator; returns a comment on its values.
     pub(super) fn initializer(&mut self, value: ValueId) -> Result<Option<String>, fmt::Error> {
         let graph = self.graph;
         let Some(stored) = graph.stored(value) else {
@@ -143,7 +142,7 @@ impl Printer<'_> {
         };
         let label = name(graph.name(value));
         if matches!(stored.payload, Payload::Sparse) {
-            let what = "sparse tensors are only declared";
+            let what = "sparse tensors are declared without values";
             self.notes.note(what, || label.clone());
             let dtype = stored.dtype.map_or("float", |d| d.name());
             let dims: Vec<String> = stored.dims.iter().map(usize::to_string).collect();
@@ -168,7 +167,7 @@ impl Printer<'_> {
         }
     }
 
-    /// What is written as the type of a value.
+    /// The type that is written for a value.
     pub(super) fn type_of(&self, value: ValueId) -> Option<String> {
         if let Some(ty) = self.graph.other_types.get(&value) {
             return type_text(ty);
@@ -182,7 +181,7 @@ impl Printer<'_> {
         }
     }
 
-    /// One node in lines of its own.
+    /// One node, on its own lines.
     pub(super) fn node(&mut self, id: NodeId, depth: usize) -> fmt::Result {
         let graph = self.graph;
         let node = graph.node(id);
@@ -205,7 +204,7 @@ impl Printer<'_> {
         self.out.write_str("\n")
     }
 
-    /// The names of values with commas between them; those left out are empty.
+    /// The names of values, separated by commas; omitted ones are empty.
     fn names(&mut self, values: &[Option<ValueId>]) -> fmt::Result {
         for (i, value) in values.iter().enumerate() {
             self.out.write_str(if i > 0 { ", " } else { "" })?;
@@ -226,7 +225,7 @@ impl Printer<'_> {
                 write!(self.out, "{part}.")?;
             }
         }
-        // Without a domain the syntax takes a node without an operator too.
+        // Without a domain, the syntax allows a node without an operator.
         if !(node.op().is_empty() && node.domain().is_empty()) {
             let op = self.identifier(node.op(), "operators");
             self.out.write_str(&op)?;
@@ -238,18 +237,21 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// A name that cannot be quoted.
+    /// Writes a name that cannot be quoted.
     pub(super) fn identifier(&mut self, own: &str, of: &str) -> String {
         self.written(own, of, is_word)
     }
 
-    /// The name itself where it fits, else one in which other characters are `_`, and a note.
+    /// The name where it `fits`, else with `_` for other characters, and a note.
     fn written(&mut self, own: &str, of: &str, fits: fn(&str) -> bool) -> String {
         if fits(own) {
             return own.to_owned();
         }
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let mut made: String = own.chars().map(|c| if good(c) { c } else { '_' }).collect();
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut made: String = own
+            .chars()
+            .map(|c| if allowed(c) { c } else { '_' })
+            .collect();
         if !fits(&made) {
             made.insert(0, '_');
         }
@@ -264,7 +266,7 @@ impl Printer<'_> {
     }
 }
 
-/// Values with commas between them; those left out are empty names.
+/// Values, separated by commas; omitted ones are empty names.
 pub(super) fn values(values: &[Option<ValueId>], label: impl Fn(ValueId) -> String) -> String {
     let labels = values.iter().map(|v| match v {
         Some(v) => label(*v),
@@ -273,8 +275,8 @@ pub(super) fn values(values: &[Option<ValueId>], label: impl Fn(ValueId) -> Stri
     labels.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a body of this name is read as a graph in the place of an attribute's value: types and
-/// numbers begin with words too.
+/// Whether an attribute's value that starts with this name is read as a graph, and not as a type or a
+/// number.
 fn is_body_name(own: &str) -> bool {
     let letters = own.bytes().take_while(u8::is_ascii_alphabetic).count();
     let (first, rest) = own.split_at(letters);

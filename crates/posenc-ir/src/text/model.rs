@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter, Write};
 use prost::Message;
 
 use super::attribute::is_sparse;
+use super::controls::{Controls, Discard, Symbols};
 use super::graph::{Detail, Pass, Printer};
 use super::notes::Notes;
-use super::signs::{Controls, Nothing, Signs};
 use super::{ModelText, Unsaid, Weights, name, omitted, quote};
 use crate::field::model as field;
 use crate::graph::ScopeKind;
@@ -17,8 +17,8 @@ use crate::proto::{AttributeProto, FunctionProto, ModelProto, OperatorSetIdProto
 use crate::wire;
 
 impl ModelText<'_> {
-    /// What the text leaves out or says differently: what the syntax has no form for, such as the
-    /// documentation of nodes. Weights that are elided as asked are not named.
+    /// What the text omits or writes differently because the syntax cannot express it, such as the
+    /// documentation of nodes. Elided weights are not listed.
     pub fn unsaid(&self) -> Vec<Unsaid> {
         let mut notes = self.differences();
         omitted::scan(self.model, self.weights, &mut notes);
@@ -27,15 +27,21 @@ impl ModelText<'_> {
 
     /// What is written differently.
     fn differences(&self) -> Notes {
-        let mut signs = Signs::new(Nothing, self.controls);
+        let mut symbols = Symbols::new(Discard, self.controls);
         let mut notes = Notes::default();
-        // Nothing takes all that is written to it.
-        let _ = head(self.model, &mut signs);
-        let _ = graphs(self.model, self.weights, Pass::Look, &mut signs, &mut notes);
-        if signs.replaced {
+        // Writing to it does not fail.
+        let _ = head(self.model, &mut symbols);
+        let _ = graphs(
+            self.model,
+            self.weights,
+            Pass::Note,
+            &mut symbols,
+            &mut notes,
+        );
+        if symbols.replaced {
             let what = match self.controls {
-                Controls::Kept => "NUL characters are shown as signs",
-                Controls::Shown => "control characters are shown as signs",
+                Controls::Keep => "NUL characters are shown as symbols",
+                Controls::Show => "control characters are shown as symbols",
             };
             notes.note(what, String::new);
         }
@@ -47,14 +53,14 @@ impl Display for ModelText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let notes = match self.weights {
             Weights::Full => self.unsaid(),
-            // For people: what is not there at all would only be in their way.
+            // For display: omissions are not listed.
             Weights::Hash | Weights::None => self.differences().into_list(),
         };
         for note in notes {
-            write!(Signs::new(&mut *f, Controls::Shown), "# {note}")?;
+            write!(Symbols::new(&mut *f, Controls::Show), "# {note}")?;
             f.write_str("\n")?;
         }
-        let mut out = Signs::new(f, self.controls);
+        let mut out = Symbols::new(f, self.controls);
         head(self.model, &mut out)?;
         let notes = &mut Notes::default();
         graphs(self.model, self.weights, Pass::Write, &mut out, notes)
@@ -143,7 +149,7 @@ fn metadata(model: &Model) -> Vec<(String, String)> {
     out
 }
 
-/// What stands around the graph.
+/// The fields of the model other than the graph and the functions.
 fn head_message(model: &Model) -> ModelProto {
     let mut bytes = vec![];
     for part in &model.layout {
@@ -156,7 +162,7 @@ fn head_message(model: &Model) -> ModelProto {
             bytes.extend_from_slice(&model.source[part.span.clone()]);
         }
     }
-    // Reading has decoded the same fields.
+    // Reading has decoded these fields.
     ModelProto::decode(bytes.as_slice()).unwrap_or_default()
 }
 
@@ -181,7 +187,7 @@ fn function(model: &Model, scope: ScopeId, printer: &mut Printer<'_>) -> fmt::Re
     printer.out.write_str("\n")
 }
 
-/// What a function says of itself, its name and its attributes.
+/// The fields of a function, its name and its attributes.
 pub(super) fn function_head_text(
     model: &Model,
     scope: ScopeId,
@@ -220,7 +226,7 @@ pub(super) fn function_head_text(
     Ok(())
 }
 
-/// A function's fields but for its nodes.
+/// The fields of a function without its nodes.
 fn function_head(model: &Model, scope: ScopeId) -> FunctionProto {
     let span = model.graph().scope(scope).span.clone();
     let mut bytes = vec![];
@@ -229,6 +235,6 @@ fn function_head(model: &Model, scope: ScopeId) -> FunctionProto {
             bytes.extend_from_slice(&model.source[field.span]);
         }
     }
-    // Reading has walked the same fields.
+    // Reading has walked these fields.
     FunctionProto::decode(bytes.as_slice()).unwrap_or_default()
 }

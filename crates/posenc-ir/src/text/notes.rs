@@ -1,16 +1,16 @@
-//! What a text does not say.
+//! Differences between a model and its text.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Something of a model that a text leaves out or says differently.
+/// Something that a text of a model omits or writes differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsaid {
-    /// What it is, as a sentence without its end.
+    /// What it is, as a sentence without a full stop.
     pub what: String,
-    /// How often.
+    /// The number of times.
     pub count: usize,
-    /// Where first.
+    /// The first place; may be empty.
     pub first: String,
 }
 
@@ -26,12 +26,12 @@ impl fmt::Display for Unsaid {
     }
 }
 
-/// Notes by what they say.
+/// Notes by their sentence.
 #[derive(Debug, Default)]
 pub(super) struct Notes(BTreeMap<String, (usize, String)>);
 
 impl Notes {
-    /// Notes one occurrence; `first` is asked for the place of the first one only.
+    /// Counts one occurrence; `first` gives the place of the first one.
     pub(super) fn note(&mut self, what: &str, first: impl FnOnce() -> String) {
         match self.0.get_mut(what) {
             Some((count, _)) => *count += 1,

@@ -1,5 +1,5 @@
-//! What the file says and the syntax has no form for, found by the numbers of the fields: what is
-//! not known to be written is named, unknown fields included.
+//! Finds what the text of a model omits, by field numbers: every field that is not known to be written
+//! is noted, also unknown ones.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::attribute::kind;
+use super::controls::Discard;
 use super::graph::{Detail, Pass, Printer};
 use super::notes::Notes;
-use super::signs::Nothing;
 use super::{Weights, name, type_text};
 use crate::dtype::DType;
 use crate::graph::scope::Item;
@@ -20,7 +20,7 @@ use crate::proto::{AttributeProto, ValueInfoProto, attribute_proto::AttributeTyp
 use crate::stored::{Payload, Stored};
 use crate::wire;
 
-/// Messages whose fields are looked at.
+/// Messages whose fields are checked.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Model,
@@ -42,69 +42,69 @@ enum Kind {
     Dimension,
 }
 
-/// What becomes of a field.
+/// How a field is written.
 enum Rule {
-    /// It is written, or looked at on its own.
-    Said,
-    /// It is written, as far as its own fields are.
+    /// It is written, or checked separately.
+    Written,
+    /// It is a message; its fields are checked.
     Inside(Kind),
-    /// It is left out.
-    Left(&'static str),
+    /// It is omitted.
+    Omitted(&'static str),
     Unknown,
 }
 
 fn rule(kind: Kind, number: u32) -> Rule {
-    use Rule::{Inside, Left, Said, Unknown};
+    use Rule::{Inside, Omitted, Unknown, Written};
     match (kind, number) {
         (Kind::Model, 8) | (Kind::Function, 9) => Inside(Kind::Opset),
         (Kind::Model, 14) => Inside(Kind::Entry),
-        (Kind::Model, 20) => Left("training information is left out"),
-        (Kind::Model, 26) => Left("device configurations are left out"),
-        (Kind::Model, 1..=7 | 25) => Said,
-        (Kind::Graph, 10) => Left("documentation of graphs is left out"),
-        (Kind::Graph, 14) => Left("quantization annotations are left out"),
-        (Kind::Graph, 15) => Said,
-        (Kind::Graph, 16) => Left("metadata of graphs is left out"),
+        (Kind::Model, 20) => Omitted("training information is omitted"),
+        (Kind::Model, 26) => Omitted("device configurations are omitted"),
+        (Kind::Model, 1..=7 | 25) => Written,
+        (Kind::Graph, 10) => Omitted("documentation of graphs is omitted"),
+        (Kind::Graph, 14) => Omitted("quantization annotations are omitted"),
+        (Kind::Graph, 15) => Written,
+        (Kind::Graph, 16) => Omitted("metadata of graphs is omitted"),
         (Kind::Graph, 5) => Inside(Kind::Tensor),
         (Kind::Graph, 11..=13) | (Kind::Function, 12) => Inside(Kind::Value),
         (Kind::Graph, 1) | (Kind::Function, 7) => Inside(Kind::Node),
-        (Kind::Graph, 2) | (Kind::Function, 1 | 4..=6 | 8 | 10 | 13) => Said,
+        (Kind::Graph, 2) | (Kind::Function, 1 | 4..=6 | 8 | 10 | 13) => Written,
         (Kind::Function, 11) => Inside(Kind::Attribute),
-        (Kind::Function, 14) => Left("metadata of functions is left out"),
+        (Kind::Function, 14) => Omitted("metadata of functions is omitted"),
         (Kind::Node, 5) => Inside(Kind::Attribute),
-        (Kind::Node, 6) => Left("documentation of nodes is left out"),
-        (Kind::Node, 9) => Left("metadata of nodes is left out"),
-        (Kind::Node, 10) => Left("device configurations of nodes are left out"),
-        (Kind::Node, 1..=4 | 7 | 8) => Said,
+        (Kind::Node, 6) => Omitted("documentation of nodes is omitted"),
+        (Kind::Node, 9) => Omitted("metadata of nodes is omitted"),
+        (Kind::Node, 10) => Omitted("device configurations of nodes are omitted"),
+        (Kind::Node, 1..=4 | 7 | 8) => Written,
         (Kind::Attribute, 5 | 10) => Inside(Kind::Tensor),
-        (Kind::Attribute, 13) => Left("documentation of attributes is left out"),
+        (Kind::Attribute, 13) => Omitted("documentation of attributes is omitted"),
         (Kind::Attribute, 14 | 15) => Inside(Kind::Type),
-        (Kind::Attribute, 22 | 23) => Left("sparse tensors among attributes are left out"),
+        (Kind::Attribute, 22 | 23) => Omitted("sparse tensors in attributes are omitted"),
         // Bodies are scopes of their own.
-        (Kind::Attribute, 1..=4 | 6..=9 | 11 | 20 | 21) => Said,
-        (Kind::Tensor, 3) => Left("segments of tensors are left out"),
-        (Kind::Tensor, 12) => Left("documentation of tensors is left out"),
+        (Kind::Attribute, 1..=4 | 6..=9 | 11 | 20 | 21) => Written,
+        (Kind::Tensor, 3) => Omitted("segments of tensors are omitted"),
+        (Kind::Tensor, 12) => Omitted("documentation of tensors is omitted"),
         (Kind::Tensor, 13) => Inside(Kind::External),
-        (Kind::Tensor, 16) => Left("metadata of tensors is left out"),
-        (Kind::Tensor, 1 | 2 | 4..=11 | 14) => Said,
+        (Kind::Tensor, 16) => Omitted("metadata of tensors is omitted"),
+        (Kind::Tensor, 1 | 2 | 4..=11 | 14) => Written,
         (Kind::Value, 2) | (Kind::Sequence, 1) | (Kind::Map, 2) => Inside(Kind::Type),
-        (Kind::Value, 3) => Left("documentation of values is left out"),
-        (Kind::Value, 4) => Left("metadata of values is left out"),
+        (Kind::Value, 3) => Omitted("documentation of values is omitted"),
+        (Kind::Value, 4) => Omitted("metadata of values is omitted"),
         (Kind::Type, 1 | 8) => Inside(Kind::Dense),
         (Kind::Type, 4 | 9) => Inside(Kind::Sequence),
         (Kind::Type, 5) => Inside(Kind::Map),
-        (Kind::Type, 6) => Left("denotations of types are left out"),
+        (Kind::Type, 6) => Omitted("denotations of types are omitted"),
         (Kind::Type, 7) => Inside(Kind::Opaque),
         (Kind::Dense, 2) => Inside(Kind::Shape),
         (Kind::Shape, 1) => Inside(Kind::Dimension),
-        (Kind::Dimension, 3) => Left("denotations of dimensions are left out"),
+        (Kind::Dimension, 3) => Omitted("denotations of dimensions are omitted"),
         (Kind::Dimension | Kind::Opaque | Kind::External | Kind::Entry | Kind::Opset, 1 | 2)
-        | (Kind::Value | Kind::Dense | Kind::Map, 1) => Said,
+        | (Kind::Value | Kind::Dense | Kind::Map, 1) => Written,
         _ => Unknown,
     }
 }
 
-/// Notes what the text of the model leaves out.
+/// Notes what the text of the model omits.
 pub(super) fn scan(model: &Model, weights: Weights, notes: &mut Notes) {
     let mut scan = Scan {
         source: &model.source,
@@ -161,7 +161,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Looks at the fields that stand in a range of the source, and at those inside of them.
+    /// Checks the fields in a range of the source, and the messages in them.
     fn fields(&mut self, kind: Kind, span: Range<usize>, place: &dyn Fn() -> String) {
         let mut open = vec![(kind, span)];
         while let Some((kind, span)) = open.pop() {
@@ -169,12 +169,12 @@ impl Scan<'_> {
             for field in wire::fields(self.source, span).flatten() {
                 seen |= 1u32.checked_shl(field.number).unwrap_or(0);
                 match rule(kind, field.number) {
-                    Rule::Said => {}
+                    Rule::Written => {}
                     Rule::Inside(kind) => open.push((kind, field.payload)),
-                    Rule::Left(_) if field.payload.is_empty() => {}
-                    Rule::Left(what) => self.notes.note(what, place),
+                    Rule::Omitted(_) if field.payload.is_empty() => {}
+                    Rule::Omitted(what) => self.notes.note(what, place),
                     Rule::Unknown => {
-                        let what = format!("unknown field {} is left out", field.number);
+                        let what = format!("unknown field {} is omitted", field.number);
                         self.notes.note(&what, place);
                     }
                 }
@@ -183,13 +183,13 @@ impl Scan<'_> {
         }
     }
 
-    /// Notes payloads that another one stands before.
+    /// Notes tensors with several payloads, of which one counts.
     fn payloads(&mut self, kind: Kind, seen: u32, place: &dyn Fn() -> String) {
         const TYPED: u32 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 11;
         let Kind::Tensor = kind else { return };
         let kinds = [1 << 13, 1 << 9, TYPED];
         if kinds.iter().filter(|k| seen & **k != 0).count() > 1 {
-            let what = "payloads beside the one that counts are left out";
+            let what = "further payloads of a tensor are omitted";
             self.notes.note(what, place);
         }
     }
@@ -204,7 +204,7 @@ impl Scan<'_> {
                 .filter(|(i, _)| *i == index)
                 .count();
             if holds_more(attribute) || bodies > shown_bodies(attribute) {
-                let what = "values of attributes that are of another type are left out";
+                let what = "values of attributes that do not have their type are omitted";
                 self.notes.note(what, || graph.place(id));
             }
             let tensors = attribute.t.iter().chain(&attribute.tensors);
@@ -212,13 +212,13 @@ impl Scan<'_> {
                 self.numbers(&stored, &|| graph.place(id));
             }
             let floats = attribute.f.iter().chain(&attribute.floats);
-            if self.weights == Weights::Full && floats.into_iter().any(|v| is_odd(*v)) {
-                self.odd(&|| graph.place(id));
+            if self.weights == Weights::Full && floats.into_iter().any(|v| has_payload(*v)) {
+                self.note_nan(&|| graph.place(id));
             }
         }
     }
 
-    /// Notes numbers that are none and hold bits which a text cannot say.
+    /// Notes not-a-number values with bits that a text cannot express.
     fn numbers(&mut self, stored: &Stored, place: &dyn Fn() -> String) {
         if self.weights != Weights::Full || matches!(stored.payload, Payload::External(_)) {
             return;
@@ -229,24 +229,24 @@ impl Scan<'_> {
             DType::F32 | DType::Complex64 => bytes
                 .chunks_exact(4)
                 .filter_map(|b| b.try_into().ok())
-                .any(|b| is_odd(f32::from_le_bytes(b))),
+                .any(|b| has_payload(f32::from_le_bytes(b))),
             DType::F64 | DType::Complex128 => bytes
                 .chunks_exact(8)
                 .filter_map(|b| b.try_into().ok())
-                .any(|b| is_odd_f64(f64::from_le_bytes(b))),
+                .any(|b| has_payload_f64(f64::from_le_bytes(b))),
             _ => false,
         };
         if found {
-            self.odd(place);
+            self.note_nan(place);
         }
     }
 
-    fn odd(&mut self, place: &dyn Fn() -> String) {
-        let what = "bits of not-a-number values are left out";
+    fn note_nan(&mut self, place: &dyn Fn() -> String) {
+        let what = "bits of not-a-number values are omitted";
         self.notes.note(what, place);
     }
 
-    /// Notes the type of a value where it is not the one that is written.
+    /// Notes the type of a value where another one or none is written.
     fn value(&mut self, scope: ScopeId, span: Range<usize>) {
         let Ok(field) = wire::field(self.source, span) else {
             return;
@@ -263,26 +263,26 @@ impl Scan<'_> {
             return;
         };
         let Some(text) = type_text(ty) else {
-            let what = "types that the syntax has no form for are left out";
+            let what = "types that the syntax cannot express are omitted";
             return self.notes.note(what, || name(info.name()));
         };
         if self.written(scope, info.name()).as_deref() != Some(text.as_str()) {
-            let what = "types of values that have another one or are not there are left out";
+            let what = "types of values that do not exist or have another type are omitted";
             self.notes.note(what, || name(info.name()));
         }
     }
 
-    /// The type that is written for the value of this name.
+    /// The type that is written for the value with this name.
     fn written(&self, scope: ScopeId, own: &str) -> Option<String> {
         let graph = self.graph;
         let value = graph.find(scope, own)?;
-        let mut out = Nothing;
+        let mut out = Discard;
         let mut text = String::new();
         let mut printer = Printer {
             graph,
             weights: Weights::None,
             detail: Detail::All,
-            pass: Pass::Look,
+            pass: Pass::Note,
             out: &mut out,
             notes: Notes::default(),
         };
@@ -297,7 +297,7 @@ impl Scan<'_> {
     }
 }
 
-/// How many bodies of an attribute are written.
+/// The number of bodies of an attribute that are written.
 fn shown_bodies(a: &AttributeProto) -> usize {
     let is_reference = a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty());
     match kind(a) {
@@ -307,7 +307,7 @@ fn shown_bodies(a: &AttributeProto) -> usize {
     }
 }
 
-/// Whether the attribute holds values that its type does not name.
+/// Whether the attribute has values of another type than its own.
 fn holds_more(a: &AttributeProto) -> bool {
     use AttributeType as T;
     let kind = kind(a);
@@ -327,21 +327,21 @@ fn holds_more(a: &AttributeProto) -> bool {
     let unknown = a
         .r#type
         .is_some_and(|t| AttributeType::try_from(t).is_err());
-    // An empty value of another type says nothing.
-    let said = |ty: T| match ty {
+    // Empty values of another type do not count.
+    let counts = |ty: T| match ty {
         T::Float => a.f() != 0.0,
         T::Int => a.i() != 0,
         T::String => !a.s().is_empty(),
         _ => true,
     };
-    let more = |(there, ty): &(bool, T)| *there && (*ty != kind || is_reference) && said(*ty);
+    let more = |(there, ty): &(bool, T)| *there && (*ty != kind || is_reference) && counts(*ty);
     unknown || held.iter().any(more)
 }
 
-fn is_odd(v: f32) -> bool {
+fn has_payload(v: f32) -> bool {
     v.is_nan() && v.to_bits() << 1 != f32::NAN.to_bits() << 1
 }
 
-fn is_odd_f64(v: f64) -> bool {
+fn has_payload_f64(v: f64) -> bool {
     v.is_nan() && v.to_bits() << 1 != f64::NAN.to_bits() << 1
 }

@@ -1,24 +1,24 @@
-//! Parts of models as text, for comparing them: without names of nodes, types of inner values, and
-//! payloads of larger weights.
+//! Parts of models as text for comparison: without names of nodes and types of inner values, and with
+//! hashes instead of larger weights.
 
 use std::fmt;
 
+use super::controls::shown;
 use super::graph::{Detail, Pass, Printer};
 use super::notes::Notes;
-use super::signs::shown;
 use super::{Weights, model};
 use crate::graph::Graph;
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 
-/// The whole model, what it computes alone.
+/// The whole model, reduced to what it computes.
 pub(crate) fn outline(model: &Model) -> String {
     let mut out = String::new();
     model::head(model, &mut out).expect("writing into a string does not fail");
     out + &of_graph(model.graph(), |printer| model::body(model, printer)) + "\n"
 }
 
-/// A node in a line, with lines for its bodies.
+/// A node, with its bodies.
 pub(crate) fn node(graph: &Graph, id: NodeId) -> String {
     of_graph(graph, |printer| printer.node(id, 0))
 }
@@ -28,12 +28,12 @@ pub(crate) fn initializer(graph: &Graph, value: ValueId) -> String {
     of_graph(graph, |printer| printer.initializer(value).map(drop))
 }
 
-/// A value with its type.
+/// A value and its type.
 pub(crate) fn value(graph: &Graph, value: ValueId) -> String {
     of_graph(graph, |printer| printer.typed(value))
 }
 
-/// The type of a value; empty where it is not known.
+/// The type of a value; empty where it is unknown.
 pub(crate) fn value_type(graph: &Graph, value: ValueId) -> String {
     of_graph(graph, |printer| {
         let ty = printer.type_of(value);

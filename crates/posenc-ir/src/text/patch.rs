@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
+use super::controls::shown;
 use super::graph::{Detail, Pass, Printer, values};
 use super::notes::Notes;
-use super::signs::shown;
 use super::{Weights, name, shape_text};
 use crate::graph::Graph;
 use crate::graph::message::shape_proto;

@@ -1,4 +1,4 @@
-//! Tensors: their type, and their values, hash or place.
+//! Tensors: their type, and their values, hash or location.
 
 use std::fmt::{self, Write};
 
@@ -15,7 +15,7 @@ use crate::proto::TensorProto;
 use crate::stored::{Payload, Stored};
 
 impl Printer<'_> {
-    /// `float[2,3]`; nothing in brackets for a scalar.
+    /// `float[2,3]`, or `float` for a scalar.
     pub(super) fn tensor_type(&mut self, stored: &Stored) -> fmt::Result {
         let Some(dtype) = stored.dtype else {
             let what = "tensors of an unknown element type are written as uint8";
@@ -25,7 +25,7 @@ impl Printer<'_> {
         write!(self.out, "{dtype}{}", dims(&stored.dims))
     }
 
-    /// Whether the values are written, and not only where they are or what they hash to.
+    /// Whether the values are written, and not a location or hash.
     pub(super) fn is_written(&self, stored: &Stored) -> bool {
         let small = stored.elements().is_some_and(|n| n <= SMALL);
         match &stored.payload {
@@ -41,7 +41,7 @@ impl Printer<'_> {
         }
     }
 
-    /// `{1.0, 2.0}` or `["sha256": "…"]`; returns what the numbers mean where they are bits.
+    /// `{1.0, 2.0}` or `["sha256": "…"]`; returns a comment with the values where the literals are bits.
     pub(super) fn tensor_payload(
         &mut self,
         stored: &Stored,
@@ -49,17 +49,18 @@ impl Printer<'_> {
     ) -> Result<Option<String>, fmt::Error> {
         let is_string = stored.dtype == Some(DType::String);
         if self.is_written(stored) {
-            return match self.pass == Pass::Write || is_string {
-                true => self.elements(stored),
-                false => Ok(None),
+            return if self.pass == Pass::Write || is_string {
+                self.elements(stored)
+            } else {
+                Ok(None)
             };
         }
         let here = matches!(stored.payload, Payload::Raw(_) | Payload::Typed(_));
         if self.weights == Weights::Full && here {
-            let what = "tensors whose payload does not fit type and dimensions are left out";
+            let what = "tensors whose payload does not fit their type and dimensions are omitted";
             self.notes.note(what, label);
         }
-        if self.pass == Pass::Look {
+        if self.pass == Pass::Note {
             return Ok(None);
         }
         let entries = match &stored.payload {
@@ -119,7 +120,7 @@ impl Printer<'_> {
             }
             let small = stored.elements().is_some_and(|n| n <= SMALL);
             if small && matches!(dtype, DType::F16 | DType::BF16) {
-                let values = bytes.chunks(2).map(|b| meaning(dtype, b));
+                let values = bytes.chunks(2).map(|b| real(dtype, b));
                 comment = Some(values.collect::<Vec<_>>().join(", "));
             }
         }
@@ -136,7 +137,7 @@ fn dims(dims: &[usize]) -> String {
     format!("[{}]", dims.join(","))
 }
 
-/// The little-endian payload, decoded where it stands in a typed list.
+/// The little-endian payload, decoded from typed lists.
 fn payload(stored: &Stored) -> Option<Bytes> {
     match &stored.payload {
         Payload::Raw(bytes) => Some(bytes.clone()),
@@ -153,7 +154,7 @@ fn strings(stored: &Stored) -> Vec<Bytes> {
     }
 }
 
-/// Elements of six bits, one in a byte, as many as the payload holds whole.
+/// Elements of six bits, as many complete ones as the payload has.
 fn unpack_sixes(bytes: &[u8]) -> impl Iterator<Item = u8> {
     let code = |at: usize| {
         let word = [bytes[at / 8], bytes.get(at / 8 + 1).copied().unwrap_or(0)];
@@ -162,8 +163,7 @@ fn unpack_sixes(bytes: &[u8]) -> impl Iterator<Item = u8> {
     (0..bytes.len() * 8 / 6).map(move |i| code(i * 6))
 }
 
-/// One element as the parser takes it: floats under 32 bits by their bits, elements under 8 bits as
-/// many as a byte holds.
+/// One literal: floats under 32 bits as their bits, elements under 8 bits as a byte of several.
 fn number(dtype: DType, b: &[u8]) -> String {
     fn word<const N: usize>(b: &[u8]) -> [u8; N] {
         b.try_into().unwrap_or([0; N])
@@ -182,7 +182,7 @@ fn number(dtype: DType, b: &[u8]) -> String {
     }
 }
 
-fn meaning(dtype: DType, b: &[u8]) -> String {
+fn real(dtype: DType, b: &[u8]) -> String {
     let bits = b.try_into().map_or(0, u16::from_le_bytes);
     float(match dtype {
         DType::F16 => f16::from_bits(bits).to_f32(),
@@ -190,9 +190,9 @@ fn meaning(dtype: DType, b: &[u8]) -> String {
     })
 }
 
-/// The first twelve digits of the sha256 of the little-endian payload; typed lists hash like the
-/// raw form of the same values.
-pub(super) fn hash(stored: &Stored, stands: &Bytes) -> String {
+/// The first twelve digits of the sha256 of the little-endian payload; the same for typed lists and
+/// raw payloads.
+pub(super) fn hash(stored: &Stored, raw: &Bytes) -> String {
     let mut sha = Sha256::new();
     if stored.dtype == Some(DType::String) {
         for text in strings(stored) {
@@ -200,7 +200,7 @@ pub(super) fn hash(stored: &Stored, stands: &Bytes) -> String {
             sha.update([0]);
         }
     } else {
-        sha.update(payload(stored).as_ref().unwrap_or(stands));
+        sha.update(payload(stored).as_ref().unwrap_or(raw));
     }
     let mut out = String::new();
     for byte in &sha.finalize()[..6] {

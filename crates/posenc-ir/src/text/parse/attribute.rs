@@ -9,16 +9,16 @@ use crate::proto::attribute_proto::AttributeType;
 use crate::text::attribute::{TYPES, type_name};
 use crate::wire::{put_bytes, put_int, put_varint};
 
-/// One value: what it is, and its encoding without a tag.
+/// One value: its type, and its encoding without a tag.
 struct Single {
     kind: AttributeType,
-    /// What integers of a list turn into where floats are asked for.
+    /// The value of an integer, which may stand in for a float.
     int: i64,
     encoded: Vec<u8>,
 }
 
 impl Cursor<'_> {
-    /// `<name = value, …>`: the encoded attributes; none where there is no `<`.
+    /// `<name = value, …>`: the encoded attributes; none without `<`.
     pub(super) fn attributes(&mut self, depth: usize) -> Result<Vec<Vec<u8>>> {
         let mut found = vec![];
         if self.eat(b'<') {
@@ -34,7 +34,7 @@ impl Cursor<'_> {
         Ok(found)
     }
 
-    /// The encoded attribute of this name, whose type or value is next.
+    /// The encoded attribute with this name; its type or value is next.
     pub(super) fn attribute(&mut self, name: &str, depth: usize) -> Result<Vec<u8>> {
         let mut out = vec![];
         put_bytes(field::NAME, name.as_bytes(), &mut out);
@@ -43,7 +43,7 @@ impl Cursor<'_> {
             let start = *self;
             let word = self.identifier()?;
             let ty = TYPES.iter().copied().find(|t| type_name(*t) == word);
-            let wrong = || start.error(format!("{word} is no type of an attribute"));
+            let wrong = || start.error(format!("{word} is not a type of attributes"));
             declared = Some(ty.ok_or_else(wrong)?);
         }
         self.expect(b'=')?;
@@ -84,7 +84,7 @@ impl Cursor<'_> {
             self.peek();
             let start = *self;
             if self.eat(b'@') {
-                return Err(start.error("a reference cannot stand in a list"));
+                return Err(start.error("a list cannot hold a reference"));
             }
             let value = start.fitting(self.single(depth)?, kind)?;
             kind = Some(value.kind);
@@ -97,23 +97,20 @@ impl Cursor<'_> {
         Ok(kind.map_or(AttributeType::Undefined, many_of))
     }
 
-    /// The value, where it is of the type that is asked for. An integer may stand for a float.
-    fn fitting(self, value: Single, want: Option<AttributeType>) -> Result<Single> {
-        let Some(want) = want.filter(|want| *want != value.kind) else {
+    /// The value, where it has the expected type. An integer is accepted as a float.
+    fn fitting(self, value: Single, expected: Option<AttributeType>) -> Result<Single> {
+        let Some(expected) = expected.filter(|expected| *expected != value.kind) else {
             return Ok(value);
         };
-        if want == AttributeType::Float && value.kind == AttributeType::Int {
+        if expected == AttributeType::Float && value.kind == AttributeType::Int {
             return Ok(Single {
-                kind: want,
+                kind: expected,
                 encoded: (value.int as f32).to_le_bytes().to_vec(),
                 ..value
             });
         }
         let got = type_name(value.kind);
-        Err(self.error(format!(
-            "{} is asked for, and {got} stands here",
-            type_name(want)
-        )))
+        Err(self.error(format!("expected {}, found {got}", type_name(expected))))
     }
 
     fn single(&mut self, depth: usize) -> Result<Single> {
@@ -177,7 +174,7 @@ fn put(kind: AttributeType, encoded: &[u8], listed: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(encoded);
 }
 
-/// The type of a list's elements; any other type is itself.
+/// The type of the elements of a list type; other types are returned as they are.
 fn one_of(ty: AttributeType) -> AttributeType {
     use AttributeType as T;
     match ty {
@@ -192,7 +189,7 @@ fn one_of(ty: AttributeType) -> AttributeType {
     }
 }
 
-/// The type of a list of these.
+/// The list type of these elements.
 fn many_of(ty: AttributeType) -> AttributeType {
     let list = |t: &&AttributeType| **t != ty && one_of(**t) == ty;
     TYPES.iter().find(list).copied().unwrap_or(ty)

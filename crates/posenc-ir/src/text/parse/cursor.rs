@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use crate::error::{Error, Result};
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// A number or string as it is written.
+/// A number or string literal.
 #[derive(Debug)]
 pub(super) enum Literal<'a> {
     Int(&'a str),
@@ -24,7 +24,7 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
-    /// An error here.
+    /// An error at this position.
     pub(super) fn error(&self, why: impl Into<String>) -> Error {
         let before = &self.text[..self.at];
         let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
@@ -33,7 +33,7 @@ impl<'a> Cursor<'a> {
         Error::invalid(why).at(format!("line {line}, column {column}"))
     }
 
-    /// Passes over space and comments.
+    /// Skips whitespace and comments.
     fn skip(&mut self) {
         let bytes = self.text.as_bytes();
         loop {
@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next character that is no space, without passing it; 0 at the end.
+    /// The next character after whitespace, without consuming it; 0 at the end.
     pub(super) fn peek(&mut self) -> u8 {
         self.skip();
         self.here()
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
         self.at == self.text.len()
     }
 
-    /// Passes over this character where it is the next one.
+    /// Consumes this character if it is next.
     pub(super) fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == byte && self.at < self.text.len();
         self.at += usize::from(found);
@@ -71,19 +71,20 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn expect(&mut self, byte: u8) -> Result<()> {
-        match self.eat(byte) {
-            true => Ok(()),
-            false => Err(self.error(format!("'{}' is expected here", char::from(byte)))),
+        if self.eat(byte) {
+            Ok(())
+        } else {
+            Err(self.error(format!("expected '{}'", char::from(byte))))
         }
     }
 
-    /// `=>`, without space inside.
+    /// Consumes `=>`.
     pub(super) fn arrow(&mut self) -> Result<()> {
         self.skip();
-        match self.text[self.at..].starts_with("=>") {
-            true => self.at += 2,
-            false => return Err(self.error("'=>' is expected here")),
+        if !self.text[self.at..].starts_with("=>") {
+            return Err(self.error("expected '=>'"));
         }
+        self.at += 2;
         Ok(())
     }
 
@@ -96,13 +97,13 @@ impl<'a> Cursor<'a> {
         if !first.is_ascii_alphabetic() && first != b'_' {
             return "";
         }
-        let good = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
-        let word = &rest[..bytes.iter().take_while(|b| good(b)).count()];
+        let allowed = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+        let word = &rest[..bytes.iter().take_while(|b| allowed(b)).count()];
         self.at += word.len();
         word
     }
 
-    /// The word that is next, without passing it.
+    /// The next word, without consuming it.
     pub(super) fn peek_word(&self) -> &'a str {
         let mut ahead = *self;
         ahead.word()
@@ -110,7 +111,7 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn identifier(&mut self) -> Result<&'a str> {
         match self.word() {
-            "" => Err(self.error("a name is expected here")),
+            "" => Err(self.error("expected a name")),
             word => Ok(word),
         }
     }
@@ -126,13 +127,13 @@ impl<'a> Cursor<'a> {
     /// A word or a string.
     pub(super) fn name(&mut self) -> Result<Cow<'a, str>> {
         let found = self.name_if_any()?;
-        found.ok_or_else(|| self.error("a name is expected here"))
+        found.ok_or_else(|| self.error("expected a name"))
     }
 
-    /// Text between quotes; a backslash takes the next character as it stands.
+    /// A quoted string; a backslash escapes the next character.
     pub(super) fn string(&mut self) -> Result<Cow<'a, str>> {
         if self.peek() != b'"' {
-            return Err(self.error("a string in quotes is expected here"));
+            return Err(self.error("expected a quoted string"));
         }
         let start = self.at + 1;
         let mut end = start;
@@ -145,7 +146,7 @@ impl<'a> Cursor<'a> {
                     end += 2;
                 }
                 Some(_) => end += 1,
-                None => return Err(self.error("the string that begins here has no end")),
+                None => return Err(self.error("the string is not terminated")),
             }
         }
         let inner = &self.text[start..end];
@@ -156,7 +157,7 @@ impl<'a> Cursor<'a> {
         let mut out = String::with_capacity(inner.len());
         let mut chars = inner.chars();
         while let Some(c) = chars.next() {
-            // The scan above has seen the character behind each backslash.
+            // Every backslash is followed by a character, or the loop above had failed.
             out.push(if c == '\\' {
                 chars.next().unwrap_or(c)
             } else {
@@ -166,7 +167,7 @@ impl<'a> Cursor<'a> {
         Ok(out.into())
     }
 
-    /// Whether a number in words is next: `inf`, `infinity` or `nan` in any case.
+    /// Whether `inf`, `infinity` or `nan` is next, in any case.
     pub(super) fn is_number_word(&mut self) -> bool {
         self.skip();
         number_word(&self.text[self.at..]).is_some()
@@ -190,7 +191,7 @@ impl<'a> Cursor<'a> {
         };
         let whole = digits(0);
         if whole == 0 {
-            return Err(self.error("a number or a string in quotes is expected here"));
+            return Err(self.error("expected a number or a quoted string"));
         }
         let mut end = whole;
         if bytes.get(end) == Some(&b'.') {
@@ -206,29 +207,30 @@ impl<'a> Cursor<'a> {
         }
         let text = &rest[..sign + end];
         self.at += text.len();
-        Ok(match end > whole {
-            true => Literal::Float(text),
-            false => Literal::Int(text),
+        Ok(if end > whole {
+            Literal::Float(text)
+        } else {
+            Literal::Int(text)
         })
     }
 
-    /// An integer of 64 bits with its sign.
+    /// A signed integer of 64 bits.
     pub(super) fn int(&mut self) -> Result<i64> {
         self.skip();
         let start = *self;
         match self.literal()? {
             Literal::Int(text) => start.to_int(text),
-            _ => Err(start.error("an integer is expected here")),
+            _ => Err(start.error("expected an integer")),
         }
     }
 
-    /// The value of an integer literal that begins here.
+    /// The value of an integer literal at this position.
     pub(super) fn to_int(self, text: &str) -> Result<i64> {
         let wrong = |_| self.error(format!("{text} does not fit an integer of 64 bits"));
         text.parse().map_err(wrong)
     }
 
-    /// The value of a number that begins here.
+    /// The value of a number at this position.
     pub(super) fn to_f32(self, text: &str) -> Result<f32> {
         if let Some(nan) = nan(text) {
             return Ok(f32::NAN.copysign(nan));
@@ -251,7 +253,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The length of the number in words that the text begins with. A digit behind it makes it a name.
+/// The length of `inf`, `infinity` or `nan` at the start of the text; followed by a digit, it is a
+/// name.
 fn number_word(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let len = bytes.iter().take_while(|b| b.is_ascii_alphabetic()).count();
@@ -261,7 +264,7 @@ fn number_word(text: &str) -> Option<usize> {
     (known && !bytes.get(len).is_some_and(u8::is_ascii_digit)).then_some(len)
 }
 
-/// The sign of a number that is none.
+/// The sign of `nan`.
 fn nan(text: &str) -> Option<f32> {
     let unsigned = text.trim_start_matches('-');
     let sign = if unsigned.len() < text.len() {

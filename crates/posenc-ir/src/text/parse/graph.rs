@@ -32,8 +32,8 @@ impl<'a> Cursor<'a> {
         Ok(out)
     }
 
-    /// Values up to the closing character, as fields of that number. With `initial`, a value may
-    /// have a payload; it is an input too where that is the field of inputs.
+    /// Values up to the closing character, as fields `number`. With `initial`, values may have a
+    /// payload and are initializers then; they are also inputs where it is the field of inputs.
     fn values(
         &mut self,
         close: u8,
@@ -60,16 +60,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A name, with its type before it where that is known.
+    /// A name, after its type where there is one.
     pub(super) fn value(&mut self) -> Result<(Cow<'a, str>, Option<TypeProto>)> {
-        let ty = match self.is_type() {
-            true => Some(self.type_proto()?),
-            false => None,
+        let ty = if self.is_type() {
+            Some(self.type_proto()?)
+        } else {
+            None
         };
         Ok((self.name()?, ty))
     }
 
-    /// The nodes between braces, as fields of that number.
+    /// The nodes between braces, as fields `number`.
     pub(super) fn nodes(&mut self, number: u32, depth: usize, out: &mut Vec<u8>) -> Result<()> {
         self.expect(b'{')?;
         while !self.eat(b'}') {
@@ -117,8 +118,8 @@ impl<'a> Cursor<'a> {
         Ok(out)
     }
 
-    /// Names with commas between them, as fields of that number. One that is left out before a
-    /// comma is empty; a comma at the end says nothing.
+    /// Names separated by commas, as fields `number`. A name that is missing before a comma is empty; a
+    /// comma at the end is ignored.
     pub(super) fn names(&mut self, number: u32, out: &mut Vec<u8>) -> Result<()> {
         loop {
             match self.name_if_any()? {

@@ -21,7 +21,7 @@ pub(super) fn encode(text: &str) -> Result<Vec<u8>> {
 }
 
 impl Cursor<'_> {
-    /// `<key: value, …>` before the graph; nothing where there is no `<`.
+    /// `<key: value, …>` before the graph; may be missing.
     fn head(&mut self) -> Result<ModelProto> {
         let mut model = ModelProto::default();
         self.keys(|this, key| {
@@ -47,7 +47,7 @@ impl Cursor<'_> {
         Ok(model)
     }
 
-    /// Each key with its value, which `read` reads; it returns whether it knows the key.
+    /// Calls `read` with each key to read its value; it returns whether it knows the key.
     fn keys(&mut self, mut read: impl FnMut(&mut Self, &str) -> Result<bool>) -> Result<()> {
         if !self.eat(b'<') {
             return Ok(());
@@ -58,7 +58,7 @@ impl Cursor<'_> {
             let key = self.identifier()?;
             self.expect(b':')?;
             if !read(self, key)? {
-                return Err(start.error(format!("{key} is no key that stands here")));
+                return Err(start.error(format!("unknown key {key}")));
             }
             if !self.eat(b',') {
                 return self.expect(b'>');
@@ -135,7 +135,7 @@ impl Cursor<'_> {
         Ok(out)
     }
 
-    /// Inputs or outputs of a function: names as fields of that number, types where they are given.
+    /// Inputs or outputs of a function: names as fields `number`, and types where they are given.
     fn ports(&mut self, number: u32, out: &mut Vec<u8>) -> Result<()> {
         self.expect(b'(')?;
         if self.eat(b')') {

@@ -1,4 +1,4 @@
-//! Tensors: values between braces, or the place of a payload elsewhere.
+//! Tensors: values in braces, or the location of an external payload.
 
 use bytes::Bytes;
 use prost::Message;
@@ -13,7 +13,7 @@ use crate::stored::packed;
 use crate::text::element::{Element, count, element};
 
 impl Cursor<'_> {
-    /// The encoded tensor whose values are next.
+    /// The encoded tensor; its values are next.
     pub(super) fn tensor(&mut self, ty: &TypeProto, name: &str) -> Result<Vec<u8>> {
         let (dtype, dims) = self.dense(ty)?;
         let mut tensor = TensorProto {
@@ -28,7 +28,7 @@ impl Cursor<'_> {
                 let want = count(dtype, &dims);
                 let want = want.map_or("too many".to_owned(), |n| n.to_string());
                 return Err(start.error(format!(
-                    "a tensor of {dtype}{dims:?} takes {want} values, and {got} stand here"
+                    "a tensor of {dtype}{dims:?} needs {want} values, found {got}"
                 )));
             }
         } else if self.eat(b'[') {
@@ -38,12 +38,12 @@ impl Cursor<'_> {
             let elsewhere = |e: &StringStringEntryProto| e.key() == "location";
             if !tensor.external_data.iter().any(elsewhere) {
                 return Err(start.error(format!(
-                    "the values of {} are left out: `print --weights full` writes them",
+                    "the values of {} are elided; write the text with full weights",
                     if name.is_empty() { "the tensor" } else { name },
                 )));
             }
         } else {
-            return Err(start.error("the tensor's values are expected here, in '{' or '['"));
+            return Err(start.error("expected the values of the tensor, in '{' or '['"));
         }
         tensor.dims = dims;
         Ok(tensor.encode_to_vec())
@@ -51,20 +51,21 @@ impl Cursor<'_> {
 
     fn dense(&self, ty: &TypeProto) -> Result<(DType, Vec<i64>)> {
         let Some(type_proto::Value::TensorType(tensor)) = &ty.value else {
-            return Err(self.error("only a dense tensor takes values"));
+            return Err(self.error("only a dense tensor has values"));
         };
         let shape = tensor.shape.as_ref();
-        let shape = shape.ok_or_else(|| self.error("a tensor with values has a known rank"))?;
+        let shape =
+            shape.ok_or_else(|| self.error("a tensor with values must have a known rank"))?;
         let dims = shape.dim.iter().map(|d| match d.value {
             Some(dimension::Value::DimValue(n @ 0..)) => Ok(n),
-            _ => Err(self.error("dimensions of a tensor with values are numbers from 0")),
+            _ => Err(self.error("dimensions of a tensor with values must be numbers from 0")),
         });
         let dtype = DType::from_code(tensor.elem_type());
-        let dtype = dtype.ok_or_else(|| self.error("the element type is not known"))?;
+        let dtype = dtype.ok_or_else(|| self.error("unknown element type"))?;
         Ok((dtype, dims.collect::<Result<_>>()?))
     }
 
-    /// The values up to the closing brace; returns how many there were.
+    /// The values up to the closing brace; returns their number.
     fn elements(&mut self, dtype: DType, tensor: &mut TensorProto) -> Result<usize> {
         let mut raw = vec![];
         let mut got = 0;
@@ -91,7 +92,7 @@ impl Cursor<'_> {
         Ok(got)
     }
 
-    /// Appends the value of a literal that begins here.
+    /// Appends the value of a literal at this position.
     fn put(
         self,
         dtype: DType,
@@ -116,18 +117,18 @@ impl Cursor<'_> {
             (Element::Sixes, Literal::Int(text)) => {
                 raw.push(self.bits(dtype, text, 6)?.to_le_bytes()[0]);
             }
-            (Element::Text, _) => return Err(self.error("a string in quotes is expected here")),
+            (Element::Text, _) => return Err(self.error("expected a quoted string")),
             (Element::F32 | Element::F64, _) => {
-                return Err(self.error("a number is expected here"));
+                return Err(self.error("expected a number"));
             }
             (Element::Bits(_) | Element::Sixes, _) => {
-                return Err(self.error(format!("values of {dtype} are written as integers")));
+                return Err(self.error(format!("values of {dtype} must be integers")));
             }
         }
         Ok(())
     }
 
-    /// An integer of that many bits, whether it is written with a sign or without.
+    /// An integer of this many bits, signed or unsigned.
     fn bits(self, dtype: DType, text: &str, bits: usize) -> Result<i128> {
         let value = text.parse::<i128>().ok();
         let fits = |v: &i128| (-(1 << (bits - 1))..1 << bits).contains(v);

@@ -6,11 +6,11 @@ use crate::error::Result;
 use crate::proto::{TensorShapeProto, TypeProto, tensor_shape_proto, type_proto};
 use crate::text::TYPE_WORDS;
 
-/// Types may be nested this deep.
+/// The deepest nesting of types.
 const MAX_DEPTH: usize = 64;
 
 impl Cursor<'_> {
-    /// Whether a type is next, by its first word.
+    /// Whether the next word starts a type.
     pub(super) fn is_type(&self) -> bool {
         let word = self.peek_word();
         DType::from_name(word).is_some() || TYPE_WORDS.contains(&word)
@@ -61,7 +61,7 @@ impl Cursor<'_> {
             self.expect(b')')?;
             value
         } else {
-            return Err(start.error(format!("{word} is no type")));
+            return Err(start.error(format!("{word} is not a type")));
         };
         Ok(TypeProto {
             denotation: None,
@@ -72,10 +72,10 @@ impl Cursor<'_> {
     fn element_type(&mut self) -> Result<DType> {
         let start = *self;
         let word = self.identifier()?;
-        DType::from_name(word).ok_or_else(|| start.error(format!("{word} is no element type")))
+        DType::from_name(word).ok_or_else(|| start.error(format!("{word} is not an element type")))
     }
 
-    /// Domain and name: nothing, `name`, or `domain, name`; all but the last may have dots.
+    /// Domain and name: empty, `name`, or `domain, name`; all but the last may have dots.
     fn opaque(&mut self) -> Result<(Option<String>, Option<String>)> {
         if self.peek() == b')' {
             return Ok((None, None));
@@ -85,13 +85,14 @@ impl Cursor<'_> {
             first.push('.');
             first.push_str(self.identifier()?);
         }
-        Ok(match self.eat(b',') {
-            true => (Some(first), Some(self.identifier()?.to_owned())),
-            false => (None, Some(first)),
+        Ok(if self.eat(b',') {
+            (Some(first), Some(self.identifier()?.to_owned()))
+        } else {
+            (None, Some(first))
         })
     }
 
-    /// Nothing is a scalar, `[]` an unknown rank.
+    /// The dimensions; empty for a scalar, `[]` for an unknown rank.
     fn shape(&mut self) -> Result<Option<TensorShapeProto>> {
         let mut shape = TensorShapeProto::default();
         if self.eat(b'[') {
