@@ -290,7 +290,8 @@ fn external_payloads_are_embedded_in_bodies_too() {
     }
     std::fs::write(folder.path().join("data"), [0; 9]).unwrap();
     let m = Model::open(&path).unwrap();
-    assert!(m.cut(&[], &[find(m.graph(), "y")], ROOM).is_err());
+    let why = m.cut(&[], &[find(m.graph(), "y")], ROOM).unwrap_err();
+    assert!(why.to_string().contains("do not match the type"), "{why}");
 }
 
 #[test]
@@ -304,22 +305,22 @@ fn what_cannot_be_cut_is_refused_with_the_reason() {
         (
             "no room for the weight",
             m.cut(&[], &[y], 70),
-            "reaches weights of more than 70 bytes",
+            "more than 70 bytes of weights",
         ),
         (
             "an input twice",
             m.cut(&[angles.clone(), angles], &[y], ROOM),
-            "angles: the cut is to begin here twice",
+            "angles: the value is given twice as an input of the cut",
         ),
         (
             "an output of no graph",
             m.cut(&[], &[foreign], ROOM),
-            "ends at a value of no graph",
+            "output of the cut is not a value of the graph",
         ),
         (
             "an input of no graph",
             m.cut(&[at(foreign, DType::F32, &[])], &[y], ROOM),
-            "begins at a value of no graph",
+            "input of the cut is not a value of the graph",
         ),
     ];
     for (name, got, want) in cases {
@@ -337,7 +338,8 @@ fn what_cannot_be_cut_is_refused_with_the_reason() {
         &[find(g, "y")],
         ROOM,
     );
-    assert!(why.is_err());
+    let why = why.unwrap_err().to_string();
+    assert!(why.contains("the cut holds the value twice"), "{why}");
 }
 
 #[test]
@@ -358,7 +360,7 @@ fn two_values_of_one_name_do_not_meet() {
     let same: Vec<ValueId> = g.values().filter(|v| g.name(*v) == "same").collect();
     assert!(m.cut(&[], &same[..1], ROOM).is_ok());
     let why = m.cut(&[], &same, ROOM).unwrap_err().to_string();
-    assert_eq!(why, "same: two values of this name meet in the cut");
+    assert_eq!(why, "same: two values of the cut have this name");
 }
 
 #[test]
@@ -373,7 +375,7 @@ fn a_value_that_was_swept_cannot_be_cut() {
     let w = find(m.graph(), "w");
     for gone in [q, w] {
         let why = m.cut(&[], &[gone], ROOM).unwrap_err().to_string();
-        assert!(why.contains("in the graph no more"), "{why}");
+        assert!(why.contains("removed from the graph"), "{why}");
     }
 }
 

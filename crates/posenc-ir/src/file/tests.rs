@@ -7,7 +7,7 @@ use prost::Message;
 use super::copy::{METHODS, Method, copy};
 use super::new::NewFile;
 use super::{copy_to, share_as};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::model::Model;
 use crate::proto::{GraphProto, ModelProto, TensorProto};
 use crate::samples::model_proto;
@@ -84,7 +84,8 @@ fn a_source_that_ends_early_is_an_error_and_so_is_a_target_that_takes_nothing() 
         let error = copy(&from, 0..10, &full.unwrap(), METHODS).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
-    assert!(copy(&from, 0..10, &to, &[]).is_err());
+    let error = copy(&from, 0..10, &to, &[]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported);
 }
 
 #[test]
@@ -110,7 +111,13 @@ fn new_files_appear_complete_or_not_at_all() {
         let other = folder.path().join("g");
         new(b"fourth").create(&other).unwrap();
         assert_eq!(names(folder.path()), ["f", "g"], "{name}");
-        assert!(new(b"fifth").replace(folder.path()).is_err(), "{name}");
+        let error = new(b"fifth").replace(folder.path()).unwrap_err();
+        let kind = error.kind();
+        let taken = [
+            io::ErrorKind::IsADirectory,
+            io::ErrorKind::DirectoryNotEmpty,
+        ];
+        assert!(taken.contains(&kind), "{name}: {kind}");
         assert_eq!(names(folder.path()), ["f", "g"], "{name}");
     }
 }
@@ -160,8 +167,10 @@ fn a_model_from_memory_is_written_too() {
     let model = Model::from_reader(bytes.as_slice(), None).unwrap();
     model.write(&out).unwrap();
     assert!(fs::read(&out).unwrap() == bytes);
-    assert!(model.write(folder.path().join("absent/out.onnx")).is_err());
-    assert!(model.write(folder.path()).is_err());
+    let error = model.write(folder.path().join("absent/out.onnx"));
+    assert!(error.unwrap_err().is_absent());
+    let error = model.write(folder.path()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Io { .. }), "{error}");
     assert_eq!(names(folder.path()), ["out.onnx"]);
 }
 
@@ -177,10 +186,16 @@ fn data_takes_a_free_name_only() {
         assert!(fs::read(&to).unwrap() == fs::read(&from).unwrap(), "{name}");
         fs::remove_file(&to).unwrap();
         fs::write(&to, b"other").unwrap();
-        assert!(place(&from, &to).is_err(), "{name}");
+        let error = place(&from, &to).unwrap_err();
+        assert!(error.to_string().contains("exists"), "{name}: {error}");
         assert_eq!(fs::read(&to).unwrap(), b"other", "{name}");
-        assert!(place(&folder.path().join("absent"), &to).is_err(), "{name}");
-        assert!(place(folder.path(), &to).is_err(), "{name}");
+        let error = place(&folder.path().join("absent"), &to).unwrap_err();
+        assert!(error.is_absent(), "{name}: {error}");
+        let error = place(folder.path(), &to).unwrap_err();
+        assert!(
+            error.to_string().contains("not a regular file"),
+            "{name}: {error}"
+        );
         assert_eq!(names(folder.path()), ["a", "b"], "{name}");
     }
 }

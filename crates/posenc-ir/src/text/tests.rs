@@ -114,7 +114,7 @@ pub(super) fn rich_model() -> Model {
     m
 }
 
-const RICH: &str = r#"# lists of tensors, graphs and types are dropped by the parser of onnx 1.23 (tensors)
+const RICH: &str = r#"# lists of tensors, graphs and types are ignored by the parser of onnx 1.23 (tensors)
 # names of graphs are written differently (2 times, first "Neg body" as Neg_body)
 <
   ir_version: 8,
@@ -308,7 +308,7 @@ fn what_the_syntax_has_no_form_for_is_noted_at_the_head() {
     assert_eq!(head(graph("Neg", "a/b")), "<");
     let want = "# names of operators are written differently (\"N eg\" as N_eg)";
     assert_eq!(head(graph("N eg", "y")), want);
-    let want = "# control characters are shown as signs";
+    let want = "# control characters are shown as symbols";
     assert_eq!(head(graph("Neg", "y\u{1b}")), want);
 }
 

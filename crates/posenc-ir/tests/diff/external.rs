@@ -1,4 +1,4 @@
-//! Payloads in other files, of which one is not there.
+//! Payloads in other files, of which one does not exist.
 
 use std::fs;
 use std::path::Path;

@@ -167,29 +167,29 @@ fn what_is_not_written_is_named_and_nothing_else() {
         }
     }
     let cases: [(&str, Change); 23] = [
-        ("documentation of nodes is left out", |m| {
+        ("documentation of nodes is omitted", |m| {
             node_of(m).doc_string = text("d")
         }),
-        ("metadata of nodes is left out", |m| {
+        ("metadata of nodes is omitted", |m| {
             node_of(m).metadata_props = entry()
         }),
-        ("documentation of graphs is left out", |m| {
+        ("documentation of graphs is omitted", |m| {
             graph_of(m).doc_string = text("d")
         }),
-        ("metadata of graphs is left out", |m| {
+        ("metadata of graphs is omitted", |m| {
             graph_of(m).metadata_props = entry()
         }),
-        ("documentation of values is left out", |m| {
+        ("documentation of values is omitted", |m| {
             graph_of(m).input[0].doc_string = text("d")
         }),
-        ("documentation of tensors is left out", |m| {
+        ("documentation of tensors is omitted", |m| {
             let w = TensorProto {
                 doc_string: text("d"),
                 ..scalar("w")
             };
             graph_of(m).initializer.push(w);
         }),
-        ("payloads beside the one that counts are left out", |m| {
+        ("further payloads of a tensor are omitted", |m| {
             let w = TensorProto {
                 float_data: vec![1.0],
                 ..scalar("w")
@@ -197,7 +197,7 @@ fn what_is_not_written_is_named_and_nothing_else() {
             graph_of(m).initializer.push(w);
         }),
         (
-            "tensors whose payload does not fit type and dimensions are left out",
+            "tensors whose payload does not fit their type and dimensions are omitted",
             |m| {
                 graph_of(m).initializer.push(TensorProto {
                     dims: vec![2],
@@ -205,27 +205,27 @@ fn what_is_not_written_is_named_and_nothing_else() {
                 });
             },
         ),
-        ("bits of not-a-number values are left out", |m| {
+        ("bits of not-a-number values are omitted", |m| {
             let raw_data = Some(0x7fc0_0001u32.to_le_bytes().to_vec().into());
             graph_of(m).initializer.push(TensorProto {
                 raw_data,
                 ..scalar("w")
             });
         }),
-        ("quantization annotations are left out", |m| {
+        ("quantization annotations are omitted", |m| {
             graph_of(m).quantization_annotation.push(TensorAnnotation {
                 tensor_name: text("x"),
                 ..Default::default()
             });
         }),
-        ("sparse tensors are only declared", |m| {
+        ("sparse tensors are declared without values", |m| {
             graph_of(m).sparse_initializer.push(SparseTensorProto {
                 values: Some(scalar("w")),
                 dims: vec![1],
                 ..Default::default()
             });
         }),
-        ("training information is left out", |m| {
+        ("training information is omitted", |m| {
             m.training_info.push(TrainingInfoProto {
                 algorithm: Some(GraphProto::default()),
                 ..Default::default()
@@ -252,7 +252,7 @@ fn what_is_not_written_is_named_and_nothing_else() {
                 },
             );
         }),
-        ("names of tensors among attributes are left out", |m| {
+        ("names of tensors in attributes are omitted", |m| {
             push(
                 m,
                 AttributeProto {
@@ -261,7 +261,7 @@ fn what_is_not_written_is_named_and_nothing_else() {
                 },
             );
         }),
-        ("documentation of attributes is left out", |m| {
+        ("documentation of attributes is omitted", |m| {
             let a = named("a", AttributeType::Ints);
             push(
                 m,
@@ -272,7 +272,7 @@ fn what_is_not_written_is_named_and_nothing_else() {
             );
         }),
         (
-            "values of attributes that are of another type are left out",
+            "values of attributes that do not have their type are omitted",
             |m| {
                 push(
                     m,
@@ -284,7 +284,7 @@ fn what_is_not_written_is_named_and_nothing_else() {
             },
         ),
         (
-            "values of attributes that are of another type are left out",
+            "values of attributes that do not have their type are omitted",
             |m| {
                 let g = GraphProto {
                     name: text("g"),
@@ -299,7 +299,7 @@ fn what_is_not_written_is_named_and_nothing_else() {
                 );
             },
         ),
-        ("sparse tensors among attributes are left out", |m| {
+        ("sparse tensors in attributes are omitted", |m| {
             let sparse_tensor = Some(SparseTensorProto {
                 dims: vec![1],
                 ..Default::default()
@@ -312,20 +312,23 @@ fn what_is_not_written_is_named_and_nothing_else() {
                 },
             );
         }),
-        ("bytes that are no UTF-8 are shown as signs", |m| {
-            let s = Some(Bytes::from_static(b"\xff"));
-            push(
-                m,
-                AttributeProto {
-                    s,
-                    ..named("a", AttributeType::String)
-                },
-            );
-        }),
-        ("NUL characters are shown as signs", |m| {
+        (
+            "bytes that are not UTF-8 are written as replacement characters",
+            |m| {
+                let s = Some(Bytes::from_static(b"\xff"));
+                push(
+                    m,
+                    AttributeProto {
+                        s,
+                        ..named("a", AttributeType::String)
+                    },
+                );
+            },
+        ),
+        ("NUL characters are shown as symbols", |m| {
             node_of(m).name = text("a\0")
         }),
-        ("denotations of types are left out", |m| {
+        ("denotations of types are omitted", |m| {
             let mut ty = dense(1);
             ty.denotation = text("d");
             graph_of(m).input[0].r#type = Some(ty);
@@ -397,7 +400,7 @@ fn unknown_fields_are_named_wherever_they_stand() {
         let model = Model::from_bytes(bytes, None).unwrap_or_else(|e| panic!("{place}: {e}"));
         let found: Vec<Unsaid> = model.text(Weights::None).unsaid();
         assert_eq!(found.len(), 1, "{place}: {found:?}");
-        assert_eq!(found[0].what, "unknown field 1007 is left out", "{place}");
+        assert_eq!(found[0].what, "unknown field 1007 is omitted", "{place}");
     }
 }
 

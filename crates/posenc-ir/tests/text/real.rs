@@ -58,7 +58,7 @@ fn a_change_of_the_text_is_noticed() {
         ("a dimension", "int64[batch,", "int64[other,"),
     ];
     for (what, from, to) in changes {
-        assert!(text.contains(from), "{what}: {from} is not there");
+        assert!(text.contains(from), "{what}: {from} is missing");
         assert!(!is_same(&text.replacen(from, to, 1)), "{what}");
     }
 }

@@ -154,32 +154,32 @@ fn broken_functions_are_refused() {
         (
             "two to the fortieth",
             chain(41, 2),
-            "unfold into more than 131072 nodes",
+            "expand to more than 131072 nodes",
         ),
         (
             "bodies of calls within each other",
             nested_calls(100),
-            "unfold into more than 64 bodies within each other",
+            "expand to more than 64 nested bodies",
         ),
         (
             "an input too many",
             with_call(|n| n.input.push("w".to_owned())),
-            "g/y_node: F0 takes 1 input and has 2",
+            "g/y_node: F0 has 1 input, but the call has 2",
         ),
         (
             "an output too many",
             with_call(|n| n.output.push("more".to_owned())),
-            "g/y_node: F0 gives 1 output and has 2",
+            "g/y_node: F0 has 1 output, but the call has 2",
         ),
         (
             "no input",
             with_call(|n| n.input.clear()),
-            "g/y_node: input 0 of F0 is left out, which F0 needs",
+            "g/y_node: required input 0 of F0 is omitted",
         ),
         (
             "an input left out that the function needs",
             calling(vec![of_two(node("Add", &["a", "b"], &["c"]))]),
-            "g/y_node: input 1 of F0 is left out, which F0 needs",
+            "g/y_node: required input 1 of F0 is omitted",
         ),
         (
             "a function that imports nothing",
@@ -188,7 +188,7 @@ fn broken_functions_are_refused() {
                 m.functions[0].opset_import.clear();
                 m
             },
-            "F0/b0_node: the operator is of ai.onnx, of which no version is imported",
+            "F0/b0_node: the operator is in ai.onnx, which is not imported",
         ),
         (
             "an operator that the function's own version lacks",
@@ -196,7 +196,7 @@ fn broken_functions_are_refused() {
                 opset_import: vec![import("", 6)],
                 ..function("F0", vec![node("Sin", &["a"], &["b"])])
             }]),
-            "F0/b_node: Sin came with version 7 of ai.onnx, and version 6 is imported",
+            "F0/b_node: Sin was added in version 7 of ai.onnx, but version 6 is imported",
         ),
     ];
     for (name, proto, want) in cases {

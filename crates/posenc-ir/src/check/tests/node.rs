@@ -145,49 +145,49 @@ fn other_nodes_are_refused_with_what_they_lack() {
             "too few",
             17,
             node("Add", &["x"], &["y"]),
-            "Add takes 2 inputs and has 1",
+            "Add needs 2 inputs, but has 1",
         ),
         (
             "too many",
             17,
             node("Relu", &["x", "w", "x"], &["y"]),
-            "Relu takes 1 input and has 3",
+            "Relu needs 1 input, but has 3",
         ),
         (
             "none of many",
             17,
             node("Concat", &[], &["y"]),
-            "Concat takes at least 1 input and has 0",
+            "Concat needs at least 1 input, but has 0",
         ),
         (
             "over a range",
             17,
             node("Clip", &["x", "w", "w", "w"], &["y"]),
-            "Clip takes 1 to 3 inputs",
+            "Clip needs 1 to 3 inputs",
         ),
         (
             "left out",
             17,
             node("Add", &["", "x"], &["y"]),
-            "input 0 of Add is left out, which Add needs",
+            "required input 0 of Add is omitted",
         ),
         (
             "no output",
             17,
             node("Relu", &["x"], &[]),
-            "Relu takes 1 output and has 0",
+            "Relu needs 1 output, but has 0",
         ),
         (
             "an empty output",
             17,
             node("Relu", &["x"], &["", ""]),
-            "Relu gives nothing a name",
+            "all outputs of Relu are omitted",
         ),
         (
             "two outputs",
             17,
             node("Relu", &["x"], &["y", "z"]),
-            "Relu takes 1 output and has 2",
+            "Relu needs 1 output, but has 2",
         ),
         (
             "without",
@@ -205,7 +205,7 @@ fn other_nodes_are_refused_with_what_they_lack() {
             "a string that says it is a number",
             17,
             concat(lying),
-            "attribute axis says that it is an integer and holds a string",
+            "attribute axis is declared as an integer but holds a string",
         ),
         (
             "twice",
@@ -229,43 +229,43 @@ fn other_nodes_are_refused_with_what_they_lack() {
             "a reference outside of functions",
             17,
             concat(reference),
-            "attribute axis names one of a function, but stands in none",
+            "attribute axis refers to an attribute of a function, but is not in one",
         ),
         (
             "later",
             17,
             node("RotaryEmbedding", &["x", "w", "w"], &["y"]),
-            "RotaryEmbedding came with version 23 of ai.onnx, and version 17 is imported",
+            "RotaryEmbedding was added in version 23 of ai.onnx, but version 17 is imported",
         ),
         (
             "gone",
             17,
             node("Upsample", &["x", "w"], &["y"]),
-            "Upsample went with version 10 of ai.onnx, and version 17 is imported",
+            "Upsample was removed in version 10 of ai.onnx, but version 17 is imported",
         ),
         (
             "version 0",
             0,
             node("Add", &["x", "w"], &["y"]),
-            "came with version 1 of ai.onnx",
+            "was added in version 1 of ai.onnx",
         ),
         (
             "bounds as inputs",
             6,
             node("Clip", &["x", "w"], &["y"]),
-            "Clip takes 1 input and has 2",
+            "Clip needs 1 input, but has 2",
         ),
         (
             "a constant of nothing",
             17,
             node("Constant", &[], &["y"]),
-            "Constant holds 0 values instead of one",
+            "Constant has 0 values instead of one",
         ),
         (
             "a constant of two values",
             17,
             both,
-            "Constant holds 2 values instead of one",
+            "Constant has 2 values instead of one",
         ),
         (
             "one branch",
@@ -283,25 +283,25 @@ fn other_nodes_are_refused_with_what_they_lack() {
             "a branch that gives more",
             17,
             choice(neg("b"), two),
-            "else_branch gives 2 values where this If asks for 1",
+            "else_branch has 2 outputs, but this If needs 1",
         ),
         (
             "a branch that takes something",
             17,
             choice(taking, neg("b")),
-            "then_branch takes 1 value where this If asks for 0",
+            "then_branch has 1 input, but this If needs 0",
         ),
         (
             "a loop that carries less",
             17,
             repeat(2, 3),
-            "body takes 2 values where this Loop asks for 3",
+            "body has 2 inputs, but this Loop needs 3",
         ),
         (
             "a loop that gives no condition",
             17,
             repeat(3, 2),
-            "body gives 2 values where this Loop asks for 3",
+            "body has 2 outputs, but this Loop needs 3",
         ),
     ];
     for (name, version, node, want) in cases {
@@ -320,12 +320,15 @@ fn a_domain_has_to_be_imported() {
     let mut m = changed(|g| g.node[0] = foreign());
     assert_eq!(verdict(&m), Ok(()));
     m.opset_import.pop();
-    let want = "g/y_node: the operator is of com.example, of which no version is imported";
+    let want = "g/y_node: the operator is in com.example, which is not imported";
     assert_eq!(verdict(&m), Err(want.to_owned()));
     let mut m = changed(|_| {});
     m.opset_import.clear();
     let why = verdict(&m).unwrap_err();
-    assert!(why.contains("is of ai.onnx, of which no version"), "{why}");
+    assert!(
+        why.contains("is in ai.onnx, which is not imported"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -338,10 +341,7 @@ fn a_model_before_imports_means_the_first_version() {
     let why = verdict(&m).unwrap_err();
     assert!(why.contains("version 1 is imported"), "{why}");
     m.ir_version = None;
-    assert_eq!(
-        verdict(&m),
-        Err("the model names no version of its format".to_owned())
-    );
+    assert_eq!(verdict(&m), Err("the model has no IR version".to_owned()));
 }
 
 #[test]

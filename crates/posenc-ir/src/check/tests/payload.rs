@@ -117,9 +117,9 @@ fn other_payloads_are_refused() {
             raw(F32, &[(1 << 62) + 1], 4),
             "does not fit",
         ),
-        ("type 99", unknown(99), "type of the tensor is not known"),
-        ("type 0", unknown(0), "type of the tensor is not known"),
-        ("type -5", unknown(-5), "type of the tensor is not known"),
+        ("type 99", unknown(99), "type of the tensor is unknown"),
+        ("type 0", unknown(0), "type of the tensor is unknown"),
+        ("type -5", unknown(-5), "type of the tensor is unknown"),
         ("no payload", empty(F32, &[2]), "0 "),
         (
             "short",

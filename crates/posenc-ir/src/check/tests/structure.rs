@@ -143,7 +143,7 @@ fn broken_structure_is_refused_with_the_place() {
         (
             "no operator",
             changed(|g| g.node[0].op_type = None),
-            "g/y_node: the node names no operator",
+            "g/y_node: the node has no operator",
         ),
         (
             "nameless initializer",

@@ -258,14 +258,14 @@ fn what_cannot_be_embedded_is_refused_with_its_place() {
         (
             "beyond the end",
             |t| t.external_data[2].value = Some("60".into()),
-            "64 bytes, less than",
+            "64 bytes, fewer than",
         ),
         (
             "another length",
             |t| t.external_data[3].value = Some("4".into()),
             "it needs 8",
         ),
-        ("no type", |t| t.data_type = Some(99), "type is not known"),
+        ("no type", |t| t.data_type = Some(99), "type is unknown"),
     ];
     for (name, spoil, want) in cases {
         let mut proto = everywhere(inside);

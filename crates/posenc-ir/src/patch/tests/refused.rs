@@ -50,17 +50,17 @@ fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
         (
             "a value out of a body",
             out_of_body,
-            "body that it does not stand in",
+            "body that it is not in",
         ),
         (
             "a value of the other body",
             other_body,
-            "body that it does not stand in",
+            "body that it is not in",
         ),
         (
             "an output that is an input",
             output_is_input,
-            "needs a value of its own",
+            "can only be replaced by a new output",
         ),
         (
             "a value of another patch",
@@ -104,7 +104,7 @@ fn a_patch_of_another_state_is_refused() {
     m.commit(first).unwrap();
     let text = m.graph().text();
     let why = m.commit(second).unwrap_err().to_string();
-    assert_eq!(why, "the patch was made for another state of the graph");
+    assert_eq!(why, "the patch was recorded for another state of the graph");
     assert_eq!(m.graph().text(), text);
     let third = patch(m.graph());
     m.commit(third).unwrap();
@@ -187,19 +187,21 @@ fn an_input_of_a_name_that_is_taken_is_refused() {
     for taken in ["x", "w", "a", "z", "t"] {
         let error = out.input(taken, DType::I64, &[]).unwrap_err().to_string();
         assert!(
-            error.contains(&format!("a value {taken} already")),
+            error.contains(&format!("already has a value {taken}")),
             "{error}"
         );
     }
     out.input("ids", DType::I64, &[]).unwrap();
-    assert!(out.input("ids", DType::I64, &[]).is_err());
+    let error = out.input("ids", DType::I64, &[]).unwrap_err().to_string();
+    assert!(error.contains("already has a value ids"), "{error}");
     assert_eq!(out.finish().inputs.len(), 1);
 }
 
 #[test]
-fn a_new_value_is_not_let_go() {
+fn a_new_value_cannot_be_removed() {
     let m = model(plain());
     let mut out = m.graph().emitter(m.graph().main(), "e");
     let twice = out.op("Neg", &[find(m.graph(), "a")]);
-    assert!(out.release(twice).is_err());
+    let error = out.release(twice).unwrap_err().to_string();
+    assert!(error.contains("a value of the patch cannot be"), "{error}");
 }

@@ -198,8 +198,8 @@ fn errors_are_one_sentence_with_line_and_column() {
         ("g (x,) => () {}", 1, 6, "a name"),
         ("g () => (float y = {1}) {}", 1, 18, "')'"),
         ("g () => () {} \u{0}", 1, 15, "a name"),
-        ("g () => () <\"open> {}", 1, 13, "no end"),
-        ("g () => () <\"open\\", 1, 13, "no end"),
+        ("g () => () <\"open> {}", 1, 13, "not terminated"),
+        ("g () => () <\"open\\", 1, 13, "not terminated"),
     ];
     for (text, line, column, what) in cases {
         let error = Model::parse(text).unwrap_err().to_string();
@@ -288,10 +288,13 @@ fn attributes_that_do_not_hold_together_are_refused() {
 }
 
 #[test]
-fn a_text_whose_weights_are_left_out_says_how_to_get_them() {
+fn a_text_with_elided_weights_is_refused() {
     let text = "g () => (y) < float[9] w = [\"sha256\": \"6d7410215337\"] > { y = F(w) }";
     let error = Model::parse(text).unwrap_err().to_string();
-    assert!(error.contains("--weights full"), "{error}");
+    assert!(
+        error.contains("the values of w are elided; write the text with full weights"),
+        "{error}"
+    );
 }
 
 #[test]
