@@ -14,7 +14,7 @@
 //!     g (float[n] x) => (float[n] y) { y = Relu(x) }")?;
 //! model.check()?;
 //! let bytes = model.to_bytes()?;
-//! let again = Model::from_bytes(bytes, None)?;
+//! let again = Model::from_bytes(bytes)?;
 //! assert_eq!(again.text(Weights::Full).to_string(), model.text(Weights::Full).to_string());
 //! # Ok::<(), posenc_ir::Error>(())
 //! ```

@@ -71,12 +71,20 @@ pub(crate) enum PartKind {
 }
 
 impl Model {
-    /// Reads an encoded model. External data is looked up in the folder of `path`, when given; no
-    /// file is read before it is needed.
+    /// Reads an encoded model from memory. It has no path, so that external data is not found.
     ///
     /// # Errors
     /// When the bytes are not an ONNX model, a name is defined twice, or an input is not defined.
-    pub fn from_bytes(source: impl Into<Bytes>, path: Option<&Path>) -> Result<Self> {
+    pub fn from_bytes(source: impl Into<Bytes>) -> Result<Self> {
+        Self::read(source.into(), None, &|_| {})
+    }
+
+    /// Reads an encoded model from memory as if it were the file at `path`: external data is looked
+    /// up in its folder when it is needed. The file itself is not read.
+    ///
+    /// # Errors
+    /// As [`Model::from_bytes`].
+    pub fn from_bytes_at(source: impl Into<Bytes>, path: Option<&Path>) -> Result<Self> {
         Self::read(source.into(), path, &|_| {})
     }
 

@@ -38,7 +38,7 @@ impl Graph {
         commit.add_nodes(patch.nodes);
         commit.redirect(patch.redirects);
         commit.redirect_outputs(patch.outputs)?;
-        commit.revalue(patch.revalued);
+        commit.change_constants(patch.revalued);
         commit.sweep();
         commit.order_nodes()?;
         let applied = commit.applied;
@@ -167,7 +167,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn revalue(&mut self, revalued: BTreeMap<ValueId, Tensor>) {
+    fn change_constants(&mut self, revalued: BTreeMap<ValueId, Tensor>) {
         for (value, tensor) in revalued {
             let v = self.graph.value_mut(value);
             if let Some(stored) = &mut v.stored {
