@@ -74,14 +74,14 @@ enum Answer {
 /// Reads, inspects and rewrites a model; an error where it cannot be read.
 fn answer(bytes: Vec<u8>) -> Result<Answer, String> {
     let sentence = |e: &dyn std::fmt::Display| e.to_string();
-    let mut model = Model::from_bytes(bytes, None).map_err(|e| sentence(&e))?;
+    let mut model = Model::from_bytes(bytes).map_err(|e| sentence(&e))?;
     model.check().map_err(|e| sentence(&e))?;
     let _ = inspect(&model, &Options::default());
     if let Err(error) = rewrite(&mut model, &request()) {
         return Ok(Answer::Refused(sentence(&error)));
     }
     let written = model.to_bytes().map_err(|e| sentence(&e))?;
-    let read = Model::from_bytes(written, None);
+    let read = Model::from_bytes(written);
     let read = read.expect("a written model can be read");
     read.check().expect("a written model passes the check");
     Ok(Answer::Rewritten)

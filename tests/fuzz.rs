@@ -45,7 +45,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 /// The seeds of texts, and the models among the other seeds as text.
 fn texts() -> Vec<Vec<u8>> {
-    let read = |seed| Model::from_bytes(seed, None).ok();
+    let read = |seed| Model::from_bytes(seed).ok();
     let models = seeds().into_iter().filter_map(read);
     let printed = models.map(|m| m.text(Weights::Full).to_string().into_bytes());
     let printed: Vec<Vec<u8>> = printed.collect();
@@ -141,7 +141,7 @@ fn seeds_without_weights_are_still_rewritten() {
     };
     request.parameters.factor = Some(2.0);
     let edited = |seed| {
-        let mut model = Model::from_bytes(seed, None).ok()?;
+        let mut model = Model::from_bytes(seed).ok()?;
         model.check().ok()?;
         let done = posenc_onnx::rewrite::rewrite(&mut model, &request).ok()?;
         (!done.report.edits.is_empty()).then_some(())
@@ -265,7 +265,7 @@ fn mutations_differ_from_their_seed_and_mostly_stay_messages() {
         let changed = mutate::model(seed, LIMIT, &mut Random::new(i as u64));
         same += usize::from(changed == *seed);
         messages += usize::from(Message::parse(Kind::Model, &changed).is_some());
-        models += usize::from(Model::from_bytes(changed, None).is_ok());
+        models += usize::from(Model::from_bytes(changed).is_ok());
     }
     assert!(same < 100, "{same} of 500 are unchanged");
     assert!(messages > 350, "{messages} of 500 are messages");

@@ -188,7 +188,7 @@ fn label(kind: Option<Kind>, field: &wire::Field<'_>) -> String {
 }
 
 fn read(bytes: &[u8]) -> Model {
-    let model = Model::from_bytes(bytes.to_vec(), None).unwrap();
+    let model = Model::from_bytes(bytes.to_vec()).unwrap();
     model.check().unwrap();
     model
 }
@@ -215,7 +215,7 @@ fn revalued(bytes: &[u8], name: &str, values: &[f32]) -> Vec<u8> {
     let scope = model.graph().value(id).scope();
     let uses = model.graph().uses(id).to_vec();
     let mut out = model.graph().emitter(scope, "posenc_test");
-    out.revalue(id, &uses, Tensor::from_f32(&[values.len()], values))
+    out.replace_constant(id, &uses, Tensor::from_f32(&[values.len()], values))
         .unwrap();
     let patch = out.finish();
     model.commit(patch).unwrap();

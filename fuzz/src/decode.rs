@@ -7,7 +7,7 @@ use posenc_ir::{Model, Weights};
 /// # Panics
 /// When a model is written with other bytes.
 pub fn decode(data: &[u8]) {
-    let Ok(model) = Model::from_bytes(data.to_vec(), None) else {
+    let Ok(model) = Model::from_bytes(data.to_vec()) else {
         return;
     };
     let written = model.to_bytes().expect("a model can be written");

@@ -12,7 +12,7 @@ use super::random::Random;
 /// When a model that passes the check differs from itself, or a comparison depends on the order of
 /// the models.
 pub fn diff(data: &[u8]) {
-    let read = |bytes: Vec<u8>| Model::from_bytes(bytes, None).ok();
+    let read = |bytes: Vec<u8>| Model::from_bytes(bytes).ok();
     let Some(a) = read(data.to_vec()).filter(|m| m.check().is_ok()) else {
         return;
     };

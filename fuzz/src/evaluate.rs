@@ -12,7 +12,7 @@ const BUDGET: Budget = Budget { elements: 1 << 14 };
 /// # Panics
 /// When a computed value has more elements than the budget allows.
 pub fn evaluate(data: &[u8]) {
-    let Ok(model) = Model::from_bytes(data.to_vec(), None) else {
+    let Ok(model) = Model::from_bytes(data.to_vec()) else {
         return;
     };
     let unknown = trace(&model, &FxHashMap::default(), &|_| false, &BUDGET);

@@ -64,7 +64,7 @@ impl Folder {
 /// # Panics
 /// When a byte of the secret is read.
 pub fn external(folder: &Folder, data: &[u8]) {
-    let Ok(model) = Model::from_bytes(data.to_vec(), Some(&folder.model)) else {
+    let Ok(model) = Model::from_bytes_at(data.to_vec(), Some(&folder.model)) else {
         return;
     };
     let _ = model.check();

@@ -17,7 +17,7 @@ use super::tree::{Kind, Message, Style, Value};
 /// # Panics
 /// When the result cannot be read, fails the check, or differs where it must not.
 pub fn rewrite(data: &[u8]) {
-    let Ok(model) = Model::from_bytes(data.to_vec(), None) else {
+    let Ok(model) = Model::from_bytes(data.to_vec()) else {
         return;
     };
     if model.check().is_err() {
@@ -135,7 +135,7 @@ fn patch(model: &mut Model, random: &mut Random) -> bool {
             } else {
                 &[at]
             };
-            out.revalue(value, seen, other).map(drop)
+            out.replace_constant(value, seen, other).map(drop)
         }
         // A new node needs an import of its operator.
         _ if model.opsets().get("").is_none_or(|v| *v < 1) || in_function(graph, scope) => {
@@ -177,7 +177,7 @@ fn check(before: &[u8], model: &Model, whole: bool) {
         panic!("the edited model does not pass the check: {error}");
     }
     let after = model.to_bytes().expect("an edited model can be written");
-    let read = match Model::from_bytes(after.clone(), None) {
+    let read = match Model::from_bytes(after.clone()) {
         Ok(read) => read,
         Err(error) => panic!("the edited model cannot be read: {error}"),
     };

@@ -21,7 +21,7 @@ pub fn text_parse(data: &[u8]) {
 /// When the text of a model that passes the check, and that the syntax can express, cannot be parsed
 /// or gives another text.
 pub fn text_round_trip(data: &[u8]) {
-    if let Ok(model) = Model::from_bytes(data.to_vec(), None) {
+    if let Ok(model) = Model::from_bytes(data.to_vec()) {
         comes_back(&model);
     }
 }
@@ -31,7 +31,7 @@ fn comes_back(model: &Model) {
     let text = printed.to_string();
     let parsed = Model::parse(&text);
     // The text of a broken model is only for people.
-    if model.check().is_err() || !printed.unsaid().is_empty() {
+    if model.check().is_err() || !printed.omissions().is_empty() {
         return;
     }
     match parsed {

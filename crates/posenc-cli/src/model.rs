@@ -29,7 +29,7 @@ pub(crate) fn warn(terminal: &Terminal, path: &Path, warnings: &[impl Display]) 
 
 /// A warning about external data files that do not exist; `None` if there are none.
 pub(crate) fn absence(path: &Path, model: &Model) -> anyhow::Result<Option<String>> {
-    let absent = named(path, model.absent_data())?;
+    let absent = named(path, model.missing_external_data())?;
     if absent.is_empty() {
         return Ok(None);
     }

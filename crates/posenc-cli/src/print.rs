@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     if terminal.shows_data() {
         text = text.for_terminals();
     }
-    for omitted in text.unsaid() {
+    for omitted in text.omissions() {
         terminal.warn(omitted);
     }
     terminal.print(text)?;

@@ -23,7 +23,7 @@ pub use types::{Aspect, Change, Delta, Diff, Entry, Part};
 
 impl Diff {
     /// Compares two models. External payloads are compared by their bytes, or by their location where
-    /// one of the models cannot read them (see [`Model::absent_data`]).
+    /// one of the models cannot read them (see [`Model::missing_external_data`]).
     ///
     /// # Errors
     /// When the nodes of a graph depend on each other in a cycle.

@@ -231,7 +231,7 @@ impl<'g> Emitter<'g> {
     ///
     /// # Errors
     /// When `value` belongs to the patch.
-    pub fn release(&mut self, value: ValueId) -> Result<()> {
+    pub fn remove_if_unused(&mut self, value: ValueId) -> Result<()> {
         self.known(value)?;
         self.patch.released.push(value);
         Ok(())
@@ -239,7 +239,7 @@ impl<'g> Emitter<'g> {
 
     /// Leaves out those of the nodes and constants recorded so far that nothing uses when the patch
     /// is committed.
-    pub fn release_unread(&mut self) {
+    pub fn omit_unused(&mut self) {
         let made = self
             .patch
             .nodes
@@ -328,7 +328,12 @@ impl<'g> Emitter<'g> {
     /// # Errors
     /// When `old` is not a constant, the element type differs, or `seen_by` holds a use of another
     /// value.
-    pub fn revalue(&mut self, old: ValueId, seen_by: &[Use], tensor: Tensor) -> Result<ValueId> {
+    pub fn replace_constant(
+        &mut self,
+        old: ValueId,
+        seen_by: &[Use],
+        tensor: Tensor,
+    ) -> Result<ValueId> {
         let uses = self.known(old)?;
         let value = self.graph.value(old);
         let Some(stored) = self.graph.stored(old) else {

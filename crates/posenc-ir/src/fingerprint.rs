@@ -204,7 +204,7 @@ mod tests {
             graph: Some(graph),
             ..Default::default()
         };
-        Model::from_bytes(proto.encode_to_vec(), None).unwrap()
+        Model::from_bytes(proto.encode_to_vec()).unwrap()
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Model {
             let name = domain(o.domain());
             name.is_empty() || !own.contains(&name)
         });
-        Self::from_bytes(model.encode_to_vec(), self.path()).map(Some)
+        Self::from_bytes_at(model.encode_to_vec(), self.path()).map(Some)
     }
 }
 

@@ -224,7 +224,7 @@ impl Model {
     }
 
     /// Imports an operator set; no change where the model imports the domain already.
-    pub fn import(&mut self, domain: &str, version: i64) {
+    pub fn import_opset(&mut self, domain: &str, version: i64) {
         if !self.head.opsets.contains_key(domain) {
             self.imported.insert(domain.to_owned(), version);
         }
@@ -236,7 +236,7 @@ impl Model {
     /// When the patch was recorded for another state of the graph, or would make nodes depend on
     /// each other in a cycle.
     pub fn commit(&mut self, patch: Patch) -> Result<Applied> {
-        let (next, applied) = self.clone().committed(patch)?;
+        let (next, applied) = self.clone().with_patch(patch)?;
         *self = next;
         Ok(applied)
     }
@@ -245,7 +245,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::commit`]; the model is lost then.
-    pub fn committed(mut self, patch: Patch) -> Result<(Self, Applied)> {
+    pub fn with_patch(mut self, patch: Patch) -> Result<(Self, Applied)> {
         let applied = self.graph.commit(patch)?;
         Ok((self, applied))
     }

@@ -127,7 +127,7 @@ pub(crate) fn model_proto(graph: GraphProto) -> ModelProto {
 
 /// A model of a graph, read and checked.
 pub(crate) fn model(graph: GraphProto) -> Model {
-    let model = Model::from_bytes(model_proto(graph).encode_to_vec(), None).unwrap();
+    let model = Model::from_bytes(model_proto(graph).encode_to_vec()).unwrap();
     model.check().unwrap();
     model
 }

@@ -3,7 +3,7 @@
 //!
 //! Names that are not identifiers are quoted. Large weights are elided by default: they are written
 //! like external tensors with the key `sha256`, so that no parser takes them for data. Parts of a
-//! model that the syntax cannot express are listed by [`ModelText::unsaid`], and in comments at the
+//! model that the syntax cannot express are listed by [`ModelText::omissions`], and in comments at the
 //! start of a full text.
 
 use crate::dtype::DType;
@@ -22,7 +22,7 @@ mod parse;
 mod patch;
 mod tensor;
 
-pub use notes::Unsaid;
+pub use notes::Omission;
 
 pub(crate) use attribute::kind;
 pub(crate) use outline::{function_head, initializer, node, outline, value, value_type};
@@ -59,7 +59,7 @@ pub fn print(model: &Model, weights: Weights) -> String {
 impl Model {
     /// The model in the ONNX text syntax, written when it is displayed.
     ///
-    /// With [`Weights::Full`] the text is the whole model, except for what [`ModelText::unsaid`]
+    /// With [`Weights::Full`] the text is the whole model, except for what [`ModelText::omissions`]
     /// lists, and [`Model::parse`] reads it. The others are for display: they also omit the names of
     /// tensors in attributes, and show control characters as symbols.
     pub fn text(&self, weights: Weights) -> ModelText<'_> {

@@ -25,7 +25,7 @@ fn sum() -> GraphProto {
 
 /// What reading or checking says; `Ok` where neither refuses.
 fn verdict(proto: &ModelProto) -> Result<(), String> {
-    let model = Model::from_bytes(proto.encode_to_vec(), None);
+    let model = Model::from_bytes(proto.encode_to_vec());
     let checked = model.and_then(|m| m.check());
     checked.map(drop).map_err(|e| e.to_string())
 }

@@ -54,7 +54,7 @@ fn at(value: ValueId, dtype: DType, dims: &[Dim]) -> CutInput {
 }
 
 fn read(cut: &Cut) -> Model {
-    let model = Model::from_bytes(cut.bytes.clone(), None).unwrap();
+    let model = Model::from_bytes(cut.bytes.clone()).unwrap();
     model.check().unwrap();
     model
 }
@@ -130,7 +130,7 @@ fn a_committed_patch_is_cut_like_the_rest() {
     out.redirect(cos, scaled).unwrap();
     let uses = g.uses(inv_freq).to_vec();
     let half = Tensor::from_f32(&[2], &[0.5, 0.005]);
-    out.revalue(inv_freq, &uses, half.clone()).unwrap();
+    out.replace_constant(inv_freq, &uses, half.clone()).unwrap();
     m.commit(out.finish()).unwrap();
     let begin = [at(find(m.graph(), "column"), DType::F32, &[])];
     let cut = m.cut(&begin, &[scaled], ROOM).unwrap();
@@ -240,7 +240,7 @@ fn a_called_function_comes_along_and_another_does_not() {
             ..Default::default()
         })
     };
-    let m = Model::from_bytes(proto.encode_to_vec(), None).unwrap();
+    let m = Model::from_bytes(proto.encode_to_vec()).unwrap();
     let cut = m.cut(&[], &[find(m.graph(), "y")], ROOM).unwrap();
     let small = read(&cut);
     let g = small.graph();
@@ -394,7 +394,7 @@ fn circles_are_refused_and_deep_graphs_are_not() {
     let cut = m.cut(&[], &[find(m.graph(), "v20000")], 1 << 24).unwrap();
     assert_eq!(lines(&read(&cut)).len(), 20_000);
     graph.node[7].input.push("v19000".to_owned());
-    let m = Model::from_bytes(samples::model_proto(graph).encode_to_vec(), None).unwrap();
+    let m = Model::from_bytes(samples::model_proto(graph).encode_to_vec()).unwrap();
     let why = m.cut(&[], &[find(m.graph(), "v20000")], 1 << 24);
     let why = why.unwrap_err().to_string();
     assert!(why.contains("depends on its own output"), "{why}");

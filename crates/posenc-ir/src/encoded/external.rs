@@ -57,7 +57,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::external_data`].
-    pub fn absent_data(&self) -> Result<Vec<String>> {
+    pub fn missing_external_data(&self) -> Result<Vec<String>> {
         let used = self.external_data()?;
         let used: BTreeMap<&str, &External> =
             used.iter().map(|e| (e.location.as_str(), e)).collect();

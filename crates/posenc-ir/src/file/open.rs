@@ -38,6 +38,6 @@ impl Model {
         let mut bytes = vec![];
         let read = reader.read_to_end(&mut bytes);
         read.map_err(|e| Error::io(path.unwrap_or(Path::new("the stream")), e))?;
-        Self::from_bytes(bytes, path)
+        Self::from_bytes_at(bytes, path)
     }
 }

@@ -50,7 +50,7 @@ fn model(functions: Vec<FunctionProto>, nodes: Vec<NodeProto>) -> Model {
         functions,
         ..ModelProto::default()
     };
-    Model::from_bytes(proto.encode_to_vec(), None).unwrap()
+    Model::from_bytes(proto.encode_to_vec()).unwrap()
 }
 
 fn ops(model: &Model) -> Vec<String> {

@@ -87,7 +87,7 @@ fn build(steps: &[Step]) -> Model {
         }
         names.push(out);
     }
-    let model = Model::from_bytes(model_proto(graph).encode_to_vec(), None).unwrap();
+    let model = Model::from_bytes(model_proto(graph).encode_to_vec()).unwrap();
     model.check().unwrap();
     model
 }
@@ -126,7 +126,7 @@ fn record(graph: &Graph, edits: &[Edit]) -> Patch {
                 let old = pick(at);
                 let all = graph.uses(old);
                 let seen = &all[..uses % (all.len() + 1)];
-                let _ = out.revalue(old, seen, Tensor::from_f32(&[2], &[7.0, 8.0]));
+                let _ = out.replace_constant(old, seen, Tensor::from_f32(&[2], &[7.0, 8.0]));
             }
         }
     }
@@ -178,7 +178,7 @@ proptest! {
             prop_assert!(model.check().is_ok());
             prop_assert!(uses_agree(model.graph()));
             prop_assert_eq!(&interface(model.graph()), &names);
-            let again = Model::from_bytes(model.to_bytes().unwrap(), None).unwrap();
+            let again = Model::from_bytes(model.to_bytes().unwrap()).unwrap();
             prop_assert!(again.check().is_ok());
             prop_assert!(uses_agree(again.graph()));
             prop_assert_eq!(again.graph().text(), model.graph().text());

@@ -65,7 +65,7 @@ fn commit(model: &mut Model, edit: impl FnOnce(&Graph, &mut crate::Emitter<'_>))
     let patch = out.finish();
     let applied = model.commit(patch).unwrap();
     model.check().unwrap();
-    let again = Model::from_bytes(model.to_bytes().unwrap(), None).unwrap();
+    let again = Model::from_bytes(model.to_bytes().unwrap()).unwrap();
     again.check().unwrap();
     assert_eq!(again.graph().text(), model.graph().text());
     applied
@@ -148,7 +148,7 @@ fn what_only_the_old_value_needed_is_swept_and_what_was_dead_stays() {
     assert_eq!(names(&m, &applied.removed), ["Add"]);
     assert!(m.graph().scope(m.graph().main()).initializers().is_empty());
     let bytes = m.to_bytes().unwrap();
-    let again = Model::from_bytes(bytes, None).unwrap();
+    let again = Model::from_bytes(bytes).unwrap();
     assert_eq!(lines(&again), ["dead = Abs(x)", "y = Mul(x, x)"]);
     assert_eq!(again.graph().find(again.graph().main(), "w"), None);
 }
@@ -214,7 +214,7 @@ fn a_shared_constant_keeps_its_payload_for_the_uses_that_were_not_named() {
     commit(&mut m, |g, out| {
         let (w, y) = (find(g, "w"), producer(g, "y"));
         let seen: Vec<Use> = g.uses(w).iter().copied().filter(|u| u.node == y).collect();
-        assert_ne!(out.revalue(w, &seen, other.clone()).unwrap(), w);
+        assert_ne!(out.replace_constant(w, &seen, other.clone()).unwrap(), w);
     });
     let g = m.graph();
     assert_eq!(lines(&m)[2], "y = Add(a, e/constant_0)");
@@ -227,7 +227,10 @@ fn a_shared_constant_keeps_its_payload_for_the_uses_that_were_not_named() {
     let mut m = model(plain());
     let applied = commit(&mut m, |g, out| {
         let w = find(g, "w");
-        assert_eq!(out.revalue(w, g.uses(w), other.clone()).unwrap(), w);
+        assert_eq!(
+            out.replace_constant(w, g.uses(w), other.clone()).unwrap(),
+            w
+        );
     });
     assert_eq!(applied.revalued.len(), 1);
     assert!(applied.constants.is_empty());
@@ -243,7 +246,7 @@ fn a_resized_constant_that_is_an_input_too_gets_a_copy() {
         commit(&mut m, |g, out| {
             let w = find(g, "w");
             let tensor = Tensor::from_f32(&[dims], &vec![3.0; dims]);
-            let got = out.revalue(w, g.uses(w), tensor).unwrap();
+            let got = out.replace_constant(w, g.uses(w), tensor).unwrap();
             assert_eq!(got == w, in_place, "{dims}");
         });
         let inputs = m.graph().scope(m.graph().main()).inputs().len();
@@ -392,7 +395,7 @@ fn an_added_input_stands_behind_the_others_with_its_type() {
         let sum = out.op("Add", &[find(g, "a"), cast]);
         out.redirect(find(g, "a"), sum).unwrap();
     });
-    let again = Model::from_bytes(m.to_bytes().unwrap(), None).unwrap();
+    let again = Model::from_bytes(m.to_bytes().unwrap()).unwrap();
     for m in [&m, &again] {
         let g = m.graph();
         let inputs = g.scope(g.main()).inputs();
@@ -420,7 +423,7 @@ fn an_input_alone_changes_the_bytes() {
     commit(&mut m, |_, out| {
         out.input("ids", DType::I64, &[]).unwrap();
     });
-    let again = Model::from_bytes(m.to_bytes().unwrap(), None).unwrap();
+    let again = Model::from_bytes(m.to_bytes().unwrap()).unwrap();
     assert_eq!(again.graph().scope(again.graph().main()).inputs().len(), 2);
 }
 
@@ -433,7 +436,9 @@ fn what_is_let_go_is_swept_only_where_nothing_reads_it() {
         out.op("Sin", &[twice]);
     });
     let held = m.clone();
-    let applied = commit(&mut m, |g, out| out.release(find(g, "e/sin_0")).unwrap());
+    let applied = commit(&mut m, |g, out| {
+        out.remove_if_unused(find(g, "e/sin_0")).unwrap()
+    });
     assert_eq!(names(&m, &applied.removed), ["Sin", "Neg"]);
     assert_eq!(lines(&m), lines(&model(plain())));
     // Where this patch reads it, it stays; so do outputs and what was read before.
@@ -443,7 +448,7 @@ fn what_is_let_go_is_swept_only_where_nothing_reads_it() {
         let sum = out.op("Add", &[find(g, "y"), sin]);
         out.redirect(find(g, "y"), sum).unwrap();
         for value in [sin, find(g, "y"), find(g, "w"), find(g, "x")] {
-            out.release(value).unwrap();
+            out.remove_if_unused(value).unwrap();
         }
     });
     assert!(applied.removed.is_empty());
@@ -458,7 +463,7 @@ fn new_nodes_that_nothing_reads_are_not_added_where_they_were_let_go() {
         out.op("Sin", &[sum]);
         let negated = out.op("Neg", &[find(g, "y")]);
         out.redirect(find(g, "y"), negated).unwrap();
-        out.release_unread();
+        out.omit_unused();
         // What comes later stays for the patch to come.
         out.op("Cos", &[find(g, "a")]);
     });

@@ -160,7 +160,7 @@ fn holds(bytes: &[u8], run: &[u8]) -> bool {
 }
 
 fn read(bytes: impl Into<Bytes>) -> Model {
-    let model = Model::from_bytes(bytes, None).unwrap();
+    let model = Model::from_bytes(bytes).unwrap();
     model.check().unwrap();
     model
 }
@@ -194,7 +194,7 @@ fn an_edit_changes_the_bytes_of_what_it_edits_and_of_nothing_else() {
     type Edit = fn(&Graph, &mut crate::Emitter<'_>);
     let revalue: Edit = |g, out| {
         let w = find(g, "w");
-        out.revalue(w, g.uses(w), Tensor::from_f32(&[1], &[5.0]))
+        out.replace_constant(w, g.uses(w), Tensor::from_f32(&[1], &[5.0]))
             .unwrap();
     };
     let insert: Edit = |g, out| {
@@ -295,7 +295,7 @@ fn a_new_payload_stands_where_the_old_one_stood() {
         let before = crate::samples::lines(&m);
         let bytes = edited(&mut m, |g, out| {
             let v = find(g, name);
-            let got = out.revalue(v, g.uses(v), other.clone()).unwrap();
+            let got = out.replace_constant(v, g.uses(v), other.clone()).unwrap();
             assert_eq!(got, v, "{name}");
         });
         let m = read(bytes);
@@ -324,8 +324,8 @@ fn metadata_and_imports_are_added_beside_their_kind() {
     m.set_metadata("posenc.a", "1");
     m.set_metadata("posenc.b", "2");
     m.set_metadata("posenc.a", "3");
-    m.import("com.microsoft", 1);
-    m.import("", 23);
+    m.import_opset("com.microsoft", 1);
+    m.import_opset("", 23);
     let bytes = m.to_bytes().unwrap();
     for (name, run) in &odd.runs {
         assert!(holds(&bytes, run), "{name}");

@@ -8,7 +8,7 @@ use super::attribute::is_sparse;
 use super::controls::{Controls, Discard, Symbols};
 use super::graph::{Detail, Pass, Printer};
 use super::notes::Notes;
-use super::{ModelText, Unsaid, Weights, name, omitted, quote};
+use super::{ModelText, Omission, Weights, name, omitted, quote};
 use crate::field::model as field;
 use crate::graph::ScopeKind;
 use crate::id::ScopeId;
@@ -19,7 +19,7 @@ use crate::wire;
 impl ModelText<'_> {
     /// What the text omits or writes differently because the syntax cannot express it, such as the
     /// documentation of nodes. Elided weights are not listed.
-    pub fn unsaid(&self) -> Vec<Unsaid> {
+    pub fn omissions(&self) -> Vec<Omission> {
         let mut notes = self.differences();
         omitted::scan(self.model, self.weights, &mut notes);
         notes.into_list()
@@ -52,7 +52,7 @@ impl ModelText<'_> {
 impl Display for ModelText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let notes = match self.weights {
-            Weights::Full => self.unsaid(),
+            Weights::Full => self.omissions(),
             // For display: omissions are not listed.
             Weights::Hash | Weights::None => self.differences().into_list(),
         };

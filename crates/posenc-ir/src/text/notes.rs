@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Something that a text of a model omits or writes differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsaid {
+pub struct Omission {
     /// What it is, as a sentence without a full stop.
     pub what: String,
     /// The number of times.
@@ -14,7 +14,7 @@ pub struct Unsaid {
     pub first: String,
 }
 
-impl fmt::Display for Unsaid {
+impl fmt::Display for Omission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
         match (self.count, self.first.as_str()) {
@@ -43,8 +43,8 @@ impl Notes {
         }
     }
 
-    pub(super) fn into_list(self) -> Vec<Unsaid> {
-        let one = |(what, (count, first))| Unsaid { what, count, first };
+    pub(super) fn into_list(self) -> Vec<Omission> {
+        let one = |(what, (count, first))| Omission { what, count, first };
         self.0.into_iter().map(one).collect()
     }
 }

@@ -18,14 +18,14 @@ impl Model {
     /// Reads a model from text in the official ONNX syntax.
     ///
     /// It reads what [`Model::text`] writes with [`Weights::Full`](super::Weights::Full): the same
-    /// graph and values, except for what [`ModelText::unsaid`](super::ModelText::unsaid) lists.
+    /// graph and values, except for what [`ModelText::omissions`](super::ModelText::omissions) lists.
     /// The model has no path, so that external data is not found.
     ///
     /// # Errors
     /// When the text does not follow the syntax, with line and column (both from 1, columns in
     /// characters); and as [`Model::from_bytes`].
     pub fn parse(text: &str) -> Result<Self> {
-        Self::from_bytes(model::encode(text)?, None)
+        Self::from_bytes(model::encode(text)?)
     }
 }
 

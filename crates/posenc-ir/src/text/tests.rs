@@ -236,7 +236,7 @@ fn external_payloads_print_as_their_place_and_are_not_read() {
         ..Default::default()
     };
     let proto = samples::model_proto(graph);
-    let m = Model::from_bytes(proto.encode_to_vec(), None).unwrap();
+    let m = Model::from_bytes(proto.encode_to_vec()).unwrap();
     let want = r#"float[2] w = ["location": "no such file", "offset": "4096", "length": "8"]"#;
     for weights in [Weights::Hash, Weights::Full, Weights::None] {
         assert!(print(&m, weights).contains(want), "{weights:?}");
@@ -344,7 +344,7 @@ fn functions_print_after_the_graph_with_their_attributes() {
         ..Default::default()
     });
     proto.functions = vec![function];
-    let m = Model::from_bytes(proto.encode_to_vec(), None).unwrap();
+    let m = Model::from_bytes(proto.encode_to_vec()).unwrap();
     let want = r#"
 g (float x) => (y) {
   ["y_node"] y = local.nn.Leak(x)
@@ -383,8 +383,8 @@ fn a_patch_prints_like_a_diff_before_anything_changes() {
     let mut out = g.emitter(g.main(), "/scale");
     let (f, w, y) = (find(g, "f"), find(g, "w"), find(g, "y"));
     let halved = Tensor::from_f32(&[2], &[0.5, 0.25]);
-    out.revalue(f, g.uses(f), halved).unwrap();
-    out.revalue(w, g.uses(w), Tensor::from_f32(&[10], &[2.0; 10]))
+    out.replace_constant(f, g.uses(f), halved).unwrap();
+    out.replace_constant(w, g.uses(w), Tensor::from_f32(&[10], &[2.0; 10]))
         .unwrap();
     let factor = out.scalar("factor", DType::F32, 1.5);
     let cos = find(g, "cos");

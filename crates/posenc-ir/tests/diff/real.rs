@@ -12,7 +12,7 @@ use super::rewrite::{Numbers, disguise};
 use crate::shared::{collections, fixtures};
 
 fn read(proto: &ModelProto, path: &Path) -> Model {
-    Model::from_bytes(proto.encode_to_vec(), Some(path)).unwrap()
+    Model::from_bytes_at(proto.encode_to_vec(), Some(path)).unwrap()
 }
 
 /// Added, removed and changed nodes, and all other differences together.

@@ -7,7 +7,7 @@ use posenc_ir::proto::{
     SparseTensorProto, StringStringEntryProto, TensorAnnotation, TensorProto, TrainingInfoProto,
     TypeProto, ValueInfoProto, type_proto,
 };
-use posenc_ir::text::Unsaid;
+use posenc_ir::text::Omission;
 use posenc_ir::{DType, Model, Weights};
 use proptest::prelude::*;
 use prost::Message;
@@ -16,7 +16,7 @@ use super::any::{a_model, clear_padding, every_dtype, payload_len};
 use super::normal::normal;
 
 fn read(proto: &ModelProto) -> Model {
-    Model::from_bytes(proto.encode_to_vec(), None).unwrap()
+    Model::from_bytes(proto.encode_to_vec()).unwrap()
 }
 
 /// The text, and what it parses to.
@@ -121,7 +121,7 @@ fn tensors_of_every_type_and_of_every_size_come_back() {
                 normal(proto.clone()) == normal(back.clone()),
                 "{dtype}: {text}"
             );
-            assert_eq!(read(&proto).text(Weights::Full).unsaid(), [], "{dtype}");
+            assert_eq!(read(&proto).text(Weights::Full).omissions(), [], "{dtype}");
             // Another payload is another model.
             if len > 0 {
                 let mut other = bytes;
@@ -335,13 +335,13 @@ fn what_is_not_written_is_named_and_nothing_else() {
         }),
     ];
     let plain = model(graph(node(vec![]), vec![]));
-    assert_eq!(read(&plain).text(Weights::Full).unsaid(), []);
+    assert_eq!(read(&plain).text(Weights::Full).omissions(), []);
     for (want, change) in cases {
         let mut changed = plain.clone();
         change(&mut changed);
         let changed = read(&changed);
         let text = changed.text(Weights::Full);
-        let found: Vec<String> = text.unsaid().into_iter().map(|u| u.what).collect();
+        let found: Vec<String> = text.omissions().into_iter().map(|u| u.what).collect();
         assert_eq!(found, [want]);
         let head = text.to_string();
         assert!(head.starts_with(&format!("# {want}")), "{head}");
@@ -397,8 +397,8 @@ fn unknown_fields_are_named_wherever_they_stand() {
         let at = 2;
         bytes[1] += u8::try_from(input.len()).unwrap();
         bytes.splice(at..at, input);
-        let model = Model::from_bytes(bytes, None).unwrap_or_else(|e| panic!("{place}: {e}"));
-        let found: Vec<Unsaid> = model.text(Weights::None).unsaid();
+        let model = Model::from_bytes(bytes).unwrap_or_else(|e| panic!("{place}: {e}"));
+        let found: Vec<Omission> = model.text(Weights::None).omissions();
         assert_eq!(found.len(), 1, "{place}: {found:?}");
         assert_eq!(found[0].what, "unknown field 1007 is omitted", "{place}");
     }
@@ -437,7 +437,7 @@ fn functions_come_back_with_all_that_they_declare() {
     proto.functions = vec![function];
     let (text, back) = through_text(&proto);
     assert!(normal(proto.clone()) == normal(back), "{text}");
-    assert_eq!(read(&proto).text(Weights::Full).unsaid(), []);
+    assert_eq!(read(&proto).text(Weights::Full).omissions(), []);
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn extend_buffers(
         lengths.insert(length);
         changed += 1;
         if graph.stored(table).is_some() {
-            out.revalue(table, &uses, tensor)?;
+            out.replace_constant(table, &uses, tensor)?;
             continue;
         }
         out.set_scope(graph.value(table).scope());

@@ -59,7 +59,7 @@ pub(crate) fn remove(
     remove_before_scores(out, context, plan)?;
     remove_from_scores(out, context, plan)?;
     // New values that turned out not to be needed.
-    out.release_unread();
+    out.omit_unused();
     Ok(())
 }
 
@@ -114,7 +114,7 @@ fn remove_before_scores(
             Removal::Convolution(at) => Some(at.node),
             Removal::Rotation(rotated) => rotated.node(context),
         };
-        node.map(|node| context.found.trace.turn(node))
+        node.map(|node| context.found.trace.step(node))
     });
     let mut replacements = Replacements::new(context);
     for removal in &removals {

@@ -65,7 +65,7 @@ pub(crate) fn rescale(
     if patch.is_empty() {
         return Ok(None);
     }
-    let (next, applied) = model.clone().committed(patch)?;
+    let (next, applied) = model.clone().with_patch(patch)?;
     // One patch serves all groups; the first group holds its counts.
     if let Some(first) = groups.first_mut() {
         first.nodes_added = applied.added.len();
@@ -212,7 +212,7 @@ impl Writer<'_> {
             return Ok(());
         }
         if self.graph.stored(root).is_some() {
-            out.revalue(root, uses, tensor)?;
+            out.replace_constant(root, uses, tensor)?;
             return Ok(());
         }
         out.set_scope(self.scope_of(uses));
@@ -256,7 +256,7 @@ impl Writer<'_> {
         for (scalar, uses) in scalars {
             let dims = self.graph.constant(scalar).map(|t| t.dims().to_vec());
             let tensor = Tensor::from_f64(self.dtype(scalar), &dims.unwrap_or_default(), &[near]);
-            out.revalue(scalar, &uses, tensor)?;
+            out.replace_constant(scalar, &uses, tensor)?;
         }
         let mut made: Option<(DType, ValueId)> = None;
         for (wave, uses) in bare {

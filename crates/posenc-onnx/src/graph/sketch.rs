@@ -314,6 +314,6 @@ impl Sketch {
             graph: Some(self.graph),
             ..ModelProto::default()
         };
-        Model::from_bytes(proto.encode_to_vec(), None).unwrap()
+        Model::from_bytes(proto.encode_to_vec()).unwrap()
     }
 }

@@ -238,7 +238,7 @@ mod tests {
             let (new, old) = (node.input(0).unwrap(), node.output(0).unwrap());
             out.redirect(old, new).unwrap();
         }
-        let (next, _) = model.clone().committed(out.finish()).unwrap();
+        let (next, _) = model.clone().with_patch(out.finish()).unwrap();
         let found = detect(&next, &Options::default());
         let context = Context {
             model: &next,

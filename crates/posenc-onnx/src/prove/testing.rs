@@ -49,7 +49,7 @@ impl Backend for Evaluator {
     ) -> Result<Box<dyn Session>, RuntimeError> {
         self.loads.set(self.loads.get() + 1);
         let model = match source {
-            ModelSource::Bytes { model, .. } => Model::from_bytes(model.to_vec(), None),
+            ModelSource::Bytes { model, .. } => Model::from_bytes(model.to_vec()),
             ModelSource::File(path) => Model::open(path),
         };
         let model = model.map_err(|e| RuntimeError::failed("evaluator", e.to_string()))?;

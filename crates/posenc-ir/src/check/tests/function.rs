@@ -207,7 +207,7 @@ fn broken_functions_are_refused() {
 
 #[test]
 fn what_unfolds_too_far_is_not_supported_rather_than_wrong() {
-    let model = Model::from_bytes(chain(41, 2).encode_to_vec(), None).unwrap();
+    let model = Model::from_bytes(chain(41, 2).encode_to_vec()).unwrap();
     let why = model.check().unwrap_err();
     assert!(matches!(why.kind(), crate::ErrorKind::Unsupported(_)));
 }

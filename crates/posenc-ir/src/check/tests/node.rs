@@ -101,7 +101,7 @@ fn nodes_that_are_what_their_operator_asks_for_pass() {
         ("a loop", 17, repeat(3, 3)),
     ];
     for (name, version, node) in cases {
-        let model = Model::from_bytes(alone(version, node).encode_to_vec(), None);
+        let model = Model::from_bytes(alone(version, node).encode_to_vec());
         let warnings = model
             .unwrap()
             .check()

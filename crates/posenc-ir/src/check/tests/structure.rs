@@ -167,7 +167,7 @@ fn bodies_are_nested_no_deeper_than_can_be_followed() {
 #[test]
 fn deep_bodies_are_followed_by_every_pass() {
     let source = nested(60).encode_to_vec();
-    let mut model = Model::from_bytes(source.clone(), None).unwrap();
+    let mut model = Model::from_bytes(source.clone()).unwrap();
     assert_eq!(model.sort().unwrap(), 0);
     let text = model.text(crate::Weights::Full).to_string();
     assert_eq!(text.matches("If(c)").count(), 60);
@@ -190,12 +190,12 @@ fn deep_bodies_are_followed_by_every_pass() {
         .unwrap();
     let patch = out.finish();
     model.commit(patch).unwrap();
-    let again = Model::from_bytes(model.to_bytes().unwrap(), None).unwrap();
+    let again = Model::from_bytes(model.to_bytes().unwrap()).unwrap();
     assert_eq!(again.check().unwrap(), []);
     assert_eq!(again.graph().nodes().count(), graph_size(&source) + 1);
 }
 
 fn graph_size(source: &[u8]) -> usize {
-    let model = Model::from_bytes(source.to_vec(), None).unwrap();
+    let model = Model::from_bytes(source.to_vec()).unwrap();
     model.graph().nodes().count()
 }

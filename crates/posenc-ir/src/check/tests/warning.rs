@@ -5,7 +5,7 @@ use crate::proto::AttributeProto;
 use crate::samples::lines;
 
 fn warnings(proto: &ModelProto) -> Vec<String> {
-    let model = Model::from_bytes(proto.encode_to_vec(), None).unwrap();
+    let model = Model::from_bytes(proto.encode_to_vec()).unwrap();
     let warnings = model.check().unwrap();
     warnings.iter().map(ToString::to_string).collect()
 }
@@ -126,11 +126,11 @@ fn a_flood_of_warnings_is_cut_short() {
 fn sorting_moves_what_stands_too_early_and_keeps_every_node() {
     let proto = unsorted();
     let source = proto.encode_to_vec();
-    let mut model = Model::from_bytes(source.clone(), None).unwrap();
+    let mut model = Model::from_bytes(source.clone()).unwrap();
     assert_eq!(model.sort().unwrap(), 3);
     let bytes = model.to_bytes().unwrap();
     assert_eq!(bytes.len(), source.len());
-    let again = Model::from_bytes(bytes, None).unwrap();
+    let again = Model::from_bytes(bytes).unwrap();
     assert_eq!(again.check().unwrap(), []);
     let want = ["p = Abs(x)", "y = Add(x, w)", "z = Neg(y)", "q = If(x)"];
     assert_eq!(lines(&again), want);
@@ -148,7 +148,7 @@ fn sorting_moves_what_stands_too_early_and_keeps_every_node() {
 #[test]
 fn sorting_what_is_sorted_changes_no_byte() {
     let source = changed(|g| g.node.push(node("Neg", &["y"], &["z"]))).encode_to_vec();
-    let mut model = Model::from_bytes(source.clone(), None).unwrap();
+    let mut model = Model::from_bytes(source.clone()).unwrap();
     assert_eq!(model.sort().unwrap(), 0);
     assert_eq!(model.to_bytes().unwrap(), source);
 }
@@ -160,7 +160,7 @@ fn nodes_in_a_cycle_are_not_sorted() {
         g.node.push(node("Neg", &["y"], &["z"]));
     });
     let source = proto.encode_to_vec();
-    let mut model = Model::from_bytes(source.clone(), None).unwrap();
+    let mut model = Model::from_bytes(source.clone()).unwrap();
     let error = model.sort().unwrap_err().to_string();
     assert!(error.contains("depends on its own output"), "{error}");
     assert_eq!(model.to_bytes().unwrap(), source);

@@ -145,7 +145,7 @@ fn bytes(proto: &ModelProto, trained: TensorProto) -> Vec<u8> {
 }
 
 fn read(bytes: Vec<u8>, folder: &Path) -> Model {
-    let model = Model::from_bytes(bytes, Some(&folder.join("m.onnx"))).unwrap();
+    let model = Model::from_bytes_at(bytes, Some(&folder.join("m.onnx"))).unwrap();
     model.check().unwrap();
     model
 }
@@ -222,7 +222,7 @@ fn an_edited_model_is_embedded_as_if_it_had_been_written_and_read_first() {
     emitter.redirect(own, more).unwrap();
     let seen = graph.uses(body).to_vec();
     emitter
-        .revalue(body, &seen, Tensor::from_f32(&[2], &[1.0, 2.0]))
+        .replace_constant(body, &seen, Tensor::from_f32(&[2], &[1.0, 2.0]))
         .unwrap();
     let patch = emitter.finish();
     model.commit(patch).unwrap();
@@ -274,7 +274,7 @@ fn what_cannot_be_embedded_is_refused_with_its_place() {
         let graph = proto.graph.as_mut().unwrap();
         graph.node[0].attribute[0].t = Some(tensor);
         let path = folder.path().join("m.onnx");
-        let model = Model::from_bytes(proto.encode_to_vec(), Some(&path)).unwrap();
+        let model = Model::from_bytes_at(proto.encode_to_vec(), Some(&path)).unwrap();
         let error = model.embedded(&model.encode().unwrap()).unwrap_err();
         assert!(error.to_string().contains(want), "{name}: {error}");
         assert_eq!(error.place(), Some("filled_node"), "{name}");

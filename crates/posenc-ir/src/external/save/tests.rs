@@ -269,7 +269,8 @@ fn data_that_an_edit_no_longer_uses_is_not_overwritten() {
     for name in ["v", "w"] {
         let value = graph.find(graph.main(), name).unwrap();
         let ones = crate::Tensor::from_f32(&[8], &[1.0; 8]);
-        out.revalue(value, graph.uses(value), ones).unwrap();
+        out.replace_constant(value, graph.uses(value), ones)
+            .unwrap();
     }
     let patch = out.finish();
     model.commit(patch).unwrap();

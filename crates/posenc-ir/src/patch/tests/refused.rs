@@ -122,13 +122,16 @@ fn what_cannot_be_recorded_is_refused_there_and_then() {
     let tensor = Tensor::from_f32(&[1], &[1.0]);
     assert!(out.redirect(own, a).is_err(), "a value of the patch");
     assert!(out.redirect_use(x, use_of_a, w).is_err(), "not a use of x");
-    assert!(out.revalue(x, &[], tensor.clone()).is_err(), "no constant");
     assert!(
-        out.revalue(w, g.uses(w), ints).is_err(),
+        out.replace_constant(x, &[], tensor.clone()).is_err(),
+        "no constant"
+    );
+    assert!(
+        out.replace_constant(w, g.uses(w), ints).is_err(),
         "another element type"
     );
     assert!(
-        out.revalue(w, &[use_of_a], tensor).is_err(),
+        out.replace_constant(w, &[use_of_a], tensor).is_err(),
         "not a use of w"
     );
     assert!(out.redirect_use(a, use_of_a, w).is_ok());
@@ -150,7 +153,7 @@ fn a_function_takes_nodes_and_no_constants() {
     };
     let source = proto.encode_to_vec();
     for constant in [true, false] {
-        let mut m = Model::from_bytes(source.clone(), None).unwrap();
+        let mut m = Model::from_bytes(source.clone()).unwrap();
         let g = m.graph();
         let input = g.values().find(|v| g.name(*v) == "in").unwrap();
         let mut out = g.emitter(g.value(input).scope(), "e");
@@ -165,7 +168,7 @@ fn a_function_takes_nodes_and_no_constants() {
         let patch = out.finish();
         assert_eq!(m.commit(patch).is_err(), constant);
         assert_eq!(m.to_bytes().unwrap() == source, constant);
-        let read = Model::from_bytes(m.to_bytes().unwrap(), None).unwrap();
+        let read = Model::from_bytes(m.to_bytes().unwrap()).unwrap();
         assert_eq!(read.graph().text(), m.graph().text());
     }
 }
@@ -202,6 +205,6 @@ fn a_new_value_cannot_be_removed() {
     let m = model(plain());
     let mut out = m.graph().emitter(m.graph().main(), "e");
     let twice = out.op("Neg", &[find(m.graph(), "a")]);
-    let error = out.release(twice).unwrap_err().to_string();
+    let error = out.remove_if_unused(twice).unwrap_err().to_string();
     assert!(error.contains("a value of the patch cannot be"), "{error}");
 }

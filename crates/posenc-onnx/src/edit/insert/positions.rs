@@ -299,7 +299,7 @@ impl<'a> Positions<'a> {
     /// If a preserved value does not belong to the graph.
     pub(crate) fn finish(self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
         for (_, value) in self.preserved.into_iter().flat_map(|k| k.positions) {
-            out.release(value)?;
+            out.remove_if_unused(value)?;
         }
         Ok(())
     }

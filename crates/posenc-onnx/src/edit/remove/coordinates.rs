@@ -23,7 +23,7 @@ impl Coordinates {
     /// If the rows join content other than by a sum.
     pub(crate) fn of(context: &Context<'_>, lookups: &[Use]) -> Result<Self, RewriteError> {
         let graph = context.graph();
-        let indexed = |id: NodeId| (context.found.trace.turn(id), id);
+        let indexed = |id: NodeId| (context.found.trace.step(id), id);
         let mut found = Self {
             values: FxHashSet::default(),
             entries: vec![],

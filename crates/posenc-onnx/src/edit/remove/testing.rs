@@ -67,7 +67,7 @@ impl Analyzed {
         };
         let mut out = self.emitter();
         remove(&mut out, &self.context(), &plan).map_err(|e| e.to_string())?;
-        let (model, _) = self.model.clone().committed(out.finish()).unwrap();
+        let (model, _) = self.model.clone().with_patch(out.finish()).unwrap();
         Ok(Self::new(model))
     }
 

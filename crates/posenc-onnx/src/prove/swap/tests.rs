@@ -237,7 +237,7 @@ fn tampered(mut proof: Proof, op: &str, slot: usize, tensor: &Tensor) -> Proof {
         out.redirect_use(old, Use::new(id, slot), new).unwrap();
     }
     let patch = out.finish();
-    let (model, _) = proof.swapped.0.clone().committed(patch).unwrap();
+    let (model, _) = proof.swapped.0.clone().with_patch(patch).unwrap();
     let found = detect(&model, &Options::default());
     proof.swapped = (model, found);
     proof

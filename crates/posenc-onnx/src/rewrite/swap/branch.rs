@@ -123,7 +123,7 @@ fn swap_branch(
     remove::remove(&mut out, &context, &asked)?;
     let kept = insert::preserve(&mut out, &context, &asked)?;
     let patch = out.finish();
-    let (bare, gone) = model.clone().committed(patch)?;
+    let (bare, gone) = model.clone().with_patch(patch)?;
     let found = detect(&bare, options);
     let rest = survey(&bare, &found);
     let context = Context {
@@ -140,7 +140,7 @@ fn swap_branch(
             Some(wanted) => extend_buffers::extend_buffers(&mut out, &context, wanted)?,
             None => 0,
         };
-        let (next, come) = bare.clone().committed(out.finish())?;
+        let (next, come) = bare.clone().with_patch(out.finish())?;
         Ok((next, come, widened))
     };
     let (next, come, widened) = put(&asked)?;
