@@ -7,23 +7,24 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::attention::Operand;
+use crate::attention::site::Operand;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
+use crate::graph::operators::is_elementwise;
 use crate::graph::region::Region;
 
 /// The content values between a projection and the product, with their lanes.
 #[derive(Clone, Debug)]
-pub struct Stretch {
+pub struct OperandPath {
     lanes: FxHashMap<ValueId, Lane>,
     /// The nodes that compute them, operand last.
     nodes: BTreeSet<NodeId>,
     end: ValueId,
 }
 
-/// What acts on a stretch.
+/// What acts on a path.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum Frontier {
     /// No position.
     Nothing,
     /// Position, between one value and another.
@@ -35,7 +36,7 @@ pub enum Found {
 /// Nodes between a norm and a projection that turn what is projected.
 const FEW: usize = 64;
 
-impl Stretch {
+impl OperandPath {
     /// Follows an operand of the product back to its projections.
     pub fn of(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> Self {
         let none = |_: &Node| false;
@@ -93,22 +94,22 @@ impl Stretch {
         is_end: &dyn Fn(&Node) -> bool,
         most: usize,
     ) -> Self {
-        let mut stretch = Self {
+        let mut path = Self {
             lanes: FxHashMap::default(),
             nodes: BTreeSet::new(),
             end: operand.value,
         };
         let mut stack = vec![(operand.value, operand.lane)];
         while let Some((value, lane)) = stack.pop() {
-            if stretch.nodes.len() >= most {
+            if path.nodes.len() >= most {
                 break;
             }
-            match stretch.lanes.get(&value) {
+            match path.lanes.get(&value) {
                 // A lane that knows its features is worth a second visit.
                 Some(old) if old.feature.is_some() || lane.feature.is_none() => continue,
                 _ => {}
             }
-            stretch.lanes.insert(value, lane);
+            path.lanes.insert(value, lane);
             let Some((id, output)) = graph.producer(value) else {
                 continue;
             };
@@ -120,12 +121,12 @@ impl Stretch {
                 if let Some((slot, lane)) = turning(graph, classes, trace, id, lane)
                     && let Some(input) = node.input(slot)
                 {
-                    stretch.nodes.insert(id);
+                    path.nodes.insert(id);
                     stack.push((input, lane));
                 }
                 continue;
             }
-            stretch.nodes.insert(id);
+            path.nodes.insert(id);
             for slot in 0..node.inputs().len() {
                 let Some(input) = node.input(slot) else {
                     continue;
@@ -137,10 +138,10 @@ impl Stretch {
                 }
             }
         }
-        stretch
+        path
     }
 
-    /// The uses at which position enters the stretch.
+    /// The uses at which position enters the path.
     fn entries(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<Use> {
         let mut entries = vec![];
         for id in &self.nodes {
@@ -161,7 +162,7 @@ impl Stretch {
                     continue;
                 }
                 let along = match node.op() {
-                    op if crate::graph::lane::is_elementwise(op) => {
+                    op if is_elementwise(op) => {
                         back(graph, trace, *id, 0, slot, *lane).map(|l| l.sequence)
                     }
                     "Concat" => beside(trace, node, lane),
@@ -184,15 +185,15 @@ impl Stretch {
         !entries.is_empty() && entries.iter().all(|u| graph.node(u.node).is("Mul"))
     }
 
-    /// The region in which position acts on this stretch.
-    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Found {
+    /// The region in which position acts on this path.
+    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Frontier {
         let entries = self.entries(graph, classes, trace);
         let Some(first) = entries.first().map(|u| u.node) else {
-            return Found::Nothing;
+            return Frontier::Nothing;
         };
         match self.around(graph, entries) {
-            Some(region) => Found::Region(Box::new(region)),
-            None => Found::Scattered(first),
+            Some(region) => Frontier::Region(Box::new(region)),
+            None => Frontier::Scattered(first),
         }
     }
 

@@ -3,7 +3,7 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
-use super::Operand;
+use super::site::Operand;
 use crate::graph::einsum::Equation;
 use crate::graph::lane::Lane;
 

@@ -6,12 +6,13 @@ use posenc_ir::Model;
 use posenc_ir::eval::Trace;
 use rustc_hash::FxHashMap;
 
-use super::Site;
-use crate::attention::scores::{Plane, plane};
+use crate::attention::plane::Plane;
+use crate::attention::scores::plane;
+use crate::attention::site::Site;
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::Lane;
-use crate::graph::region::Region;
-use crate::graph::signature::{Count, Signatures};
+use crate::graph::region::{Aspect, Region};
+use crate::graph::signature::Signatures;
 
 /// The planes so far.
 #[derive(Default)]
@@ -36,7 +37,7 @@ impl Planes {
             return read();
         };
         let graph = model.graph();
-        let counts = stretch.counts(graph, classes, Count::Numbers);
+        let counts = stretch.counts(graph, classes, Aspect::Numbers);
         let signature = self.signatures.region(graph, &stretch, trace, counts);
         let dims = trace.get(site.key.value).dims.as_ref();
         let keys = dims.and_then(|d| d.get(site.key.lane.sequence)).copied();

@@ -3,9 +3,10 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node};
 
-use crate::attention::Operand;
+use crate::attention::site::Operand;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::{Lane, back, is_layout, wrap};
+use crate::graph::lane::{Lane, back, wrap};
+use crate::graph::operators::is_layout;
 
 /// Operators to look back through.
 const STEPS: usize = 24;

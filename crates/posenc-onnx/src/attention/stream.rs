@@ -11,12 +11,13 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Def, Graph, Node, NodeId, ScopeKind, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::attention::{Operand, Site};
+use crate::attention::site::{Operand, Site};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
+use crate::graph::operators::is_projection;
 
-pub(crate) use axes::{Tokens, back, is_projection};
-pub(crate) use begin::{Begin, Place};
+pub(crate) use axes::{Tokens, back};
+pub(crate) use begin::{Begin, InsertionPoint};
 
 /// A content-free value that joins content.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct Addition {
     /// Where it enters.
     pub(crate) entry: Use,
     /// How it joins.
-    pub(crate) way: Way,
+    pub(crate) join: Join,
     /// The content that it joins; `None` where the operator gathers that itself.
     pub(crate) content: Option<ValueId>,
     /// The axes of the sum along which tokens stand.
@@ -37,7 +38,7 @@ pub(crate) struct Addition {
 
 /// How a value without content joins content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Join {
     /// It is added.
     Summed,
     /// It stands beside the features.
@@ -48,7 +49,7 @@ pub(crate) enum Way {
     Picked,
 }
 
-impl Way {
+impl Join {
     /// How the inputs of this node join; its output has `rank` axes, `tokens` among them. What
     /// stands beside others along the first axis is another sequence of the batch.
     fn of(node: &Node, rank: usize, tokens: Tokens) -> Self {
@@ -86,7 +87,7 @@ pub(crate) struct Stream {
 const MOST: usize = 1024;
 
 /// A value on the way back, and whether a projection lies between it and the scores.
-type Step = (ValueId, bool);
+type Visit = (ValueId, bool);
 
 /// A walk under way.
 struct Walk<'a> {
@@ -94,11 +95,11 @@ struct Walk<'a> {
     classes: &'a Classes,
     trace: &'a Trace,
     /// Values that were visited, and the values before each.
-    before: FxHashMap<Step, Vec<Step>>,
+    before: FxHashMap<Visit, Vec<Visit>>,
     /// The axes along which the tokens of visited values stand.
     tokens: FxHashMap<ValueId, Tokens>,
     /// What enters at the node that computes a value, by places in `stream`.
-    enters: FxHashMap<Step, Vec<Entry>>,
+    enters: FxHashMap<Visit, Vec<Entry>>,
     /// Nodes whose additions are known.
     done: FxHashSet<NodeId>,
     stream: Stream,
@@ -124,7 +125,7 @@ impl Stream {
                 walk.back(start(operand), Tokens::one(operand.lane.sequence));
             }
         }
-        let mut seen: FxHashMap<Step, Rc<BTreeSet<Entry>>> = FxHashMap::default();
+        let mut seen: FxHashMap<Visit, Rc<BTreeSet<Entry>>> = FxHashMap::default();
         for (place, site) in sites.iter().enumerate() {
             let mut entries = BTreeSet::new();
             for operand in operands(site) {
@@ -147,7 +148,7 @@ fn operands(site: &Site) -> impl Iterator<Item = &Operand> {
 }
 
 /// An operator that projects by itself reads the stream as it is.
-fn start(operand: &Operand) -> Step {
+fn start(operand: &Operand) -> Visit {
     (operand.value, operand.lane.feature.is_none())
 }
 
@@ -166,7 +167,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Visits everything behind a value.
-    fn back(&mut self, start: Step, tokens: Tokens) {
+    fn back(&mut self, start: Visit, tokens: Tokens) {
         let mut stack = vec![(start, tokens)];
         while let Some(((value, outer), tokens)) = stack.pop() {
             if self.before.contains_key(&(value, outer)) {
@@ -181,7 +182,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The values before this one, with their tokens.
-    fn step(&mut self, value: ValueId, outer: bool, tokens: Tokens) -> Vec<(Step, Tokens)> {
+    fn step(&mut self, value: ValueId, outer: bool, tokens: Tokens) -> Vec<(Visit, Tokens)> {
         let graph = self.graph;
         let (id, output) = match graph.value(value).def() {
             Def::Node(id, output) => (id, output as usize),
@@ -210,7 +211,7 @@ impl<'a> Walk<'a> {
                 .filter(|v| self.is_content(*v));
             return whole.map(|v| ((v, outer), tokens)).into_iter().collect();
         }
-        let mixes = axes::is_projection(node);
+        let mixes = is_projection(node);
         let operands = axes::operands(node);
         let content = self.content(node);
         let content: Vec<(usize, ValueId)> = content
@@ -253,11 +254,11 @@ impl<'a> Walk<'a> {
         };
         let mut entries = vec![];
         let content = self.content(node).map(|(_, v)| v).next();
-        let way = Way::of(node, dims.len(), *tokens);
-        let slots = match way {
-            Way::Summed => added(node).to_vec(),
-            Way::Beside | Way::Multiplied => (0..node.inputs().len()).collect(),
-            Way::Picked => vec![0],
+        let join = Join::of(node, dims.len(), *tokens);
+        let slots = match join {
+            Join::Summed => added(node).to_vec(),
+            Join::Beside | Join::Multiplied => (0..node.inputs().len()).collect(),
+            Join::Picked => vec![0],
         };
         for slot in slots {
             let Some(free) = node.input(slot).filter(|v| !self.is_content(*v)) else {
@@ -269,7 +270,7 @@ impl<'a> Walk<'a> {
             }
             self.stream.additions.push(Addition {
                 entry: Use::new(id, slot),
-                way,
+                join,
                 content: content.filter(|_| !embeds(node)),
                 tokens: *tokens,
                 dims: dims.clone(),
@@ -307,7 +308,7 @@ impl<'a> Walk<'a> {
         place: usize,
         outer: bool,
         tokens: Tokens,
-    ) -> Vec<(Step, Tokens)> {
+    ) -> Vec<(Visit, Tokens)> {
         let scope = self.graph.scope(self.graph.value(value).scope());
         let ScopeKind::Body(id, _) = scope.kind() else {
             return vec![];
@@ -333,8 +334,8 @@ impl<'a> Walk<'a> {
     /// Everything that enters behind a step. Steps at which nothing more enters share one set.
     fn reach(
         &self,
-        start: Step,
-        known: &mut FxHashMap<Step, Rc<BTreeSet<Entry>>>,
+        start: Visit,
+        known: &mut FxHashMap<Visit, Rc<BTreeSet<Entry>>>,
     ) -> Rc<BTreeSet<Entry>> {
         let mut stack = vec![(start, false)];
         let mut open = FxHashSet::default();

@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId};
 
-use super::Site;
+use crate::graph::lane::wrap;
+
+use super::site::Site;
 
 /// A body that runs more often than this counts once: no model has so many layers.
 const MOST_TURNS: usize = 1024;
@@ -98,6 +100,5 @@ fn scanned(node: &Node, trace: &Trace) -> Option<usize> {
     let dims = trace.get(node.input(first)?).dims.as_ref()?;
     let axes = node.ints("scan_input_axes").ok()?;
     let axis = axes.and_then(|a| a.first().copied()).unwrap_or(0);
-    dims.get(crate::graph::lane::wrap(axis, dims.len())?)
-        .copied()
+    dims.get(wrap(axis, dims.len())?).copied()
 }

@@ -9,9 +9,10 @@ mod source;
 use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Graph, Model, ValueId};
 
-use super::survey::{Runs, Survey};
-use super::{Detection, Refused};
-use crate::attention::stream::{Addition, Stream, Way};
+use super::found::{Found, Refused};
+use super::results::Results;
+use super::runs::Runs;
+use crate::attention::stream::{Addition, Join, Stream};
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::learned::Learned;
@@ -23,7 +24,7 @@ use grid::{Patches, patches};
 use rows::Rows;
 use source::{Search, Table};
 
-pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let (model, found) = (runs.model, runs.found);
     let stream = Stream::of(
         model.graph(),
@@ -33,12 +34,12 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
     );
     if stream.more {
         let why = "more values join what attention reads than are looked at";
-        survey.warnings.push(why.to_owned());
+        results.warnings.push(why.to_owned());
     }
     let mut known: Vec<(Key, Finding)> = vec![];
     for addition in &stream.additions {
         let candidate = Candidate::of(model, found, addition);
-        for (key, finding) in candidate.map_or_else(Vec::new, |c| c.findings(survey)) {
+        for (key, finding) in candidate.map_or_else(Vec::new, |c| c.findings(results)) {
             let same = known.iter_mut().find(|(k, _)| *k == key);
             match same {
                 Some((_, before)) => merge(before, finding),
@@ -46,8 +47,8 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
             }
         }
     }
-    survey.findings.extend(known.into_iter().map(|(_, f)| f));
-    survey
+    results.findings.extend(known.into_iter().map(|(_, f)| f));
+    results
         .findings
         .extend(coordinates::find(model, found, &stream.lookups));
 }
@@ -74,7 +75,7 @@ fn merge(into: &mut Finding, more: Finding) {
 /// Something that is added and varies along the sequence.
 struct Candidate<'a> {
     model: &'a Model,
-    found: &'a Detection,
+    found: &'a Found,
     addition: &'a Addition,
     /// What is added.
     value: ValueId,
@@ -87,7 +88,7 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     /// The candidate of an addition; `None` where nothing varies along the sequence.
-    fn of(model: &'a Model, found: &'a Detection, addition: &'a Addition) -> Option<Self> {
+    fn of(model: &'a Model, found: &'a Found, addition: &'a Addition) -> Option<Self> {
         let (graph, trace) = (model.graph(), &found.trace);
         let entry = addition.entry;
         let node = graph.node(entry.node);
@@ -142,8 +143,8 @@ impl<'a> Candidate<'a> {
     }
 
     /// What it is.
-    fn findings(&self, survey: &mut Survey) -> Vec<(Key, Finding)> {
-        if self.addition.way != Way::Summed {
+    fn findings(&self, results: &mut Results) -> Vec<(Key, Finding)> {
+        if self.addition.join != Join::Summed {
             return self.otherwise().into_iter().collect();
         }
         let place = self.graph().place(self.addition.entry.node);
@@ -153,19 +154,19 @@ impl<'a> Candidate<'a> {
                 return self.unread().into_iter().collect();
             }
             for why in found.iter().flat_map(|(_, f)| &f.evidence) {
-                survey.warnings.push(format!("{place}: {why}"));
+                results.warnings.push(format!("{place}: {why}"));
             }
             return found;
         };
         if rows.dim() < 2 {
-            self.refuse(survey, "what is added is the same for all features");
+            self.refuse(results, "what is added is the same for all features");
             return vec![];
         }
         match self.sinusoidal(rows) {
             Ok((table, encoding, error)) => {
                 return vec![self.finding(table, Encoding::Sinusoidal(encoding), Some(error))];
             }
-            Err(why) => self.refuse(survey, &format!("no sinusoid: {why}")),
+            Err(why) => self.refuse(results, &format!("no sinusoid: {why}")),
         }
         let mut evidence = vec![];
         let mut findings = vec![];
@@ -348,9 +349,9 @@ impl<'a> Candidate<'a> {
         (key, finding)
     }
 
-    fn refuse(&self, survey: &mut Survey, why: &str) {
+    fn refuse(&self, results: &mut Results, why: &str) {
         if let Some(site) = self.addition.sites.first() {
-            survey.refused.push(Refused {
+            results.refused.push(Refused {
                 site: *site,
                 node: self.addition.entry.node,
                 why: why.to_owned(),
@@ -417,9 +418,4 @@ fn embedded(
         beside: 0,
         resized: None,
     })
-}
-
-/// Whether a value is content.
-fn is_content(found: &Detection, value: ValueId) -> bool {
-    found.classes.of_value(value).has(Class::CONTENT)
 }

@@ -1,10 +1,9 @@
 //! A model with all that is known of it.
 
-use posenc_ir::Model;
-use posenc_ir::{DType, Graph, NodeId, ScopeId, ValueId};
+use posenc_ir::{DType, Graph, Model, NodeId, ScopeId, ValueId};
 
 use crate::attention::Site;
-use crate::detect::{Detection, Survey};
+use crate::detect::found::Found;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::dataflow::Class;
 use posenc_encodings::opset::Opset;
@@ -13,8 +12,7 @@ use posenc_encodings::opset::Opset;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) found: &'a Detection,
-    pub(crate) survey: &'a Survey,
+    pub(crate) found: &'a Found,
 }
 
 impl<'a> Context<'a> {

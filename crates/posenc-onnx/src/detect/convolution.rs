@@ -11,12 +11,12 @@ use std::rc::Rc;
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Refused;
-use super::survey::{Runs, Survey};
-use crate::attention::is_product;
+use super::found::Refused;
+use super::results::Results;
+use super::runs::Runs;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
-use crate::graph::lane::is_elementwise;
+use crate::graph::operators::{is_elementwise, is_product};
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::kind::Form;
 
@@ -24,13 +24,13 @@ use posenc_encodings::kind::Form;
 /// in parts are few.
 const FEW: usize = 48;
 
-pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let graph = runs.model.graph();
     if runs.found.attention.is_empty() {
         return;
     }
     let mut downstream = Downstream::of(runs);
-    let first = (survey.findings.len(), survey.refused.len());
+    let first = (results.findings.len(), results.refused.len());
     let sums: Vec<NodeId> = graph
         .nodes()
         .filter(|(_, n)| sums(n))
@@ -49,7 +49,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
                 continue;
             };
             if let Some(product) = branch.product {
-                survey.refused.push(Refused {
+                results.refused.push(Refused {
                     site,
                     node: branch.convolutions[0],
                     why: format!(
@@ -60,7 +60,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
                 continue;
             }
             let first = branch.convolutions[branch.convolutions.len() - 1];
-            survey.findings.push(Finding {
+            results.findings.push(Finding {
                 encoding: Encoding::Conv(conv),
                 sites: sites.iter().copied().collect(),
                 entries: vec![Use::new(id, slot)],
@@ -74,8 +74,8 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
             });
         }
     }
-    survey.findings[first.0..].reverse();
-    survey.refused[first.1..].reverse();
+    results.findings[first.0..].reverse();
+    results.refused[first.1..].reverse();
 }
 
 /// What lies between an addition and the value that its other operand is, too.
@@ -117,7 +117,7 @@ impl Branch {
                 stack.extend(node.input(0));
                 continue;
             }
-            if is_convolution(node) || is_product(node.domain(), node.op()) {
+            if is_convolution(node) || is_product(node) {
                 branch.product.get_or_insert(at);
             } else if !passes(node) {
                 return None;

@@ -8,11 +8,12 @@ use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::detect::Runs;
+use super::limit::{Limit, LimitCause};
 use crate::detect::finding::Finding;
+use crate::detect::found::Found;
+use crate::detect::runs::Runs;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
-use crate::report::{Limit, LimitCause};
 
 /// Every limit that the graph holds, smallest first.
 pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
@@ -266,8 +267,16 @@ fn embedded(trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
     Some((table, rows.checked_sub(unused)?))
 }
 
+/// Everything that bounds the length, shortest first.
+pub(crate) fn all(graph: &Graph, found: &Found) -> Vec<Limit> {
+    let mut all = found.limits.clone();
+    all.extend(added(graph, &found.findings));
+    all.sort_by_key(|l| l.length);
+    all
+}
+
 /// Tables that are added whole: they fit one length alone.
-pub(crate) fn added(graph: &Graph, findings: &[Finding]) -> Vec<Limit> {
+fn added(graph: &Graph, findings: &[Finding]) -> Vec<Limit> {
     let whole = |finding: &Finding| {
         let entry = finding.entries.first()?;
         let value = graph.node(entry.node).input(entry.slot())?;

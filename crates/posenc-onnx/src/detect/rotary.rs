@@ -2,62 +2,37 @@
 
 pub mod matrices;
 pub mod read;
+pub mod site;
 pub mod source;
+mod streams;
+mod switch;
 
 use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Refused, Streams, Switch};
-use crate::attention::frontier::{Found, Stretch};
+use crate::attention::frontier::{Frontier, OperandPath};
 use crate::attention::{Operand, Site};
 use crate::detect::finding::{Encoding, Finding};
-use crate::graph::region::{Inside, Region};
-use crate::graph::signature::{Count, Signatures};
-pub use matrices::Way;
+use crate::detect::found::{Found, Refused};
+use crate::graph::region::{Aspect, Inside, Region};
+use crate::graph::signature::Signatures;
 use posenc_encodings::families::axial::Axial;
 use posenc_encodings::families::rope::Unread;
 use posenc_encodings::kind::Form;
-use read::{Rotation, is_turning, read, read_axial};
-
-/// The rotation of one operand of a site.
-#[derive(Clone, Debug)]
-pub struct Half {
-    /// Where it stands.
-    pub region: Region,
-    /// What it computes.
-    pub rotation: Rotation,
-}
-
-/// A site whose queries and keys turn alike.
-#[derive(Clone, Debug)]
-pub struct RotarySite {
-    /// The attention site.
-    pub site: usize,
-    /// The rotation of the queries.
-    pub query: Half,
-    /// The rotation of the keys.
-    pub key: Half,
-    /// What it becomes beyond some length, where the graph chooses.
-    pub switch: Option<Switch>,
-    /// Which pairs follow which positions, where the model counts several.
-    pub streams: Option<Streams>,
-    /// How it stands in the graph.
-    pub form: Form,
-    /// A node of it, for people.
-    pub node: NodeId,
-}
+use read::{is_turning, read, read_axial};
+use site::{AxialSite, RotaryOperand, RotarySite, Rotation, Streams, Switch};
 
 /// Frequencies and factors of queries and keys may differ by this share.
 const ALIKE: f64 = 1e-3;
 
-pub(crate) fn find(model: &Model, found: &mut Detection) {
+pub(crate) fn find(model: &Model, found: &mut Found) {
     let mut known = Known::default();
     for site in found.attention.clone() {
         let query = half(model, found, &mut known, &site, &site.query);
         let key = half(model, found, &mut known, &site, &site.key);
         let mut refuse = |node, why: String| {
             found.unknown.push(Refused {
-                site: site.layer,
+                site: site.index,
                 node,
                 why,
             });
@@ -67,8 +42,10 @@ pub(crate) fn find(model: &Model, found: &mut Detection) {
             (Read::Nothing, Read::Nothing) => {}
             (Read::OnGrid(query), Read::OnGrid(key)) if query.0.encoding == key.0.encoding => {
                 let (finding, region) = *query;
-                found.axial.push(finding);
-                found.grids.push([region, key.1]);
+                found.axial.push(AxialSite {
+                    finding,
+                    regions: [region, key.1],
+                });
             }
             (Read::Turns(query), Read::Turns(key)) => {
                 let node = query.region.entries[0].node;
@@ -78,7 +55,7 @@ pub(crate) fn find(model: &Model, found: &mut Detection) {
                         regions.extend([query.region, key.region]);
                     }
                     None => found.rotary.push(RotarySite {
-                        site: site.layer,
+                        site: site.index,
                         switch: known.switch(model, found, &query),
                         streams: known.streams(model, found, &query),
                         form: form(model, &query.region),
@@ -117,14 +94,14 @@ pub(crate) fn find(model: &Model, found: &mut Detection) {
             }
         }
         if !regions.is_empty() {
-            found.odd.push((site.layer, regions));
+            found.unknown_rotations.push((site.index, regions));
         }
     }
 }
 
 enum Read {
     Nothing,
-    Turns(Box<Half>),
+    Turns(Box<RotaryOperand>),
     OnGrid(Box<(Finding, Region)>),
     /// It turns, but not as any rotation that is known.
     Odd(Box<Region>, String),
@@ -161,7 +138,7 @@ impl Known {
     fn rotation(
         &mut self,
         model: &Model,
-        found: &Detection,
+        found: &Found,
         region: &Region,
         head_dim: usize,
     ) -> Result<Rotation, Unread> {
@@ -176,8 +153,8 @@ impl Known {
     }
 
     /// The number of a region by what it computes.
-    fn alike(&mut self, model: &Model, found: &Detection, region: &Region) -> usize {
-        let counts = region.counts(model.graph(), &found.classes, Count::Numbers);
+    fn alike(&mut self, model: &Model, found: &Found, region: &Region) -> usize {
+        let counts = region.counts(model.graph(), &found.classes, Aspect::Numbers);
         self.signatures
             .region(model.graph(), region, &found.trace, counts)
     }
@@ -186,7 +163,7 @@ impl Known {
     fn axial(
         &mut self,
         model: &Model,
-        found: &Detection,
+        found: &Found,
         region: &Region,
         head_dim: usize,
         why: Unread,
@@ -201,7 +178,7 @@ impl Known {
     }
 
     /// Whether a region that is no known rotation turns all the same.
-    fn turns(&mut self, model: &Model, found: &Detection, region: &Region) -> bool {
+    fn turns(&mut self, model: &Model, found: &Found, region: &Region) -> bool {
         if region.inside.is_some() {
             return true;
         }
@@ -210,22 +187,22 @@ impl Known {
         *self.odd.entry(alike).or_insert_with(read)
     }
 
-    fn switch(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
+    fn switch(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
         let known = self.switches.entry(turned(model, half));
         known
-            .or_insert_with(|| super::switch::find(model, found, half))
+            .or_insert_with(|| switch::find(model, found, half))
             .clone()
     }
 
-    fn streams(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Streams> {
+    fn streams(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
         let known = self.streams.entry(turned(model, half));
         known
-            .or_insert_with(|| super::streams::find(model, found, half))
+            .or_insert_with(|| streams::find(model, found, half))
             .clone()
     }
 }
 
-fn turned(model: &Model, half: &Half) -> Turned {
+fn turned(model: &Model, half: &RotaryOperand) -> Turned {
     let graph = model.graph();
     let entries = half.region.entries.iter();
     let entering = entries
@@ -234,27 +211,21 @@ fn turned(model: &Model, half: &Half) -> Turned {
     (entering, half.rotation.rope.pairs.clone())
 }
 
-fn half(
-    model: &Model,
-    found: &Detection,
-    known: &mut Known,
-    site: &Site,
-    operand: &Operand,
-) -> Read {
+fn half(model: &Model, found: &Found, known: &mut Known, site: &Site, operand: &Operand) -> Read {
     let graph = model.graph();
     let mut region = match inside(model, found, site, operand) {
         Some(region) => region,
         // An operator that projects by itself shows no queries and keys.
         None if operand.lane.feature.is_none() => return Read::Nothing,
         None => {
-            let stretch = Stretch::of(graph, &found.classes, &found.trace, operand);
-            match stretch.region(graph, &found.classes, &found.trace) {
-                Found::Nothing => match before_projection(model, found, site, &stretch) {
+            let path = OperandPath::of(graph, &found.classes, &found.trace, operand);
+            match path.region(graph, &found.classes, &found.trace) {
+                Frontier::Nothing => match before_projection(model, found, site, &path) {
                     Some(region) => region,
                     None => return Read::Nothing,
                 },
-                Found::Region(region) => *region,
-                Found::Scattered(node) => {
+                Frontier::Region(region) => *region,
+                Frontier::Scattered(node) => {
                     let why = "position enters at several places that share no operand";
                     return Read::Refused(node, why.to_owned());
                 }
@@ -269,12 +240,12 @@ fn half(
     };
     region.gather_features(graph, &found.trace, width.unwrap_or(head_dim));
     match known.rotation(model, found, &region, head_dim) {
-        Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
+        Ok(rotation) => Read::Turns(Box::new(RotaryOperand { region, rotation })),
         Err(why) => match known.axial(model, found, &region, head_dim, why) {
             Some((axial, fit)) => {
                 let finding = Finding {
                     encoding: Encoding::Axial(axial),
-                    sites: vec![site.layer],
+                    sites: vec![site.index],
                     form: form(model, &region),
                     entries: region.entries.clone(),
                     fit_error: Some(fit),
@@ -294,23 +265,23 @@ fn half(
 /// The rotation of what queries or keys are projected from, if there is one.
 fn before_projection(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     site: &Site,
-    stretch: &Stretch,
+    path: &OperandPath,
 ) -> Option<Region> {
     let (graph, classes, trace) = (model.graph(), &found.classes, &found.trace);
-    let before = stretch.before(graph, classes, trace, site.head_dim?)?;
+    let before = path.before(graph, classes, trace, site.head_dim?)?;
     if !before.is_turned(graph, classes, trace) {
         return None;
     }
     match before.region(graph, classes, trace) {
-        Found::Region(region) => Some(*region),
-        Found::Nothing | Found::Scattered(_) => None,
+        Frontier::Region(region) => Some(*region),
+        Frontier::Nothing | Frontier::Scattered(_) => None,
     }
 }
 
 /// The rotation that a fused operator does itself, if it is to do one.
-fn inside(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Option<Region> {
+fn inside(model: &Model, found: &Found, site: &Site, operand: &Operand) -> Option<Region> {
     let node = model.graph().node(site.node);
     let (cos, positions, ids) = match (node.domain(), node.op()) {
         ("com.microsoft", "GroupQueryAttention") => (7, Some(5), Some(9)),

@@ -9,69 +9,37 @@
 mod family;
 mod longer;
 mod meeting;
+mod met;
 mod reading;
 mod source;
 mod weights;
 
-use std::collections::BTreeMap;
-
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::Refused;
 use super::absolute::{Told, are_met};
-use super::survey::{Runs, Survey};
+use super::found::Refused;
+use super::results::Results;
+use super::runs::Runs;
 use crate::attention::Site;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::region::Region;
-use crate::graph::signature::{Count, Signatures};
+use crate::graph::region::{Aspect, Region};
+use crate::graph::signature::Signatures;
 use family::{decide, finding, reach};
 pub(crate) use meeting::joins;
 use meeting::{Joins, Meeting};
+use met::{Distances, Gathering, Met, Reading, Side, Waves};
 use posenc_encodings::families::shaw::{self, Clip};
-use posenc_encodings::families::transformer_xl::{self, Code};
-use reading::{Reader, Reading, Side, Unread};
+use posenc_encodings::families::transformer_xl;
+use reading::{Reader, Unread};
 
-/// The number of a vector for each distance `key − query`.
-type Distances = BTreeMap<i64, i64>;
-
-pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let mut known = Known::default();
     for site in &runs.found.attention {
-        let found = at_site(runs, &mut known, site, survey);
-        survey.findings.extend(found);
+        let found = at_site(runs, &mut known, site, results);
+        results.findings.extend(found);
     }
-}
-
-/// A meeting that was read.
-struct Met {
-    entry: Use,
-    side: Side,
-    reading: Reading,
-    /// The row of each distance; `None` where distance alone does not tell.
-    distances: Option<Distances>,
-    /// The vectors of the heads are projections of others.
-    projected: bool,
-    /// Rows of the table, where they do not grow with the sequence.
-    rows: Option<usize>,
-    /// Rows of the stored table that one that grows is cut from.
-    origin: Option<usize>,
-    code: Option<Waves>,
-}
-
-/// Vectors that the weights of attention gather.
-struct Gathering {
-    entry: Use,
-    rows: Option<usize>,
-    distances: Distances,
-}
-
-/// Vectors that are sines and cosines of the distance.
-#[derive(Clone, Debug)]
-struct Waves {
-    code: Code,
-    max_length: Option<usize>,
 }
 
 /// Sines and cosines, none, or why vectors that look like them are others.
@@ -93,14 +61,14 @@ fn at_site(
     runs: &mut Runs<'_>,
     known: &mut Known,
     site: &Site,
-    survey: &mut Survey,
+    results: &mut Results,
 ) -> Vec<Finding> {
     let (model, found) = (runs.model, runs.found);
     let graph = model.graph();
     let joins = meeting::joins(graph, &found.classes, &found.trace, site);
     let mut refuse = |node: NodeId, why: &str| {
-        survey.refused.push(Refused {
-            site: site.layer,
+        results.refused.push(Refused {
+            site: site.index,
             node,
             why: why.to_owned(),
         });
@@ -135,7 +103,7 @@ fn at_site(
             Err(Unread::Everywhere) => {
                 refuse(meeting.node, "what it adds to the scores is the same for all pairs");
             }
-            Err(Unread::Absent) => survey.warnings.push(format!(
+            Err(Unread::Absent) => results.warnings.push(format!(
                 "{}: what content meets here could not be evaluated, its numbers are absent or too many",
                 graph.place(meeting.node)
             )),
@@ -276,12 +244,12 @@ impl Known {
         shapes.extend(site.product);
         let count = |v: ValueId| {
             if shapes.contains(&v) {
-                return Count::Shape;
+                return Aspect::Shape;
             }
             let content = found.classes.of_value(v).has(Class::CONTENT);
             match content || meeting.chain.contains(&v) {
-                true => Count::Origin,
-                false => Count::Numbers,
+                true => Aspect::Origin,
+                false => Aspect::Numbers,
             }
         };
         Some(self.signatures.region(graph, &region, &found.trace, count))

@@ -5,11 +5,17 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::{Site, is_product};
+use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::is_product;
 
-/// Those softmaxes.
-pub(crate) fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
+/// Whether the sizes of some are unknown.
+pub(crate) fn has_unknown_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
+    !softmaxes(graph, classes, trace).is_empty()
+}
+
+/// Softmaxes over content whose sizes are unknown.
+fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
     let lost = |node: &Node| {
         let scores = node.input(0).filter(|_| node.is("Softmax"));
         scores
@@ -20,7 +26,7 @@ pub(crate) fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<
 }
 
 /// What to tell a user about them; `None` where there are none.
-pub(crate) fn warning(graph: &Graph, classes: &Classes, trace: &Trace) -> Option<String> {
+pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> Option<String> {
     let lost = softmaxes(graph, classes, trace);
     let first = graph.node(*lost.first()?).input(0)?;
     let from = match source(graph, trace, first) {
@@ -45,7 +51,7 @@ const NEAR: usize = 64;
 
 /// What to tell a user about softmaxes that content is weighed with, and that are taken of products
 /// of content, but are none of these sites; `None` where there are none.
-pub(crate) fn unread(
+pub(crate) fn not_attention(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
@@ -86,7 +92,7 @@ fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
-            match is_product(node.domain(), node.op()) {
+            match is_product(node) {
                 true if others.any(|v| classes.of_value(*v).has(Class::CONTENT)) => return true,
                 true => {}
                 false => stack.extend(node.outputs().iter().flatten()),
@@ -112,7 +118,7 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
         let content: Vec<ValueId> = inputs
             .filter(|v| classes.of_value(*v).has(Class::CONTENT))
             .collect();
-        match is_product(node.domain(), node.op()) {
+        match is_product(node) {
             true if content.len() > 1 => return true,
             true => {}
             false => stack.extend(content),

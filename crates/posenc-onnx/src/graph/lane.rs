@@ -9,6 +9,8 @@ mod heads;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
+use crate::graph::operators::{is_elementwise, is_layout};
+
 /// Where the sequence and the features of one head stand in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
@@ -38,47 +40,6 @@ impl Lane {
         let all = *dims.get(self.feature?)?;
         Some(self.group.unwrap_or(all))
     }
-}
-
-/// Operators that compute each element from the elements at its place, after broadcasting.
-pub(crate) fn is_elementwise(op: &str) -> bool {
-    matches!(
-        op,
-        "Add"
-            | "Sum"
-            | "Sub"
-            | "Mul"
-            | "Div"
-            | "Pow"
-            | "Neg"
-            | "Abs"
-            | "Sqrt"
-            | "Reciprocal"
-            | "Exp"
-            | "Tanh"
-            | "Sigmoid"
-            | "Relu"
-            | "Erf"
-            | "Cast"
-            | "CastLike"
-            | "Identity"
-            | "Dropout"
-            | "Where"
-            | "Clip"
-            | "Min"
-            | "Max"
-            | "Round"
-            | "QuantizeLinear"
-            | "DequantizeLinear"
-    )
-}
-
-/// Operators that move elements without computing.
-pub(crate) fn is_layout(op: &str) -> bool {
-    matches!(
-        op,
-        "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" | "Expand" | "Tile"
-    )
 }
 
 /// The lane of input `slot` of a node whose output `output` runs in `lane`; `None` where the

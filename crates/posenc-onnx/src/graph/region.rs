@@ -6,7 +6,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back};
-use crate::graph::signature::Count;
 
 /// Changes of shape around a rotation are few.
 const STEPS: usize = 8;
@@ -47,6 +46,17 @@ pub struct Inside {
     pub positions: Option<ValueId>,
 }
 
+/// What counts of a value that a region reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aspect {
+    /// How it is computed.
+    Origin,
+    /// Its numbers in the trial run.
+    Numbers,
+    /// Its type and dimensions.
+    Shape,
+}
+
 impl Region {
     /// The content on the way from what enters the region to what leaves it.
     pub(crate) fn content(&self, graph: &Graph, classes: &Classes) -> FxHashSet<ValueId> {
@@ -82,13 +92,13 @@ impl Region {
         &'a self,
         graph: &Graph,
         classes: &'a Classes,
-        free: Count,
-    ) -> impl Fn(ValueId) -> Count + 'a {
+        free: Aspect,
+    ) -> impl Fn(ValueId) -> Aspect + 'a {
         let on_the_way = self.content(graph, classes);
         move |v| match classes.of_value(v).has(Class::CONTENT) {
             false => free,
-            true if v == self.input || on_the_way.contains(&v) => Count::Origin,
-            true => Count::Shape,
+            true if v == self.input || on_the_way.contains(&v) => Aspect::Origin,
+            true => Aspect::Shape,
         }
     }
 

@@ -8,7 +8,7 @@ use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::lane::Lane;
-use crate::graph::region::Region;
+use crate::graph::region::{Aspect, Region};
 
 /// Constants up to this many bytes are compared by their payload, larger ones by identity.
 const PAYLOAD: usize = 1 << 23;
@@ -21,17 +21,6 @@ const NUMBERS: usize = 1 << 16;
 pub(crate) struct Signatures {
     ids: FxHashMap<Key, usize>,
     leaves: FxHashMap<ValueId, usize>,
-}
-
-/// What counts of a value that a region reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    /// How it is computed.
-    Origin,
-    /// Its numbers in the trial run.
-    Numbers,
-    /// Its type and dimensions.
-    Shape,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -49,11 +38,11 @@ enum Key {
     /// An output of an operator: domain, operator, encoded attributes, place, inputs.
     Node(String, Vec<u8>, usize, Vec<Option<usize>>),
     /// A whole region.
-    Region(usize, Place, Place, Option<DType>, Vec<usize>),
+    Region(usize, LaneKey, LaneKey, Option<DType>, Vec<usize>),
 }
 
 /// The lane as something to compare.
-type Place = (usize, Option<usize>, Option<usize>, i64);
+type LaneKey = (usize, Option<usize>, Option<usize>, i64);
 
 impl Signatures {
     /// The number of a region: equal for regions of equal operators and constants over content of
@@ -63,7 +52,7 @@ impl Signatures {
         graph: &Graph,
         region: &Region,
         trace: &Trace,
-        count: impl Fn(ValueId) -> Count,
+        count: impl Fn(ValueId) -> Aspect,
     ) -> usize {
         let shape = |v: ValueId| {
             let known = trace.get(v);
@@ -71,11 +60,11 @@ impl Signatures {
         };
         let output = self.value(graph, region, trace, count);
         let (dtype, dims) = shape(region.input);
-        let place = |lane: &Lane| (lane.sequence, lane.feature, lane.group, lane.offset);
+        let key = |lane: &Lane| (lane.sequence, lane.feature, lane.group, lane.offset);
         self.id(Key::Region(
             output,
-            place(&region.input_lane),
-            place(&region.output_lane),
+            key(&region.input_lane),
+            key(&region.output_lane),
             dtype,
             dims,
         ))
@@ -92,7 +81,7 @@ impl Signatures {
         graph: &Graph,
         region: &Region,
         trace: &Trace,
-        count: impl Fn(ValueId) -> Count,
+        count: impl Fn(ValueId) -> Aspect,
     ) -> usize {
         let mut of: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mut open = FxHashSet::default();
@@ -104,9 +93,9 @@ impl Signatures {
                 continue;
             }
             let leaf = match count(value) {
-                Count::Origin => None,
-                Count::Numbers => Some(self.numbers(graph, trace, value)),
-                Count::Shape => {
+                Aspect::Origin => None,
+                Aspect::Numbers => Some(self.numbers(graph, trace, value)),
+                Aspect::Shape => {
                     let known = trace.get(value);
                     let dims = known.dims.clone().unwrap_or_default();
                     Some(self.id(Key::Shape(known.dtype, dims)))

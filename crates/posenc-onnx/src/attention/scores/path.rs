@@ -5,9 +5,10 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::fused_entry;
-use crate::attention::Site;
+use super::fused::fused_entry;
+use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::{is_elementwise, is_layout, is_product};
 
 /// The nodes behind the scores that content goes through, and the values at which it was looked
 /// for; the product and others are the end.
@@ -28,7 +29,7 @@ fn behind(
             continue;
         };
         let node = graph.node(id);
-        if crate::attention::is_product(node.domain(), node.op()) || node.is("Softmax") {
+        if is_product(node) || node.is("Softmax") {
             continue;
         }
         nodes.push(id);
@@ -152,11 +153,8 @@ pub(crate) fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHash
             continue;
         }
         let node = graph.producer(value).map(|(id, _)| graph.node(id));
-        let through = node.filter(|n| {
-            n.domain().is_empty()
-                && (crate::graph::lane::is_elementwise(n.op())
-                    || crate::graph::lane::is_layout(n.op()))
-        });
+        let through =
+            node.filter(|n| n.domain().is_empty() && (is_elementwise(n.op()) || is_layout(n.op())));
         match through {
             Some(node) => {
                 let inputs = node.inputs().iter().flatten().copied();
@@ -183,7 +181,7 @@ pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Si
     let mut found = vec![];
     for id in behind(graph, classes, product, scores).0 {
         let node = graph.node(id);
-        let computes = crate::graph::lane::is_elementwise(node.op()) || node.is("Concat");
+        let computes = is_elementwise(node.op()) || node.is("Concat");
         for (slot, input) in node.inputs().iter().enumerate() {
             if let Some(input) = *input
                 && computes

@@ -8,6 +8,7 @@ use posenc_ir::{Graph, Node, NodeId};
 
 use crate::graph::einsum::Equation;
 use crate::graph::lane::wrap;
+use crate::graph::operators::is_projection;
 
 /// A set of axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,30 +40,6 @@ impl Tokens {
         let moved = self.iter().filter_map(to).fold(Self::default(), Self::with);
         (moved != Self::default()).then_some(moved)
     }
-}
-
-/// Operators that mix features by weights.
-pub(crate) fn is_projection(node: &Node) -> bool {
-    matches!(
-        node.op(),
-        "MatMul"
-            | "Gemm"
-            | "Einsum"
-            | "Conv"
-            | "FusedMatMul"
-            | "FusedGemm"
-            | "FusedConv"
-            | "MatMulInteger"
-            | "MatMulIntegerToFloat"
-            | "DynamicQuantizeMatMul"
-            | "QLinearMatMul"
-            | "QGemm"
-            | "QLinearConv"
-            | "ConvInteger"
-            | "MatMulNBits"
-            | "MatMulBnb4"
-            | "NhwcConv"
-    )
 }
 
 /// The inputs of a projection that are multiplied; the others hold scales and the like. `None` for

@@ -7,15 +7,14 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::axes::is_projection;
 use super::{Tokens, Walk, ends, operands, start};
-use crate::attention::Site;
+use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::{is_elementwise, is_layout};
+use crate::graph::operators::{is_elementwise, is_layout, is_projection};
 
 /// A value at which something may be added to all that a stack reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct InsertionPoint {
     pub(crate) value: ValueId,
     /// The axes along which tokens stand.
     pub(crate) tokens: Tokens,
@@ -27,7 +26,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begin {
     /// The last values before a norm, a projection or a branch, from the first on.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<InsertionPoint>,
     /// The place among them that follows the embeddings: of looked-up ones the first, of others
     /// the first behind the last projection.
     pub(crate) usual: usize,
@@ -72,7 +71,7 @@ impl Begin {
                 usual = places.len() + 1;
             }
             if next != Some(Between::Soft) || branches(graph, value) {
-                places.push(Place {
+                places.push(InsertionPoint {
                     value,
                     tokens: *walk.tokens.get(&value)?,
                     only: None,
@@ -197,7 +196,7 @@ impl Flow {
     }
 
     /// Where embeddings are summed by the operator that norms their sum: one of them.
-    fn summand(&self, graph: &Graph, walk: &Walk<'_>, first: ValueId) -> Option<Place> {
+    fn summand(&self, graph: &Graph, walk: &Walk<'_>, first: ValueId) -> Option<InsertionPoint> {
         let (id, _) = graph.producer(first)?;
         let node = graph.node(id);
         let sums = matches!(
@@ -206,7 +205,7 @@ impl Flow {
         );
         let before = self.before.get(&first)?;
         let value = node.input(0).filter(|v| sums && before.contains(v))?;
-        Some(Place {
+        Some(InsertionPoint {
             value,
             tokens: *walk.tokens.get(&value)?,
             only: Some(Use::new(id, 0)),

@@ -4,16 +4,15 @@
 use posenc_ir::{Dim, Graph, Model, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::is_content;
-use crate::attention::is_product;
 use crate::attention::stream::Lookup;
-use crate::detect::Detection;
 use crate::detect::finding::{Encoding, Finding};
+use crate::detect::found::Found;
+use crate::graph::operators::is_product;
 use crate::graph::ports::{Port, Role, tells_steps};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::kind::Form;
 
-pub(crate) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<Finding> {
+pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Finding> {
     let graph = model.graph();
     let mut findings: Vec<(ValueId, Finding)> = vec![];
     for lookup in lookups {
@@ -57,7 +56,7 @@ pub(crate) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<
 
 /// Whether an index follows from coordinates that the caller feeds: integers, four for each token
 /// (or two), single columns of floats that are turned into integers, or times.
-fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
+fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
     let mut stack = vec![(index, false)];
     let mut seen = FxHashSet::default();
     let mut fed = vec![];
@@ -95,7 +94,7 @@ fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
         let inputs = node.inputs().iter().flatten().copied();
         stack.extend(
             inputs
-                .filter(|v| is_content(found, *v))
+                .filter(|v| found.is_content(*v))
                 .map(|v| (v, cut || cuts)),
         );
     }
@@ -111,7 +110,7 @@ pub(crate) type Told = FxHashMap<ValueId, bool>;
 
 /// Whether a term of the scores follows coordinates: it is computed from them alone, or content
 /// meets what is.
-pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: ValueId) -> bool {
+pub(crate) fn are_met(graph: &Graph, found: &Found, told: &mut Told, term: ValueId) -> bool {
     if !found.ports.iter().any(|p| is_told(graph, found, p)) {
         return false;
     }
@@ -129,7 +128,7 @@ pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: V
         };
         let node = graph.node(id);
         let mut content = content(graph, found, id);
-        if !is_product(node.domain(), node.op()) {
+        if !is_product(node) {
             stack.extend(content);
         } else if content.any(|v| follows(graph, found, told, v)) {
             return true;
@@ -139,14 +138,14 @@ pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: V
 }
 
 /// The content that a node reads.
-fn content(graph: &Graph, found: &Detection, id: NodeId) -> impl Iterator<Item = ValueId> {
+fn content(graph: &Graph, found: &Found, id: NodeId) -> impl Iterator<Item = ValueId> {
     let reads = crate::graph::region::reads(graph, id).into_iter();
-    reads.filter(|v| is_content(found, *v))
+    reads.filter(|v| found.is_content(*v))
 }
 
 /// Whether an input holds a few coordinates of each token: a point, a box or the corners of a
 /// quadrilateral. Floats do where they stand beside what the tokens are.
-fn is_told(graph: &Graph, found: &Detection, port: &Port) -> bool {
+fn is_told(graph: &Graph, found: &Found, port: &Port) -> bool {
     let few = matches!(port.dims.last(), Some(Dim::Known(2 | 4 | 8)));
     let are_tokens = |other: &Port| {
         let content = matches!(other.role, Role::Content | Role::Tokens);
@@ -157,8 +156,8 @@ fn is_told(graph: &Graph, found: &Detection, port: &Port) -> bool {
 }
 
 /// Whether the content of a value is computed from coordinates alone.
-fn follows(graph: &Graph, found: &Detection, told: &mut Told, value: ValueId) -> bool {
-    if !is_content(found, value) {
+fn follows(graph: &Graph, found: &Found, told: &mut Told, value: ValueId) -> bool {
+    if !found.is_content(value) {
         return false;
     }
     let mut stack = vec![value];

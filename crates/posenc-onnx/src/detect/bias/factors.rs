@@ -7,7 +7,7 @@ use posenc_ir::Use;
 use crate::attention::Site;
 use crate::attention::scores::{entries, way};
 use crate::detect::finding::{Encoding, Finding};
-use crate::detect::survey::Runs;
+use crate::detect::runs::Runs;
 
 /// Differences between factors that count, as a share of the larger.
 const NEAR: f64 = 1e-6;

@@ -5,17 +5,9 @@ use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
+use super::site::ProbeMode;
 use crate::graph::region::{Inside, Region};
 use posenc_encodings::families::rope::Unread;
-
-/// How unit vectors tell the matrices of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Several at a time, one in each head and sequence.
-    Spread,
-    /// One at a time, the same in every head and sequence: heads may trade places on the way.
-    Uniform,
-}
 
 /// The matrix of the region at every position, `[pos, out, in]`, and the way in which they were
 /// read: the one in which other content obeys them too.
@@ -24,9 +16,9 @@ pub(crate) fn matrices(
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,
     region: &Region,
-) -> Result<(Array3<f64>, Way), Unread> {
+) -> Result<(Array3<f64>, ProbeMode), Unread> {
     if let Some(inside) = &region.inside {
-        return Ok((turned(model, base, change, inside)?, Way::Spread));
+        return Ok((turned(model, base, change, inside)?, ProbeMode::Spread));
     }
     let probing = Probing::of(model, base, change, region)?;
     // Different content for every head and token must obey the same matrices.
@@ -37,12 +29,12 @@ pub(crate) fn matrices(
     });
     let spread = spread?;
     match probing.obeys(&mixed?, &spread, |slot| slot) {
-        Ok(()) => Ok((spread, Way::Spread)),
+        Ok(()) => Ok((spread, ProbeMode::Spread)),
         Err(Unread::NotLinear) => {
             let uniform = probing.uniform()?;
             let mixed = probing.run(|_, p, j| probing.mixed(0, p, j))?;
             probing.obeys(&mixed, &uniform, |_| 0)?;
-            Ok((uniform, Way::Uniform))
+            Ok((uniform, ProbeMode::Uniform))
         }
         Err(why) => Err(why),
     }
@@ -55,15 +47,15 @@ pub(crate) fn matrices_again(
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,
     region: &Region,
-    way: Way,
+    mode: ProbeMode,
 ) -> Result<Array3<f64>, Unread> {
     if let Some(inside) = &region.inside {
         return turned(model, base, change, inside);
     }
     let probing = Probing::of(model, base, change, region)?;
-    match way {
-        Way::Spread => probing.spread(),
-        Way::Uniform => probing.uniform(),
+    match mode {
+        ProbeMode::Spread => probing.spread(),
+        ProbeMode::Uniform => probing.uniform(),
     }
 }
 

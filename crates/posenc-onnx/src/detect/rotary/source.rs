@@ -12,13 +12,15 @@ use posenc_ir::{Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::matrices::matrices_again;
-use super::read::{Rotation, read_again};
-use crate::detect::{Detection, Half};
+use super::read::read_again;
+use super::site::Rotation;
+use crate::detect::found::Found;
+use crate::detect::rotary::site::RotaryOperand;
 use crate::graph::dataflow::{Class, Classes};
 
 /// Where the numbers of a rotation stand.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum RotarySource {
     /// Angles are computed as position times frequency.
     Computed(Computed),
     /// cos and sin stand in tables.
@@ -91,7 +93,7 @@ pub enum Wave {
     Sin,
 }
 
-impl Source {
+impl RotarySource {
     /// Counts nodes among those between the constants and the rotation.
     pub(crate) fn enter(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) {
         match self {
@@ -109,7 +111,7 @@ impl Source {
 ///
 /// # Errors
 /// A sentence that says why no constant can be told to hold them.
-pub fn source(model: &Model, found: &Detection, half: &Half) -> Result<Source, String> {
+pub fn source(model: &Model, found: &Found, half: &RotaryOperand) -> Result<RotarySource, String> {
     let cone = Cone::of(model.graph(), &found.classes, half);
     if cone.waves.is_empty() {
         tables(model, found, half, &cone)
@@ -120,13 +122,13 @@ pub fn source(model: &Model, found: &Detection, half: &Half) -> Result<Source, S
 
 /// The positions that a rotation turns by: integers, where the graph has them so, that count up
 /// from where the trial run starts.
-pub fn positions(model: &Model, found: &Detection, half: &Half) -> Option<ValueId> {
+pub fn positions(model: &Model, found: &Found, half: &RotaryOperand) -> Option<ValueId> {
     Cone::of(model.graph(), &found.classes, half).positions(model.graph(), found)
 }
 
 /// Lengths that decide between frequencies: scalars that hold the trial run's length and that a
 /// comparison or a branch before the rotation reads.
-pub(crate) fn lengths(model: &Model, found: &Detection, half: &Half) -> Vec<ValueId> {
+pub(crate) fn lengths(model: &Model, found: &Found, half: &RotaryOperand) -> Vec<ValueId> {
     let graph = model.graph();
     let total = (found.lengths.past + found.lengths.sequence) as i64;
     let holds = |v: ValueId| {
@@ -175,7 +177,7 @@ struct Cone {
 }
 
 /// Whether a branch chooses this value among constants.
-fn is_choice(graph: &Graph, found: &Detection, value: ValueId) -> bool {
+fn is_choice(graph: &Graph, found: &Found, value: ValueId) -> bool {
     let Some((id, output)) = graph.producer(value) else {
         return false;
     };
@@ -189,7 +191,7 @@ fn is_choice(graph: &Graph, found: &Detection, value: ValueId) -> bool {
 }
 
 impl Cone {
-    fn of(graph: &Graph, classes: &Classes, half: &Half) -> Self {
+    fn of(graph: &Graph, classes: &Classes, half: &RotaryOperand) -> Self {
         let mut cone = Self {
             values: vec![],
             nodes: half.region.entries.iter().map(|u| u.node).collect(),
@@ -223,7 +225,7 @@ impl Cone {
     }
 
     /// Constant float values of at least `elements`, stored ones first, then by distance.
-    fn constants(&self, graph: &Graph, found: &Detection, elements: usize) -> Vec<ValueId> {
+    fn constants(&self, graph: &Graph, found: &Found, elements: usize) -> Vec<ValueId> {
         let is_candidate = |v: &ValueId| {
             let value = found.trace.get(*v);
             (found.classes.of_value(*v).is_constant() || is_choice(graph, found, *v))
@@ -240,7 +242,7 @@ impl Cone {
 
     /// The positions: integers, where the graph has them so, that count up to the last token of
     /// the trial run and follow from no others that do.
-    fn positions(&self, graph: &Graph, found: &Detection) -> Option<ValueId> {
+    fn positions(&self, graph: &Graph, found: &Found) -> Option<ValueId> {
         if self.told.is_some() {
             return self.told;
         }
@@ -270,7 +272,12 @@ fn code(i: usize, n: usize) -> f64 {
     0.4 * (i + 1) as f64 / (n + 1) as f64
 }
 
-fn computed(model: &Model, found: &Detection, half: &Half, cone: Cone) -> Result<Source, String> {
+fn computed(
+    model: &Model,
+    found: &Found,
+    half: &RotaryOperand,
+    cone: Cone,
+) -> Result<RotarySource, String> {
     let graph = model.graph();
     let pairs = &half.rotation.rope.pairs;
     for root in cone.constants(graph, found, pairs.len()) {
@@ -296,7 +303,7 @@ fn computed(model: &Model, found: &Detection, half: &Half, cone: Cone) -> Result
             let read = read_again(model, &found.trace, &change, &half.region, &half.rotation);
             let Ok(read) = read else { continue };
             if let Some(pair) = decode(&groups, n, &half.rotation, &read) {
-                return Ok(Source::Computed(Computed {
+                return Ok(RotarySource::Computed(Computed {
                     root,
                     dims,
                     pair,
@@ -343,7 +350,12 @@ fn decode(groups: &[usize], n: usize, old: &Rotation, read: &Rotation) -> Option
     (all.len() == old.rope.pairs.len()).then_some(pairs)
 }
 
-fn tables(model: &Model, found: &Detection, half: &Half, cone: &Cone) -> Result<Source, String> {
+fn tables(
+    model: &Model,
+    found: &Found,
+    half: &RotaryOperand,
+    cone: &Cone,
+) -> Result<RotarySource, String> {
     let graph = model.graph();
     let candidates = outermost(graph, found, cone, half.rotation.rope.pairs.len());
     let zeros = |dims: &[usize]| Value::float(ArrayD::zeros(IxDyn(dims)));
@@ -359,8 +371,8 @@ fn tables(model: &Model, found: &Detection, half: &Half, cone: &Cone) -> Result<
                 .map(|(other, dims)| (*other, zeros(dims)))
                 .collect();
             change.insert(*root, Value::float(array));
-            let way = half.rotation.way;
-            matrices_again(model, &found.trace, &change, &half.region, way).ok()
+            let mode = half.rotation.mode;
+            matrices_again(model, &found.trace, &change, &half.region, mode).ok()
         };
         if let Some(table) = table(graph, found, half, cone, *root, dims, probe) {
             tables.push(table);
@@ -376,14 +388,14 @@ fn tables(model: &Model, found: &Detection, half: &Half, cone: &Cone) -> Result<
         held.len() == half.rotation.rope.pairs.len()
     };
     if covered(Wave::Cos) && covered(Wave::Sin) {
-        Ok(Source::Tables(tables))
+        Ok(RotarySource::Tables(tables))
     } else {
         Err("no constant holds the cosines and sines".to_owned())
     }
 }
 
 /// Constants that hold tables: of those that are computed from each other, the stored one.
-fn outermost(graph: &Graph, found: &Detection, cone: &Cone, pairs: usize) -> Vec<ValueId> {
+fn outermost(graph: &Graph, found: &Found, cone: &Cone, pairs: usize) -> Vec<ValueId> {
     let all = cone.constants(graph, found, pairs.max(2));
     let set: FxHashSet<ValueId> = all.iter().copied().collect();
     // A value that is computed from another candidate is not where the numbers stand.
@@ -415,8 +427,8 @@ fn derives(graph: &Graph, value: ValueId, set: &FxHashSet<ValueId>) -> bool {
 
 fn table(
     graph: &Graph,
-    found: &Detection,
-    half: &Half,
+    found: &Found,
+    half: &RotaryOperand,
     cone: &Cone,
     root: ValueId,
     dims: &[usize],

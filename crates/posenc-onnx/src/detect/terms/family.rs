@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use posenc_ir::Use;
 
-use super::reading::{Reading, Side};
-use super::{Distances, Gathering, Met};
+use super::met::{Distances, Gathering, Met, Reading, Side};
 use crate::attention::Site;
 use crate::detect::finding::{Encoding, Finding};
 use posenc_encodings::families::disentangled::{self, Disentangled};
@@ -42,7 +41,7 @@ pub(crate) fn finding(
 ) -> Finding {
     Finding {
         encoding,
-        sites: vec![site.layer],
+        sites: vec![site.index],
         entries,
         form: Form::Ops,
         fit_error: None,

@@ -4,9 +4,8 @@ use ndarray::{Array2, Ix2, IxDyn};
 use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{Graph, ValueId};
 
-use super::Distances;
-use super::reading::{Reading, by_distance};
-use crate::detect::survey::Runs;
+use super::met::{Distances, Reading, by_distance};
+use crate::detect::runs::Runs;
 
 /// Tokens of the longer run: at least, at most.
 const TOKENS: (usize, usize) = (128, 600);

@@ -5,9 +5,9 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::{Site, is_product};
+use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::is_elementwise;
+use crate::graph::operators::{is_elementwise, is_product};
 use crate::graph::product::Letters;
 
 /// A product of content with vectors that carry none.
@@ -60,7 +60,7 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
                 continue;
             };
             let node = graph.node(id);
-            if is_product(node.domain(), node.op()) {
+            if is_product(node) {
                 match meeting(graph, classes, trace, id) {
                     Some(meeting) if is_zero(graph, classes, trace, meeting.vectors) => {
                         met = true;

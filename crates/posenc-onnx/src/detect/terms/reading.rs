@@ -7,35 +7,15 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::meeting::{Joins, Meeting};
+use super::met::{Reading, Side};
 use crate::attention::Site;
-use crate::attention::scores::HIDDEN;
+use crate::attention::plane::HIDDEN;
 
 /// Elements that a probe may take.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
 /// Numbers of rows are read off ratios of scores to this.
 const WHOLE: f64 = 1e-3;
-
-/// Whose content meets the vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Query,
-    Key,
-}
-
-/// The vector that each visible pair meets, by number: those of a table by row, others by order of
-/// appearance. `None` for pairs that are hidden or meet none.
-#[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    pub(crate) side: Side,
-    pub(crate) rows: Array2<Option<i64>>,
-    /// Keys before the first query.
-    pub(crate) past: i64,
-    /// The table whose rows these are, and the axis along which they stand.
-    pub(crate) table: Option<(ValueId, usize)>,
-    /// All heads meet the same vectors.
-    pub(crate) shared: bool,
-}
 
 /// Why pairs could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -365,24 +345,4 @@ fn agreed(
         }
     }
     Some(rows)
-}
-
-impl Reading {
-    /// The vector of each distance `key − query`, where the distance alone tells it.
-    pub(crate) fn by_distance(&self) -> Option<super::Distances> {
-        by_distance(&self.rows, self.past)
-    }
-}
-
-/// The number of each distance `key − query`, where the distance alone tells it.
-pub(crate) fn by_distance(rows: &Array2<Option<i64>>, past: i64) -> Option<super::Distances> {
-    let mut found = super::Distances::new();
-    for ((i, j), row) in rows.indexed_iter() {
-        let Some(row) = row else { continue };
-        let distance = j as i64 - (i as i64 + past);
-        if *found.entry(distance).or_insert(*row) != *row {
-            return None;
-        }
-    }
-    (found.len() > 1).then_some(found)
 }

@@ -6,7 +6,7 @@ use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::meeting::chain;
-use crate::attention::is_product;
+use crate::graph::operators::is_product;
 use crate::graph::product::Letters;
 
 /// Where rows come from.
@@ -38,7 +38,7 @@ pub(crate) fn sources(graph: &Graph, trace: &Trace, table: ValueId, axis: usize)
     {
         let made = |v: &&ValueId| {
             let maker = graph.producer(**v).map(|(id, _)| graph.node(id));
-            maker.is_some_and(|n| is_product(n.domain(), n.op()))
+            maker.is_some_and(|n| is_product(n))
         };
         let inputs = graph.node(id).inputs();
         at = inputs.iter().flatten().find(made).copied().unwrap_or(at);

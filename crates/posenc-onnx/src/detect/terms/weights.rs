@@ -5,11 +5,11 @@ use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Distances;
 use super::meeting::chain;
-use crate::attention::{Site, is_product};
+use super::met::{self, Distances};
+use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::is_elementwise;
+use crate::graph::operators::{is_elementwise, is_product};
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
@@ -46,7 +46,7 @@ pub(crate) fn gathered(
         }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            if is_product(node.domain(), node.op()) {
+            if is_product(node) {
                 let slot = 1 - at.slot().min(1);
                 let Some(vectors) = node.input(slot) else {
                     continue;
@@ -142,5 +142,5 @@ pub(crate) fn rows(
 pub(crate) fn by_distance(rows: &Array2<Option<i64>>) -> Option<Distances> {
     let (queries, keys) = rows.dim();
     let past = i64::try_from(keys.saturating_sub(queries)).ok()?;
-    super::reading::by_distance(rows, past)
+    met::by_distance(rows, past)
 }

@@ -1,7 +1,6 @@
 //! Biases of the scores that are to be named, and look-alikes that are not.
 
 use super::*;
-use crate::detect::survey;
 use posenc_encodings::kind::Kind;
 
 /// Causal attention of one layer whose scores go through `change`.
@@ -36,7 +35,7 @@ fn both_ways(bias: impl Fn(&mut Sketch) -> String) -> Model {
 /// What is reported: each kind with its parameters.
 fn named(model: &Model) -> Vec<(Kind, String)> {
     let detection = found(model);
-    let findings = survey(model, &detection).findings;
+    let findings = detection.findings;
     let shown = |f: &crate::detect::finding::Finding| {
         let params = serde_json::Value::Object(f.encoding.params());
         (f.encoding.kind(), params.to_string())
@@ -393,9 +392,9 @@ fn rows_tell_buckets_whose_numbers_are_absent() {
             s.lose(&table);
             picked(s, &table, &row)
         });
-        let survey = survey(&model, &found(&model));
-        let kinds: Vec<Kind> = survey.findings.iter().map(|f| f.encoding.kind()).collect();
-        (kinds, survey.warnings.len())
+        let found = found(&model);
+        let kinds: Vec<Kind> = found.findings.iter().map(|f| f.encoding.kind()).collect();
+        (kinds, found.warnings.len())
     };
     assert_eq!(lost(|s| bucket_of(s, T5)), (vec![Kind::T5Bias], 0));
     let square = |s: &mut Sketch| {

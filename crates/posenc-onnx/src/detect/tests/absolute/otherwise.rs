@@ -74,9 +74,9 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
         ),
     ];
     for (name, embed, why) in cases {
-        let (mut model, survey) = looked_at(embed);
-        let [finding] = &survey.findings[..] else {
-            panic!("{name}: {:?}", survey.findings);
+        let (mut model, found) = looked_at(embed);
+        let [finding] = &found.findings[..] else {
+            panic!("{name}: {:?}", found.findings);
         };
         assert_eq!(finding.encoding, Encoding::Unknown, "{name}");
         assert!(finding.evidence[0].contains(why), "{name}: {finding:?}");

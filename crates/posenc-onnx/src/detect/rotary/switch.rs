@@ -5,20 +5,12 @@ use posenc_ir::eval::Value;
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Half};
+use super::site::{RotaryOperand, Switch};
+use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
 use crate::detect::rotary::source::{lengths, positions};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::rope::Rope;
-
-/// What a rotation becomes beyond some length.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Switch {
-    /// The last length at which the frequencies are those of a short input.
-    pub original_length: usize,
-    /// The rotation at a few lengths beyond, in rising order.
-    pub beyond: Vec<(usize, Rope)>,
-}
 
 /// Positions are tried up to this one; no model counts farther.
 const FARTHEST: usize = 1 << 24;
@@ -27,7 +19,7 @@ const FARTHEST: usize = 1 << 24;
 ///
 /// Only rotations whose numbers depend on a choice or a largest position are looked at: the
 /// others cannot change.
-pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
+pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
     let mut at = lengths(model, found, half);
     if chooses(model, found, half) {
         // A fused operator reads rows by its positions, and chooses by length alone.
@@ -78,8 +70,8 @@ pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Swit
 
 struct Far<'a> {
     model: &'a Model,
-    found: &'a Detection,
-    half: &'a Half,
+    found: &'a Found,
+    half: &'a RotaryOperand,
     /// The values that grow with the length.
     positions: Vec<ValueId>,
 }
@@ -110,7 +102,7 @@ impl Far<'_> {
 }
 
 /// Whether a choice, a maximum or a power of positions stands before the rotation.
-fn chooses(model: &Model, found: &Detection, half: &Half) -> bool {
+fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
     let graph = model.graph();
     let entries = half.region.entries.iter();
     let mut stack: Vec<ValueId> = entries

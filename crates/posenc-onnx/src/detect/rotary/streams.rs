@@ -8,22 +8,14 @@ use posenc_ir::Model;
 use posenc_ir::eval::Value;
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Half};
+use super::site::{RotaryOperand, Streams};
+use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
 use crate::graph::ports::Role;
 
-/// Which pairs follow which stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Streams {
-    /// For each stream that turns any, how many pairs it turns.
-    pub sections: Vec<usize>,
-    /// The streams take turns, instead of one run of pairs each.
-    pub interleaved: bool,
-}
-
 /// The streams of a rotation; `None` where positions are one stream, or where the streams do not
 /// share out the pairs.
-pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Streams> {
+pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
     let port = found.ports.first(Role::Positions)?;
     let positions = found.trace.get(port.value).to_i64()?;
     let streams = match *positions.shape() {
