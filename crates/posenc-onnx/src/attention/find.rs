@@ -16,7 +16,7 @@ use super::site::{Mask, Site, StackLayer};
 use super::{fused, mask, stacks, walk};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
-use crate::graph::operators::{is_elementwise, is_product};
+use crate::graph::operators::{is_elementwise, is_product, is_rearrangement};
 use crate::graph::ports::Ports;
 
 /// Every attention of the graph, in order of computation; of the branches of an `If` that hold
@@ -161,17 +161,8 @@ fn product(
         }
         let through = node.domain().is_empty()
             && (is_elementwise(node.op())
-                || matches!(
-                    node.op(),
-                    "Reshape"
-                        | "Transpose"
-                        | "Squeeze"
-                        | "Unsqueeze"
-                        | "Expand"
-                        | "Slice"
-                        | "Concat"
-                        | "Pad"
-                ));
+                || is_rearrangement(node.op())
+                || matches!(node.op(), "Expand" | "Slice" | "Concat" | "Pad"));
         // The first operand is the scores themselves in the forms that exporters write.
         for (slot, v) in inputs.into_iter().rev().filter(|_| through) {
             let before = |a: Option<usize>| {
@@ -207,10 +198,8 @@ fn weighs_content(graph: &Graph, classes: &Classes, weights: ValueId) -> Option<
                 }
             } else if node.domain().is_empty()
                 && (is_elementwise(node.op())
-                    || matches!(
-                        node.op(),
-                        "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" | "Slice"
-                    ))
+                    || is_rearrangement(node.op())
+                    || node.op() == "Slice")
             {
                 stack.extend(node.outputs().iter().flatten());
             }

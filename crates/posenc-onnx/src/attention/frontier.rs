@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attention::site::Operand;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
-use crate::graph::operators::is_elementwise;
+use crate::graph::operators::{is_elementwise, is_norm};
 use crate::graph::region::Region;
 
 /// The content values between a projection and the product, with their lanes.
@@ -80,8 +80,7 @@ impl OperandPath {
                 offset: 0,
             },
         };
-        let norm = |node: &Node| node.op().ends_with("Normalization");
-        let found = Self::until(graph, classes, trace, &operand, &norm, FEW);
+        let found = Self::until(graph, classes, trace, &operand, &is_norm, FEW);
         (found.nodes.len() < FEW).then_some(found)
     }
 
@@ -117,7 +116,7 @@ impl OperandPath {
             if is_end(node) {
                 continue;
             }
-            if is_projection(node.domain(), node.op()) {
+            if ends_path(node) {
                 if let Some((slot, lane)) = turning(graph, classes, trace, id, lane)
                     && let Some(input) = node.input(slot)
                 {
@@ -367,19 +366,21 @@ fn beside(trace: &Trace, node: &Node, lane: &Lane) -> Option<usize> {
     (axis != lane.sequence).then_some(lane.sequence)
 }
 
-/// Operators that mix features by weights: nothing positional is looked for beyond them.
-fn is_projection(domain: &str, op: &str) -> bool {
-    matches!(
-        (domain, op),
-        (
-            "",
-            "MatMul" | "Gemm" | "Einsum" | "Conv" | "Gather" | "Softmax" | "Attention"
-        ) | ("com.microsoft", _)
-    ) && op != "RotaryEmbedding"
-        && !(domain.is_empty() && op == "Gather")
+/// Operators at which a path ends. Other than `operators::is_projection`, this counts attention and
+/// all fused operators but rotations: what they compute is not followed.
+fn ends_path(node: &Node) -> bool {
+    let op = node.op();
+    match node.domain() {
+        "" => matches!(
+            op,
+            "MatMul" | "Gemm" | "Einsum" | "Conv" | "Softmax" | "Attention"
+        ),
+        "com.microsoft" => op != "RotaryEmbedding",
+        _ => false,
+    }
 }
 
-/// A product that acts within each head: with a matrix that only trades places and signs, or with
+/// A product that acts within each head: with a matrix that only permutes and negates, or with
 /// one for each position. Which input is the content, and its lane.
 fn turning(
     graph: &Graph,

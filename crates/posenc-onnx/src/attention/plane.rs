@@ -25,9 +25,12 @@ impl Plane {
             let seen = row.iter().copied().filter(|v| !v.is_nan());
             let best = seen.fold(f64::NEG_INFINITY, f64::max);
             let all = !best.is_finite();
-            row.mapv_inplace(|v| match all || v.is_nan() || best - v > HIDDEN {
-                true => f64::NEG_INFINITY,
-                false => v,
+            row.mapv_inplace(|v| {
+                if all || v.is_nan() || best - v > HIDDEN {
+                    f64::NEG_INFINITY
+                } else {
+                    v
+                }
             });
         }
         // A query that sees nothing, or numbers far below all that others see, fills up a block or
@@ -74,9 +77,12 @@ impl Plane {
         let near = 1e-6 * most(best.iter());
         for g in 0..groups {
             for (i, j) in (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))) {
-                let less = |h: usize| match self.is_hidden([g, h, i, j]) {
-                    true => f64::INFINITY,
-                    false => best[[h, i, j]] - self.bias[[g, h, i, j]],
+                let less = |h: usize| {
+                    if self.is_hidden([g, h, i, j]) {
+                        f64::INFINITY
+                    } else {
+                        best[[h, i, j]] - self.bias[[g, h, i, j]]
+                    }
                 };
                 let of_first = less(0);
                 let masks = of_first <= near || of_first >= MASKED;

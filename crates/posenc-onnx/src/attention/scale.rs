@@ -6,7 +6,7 @@ use posenc_ir::{Graph, Node};
 use crate::attention::site::Operand;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
-use crate::graph::operators::is_layout;
+use crate::graph::operators::{is_copy, is_layout};
 
 /// Operators to look back through.
 const STEPS: usize = 24;
@@ -45,9 +45,9 @@ pub(crate) fn before(graph: &Graph, classes: &Classes, trace: &Trace, operand: &
                 factor /= m;
                 0
             }),
-            "Cast" | "Identity" | "Slice" | "Split" | "Gather" => Some(0),
+            "Slice" | "Split" | "Gather" => Some(0),
             "Concat" => lane.and_then(|lane| joined(classes, trace, node, lane)),
-            op if is_layout(op) => Some(0),
+            op if is_copy(op) || is_layout(op) => Some(0),
             _ => None,
         };
         let Some((slot, next)) = slot.and_then(|slot| Some((slot, node.input(slot)?))) else {

@@ -17,9 +17,10 @@ pub(crate) fn assign(graph: &Graph, sites: &mut [Site]) {
             (false, false) => Some(Stack::Decoder),
         };
         let next = next.entry(stack).or_default();
-        let layer = match site.cross {
-            true => next.saturating_sub(1),
-            false => *next,
+        let layer = if site.cross {
+            next.saturating_sub(1)
+        } else {
+            *next
         };
         *next = (*next).max(layer + 1);
         site.place = StackLayer { stack, layer };

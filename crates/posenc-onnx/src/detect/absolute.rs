@@ -278,14 +278,15 @@ impl<'a> Candidate<'a> {
         let found = Learned::identify(shape, read, self.first(), prefix, grid)?;
         // Patches begin behind rows that class tokens read elsewhere.
         let shared = self.graph().uses(table.value).len() > 1;
-        Ok(match grid.is_some() && found.offset > 0 && shared {
-            true => Learned {
+        Ok(if grid.is_some() && found.offset > 0 && shared {
+            Learned {
                 max_positions: table.rows,
                 prefix: found.offset,
                 offset: 0,
                 ..found
-            },
-            false => found,
+            }
+        } else {
+            found
         })
     }
 

@@ -16,7 +16,9 @@ use super::results::Results;
 use super::runs::Runs;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
-use crate::graph::operators::{is_elementwise, is_product};
+use crate::graph::operators::{
+    is_copy, is_elementwise, is_norm, is_product, is_rearrangement, is_skip_norm,
+};
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::kind::Form;
 
@@ -132,17 +134,9 @@ impl Branch {
 fn moved(graph: &Graph, mut value: ValueId) -> ValueId {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
-        let moves = [
-            "Reshape",
-            "Transpose",
-            "Squeeze",
-            "Unsqueeze",
-            "Flatten",
-            "Cast",
-            "Identity",
-        ];
+        let moves = is_copy(node.op()) || is_rearrangement(node.op());
         match node.input(0) {
-            Some(input) if moves.iter().any(|op| node.is(op)) => value = input,
+            Some(input) if moves => value = input,
             _ => break,
         }
     }
@@ -172,8 +166,7 @@ fn origins(graph: &Graph, value: ValueId) -> Vec<ValueId> {
 
 /// Whether a node adds its first two inputs; norms may do that themselves.
 fn sums(node: &Node) -> bool {
-    let norms = ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"];
-    node.is("Add") || node.domain() == "com.microsoft" && norms.contains(&node.op())
+    node.is("Add") || is_skip_norm(node)
 }
 
 fn is_convolution(node: &Node) -> bool {
@@ -199,17 +192,11 @@ fn passes(node: &Node) -> bool {
         "" => {
             is_elementwise(op)
                 || op.starts_with("Reduce")
-                || matches!(
-                    op,
-                    "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" | "Flatten" | "Expand"
-                )
-                || matches!(
-                    op,
-                    "Slice" | "Pad" | "Gelu" | "Elu" | "LeakyRelu" | "Softplus"
-                )
+                || is_rearrangement(op)
+                || matches!(op, "Expand" | "Slice" | "Pad")
+                || matches!(op, "Gelu" | "Elu" | "LeakyRelu" | "Softplus")
                 || matches!(op, "HardSwish" | "HardSigmoid" | "Mish" | "Swish" | "Selu")
-                || matches!(op, "QuantizeLinear" | "DequantizeLinear")
-                || op.ends_with("Normalization")
+                || is_norm(node)
         }
         "com.microsoft" => matches!(op, "Gelu" | "FastGelu" | "QuickGelu" | "BiasGelu"),
         _ => false,
@@ -270,10 +257,10 @@ impl Downstream {
         let mut stack = vec![from];
         while let Some(id) = stack.pop() {
             if let Some(known) = self.known.get(&id) {
-                match all.is_empty() {
-                    true => all = known.clone(),
-                    false if known.is_subset(&all) => {}
-                    false => Rc::make_mut(&mut all).extend(known.iter()),
+                if all.is_empty() {
+                    all = known.clone();
+                } else if !known.is_subset(&all) {
+                    Rc::make_mut(&mut all).extend(known.iter());
                 }
                 continue;
             }

@@ -149,9 +149,10 @@ impl Reach {
         let longest = numbers.shape()[..rank].iter().copied().max()?;
         let one = longest / copies.max(1);
         let again = one > 1 && longest == one * copies && longest == rows.len();
-        let tokens = match again && (one..longest).all(|i| rows[i] == rows[i % one]) {
-            true => one,
-            false => longest,
+        let tokens = if again && (one..longest).all(|i| rows[i] == rows[i % one]) {
+            one
+        } else {
+            longest
         };
         let line = rows.get(..tokens)?;
         Some(Self {
@@ -169,9 +170,10 @@ impl Reach {
         let spare = last.checked_sub(self.most)?;
         let spare = usize::try_from(spare).ok()?;
         // One row for each new token: those before it stand in the cache.
-        let before = match self.steps && self.least >= i64::try_from(past).ok()? {
-            true => past,
-            false => 0,
+        let before = if self.steps && self.least >= i64::try_from(past).ok()? {
+            past
+        } else {
+            0
         };
         (before + self.tokens).checked_add(spare)
     }

@@ -78,12 +78,11 @@ fn at_site(
     let mut told = vec![];
     for (join, why) in &joins.others {
         let value = graph.node(join.node).input(join.slot());
-        match value.is_some_and(|v| are_met(graph, found, &mut known.told, v)) {
-            true => {
-                let why = "what coordinates of the input tell joins the scores";
-                told.push(unknown(*join, why.to_owned()));
-            }
-            false => refuse(join.node, why),
+        if value.is_some_and(|v| are_met(graph, found, &mut known.told, v)) {
+            let why = "what coordinates of the input tell joins the scores";
+            told.push(unknown(*join, why.to_owned()));
+        } else {
+            refuse(join.node, why)
         }
     }
     let (mut met, mut strange) = (vec![], vec![]);
@@ -247,9 +246,10 @@ impl Known {
                 return Aspect::Shape;
             }
             let content = found.classes.of_value(v).has(Class::CONTENT);
-            match content || meeting.chain.contains(&v) {
-                true => Aspect::Origin,
-                false => Aspect::Numbers,
+            if content || meeting.chain.contains(&v) {
+                Aspect::Origin
+            } else {
+                Aspect::Numbers
             }
         };
         Some(self.signatures.region(graph, &region, &found.trace, count))
@@ -334,9 +334,10 @@ fn waves(
     let mut max_length = None;
     if let Some(clip) = clip {
         if let Some((stored, cut)) = stored {
-            let clip = match cut {
-                true => center(&stored).map(|center| Clip { center, ..clip }),
-                false => Some(clip),
+            let clip = if cut {
+                center(&stored).map(|center| Clip { center, ..clip })
+            } else {
+                Some(clip)
             };
             max_length = clip.and_then(|c| reach(&c, stored.nrows(), distances));
         } else if read.clamp.is_none()

@@ -92,10 +92,10 @@ fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
-            match is_product(node) {
-                true if others.any(|v| classes.of_value(*v).has(Class::CONTENT)) => return true,
-                true => {}
-                false => stack.extend(node.outputs().iter().flatten()),
+            if !is_product(node) {
+                stack.extend(node.outputs().iter().flatten());
+            } else if others.any(|v| classes.of_value(*v).has(Class::CONTENT)) {
+                return true;
             }
         }
     }
@@ -118,10 +118,10 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
         let content: Vec<ValueId> = inputs
             .filter(|v| classes.of_value(*v).has(Class::CONTENT))
             .collect();
-        match is_product(node) {
-            true if content.len() > 1 => return true,
-            true => {}
-            false => stack.extend(content),
+        if !is_product(node) {
+            stack.extend(content);
+        } else if content.len() > 1 {
+            return true;
         }
     }
     false

@@ -2,6 +2,7 @@
 
 use posenc_ir::{Graph, NodeId, ValueId};
 
+use crate::graph::operators::{is_copy, is_reshape};
 use crate::graph::ports::{Ports, Role};
 
 /// What a value depends on: any of content, position, padding and length; none of them for what
@@ -190,10 +191,7 @@ impl Classes {
 pub(crate) fn is_fed_ids(graph: &Graph, mut value: ValueId) -> bool {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
-        let keeps = matches!(
-            node.op(),
-            "Cast" | "Identity" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze"
-        );
+        let keeps = is_copy(node.op()) || is_reshape(node.op());
         match node.input(0) {
             Some(x) if keeps && node.domain().is_empty() => value = x,
             _ => return false,

@@ -39,13 +39,14 @@ impl Letters {
         // The first axis may stand before those of the batch.
         let named = |n: usize, [row, column]: [char; 2], turned: bool, first: bool| -> Vec<char> {
             let [row, column] = if turned { [column, row] } else { [row, column] };
-            match first {
-                true => [row]
+            if first {
+                [row]
                     .into_iter()
                     .chain(batch(n - 2))
                     .chain([column])
-                    .collect(),
-                false => batch(n - 2).chain([row, column]).collect(),
+                    .collect()
+            } else {
+                batch(n - 2).chain([row, column]).collect()
             }
         };
         Some(Self {

@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back};
+use crate::graph::operators::{is_copy, is_rearrangement};
 
 /// Changes of shape around a rotation are few.
 const STEPS: usize = 8;
@@ -95,10 +96,14 @@ impl Region {
         free: Aspect,
     ) -> impl Fn(ValueId) -> Aspect + 'a {
         let on_the_way = self.content(graph, classes);
-        move |v| match classes.of_value(v).has(Class::CONTENT) {
-            false => free,
-            true if v == self.input || on_the_way.contains(&v) => Aspect::Origin,
-            true => Aspect::Shape,
+        move |v| {
+            if !classes.of_value(v).has(Class::CONTENT) {
+                free
+            } else if v == self.input || on_the_way.contains(&v) {
+                Aspect::Origin
+            } else {
+                Aspect::Shape
+            }
         }
     }
 
@@ -119,15 +124,8 @@ impl Region {
                 return;
             };
             let node = graph.node(id);
-            let moves = [
-                "Reshape",
-                "Transpose",
-                "Unsqueeze",
-                "Squeeze",
-                "Cast",
-                "Identity",
-            ];
-            let next = node.input(0).filter(|_| moves.iter().any(|op| node.is(op)));
+            let moves = is_copy(node.op()) || is_rearrangement(node.op());
+            let next = node.input(0).filter(|_| moves);
             let Some((next, before)) = next.zip(back(graph, trace, id, output, 0, lane)) else {
                 return;
             };

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use super::fused::fused_entry;
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_elementwise, is_layout, is_product};
+use crate::graph::operators::{is_copy, is_elementwise, is_layout, is_product, is_reshape};
 
 /// The nodes behind the scores that content goes through, and the values at which it was looked
 /// for; the product and others are the end.
@@ -133,8 +133,7 @@ pub(crate) fn is_gated(
         if node.is("Mul") && along(content) == 1 && free.iter().any(|v| along(*v) > 1) {
             return true;
         }
-        let moves = ["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Add"];
-        let moves = moves.iter().any(|op| node.is(op));
+        let moves = is_copy(node.op()) || is_reshape(node.op()) || node.is("Add");
         value = moves.then_some(content);
     }
     false

@@ -8,7 +8,7 @@ use posenc_ir::{Graph, Node, NodeId};
 
 use crate::graph::einsum::Equation;
 use crate::graph::lane::wrap;
-use crate::graph::operators::is_projection;
+use crate::graph::operators::{is_projection, is_reshape};
 
 /// A set of axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ pub(crate) fn back(
                 None => from.len().checked_sub(a + 1),
             })
         }
-        "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" if slot == 0 => regrouped(from, to, tokens),
+        op if is_reshape(op) && slot == 0 => regrouped(from, to, tokens),
         "Concat" | "Split" | "Slice" | "Pad" | "Resize" | "ScatterND" | "ScatterElements"
         | "Upsample" => (from.len() == to.len()).then_some(tokens),
         "Gather" if slot == 0 => {

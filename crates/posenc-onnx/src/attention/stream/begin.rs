@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Tokens, Walk, ends, operands, start};
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_elementwise, is_layout, is_projection};
+use crate::graph::operators::{is_elementwise, is_layout, is_norm, is_projection, is_skip_norm};
 
 /// A value at which something may be added to all that a stack reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,9 +112,10 @@ impl Flow {
             if !open.insert(value) {
                 continue;
             }
-            let before = match looks_up(graph, classes, value) {
-                true => vec![],
-                false => before(graph, classes, walk, value),
+            let before = if looks_up(graph, classes, value) {
+                vec![]
+            } else {
+                before(graph, classes, walk, value)
             };
             flow.looks_up |= looks_up(graph, classes, value);
             stack.push((value, true));
@@ -186,7 +187,7 @@ impl Flow {
             Between::Residual
         } else if any(&is_projection) {
             Between::Other
-        } else if any(&is_norm) {
+        } else if any(&is_part_of_norm) {
             Between::Norm
         } else if all(&|node| moves(node) && content(node) == 1) {
             Between::Soft
@@ -199,12 +200,10 @@ impl Flow {
     fn summand(&self, graph: &Graph, walk: &Walk<'_>, first: ValueId) -> Option<InsertionPoint> {
         let (id, _) = graph.producer(first)?;
         let node = graph.node(id);
-        let sums = matches!(
-            node.op(),
-            "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization"
-        );
         let before = self.before.get(&first)?;
-        let value = node.input(0).filter(|v| sums && before.contains(v))?;
+        let value = node
+            .input(0)
+            .filter(|v| is_skip_norm(node) && before.contains(v))?;
         Some(InsertionPoint {
             value,
             tokens: *walk.tokens.get(&value)?,
@@ -261,8 +260,8 @@ fn looks_up(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
     }
 }
 
-fn is_norm(node: &Node) -> bool {
-    node.op().ends_with("Normalization") || node.op().starts_with("Reduce")
+fn is_part_of_norm(node: &Node) -> bool {
+    is_norm(node) || node.op().starts_with("Reduce")
 }
 
 /// Scales, masks, changes of type and layout: what moves or multiplies content.

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attention::stream::Lookup;
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::found::Found;
-use crate::graph::operators::is_product;
+use crate::graph::operators::{is_copy, is_product, is_rearrangement};
 use crate::graph::ports::{Port, Role, tells_steps};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::kind::Form;
@@ -70,24 +70,11 @@ fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
         };
         let node = graph.node(id);
         let cuts = matches!(node.op(), "Slice" | "Gather" | "Split" | "GatherElements");
-        let moves = matches!(
-            node.op(),
-            "Cast"
-                | "Identity"
-                | "Squeeze"
-                | "Unsqueeze"
-                | "Reshape"
-                | "Transpose"
-                | "Sub"
-                | "Add"
-                | "Mul"
-                | "Div"
-                | "Clip"
-                | "Min"
-                | "Max"
-                | "Round"
-                | "Floor"
-        );
+        let op = node.op();
+        let moves = is_copy(op)
+            || is_rearrangement(op)
+            || matches!(op, "Add" | "Sub" | "Mul" | "Div" | "Clip")
+            || matches!(op, "Min" | "Max" | "Round" | "Floor");
         if !cuts && !moves {
             return false;
         }

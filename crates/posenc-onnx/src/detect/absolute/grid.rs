@@ -43,13 +43,13 @@ pub(crate) fn patches(
             break;
         };
         let node = graph.node(id);
-        let joined = match node.is("Concat") {
-            true => node
-                .int("axis")
+        let joined = if node.is("Concat") {
+            node.int("axis")
                 .ok()
                 .flatten()
-                .and_then(|a| wrap(a, dims.len())),
-            false => None,
+                .and_then(|a| wrap(a, dims.len()))
+        } else {
+            None
         };
         if let Some(axis) = joined.filter(|a| tokens.has(*a)) {
             let before = node.inputs().iter().flatten().take_while(|v| !content(**v));

@@ -49,9 +49,10 @@ impl Rows {
         });
         let numbers = numbers.slice_move(ndarray::s![..count, ..]);
         let first = numbers.row(0);
-        match numbers.rows().into_iter().all(|row| row == first) {
-            true => Read::Alike,
-            false => Read::Rows(Self { numbers }),
+        if numbers.rows().into_iter().all(|row| row == first) {
+            Read::Alike
+        } else {
+            Read::Rows(Self { numbers })
         }
     }
 
@@ -90,9 +91,10 @@ fn whole(count: usize, copies: usize, same: impl Fn(usize, usize) -> bool) -> us
         return count;
     }
     let one = count / copies;
-    match one > 1 && (one..count).all(|r| same(r, r % one)) {
-        true => one,
-        false => count,
+    if one > 1 && (one..count).all(|r| same(r, r % one)) {
+        one
+    } else {
+        count
     }
 }
 

@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use crate::attention::stream::Tokens;
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::{slice_start, wrap};
+use crate::graph::operators::{is_copy, is_layout};
 
 /// A table whose rows are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,15 @@ pub(crate) struct Search<'a> {
     pub(crate) classes: &'a Classes,
     pub(crate) trace: &'a Trace,
 }
+
+/// Further operators whose rows follow those of their first input.
+const KEEPS_ROWS: [&str; 5] = [
+    "DequantizeLinear",
+    "QuantizeLinear",
+    "LayerNormalization",
+    "Neg",
+    "Split",
+];
 
 /// Tables behind one value are few.
 const MOST: usize = 64;
@@ -158,9 +168,10 @@ impl Search<'_> {
                 crate::attention::stream::back(self.graph, self.trace, id, output, slot, before)?;
             let rows = self.rows(value, tokens);
             // Rows that are repeated are all read.
-            let read = match rows == self.rows(step.value, before) {
-                true => step.read,
-                false => i64::try_from(rows).ok().map(|n| (0..n).collect()),
+            let read = if rows == self.rows(step.value, before) {
+                step.read
+            } else {
+                i64::try_from(rows).ok().map(|n| (0..n).collect())
             };
             Some(Step {
                 value,
@@ -170,9 +181,7 @@ impl Search<'_> {
             })
         };
         match op {
-            "Cast" | "CastLike" | "Identity" | "Dropout" | "DequantizeLinear"
-            | "QuantizeLinear" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose"
-            | "Expand" | "Tile" | "LayerNormalization" | "Neg" | "Split" => {
+            op if is_copy(op) || is_layout(op) || KEEPS_ROWS.contains(&op) => {
                 let split = op == "Split";
                 let next = through(0, step)?;
                 let read = next.read.clone().filter(|_| !split || output == 0);
@@ -331,9 +340,10 @@ impl Search<'_> {
             read,
             ..step
         };
-        Some(match axes.is_empty() {
-            true => next,
-            false => self.on_record(next),
+        Some(if axes.is_empty() {
+            next
+        } else {
+            self.on_record(next)
         })
     }
 
@@ -371,10 +381,7 @@ impl Search<'_> {
     /// The same step, where rows of a constant were picked with the constant on record.
     fn on_record(&self, step: Step) -> Step {
         let constant = self.classes.of_value(step.value).is_constant();
-        let picked = match constant {
-            true => self.table(&step),
-            false => None,
-        };
+        let picked = if constant { self.table(&step) } else { None };
         Step { picked, ..step }
     }
 }

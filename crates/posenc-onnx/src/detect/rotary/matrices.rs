@@ -116,9 +116,10 @@ fn turned(
     let mut maps = still(length, width);
     for p in 0..length {
         for i in 0..n {
-            let (a, b) = match inside.interleaved {
-                true => (2 * i, 2 * i + 1),
-                false => (i, i + n),
+            let (a, b) = if inside.interleaved {
+                (2 * i, 2 * i + 1)
+            } else {
+                (i, i + n)
             };
             let at = [inside.first + p, i];
             maps[[p, a, a]] = cos[at];

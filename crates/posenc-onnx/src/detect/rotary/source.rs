@@ -292,9 +292,12 @@ fn computed(
         let groups = groups(&old, pairs.len());
         let n = groups.iter().max().map_or(0, |m| m + 1);
         for reciprocal in [false, true] {
-            let codes = groups.iter().map(|g| match reciprocal {
-                false => code(*g, n),
-                true => 1.0 / code(*g, n),
+            let codes = groups.iter().map(|g| {
+                if reciprocal {
+                    1.0 / code(*g, n)
+                } else {
+                    code(*g, n)
+                }
             });
             let Ok(array) = ArrayD::from_shape_vec(IxDyn(&dims), codes.collect()) else {
                 continue;

@@ -89,9 +89,10 @@ impl Far<'_> {
         for at in &self.positions {
             let value = self.found.trace.get(*at);
             let moved: ArrayD<f64> = value.to_f64()?.mapv(|p| p + shift as f64);
-            let moved = match value.dtype.is_some_and(|t| t.is_int()) {
-                true => Value::int(moved.mapv(|p| p as i64)),
-                false => Value::float(moved),
+            let moved = if value.dtype.is_some_and(|t| t.is_int()) {
+                Value::int(moved.mapv(|p| p as i64))
+            } else {
+                Value::float(moved)
             };
             change.insert(*at, moved);
         }

@@ -27,9 +27,10 @@ pub(crate) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<u
 fn limits(clip: &Clip, rows: usize) -> (usize, usize) {
     let center = usize::try_from(clip.center).unwrap_or(0);
     let after = rows.saturating_sub(center + 1);
-    match clip.step > 0 {
-        true => (center, after),
-        false => (after, center),
+    if clip.step > 0 {
+        (center, after)
+    } else {
+        (after, center)
     }
 }
 

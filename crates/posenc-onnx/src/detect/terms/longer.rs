@@ -6,6 +6,7 @@ use posenc_ir::{Graph, ValueId};
 
 use super::met::{Distances, Reading, by_distance};
 use crate::detect::runs::Runs;
+use crate::graph::operators::{is_copy, is_reshape};
 
 /// Tokens of the longer run: at least, at most.
 const TOKENS: (usize, usize) = (128, 600);
@@ -63,16 +64,9 @@ fn origins(graph: &Graph, value: ValueId) -> Vec<ValueId> {
     let mut all = vec![value];
     while let Some((id, _)) = all.last().and_then(|v| graph.producer(*v)) {
         let node = graph.node(id);
-        let moves = [
-            "Expand",
-            "Tile",
-            "Unsqueeze",
-            "Squeeze",
-            "Cast",
-            "Identity",
-            "Reshape",
-        ];
-        match node.input(0).filter(|_| moves.iter().any(|op| node.is(op))) {
+        let op = node.op();
+        let moves = is_copy(op) || is_reshape(op) || matches!(op, "Expand" | "Tile");
+        match node.input(0).filter(|_| moves) {
             Some(next) => all.push(next),
             None => break,
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_elementwise, is_product};
+use crate::graph::operators::{is_copy, is_elementwise, is_layout, is_product};
 use crate::graph::product::Letters;
 
 /// A product of content with vectors that carry none.
@@ -132,10 +132,8 @@ pub(crate) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId
         let single = |v: ValueId| trace.get(v).elements() == Some(1);
         let next = match node.op() {
             _ if !node.domain().is_empty() => None,
-            "Reshape" | "Flatten" | "Transpose" | "Squeeze" | "Unsqueeze" | "Expand" | "Tile"
-            | "Cast" | "Identity" | "Dropout" | "Slice" | "Gather" | "GatherElements" | "Pad" => {
-                node.input(0)
-            }
+            "Slice" | "Gather" | "GatherElements" | "Pad" => node.input(0),
+            op if is_copy(op) || is_layout(op) => node.input(0),
             op if is_elementwise(op) && node.inputs().len() == 2 => {
                 match (node.input(0), node.input(1)) {
                     (a, Some(b)) if single(b) => a,

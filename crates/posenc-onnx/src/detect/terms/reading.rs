@@ -271,11 +271,12 @@ fn probing(feature: usize, turn: f64) -> f64 {
 fn linear(once: &Array4<f64>, twice: &Array4<f64>, seen: &Array4<bool>) -> Result<(), Unread> {
     let pairs = once.iter().zip(twice).zip(seen).filter(|(_, s)| **s);
     let mut off = pairs.map(|((a, b), _)| (2.0 * a - b).abs() > 1e-6 * (1.0 + a.abs()));
-    match off.any(|off| off) {
-        true => Err(Unread::Other(
+    if off.any(|off| off) {
+        Err(Unread::Other(
             "content acts on the scores, but not in proportion",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

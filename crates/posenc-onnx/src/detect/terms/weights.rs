@@ -9,7 +9,7 @@ use super::meeting::chain;
 use super::met::{self, Distances};
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_elementwise, is_product};
+use crate::graph::operators::{is_elementwise, is_product, is_rearrangement};
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
@@ -59,8 +59,7 @@ pub(crate) fn gathered(
                     });
                 }
             } else if node.domain().is_empty()
-                && (is_elementwise(node.op())
-                    || matches!(node.op(), "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze"))
+                && (is_elementwise(node.op()) || is_rearrangement(node.op()))
             {
                 stack.extend(node.outputs().iter().flatten());
             }

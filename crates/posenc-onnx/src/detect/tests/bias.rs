@@ -205,18 +205,15 @@ fn bucket_by(s: &mut Sketch, b: Buckets, d: &str) -> String {
     let (sign, before, zero) = (s.int(b.sign), s.int(b.before), s.int(0));
     let d = s.op("Mul", &[d, &sign]);
     let d = s.op("Add", &[&d, &before]);
-    let (n, first, d) = match b.both {
-        true => {
-            let later = s.op("Greater", &[&d, &zero]);
-            let later = s.cast(&later, DType::I64);
-            let n = b.rows / 2;
-            let half = s.int(n as i64);
-            (n, s.op("Mul", &[&later, &half]), s.op("Abs", &[&d]))
-        }
-        false => {
-            let d = s.op("Min", &[&d, &zero]);
-            (b.rows, zero, s.op("Neg", &[&d]))
-        }
+    let (n, first, d) = if b.both {
+        let later = s.op("Greater", &[&d, &zero]);
+        let later = s.cast(&later, DType::I64);
+        let n = b.rows / 2;
+        let half = s.int(n as i64);
+        (n, s.op("Mul", &[&later, &half]), s.op("Abs", &[&d]))
+    } else {
+        let d = s.op("Min", &[&d, &zero]);
+        (b.rows, zero, s.op("Neg", &[&d]))
     };
     let e = n / 2;
     let exact = s.int(e as i64);

@@ -104,9 +104,10 @@ fn a_softmax_of_products_that_is_read_as_no_attention_is_warned_of() {
         let scores = scores(&mut s, &q, &k);
         let scores = picked(&mut s, &scores);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-        let y = match last {
-            true => s.op("Relu", &[&weights]),
-            false => s.op("MatMul", &[&weights, &v]),
+        let y = if last {
+            s.op("Relu", &[&weights])
+        } else {
+            s.op("MatMul", &[&weights, &v])
         };
         let found = found(&s.model(23, &[&y]));
         (found.attention.len(), found.unrecognized.len())

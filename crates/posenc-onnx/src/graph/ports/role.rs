@@ -3,6 +3,7 @@
 use posenc_ir::{DType, Dim, Graph, ValueId};
 
 use super::{Port, Role};
+use crate::graph::operators::{is_copy, is_layout};
 
 pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
     let name = graph.name(value).to_lowercase();
@@ -69,10 +70,10 @@ fn turns_waves(graph: &Graph, value: ValueId) -> bool {
             }
             match node.op() {
                 "Sin" | "Cos" => return true,
-                "Cast" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose" | "Expand" | "Mul"
-                | "Div" | "Add" | "Sub" | "MatMul" | "Einsum" | "Concat" | "Identity" | "Tile"
-                    if at.slot() == 0 || !matches!(node.op(), "Reshape" | "Expand" | "Tile") =>
-                {
+                "Add" | "Sub" | "Mul" | "Div" | "MatMul" | "Einsum" | "Concat" => {
+                    stack.extend(node.outputs().iter().flatten());
+                }
+                op if is_copy(op) || is_layout(op) && at.slot() == 0 => {
                     stack.extend(node.outputs().iter().flatten());
                 }
                 _ => {}
