@@ -22,7 +22,7 @@ use posenc_encodings::kind::{Form, Stack};
 pub(crate) use coordinates::{Told, are_met};
 use grid::{Patches, patches};
 use rows::Rows;
-use source::{Search, Table};
+use source::{PositionTable, TableSearch};
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let (model, found) = (runs.model, runs.found);
@@ -82,7 +82,7 @@ struct Candidate<'a> {
     /// Its numbers; `None` where they are not at hand.
     rows: Option<Rows>,
     /// The tables that it is read from; none where it is computed.
-    tables: Vec<Table>,
+    tables: Vec<PositionTable>,
     patches: Patches,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Candidate<'a> {
         let entry = addition.entry;
         let node = graph.node(entry.node);
         let value = node.input(entry.slot())?;
-        let search = Search {
+        let search = TableSearch {
             graph,
             classes: &found.classes,
             trace,
@@ -115,9 +115,9 @@ impl<'a> Candidate<'a> {
         let along =
             crate::attention::stream::back(graph, trace, entry.node, 0, entry.slot(), tokens)?;
         let rows = match Rows::of(trace.get(value), along, copies) {
-            rows::Read::Rows(rows) => Some(rows),
-            rows::Read::Alike => return None,
-            rows::Read::Absent => None,
+            rows::RowsOf::Rows(rows) => Some(rows),
+            rows::RowsOf::Alike => return None,
+            rows::RowsOf::Absent => None,
         };
         let count = rows.as_ref().map(|r| r.count());
         let mut tables = search.tables(value, along);
@@ -183,12 +183,12 @@ impl<'a> Candidate<'a> {
         let constant = self.found.classes.of_value(self.value).is_constant();
         if self.tables.is_empty() && constant {
             let count = i64::try_from(rows.count()).unwrap_or(0);
-            let table = Table {
+            let table = PositionTable {
                 value: self.value,
                 rows: rows.count(),
                 dim: rows.dim(),
                 read: Some((0..count).collect()),
-                beside: 0,
+                joined_rows: 0,
                 resized: None,
             };
             if let Ok(encoding) = self.learned(&table) {
@@ -260,9 +260,9 @@ impl<'a> Candidate<'a> {
     }
 
     /// The table as one that is learned.
-    fn learned(&self, table: &Table) -> Result<Learned, posenc_encodings::miss::Miss> {
+    fn learned(&self, table: &PositionTable) -> Result<Learned, posenc_encodings::miss::Miss> {
         let Patches { prefix, grid } = self.patches;
-        let rows = table.rows + table.beside;
+        let rows = table.rows + table.joined_rows;
         let shape = [rows, table.dim];
         let grid = table.resized.or(grid);
         let Some(read) = &table.read else {
@@ -291,7 +291,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// A table of which what is added could not be computed.
-    fn absent(&self, table: &Table) -> Option<(Key, Finding)> {
+    fn absent(&self, table: &PositionTable) -> Option<(Key, Finding)> {
         let encoding = Encoding::Learned(self.learned(table).ok()?);
         let mut found = self.finding(Some(table.value), encoding, None);
         if self.found.trace.get(table.value).data.is_none() {
@@ -394,7 +394,7 @@ fn embedded(
     addition: &Addition,
     value: ValueId,
     ids: Option<ValueId>,
-) -> Option<Table> {
+) -> Option<PositionTable> {
     let [rows, dim] = *trace.get(value).dims.as_deref()? else {
         return None;
     };
@@ -411,12 +411,12 @@ fn embedded(
             .collect(),
         None => (0..i64::try_from(length).ok()?).collect(),
     };
-    Some(Table {
+    Some(PositionTable {
         value,
         rows,
         dim,
         read: Some(read),
-        beside: 0,
+        joined_rows: 0,
         resized: None,
     })
 }
