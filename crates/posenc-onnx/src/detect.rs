@@ -32,13 +32,13 @@ use runs::BUDGET;
 pub(crate) use runs::Runs;
 pub(crate) use terms::joins;
 
-/// What is asked of detection.
+/// Options of detection.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Roles of inputs, by name, where names and uses do not tell.
+    /// Roles of inputs by name, for inputs whose role cannot be inferred.
     pub roles: BTreeMap<String, Role>,
-    /// Which of the branches of an `If` count that hold attention; others than the first are
-    /// those of a decoder without earlier keys.
+    /// Which of the branches of an `If` with attention is examined; those after the first are of
+    /// a decoder without earlier keys.
     pub(crate) branch: usize,
 }
 

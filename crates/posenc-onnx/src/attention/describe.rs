@@ -43,7 +43,7 @@ pub(crate) fn describe(
             {
                 None
             }
-            // Windows of a picture, or blocks of tokens, stand before the heads, as more sequences.
+            // Windows of a picture, or blocks of tokens, precede the heads, as more sequences.
             _ => lead(graph, trace, &site.query, |h| all.is_multiple_of(h * batch)),
         };
         // A batch of one may be written into sizes that were declared open.
@@ -99,8 +99,8 @@ fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
 /// Values to look back through for an axis of heads.
 const AXES: usize = 12;
 
-/// The heads of an operand, where they have an axis of their own behind that of the sequences, or
-/// had one before both were merged; `fits` tells what may be a number of heads.
+/// The heads of an operand, where they have an axis of their own after that of the sequences, or
+/// had one before both were merged. `fits` decides what may be a number of heads.
 fn lead(
     graph: &Graph,
     trace: &Trace,
@@ -135,7 +135,7 @@ fn last_lead(dims: &[usize], lane: &Lane) -> Option<usize> {
     (others.len() > 1 && last > 0).then_some(last)
 }
 
-/// The path that a node's name spells, or its label.
+/// The path in a node's name, or the name.
 fn name(graph: &Graph, id: NodeId) -> String {
     let node = graph.node(id);
     let own = match (node.name(), node.output(0)) {

@@ -19,8 +19,8 @@ use crate::graph::lane::{Lane, back, wrap};
 use crate::graph::operators::{is_elementwise, is_product, is_rearrangement};
 use crate::graph::ports::Ports;
 
-/// Every attention of the graph, in order of computation; of the branches of an `If` that hold
-/// some, those of the one that comes at this place by how many it holds.
+/// Every attention site of the graph, in order of computation. Of the branches of an `If` that hold
+/// attention, `branch` selects one, the one with the most sites being 0.
 pub fn sites(
     model: &Model,
     classes: &Classes,
@@ -50,7 +50,7 @@ pub fn sites(
     sites
 }
 
-/// A softmax with a product of content before it and one behind it.
+/// A softmax with a product of content before it and one after it.
 fn spelled_out(model: &Model, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Site> {
     let graph = model.graph();
     let node = graph.node(id);
@@ -86,7 +86,7 @@ fn written_out(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> O
     weighted(graph, classes, trace, id, scores, wrap(axis, rank)?)
 }
 
-/// The site whose weights `id` computes from `scores` along `axis`.
+/// The site whose weights node `id` computes from `scores` along `axis`.
 fn weighted(
     graph: &Graph,
     classes: &Classes,
@@ -128,8 +128,8 @@ fn weighted(
     })
 }
 
-/// Walks back from the scores through scales and masks to the product of two content operands;
-/// also tells where each axis of the scores stands in it.
+/// Walks back from the scores through scales and masks to the product of two content operands,
+/// with the axis of the product that each axis of the scores is.
 fn product(
     graph: &Graph,
     classes: &Classes,

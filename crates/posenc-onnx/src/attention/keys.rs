@@ -8,7 +8,7 @@ use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back};
 
-/// What lies behind the keys.
+/// What the keys are computed from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keys {
     /// Batch times key heads, before heads are repeated.

@@ -9,7 +9,7 @@ pub(crate) const HIDDEN: f64 = 1e3;
 /// What a mask that hides less takes off at the least.
 pub(crate) const MASKED: f64 = 20.0;
 
-/// What the softmax of a site sees where queries and keys are zero.
+/// The input of the softmax of a site where queries and keys are zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Plane {
     /// `[group, head, query, key]`: a group is a sequence of the batch, or a window. Hidden pairs
@@ -34,7 +34,7 @@ impl Plane {
             });
         }
         // A query that sees nothing, or numbers far below all that others see, fills up a block or
-        // is padding: a bias is lost beside them. Where all queries do, nothing is hidden.
+        // is padding: next to it a bias is lost to rounding. Where all queries do, nothing is hidden.
         let best = bias.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if !best.is_finite() {
             bias.fill(0.0);
@@ -118,7 +118,7 @@ mod tests {
                 seen([[0.5, low], [low, 0.0]]),
                 [[true, false], [false, true]]
             );
-            // Where all are alike, nothing is told from anything.
+            // Where all are equal, nothing is hidden.
             assert_eq!(seen([[low, low], [low, low]]), [[true; 2]; 2], "{low}");
         }
         assert_eq!(seen([[0.5, -3.0], [-900.0, -901.0]]), [[true; 2]; 2]);

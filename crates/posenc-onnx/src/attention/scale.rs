@@ -11,7 +11,7 @@ use crate::graph::operators::{is_copy, is_layout};
 /// Operators to look back through.
 const STEPS: usize = 24;
 
-/// The product of the numbers that an operand is multiplied with on the way from its projection.
+/// The product of the numbers that an operand is multiplied with between its projection and the product.
 /// Where earlier keys join, the factor is that of the new ones: the cache holds its keys as they
 /// join.
 pub(crate) fn before(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> f64 {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     /// A model whose keys are multiplied with one number before earlier ones join, and with
-    /// another behind.
+    /// another after.
     fn model(early: f64, late: f64, joined: Joined) -> Model {
         let mut s = Sketch::default();
         let x = s.embedded();

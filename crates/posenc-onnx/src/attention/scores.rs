@@ -1,5 +1,5 @@
-//! The scores of a site between the product of queries and keys and the softmax: what is added to
-//! them, and what they are where queries and keys are zero.
+//! The scores of a site between the product of queries and keys and the softmax: the terms
+//! added to them, and their values where queries and keys are zero.
 
 mod fused;
 mod path;
@@ -14,7 +14,7 @@ use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 pub(crate) use fused::{bias_slots, fused, given};
 use path::origins;
-pub(crate) use path::{entries, is_gated, terms, way};
+pub(crate) use path::{entries, is_gated, product_path, terms};
 
 /// Elements that a probe of the scores may take.
 const BUDGET: Budget = Budget { elements: 1 << 23 };
@@ -93,7 +93,7 @@ fn zeroed(
     got.first()?.to_f64()
 }
 
-/// `[group, head, query, key]` of scores whose queries and keys stand on these axes. Axes that are
+/// `[group, head, query, key]` of scores whose queries and keys are on these axes. Axes that are
 /// broadcast along the heads stay one head.
 pub(crate) fn by_head(
     data: ArrayD<f64>,

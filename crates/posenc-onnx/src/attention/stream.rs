@@ -28,7 +28,7 @@ pub(crate) struct Addition {
     pub(crate) join: Join,
     /// The content that it joins; `None` where the operator gathers that itself.
     pub(crate) content: Option<ValueId>,
-    /// The axes of the sum along which tokens stand.
+    /// The axes of tokens in the sum.
     pub(crate) tokens: Tokens,
     /// The dimensions of the sum.
     pub(crate) dims: Vec<usize>,
@@ -41,8 +41,8 @@ pub(crate) struct Addition {
 pub(crate) enum Join {
     /// It is added.
     Summed,
-    /// It stands beside the features.
-    Beside,
+    /// It is concatenated with the features.
+    Concatenated,
     /// Features are multiplied with it.
     Multiplied,
     /// Content picks among its rows.
@@ -50,15 +50,15 @@ pub(crate) enum Join {
 }
 
 impl Join {
-    /// How the inputs of this node join; its output has `rank` axes, `tokens` among them. What
-    /// stands beside others along the first axis is another sequence of the batch.
+    /// How the inputs of this node join; its output has `rank` axes, `tokens` among them. Parts that
+    /// are concatenated along the first axis are sequences of the batch.
     fn of(node: &Node, rank: usize, tokens: Tokens) -> Self {
         let axis = |node: &Node| wrap(node.int("axis").ok()??, rank);
         match node.domain() {
             "" if node.is("Mul") => Self::Multiplied,
             "" if node.is("GatherElements") => Self::Picked,
             "" if node.is("Concat") && axis(node).is_some_and(|a| a > 0 && !tokens.has(a)) => {
-                Self::Beside
+                Self::Concatenated
             }
             _ => Self::Summed,
         }
@@ -79,33 +79,33 @@ pub(crate) struct Lookup {
 pub(crate) struct Stream {
     pub(crate) additions: Vec<Addition>,
     pub(crate) lookups: Vec<Lookup>,
-    /// There are more than are looked at.
+    /// There are more than are examined.
     pub(crate) more: bool,
 }
 
 /// What joins a residual stream is no more than this.
 const MOST: usize = 1024;
 
-/// A value on the way back, and whether a projection lies between it and the scores.
+/// A value, and whether there is a projection between it and the scores.
 type Visit = (ValueId, bool);
 
-/// A walk under way.
+/// The state of a walk.
 struct Walk<'a> {
     graph: &'a Graph,
     classes: &'a Classes,
     trace: &'a Trace,
-    /// Values that were visited, and the values before each.
+    /// The visited values, and the values before each.
     before: FxHashMap<Visit, Vec<Visit>>,
-    /// The axes along which the tokens of visited values stand.
+    /// The axes of tokens in visited values.
     tokens: FxHashMap<ValueId, Tokens>,
-    /// What enters at the node that computes a value, by places in `stream`.
+    /// What enters at the node that computes a value, by index in `stream`.
     enters: FxHashMap<Visit, Vec<Entry>>,
     /// Nodes whose additions are known.
     done: FxHashSet<NodeId>,
     stream: Stream,
 }
 
-/// A place among the additions or the lookups.
+/// An index among the additions or the lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Entry {
     Addition(usize),
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Visits everything behind a value.
+    /// Visits everything that a value is computed from.
     fn back(&mut self, start: Visit, tokens: Tokens) {
         let mut stack = vec![(start, tokens)];
         while let Some(((value, outer), tokens)) = stack.pop() {
@@ -257,7 +257,7 @@ impl<'a> Walk<'a> {
         let join = Join::of(node, dims.len(), *tokens);
         let slots = match join {
             Join::Summed => added(node).to_vec(),
-            Join::Beside | Join::Multiplied => (0..node.inputs().len()).collect(),
+            Join::Concatenated | Join::Multiplied => (0..node.inputs().len()).collect(),
             Join::Picked => vec![0],
         };
         for slot in slots {
@@ -281,7 +281,7 @@ impl<'a> Walk<'a> {
         entries
     }
 
-    /// Whether a summand differs from token to token, as far as its shape tells.
+    /// Whether a summand differs from token to token, judged by its shape.
     fn varies(&self, id: NodeId, slot: usize, free: ValueId, tokens: Tokens) -> bool {
         let Some(dims) = self.trace.get(free).dims.as_deref() else {
             return false;
@@ -331,7 +331,8 @@ impl<'a> Walk<'a> {
         inputs.filter_map(|(slot, v)| Some((slot, v.filter(|v| self.is_content(*v))?)))
     }
 
-    /// Everything that enters behind a step. Steps at which nothing more enters share one set.
+    /// Everything that enters before a visited value. Values at which nothing more enters share one
+    /// set.
     fn reach(
         &self,
         start: Visit,

@@ -19,7 +19,7 @@ use posenc_encodings::families::learned::Learned;
 use posenc_encodings::families::sinusoidal::{self, Image, Precision, Sinusoidal};
 use posenc_encodings::kind::{Form, Stack};
 
-pub(crate) use coordinates::{Told, are_met};
+pub(crate) use coordinates::{CoordinateCache, meet_coordinates};
 use grid::{Patches, patches};
 use rows::Rows;
 use source::{PositionTable, TableSearch};
@@ -33,7 +33,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
         &found.attention,
     );
     if stream.more {
-        let why = "more values join what attention reads than are looked at";
+        let why = "too many values are added to the residual stream; some were not examined";
         results.warnings.push(why.to_owned());
     }
     let mut known: Vec<(Key, Finding)> = vec![];
@@ -53,7 +53,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
         .extend(coordinates::find(model, found, &stream.lookups));
 }
 
-/// What tells one encoding of a stack from another: the table, or the computed code.
+/// What distinguishes the encodings of a stack: the table, or the computed code.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     stack: Option<Stack>,
@@ -159,7 +159,7 @@ impl<'a> Candidate<'a> {
             return found;
         };
         if rows.dim() < 2 {
-            self.refuse(results, "what is added is the same for all features");
+            self.refuse(results, "the added value is the same for all features");
             return vec![];
         }
         match self.sinusoidal(rows) {
@@ -200,7 +200,9 @@ impl<'a> Candidate<'a> {
             let shape = format!("[{}, {}]", rows.count(), rows.dim());
             evidence.insert(
                 0,
-                format!("{place} adds rows {shape} that follow the position and are no sinusoids"),
+                format!(
+                    "{place} adds rows {shape} that depend on the position and are no sinusoids"
+                ),
             );
             let mut unknown = self.finding(None, Encoding::Unknown, None);
             unknown.1.evidence = evidence;
@@ -239,7 +241,7 @@ impl<'a> Candidate<'a> {
         }
         let near: Vec<f64> = (0..rows.count()).map(|p| p as f64).collect();
         let (code, error) = sinusoidal::identify(&near, rows.numbers.view(), precision)?;
-        // A table is to be one as far as it goes.
+        // A table has to be sinusoidal in all its rows.
         let (mut code, mut error) = (code, error);
         let mut max_positions = None;
         if let Some(table) = table {
@@ -276,7 +278,7 @@ impl<'a> Candidate<'a> {
             });
         };
         let found = Learned::identify(shape, read, self.first(), prefix, grid)?;
-        // Patches begin behind rows that class tokens read elsewhere.
+        // Patches begin after rows that class tokens read elsewhere.
         let shared = self.graph().uses(table.value).len() > 1;
         Ok(if grid.is_some() && found.offset > 0 && shared {
             Learned {
@@ -297,7 +299,7 @@ impl<'a> Candidate<'a> {
         if self.found.trace.get(table.value).data.is_none() {
             let name = self.graph().name(table.value);
             found.1.evidence = vec![format!(
-                "the data of the position table {name} is absent, so sinusoids are not ruled out"
+                "the data of the position table {name} is absent; it may be sinusoidal"
             )];
         }
         Some(found)
@@ -309,7 +311,7 @@ impl<'a> Candidate<'a> {
         let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
         let place = self.graph().place(self.addition.entry.node);
         found.1.evidence = vec![format!(
-            "{place} brings in what follows the position and could not be computed"
+            "{place} adds a value that depends on the position and could not be evaluated"
         )];
         class.has(Class::POSITION).then_some(found)
     }
@@ -366,8 +368,8 @@ impl<'a> Candidate<'a> {
     }
 
     fn dtype(&self, value: ValueId) -> Option<DType> {
-        let told = self.graph().dtype(value);
-        told.or(self.found.trace.get(value).dtype)
+        let declared = self.graph().dtype(value);
+        declared.or(self.found.trace.get(value).dtype)
     }
 }
 

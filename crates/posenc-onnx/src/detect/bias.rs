@@ -20,7 +20,7 @@ use super::results::Results;
 use super::runs::Runs;
 use crate::attention::Site;
 use crate::attention::plane::Plane;
-use crate::attention::planes::stretch;
+use crate::attention::planes::score_path;
 use crate::attention::scores::{entries, plane};
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::region::Aspect;
@@ -64,7 +64,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     }
     for (why, sites) in unread {
         results.warnings.push(format!(
-            "what is added to the scores of {sites} attention sites could not be evaluated: {why}"
+            "could not evaluate the bias at {sites} attention sites: {why}"
         ));
     }
     results.findings.extend(grouped.into_values());
@@ -96,9 +96,9 @@ impl Known {
                 return None;
             }
         }
-        let (signature, entering) = match stretch(site) {
+        let (signature, entering) = match score_path(site) {
             Some(region) => {
-                let counts = region.counts(graph, &found.classes, Aspect::Origin);
+                let counts = region.aspects(graph, &found.classes, Aspect::Origin);
                 let signatures = &mut self.signatures;
                 let signature = signatures.region(graph, &region, &found.trace, counts);
                 (Some(signature), vec![])

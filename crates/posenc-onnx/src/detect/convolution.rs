@@ -1,8 +1,8 @@
 //! Convolutions along the sequence that are added to their input.
 //!
 //! Between the convolution and the addition there may be an activation, a bias, a crop and a
-//! norm. A depthwise convolution within a feed-forward or Conformer block has products on the way
-//! and is none. What a convolution that takes steps is added to is its input, pooled to as many
+//! norm. A depthwise convolution within a feed-forward or Conformer block has products between
+//! and is none. A convolution with strides is added to its input, pooled to as many
 //! tokens.
 
 use std::collections::BTreeSet;
@@ -55,7 +55,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
                     site,
                     node: branch.convolutions[0],
                     why: format!(
-                        "no convolutional encoding: {} stands between the convolution and the addition",
+                        "no convolutional encoding: {} is between the convolution and the addition",
                         graph.place(product)
                     ),
                 });
@@ -80,7 +80,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     results.refused[first.1..].reverse();
 }
 
-/// What lies between an addition and the value that its other operand is, too.
+/// The nodes between an addition and its other operand, from which both are computed.
 struct Branch {
     /// From the addition back.
     convolutions: Vec<NodeId>,
@@ -130,7 +130,7 @@ impl Branch {
     }
 }
 
-/// The value behind changes of shape and type: what was moved is the same content.
+/// The value before changes of shape and type, which keep the content.
 fn moved(graph: &Graph, mut value: ValueId) -> ValueId {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
@@ -216,7 +216,7 @@ fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
         return None;
     };
     let kernel = match (node.op(), weight) {
-        // Channels stand last: `[out, taps, …, members]`.
+        // Channels are last: `[out, taps, …, members]`.
         ("NhwcConv" | "NhwcFusedConv", [_, taps @ .., _]) => taps,
         _ => taps,
     };
@@ -231,7 +231,7 @@ fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
 /// The attention sites that the outputs of nodes flow into.
 struct Downstream {
     sites: FxHashMap<NodeId, Vec<usize>>,
-    /// Of the nodes that were asked for.
+    /// By node, as far as computed.
     known: FxHashMap<NodeId, Rc<BTreeSet<usize>>>,
 }
 
@@ -247,7 +247,8 @@ impl Downstream {
         }
     }
 
-    /// Walks as far as the nodes that were asked for before: the last are best asked first.
+    /// The sites after a node. The walk ends at nodes whose sites are known, so that it is cheapest to
+    /// begin with the last nodes.
     fn sites(&mut self, graph: &Graph, from: NodeId) -> Rc<BTreeSet<usize>> {
         if let Some(known) = self.known.get(&from) {
             return known.clone();

@@ -12,10 +12,10 @@ use crate::graph::ports::Lengths;
 /// Elements that a value of a trial run may have.
 pub(crate) const BUDGET: Budget = Budget { elements: 1 << 22 };
 
-/// Lengths that are run beside that of the trial.
+/// The most lengths that are run besides that of the trial.
 const MOST: usize = 16;
 
-/// The trial run at several lengths, each made when it is first asked for.
+/// The trial run at several lengths, each made on first use.
 pub(crate) struct Runs<'a> {
     pub(crate) model: &'a Model,
     pub(crate) found: &'a Found,
@@ -32,7 +32,7 @@ impl<'a> Runs<'a> {
     }
 
     /// The run with so many new tokens; `None` where the model is of another, fixed length, and
-    /// where too many other lengths were asked for.
+    /// after too many other lengths.
     pub(crate) fn at(&mut self, sequence: usize) -> Option<&Trace> {
         let (model, found) = (self.model, self.found);
         if sequence == found.lengths.sequence {

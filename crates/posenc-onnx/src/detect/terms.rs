@@ -2,9 +2,9 @@
 //! disentangled attention.
 //!
 //! Each term that joins the scores is traced to the product in which content meets vectors. The
-//! vectors are replaced by the numbers of their rows, and the scores tell which pair meets which
+//! vectors are replaced by the numbers of their rows, and the scores show which pair meets which
 //! row, however it was gathered, shifted or padded on the way. How rows follow the distance, whose
-//! content meets them and what the rows are made from tell the family.
+//! content meets them and what the rows are made from determine the family.
 
 mod family;
 mod longer;
@@ -17,7 +17,7 @@ mod weights;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::absolute::{Told, are_met};
+use super::absolute::{CoordinateCache, meet_coordinates};
 use super::found::Refused;
 use super::results::Results;
 use super::runs::Runs;
@@ -32,10 +32,10 @@ use meeting::{Joins, Meeting};
 use met::{Distances, Gathering, Met, Reading, Side, Waves};
 use posenc_encodings::families::shaw::{self, Clip};
 use posenc_encodings::families::transformer_xl;
-use reading::{Reader, Unread};
+use reading::{ReadError, Reader};
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
-    let mut known = Known::default();
+    let mut known = ReadingCache::default();
     for site in &runs.found.attention {
         let found = at_site(runs, &mut known, site, results);
         results.findings.extend(found);
@@ -43,23 +43,23 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
 }
 
 /// Sines and cosines, none, or why vectors that look like them are others.
-type Waved = Result<Option<Waves>, String>;
+type WaveResult = Result<Option<Waves>, String>;
 
-/// What was read already: layers that are alike are read once.
+/// What was read so far: equal layers are read once.
 #[derive(Default)]
-struct Known {
+struct ReadingCache {
     signatures: Signatures,
     readings: FxHashMap<usize, (Reading, Option<Distances>)>,
-    codes: FxHashMap<ValueId, Vec<(Distances, Waved)>>,
+    codes: FxHashMap<ValueId, Vec<(Distances, WaveResult)>>,
     /// Whether values are computed from sines or cosines.
     computed: FxHashMap<ValueId, bool>,
-    told: Told,
+    coordinates: CoordinateCache,
 }
 
 /// The findings at a site.
 fn at_site(
     runs: &mut Runs<'_>,
-    known: &mut Known,
+    known: &mut ReadingCache,
     site: &Site,
     results: &mut Results,
 ) -> Vec<Finding> {
@@ -75,53 +75,53 @@ fn at_site(
     };
     let unknown =
         |entry: Use, why: String| finding(site, Encoding::Unknown, vec![entry], vec![why]);
-    let mut told = vec![];
+    let mut findings = vec![];
     for (join, why) in &joins.others {
         let value = graph.node(join.node).input(join.slot());
-        if value.is_some_and(|v| are_met(graph, found, &mut known.told, v)) {
-            let why = "what coordinates of the input tell joins the scores";
-            told.push(unknown(*join, why.to_owned()));
+        if value.is_some_and(|v| meet_coordinates(graph, found, &mut known.coordinates, v)) {
+            let why = "a term computed from coordinates of the input is added to the scores";
+            findings.push(unknown(*join, why.to_owned()));
         } else {
             refuse(join.node, why)
         }
     }
-    let (mut met, mut strange) = (vec![], vec![]);
+    let (mut met, mut unread) = (vec![], vec![]);
     for meeting in &joins.meetings {
         if site.product.is_none() {
             if places(meeting, &found.classes, graph) {
-                let why = "content meets positions in the mask of a fused operator";
-                strange.push(unknown(meeting.vectors, why.to_owned()));
+                let why = "content is multiplied with positions in the mask of a fused operator";
+                unread.push(unknown(meeting.vectors, why.to_owned()));
             } else {
-                let why = "content meets vectors in the mask of a fused operator";
+                let why = "content is multiplied with vectors in the mask of a fused operator";
                 refuse(meeting.node, why);
             }
             continue;
         }
         match known.read(runs, site, &joins, meeting) {
             Ok(one) => met.push(one),
-            Err(Unread::Everywhere) => {
-                refuse(meeting.node, "what it adds to the scores is the same for all pairs");
+            Err(ReadError::Everywhere) => {
+                refuse(meeting.node, "the term is the same for all pairs of queries and keys");
             }
-            Err(Unread::Absent) => results.warnings.push(format!(
-                "{}: what content meets here could not be evaluated, its numbers are absent or too many",
+            Err(ReadError::Absent) => results.warnings.push(format!(
+                "{}: could not evaluate the vectors that content is multiplied with: their data is absent or too large",
                 graph.place(meeting.node)
             )),
-            Err(Unread::Other(why)) => strange.push(unknown(meeting.vectors, why.to_owned())),
+            Err(ReadError::Other(why)) => unread.push(unknown(meeting.vectors, why.to_owned())),
         }
     }
     for one in &mut met {
         match known.waves(runs, one) {
             Ok(code) => one.code = code,
-            Err(why) => strange.push(unknown(one.entry, why)),
+            Err(why) => unread.push(unknown(one.entry, why)),
         }
     }
-    if !strange.is_empty() {
-        told.extend(strange);
-        return told;
+    if !unread.is_empty() {
+        findings.extend(unread);
+        return findings;
     }
     let value = gathered(runs, site);
-    told.extend(decide(site, met, value));
-    told
+    findings.extend(decide(site, met, value));
+    findings
 }
 
 /// Whether the vectors that content meets follow from positions.
@@ -157,7 +157,7 @@ fn gathered(runs: &mut Runs<'_>, site: &Site) -> Option<Gathering> {
     })
 }
 
-impl Known {
+impl ReadingCache {
     /// Reads a meeting, or recalls the reading of one that is alike.
     fn read(
         &mut self,
@@ -165,7 +165,7 @@ impl Known {
         site: &Site,
         joins: &Joins,
         meeting: &Meeting,
-    ) -> Result<Met, Unread> {
+    ) -> Result<Met, ReadError> {
         let (model, found) = (runs.model, runs.found);
         let graph = model.graph();
         let table = meeting.chain.last().copied();
@@ -257,7 +257,7 @@ impl Known {
 
     /// The sines and cosines that the vectors are made from, if they are; why not, where they look
     /// like it and are others.
-    fn waves(&mut self, runs: &mut Runs<'_>, met: &Met) -> Waved {
+    fn waves(&mut self, runs: &mut Runs<'_>, met: &Met) -> WaveResult {
         let (Some(distances), Some((table, axis))) = (&met.distances, met.reading.table) else {
             return Ok(None);
         };
@@ -290,7 +290,8 @@ impl Known {
                 Ok(None) => {
                     let computed = self.computed.entry(source.value);
                     if *computed.or_insert_with(|| source.waves(graph)) {
-                        let why = "vectors computed from sines or cosines, which they are not";
+                        let why =
+                            "vectors that are computed from sines or cosines, but are no sinusoids";
                         missed.get_or_insert_with(|| why.to_owned());
                     }
                 }
@@ -316,7 +317,7 @@ fn rows(runs: &mut Runs<'_>, reading: &Reading) -> Option<usize> {
 /// Reads sines and cosines of the distance off the rows that the distances pick.
 fn waves(
     runs: &mut Runs<'_>,
-    source: &source::Source,
+    source: &source::RowSource,
     code: &ndarray::Array2<f64>,
     distances: &Distances,
 ) -> Result<Waves, String> {

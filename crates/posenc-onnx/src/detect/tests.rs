@@ -7,10 +7,11 @@ mod bias;
 mod convolution;
 mod elsewhere;
 mod lengths;
-mod lost;
+
 mod refused;
 mod streams;
 mod terms;
+mod unrecognized;
 
 use posenc_ir::{DType, Model};
 

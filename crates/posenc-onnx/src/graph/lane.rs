@@ -12,16 +12,16 @@ pub(crate) use back::back;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId};
 
-/// Where the sequence and the features of one head stand in a value.
+/// The axes of the sequence and of the features of one head in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// The axis along which tokens stand.
+    /// The axis of tokens.
     pub sequence: usize,
-    /// The axis of the features; `None` where it is merged with another or thinned out.
+    /// The axis of the features; `None` where it is merged with another or sliced.
     pub feature: Option<usize>,
-    /// Features of each head, where several heads stand one after another on the feature axis.
+    /// Features of each head, where several heads follow each other on the feature axis.
     pub group: Option<usize>,
-    /// Which feature of the head the first one is.
+    /// The index in the head of the first feature.
     pub offset: i64,
 }
 

@@ -1,15 +1,15 @@
-//! What a model's inputs are for, and how long they are in a trial run.
+//! The roles of a model's inputs, and their lengths in a trial run.
 //!
-//! Input names are an interface, so they count as evidence; how an input is used decides against
-//! them. No other name does.
+//! Input names are an interface, so they count as evidence, which the use of an input overrules.
+//! No other name counts.
 
 mod image;
 mod port;
 mod role;
 
 pub use port::{Lengths, Port, Role};
+pub(crate) use role::holds_time_steps;
 use role::role;
-pub(crate) use role::tells_steps;
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Debug)]
 pub struct Ports {
     ports: Vec<Port>,
-    /// Symbols of the declared shapes that stand for the batch, the new and the earlier tokens.
+    /// What the symbols of the declared shapes mean.
     symbols: BTreeMap<Box<str>, Axis>,
-    /// The side of an image whose size is left open, where a table of patches tells.
+    /// The side of an image of open size, where a table of patches determines it.
     image: Option<usize>,
-    /// What the declared shapes leave open is read in this way.
+    /// How open dimensions are read.
     reading: Reading,
 }
 
-/// How to read lengths that the declared shapes leave open.
+/// How to read open dimensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reading {
     /// The inputs of two stacks are of one length.
@@ -79,7 +79,7 @@ impl Ports {
         }
     }
 
-    /// Other ways to read the lengths that the declared shapes leave open.
+    /// The same inputs with other readings of their open dimensions.
     pub(crate) fn others(&self) -> Vec<Self> {
         let tied = self.symbols.values().any(|axis| *axis == Axis::Encoder);
         let short_mask = self.ports.iter().any(|p| self.is_short_mask(p));
@@ -120,7 +120,7 @@ impl Ports {
         self.first(Role::Past).is_some()
     }
 
-    /// Whether the model takes no ids but sound or pictures of a size that it leaves open.
+    /// Whether the inputs are sound or pictures of an open size, and no ids.
     pub(crate) fn has_free_content(&self) -> bool {
         let ids = [Role::Tokens, Role::Positions];
         let open = |p: &Port| p.dims.iter().skip(1).any(|d| !matches!(d, Dim::Known(_)));
@@ -229,7 +229,7 @@ impl Ports {
 /// Numbers of an input that are fed.
 const MOST: usize = 1 << 26;
 
-/// What is fed, where it is numbers, and not too many.
+/// The numbers of an input; opaque where they are too many or of no number type.
 fn known(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Value {
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
     let Some(n) = count.filter(|n| dtype.is_writable() && *n <= MOST) else {
@@ -264,7 +264,7 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
             symbols.entry(s.clone()).or_insert(axis);
         }
     };
-    // What the keys of another stack are made from is as long as it likes.
+    // The input of another stack has a length of its own.
     let tokens = || ports.iter().filter(|p| p.role == Role::Tokens);
     if tokens().count() > 1
         && let Some(first) = tokens().next()
@@ -272,7 +272,7 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
         learn(first.dims.last(), Axis::Encoder);
     }
     let mut ordered: Vec<&Port> = ports.iter().collect();
-    ordered.sort_by_key(|p| p.role); // tokens speak first, then positions, then masks
+    ordered.sort_by_key(|p| p.role); // tokens take precedence over positions, these over masks
     for port in ordered {
         let rank = port.dims.len();
         match port.role {
@@ -310,7 +310,7 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
     symbols
 }
 
-/// The length of an axis that the shapes leave open.
+/// The length of an open dimension without a known symbol.
 fn guess(port: &Port, axis: usize, rank: usize, at: Lengths, image: Option<usize>) -> usize {
     match port.role {
         Role::CacheFlag => 1,

@@ -1,4 +1,4 @@
-//! What a region computes, independent of names: equal regions are read and run once.
+//! Signatures of regions, independent of names: equal regions are evaluated once.
 
 use bytes::Bytes;
 use posenc_ir::eval::Trace;
@@ -16,7 +16,7 @@ const PAYLOAD: usize = 1 << 23;
 /// Up to this many numbers of the trial run are compared, more by identity.
 const NUMBERS: usize = 1 << 16;
 
-/// Gives equal values equal numbers.
+/// Numbers for values: equal ones for values that are computed alike.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
     ids: FxHashMap<Key, usize>,
@@ -46,19 +46,19 @@ type LaneKey = (usize, Option<usize>, Option<usize>, i64);
 
 impl Signatures {
     /// The number of a region: equal for regions of equal operators and constants over content of
-    /// equal type and dimensions. `count` says what counts of the values that it reads.
+    /// equal type and dimensions. `aspect` is what is compared of a value.
     pub(crate) fn region(
         &mut self,
         graph: &Graph,
         region: &Region,
         trace: &Trace,
-        count: impl Fn(ValueId) -> Aspect,
+        aspect: impl Fn(ValueId) -> Aspect,
     ) -> usize {
         let shape = |v: ValueId| {
             let known = trace.get(v);
             (known.dtype, known.dims.clone().unwrap_or_default())
         };
-        let output = self.value(graph, region, trace, count);
+        let output = self.value(graph, region, trace, aspect);
         let (dtype, dims) = shape(region.input);
         let key = |lane: &Lane| (lane.sequence, lane.feature, lane.group, lane.offset);
         self.id(Key::Region(
@@ -81,7 +81,7 @@ impl Signatures {
         graph: &Graph,
         region: &Region,
         trace: &Trace,
-        count: impl Fn(ValueId) -> Aspect,
+        aspect: impl Fn(ValueId) -> Aspect,
     ) -> usize {
         let mut of: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mut open = FxHashSet::default();
@@ -92,7 +92,7 @@ impl Signatures {
                 stack.pop();
                 continue;
             }
-            let leaf = match count(value) {
+            let leaf = match aspect(value) {
                 Aspect::Origin => None,
                 Aspect::Numbers => Some(self.numbers(graph, trace, value)),
                 Aspect::Shape => {

@@ -1,4 +1,4 @@
-//! Which axes of a value tokens stand along, from a node's output back to its inputs.
+//! The axes of tokens in a value, from a node's output back to its inputs.
 //!
 //! Other than a lane, which follows one axis and the features of a head, these are sets: an axis
 //! may be folded into another, or be split into rows and columns of patches.
@@ -151,8 +151,8 @@ fn projected(
             let transposed = flag(if first { "transA" } else { "transB" });
             tokens.moved(|a| {
                 let axis = (a + from.len()).checked_sub(to.len())?;
-                let behind = to.len().checked_sub(a)?;
-                match (behind, first, transposed) {
+                let from_end = to.len().checked_sub(a)?;
+                match (from_end, first, transposed) {
                     (1, true, _) | (2, false, _) => None,
                     (2, true, true) => Some(axis + 1),
                     (1, false, true) => axis.checked_sub(1),

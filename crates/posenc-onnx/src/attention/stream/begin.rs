@@ -16,7 +16,7 @@ use crate::graph::operators::{is_elementwise, is_layout, is_norm, is_projection,
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InsertionPoint {
     pub(crate) value: ValueId,
-    /// The axes along which tokens stand.
+    /// The axes of tokens.
     pub(crate) tokens: Tokens,
     /// The use that the stack reads it by, where the value itself is but one of its summands.
     pub(crate) only: Option<Use>,
@@ -28,11 +28,11 @@ pub(crate) struct Begin {
     /// The last values before a norm, a projection or a branch, from the first on.
     pub(crate) places: Vec<InsertionPoint>,
     /// The place among them that follows the embeddings: of looked-up ones the first, of others
-    /// the first behind the last projection.
+    /// the first after the last projection.
     pub(crate) usual: usize,
 }
 
-/// What stands between two values that everything runs through.
+/// What is between two values that all content passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     /// Scales, masks, changes of type or layout.
@@ -47,7 +47,7 @@ enum Between {
 
 impl Begin {
     /// The begin of the stream that a site reads, which is to be the first of its stack; `None`
-    /// where nothing stands before both queries and keys.
+    /// where no value precedes both queries and keys.
     pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Option<Self> {
         let mut walk = Walk::new(graph, classes, trace);
         for operand in operands(site) {
@@ -125,7 +125,7 @@ impl Flow {
         flow
     }
 
-    /// The values that every way from an origin to a sink runs through, in order: those over
+    /// The values that every path from an origin to a sink passes, in order: those over
     /// which no step of the order leaps.
     fn cuts(&self, sinks: &[ValueId]) -> Vec<ValueId> {
         let place: FxHashMap<ValueId, usize> = self
@@ -161,7 +161,7 @@ impl Flow {
         cuts
     }
 
-    /// What stands between a cut and the next.
+    /// What is between a cut and the next.
     fn between(&self, graph: &Graph, classes: &Classes, from: ValueId, to: ValueId) -> Between {
         let mut stack = vec![to];
         let mut seen = FxHashSet::from_iter([from]);

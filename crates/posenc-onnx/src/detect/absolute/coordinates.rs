@@ -8,7 +8,7 @@ use crate::attention::stream::Lookup;
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::found::Found;
 use crate::graph::operators::{is_copy, is_product, is_rearrangement};
-use crate::graph::ports::{Port, Role, tells_steps};
+use crate::graph::ports::{Port, Role, holds_time_steps};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::kind::Form;
 
@@ -87,18 +87,27 @@ fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
     }
     let coordinates = |(value, cut): &(ValueId, bool)| {
         let port = found.ports.iter().find(|p| p.value == *value);
-        port.is_some_and(|p| *cut && holds_coordinates(p) || tells_steps(graph, p))
+        port.is_some_and(|p| *cut && holds_coordinates(p) || holds_time_steps(graph, p))
     };
     !fed.is_empty() && fed.iter().all(coordinates)
 }
 
-/// Whether values are computed from coordinates alone, as far as was asked.
-pub(crate) type Told = FxHashMap<ValueId, bool>;
+/// Whether values are computed from coordinates alone, as far as known.
+pub(crate) type CoordinateCache = FxHashMap<ValueId, bool>;
 
 /// Whether a term of the scores follows coordinates: it is computed from them alone, or content
 /// meets what is.
-pub(crate) fn are_met(graph: &Graph, found: &Found, told: &mut Told, term: ValueId) -> bool {
-    if !found.ports.iter().any(|p| is_told(graph, found, p)) {
+pub(crate) fn meet_coordinates(
+    graph: &Graph,
+    found: &Found,
+    known: &mut CoordinateCache,
+    term: ValueId,
+) -> bool {
+    if !found
+        .ports
+        .iter()
+        .any(|p| is_coordinate_input(graph, found, p))
+    {
         return false;
     }
     let mut stack = vec![term];
@@ -107,7 +116,7 @@ pub(crate) fn are_met(graph: &Graph, found: &Found, told: &mut Told, term: Value
         if !seen.insert(value) {
             continue;
         }
-        if follows(graph, found, told, value) {
+        if follows(graph, found, known, value) {
             return true;
         }
         let Some((id, _)) = graph.producer(value) else {
@@ -117,7 +126,7 @@ pub(crate) fn are_met(graph: &Graph, found: &Found, told: &mut Told, term: Value
         let mut content = content(graph, found, id);
         if !is_product(node) {
             stack.extend(content);
-        } else if content.any(|v| follows(graph, found, told, v)) {
+        } else if content.any(|v| follows(graph, found, known, v)) {
             return true;
         }
     }
@@ -131,30 +140,31 @@ fn content(graph: &Graph, found: &Found, id: NodeId) -> impl Iterator<Item = Val
 }
 
 /// Whether an input holds a few coordinates of each token: a point, a box or the corners of a
-/// quadrilateral. Floats do where they stand beside what the tokens are.
-fn is_told(graph: &Graph, found: &Found, port: &Port) -> bool {
+/// quadrilateral. Floats count where another input holds the tokens.
+fn is_coordinate_input(graph: &Graph, found: &Found, port: &Port) -> bool {
     let few = matches!(port.dims.last(), Some(Dim::Known(2 | 4 | 8)));
     let are_tokens = |other: &Port| {
         let content = matches!(other.role, Role::Content | Role::Tokens);
         other.value != port.value && content && !holds_coordinates(other)
     };
-    let beside = || found.ports.iter().any(are_tokens);
-    few && holds_coordinates(port) && (port.dtype.is_int() || beside()) || tells_steps(graph, port)
+    let has_tokens = || found.ports.iter().any(are_tokens);
+    few && holds_coordinates(port) && (port.dtype.is_int() || has_tokens())
+        || holds_time_steps(graph, port)
 }
 
 /// Whether the content of a value is computed from coordinates alone.
-fn follows(graph: &Graph, found: &Found, told: &mut Told, value: ValueId) -> bool {
+fn follows(graph: &Graph, found: &Found, known: &mut CoordinateCache, value: ValueId) -> bool {
     if !found.is_content(value) {
         return false;
     }
     let mut stack = vec![value];
     while let Some(at) = stack.last().copied() {
-        let follows = match (told.get(&at), graph.producer(at)) {
-            (Some(known), _) => Some(*known),
+        let follows = match (known.get(&at), graph.producer(at)) {
+            (Some(follows), _) => Some(*follows),
             (None, Some((id, _))) => {
-                let unread = content(graph, found, id).find(|v| told.get(v) != Some(&true));
+                let unread = content(graph, found, id).find(|v| known.get(v) != Some(&true));
                 match unread {
-                    Some(v) if !told.contains_key(&v) => {
+                    Some(v) if !known.contains_key(&v) => {
                         stack.push(v);
                         None
                     }
@@ -165,15 +175,15 @@ fn follows(graph: &Graph, found: &Found, told: &mut Told, value: ValueId) -> boo
             }
             (None, None) => {
                 let port = found.ports.iter().find(|p| p.value == at);
-                Some(port.is_some_and(|p| is_told(graph, found, p)))
+                Some(port.is_some_and(|p| is_coordinate_input(graph, found, p)))
             }
         };
         if let Some(follows) = follows {
-            told.insert(at, follows);
+            known.insert(at, follows);
             stack.pop();
         }
     }
-    told.get(&value) == Some(&true)
+    known.get(&value) == Some(&true)
 }
 
 fn holds_coordinates(port: &Port) -> bool {

@@ -1,4 +1,4 @@
-//! The grid of patches behind the tokens of an image, and the rows that were put before them.
+//! The grid of patches that the tokens of an image are made from, and the tokens before them.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, ValueId};
@@ -19,7 +19,7 @@ pub(crate) struct Patches {
 /// Between patches and tokens there are few operators.
 const STEPS: usize = 64;
 
-/// Follows the tokens of a value back to where they stand in rows and columns.
+/// Follows the tokens of a value back to where they are on two axes, rows and columns.
 pub(crate) fn patches(
     graph: &Graph,
     classes: &Classes,

@@ -1,4 +1,4 @@
-//! Position that stands beside features, multiplies them, or has rows that content picks.
+//! Position that is concatenated with features, multiplies them, or has rows that content picks.
 
 use super::{Candidate, Key};
 use crate::attention::stream::Join;
@@ -8,7 +8,7 @@ impl Candidate<'_> {
     /// Position that joins the content otherwise than in a sum.
     pub(crate) fn otherwise(&self) -> Option<(Key, Finding)> {
         let join = self.addition.join;
-        if join == Join::Multiplied && self.turns() {
+        if join == Join::Multiplied && self.is_rotation() {
             return None;
         }
         let Some(rows) = &self.rows else {
@@ -20,20 +20,20 @@ impl Candidate<'_> {
         }
         let does = match join {
             Join::Multiplied => "multiplies the features with",
-            Join::Picked => "picks by content among",
-            Join::Beside | Join::Summed => "puts beside the features",
+            Join::Picked => "picks by content from",
+            Join::Concatenated | Join::Summed => "concatenates with the features",
         };
         let shape = format!("[{}, {}]", rows.count(), rows.dim());
         let place = self.graph().place(self.addition.entry.node);
         let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
         found.1.evidence = vec![format!(
-            "{place} {does} rows {shape} that follow the position"
+            "{place} {does} rows {shape} that depend on the position"
         )];
         Some(found)
     }
 
-    /// Whether queries and keys are known to turn where this enters.
-    fn turns(&self) -> bool {
+    /// Whether this enters a rotation of queries and keys.
+    fn is_rotation(&self) -> bool {
         let found = self.found;
         let sites = &self.addition.sites;
         let rotary = found

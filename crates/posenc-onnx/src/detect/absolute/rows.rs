@@ -29,7 +29,7 @@ pub(crate) enum RowsOf {
 }
 
 impl Rows {
-    /// The rows of a value whose tokens stand along these axes; what repeats for each of so many
+    /// The rows of a value whose tokens are on these axes; what repeats for each of so many
     /// sequences is read once.
     pub(crate) fn of(value: &Value, tokens: Tokens, copies: usize) -> RowsOf {
         let Some(dims) = value.dims.as_deref() else {

@@ -27,7 +27,7 @@ pub(crate) struct PositionTable {
     pub(crate) resized: Option<[usize; 2]>,
 }
 
-/// How a value came about, on the way back.
+/// A value on the path back to the table, and how rows of the table become its rows.
 #[derive(Clone)]
 struct Trail {
     value: ValueId,
@@ -58,11 +58,11 @@ const KEEPS_ROWS: [&str; 5] = [
     "Split",
 ];
 
-/// Tables behind one value are few.
+/// A value is computed from few tables.
 const MOST: usize = 64;
 
 impl TableSearch<'_> {
-    /// The tables behind a value whose rows stand along `tokens`; none where it is computed.
+    /// The tables that a value with its rows along `tokens` is read from; none where it is computed.
     pub(crate) fn tables(&self, value: ValueId, tokens: Tokens) -> Vec<PositionTable> {
         let rows = self.rows(value, tokens);
         let mut found = vec![];
@@ -319,7 +319,7 @@ impl TableSearch<'_> {
                 .map(|r| if r < 0 { r + n } else { r })
                 .collect()
         });
-        Some(self.on_record(Trail {
+        Some(self.with_picked(Trail {
             value: data,
             tokens: Tokens::one(axis),
             read,
@@ -353,7 +353,7 @@ impl TableSearch<'_> {
         Some(if axes.is_empty() {
             next
         } else {
-            self.on_record(next)
+            self.with_picked(next)
         })
     }
 
@@ -380,7 +380,7 @@ impl TableSearch<'_> {
             .map(row)
             .collect::<Option<_>>()?;
         let read = step.read.as_ref().and_then(|read| compose(read, &rows));
-        Some(self.on_record(Trail {
+        Some(self.with_picked(Trail {
             value: table,
             tokens: Tokens::one(0),
             read,
@@ -388,8 +388,8 @@ impl TableSearch<'_> {
         }))
     }
 
-    /// The same step, where rows of a constant were picked with the constant on record.
-    fn on_record(&self, step: Trail) -> Trail {
+    /// The same step; where rows of a constant were picked, with that constant noted.
+    fn with_picked(&self, step: Trail) -> Trail {
         let constant = self.classes.of_value(step.value).is_constant();
         let picked = if constant { self.table(&step) } else { None };
         Trail { picked, ..step }

@@ -55,7 +55,7 @@ pub fn read_again(
 
 /// Whether a region rotates pairs of features, by whatever angles and at whatever lengths, and
 /// leaves the others as they are.
-pub(crate) fn is_turning(model: &Model, base: &Trace, region: &Region) -> bool {
+pub(crate) fn rotates_pairs(model: &Model, base: &Trace, region: &Region) -> bool {
     let maps = matrices(model, base, &FxHashMap::default(), region);
     maps.is_ok_and(|(maps, _)| posenc_encodings::families::rope::is_turning(&maps))
 }

@@ -11,13 +11,13 @@ use crate::graph::region::Region;
 /// The rotation of one operand of a site.
 #[derive(Clone, Debug)]
 pub struct RotaryOperand {
-    /// Where it stands.
+    /// Where it is.
     pub region: Region,
     /// What it computes.
     pub rotation: Rotation,
 }
 
-/// A site whose queries and keys turn alike.
+/// A site whose queries and keys have the same rotation.
 #[derive(Clone, Debug)]
 pub struct RotarySite {
     /// The attention site.
@@ -26,13 +26,13 @@ pub struct RotarySite {
     pub query: RotaryOperand,
     /// The rotation of the keys.
     pub key: RotaryOperand,
-    /// What it becomes beyond some length, where the graph chooses.
+    /// The rotation beyond some length, where it depends on the length.
     pub switch: Option<Switch>,
-    /// Which pairs follow which positions, where the model counts several.
+    /// Which pairs follow which stream of positions, where there are several.
     pub streams: Option<Streams>,
-    /// How it stands in the graph.
+    /// Plain operators or a fused one.
     pub form: Form,
-    /// A node of it, for people.
+    /// A node of it, for messages.
     pub node: NodeId,
 }
 
@@ -45,13 +45,13 @@ pub struct AxialSite {
     pub regions: [Region; 2],
 }
 
-/// A rotation that was read, and how exactly it is one.
+/// A rotation as read from the graph.
 #[derive(Clone, Debug)]
 pub struct Rotation {
     /// What it computes; pairs are places in the head.
     pub rope: Rope,
-    /// The position of the first token: its angle over the frequency, of the pair that turns
-    /// slowest and so has turned the least.
+    /// The position of the first token: its angle over the frequency, of the pair that rotates
+    /// slowest and so by the least angle.
     pub start: f64,
     /// The largest difference between the probed matrices and the rotation, over m.
     pub fit_error: f64,
@@ -76,16 +76,16 @@ impl Rotation {
     }
 }
 
-/// How unit vectors tell the matrices of a region.
+/// How unit vectors are fed to read the matrices of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeMode {
     /// Several at a time, one in each head and sequence.
     Spread,
-    /// One at a time, the same in every head and sequence: heads may trade places on the way.
+    /// One at a time, the same in every head and sequence: heads may be permuted.
     Uniform,
 }
 
-/// What a rotation becomes beyond some length.
+/// A rotation that changes at some length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
     /// The last length at which the frequencies are those of a short input.
@@ -97,8 +97,8 @@ pub struct Switch {
 /// Which pairs follow which stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streams {
-    /// For each stream that turns any, how many pairs it turns.
+    /// For each stream that rotates any, the number of its pairs.
     pub sections: Vec<usize>,
-    /// The streams take turns, instead of one run of pairs each.
+    /// The pairs of the streams are interleaved, instead of one block each.
     pub interleaved: bool,
 }

@@ -1,8 +1,8 @@
-//! Where the numbers of a rotation stand in the graph: frequencies that angles are computed from,
+//! Where a graph holds the numbers of a rotation: frequencies that angles are computed from,
 //! or tables of cos and sin whose rows are picked by position.
 //!
 //! A constant is taken for what it does: it is replaced by codes, the rotation is probed again,
-//! and what comes out tells which element feeds which pair.
+//! and the result shows which element feeds which pair.
 
 mod cone;
 mod data;
@@ -25,10 +25,10 @@ use cone::{Cone, derives};
 pub use data::{Column, Computed, RotarySource, Table, Wave};
 use table::TableProbe;
 
-/// Finds where the numbers of a rotation stand.
+/// Finds where the graph holds the numbers of a rotation.
 ///
 /// # Errors
-/// A sentence that says why no constant can be told to hold them.
+/// A sentence with the reason why no constant holds them.
 pub fn source(model: &Model, found: &Found, half: &RotaryOperand) -> Result<RotarySource, String> {
     let cone = Cone::of(model.graph(), &found.classes, half);
     if cone.waves.is_empty() {
@@ -38,7 +38,7 @@ pub fn source(model: &Model, found: &Found, half: &RotaryOperand) -> Result<Rota
     }
 }
 
-/// The positions that a rotation turns by: integers, where the graph has them so, that count up
+/// The positions of a rotation: integers, where the graph has them so, that count up
 /// from where the trial run starts.
 pub fn positions(model: &Model, found: &Found, half: &RotaryOperand) -> Option<ValueId> {
     Cone::of(model.graph(), &found.classes, half).positions(model.graph(), found)
@@ -84,7 +84,7 @@ pub(crate) fn lengths(model: &Model, found: &Found, half: &RotaryOperand) -> Vec
     lengths
 }
 
-/// Codes are spread over these, so that a trial run of a dozen positions tells them apart.
+/// Codes are spread so that a trial run of a dozen positions distinguishes them.
 fn code(i: usize, n: usize) -> f64 {
     0.4 * (i + 1) as f64 / (n + 1) as f64
 }
@@ -233,7 +233,7 @@ fn tables(
 fn outermost(graph: &Graph, found: &Found, cone: &Cone, pairs: usize) -> Vec<ValueId> {
     let all = cone.constants(graph, found, pairs.max(2));
     let set: FxHashSet<ValueId> = all.iter().copied().collect();
-    // A value that is computed from another candidate is not where the numbers stand.
+    // A value that is computed from another candidate does not hold the numbers itself.
     all.iter()
         .copied()
         .filter(|v| !derives(graph, *v, &set))

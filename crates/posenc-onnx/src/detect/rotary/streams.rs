@@ -1,5 +1,5 @@
 //! Rotations by several streams of positions: time, row and column of a patch, of which each
-//! turns some of the pairs (mRoPE).
+//! rotates some of the pairs (mRoPE).
 //!
 //! Source: Wang et al., arXiv:2409.12191, section 2.1 (multimodal rotary position embedding).
 
@@ -32,7 +32,7 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
             .assign(&positions.index_axis(Axis(0), stream));
         let change = FxHashMap::from_iter([(port.value, Value::int(alone))]);
         let read = read_again(model, &found.trace, &change, &half.region, &half.rotation);
-        // A stream that turns nothing leaves no rotation to read.
+        // A stream that rotates nothing leaves no rotation to read.
         let Ok(read) = read else {
             continue;
         };

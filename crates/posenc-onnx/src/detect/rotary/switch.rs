@@ -1,4 +1,4 @@
-//! Frequencies that depend on the length: the rotation is read again farther out.
+//! Frequencies that depend on the length: the rotation is read again at longer lengths.
 
 use ndarray::ArrayD;
 use posenc_ir::eval::Value;
@@ -23,8 +23,8 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
     let mut at = lengths(model, found, half);
     if chooses(model, found, half) {
         // A fused operator reads rows by its positions, and chooses by length alone.
-        let told = positions(model, found, half).filter(|_| half.region.inside.is_none());
-        at.extend(told);
+        let counted = positions(model, found, half).filter(|_| half.region.inside.is_none());
+        at.extend(counted);
     }
     if at.is_empty() {
         return None;
@@ -82,7 +82,7 @@ impl Far<'_> {
         self.found.lengths.past + self.found.lengths.sequence
     }
 
-    /// The rotation when the last token stands at `length − 1`.
+    /// The rotation when the last token is at position `length − 1`.
     fn read(&self, length: usize) -> Option<Rope> {
         let shift = length.checked_sub(self.shortest())?;
         let mut change = FxHashMap::default();
@@ -102,7 +102,7 @@ impl Far<'_> {
     }
 }
 
-/// Whether a choice, a maximum or a power of positions stands before the rotation.
+/// Whether the rotation depends on a comparison or a maximum of positions.
 fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
     let graph = model.graph();
     let entries = half.region.entries.iter();
@@ -130,7 +130,7 @@ fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
     false
 }
 
-/// Whether two rotations turn alike, as far as half precision tells.
+/// Whether two rotations are equal within half precision.
 fn alike(a: &Rope, b: &Rope) -> bool {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * a.abs().max(b.abs());
     a.pairs == b.pairs

@@ -23,7 +23,7 @@ pub(crate) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<u
     ends.into_iter().flatten().min().map(|n| n + 1)
 }
 
-/// The farthest distances behind and ahead that a table has rows for.
+/// The largest distances backwards and ahead that a table has rows for.
 fn limits(clip: &Clip, rows: usize) -> (usize, usize) {
     let center = usize::try_from(clip.center).unwrap_or(0);
     let after = rows.saturating_sub(center + 1);
@@ -81,7 +81,11 @@ fn unknown(site: &Site, entries: Vec<Use>, why: impl Into<String>) -> Finding {
 /// Sinusoids of the distance that meet queries.
 fn sinusoids(site: &Site, met: &Met, waves: &Waves) -> Finding {
     if met.side == Side::Key {
-        return unknown(site, vec![met.entry], "keys meet sinusoids of the distance");
+        return unknown(
+            site,
+            vec![met.entry],
+            "keys are multiplied with sinusoids of the distance",
+        );
     }
     let xl = TransformerXl {
         heads: site.heads.unwrap_or(0),
@@ -131,7 +135,7 @@ fn by_distance(site: &Site, met: &[Met], value: Option<&Gathering>) -> Finding {
         c.step == first.step && same(c.behind, first.behind) && same(c.ahead, first.ahead)
     };
     if !clips.iter().all(|(c, ..)| alike(c)) {
-        let why = "queries, keys and values meet vectors of different distances";
+        let why = "queries, keys and values have vectors for different distances";
         return unknown(site, entries, why);
     }
     let reaches = clips.iter();
@@ -214,14 +218,14 @@ fn disentangled(
         max_distance: None,
     };
     if met.len() != clips.len() {
-        return Err("vectors that distance alone does not tell".to_owned());
+        return Err("vectors that are no function of the distance".to_owned());
     }
     let mut max_length = None;
     let mut all = vec![];
     for ((clip, distances, rows), met) in clips.iter().zip(met) {
         match clip {
             Some(clip) if clip.step > 0 => {
-                return Err("rows of the positions run with key − query".to_owned());
+                return Err("rows increase with key − query".to_owned());
             }
             Some(clip) => {
                 let span = rows.or(met.origin).map_or(0, |n| n / 2);
@@ -241,7 +245,7 @@ fn disentangled(
     }
     all.dedup();
     let [(buckets, max_distance)] = all[..] else {
-        return Err("queries and keys meet other buckets".to_owned());
+        return Err("queries and keys have different buckets".to_owned());
     };
     (encoding.buckets, encoding.max_distance) = (buckets, max_distance);
     Ok((encoding, max_length))
@@ -249,9 +253,9 @@ fn disentangled(
 
 /// Terms by rows and by columns of a window of pixels.
 fn window(heads: usize, readings: &[&Reading]) -> Result<Encoding, &'static str> {
-    let miss = "vectors that neither distance nor offsets within a window tell";
+    let miss = "vectors that are no function of the distance or of offsets within a window";
     let tokens = readings.first().map_or(0, |r| r.rows.nrows());
-    // Whether offsets along rows (axis 0) or columns tell the vectors.
+    // Whether the vectors are a function of offsets along rows (axis 0) or columns.
     let along = |reading: &Reading, [height, width]: [usize; 2], axis: usize| {
         let place = |t: usize| [t / width, t % width][axis] as i64;
         let mut seen = BTreeMap::new();

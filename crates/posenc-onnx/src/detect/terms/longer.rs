@@ -12,7 +12,7 @@ use crate::graph::operators::{is_copy, is_reshape};
 const TOKENS: (usize, usize) = (128, 600);
 
 /// The row of each distance in a run that is long enough to see the table end, where an index
-/// stands in the graph that holds just the rows of `reading`.
+/// of the graph holds just the rows of `reading`.
 pub(crate) fn distances(
     runs: &mut Runs<'_>,
     picks: &[ValueId],
@@ -23,7 +23,7 @@ pub(crate) fn distances(
     let graph = runs.model.graph();
     let rows = *found.trace.get(table).dims.as_ref()?.get(axis)?;
     let origin = |v: &ValueId| origins(graph, *v);
-    let (index, turned) = picks.iter().flat_map(origin).find_map(|v| {
+    let (index, transposed) = picks.iter().flat_map(origin).find_map(|v| {
         let index = plane(found.trace.get(v))?;
         let fits = |index: &Array2<i64>| {
             index.dim() == reading.rows.dim()
@@ -42,7 +42,11 @@ pub(crate) fn distances(
     let tokens = (rows + 8).clamp(TOKENS.0, TOKENS.1) * each;
     let whole = |trace: &Trace| {
         let index = plane(trace.get(index))?;
-        let index = if turned { index.reversed_axes() } else { index };
+        let index = if transposed {
+            index.reversed_axes()
+        } else {
+            index
+        };
         by_distance(&index.mapv(Some), reading.past)
     };
     // A table that grows with the length has other rows there.

@@ -49,7 +49,7 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
         let Some(value) = graph.node(join.node).input(join.slot()) else {
             continue;
         };
-        let (mut met, mut why) = (false, "no product of content leads to it");
+        let (mut met, mut why) = (false, "it is not computed from a product with content");
         let mut seen = FxHashSet::default();
         let mut stack = vec![value];
         while let Some(value) = stack.pop() {

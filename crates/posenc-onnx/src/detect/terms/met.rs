@@ -24,20 +24,20 @@ pub(crate) struct Reading {
     pub(crate) rows: Array2<Option<i64>>,
     /// Keys before the first query.
     pub(crate) past: i64,
-    /// The table whose rows these are, and the axis along which they stand.
+    /// The table whose rows these are, and their axis.
     pub(crate) table: Option<(ValueId, usize)>,
     /// All heads meet the same vectors.
     pub(crate) shared: bool,
 }
 
 impl Reading {
-    /// The vector of each distance `key − query`, where the distance alone tells it.
+    /// The vector of each distance `key − query`, where the distance alone determines it.
     pub(crate) fn by_distance(&self) -> Option<Distances> {
         by_distance(&self.rows, self.past)
     }
 }
 
-/// The number of each distance `key − query`, where the distance alone tells it.
+/// The number of each distance `key − query`, where the distance alone determines it.
 pub(crate) fn by_distance(rows: &Array2<Option<i64>>, past: i64) -> Option<Distances> {
     let mut found = Distances::new();
     for ((i, j), row) in rows.indexed_iter() {
@@ -55,7 +55,7 @@ pub(crate) struct Met {
     pub(crate) entry: Use,
     pub(crate) side: Side,
     pub(crate) reading: Reading,
-    /// The row of each distance; `None` where distance alone does not tell.
+    /// The row of each distance; `None` where the distance alone does not determine it.
     pub(crate) distances: Option<Distances>,
     /// The vectors of the heads are projections of others.
     pub(crate) projected: bool,

@@ -1,4 +1,4 @@
-//! Vectors by distance that the weights of attention gather beside the values.
+//! Vectors by distance that the weights of attention gather in addition to the values.
 
 use ndarray::{Array2, ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Budget, Trace, Value, probe};

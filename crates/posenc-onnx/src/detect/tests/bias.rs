@@ -386,7 +386,7 @@ fn rows_tell_buckets_whose_numbers_are_absent() {
         let model = both_ways(|s| {
             let row = rows(s);
             let table = s.weights(&[32, HEADS]);
-            s.lose(&table);
+            s.make_absent(&table);
             picked(s, &table, &row)
         });
         let found = found(&model);

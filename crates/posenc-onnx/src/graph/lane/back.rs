@@ -195,7 +195,7 @@ impl Lane {
         }
     }
 
-    /// The lane of a part that begins `by` features farther on, or back where `sign` is −1.
+    /// The lane of a part that begins `by` features later, or earlier where `sign` is −1.
     fn shifted(self, by: usize, sign: i64) -> Option<Self> {
         match self.group {
             // Whole heads left out shift no feature.
@@ -209,8 +209,8 @@ impl Lane {
     }
 }
 
-/// Where features that stand on `axis` of `to`, in heads of `group` each, stand in `from`, and in
-/// heads of which width; nowhere, where they are spread over several axes.
+/// The axis of `from` that holds the features of `axis` of `to`, in heads of `group` each, and the
+/// width of a head there; `None` where they are spread over several axes.
 fn regrouped_features(
     from: &[usize],
     to: &[usize],
@@ -224,24 +224,24 @@ fn regrouped_features(
         return (None, None);
     };
     let width = group.unwrap_or(*all);
-    let behind: usize = to[axis + 1..].iter().product();
+    let after: usize = to[axis + 1..].iter().product();
     let mut product = 1;
     for (i, n) in from.iter().enumerate().rev() {
-        if product == behind && *n == width {
+        if product == after && *n == width {
             return (Some(i), None);
         }
-        if product == behind && *n > width && width > 1 && n.is_multiple_of(width) {
+        if product == after && *n > width && width > 1 && n.is_multiple_of(width) {
             return (Some(i), Some(width));
         }
         product *= n;
-        if product > behind {
+        if product > after {
             break;
         }
     }
     (None, None)
 }
 
-/// The axis of `from` that stands unchanged at `to[axis]` after regrouping.
+/// The axis of `from` that is `to[axis]` unchanged after regrouping.
 fn regrouped(from: &[usize], to: &[usize], axis: usize) -> Option<usize> {
     let all = to.get(axis)?;
     let before: usize = to[..axis].iter().product();

@@ -1,4 +1,4 @@
-//! What an input is for, by its name, its type and its uses.
+//! The role of an input, from its name, its type and its uses.
 
 use posenc_ir::{DType, Dim, Graph, ValueId};
 
@@ -7,41 +7,41 @@ use crate::graph::operators::{is_copy, is_layout};
 
 pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
     let name = graph.name(value).to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|w| name.contains(w));
+    let named = |words: &[&str]| words.iter().any(|w| name.contains(w));
     if dtype == DType::Bool && rank <= 1 {
-        return if says(&["mask"]) {
+        return if named(&["mask"]) {
             Role::Padding
         } else {
             Role::CacheFlag
         };
     }
-    if says(&["mask", "padding"]) && rank >= 1 {
+    if named(&["mask", "padding"]) && rank >= 1 {
         return Role::Padding;
     }
-    let position = says(&["position", "pos_id", "input_pos", "pos_ids"]) || name == "pos";
+    let position = named(&["position", "pos_id", "input_pos", "pos_ids"]) || name == "pos";
     if dtype.is_float() && position && rank <= 2 {
         return Role::Positions;
     }
     if dtype.is_float() {
-        let cached = rank >= 3 && (says(&["past", "cache"]) || joined(graph, value));
+        let cached = rank >= 3 && (named(&["past", "cache"]) || joined(graph, value));
         return if cached { Role::Past } else { Role::Content };
     }
-    if position || turns_waves(graph, value) {
+    if position || feeds_sines(graph, value) {
         Role::Positions
-    } else if says(&["token_type", "segment"]) {
+    } else if named(&["token_type", "segment"]) {
         Role::TokenTypes
-    } else if rank == 0 || says(&["seqlen", "seq_len", "length"]) {
+    } else if rank == 0 || named(&["seqlen", "seq_len", "length"]) {
         Role::Content
-    } else if indexes_floats(graph, value) || says(&["ids", "tokens"]) {
+    } else if indexes_floats(graph, value) || named(&["ids", "tokens"]) {
         Role::Tokens
     } else {
         Role::Content
     }
 }
 
-/// Whether an input tells the time at which each token of a sequence stands: integers, by the name.
-/// One number for a whole sequence is the step of a process, as in diffusion.
-pub(crate) fn tells_steps(graph: &Graph, port: &Port) -> bool {
+/// Whether an input holds the time step of each token: integers, by the name. One number for a
+/// whole sequence is the step of a process, as in diffusion.
+pub(crate) fn holds_time_steps(graph: &Graph, port: &Port) -> bool {
     let name = graph.name(port.value).to_lowercase();
     let says = ["timestep", "time_step"];
     let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);
@@ -57,9 +57,9 @@ fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
     })
 }
 
-/// Whether the value is what angles are computed from: it reaches a sine or cosine through casts,
-/// changes of shape, and products, and picks no rows on the way.
-fn turns_waves(graph: &Graph, value: ValueId) -> bool {
+/// Whether angles are computed from the value: it reaches a sine or cosine through casts, changes
+/// of shape and arithmetic, and is no index on that path. Other operators end the search.
+fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
     let mut seen = rustc_hash::FxHashSet::default();
     while let Some(value) = stack.pop() {
@@ -83,7 +83,7 @@ fn turns_waves(graph: &Graph, value: ValueId) -> bool {
     false
 }
 
-/// Whether the value's only work is to be the first part of a concatenation, as caches are.
+/// Whether the value is only ever the first part of a concatenation, as caches are.
 fn joined(graph: &Graph, value: ValueId) -> bool {
     let uses = graph.uses(value);
     let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot() == 0;

@@ -15,8 +15,8 @@ pub(crate) struct Cone {
     values: Vec<ValueId>,
     pub(crate) nodes: FxHashSet<NodeId>,
     pub(crate) waves: Vec<ValueId>,
-    /// The positions, where a fused operator is told them.
-    told: Option<ValueId>,
+    /// The positions, where a fused operator has an input for them.
+    given: Option<ValueId>,
 }
 
 /// Whether a branch chooses this value among constants.
@@ -39,7 +39,7 @@ impl Cone {
             values: vec![],
             nodes: half.region.entries.iter().map(|u| u.node).collect(),
             waves: vec![],
-            told: half.region.inside.and_then(|i| i.positions),
+            given: half.region.inside.and_then(|i| i.positions),
         };
         let entry = |u: &Use| graph.node(u.node).input(u.slot());
         let mut queue: VecDeque<ValueId> = half.region.entries.iter().filter_map(entry).collect();
@@ -53,7 +53,7 @@ impl Cone {
                 continue;
             };
             let node = graph.node(id);
-            // What only tells a length holds no frequency.
+            // What depends on a length only holds no frequency.
             if node.is("Shape") || node.is("Size") {
                 continue;
             }
@@ -85,8 +85,8 @@ impl Cone {
     /// The positions: integers, where the graph has them so, that count up to the last token of
     /// the trial run and follow from no others that do.
     pub(crate) fn positions(&self, graph: &Graph, found: &Found) -> Option<ValueId> {
-        if self.told.is_some() {
-            return self.told;
+        if self.given.is_some() {
+            return self.given;
         }
         let counts = |v: &ValueId| -> bool {
             let Some(data) = found.trace.get(*v).to_f64() else {

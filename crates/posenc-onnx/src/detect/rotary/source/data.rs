@@ -3,12 +3,12 @@
 use posenc_ir::{NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-/// Where the numbers of a rotation stand.
+/// Where the graph holds the numbers of a rotation.
 #[derive(Clone, Debug)]
 pub enum RotarySource {
     /// Angles are computed as position times frequency.
     Computed(Computed),
-    /// cos and sin stand in tables.
+    /// cos and sin are in tables.
     Tables(Vec<Table>),
 }
 
@@ -19,7 +19,7 @@ pub struct Computed {
     pub root: ValueId,
     /// Its dimensions.
     pub dims: Vec<usize>,
-    /// For each element the pair that it turns.
+    /// For each element the pair that it rotates.
     pub pair: Vec<usize>,
     /// Whether it holds reciprocals.
     pub reciprocal: bool,
@@ -44,7 +44,7 @@ pub struct Table {
     pub first: i64,
     /// What each column holds; columns run over the other axes in row-major order.
     pub columns: Vec<Column>,
-    /// The positions that pick rows, where they can be told.
+    /// The positions that pick rows; `None` where they are unknown.
     pub positions: Option<ValueId>,
     /// The nodes between the table and the rotation.
     pub cone: FxHashSet<NodeId>,

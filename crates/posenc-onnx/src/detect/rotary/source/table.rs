@@ -9,7 +9,7 @@ use crate::detect::found::Found;
 use crate::detect::rotary::site::RotaryOperand;
 
 /// A constant as a table: it is filled with the numbers of its rows, then of its columns, and what
-/// the rotation becomes tells which position reads which row, and which pair which columns.
+/// the rotation becomes shows which position reads which row, and which pair which columns.
 pub(crate) struct TableProbe<'a, F> {
     pub(crate) found: &'a Found,
     pub(crate) half: &'a RotaryOperand,
