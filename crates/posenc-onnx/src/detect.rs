@@ -1,88 +1,45 @@
-//! Detection: attention first, then what enters between projections and scores, then numbers.
+//! Detection: attention sites, rotations of queries and keys, then every other encoding.
 
 mod absolute;
 mod bias;
 pub mod context;
 mod convolution;
 pub mod finding;
+pub mod found;
+pub mod limit;
 pub mod limits;
+mod results;
 pub mod rotary;
-mod streams;
-mod survey;
-mod switch;
+mod runs;
 mod terms;
 #[cfg(test)]
 mod tests;
-pub mod unrecognized;
+mod unrecognized;
 
 use std::collections::BTreeMap;
 
-use posenc_ir::eval::{Budget, Trace, trace};
-use posenc_ir::{Model, NodeId};
+use posenc_ir::Model;
+use posenc_ir::eval::{Trace, trace};
 
 use crate::attention::{Site, sites};
-use crate::detect::finding::Finding;
 use crate::graph::dataflow::{Class, Classes, is_fed_ids};
 use crate::graph::ports::{Lengths, Ports, Role};
-use crate::graph::region::Region;
-use crate::report::Limit;
 
-pub use rotary::{Half, RotarySite};
-pub use streams::Streams;
-pub(crate) use survey::Runs;
-pub use survey::{Survey, survey};
-pub use switch::Switch;
+pub use found::{Found, Refused};
+use results::Results;
+pub use rotary::site::{AxialSite, RotaryOperand, RotarySite, Streams, Switch};
+use runs::BUDGET;
+pub(crate) use runs::Runs;
 pub(crate) use terms::joins;
 
-/// What is asked of detection.
+/// Options of detection.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Roles of inputs, by name, where names and uses do not tell.
+    /// Roles of inputs by name, for inputs whose role cannot be inferred.
     pub roles: BTreeMap<String, Role>,
-    /// Which of the branches of an `If` count that hold attention; others than the first are
-    /// those of a decoder without earlier keys.
+    /// Which of the branches of an `If` with attention is examined; those after the first are of
+    /// a decoder without earlier keys.
     pub(crate) branch: usize,
-}
-
-/// What was found in a model.
-#[derive(Clone, Debug)]
-pub struct Detection {
-    /// The inputs.
-    pub ports: Ports,
-    /// The lengths of the trial run.
-    pub lengths: Lengths,
-    /// What each value depends on.
-    pub classes: Classes,
-    /// The trial run: everything but content has numbers.
-    pub trace: Trace,
-    /// Attention, in order of computation.
-    pub attention: Vec<Site>,
-    /// Rotations of queries and keys, by site.
-    pub rotary: Vec<RotarySite>,
-    /// Rotations by the rows and columns of a grid.
-    pub axial: Vec<Finding>,
-    /// Where each of `axial` turns queries and keys.
-    pub(crate) grids: Vec<[Region; 2]>,
-    /// Position that acts on queries or keys but is no rotation, with the reason.
-    pub unknown: Vec<Refused>,
-    /// Where queries and keys of a site turn, though by no rotation that is known: each of them
-    /// is among `unknown`.
-    pub(crate) odd: Vec<(usize, Vec<Region>)>,
-    /// Everything that limits the length.
-    pub limits: Vec<Limit>,
-    /// What a user should know.
-    pub warnings: Vec<String>,
-}
-
-/// A candidate that was looked at and refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The attention site.
-    pub site: usize,
-    /// Where.
-    pub node: NodeId,
-    /// Why.
-    pub why: String,
 }
 
 /// Tokens of the trial run: enough to see an angle grow, few enough to be quick.
@@ -98,50 +55,21 @@ const LARGER: [usize; 3] = [256, 2048, 16384];
 /// Tokens that are too few.
 const SHORT: usize = 8;
 
-/// Elements that a value of the trial run may have.
-const BUDGET: Budget = Budget { elements: 1 << 22 };
-
-/// Finds attention and what encodes position in it.
-pub fn detect(model: &Model, options: &Options) -> Detection {
+/// Finds attention and everything that encodes position.
+pub fn detect(model: &Model, options: &Options) -> Found {
+    let Trial {
+        ports,
+        lengths,
+        classes,
+        trace,
+        attention,
+    } = Trial::of(model, options);
     let graph = model.graph();
-    let mut ports = Ports::of(graph, &options.roles);
-    let classes = Classes::of(graph, &ports);
-    let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
-    let run = |ports: &Ports, sequence: usize| {
-        let past = if options.branch == 0 { TRIAL.past } else { 0 };
-        let lengths = ports.fit(Lengths {
-            sequence,
-            past,
-            ..TRIAL
-        });
-        let seeds = ports.seeds(graph, lengths);
-        let trace = trace(model, &seeds, &opaque, &BUDGET);
-        let attention = sites(model, &classes, &trace, ports, options.branch);
-        (lengths, trace, attention)
-    };
-    let (mut lengths, mut trace, mut attention) = run(&ports, TRIAL.sequence);
-    // What the declared shapes leave open is read in the way that makes the most of the graph.
-    let lost = !unrecognized::softmaxes(graph, &classes, &trace).is_empty();
-    for other in ports.others().into_iter().filter(|_| lost) {
-        let again = run(&other, TRIAL.sequence);
-        if again.2.len() > attention.len() {
-            (lengths, trace, attention) = again;
-            ports = other;
-        }
-    }
-    // How much sound or how large a picture makes a few tokens is for the model to say.
-    for sequence in LARGER {
-        if !ports.has_free_content() || !is_short(&trace, &attention) {
-            break;
-        }
-        (lengths, trace, attention) = run(&ports, sequence);
-    }
-    let warnings = [
-        unrecognized::warning(graph, &classes, &trace),
-        unrecognized::unread(graph, &classes, &trace, &attention),
+    let unrecognized = [
+        unrecognized::without_sizes(graph, &classes, &trace),
+        unrecognized::not_attention(graph, &classes, &trace, &attention),
     ];
-    let mut found = Detection {
-        limits: vec![],
+    let mut found = Found {
         ports,
         lengths,
         classes,
@@ -149,23 +77,117 @@ pub fn detect(model: &Model, options: &Options) -> Detection {
         attention,
         rotary: vec![],
         axial: vec![],
-        grids: vec![],
         unknown: vec![],
-        odd: vec![],
-        warnings: warnings.into_iter().flatten().collect(),
+        unknown_rotations: vec![],
+        findings: vec![],
+        refused: vec![],
+        limits: vec![],
+        unrecognized: unrecognized.into_iter().flatten().collect(),
+        warnings: vec![],
     };
     rotary::find(model, &mut found);
-    found.limits = crate::detect::limits::limits(&Runs::new(model, &found));
-    found
+    found.limits = limits::limits(&Runs::new(model, &found));
+    let Results {
+        findings,
+        refused,
+        warnings,
+    } = other_encodings(model, &found);
+    Found {
+        findings,
+        refused,
+        warnings,
+        ..found
+    }
 }
 
-/// Whether there is no attention, or some over a few keys only.
-fn is_short(trace: &Trace, sites: &[Site]) -> bool {
-    let keys = |site: &Site| {
-        let dims = trace.get(site.key.value).dims.as_deref();
-        dims.and_then(|d| d.get(site.key.lane.sequence))
-            .copied()
-            .unwrap_or(0)
+/// The attention sites alone, which is cheaper.
+pub(crate) fn attention(model: &Model, options: &Options) -> Vec<Site> {
+    Trial::of(model, options).attention
+}
+
+/// Every encoding but rotations by one position.
+fn other_encodings(model: &Model, found: &Found) -> Results {
+    let mut results = Results {
+        findings: found.axial.iter().map(|a| a.finding.clone()).collect(),
+        ..Results::default()
     };
-    sites.iter().map(keys).min().unwrap_or(0) < SHORT
+    let mut runs = Runs::new(model, found);
+    absolute::find(&mut runs, &mut results);
+    bias::find(&mut runs, &mut results);
+    terms::find(&mut runs, &mut results);
+    convolution::find(&mut runs, &mut results);
+    results
+}
+
+/// The trial run and the sites that it shows.
+struct Trial {
+    ports: Ports,
+    lengths: Lengths,
+    classes: Classes,
+    trace: Trace,
+    attention: Vec<Site>,
+}
+
+impl Trial {
+    fn of(model: &Model, options: &Options) -> Self {
+        let graph = model.graph();
+        let ports = Ports::of(graph, &options.roles);
+        let classes = Classes::of(graph, &ports);
+        let mut trial = Self::run(model, options, (ports, classes), TRIAL.sequence);
+        // Of the ways to read open dimensions, the one in which most sites are found.
+        if unrecognized::has_unknown_sizes(graph, &trial.classes, &trial.trace) {
+            for ports in trial.ports.others() {
+                let inputs = (ports, trial.classes.clone());
+                let other = Self::run(model, options, inputs, TRIAL.sequence);
+                if other.attention.len() > trial.attention.len() {
+                    trial = other;
+                }
+            }
+        }
+        // The model determines how much sound, or how large a picture, makes a few tokens.
+        for sequence in LARGER {
+            if !trial.ports.has_free_content() || !trial.is_short() {
+                break;
+            }
+            let inputs = (trial.ports, trial.classes);
+            trial = Self::run(model, options, inputs, sequence);
+        }
+        trial
+    }
+
+    fn run(
+        model: &Model,
+        options: &Options,
+        (ports, classes): (Ports, Classes),
+        sequence: usize,
+    ) -> Self {
+        let graph = model.graph();
+        let lengths = ports.fit(Lengths {
+            sequence,
+            past: if options.branch == 0 { TRIAL.past } else { 0 },
+            ..TRIAL
+        });
+        let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
+        let seeds = ports.seeds(graph, lengths);
+        let trace = trace(model, &seeds, &opaque, &BUDGET);
+        let attention = sites(model, &classes, &trace, &ports, options.branch);
+        Self {
+            ports,
+            lengths,
+            classes,
+            trace,
+            attention,
+        }
+    }
+
+    /// Whether there is no attention, or some over a few keys only.
+    fn is_short(&self) -> bool {
+        let keys = |site: &Site| {
+            let dims = self.trace.get(site.key.value).dims.as_deref();
+            dims.and_then(|d| d.get(site.key.lane.sequence))
+                .copied()
+                .unwrap_or(0)
+        };
+        self.attention.iter().map(keys).min().unwrap_or(0) < SHORT
+    }
 }

@@ -3,6 +3,7 @@
 pub mod dataflow;
 pub mod einsum;
 pub mod lane;
+pub mod operators;
 pub mod ports;
 pub mod product;
 pub mod region;

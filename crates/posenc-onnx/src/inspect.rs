@@ -7,7 +7,7 @@ use posenc_ir::{DType, Model};
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
-use crate::detect::{Detection, Options, RotarySite, Survey, Switch, detect, survey};
+use crate::detect::{Found, Options, RotarySite, Switch, detect, limits};
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
@@ -36,21 +36,16 @@ pub fn inspect(model: &Model, options: &Options) -> Inspect {
 }
 
 /// The report of a detection.
-pub fn report(model: &Model, found: &Detection) -> Inspect {
-    let survey = survey(model, found);
+pub fn report(model: &Model, found: &Found) -> Inspect {
     let mut report = Inspect::new(ModelSummary::of(model));
     report.encodings = inspect_encodings(model, found);
     report
         .encodings
-        .extend(entries::of(model, found, &survey.findings));
+        .extend(entries::of(model, found, &found.findings));
     report.encodings.extend(unknown(model, found));
     report.attention = found.attention.iter().map(attention).collect();
-    report.limits = found.limits.clone();
-    let added = crate::detect::limits::added(model.graph(), &survey.findings);
-    report.limits.extend(added);
-    report.limits.sort_by_key(|l| l.length);
-    report.warnings = found.warnings.clone();
-    report.warnings.extend(survey.warnings);
+    report.limits = limits::all(model.graph(), found);
+    report.warnings = [&*found.unrecognized, &*found.warnings].concat();
     let refusal = |r: &crate::detect::Refused| Refusal {
         at: model.graph().place(r.node),
         why: r.why.clone(),
@@ -59,7 +54,7 @@ pub fn report(model: &Model, found: &Detection) -> Inspect {
         found
             .unknown
             .iter()
-            .chain(&survey.refused)
+            .chain(&found.refused)
             .map(refusal)
             .collect(),
     );
@@ -67,7 +62,7 @@ pub fn report(model: &Model, found: &Detection) -> Inspect {
 }
 
 /// The scaling that the numbers of a site tell.
-pub fn identified(found: &Detection, site: &RotarySite) -> Identified {
+pub fn identified(found: &Found, site: &RotarySite) -> Identified {
     let rope = &site.query.rotation.rope;
     let tolerance = tolerance(found, site);
     let near = identify(
@@ -105,7 +100,7 @@ fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> I
 }
 
 /// How exactly the graph holds its frequencies, as a share of each.
-fn tolerance(found: &Detection, site: &RotarySite) -> f64 {
+fn tolerance(found: &Found, site: &RotarySite) -> f64 {
     match found.trace.get(site.query.region.output).dtype {
         Some(DType::F16) => 2e-3,
         Some(DType::BF16) => 1e-2,
@@ -114,14 +109,14 @@ fn tolerance(found: &Detection, site: &RotarySite) -> f64 {
 }
 
 /// Everything that was found, as entries of the report.
-pub(crate) fn entries(model: &Model, found: &Detection, survey: &Survey) -> Vec<Encoding> {
+pub(crate) fn entries(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut all = inspect_encodings(model, found);
-    all.extend(entries::of(model, found, &survey.findings));
+    all.extend(entries::of(model, found, &found.findings));
     all
 }
 
 /// RoPE: an entry for each set of parameters.
-pub(crate) fn inspect_encodings(model: &Model, found: &Detection) -> Vec<Encoding> {
+pub(crate) fn inspect_encodings(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
     // Sites that turn alike have the same parameters.
     let mut known: Vec<(&RotarySite, Map<String, Value>)> = vec![];
@@ -170,7 +165,7 @@ fn rows(limits: &[Limit]) -> Option<usize> {
     limits.iter().filter(table).map(|l| l.length).min()
 }
 
-fn params(found: &Detection, site: &RotarySite) -> Map<String, Value> {
+fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
     let rope = &site.query.rotation.rope;
     let identified = identified(found, site);
     let mut params = Map::new();
@@ -216,7 +211,7 @@ fn rounded(x: f64, digits: usize) -> f64 {
 }
 
 /// Position that acts on queries or keys, but in no way that is known.
-fn unknown(model: &Model, found: &Detection) -> Vec<Encoding> {
+fn unknown(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
     for refused in &found.unknown {
         let entry = match entries

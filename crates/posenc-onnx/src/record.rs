@@ -6,7 +6,7 @@ pub mod law;
 use posenc_ir::Model;
 use serde_json::{Value, json};
 
-use crate::detect::Detection;
+use crate::detect::Found;
 use crate::plan::rescale::Plan;
 use posenc_encodings::laws::{LongRopeAttention, RampBounds, Scaling};
 
@@ -54,7 +54,7 @@ pub fn record(model: &Model) -> Option<Record> {
 }
 
 /// Writes the record of a rescale.
-pub(crate) fn write(model: &mut Model, source: &str, before: &Detection, plan: &Plan) {
+pub(crate) fn write(model: &mut Model, source: &str, before: &Found, plan: &Plan) {
     let mut sites: Vec<Value> = vec![];
     for (i, target) in &plan.targets {
         let layer = before.rotary[*i].site;

@@ -9,9 +9,10 @@ mod inspect;
 mod rewrite;
 mod verify;
 
+pub use crate::detect::limit::{Limit, LimitCause};
 pub use attention::{Attention, AttentionKind};
 pub use encoding::Encoding;
-pub use inspect::{Inspect, Limit, LimitCause, ModelSummary, Refusal};
+pub use inspect::{Inspect, ModelSummary, Refusal};
 pub use rewrite::{Check, Edit, Endpoint, Guarantee, Inferred, Limits, Rewrite};
 pub use verify::{Run, SiteCheck, Verify};
 

@@ -7,7 +7,7 @@ pub mod swap;
 use posenc_ir::Model;
 use serde_json::{Value, json};
 
-use crate::detect::{Detection, Options, detect};
+use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Role;
 use crate::inspect::inspect_encodings;
 use crate::plan::rescale::{Plan, Target};
@@ -31,9 +31,9 @@ pub struct Rewritten {
     /// What each rotary site of `found` is to compute now; sites left alone are absent.
     pub targets: Vec<(usize, Target)>,
     /// The rewritten graph, detected anew.
-    pub found: Detection,
+    pub found: Found,
     /// The same for other branches of a decoder that was merged from several, where they turn.
-    pub beside: Vec<Detection>,
+    pub beside: Vec<Found>,
     /// The length that was made room for, where it is known.
     pub max_length: Option<usize>,
     /// What shows that an encoding that was put in computes its formula; `None` where none was.
@@ -154,7 +154,7 @@ fn rewrite_flat(
 }
 
 /// What turns in the other branches of a model.
-fn beside(model: &Model, found: &Detection, options: &Options) -> Vec<Detection> {
+fn beside(model: &Model, found: &Found, options: &Options) -> Vec<Found> {
     let others = other_branches(model, found, options).into_iter();
     let others = others.map(|(options, _)| detect(model, &options));
     others.filter(|found| !found.rotary.is_empty()).collect()
@@ -183,12 +183,7 @@ fn path_of(model: &Model) -> String {
 }
 
 /// The rewritten graph, read anew, must compute what was planned.
-fn agrees(
-    model: &Model,
-    before: &Detection,
-    after: &Detection,
-    plan: &Plan,
-) -> Result<(), RewriteError> {
+fn agrees(model: &Model, before: &Found, after: &Found, plan: &Plan) -> Result<(), RewriteError> {
     let length = before.lengths.past + before.lengths.sequence;
     for (i, target) in &plan.targets {
         let site = &before.rotary[*i];
@@ -246,7 +241,7 @@ fn off(got: &[f64], want: &[f64], m: f64, want_m: f64) -> f64 {
 
 /// An edit for each site of a group; what they share is counted with the first.
 fn edits(
-    before: &Detection,
+    before: &Found,
     plan: &Plan,
     group: &Group,
     from: &[Encoding],
@@ -281,7 +276,7 @@ fn edits(
 }
 
 /// What a user should know of the result.
-fn warnings(after: &Detection, plan: &Plan) -> Vec<String> {
+fn warnings(after: &Found, plan: &Plan) -> Vec<String> {
     let mut warnings = vec![];
     let switches = plan
         .targets

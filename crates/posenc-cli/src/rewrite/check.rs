@@ -1,7 +1,7 @@
 //! The proof of a rewrite: the emitted nodes, run by a runtime, against the formula in f64.
 
 use posenc_ir::Model;
-use posenc_onnx::detect::Detection;
+use posenc_onnx::detect::Found;
 use posenc_onnx::prove::{Expected, check_rope, expectations};
 use posenc_onnx::report::{Check, Rewrite};
 use posenc_onnx::rewrite::Rewritten;
@@ -78,7 +78,7 @@ pub(super) fn fill(
 fn run(
     model: &Model,
     done: &Rewritten,
-    expected: &[(&Detection, Vec<Expected>)],
+    expected: &[(&Found, Vec<Expected>)],
     choice: &Choice,
 ) -> anyhow::Result<Option<Check>> {
     let runtime = choice.open()?;

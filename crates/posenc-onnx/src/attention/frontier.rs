@@ -1,5 +1,5 @@
-//! Frontiers: where something that varies along the sequence, without content causing it, meets
-//! content between a projection and the product of queries and keys.
+//! Frontiers: where values that vary along the sequence, but not with content, act on content
+//! between a projection and the product of queries and keys.
 
 use std::collections::BTreeSet;
 
@@ -7,43 +7,44 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::attention::Operand;
+use crate::attention::site::Operand;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
+use crate::graph::operators::{is_elementwise, is_norm};
 use crate::graph::region::Region;
 
 /// The content values between a projection and the product, with their lanes.
 #[derive(Clone, Debug)]
-pub struct Stretch {
+pub struct OperandPath {
     lanes: FxHashMap<ValueId, Lane>,
     /// The nodes that compute them, operand last.
     nodes: BTreeSet<NodeId>,
     end: ValueId,
 }
 
-/// What acts on a stretch.
+/// What acts on a path.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum Frontier {
     /// No position.
     Nothing,
     /// Position, between one value and another.
     Region(Box<Region>),
-    /// Position that enters at this node and elsewhere, with no one value before or behind it.
+    /// Position that enters at this node and elsewhere, with no one value before or after all of it.
     Scattered(NodeId),
 }
 
-/// Nodes between a norm and a projection that turn what is projected.
+/// Nodes between a norm and a projection that rotate the input of the projection.
 const FEW: usize = 64;
 
-impl Stretch {
+impl OperandPath {
     /// Follows an operand of the product back to its projections.
     pub fn of(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> Self {
         let none = |_: &Node| false;
         Self::until(graph, classes, trace, operand, &none, usize::MAX)
     }
 
-    /// Goes on from where this stretch begins: from what is projected back to the norm before it.
-    /// Nothing, where the projection is not one product, or no norm is near.
+    /// Continues this path from the input of the projection back to the norm before it; `None` where
+    /// the projection is not one product, or no norm is near.
     pub fn before(
         &self,
         graph: &Graph,
@@ -79,12 +80,11 @@ impl Stretch {
                 offset: 0,
             },
         };
-        let norm = |node: &Node| node.op().ends_with("Normalization");
-        let found = Self::until(graph, classes, trace, &operand, &norm, FEW);
+        let found = Self::until(graph, classes, trace, &operand, &is_norm, FEW);
         (found.nodes.len() < FEW).then_some(found)
     }
 
-    /// Follows content back to projections and to nodes that are an end, over so many at most.
+    /// Follows content back to projections and to nodes that end the path, over `most` nodes.
     fn until(
         graph: &Graph,
         classes: &Classes,
@@ -93,22 +93,22 @@ impl Stretch {
         is_end: &dyn Fn(&Node) -> bool,
         most: usize,
     ) -> Self {
-        let mut stretch = Self {
+        let mut path = Self {
             lanes: FxHashMap::default(),
             nodes: BTreeSet::new(),
             end: operand.value,
         };
         let mut stack = vec![(operand.value, operand.lane)];
         while let Some((value, lane)) = stack.pop() {
-            if stretch.nodes.len() >= most {
+            if path.nodes.len() >= most {
                 break;
             }
-            match stretch.lanes.get(&value) {
+            match path.lanes.get(&value) {
                 // A lane that knows its features is worth a second visit.
                 Some(old) if old.feature.is_some() || lane.feature.is_none() => continue,
                 _ => {}
             }
-            stretch.lanes.insert(value, lane);
+            path.lanes.insert(value, lane);
             let Some((id, output)) = graph.producer(value) else {
                 continue;
             };
@@ -116,16 +116,16 @@ impl Stretch {
             if is_end(node) {
                 continue;
             }
-            if is_projection(node.domain(), node.op()) {
-                if let Some((slot, lane)) = turning(graph, classes, trace, id, lane)
+            if ends_path(node) {
+                if let Some((slot, lane)) = rotating(graph, classes, trace, id, lane)
                     && let Some(input) = node.input(slot)
                 {
-                    stretch.nodes.insert(id);
+                    path.nodes.insert(id);
                     stack.push((input, lane));
                 }
                 continue;
             }
-            stretch.nodes.insert(id);
+            path.nodes.insert(id);
             for slot in 0..node.inputs().len() {
                 let Some(input) = node.input(slot) else {
                     continue;
@@ -137,10 +137,10 @@ impl Stretch {
                 }
             }
         }
-        stretch
+        path
     }
 
-    /// The uses at which position enters the stretch.
+    /// The uses at which position enters the path.
     fn entries(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<Use> {
         let mut entries = vec![];
         for id in &self.nodes {
@@ -161,11 +161,11 @@ impl Stretch {
                     continue;
                 }
                 let along = match node.op() {
-                    op if crate::graph::lane::is_elementwise(op) => {
+                    op if is_elementwise(op) => {
                         back(graph, trace, *id, 0, slot, *lane).map(|l| l.sequence)
                     }
-                    "Concat" => beside(trace, node, lane),
-                    // A product is part of the stretch only where it turns the features of a head.
+                    "Concat" => along_features(trace, node, lane),
+                    // A product is part of the path only where it rotates the features of a head.
                     _ => crate::graph::product::along(graph, trace, *id, slot, lane),
                 };
                 if along.is_some_and(|axis| varies(trace, *input, axis)) {
@@ -177,29 +177,29 @@ impl Stretch {
         entries
     }
 
-    /// Whether position enters it by factors alone, as in a rotation; what is added to the
-    /// residual stream is none.
-    pub fn is_turned(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
+    /// Whether position enters it as factors only, as in a rotation; a term added to the residual
+    /// stream does not.
+    pub fn is_rotated(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
         let entries = self.entries(graph, classes, trace);
         !entries.is_empty() && entries.iter().all(|u| graph.node(u.node).is("Mul"))
     }
 
-    /// The region in which position acts on this stretch.
-    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Found {
+    /// The region in which position acts on this path.
+    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Frontier {
         let entries = self.entries(graph, classes, trace);
         let Some(first) = entries.first().map(|u| u.node) else {
-            return Found::Nothing;
+            return Frontier::Nothing;
         };
         match self.around(graph, entries) {
-            Some(region) => Found::Region(Box::new(region)),
-            None => Found::Scattered(first),
+            Some(region) => Frontier::Region(Box::new(region)),
+            None => Frontier::Scattered(first),
         }
     }
 
     /// The region around these entries; `None` where they have no one source and no one end.
     fn around(&self, graph: &Graph, entries: Vec<Use>) -> Option<Region> {
         let nodes: BTreeSet<NodeId> = entries.iter().map(|u| u.node).collect();
-        let place = self.places(graph);
+        let order = self.order(graph);
         let content_inputs = |id: NodeId| {
             let inputs = graph.node(id).inputs().iter().flatten();
             inputs.copied().filter(|v| self.lanes.contains_key(v))
@@ -227,15 +227,15 @@ impl Stretch {
             .flat_map(|n| graph.node(*n).outputs().iter().flatten().copied())
             .filter(|v| self.lanes.contains_key(v))
             .collect();
-        let back = |values| meet(values, before, |v| usize::MAX - place(v), None);
+        let back = |values| meet(values, before, |v| usize::MAX - order(v), None);
         let mut input = back(entering)?;
-        let output = meet(leaving, after, &place, Some(self.end))?;
-        // Where pairs stand on an axis of their own, the features are whole farther out.
+        let output = meet(leaving, after, &order, Some(self.end))?;
+        // Where pairs have an axis of their own, the features are whole in a later value.
         let whole = |v: &ValueId| self.lanes.get(v).is_some_and(|l| l.feature.is_some());
-        let output = farther(output, after, whole).unwrap_or(output);
-        // Features that do not turn may join only at the end.
+        let output = first_whole(output, after, whole).unwrap_or(output);
+        // Features that do not rotate may join only at the end.
         loop {
-            let mut joining = strangers(input, output, before, &place);
+            let mut joining = joining(input, output, before, &order);
             if joining.is_empty() {
                 break;
             }
@@ -252,8 +252,8 @@ impl Stretch {
         })
     }
 
-    /// The order of computation of the stretch's values.
-    fn places(&self, graph: &Graph) -> impl Fn(ValueId) -> usize + use<> {
+    /// The order of computation of the values of the path.
+    fn order(&self, graph: &Graph) -> impl Fn(ValueId) -> usize + use<> {
         let mut depth: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mut stack: Vec<(ValueId, bool)> = vec![(self.end, false)];
         let mut next = 0;
@@ -311,11 +311,11 @@ fn meet(
 }
 
 /// The values that join what flows from `input` to `output` without coming from `input`.
-fn strangers(
+fn joining(
     input: ValueId,
     output: ValueId,
     before: impl Fn(ValueId) -> Vec<ValueId>,
-    place: impl Fn(ValueId) -> usize,
+    order: impl Fn(ValueId) -> usize,
 ) -> Vec<ValueId> {
     let mut within = vec![output];
     let mut seen = FxHashSet::from_iter([input, output]);
@@ -324,7 +324,7 @@ fn strangers(
         at += 1;
         within.extend(before(value).into_iter().filter(|v| seen.insert(*v)));
     }
-    within.sort_unstable_by_key(|v| place(*v));
+    within.sort_unstable_by_key(|v| order(*v));
     let mut flows = FxHashSet::from_iter([input]);
     let mut joining = vec![];
     for value in within {
@@ -341,8 +341,8 @@ fn strangers(
 /// Changes of shape around a rotation are few.
 const STEPS: usize = 8;
 
-/// The first value for which `whole` holds on the one way on from `value`.
-fn farther(
+/// The first value for which `whole` holds on the only path from `value`.
+fn first_whole(
     mut value: ValueId,
     neighbors: impl Fn(ValueId) -> Vec<ValueId>,
     whole: impl Fn(&ValueId) -> bool,
@@ -359,28 +359,31 @@ fn farther(
     None
 }
 
-/// Where tokens stand in what a node puts beside features; `None` where it puts tokens together.
-fn beside(trace: &Trace, node: &Node, lane: &Lane) -> Option<usize> {
+/// The axis of tokens in parts that a node concatenates along the features; `None` where it
+/// concatenates tokens.
+fn along_features(trace: &Trace, node: &Node, lane: &Lane) -> Option<usize> {
     let rank = trace.get(node.output(0)?).dims.as_ref()?.len();
     let axis = wrap(node.int("axis").ok()??, rank)?;
     (axis != lane.sequence).then_some(lane.sequence)
 }
 
-/// Operators that mix features by weights: nothing positional is looked for beyond them.
-fn is_projection(domain: &str, op: &str) -> bool {
-    matches!(
-        (domain, op),
-        (
-            "",
-            "MatMul" | "Gemm" | "Einsum" | "Conv" | "Gather" | "Softmax" | "Attention"
-        ) | ("com.microsoft", _)
-    ) && op != "RotaryEmbedding"
-        && !(domain.is_empty() && op == "Gather")
+/// Operators at which a path ends. Other than `operators::is_projection`, this counts attention and
+/// all fused operators but rotations: what they compute is not followed.
+fn ends_path(node: &Node) -> bool {
+    let op = node.op();
+    match node.domain() {
+        "" => matches!(
+            op,
+            "MatMul" | "Gemm" | "Einsum" | "Conv" | "Softmax" | "Attention"
+        ),
+        "com.microsoft" => op != "RotaryEmbedding",
+        _ => false,
+    }
 }
 
-/// A product that acts within each head: with a matrix that only trades places and signs, or with
+/// A product that acts within each head: with a matrix that only permutes and negates, or with
 /// one for each position. Which input is the content, and its lane.
-fn turning(
+fn rotating(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
@@ -400,11 +403,11 @@ fn turning(
     let before = crate::graph::product::before(graph, trace, id, slot, &lane)?;
     let along = crate::graph::product::along(graph, trace, id, other, &lane);
     let matrix = node.input(other)?;
-    let turns = match along {
+    let rotates = match along {
         Some(axis) => varies(trace, matrix, axis),
-        None => crate::graph::product::trades_places(graph, matrix),
+        None => crate::graph::product::is_signed_permutation(graph, matrix),
     };
-    turns.then_some((slot, before))
+    rotates.then_some((slot, before))
 }
 
 /// Whether the data is known and differs along an axis.

@@ -3,7 +3,7 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 
-use super::{Mask, Operand, Place, Site};
+use super::site::{Mask, Operand, Site, StackLayer};
 use crate::graph::lane::Lane;
 use posenc_encodings::kind::Form;
 
@@ -26,8 +26,8 @@ pub(crate) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
         node: id,
         scope: op.node.scope(),
         name: String::new(),
-        layer: 0,
-        place: Place::default(),
+        index: 0,
+        place: StackLayer::default(),
         query: shape.query,
         key: shape.key,
         product: None,

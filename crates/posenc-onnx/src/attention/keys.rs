@@ -4,11 +4,11 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::{Site, per_token};
+use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back};
 
-/// What lies behind the keys.
+/// What the keys are computed from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keys {
     /// Batch times key heads, before heads are repeated.
@@ -17,6 +17,13 @@ pub(crate) struct Keys {
     pub(crate) length: Option<usize>,
     /// Whether a cache joins.
     pub(crate) past: bool,
+}
+
+/// Elements that share a token and a feature: batch times heads.
+pub(crate) fn per_token(dims: &[usize], lane: &Lane) -> Option<usize> {
+    let all = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    let each = dims.get(lane.sequence)?.checked_mul(lane.width(dims)?)?;
+    all.checked_div(each)
 }
 
 /// Follows the keys back to the projection that makes them.

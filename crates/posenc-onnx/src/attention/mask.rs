@@ -1,9 +1,10 @@
 //! Reading masks off what the softmax sees when queries and keys are zero and every token counts.
 
-use posenc_ir::{Graph, NodeId, ValueId};
+use posenc_ir::{Graph, ValueId};
 
-use crate::attention::scores::Plane;
-use crate::attention::{Mask, Site};
+use crate::attention::plane::Plane;
+use crate::attention::scores::bias_slots;
+use crate::attention::site::{Mask, Site};
 use crate::graph::dataflow::{Class, Classes};
 
 /// The mask of a site, given what its softmax sees where queries and keys are zero.
@@ -36,19 +37,6 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         mask.causal = Some(true);
     }
     mask
-}
-
-/// Inputs of a fused operator that hide or add to scores, `[.., query, key]` first.
-pub(crate) fn bias_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
-    let node = graph.node(id);
-    match (node.domain(), node.op()) {
-        ("", "Attention") => &[3],
-        (_, "MultiHeadAttention") => &[5, 4],
-        (_, "Attention") => &[5, 3],
-        (_, "GroupQueryAttention") => &[10, 5],
-        (_, "SparseAttention") => &[8],
-        _ => &[],
-    }
 }
 
 /// Whether the attention mask reaches the scores between the product and the softmax.

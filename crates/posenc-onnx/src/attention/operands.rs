@@ -3,11 +3,11 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
-use super::Operand;
+use super::site::Operand;
 use crate::graph::einsum::Equation;
 use crate::graph::lane::Lane;
 
-/// The operands of a product, and where the queries stand in its result.
+/// The operands of a product, and the axis of queries in its result.
 pub(crate) struct Product {
     pub(crate) query: Operand,
     pub(crate) key: Operand,

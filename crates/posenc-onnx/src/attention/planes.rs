@@ -1,4 +1,4 @@
-//! What the softmax of each site sees where queries and keys are zero; alike sites are run once.
+//! Bias and mask of every site; equal sites are evaluated once.
 
 use std::sync::Arc;
 
@@ -6,22 +6,23 @@ use posenc_ir::Model;
 use posenc_ir::eval::Trace;
 use rustc_hash::FxHashMap;
 
-use super::Site;
-use crate::attention::scores::{Plane, plane};
+use crate::attention::plane::Plane;
+use crate::attention::scores::plane;
+use crate::attention::site::Site;
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::Lane;
-use crate::graph::region::Region;
-use crate::graph::signature::{Count, Signatures};
+use crate::graph::region::{Aspect, Region};
+use crate::graph::signature::Signatures;
 
 /// The planes so far.
 #[derive(Default)]
 pub(crate) struct Planes {
     signatures: Signatures,
-    known: FxHashMap<Alike, Option<Arc<Plane>>>,
+    known: FxHashMap<PlaneKey, Option<Arc<Plane>>>,
 }
 
-/// What sites with the same plane share: the stretch, the heads, and the axes of the scores.
-type Alike = (usize, Option<usize>, Option<[usize; 2]>, Option<usize>);
+/// What sites with the same plane share: the path, the heads, and the axes of the scores.
+type PlaneKey = (usize, Option<usize>, Option<[usize; 2]>, Option<usize>);
 
 impl Planes {
     pub(crate) fn of(
@@ -32,21 +33,21 @@ impl Planes {
         site: &Site,
     ) -> Option<Arc<Plane>> {
         let read = || plane(model, classes, trace, site).map(Arc::new);
-        let Some(stretch) = stretch(site) else {
+        let Some(path) = score_path(site) else {
             return read();
         };
         let graph = model.graph();
-        let counts = stretch.counts(graph, classes, Count::Numbers);
-        let signature = self.signatures.region(graph, &stretch, trace, counts);
+        let aspects = path.aspects(graph, classes, Aspect::Numbers);
+        let signature = self.signatures.region(graph, &path, trace, aspects);
         let dims = trace.get(site.key.value).dims.as_ref();
         let keys = dims.and_then(|d| d.get(site.key.lane.sequence)).copied();
-        let alike = (signature, site.heads, site.plane, keys);
-        self.known.entry(alike).or_insert_with(read).clone()
+        let key = (signature, site.heads, site.plane, keys);
+        self.known.entry(key).or_insert_with(read).clone()
     }
 }
 
-/// The way from the product to the softmax.
-pub(crate) fn stretch(site: &Site) -> Option<Region> {
+/// The region from the product to the softmax.
+pub(crate) fn score_path(site: &Site) -> Option<Region> {
     let lane = Lane::of_sequence(0);
     Some(Region {
         input: site.product?,

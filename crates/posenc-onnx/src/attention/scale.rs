@@ -3,14 +3,15 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node};
 
-use crate::attention::Operand;
+use crate::attention::site::Operand;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::{Lane, back, is_layout, wrap};
+use crate::graph::lane::{Lane, back, wrap};
+use crate::graph::operators::{is_copy, is_layout};
 
 /// Operators to look back through.
 const STEPS: usize = 24;
 
-/// The product of the numbers that an operand is multiplied with on the way from its projection.
+/// The product of the numbers that an operand is multiplied with between its projection and the product.
 /// Where earlier keys join, the factor is that of the new ones: the cache holds its keys as they
 /// join.
 pub(crate) fn before(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> f64 {
@@ -44,9 +45,9 @@ pub(crate) fn before(graph: &Graph, classes: &Classes, trace: &Trace, operand: &
                 factor /= m;
                 0
             }),
-            "Cast" | "Identity" | "Slice" | "Split" | "Gather" => Some(0),
+            "Slice" | "Split" | "Gather" => Some(0),
             "Concat" => lane.and_then(|lane| joined(classes, trace, node, lane)),
-            op if is_layout(op) => Some(0),
+            op if is_copy(op) || is_layout(op) => Some(0),
             _ => None,
         };
         let Some((slot, next)) = slot.and_then(|slot| Some((slot, node.input(slot)?))) else {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     /// A model whose keys are multiplied with one number before earlier ones join, and with
-    /// another behind.
+    /// another after.
     fn model(early: f64, late: f64, joined: Joined) -> Model {
         let mut s = Sketch::default();
         let x = s.embedded();

@@ -3,18 +3,8 @@
 use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Site;
+use super::site::{Site, StackLayer};
 use posenc_encodings::kind::Stack;
-
-/// Where a site stands among the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The stack; `None` where the model has one.
-    pub stack: Option<Stack>,
-    /// The place among the sites of self-attention of the stack; a site of cross-attention has
-    /// that of the self-attention before it.
-    pub layer: usize,
-}
 
 /// Tells the stacks apart: what keys of cross-attention are computed from is the encoder.
 pub(crate) fn assign(graph: &Graph, sites: &mut [Site]) {
@@ -27,12 +17,13 @@ pub(crate) fn assign(graph: &Graph, sites: &mut [Site]) {
             (false, false) => Some(Stack::Decoder),
         };
         let next = next.entry(stack).or_default();
-        let layer = match site.cross {
-            true => next.saturating_sub(1),
-            false => *next,
+        let layer = if site.cross {
+            next.saturating_sub(1)
+        } else {
+            *next
         };
         *next = (*next).max(layer + 1);
-        site.place = Place { stack, layer };
+        site.place = StackLayer { stack, layer };
     }
 }
 

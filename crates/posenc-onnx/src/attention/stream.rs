@@ -11,12 +11,13 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Def, Graph, Node, NodeId, ScopeKind, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::attention::{Operand, Site};
+use crate::attention::site::{Operand, Site};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
+use crate::graph::operators::is_projection;
 
-pub(crate) use axes::{Tokens, back, is_projection};
-pub(crate) use begin::{Begin, Place};
+pub(crate) use axes::{Tokens, back};
+pub(crate) use begin::{Begin, InsertionPoint};
 
 /// A content-free value that joins content.
 #[derive(Clone, Debug)]
@@ -24,10 +25,10 @@ pub(crate) struct Addition {
     /// Where it enters.
     pub(crate) entry: Use,
     /// How it joins.
-    pub(crate) way: Way,
+    pub(crate) join: Join,
     /// The content that it joins; `None` where the operator gathers that itself.
     pub(crate) content: Option<ValueId>,
-    /// The axes of the sum along which tokens stand.
+    /// The axes of tokens in the sum.
     pub(crate) tokens: Tokens,
     /// The dimensions of the sum.
     pub(crate) dims: Vec<usize>,
@@ -37,27 +38,27 @@ pub(crate) struct Addition {
 
 /// How a value without content joins content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Join {
     /// It is added.
     Summed,
-    /// It stands beside the features.
-    Beside,
+    /// It is concatenated with the features.
+    Concatenated,
     /// Features are multiplied with it.
     Multiplied,
     /// Content picks among its rows.
     Picked,
 }
 
-impl Way {
-    /// How the inputs of this node join; its output has `rank` axes, `tokens` among them. What
-    /// stands beside others along the first axis is another sequence of the batch.
+impl Join {
+    /// How the inputs of this node join; its output has `rank` axes, `tokens` among them. Parts that
+    /// are concatenated along the first axis are sequences of the batch.
     fn of(node: &Node, rank: usize, tokens: Tokens) -> Self {
         let axis = |node: &Node| wrap(node.int("axis").ok()??, rank);
         match node.domain() {
             "" if node.is("Mul") => Self::Multiplied,
             "" if node.is("GatherElements") => Self::Picked,
             "" if node.is("Concat") && axis(node).is_some_and(|a| a > 0 && !tokens.has(a)) => {
-                Self::Beside
+                Self::Concatenated
             }
             _ => Self::Summed,
         }
@@ -78,33 +79,33 @@ pub(crate) struct Lookup {
 pub(crate) struct Stream {
     pub(crate) additions: Vec<Addition>,
     pub(crate) lookups: Vec<Lookup>,
-    /// There are more than are looked at.
+    /// There are more than are examined.
     pub(crate) more: bool,
 }
 
 /// What joins a residual stream is no more than this.
 const MOST: usize = 1024;
 
-/// A value on the way back, and whether a projection lies between it and the scores.
-type Step = (ValueId, bool);
+/// A value, and whether there is a projection between it and the scores.
+type Visit = (ValueId, bool);
 
-/// A walk under way.
+/// The state of a walk.
 struct Walk<'a> {
     graph: &'a Graph,
     classes: &'a Classes,
     trace: &'a Trace,
-    /// Values that were visited, and the values before each.
-    before: FxHashMap<Step, Vec<Step>>,
-    /// The axes along which the tokens of visited values stand.
+    /// The visited values, and the values before each.
+    before: FxHashMap<Visit, Vec<Visit>>,
+    /// The axes of tokens in visited values.
     tokens: FxHashMap<ValueId, Tokens>,
-    /// What enters at the node that computes a value, by places in `stream`.
-    enters: FxHashMap<Step, Vec<Entry>>,
+    /// What enters at the node that computes a value, by index in `stream`.
+    enters: FxHashMap<Visit, Vec<Entry>>,
     /// Nodes whose additions are known.
     done: FxHashSet<NodeId>,
     stream: Stream,
 }
 
-/// A place among the additions or the lookups.
+/// An index among the additions or the lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Entry {
     Addition(usize),
@@ -124,7 +125,7 @@ impl Stream {
                 walk.back(start(operand), Tokens::one(operand.lane.sequence));
             }
         }
-        let mut seen: FxHashMap<Step, Rc<BTreeSet<Entry>>> = FxHashMap::default();
+        let mut seen: FxHashMap<Visit, Rc<BTreeSet<Entry>>> = FxHashMap::default();
         for (place, site) in sites.iter().enumerate() {
             let mut entries = BTreeSet::new();
             for operand in operands(site) {
@@ -147,7 +148,7 @@ fn operands(site: &Site) -> impl Iterator<Item = &Operand> {
 }
 
 /// An operator that projects by itself reads the stream as it is.
-fn start(operand: &Operand) -> Step {
+fn start(operand: &Operand) -> Visit {
     (operand.value, operand.lane.feature.is_none())
 }
 
@@ -165,8 +166,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Visits everything behind a value.
-    fn back(&mut self, start: Step, tokens: Tokens) {
+    /// Visits everything that a value is computed from.
+    fn back(&mut self, start: Visit, tokens: Tokens) {
         let mut stack = vec![(start, tokens)];
         while let Some(((value, outer), tokens)) = stack.pop() {
             if self.before.contains_key(&(value, outer)) {
@@ -181,7 +182,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The values before this one, with their tokens.
-    fn step(&mut self, value: ValueId, outer: bool, tokens: Tokens) -> Vec<(Step, Tokens)> {
+    fn step(&mut self, value: ValueId, outer: bool, tokens: Tokens) -> Vec<(Visit, Tokens)> {
         let graph = self.graph;
         let (id, output) = match graph.value(value).def() {
             Def::Node(id, output) => (id, output as usize),
@@ -210,7 +211,7 @@ impl<'a> Walk<'a> {
                 .filter(|v| self.is_content(*v));
             return whole.map(|v| ((v, outer), tokens)).into_iter().collect();
         }
-        let mixes = axes::is_projection(node);
+        let mixes = is_projection(node);
         let operands = axes::operands(node);
         let content = self.content(node);
         let content: Vec<(usize, ValueId)> = content
@@ -253,11 +254,11 @@ impl<'a> Walk<'a> {
         };
         let mut entries = vec![];
         let content = self.content(node).map(|(_, v)| v).next();
-        let way = Way::of(node, dims.len(), *tokens);
-        let slots = match way {
-            Way::Summed => added(node).to_vec(),
-            Way::Beside | Way::Multiplied => (0..node.inputs().len()).collect(),
-            Way::Picked => vec![0],
+        let join = Join::of(node, dims.len(), *tokens);
+        let slots = match join {
+            Join::Summed => added(node).to_vec(),
+            Join::Concatenated | Join::Multiplied => (0..node.inputs().len()).collect(),
+            Join::Picked => vec![0],
         };
         for slot in slots {
             let Some(free) = node.input(slot).filter(|v| !self.is_content(*v)) else {
@@ -269,7 +270,7 @@ impl<'a> Walk<'a> {
             }
             self.stream.additions.push(Addition {
                 entry: Use::new(id, slot),
-                way,
+                join,
                 content: content.filter(|_| !embeds(node)),
                 tokens: *tokens,
                 dims: dims.clone(),
@@ -280,7 +281,7 @@ impl<'a> Walk<'a> {
         entries
     }
 
-    /// Whether a summand differs from token to token, as far as its shape tells.
+    /// Whether a summand differs from token to token, judged by its shape.
     fn varies(&self, id: NodeId, slot: usize, free: ValueId, tokens: Tokens) -> bool {
         let Some(dims) = self.trace.get(free).dims.as_deref() else {
             return false;
@@ -307,7 +308,7 @@ impl<'a> Walk<'a> {
         place: usize,
         outer: bool,
         tokens: Tokens,
-    ) -> Vec<(Step, Tokens)> {
+    ) -> Vec<(Visit, Tokens)> {
         let scope = self.graph.scope(self.graph.value(value).scope());
         let ScopeKind::Body(id, _) = scope.kind() else {
             return vec![];
@@ -330,11 +331,12 @@ impl<'a> Walk<'a> {
         inputs.filter_map(|(slot, v)| Some((slot, v.filter(|v| self.is_content(*v))?)))
     }
 
-    /// Everything that enters behind a step. Steps at which nothing more enters share one set.
+    /// Everything that enters before a visited value. Values at which nothing more enters share one
+    /// set.
     fn reach(
         &self,
-        start: Step,
-        known: &mut FxHashMap<Step, Rc<BTreeSet<Entry>>>,
+        start: Visit,
+        known: &mut FxHashMap<Visit, Rc<BTreeSet<Entry>>>,
     ) -> Rc<BTreeSet<Entry>> {
         let mut stack = vec![(start, false)];
         let mut open = FxHashSet::default();

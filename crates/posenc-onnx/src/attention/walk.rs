@@ -5,15 +5,17 @@ use std::cmp::Reverse;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId};
 
-use super::Site;
+use crate::graph::lane::wrap;
+
+use super::site::Site;
 
 /// A body that runs more often than this counts once: no model has so many layers.
-const MOST_TURNS: usize = 1024;
+const MOST_RUNS: usize = 1024;
 
 /// What `find` sees in a scope and in the bodies below it.
 ///
-/// Of the branches of an `If` those count that hold the most sites, or that come at the place
-/// `branch` behind them; where no more hold any, the last that does. A body that runs a constant
+/// Of the branches of an `If` those count with the most sites, or the one that comes `branch`
+/// places after it; where fewer hold any, the last that does. A body that runs a constant
 /// number of times counts as often.
 pub(crate) fn scope(
     graph: &Graph,
@@ -21,7 +23,7 @@ pub(crate) fn scope(
     branch: usize,
     find: &dyn Fn(NodeId) -> Option<Site>,
 ) -> Vec<Site> {
-    /// A scope under way.
+    /// A scope being visited.
     struct Frame {
         nodes: Vec<NodeId>,
         at: usize,
@@ -36,7 +38,7 @@ pub(crate) fn scope(
         holder,
     };
     let mut stack = vec![frame(graph.main(), None)];
-    // What the bodies of the nodes under way have given so far.
+    // The sites of the bodies visited so far, by node.
     let mut bodies: Vec<(NodeId, Vec<Vec<Site>>)> = vec![];
     loop {
         let Some(top) = stack.last_mut() else {
@@ -79,7 +81,7 @@ fn together(node: &Node, trace: &Trace, branch: usize, mut bodies: Vec<Vec<Site>
     bodies.sort_by_key(|sites| Reverse(sites.len()));
     bodies.truncate(branch + 1);
     let sites = bodies.pop().unwrap_or_default();
-    let turns = match node.op() {
+    let runs = match node.op() {
         "Scan" => scanned(node, trace),
         "Loop" => node
             .input(0)
@@ -87,8 +89,8 @@ fn together(node: &Node, trace: &Trace, branch: usize, mut bodies: Vec<Vec<Site>
             .and_then(|n| usize::try_from(n).ok()),
         _ => None,
     };
-    let turns = turns.filter(|n| (1..=MOST_TURNS).contains(n)).unwrap_or(1);
-    (0..turns).flat_map(|_| sites.iter().cloned()).collect()
+    let runs = runs.filter(|n| (1..=MOST_RUNS).contains(n)).unwrap_or(1);
+    (0..runs).flat_map(|_| sites.iter().cloned()).collect()
 }
 
 /// The length of what a `Scan` runs along.
@@ -98,6 +100,5 @@ fn scanned(node: &Node, trace: &Trace) -> Option<usize> {
     let dims = trace.get(node.input(first)?).dims.as_ref()?;
     let axes = node.ints("scan_input_axes").ok()?;
     let axis = axes.and_then(|a| a.first().copied()).unwrap_or(0);
-    dims.get(crate::graph::lane::wrap(axis, dims.len())?)
-        .copied()
+    dims.get(wrap(axis, dims.len())?).copied()
 }

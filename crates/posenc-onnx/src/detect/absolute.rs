@@ -9,21 +9,22 @@ mod source;
 use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Graph, Model, ValueId};
 
-use super::survey::{Runs, Survey};
-use super::{Detection, Refused};
-use crate::attention::stream::{Addition, Stream, Way};
+use super::found::{Found, Refused};
+use super::results::Results;
+use super::runs::Runs;
+use crate::attention::stream::{Addition, Join, Stream};
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::families::sinusoidal::{self, Image, Precision, Sinusoidal};
 use posenc_encodings::kind::{Form, Stack};
 
-pub(crate) use coordinates::{Told, are_met};
+pub(crate) use coordinates::{CoordinateCache, meet_coordinates};
 use grid::{Patches, patches};
 use rows::Rows;
-use source::{Search, Table};
+use source::{PositionTable, TableSearch};
 
-pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let (model, found) = (runs.model, runs.found);
     let stream = Stream::of(
         model.graph(),
@@ -32,13 +33,13 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
         &found.attention,
     );
     if stream.more {
-        let why = "more values join what attention reads than are looked at";
-        survey.warnings.push(why.to_owned());
+        let why = "too many values are added to the residual stream; some were not examined";
+        results.warnings.push(why.to_owned());
     }
     let mut known: Vec<(Key, Finding)> = vec![];
     for addition in &stream.additions {
         let candidate = Candidate::of(model, found, addition);
-        for (key, finding) in candidate.map_or_else(Vec::new, |c| c.findings(survey)) {
+        for (key, finding) in candidate.map_or_else(Vec::new, |c| c.findings(results)) {
             let same = known.iter_mut().find(|(k, _)| *k == key);
             match same {
                 Some((_, before)) => merge(before, finding),
@@ -46,13 +47,13 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
             }
         }
     }
-    survey.findings.extend(known.into_iter().map(|(_, f)| f));
-    survey
+    results.findings.extend(known.into_iter().map(|(_, f)| f));
+    results
         .findings
         .extend(coordinates::find(model, found, &stream.lookups));
 }
 
-/// What tells one encoding of a stack from another: the table, or the computed code.
+/// What distinguishes the encodings of a stack: the table, or the computed code.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     stack: Option<Stack>,
@@ -74,25 +75,25 @@ fn merge(into: &mut Finding, more: Finding) {
 /// Something that is added and varies along the sequence.
 struct Candidate<'a> {
     model: &'a Model,
-    found: &'a Detection,
+    found: &'a Found,
     addition: &'a Addition,
     /// What is added.
     value: ValueId,
     /// Its numbers; `None` where they are not at hand.
     rows: Option<Rows>,
     /// The tables that it is read from; none where it is computed.
-    tables: Vec<Table>,
+    tables: Vec<PositionTable>,
     patches: Patches,
 }
 
 impl<'a> Candidate<'a> {
     /// The candidate of an addition; `None` where nothing varies along the sequence.
-    fn of(model: &'a Model, found: &'a Detection, addition: &'a Addition) -> Option<Self> {
+    fn of(model: &'a Model, found: &'a Found, addition: &'a Addition) -> Option<Self> {
         let (graph, trace) = (model.graph(), &found.trace);
         let entry = addition.entry;
         let node = graph.node(entry.node);
         let value = node.input(entry.slot())?;
-        let search = Search {
+        let search = TableSearch {
             graph,
             classes: &found.classes,
             trace,
@@ -114,9 +115,9 @@ impl<'a> Candidate<'a> {
         let along =
             crate::attention::stream::back(graph, trace, entry.node, 0, entry.slot(), tokens)?;
         let rows = match Rows::of(trace.get(value), along, copies) {
-            rows::Read::Rows(rows) => Some(rows),
-            rows::Read::Alike => return None,
-            rows::Read::Absent => None,
+            rows::RowsOf::Rows(rows) => Some(rows),
+            rows::RowsOf::Alike => return None,
+            rows::RowsOf::Absent => None,
         };
         let count = rows.as_ref().map(|r| r.count());
         let mut tables = search.tables(value, along);
@@ -142,8 +143,8 @@ impl<'a> Candidate<'a> {
     }
 
     /// What it is.
-    fn findings(&self, survey: &mut Survey) -> Vec<(Key, Finding)> {
-        if self.addition.way != Way::Summed {
+    fn findings(&self, results: &mut Results) -> Vec<(Key, Finding)> {
+        if self.addition.join != Join::Summed {
             return self.otherwise().into_iter().collect();
         }
         let place = self.graph().place(self.addition.entry.node);
@@ -153,19 +154,19 @@ impl<'a> Candidate<'a> {
                 return self.unread().into_iter().collect();
             }
             for why in found.iter().flat_map(|(_, f)| &f.evidence) {
-                survey.warnings.push(format!("{place}: {why}"));
+                results.warnings.push(format!("{place}: {why}"));
             }
             return found;
         };
         if rows.dim() < 2 {
-            self.refuse(survey, "what is added is the same for all features");
+            self.refuse(results, "the added value is the same for all features");
             return vec![];
         }
         match self.sinusoidal(rows) {
             Ok((table, encoding, error)) => {
                 return vec![self.finding(table, Encoding::Sinusoidal(encoding), Some(error))];
             }
-            Err(why) => self.refuse(survey, &format!("no sinusoid: {why}")),
+            Err(why) => self.refuse(results, &format!("no sinusoid: {why}")),
         }
         let mut evidence = vec![];
         let mut findings = vec![];
@@ -182,12 +183,12 @@ impl<'a> Candidate<'a> {
         let constant = self.found.classes.of_value(self.value).is_constant();
         if self.tables.is_empty() && constant {
             let count = i64::try_from(rows.count()).unwrap_or(0);
-            let table = Table {
+            let table = PositionTable {
                 value: self.value,
                 rows: rows.count(),
                 dim: rows.dim(),
                 read: Some((0..count).collect()),
-                beside: 0,
+                joined_rows: 0,
                 resized: None,
             };
             if let Ok(encoding) = self.learned(&table) {
@@ -199,7 +200,9 @@ impl<'a> Candidate<'a> {
             let shape = format!("[{}, {}]", rows.count(), rows.dim());
             evidence.insert(
                 0,
-                format!("{place} adds rows {shape} that follow the position and are no sinusoids"),
+                format!(
+                    "{place} adds rows {shape} that depend on the position and are no sinusoids"
+                ),
             );
             let mut unknown = self.finding(None, Encoding::Unknown, None);
             unknown.1.evidence = evidence;
@@ -238,7 +241,7 @@ impl<'a> Candidate<'a> {
         }
         let near: Vec<f64> = (0..rows.count()).map(|p| p as f64).collect();
         let (code, error) = sinusoidal::identify(&near, rows.numbers.view(), precision)?;
-        // A table is to be one as far as it goes.
+        // A table has to be sinusoidal in all its rows.
         let (mut code, mut error) = (code, error);
         let mut max_positions = None;
         if let Some(table) = table {
@@ -259,9 +262,9 @@ impl<'a> Candidate<'a> {
     }
 
     /// The table as one that is learned.
-    fn learned(&self, table: &Table) -> Result<Learned, posenc_encodings::miss::Miss> {
+    fn learned(&self, table: &PositionTable) -> Result<Learned, posenc_encodings::miss::Miss> {
         let Patches { prefix, grid } = self.patches;
-        let rows = table.rows + table.beside;
+        let rows = table.rows + table.joined_rows;
         let shape = [rows, table.dim];
         let grid = table.resized.or(grid);
         let Some(read) = &table.read else {
@@ -275,27 +278,28 @@ impl<'a> Candidate<'a> {
             });
         };
         let found = Learned::identify(shape, read, self.first(), prefix, grid)?;
-        // Patches begin behind rows that class tokens read elsewhere.
+        // Patches begin after rows that class tokens read elsewhere.
         let shared = self.graph().uses(table.value).len() > 1;
-        Ok(match grid.is_some() && found.offset > 0 && shared {
-            true => Learned {
+        Ok(if grid.is_some() && found.offset > 0 && shared {
+            Learned {
                 max_positions: table.rows,
                 prefix: found.offset,
                 offset: 0,
                 ..found
-            },
-            false => found,
+            }
+        } else {
+            found
         })
     }
 
     /// A table of which what is added could not be computed.
-    fn absent(&self, table: &Table) -> Option<(Key, Finding)> {
+    fn absent(&self, table: &PositionTable) -> Option<(Key, Finding)> {
         let encoding = Encoding::Learned(self.learned(table).ok()?);
         let mut found = self.finding(Some(table.value), encoding, None);
         if self.found.trace.get(table.value).data.is_none() {
             let name = self.graph().name(table.value);
             found.1.evidence = vec![format!(
-                "the data of the position table {name} is absent, so sinusoids are not ruled out"
+                "the data of the position table {name} is absent; it may be sinusoidal"
             )];
         }
         Some(found)
@@ -307,7 +311,7 @@ impl<'a> Candidate<'a> {
         let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
         let place = self.graph().place(self.addition.entry.node);
         found.1.evidence = vec![format!(
-            "{place} brings in what follows the position and could not be computed"
+            "{place} adds a value that depends on the position and could not be evaluated"
         )];
         class.has(Class::POSITION).then_some(found)
     }
@@ -348,9 +352,9 @@ impl<'a> Candidate<'a> {
         (key, finding)
     }
 
-    fn refuse(&self, survey: &mut Survey, why: &str) {
+    fn refuse(&self, results: &mut Results, why: &str) {
         if let Some(site) = self.addition.sites.first() {
-            survey.refused.push(Refused {
+            results.refused.push(Refused {
                 site: *site,
                 node: self.addition.entry.node,
                 why: why.to_owned(),
@@ -364,8 +368,8 @@ impl<'a> Candidate<'a> {
     }
 
     fn dtype(&self, value: ValueId) -> Option<DType> {
-        let told = self.graph().dtype(value);
-        told.or(self.found.trace.get(value).dtype)
+        let declared = self.graph().dtype(value);
+        declared.or(self.found.trace.get(value).dtype)
     }
 }
 
@@ -392,7 +396,7 @@ fn embedded(
     addition: &Addition,
     value: ValueId,
     ids: Option<ValueId>,
-) -> Option<Table> {
+) -> Option<PositionTable> {
     let [rows, dim] = *trace.get(value).dims.as_deref()? else {
         return None;
     };
@@ -409,17 +413,12 @@ fn embedded(
             .collect(),
         None => (0..i64::try_from(length).ok()?).collect(),
     };
-    Some(Table {
+    Some(PositionTable {
         value,
         rows,
         dim,
         read: Some(read),
-        beside: 0,
+        joined_rows: 0,
         resized: None,
     })
-}
-
-/// Whether a value is content.
-fn is_content(found: &Detection, value: ValueId) -> bool {
-    found.classes.of_value(value).has(Class::CONTENT)
 }

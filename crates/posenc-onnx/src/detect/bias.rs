@@ -16,12 +16,15 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Graph, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::survey::{Runs, Survey};
+use super::results::Results;
+use super::runs::Runs;
 use crate::attention::Site;
-use crate::attention::planes::stretch;
-use crate::attention::scores::{Plane, entries, plane};
+use crate::attention::plane::Plane;
+use crate::attention::planes::score_path;
+use crate::attention::scores::{entries, plane};
 use crate::detect::finding::{Encoding, Finding};
-use crate::graph::signature::{Count, Signatures};
+use crate::graph::region::Aspect;
+use crate::graph::signature::Signatures;
 use lookup::{Lookup, Origins, SwapPlan};
 use posenc_encodings::families::alibi::Alibi;
 use posenc_encodings::families::relative_bias::RelativeBias;
@@ -36,12 +39,12 @@ const LONGER: usize = 1 << 19;
 /// Tokens of a longer run.
 const LONGEST: usize = 256;
 
-pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let mut known = Known::default();
     let mut grouped: BTreeMap<(usize, Option<Stack>), Finding> = BTreeMap::new();
     let mut unread: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, site) in runs.found.attention.iter().enumerate() {
-        survey.findings.extend(factors::find(runs, at, site));
+        results.findings.extend(factors::find(runs, at, site));
         let Some(alike) = known.alike(runs, site) else {
             continue;
         };
@@ -60,11 +63,11 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
         }
     }
     for (why, sites) in unread {
-        survey.warnings.push(format!(
-            "what is added to the scores of {sites} attention sites could not be evaluated: {why}"
+        results.warnings.push(format!(
+            "could not evaluate the bias at {sites} attention sites: {why}"
         ));
     }
-    survey.findings.extend(grouped.into_values());
+    results.findings.extend(grouped.into_values());
 }
 
 /// What was read already: sites that are alike are read once.
@@ -93,9 +96,9 @@ impl Known {
                 return None;
             }
         }
-        let (signature, entering) = match stretch(site) {
+        let (signature, entering) = match score_path(site) {
             Some(region) => {
-                let counts = region.counts(graph, &found.classes, Count::Origin);
+                let counts = region.aspects(graph, &found.classes, Aspect::Origin);
                 let signatures = &mut self.signatures;
                 let signature = signatures.region(graph, &region, &found.trace, counts);
                 (Some(signature), vec![])

@@ -1,20 +1,18 @@
-//! A model with all that is known of it.
+//! A model with what was found in it.
 
-use posenc_ir::Model;
-use posenc_ir::{DType, Graph, NodeId, ScopeId, ValueId};
+use posenc_ir::{DType, Graph, Model, NodeId, ScopeId, ValueId};
 
 use crate::attention::Site;
-use crate::detect::{Detection, Survey};
+use crate::detect::found::Found;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::dataflow::Class;
 use posenc_encodings::opset::Opset;
 
-/// What an edit stands on.
+/// A model and what was found in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) found: &'a Detection,
-    pub(crate) survey: &'a Survey,
+    pub(crate) found: &'a Found,
 }
 
 impl<'a> Context<'a> {
@@ -44,7 +42,7 @@ impl<'a> Context<'a> {
             .unwrap_or(DType::F32)
     }
 
-    /// The innermost of scopes that stand within each other.
+    /// The innermost of nested scopes.
     pub(crate) fn inner<const N: usize>(&self, scopes: [ScopeId; N]) -> ScopeId {
         let depth = |scope: &ScopeId| {
             let up = |s: &ScopeId| self.graph().scope(*s).parent();
@@ -59,7 +57,7 @@ impl<'a> Context<'a> {
         Opset(self.model.opset())
     }
 
-    /// Why something cannot be done at a node.
+    /// The refusal to change a node, with the reason.
     pub(crate) fn refuse(&self, node: NodeId, why: impl std::fmt::Display) -> RewriteError {
         Refusal::Unsupported(format!("{}: {why}", self.graph().place(node))).into()
     }

@@ -1,8 +1,8 @@
 //! Convolutions along the sequence that are added to their input.
 //!
 //! Between the convolution and the addition there may be an activation, a bias, a crop and a
-//! norm. A depthwise convolution within a feed-forward or Conformer block has products on the way
-//! and is none. What a convolution that takes steps is added to is its input, pooled to as many
+//! norm. A depthwise convolution within a feed-forward or Conformer block has products between
+//! and is none. A convolution with strides is added to its input, pooled to as many
 //! tokens.
 
 use std::collections::BTreeSet;
@@ -11,12 +11,14 @@ use std::rc::Rc;
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Refused;
-use super::survey::{Runs, Survey};
-use crate::attention::is_product;
+use super::found::Refused;
+use super::results::Results;
+use super::runs::Runs;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
-use crate::graph::lane::is_elementwise;
+use crate::graph::operators::{
+    is_copy, is_elementwise, is_norm, is_product, is_rearrangement, is_skip_norm,
+};
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::kind::Form;
 
@@ -24,13 +26,13 @@ use posenc_encodings::kind::Form;
 /// in parts are few.
 const FEW: usize = 48;
 
-pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
+pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let graph = runs.model.graph();
     if runs.found.attention.is_empty() {
         return;
     }
     let mut downstream = Downstream::of(runs);
-    let first = (survey.findings.len(), survey.refused.len());
+    let first = (results.findings.len(), results.refused.len());
     let sums: Vec<NodeId> = graph
         .nodes()
         .filter(|(_, n)| sums(n))
@@ -49,18 +51,18 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
                 continue;
             };
             if let Some(product) = branch.product {
-                survey.refused.push(Refused {
+                results.refused.push(Refused {
                     site,
                     node: branch.convolutions[0],
                     why: format!(
-                        "no convolutional encoding: {} stands between the convolution and the addition",
+                        "no convolutional encoding: {} is between the convolution and the addition",
                         graph.place(product)
                     ),
                 });
                 continue;
             }
             let first = branch.convolutions[branch.convolutions.len() - 1];
-            survey.findings.push(Finding {
+            results.findings.push(Finding {
                 encoding: Encoding::Conv(conv),
                 sites: sites.iter().copied().collect(),
                 entries: vec![Use::new(id, slot)],
@@ -74,11 +76,11 @@ pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
             });
         }
     }
-    survey.findings[first.0..].reverse();
-    survey.refused[first.1..].reverse();
+    results.findings[first.0..].reverse();
+    results.refused[first.1..].reverse();
 }
 
-/// What lies between an addition and the value that its other operand is, too.
+/// The nodes between an addition and its other operand, from which both are computed.
 struct Branch {
     /// From the addition back.
     convolutions: Vec<NodeId>,
@@ -117,7 +119,7 @@ impl Branch {
                 stack.extend(node.input(0));
                 continue;
             }
-            if is_convolution(node) || is_product(node.domain(), node.op()) {
+            if is_convolution(node) || is_product(node) {
                 branch.product.get_or_insert(at);
             } else if !passes(node) {
                 return None;
@@ -128,21 +130,13 @@ impl Branch {
     }
 }
 
-/// The value behind changes of shape and type: what was moved is the same content.
+/// The value before changes of shape and type, which keep the content.
 fn moved(graph: &Graph, mut value: ValueId) -> ValueId {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
-        let moves = [
-            "Reshape",
-            "Transpose",
-            "Squeeze",
-            "Unsqueeze",
-            "Flatten",
-            "Cast",
-            "Identity",
-        ];
+        let moves = is_copy(node.op()) || is_rearrangement(node.op());
         match node.input(0) {
-            Some(input) if moves.iter().any(|op| node.is(op)) => value = input,
+            Some(input) if moves => value = input,
             _ => break,
         }
     }
@@ -172,8 +166,7 @@ fn origins(graph: &Graph, value: ValueId) -> Vec<ValueId> {
 
 /// Whether a node adds its first two inputs; norms may do that themselves.
 fn sums(node: &Node) -> bool {
-    let norms = ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"];
-    node.is("Add") || node.domain() == "com.microsoft" && norms.contains(&node.op())
+    node.is("Add") || is_skip_norm(node)
 }
 
 fn is_convolution(node: &Node) -> bool {
@@ -199,17 +192,11 @@ fn passes(node: &Node) -> bool {
         "" => {
             is_elementwise(op)
                 || op.starts_with("Reduce")
-                || matches!(
-                    op,
-                    "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" | "Flatten" | "Expand"
-                )
-                || matches!(
-                    op,
-                    "Slice" | "Pad" | "Gelu" | "Elu" | "LeakyRelu" | "Softplus"
-                )
+                || is_rearrangement(op)
+                || matches!(op, "Expand" | "Slice" | "Pad")
+                || matches!(op, "Gelu" | "Elu" | "LeakyRelu" | "Softplus")
                 || matches!(op, "HardSwish" | "HardSigmoid" | "Mish" | "Swish" | "Selu")
-                || matches!(op, "QuantizeLinear" | "DequantizeLinear")
-                || op.ends_with("Normalization")
+                || is_norm(node)
         }
         "com.microsoft" => matches!(op, "Gelu" | "FastGelu" | "QuickGelu" | "BiasGelu"),
         _ => false,
@@ -229,7 +216,7 @@ fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
         return None;
     };
     let kernel = match (node.op(), weight) {
-        // Channels stand last: `[out, taps, …, members]`.
+        // Channels are last: `[out, taps, …, members]`.
         ("NhwcConv" | "NhwcFusedConv", [_, taps @ .., _]) => taps,
         _ => taps,
     };
@@ -244,7 +231,7 @@ fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
 /// The attention sites that the outputs of nodes flow into.
 struct Downstream {
     sites: FxHashMap<NodeId, Vec<usize>>,
-    /// Of the nodes that were asked for.
+    /// By node, as far as computed.
     known: FxHashMap<NodeId, Rc<BTreeSet<usize>>>,
 }
 
@@ -260,7 +247,8 @@ impl Downstream {
         }
     }
 
-    /// Walks as far as the nodes that were asked for before: the last are best asked first.
+    /// The sites after a node. The walk ends at nodes whose sites are known, so that it is cheapest to
+    /// begin with the last nodes.
     fn sites(&mut self, graph: &Graph, from: NodeId) -> Rc<BTreeSet<usize>> {
         if let Some(known) = self.known.get(&from) {
             return known.clone();
@@ -270,10 +258,10 @@ impl Downstream {
         let mut stack = vec![from];
         while let Some(id) = stack.pop() {
             if let Some(known) = self.known.get(&id) {
-                match all.is_empty() {
-                    true => all = known.clone(),
-                    false if known.is_subset(&all) => {}
-                    false => Rc::make_mut(&mut all).extend(known.iter()),
+                if all.is_empty() {
+                    all = known.clone();
+                } else if !known.is_subset(&all) {
+                    Rc::make_mut(&mut all).extend(known.iter());
                 }
                 continue;
             }

@@ -47,9 +47,9 @@ pub enum Encoding {
 pub struct Finding {
     /// The encoding.
     pub encoding: Encoding,
-    /// The attention sites that see it, by their place in [`Detection::attention`].
+    /// The attention sites that see it, by their place in [`Found::attention`].
     ///
-    /// [`Detection::attention`]: crate::detect::Detection::attention
+    /// [`Found::attention`]: crate::detect::Found::attention
     pub sites: Vec<usize>,
     /// Where it enters: uses of values that carry position and no content.
     pub entries: Vec<Use>,

@@ -8,11 +8,12 @@ use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::detect::Runs;
+use super::limit::{Limit, LimitCause};
 use crate::detect::finding::Finding;
+use crate::detect::found::Found;
+use crate::detect::runs::Runs;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
-use crate::report::{Limit, LimitCause};
 
 /// Every limit that the graph holds, smallest first.
 pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
@@ -130,7 +131,7 @@ impl Reach {
         let numbers = trace.get(index).to_i64()?;
         let steps = |line: &[i64]| line.windows(2).all(|w| w[0].checked_add(1) == Some(w[1]));
         if node.is("GatherElements") {
-            // An index for each element: one lane of them tells the rows.
+            // An index for each element: one lane of them gives the rows.
             let axis = wrap(node.int("axis").ok()?.unwrap_or(0), numbers.ndim())?;
             let line: Vec<i64> = numbers.lanes(Axis(axis)).into_iter().next()?.to_vec();
             return Some(Self {
@@ -148,9 +149,10 @@ impl Reach {
         let longest = numbers.shape()[..rank].iter().copied().max()?;
         let one = longest / copies.max(1);
         let again = one > 1 && longest == one * copies && longest == rows.len();
-        let tokens = match again && (one..longest).all(|i| rows[i] == rows[i % one]) {
-            true => one,
-            false => longest,
+        let tokens = if again && (one..longest).all(|i| rows[i] == rows[i % one]) {
+            one
+        } else {
+            longest
         };
         let line = rows.get(..tokens)?;
         Some(Self {
@@ -167,10 +169,11 @@ impl Reach {
         let last = i64::try_from(rows).ok()? - 1;
         let spare = last.checked_sub(self.most)?;
         let spare = usize::try_from(spare).ok()?;
-        // One row for each new token: those before it stand in the cache.
-        let before = match self.steps && self.least >= i64::try_from(past).ok()? {
-            true => past,
-            false => 0,
+        // One row for each new token: earlier ones are in the cache.
+        let before = if self.steps && self.least >= i64::try_from(past).ok()? {
+            past
+        } else {
+            0
         };
         (before + self.tokens).checked_add(spare)
     }
@@ -179,7 +182,7 @@ impl Reach {
 /// Elements that a value of a longer run may have: indices of pairs, but no weights.
 const LONG: Budget = Budget { elements: 1 << 18 };
 
-/// Longer runs that are made at the most.
+/// The most longer runs.
 const RUNS: usize = 8;
 
 /// What longer sequences read.
@@ -189,7 +192,7 @@ struct Longer<'a> {
     last: Option<(usize, Option<Trace>)>,
     /// Runs so far.
     made: usize,
-    /// Values with nothing behind them that bends.
+    /// Values that grow with the position: nothing that they are computed from bends.
     straight: FxHashSet<ValueId>,
 }
 
@@ -203,7 +206,7 @@ impl<'a> Longer<'a> {
         }
     }
 
-    /// Whether something on the way from positions to an index may keep it from growing with them.
+    /// Whether an operator between positions and an index may keep it from growing with them.
     fn bends(&mut self, index: ValueId) -> bool {
         let graph = self.runs.model.graph();
         let classes = &self.runs.found.classes;
@@ -266,8 +269,16 @@ fn embedded(trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
     Some((table, rows.checked_sub(unused)?))
 }
 
+/// Everything that bounds the length, shortest first.
+pub(crate) fn all(graph: &Graph, found: &Found) -> Vec<Limit> {
+    let mut all = found.limits.clone();
+    all.extend(added(graph, &found.findings));
+    all.sort_by_key(|l| l.length);
+    all
+}
+
 /// Tables that are added whole: they fit one length alone.
-pub(crate) fn added(graph: &Graph, findings: &[Finding]) -> Vec<Limit> {
+fn added(graph: &Graph, findings: &[Finding]) -> Vec<Limit> {
     let whole = |finding: &Finding| {
         let entry = finding.entries.first()?;
         let value = graph.node(entry.node).input(entry.slot())?;
@@ -374,7 +385,7 @@ fn two_valued(trace: &Trace, table: ValueId) -> bool {
     others.all(|v| Some(v) == second)
 }
 
-/// The name of the stored tensor behind a constant.
+/// The name of the stored tensor that a constant is computed from.
 fn source_name(graph: &Graph, mut value: ValueId) -> Option<String> {
     loop {
         if graph.stored(value).is_some() {

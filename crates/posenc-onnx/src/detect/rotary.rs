@@ -2,83 +2,62 @@
 
 pub mod matrices;
 pub mod read;
+pub mod site;
 pub mod source;
+mod streams;
+mod switch;
 
 use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Refused, Streams, Switch};
-use crate::attention::frontier::{Found, Stretch};
+use crate::attention::frontier::{Frontier, OperandPath};
 use crate::attention::{Operand, Site};
 use crate::detect::finding::{Encoding, Finding};
-use crate::graph::region::{Inside, Region};
-use crate::graph::signature::{Count, Signatures};
-pub use matrices::Way;
+use crate::detect::found::{Found, Refused};
+use crate::graph::region::{Aspect, Inside, Region};
+use crate::graph::signature::Signatures;
 use posenc_encodings::families::axial::Axial;
 use posenc_encodings::families::rope::Unread;
 use posenc_encodings::kind::Form;
-use read::{Rotation, is_turning, read, read_axial};
-
-/// The rotation of one operand of a site.
-#[derive(Clone, Debug)]
-pub struct Half {
-    /// Where it stands.
-    pub region: Region,
-    /// What it computes.
-    pub rotation: Rotation,
-}
-
-/// A site whose queries and keys turn alike.
-#[derive(Clone, Debug)]
-pub struct RotarySite {
-    /// The attention site.
-    pub site: usize,
-    /// The rotation of the queries.
-    pub query: Half,
-    /// The rotation of the keys.
-    pub key: Half,
-    /// What it becomes beyond some length, where the graph chooses.
-    pub switch: Option<Switch>,
-    /// Which pairs follow which positions, where the model counts several.
-    pub streams: Option<Streams>,
-    /// How it stands in the graph.
-    pub form: Form,
-    /// A node of it, for people.
-    pub node: NodeId,
-}
+use read::{read, read_axial, rotates_pairs};
+use site::{AxialSite, RotaryOperand, RotarySite, Rotation, Streams, Switch};
 
 /// Frequencies and factors of queries and keys may differ by this share.
-const ALIKE: f64 = 1e-3;
+const TOLERANCE: f64 = 1e-3;
 
-pub(crate) fn find(model: &Model, found: &mut Detection) {
-    let mut known = Known::default();
+pub(crate) fn find(model: &Model, found: &mut Found) {
+    let mut known = RotationCache::default();
     for site in found.attention.clone() {
-        let query = half(model, found, &mut known, &site, &site.query);
-        let key = half(model, found, &mut known, &site, &site.key);
+        let query = read_side(model, found, &mut known, &site, &site.query);
+        let key = read_side(model, found, &mut known, &site, &site.key);
         let mut refuse = |node, why: String| {
             found.unknown.push(Refused {
-                site: site.layer,
+                site: site.index,
                 node,
                 why,
             });
         };
         let mut regions = vec![];
         match (query, key) {
-            (Read::Nothing, Read::Nothing) => {}
-            (Read::OnGrid(query), Read::OnGrid(key)) if query.0.encoding == key.0.encoding => {
+            (SideReading::Nothing, SideReading::Nothing) => {}
+            (SideReading::OnGrid(query), SideReading::OnGrid(key))
+                if query.0.encoding == key.0.encoding =>
+            {
                 let (finding, region) = *query;
-                found.axial.push(finding);
-                found.grids.push([region, key.1]);
+                found.axial.push(AxialSite {
+                    finding,
+                    regions: [region, key.1],
+                });
             }
-            (Read::Turns(query), Read::Turns(key)) => {
+            (SideReading::Rotation(query), SideReading::Rotation(key)) => {
                 let node = query.region.entries[0].node;
-                match unlike(&query.rotation, &key.rotation) {
+                match difference(&query.rotation, &key.rotation) {
                     Some(why) => {
                         refuse(node, why);
                         regions.extend([query.region, key.region]);
                     }
                     None => found.rotary.push(RotarySite {
-                        site: site.layer,
+                        site: site.index,
                         switch: known.switch(model, found, &query),
                         streams: known.streams(model, found, &query),
                         form: form(model, &query.region),
@@ -91,77 +70,78 @@ pub(crate) fn find(model: &Model, found: &mut Detection) {
             (query, key) => {
                 regions = [&query, &key]
                     .into_iter()
-                    .filter_map(Read::region)
+                    .filter_map(SideReading::region)
                     .cloned()
                     .collect();
                 for (side, other) in [(&query, &key), (&key, &query)] {
                     match side {
-                        Read::Refused(node, why) => {
+                        SideReading::Refused(node, why) => {
                             regions.clear();
                             refuse(*node, why.clone());
                         }
-                        Read::Odd(region, why) => {
+                        SideReading::UnknownRotation(region, why) => {
                             refuse(region.entries[0].node, why.clone());
                         }
-                        Read::Turns(half) if matches!(other, Read::Nothing) => {
-                            let why = "only one of queries and keys turns".to_owned();
+                        SideReading::Rotation(half) if matches!(other, SideReading::Nothing) => {
+                            let why = "only one of queries and keys is rotated".to_owned();
                             refuse(half.region.entries[0].node, why);
                         }
-                        Read::OnGrid(half) => {
-                            let why = "queries and keys turn otherwise on a grid".to_owned();
+                        SideReading::OnGrid(half) => {
+                            let why =
+                                "queries and keys are rotated differently on a grid".to_owned();
                             refuse(half.0.entries[0].node, why);
                         }
-                        Read::Turns(_) | Read::Nothing => {}
+                        SideReading::Rotation(_) | SideReading::Nothing => {}
                     }
                 }
             }
         }
         if !regions.is_empty() {
-            found.odd.push((site.layer, regions));
+            found.unknown_rotations.push((site.index, regions));
         }
     }
 }
 
-enum Read {
+enum SideReading {
     Nothing,
-    Turns(Box<Half>),
+    Rotation(Box<RotaryOperand>),
     OnGrid(Box<(Finding, Region)>),
-    /// It turns, but not as any rotation that is known.
-    Odd(Box<Region>, String),
+    /// It rotates, but not as any known rotation.
+    UnknownRotation(Box<Region>, String),
     Refused(NodeId, String),
 }
 
-impl Read {
-    /// Where it turns.
+impl SideReading {
+    /// The region that rotates.
     fn region(&self) -> Option<&Region> {
         match self {
-            Self::Turns(half) => Some(&half.region),
+            Self::Rotation(half) => Some(&half.region),
             Self::OnGrid(found) => Some(&found.1),
-            Self::Odd(region, _) => Some(region),
+            Self::UnknownRotation(region, _) => Some(region),
             Self::Nothing | Self::Refused(..) => None,
         }
     }
 }
 
-/// What was read already: layers that are alike are read once.
+/// What was read so far: equal layers are read once.
 #[derive(Default)]
-struct Known {
+struct RotationCache {
     signatures: Signatures,
     rotations: FxHashMap<(usize, usize), Result<Rotation, Unread>>,
-    switches: FxHashMap<Turned, Option<Switch>>,
-    streams: FxHashMap<Turned, Option<Streams>>,
+    switches: FxHashMap<RotationKey, Option<Switch>>,
+    streams: FxHashMap<RotationKey, Option<Streams>>,
     axial: FxHashMap<(usize, usize), Option<(Axial, f64)>>,
-    odd: FxHashMap<usize, bool>,
+    rotating: FxHashMap<usize, bool>,
 }
 
-/// What enters a rotation, and the features that it turns.
-type Turned = (Vec<Option<ValueId>>, Vec<(usize, usize)>);
+/// The values that enter a rotation, and the features that it rotates.
+type RotationKey = (Vec<Option<ValueId>>, Vec<(usize, usize)>);
 
-impl Known {
+impl RotationCache {
     fn rotation(
         &mut self,
         model: &Model,
-        found: &Detection,
+        found: &Found,
         region: &Region,
         head_dim: usize,
     ) -> Result<Rotation, Unread> {
@@ -176,17 +156,17 @@ impl Known {
     }
 
     /// The number of a region by what it computes.
-    fn alike(&mut self, model: &Model, found: &Detection, region: &Region) -> usize {
-        let counts = region.counts(model.graph(), &found.classes, Count::Numbers);
+    fn alike(&mut self, model: &Model, found: &Found, region: &Region) -> usize {
+        let aspects = region.aspects(model.graph(), &found.classes, Aspect::Numbers);
         self.signatures
-            .region(model.graph(), region, &found.trace, counts)
+            .region(model.graph(), region, &found.trace, aspects)
     }
 
     /// A region whose angles do not grow with the position, as a rotation on a grid.
     fn axial(
         &mut self,
         model: &Model,
-        found: &Detection,
+        found: &Found,
         region: &Region,
         head_dim: usize,
         why: Unread,
@@ -200,32 +180,32 @@ impl Known {
         known.or_insert_with(read).clone()
     }
 
-    /// Whether a region that is no known rotation turns all the same.
-    fn turns(&mut self, model: &Model, found: &Detection, region: &Region) -> bool {
+    /// Whether a region that is no known rotation rotates pairs all the same.
+    fn rotates(&mut self, model: &Model, found: &Found, region: &Region) -> bool {
         if region.inside.is_some() {
             return true;
         }
         let alike = self.alike(model, found, region);
-        let read = || is_turning(model, &found.trace, region);
-        *self.odd.entry(alike).or_insert_with(read)
+        let read = || rotates_pairs(model, &found.trace, region);
+        *self.rotating.entry(alike).or_insert_with(read)
     }
 
-    fn switch(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
-        let known = self.switches.entry(turned(model, half));
+    fn switch(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
+        let known = self.switches.entry(rotation_key(model, half));
         known
-            .or_insert_with(|| super::switch::find(model, found, half))
+            .or_insert_with(|| switch::find(model, found, half))
             .clone()
     }
 
-    fn streams(&mut self, model: &Model, found: &Detection, half: &Half) -> Option<Streams> {
-        let known = self.streams.entry(turned(model, half));
+    fn streams(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
+        let known = self.streams.entry(rotation_key(model, half));
         known
-            .or_insert_with(|| super::streams::find(model, found, half))
+            .or_insert_with(|| streams::find(model, found, half))
             .clone()
     }
 }
 
-fn turned(model: &Model, half: &Half) -> Turned {
+fn rotation_key(model: &Model, half: &RotaryOperand) -> RotationKey {
     let graph = model.graph();
     let entries = half.region.entries.iter();
     let entering = entries
@@ -234,29 +214,29 @@ fn turned(model: &Model, half: &Half) -> Turned {
     (entering, half.rotation.rope.pairs.clone())
 }
 
-fn half(
+fn read_side(
     model: &Model,
-    found: &Detection,
-    known: &mut Known,
+    found: &Found,
+    known: &mut RotationCache,
     site: &Site,
     operand: &Operand,
-) -> Read {
+) -> SideReading {
     let graph = model.graph();
     let mut region = match inside(model, found, site, operand) {
         Some(region) => region,
         // An operator that projects by itself shows no queries and keys.
-        None if operand.lane.feature.is_none() => return Read::Nothing,
+        None if operand.lane.feature.is_none() => return SideReading::Nothing,
         None => {
-            let stretch = Stretch::of(graph, &found.classes, &found.trace, operand);
-            match stretch.region(graph, &found.classes, &found.trace) {
-                Found::Nothing => match before_projection(model, found, site, &stretch) {
+            let path = OperandPath::of(graph, &found.classes, &found.trace, operand);
+            match path.region(graph, &found.classes, &found.trace) {
+                Frontier::Nothing => match before_projection(model, found, site, &path) {
                     Some(region) => region,
-                    None => return Read::Nothing,
+                    None => return SideReading::Nothing,
                 },
-                Found::Region(region) => *region,
-                Found::Scattered(node) => {
-                    let why = "position enters at several places that share no operand";
-                    return Read::Refused(node, why.to_owned());
+                Frontier::Region(region) => *region,
+                Frontier::Scattered(node) => {
+                    let why = "position enters at several nodes that share no operand";
+                    return SideReading::Refused(node, why.to_owned());
                 }
             }
         }
@@ -265,52 +245,52 @@ fn half(
     let dims = found.trace.get(region.output).dims.as_deref();
     let width = dims.and_then(|dims| region.output_lane.width(dims));
     let Some(head_dim) = site.head_dim.or(width) else {
-        return Read::Refused(node, "the width of a head is not known".to_owned());
+        return SideReading::Refused(node, "the width of a head is unknown".to_owned());
     };
     region.gather_features(graph, &found.trace, width.unwrap_or(head_dim));
     match known.rotation(model, found, &region, head_dim) {
-        Ok(rotation) => Read::Turns(Box::new(Half { region, rotation })),
+        Ok(rotation) => SideReading::Rotation(Box::new(RotaryOperand { region, rotation })),
         Err(why) => match known.axial(model, found, &region, head_dim, why) {
             Some((axial, fit)) => {
                 let finding = Finding {
                     encoding: Encoding::Axial(axial),
-                    sites: vec![site.layer],
+                    sites: vec![site.index],
                     form: form(model, &region),
                     entries: region.entries.clone(),
                     fit_error: Some(fit),
                     max_length: None,
                     evidence: vec![],
                 };
-                Read::OnGrid(Box::new((finding, region)))
+                SideReading::OnGrid(Box::new((finding, region)))
             }
-            None if known.turns(model, found, &region) => {
-                Read::Odd(Box::new(region), why.to_string())
+            None if known.rotates(model, found, &region) => {
+                SideReading::UnknownRotation(Box::new(region), why.to_string())
             }
-            None => Read::Refused(node, why.to_string()),
+            None => SideReading::Refused(node, why.to_string()),
         },
     }
 }
 
-/// The rotation of what queries or keys are projected from, if there is one.
+/// The rotation of the input of the projection of queries or keys, if there is one.
 fn before_projection(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     site: &Site,
-    stretch: &Stretch,
+    path: &OperandPath,
 ) -> Option<Region> {
     let (graph, classes, trace) = (model.graph(), &found.classes, &found.trace);
-    let before = stretch.before(graph, classes, trace, site.head_dim?)?;
-    if !before.is_turned(graph, classes, trace) {
+    let before = path.before(graph, classes, trace, site.head_dim?)?;
+    if !before.is_rotated(graph, classes, trace) {
         return None;
     }
     match before.region(graph, classes, trace) {
-        Found::Region(region) => Some(*region),
-        Found::Nothing | Found::Scattered(_) => None,
+        Frontier::Region(region) => Some(*region),
+        Frontier::Nothing | Frontier::Scattered(_) => None,
     }
 }
 
-/// The rotation that a fused operator does itself, if it is to do one.
-fn inside(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> Option<Region> {
+/// The rotation within a fused operator, if it has one.
+fn inside(model: &Model, found: &Found, site: &Site, operand: &Operand) -> Option<Region> {
     let node = model.graph().node(site.node);
     let (cos, positions, ids) = match (node.domain(), node.op()) {
         ("com.microsoft", "GroupQueryAttention") => (7, Some(5), Some(9)),
@@ -350,23 +330,23 @@ fn inside(model: &Model, found: &Detection, site: &Site, operand: &Operand) -> O
     })
 }
 
-/// How queries and keys turn differently, if they do.
-fn unlike(query: &Rotation, key: &Rotation) -> Option<String> {
+/// How the rotations of queries and keys differ, if they do.
+fn difference(query: &Rotation, key: &Rotation) -> Option<String> {
     let (q, k) = (&query.rope, &key.rope);
     if q.pairs != k.pairs {
-        return Some("queries and keys pair other features".to_owned());
+        return Some("queries and keys pair different features".to_owned());
     }
-    let near = |a: f64, b: f64| (a - b).abs() <= ALIKE * a.abs().max(b.abs()).max(1e-12);
+    let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1e-12);
     if !q
         .inv_freq
         .iter()
         .zip(&k.inv_freq)
         .all(|(a, b)| near(*a, *b))
     {
-        return Some("queries and keys turn at other frequencies".to_owned());
+        return Some("queries and keys rotate at different frequencies".to_owned());
     }
     if !near(q.attention_factor, k.attention_factor) {
-        return Some("queries and keys carry other factors".to_owned());
+        return Some("queries and keys have different factors".to_owned());
     }
     None
 }

@@ -2,159 +2,126 @@
 //! disentangled attention.
 //!
 //! Each term that joins the scores is traced to the product in which content meets vectors. The
-//! vectors are replaced by the numbers of their rows, and the scores tell which pair meets which
+//! vectors are replaced by the numbers of their rows, and the scores show which pair meets which
 //! row, however it was gathered, shifted or padded on the way. How rows follow the distance, whose
-//! content meets them and what the rows are made from tell the family.
+//! content meets them and what the rows are made from determine the family.
 
 mod family;
 mod longer;
 mod meeting;
+mod met;
 mod reading;
 mod source;
 mod weights;
 
-use std::collections::BTreeMap;
-
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::Refused;
-use super::absolute::{Told, are_met};
-use super::survey::{Runs, Survey};
+use super::absolute::{CoordinateCache, meet_coordinates};
+use super::found::Refused;
+use super::results::Results;
+use super::runs::Runs;
 use crate::attention::Site;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::region::Region;
-use crate::graph::signature::{Count, Signatures};
+use crate::graph::region::{Aspect, Region};
+use crate::graph::signature::Signatures;
 use family::{decide, finding, reach};
 pub(crate) use meeting::joins;
 use meeting::{Joins, Meeting};
+use met::{Distances, Gathering, Met, Reading, Side, Waves};
 use posenc_encodings::families::shaw::{self, Clip};
-use posenc_encodings::families::transformer_xl::{self, Code};
-use reading::{Reader, Reading, Side, Unread};
+use posenc_encodings::families::transformer_xl;
+use reading::{ReadError, Reader};
 
-/// The number of a vector for each distance `key − query`.
-type Distances = BTreeMap<i64, i64>;
-
-pub(crate) fn find(runs: &mut Runs<'_>, survey: &mut Survey) {
-    let mut known = Known::default();
+pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
+    let mut known = ReadingCache::default();
     for site in &runs.found.attention {
-        let found = at_site(runs, &mut known, site, survey);
-        survey.findings.extend(found);
+        let found = at_site(runs, &mut known, site, results);
+        results.findings.extend(found);
     }
 }
 
-/// A meeting that was read.
-struct Met {
-    entry: Use,
-    side: Side,
-    reading: Reading,
-    /// The row of each distance; `None` where distance alone does not tell.
-    distances: Option<Distances>,
-    /// The vectors of the heads are projections of others.
-    projected: bool,
-    /// Rows of the table, where they do not grow with the sequence.
-    rows: Option<usize>,
-    /// Rows of the stored table that one that grows is cut from.
-    origin: Option<usize>,
-    code: Option<Waves>,
-}
-
-/// Vectors that the weights of attention gather.
-struct Gathering {
-    entry: Use,
-    rows: Option<usize>,
-    distances: Distances,
-}
-
-/// Vectors that are sines and cosines of the distance.
-#[derive(Clone, Debug)]
-struct Waves {
-    code: Code,
-    max_length: Option<usize>,
-}
-
 /// Sines and cosines, none, or why vectors that look like them are others.
-type Waved = Result<Option<Waves>, String>;
+type WaveResult = Result<Option<Waves>, String>;
 
-/// What was read already: layers that are alike are read once.
+/// What was read so far: equal layers are read once.
 #[derive(Default)]
-struct Known {
+struct ReadingCache {
     signatures: Signatures,
     readings: FxHashMap<usize, (Reading, Option<Distances>)>,
-    codes: FxHashMap<ValueId, Vec<(Distances, Waved)>>,
+    codes: FxHashMap<ValueId, Vec<(Distances, WaveResult)>>,
     /// Whether values are computed from sines or cosines.
     computed: FxHashMap<ValueId, bool>,
-    told: Told,
+    coordinates: CoordinateCache,
 }
 
 /// The findings at a site.
 fn at_site(
     runs: &mut Runs<'_>,
-    known: &mut Known,
+    known: &mut ReadingCache,
     site: &Site,
-    survey: &mut Survey,
+    results: &mut Results,
 ) -> Vec<Finding> {
     let (model, found) = (runs.model, runs.found);
     let graph = model.graph();
     let joins = meeting::joins(graph, &found.classes, &found.trace, site);
     let mut refuse = |node: NodeId, why: &str| {
-        survey.refused.push(Refused {
-            site: site.layer,
+        results.refused.push(Refused {
+            site: site.index,
             node,
             why: why.to_owned(),
         });
     };
     let unknown =
         |entry: Use, why: String| finding(site, Encoding::Unknown, vec![entry], vec![why]);
-    let mut told = vec![];
+    let mut findings = vec![];
     for (join, why) in &joins.others {
         let value = graph.node(join.node).input(join.slot());
-        match value.is_some_and(|v| are_met(graph, found, &mut known.told, v)) {
-            true => {
-                let why = "what coordinates of the input tell joins the scores";
-                told.push(unknown(*join, why.to_owned()));
-            }
-            false => refuse(join.node, why),
+        if value.is_some_and(|v| meet_coordinates(graph, found, &mut known.coordinates, v)) {
+            let why = "a term computed from coordinates of the input is added to the scores";
+            findings.push(unknown(*join, why.to_owned()));
+        } else {
+            refuse(join.node, why)
         }
     }
-    let (mut met, mut strange) = (vec![], vec![]);
+    let (mut met, mut unread) = (vec![], vec![]);
     for meeting in &joins.meetings {
         if site.product.is_none() {
             if places(meeting, &found.classes, graph) {
-                let why = "content meets positions in the mask of a fused operator";
-                strange.push(unknown(meeting.vectors, why.to_owned()));
+                let why = "content is multiplied with positions in the mask of a fused operator";
+                unread.push(unknown(meeting.vectors, why.to_owned()));
             } else {
-                let why = "content meets vectors in the mask of a fused operator";
+                let why = "content is multiplied with vectors in the mask of a fused operator";
                 refuse(meeting.node, why);
             }
             continue;
         }
         match known.read(runs, site, &joins, meeting) {
             Ok(one) => met.push(one),
-            Err(Unread::Everywhere) => {
-                refuse(meeting.node, "what it adds to the scores is the same for all pairs");
+            Err(ReadError::Everywhere) => {
+                refuse(meeting.node, "the term is the same for all pairs of queries and keys");
             }
-            Err(Unread::Absent) => survey.warnings.push(format!(
-                "{}: what content meets here could not be evaluated, its numbers are absent or too many",
+            Err(ReadError::Absent) => results.warnings.push(format!(
+                "{}: could not evaluate the vectors that content is multiplied with: their data is absent or too large",
                 graph.place(meeting.node)
             )),
-            Err(Unread::Other(why)) => strange.push(unknown(meeting.vectors, why.to_owned())),
+            Err(ReadError::Other(why)) => unread.push(unknown(meeting.vectors, why.to_owned())),
         }
     }
     for one in &mut met {
         match known.waves(runs, one) {
             Ok(code) => one.code = code,
-            Err(why) => strange.push(unknown(one.entry, why)),
+            Err(why) => unread.push(unknown(one.entry, why)),
         }
     }
-    if !strange.is_empty() {
-        told.extend(strange);
-        return told;
+    if !unread.is_empty() {
+        findings.extend(unread);
+        return findings;
     }
     let value = gathered(runs, site);
-    told.extend(decide(site, met, value));
-    told
+    findings.extend(decide(site, met, value));
+    findings
 }
 
 /// Whether the vectors that content meets follow from positions.
@@ -190,7 +157,7 @@ fn gathered(runs: &mut Runs<'_>, site: &Site) -> Option<Gathering> {
     })
 }
 
-impl Known {
+impl ReadingCache {
     /// Reads a meeting, or recalls the reading of one that is alike.
     fn read(
         &mut self,
@@ -198,7 +165,7 @@ impl Known {
         site: &Site,
         joins: &Joins,
         meeting: &Meeting,
-    ) -> Result<Met, Unread> {
+    ) -> Result<Met, ReadError> {
         let (model, found) = (runs.model, runs.found);
         let graph = model.graph();
         let table = meeting.chain.last().copied();
@@ -276,12 +243,13 @@ impl Known {
         shapes.extend(site.product);
         let count = |v: ValueId| {
             if shapes.contains(&v) {
-                return Count::Shape;
+                return Aspect::Shape;
             }
             let content = found.classes.of_value(v).has(Class::CONTENT);
-            match content || meeting.chain.contains(&v) {
-                true => Count::Origin,
-                false => Count::Numbers,
+            if content || meeting.chain.contains(&v) {
+                Aspect::Origin
+            } else {
+                Aspect::Numbers
             }
         };
         Some(self.signatures.region(graph, &region, &found.trace, count))
@@ -289,7 +257,7 @@ impl Known {
 
     /// The sines and cosines that the vectors are made from, if they are; why not, where they look
     /// like it and are others.
-    fn waves(&mut self, runs: &mut Runs<'_>, met: &Met) -> Waved {
+    fn waves(&mut self, runs: &mut Runs<'_>, met: &Met) -> WaveResult {
         let (Some(distances), Some((table, axis))) = (&met.distances, met.reading.table) else {
             return Ok(None);
         };
@@ -322,7 +290,8 @@ impl Known {
                 Ok(None) => {
                     let computed = self.computed.entry(source.value);
                     if *computed.or_insert_with(|| source.waves(graph)) {
-                        let why = "vectors computed from sines or cosines, which they are not";
+                        let why =
+                            "vectors that are computed from sines or cosines, but are no sinusoids";
                         missed.get_or_insert_with(|| why.to_owned());
                     }
                 }
@@ -348,7 +317,7 @@ fn rows(runs: &mut Runs<'_>, reading: &Reading) -> Option<usize> {
 /// Reads sines and cosines of the distance off the rows that the distances pick.
 fn waves(
     runs: &mut Runs<'_>,
-    source: &source::Source,
+    source: &source::RowSource,
     code: &ndarray::Array2<f64>,
     distances: &Distances,
 ) -> Result<Waves, String> {
@@ -366,9 +335,10 @@ fn waves(
     let mut max_length = None;
     if let Some(clip) = clip {
         if let Some((stored, cut)) = stored {
-            let clip = match cut {
-                true => center(&stored).map(|center| Clip { center, ..clip }),
-                false => Some(clip),
+            let clip = if cut {
+                center(&stored).map(|center| Clip { center, ..clip })
+            } else {
+                Some(clip)
             };
             max_length = clip.and_then(|c| reach(&c, stored.nrows(), distances));
         } else if read.clamp.is_none()

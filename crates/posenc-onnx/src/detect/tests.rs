@@ -7,14 +7,15 @@ mod bias;
 mod convolution;
 mod elsewhere;
 mod lengths;
-mod lost;
+
 mod refused;
 mod streams;
 mod terms;
+mod unrecognized;
 
 use posenc_ir::{DType, Model};
 
-use super::{Detection, Options, detect};
+use super::{Found, Options, detect};
 use crate::graph::ports::Ports;
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::{Parameters, Request, ScaleType};
@@ -71,7 +72,7 @@ fn model(form: &Form) -> Model {
     s.model(23, &[&y])
 }
 
-fn found(model: &Model) -> Detection {
+fn found(model: &Model) -> Found {
     detect(model, &Options::default())
 }
 

@@ -1,51 +1,57 @@
-//! Softmaxes over content that attention may hide behind: those whose sizes the trial run could not
-//! tell, and those with operators before them that attention is not read through.
+//! Softmaxes that may be attention and were not recognized: those whose sizes are unknown after the
+//! trial run, and those after operators that the search for attention does not pass.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::{Site, is_product};
+use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::is_product;
 
-/// Those softmaxes.
-pub(crate) fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
-    let lost = |node: &Node| {
+/// Whether the sizes of some are unknown.
+pub(crate) fn has_unknown_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
+    !softmaxes(graph, classes, trace).is_empty()
+}
+
+/// Softmaxes over content whose sizes are unknown.
+fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
+    let is_unknown = |node: &Node| {
         let scores = node.input(0).filter(|_| node.is("Softmax"));
         scores
             .is_some_and(|v| trace.get(v).dims.is_none() && classes.of_value(v).has(Class::CONTENT))
     };
-    let all = graph.nodes().filter(|(_, node)| lost(node));
+    let all = graph.nodes().filter(|(_, node)| is_unknown(node));
     all.map(|(id, _)| id).collect()
 }
 
-/// What to tell a user about them; `None` where there are none.
-pub(crate) fn warning(graph: &Graph, classes: &Classes, trace: &Trace) -> Option<String> {
-    let lost = softmaxes(graph, classes, trace);
-    let first = graph.node(*lost.first()?).input(0)?;
+/// The warning about softmaxes of unknown sizes; `None` where there are none.
+pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> Option<String> {
+    let unknown = softmaxes(graph, classes, trace);
+    let first = graph.node(*unknown.first()?).input(0)?;
     let from = match source(graph, trace, first) {
         Some(id) => format!(
-            "the sizes of what {} ({}) gives are unknown",
+            "the output of {} ({}) has unknown sizes",
             graph.place(id),
             graph.node(id).op()
         ),
         None => "their sizes are unknown".to_owned(),
     };
-    let (count, them) = match lost.len() {
-        1 => ("a softmax".to_owned(), "it"),
-        n => (format!("{n} softmaxes"), "them"),
+    let count = match unknown.len() {
+        1 => "a softmax is".to_owned(),
+        n => format!("{n} softmaxes are"),
     };
     Some(format!(
-        "{count} could not be looked at, attention may be among {them}: {from}"
+        "{count} not recognized as attention; may use position: {from}"
     ))
 }
 
 /// Nodes to look at between a softmax and a product.
 const NEAR: usize = 64;
 
-/// What to tell a user about softmaxes that content is weighed with, and that are taken of products
-/// of content, but are none of these sites; `None` where there are none.
-pub(crate) fn unread(
+/// The warning about softmaxes over products of content that weight content, but are none of these
+/// sites; `None` where there are none.
+pub(crate) fn not_attention(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
@@ -55,7 +61,7 @@ pub(crate) fn unread(
     // Of the branches of a choice, one is looked at.
     let scopes = sites.iter().map(|s| s.scope).chain([graph.main()]);
     let scopes: FxHashSet<ScopeId> = scopes.collect();
-    let unread = |(id, node): &(NodeId, &Node)| {
+    let is_missed = |(id, node): &(NodeId, &Node)| {
         let (scores, weights) = (node.input(0), node.output(0));
         node.is("Softmax")
             && scopes.contains(&node.scope())
@@ -64,14 +70,14 @@ pub(crate) fn unread(
                 .is_some_and(|v| trace.get(v).dims.is_some() && is_of_content(graph, classes, v))
             && weights.is_some_and(|v| is_multiplied(graph, classes, v))
     };
-    let all: Vec<NodeId> = graph.nodes().filter(unread).map(|(id, _)| id).collect();
+    let all: Vec<NodeId> = graph.nodes().filter(is_missed).map(|(id, _)| id).collect();
     let first = graph.place(*all.first()?);
     let one = match all.len() {
         1 => "a softmax over a product of content is".to_owned(),
         n => format!("{n} softmaxes over products of content are"),
     };
     Some(format!(
-        "{one} not read as attention, position may enter there: {first}"
+        "{one} not recognized as attention; may use position: {first}"
     ))
 }
 
@@ -86,17 +92,17 @@ fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
-            match is_product(node.domain(), node.op()) {
-                true if others.any(|v| classes.of_value(*v).has(Class::CONTENT)) => return true,
-                true => {}
-                false => stack.extend(node.outputs().iter().flatten()),
+            if !is_product(node) {
+                stack.extend(node.outputs().iter().flatten());
+            } else if others.any(|v| classes.of_value(*v).has(Class::CONTENT)) {
+                return true;
             }
         }
     }
     false
 }
 
-/// Whether the nearest product behind a value is one of content and content.
+/// Whether the nearest product before a value is one of content and content.
 fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
     let mut stack = vec![value];
     let mut seen = FxHashSet::default();
@@ -112,16 +118,16 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
         let content: Vec<ValueId> = inputs
             .filter(|v| classes.of_value(*v).has(Class::CONTENT))
             .collect();
-        match is_product(node.domain(), node.op()) {
-            true if content.len() > 1 => return true,
-            true => {}
-            false => stack.extend(content),
+        if !is_product(node) {
+            stack.extend(content);
+        } else if content.len() > 1 {
+            return true;
         }
     }
     false
 }
 
-/// The node before `value` at which sizes are lost first: those of its inputs are known.
+/// The first node before `value` whose output has unknown sizes: those of its inputs are known.
 fn source(graph: &Graph, trace: &Trace, value: ValueId) -> Option<NodeId> {
     let mut seen = FxHashSet::default();
     let mut at = value;

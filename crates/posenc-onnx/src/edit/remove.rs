@@ -49,7 +49,12 @@ pub(crate) fn remove(
     context: &Context<'_>,
     plan: &SwapPlan,
 ) -> Result<(), RewriteError> {
-    let rotated: FxHashSet<usize> = context.found.odd.iter().map(|(site, _)| *site).collect();
+    let rotated: FxHashSet<usize> = context
+        .found
+        .unknown_rotations
+        .iter()
+        .map(|(site, _)| *site)
+        .collect();
     for refused in &context.found.unknown {
         // A rotation can be removed whatever its angles are.
         if plan.has(refused.site) && !rotated.contains(&refused.site) {
@@ -71,7 +76,7 @@ fn remove_from_scores(
 ) -> Result<(), RewriteError> {
     let mut zeros = ZeroPropagation::new(context);
     let mut biases = Biases::new(context);
-    for finding in &context.survey.findings {
+    for finding in &context.found.findings {
         let sites = finding.sites.iter().copied();
         let sites: Vec<usize> = sites.filter(|site| plan.has(*site)).collect();
         if sites.is_empty()
@@ -145,7 +150,7 @@ fn found_before_scores<'a>(
     stream: &StreamAdditions<'_>,
 ) -> Result<Option<FoundBeforeScores<'a>>, RewriteError> {
     let mut found = FoundBeforeScores::default();
-    for finding in &context.survey.findings {
+    for finding in &context.found.findings {
         if !plan.speaks_of(context, finding) {
             let seen = finding.sites.iter().any(|site| plan.has(*site));
             if plan.kind == Kind::None && seen {

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use posenc_ir::{DType, Emitter, Graph, Model, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::detect::Detection;
-use crate::detect::rotary::source::{Computed, Source};
+use crate::detect::Found;
+use crate::detect::rotary::source::{Computed, RotarySource};
 use crate::edit::rescale::jobs::{Job, jobs};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::Plan;
@@ -20,7 +20,7 @@ use posenc_encodings::laws::Scaling;
 /// Sites that read the same constants, and what changed for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
-    /// Indices in `Detection::rotary`.
+    /// Indices in `Found::rotary`.
     pub(crate) sites: Vec<usize>,
     pub(crate) nodes_added: usize,
     pub(crate) nodes_removed: usize,
@@ -34,7 +34,7 @@ pub(crate) type Rescaled = (Model, Vec<Group>);
 /// there is nothing to change.
 pub(crate) fn rescale(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     plan: &Plan,
     request: &Request,
 ) -> Result<Option<Rescaled>, RewriteError> {
@@ -78,7 +78,7 @@ pub(crate) fn rescale(
 /// Writes one job.
 pub(crate) struct Writer<'a> {
     pub(crate) graph: &'a Graph,
-    pub(crate) found: &'a Detection,
+    pub(crate) found: &'a Found,
     pub(crate) job: &'a Job,
     pub(crate) precision: TablePrecision,
     pub(crate) max_length: Option<usize>,
@@ -87,11 +87,11 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     fn write(&mut self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
         match &self.job.source {
-            Source::Computed(computed) => {
+            RotarySource::Computed(computed) => {
                 self.frequencies(out, computed)?;
                 self.factor(out, computed)?;
             }
-            Source::Tables(tables) => {
+            RotarySource::Tables(tables) => {
                 for table in tables {
                     self.table(out, table)?;
                 }

@@ -2,6 +2,7 @@
 
 use posenc_ir::{Graph, NodeId, ValueId};
 
+use crate::graph::operators::{is_copy, is_reshape};
 use crate::graph::ports::{Ports, Role};
 
 /// What a value depends on: any of content, position, padding and length; none of them for what
@@ -24,14 +25,14 @@ impl Class {
     pub const LENGTH: Self = Self(8);
 
     /// Content of this run from one input of the graph; inputs beyond the 48th share a bit.
-    fn from_input(place: usize) -> Self {
-        Self(Self::CONTENT.0 | Self::FRESH.0 | Self::FIRST << place.min(47))
+    fn from_input(index: usize) -> Self {
+        Self(Self::CONTENT.0 | Self::FRESH.0 | Self::FIRST << index.min(47))
     }
 
     /// The bit of the first input.
     const FIRST: u64 = 1 << 16;
 
-    /// Whether this and `other` stem from the same inputs, as far as content goes.
+    /// Whether the content of this and `other` is from the same inputs.
     pub fn shares_inputs(self, other: Self) -> bool {
         self.0 / Self::FIRST == other.0 / Self::FIRST
     }
@@ -85,7 +86,7 @@ impl Classes {
     }
 
     fn scope(&mut self, graph: &Graph, main: posenc_ir::ScopeId) {
-        // A stack of scopes under way: where each stands in its list of nodes.
+        // The scopes being visited, with the index of the next node of each.
         let order = |s| graph.order(s).unwrap_or_default();
         let mut stack = vec![(order(main), 0usize, None::<NodeId>)];
         while let Some((nodes, at, holder)) = stack.last_mut() {
@@ -162,7 +163,7 @@ impl Classes {
             "CumSum" | "Trilu" | "EyeLike" | "NonZero" if !inputs.is_constant() => {
                 inputs.and(Class::POSITION)
             }
-            // Ids compared with a constant tell padding, not content.
+            // Ids compared with a constant indicate padding, not content.
             "Equal" | "Not" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual"
                 if inputs.has(Class::CONTENT) && self.compares_ids(graph, id) =>
             {
@@ -186,14 +187,11 @@ impl Classes {
     }
 }
 
-/// Whether a value holds integers of an input of the graph as they are fed, in whatever shape.
+/// Whether a value holds the integers of a graph input, reshaped or cast at most.
 pub(crate) fn is_fed_ids(graph: &Graph, mut value: ValueId) -> bool {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
-        let keeps = matches!(
-            node.op(),
-            "Cast" | "Identity" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze"
-        );
+        let keeps = is_copy(node.op()) || is_reshape(node.op());
         match node.input(0) {
             Some(x) if keeps && node.domain().is_empty() => value = x,
             _ => return false,

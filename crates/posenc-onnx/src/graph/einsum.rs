@@ -54,7 +54,7 @@ impl Equation {
     }
 }
 
-/// The letters of a term whose ellipsis stands for so many axes.
+/// The letters of a term whose ellipsis is so many axes.
 fn spelled(term: &str, hidden: usize) -> Option<Vec<char>> {
     let axes = (0..hidden).rev().map(hidden_axis);
     match term.split_once("...") {
@@ -63,7 +63,7 @@ fn spelled(term: &str, hidden: usize) -> Option<Vec<char>> {
     }
 }
 
-/// The letter of an axis behind an ellipsis, counted from the last.
+/// The letter of an axis of an ellipsis, counted from the last.
 fn hidden_axis(back: usize) -> char {
     const PRIVATE: u32 = 0xE000;
     char::from_u32(PRIVATE + (back % 64) as u32).unwrap_or('.')
@@ -77,7 +77,7 @@ fn is_hidden(letter: char) -> bool {
 mod tests {
     use super::*;
 
-    /// The places at which the axes of each operand stand in the result.
+    /// The axes of the result that the axes of each operand become.
     fn places(text: &str, ranks: &[usize]) -> Option<(usize, Vec<Vec<Option<usize>>>)> {
         let equation = Equation::read(text, ranks)?;
         let at = |c: &char| equation.result.iter().position(|r| r == c);

@@ -1,9 +1,15 @@
-//! What a model's inputs are for, and how long they are in a trial run.
+//! The roles of a model's inputs, and their lengths in a trial run.
 //!
-//! Input names are an interface, so they count as evidence; how an input is used decides against
-//! them. No other name does.
+//! Input names are an interface, so they count as evidence, which the use of an input overrules.
+//! No other name counts.
 
 mod image;
+mod port;
+mod role;
+
+pub use port::{Lengths, Port, Role};
+pub(crate) use role::holds_time_steps;
+use role::role;
 
 use std::collections::BTreeMap;
 
@@ -11,62 +17,19 @@ use posenc_ir::eval::Value;
 use posenc_ir::{DType, Def, Dim, Graph, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
-/// What an input is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Token ids.
-    Tokens,
-    /// Position ids.
-    Positions,
-    /// Attention mask: 1 or true where a token counts; additive when of a float type.
-    Padding,
-    /// Segment ids.
-    TokenTypes,
-    /// Keys or values of earlier steps.
-    Past,
-    /// Whether to use the cache, in merged decoders.
-    CacheFlag,
-    /// Anything else: embeddings, pixels, audio.
-    Content,
-}
-
-/// An input of the main graph that a caller feeds.
-#[derive(Clone, Debug)]
-pub struct Port {
-    /// The input.
-    pub value: ValueId,
-    /// What it is for.
-    pub role: Role,
-    /// Element type.
-    pub dtype: DType,
-    /// Declared dimensions.
-    pub dims: Vec<Dim>,
-}
-
-/// The lengths of a trial run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lengths {
-    /// Sequences.
-    pub batch: usize,
-    /// New tokens of each.
-    pub sequence: usize,
-    /// Tokens that are in the cache already; 0 for models without one.
-    pub past: usize,
-}
-
 /// The inputs of a model with their roles.
 #[derive(Clone, Debug)]
 pub struct Ports {
     ports: Vec<Port>,
-    /// Symbols of the declared shapes that stand for the batch, the new and the earlier tokens.
+    /// What the symbols of the declared shapes mean.
     symbols: BTreeMap<Box<str>, Axis>,
-    /// The side of an image whose size is left open, where a table of patches tells.
+    /// The side of an image of open size, where a table of patches determines it.
     image: Option<usize>,
-    /// What the declared shapes leave open is read in this way.
+    /// How open dimensions are read.
     reading: Reading,
 }
 
-/// How to read lengths that the declared shapes leave open.
+/// How to read open dimensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reading {
     /// The inputs of two stacks are of one length.
@@ -116,7 +79,7 @@ impl Ports {
         }
     }
 
-    /// Other ways to read the lengths that the declared shapes leave open.
+    /// The same inputs with other readings of their open dimensions.
     pub(crate) fn others(&self) -> Vec<Self> {
         let tied = self.symbols.values().any(|axis| *axis == Axis::Encoder);
         let short_mask = self.ports.iter().any(|p| self.is_short_mask(p));
@@ -157,7 +120,7 @@ impl Ports {
         self.first(Role::Past).is_some()
     }
 
-    /// Whether the model takes no ids but sound or pictures of a size that it leaves open.
+    /// Whether the inputs are sound or pictures of an open size, and no ids.
     pub(crate) fn has_free_content(&self) -> bool {
         let ids = [Role::Tokens, Role::Positions];
         let open = |p: &Port| p.dims.iter().skip(1).any(|d| !matches!(d, Dim::Known(_)));
@@ -266,7 +229,7 @@ impl Ports {
 /// Numbers of an input that are fed.
 const MOST: usize = 1 << 26;
 
-/// What is fed, where it is numbers, and not too many.
+/// The numbers of an input; opaque where they are too many or of no number type.
 fn known(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Value {
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
     let Some(n) = count.filter(|n| dtype.is_writable() && *n <= MOST) else {
@@ -292,94 +255,6 @@ fn ordinary_token(graph: &Graph, ports: &[Port]) -> f64 {
     free.unwrap_or(3) as f64
 }
 
-fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
-    let name = graph.name(value).to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|w| name.contains(w));
-    if dtype == DType::Bool && rank <= 1 {
-        return if says(&["mask"]) {
-            Role::Padding
-        } else {
-            Role::CacheFlag
-        };
-    }
-    if says(&["mask", "padding"]) && rank >= 1 {
-        return Role::Padding;
-    }
-    let position = says(&["position", "pos_id", "input_pos", "pos_ids"]) || name == "pos";
-    if dtype.is_float() && position && rank <= 2 {
-        return Role::Positions;
-    }
-    if dtype.is_float() {
-        let cached = rank >= 3 && (says(&["past", "cache"]) || joined(graph, value));
-        return if cached { Role::Past } else { Role::Content };
-    }
-    if position || turns_waves(graph, value) {
-        Role::Positions
-    } else if says(&["token_type", "segment"]) {
-        Role::TokenTypes
-    } else if rank == 0 || says(&["seqlen", "seq_len", "length"]) {
-        Role::Content
-    } else if indexes_floats(graph, value) || says(&["ids", "tokens"]) {
-        Role::Tokens
-    } else {
-        Role::Content
-    }
-}
-
-/// Whether an input tells the time at which each token of a sequence stands: integers, by the name.
-/// One number for a whole sequence is the step of a process, as in diffusion.
-pub(crate) fn tells_steps(graph: &Graph, port: &Port) -> bool {
-    let name = graph.name(port.value).to_lowercase();
-    let says = ["timestep", "time_step"];
-    let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);
-    port.dtype.is_int() && each && says.iter().any(|word| name.contains(word))
-}
-
-/// Whether the value picks rows of a float constant.
-fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
-    graph.uses(value).iter().any(|u| {
-        let node = graph.node(u.node);
-        let table = node.input(0).and_then(|t| graph.dtype(t));
-        node.is("Gather") && u.slot() == 1 && table.is_some_and(DType::is_float)
-    })
-}
-
-/// Whether the value is what angles are computed from: it reaches a sine or cosine through casts,
-/// changes of shape, and products, and picks no rows on the way.
-fn turns_waves(graph: &Graph, value: ValueId) -> bool {
-    let mut stack = vec![value];
-    let mut seen = rustc_hash::FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            if !node.domain().is_empty() || !seen.insert(at.node) {
-                continue;
-            }
-            match node.op() {
-                "Sin" | "Cos" => return true,
-                "Cast" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose" | "Expand" | "Mul"
-                | "Div" | "Add" | "Sub" | "MatMul" | "Einsum" | "Concat" | "Identity" | "Tile"
-                    if at.slot() == 0 || !matches!(node.op(), "Reshape" | "Expand" | "Tile") =>
-                {
-                    stack.extend(node.outputs().iter().flatten());
-                }
-                _ => {}
-            }
-        }
-    }
-    false
-}
-
-/// Whether the value's only work is to be the first part of a concatenation, as caches are.
-fn joined(graph: &Graph, value: ValueId) -> bool {
-    let uses = graph.uses(value);
-    let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot() == 0;
-    uses.iter().any(first)
-        && uses
-            .iter()
-            .all(|u| first(u) || graph.node(u.node).is("Shape"))
-}
-
 fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
     let mut symbols = BTreeMap::new();
     let mut learn = |dim: Option<&Dim>, axis: Axis| {
@@ -389,7 +264,7 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
             symbols.entry(s.clone()).or_insert(axis);
         }
     };
-    // What the keys of another stack are made from is as long as it likes.
+    // The input of another stack has a length of its own.
     let tokens = || ports.iter().filter(|p| p.role == Role::Tokens);
     if tokens().count() > 1
         && let Some(first) = tokens().next()
@@ -397,7 +272,7 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
         learn(first.dims.last(), Axis::Encoder);
     }
     let mut ordered: Vec<&Port> = ports.iter().collect();
-    ordered.sort_by_key(|p| p.role); // tokens speak first, then positions, then masks
+    ordered.sort_by_key(|p| p.role); // tokens take precedence over positions, these over masks
     for port in ordered {
         let rank = port.dims.len();
         match port.role {
@@ -435,7 +310,7 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
     symbols
 }
 
-/// The length of an axis that the shapes leave open.
+/// The length of an open dimension without a known symbol.
 fn guess(port: &Port, axis: usize, rank: usize, at: Lengths, image: Option<usize>) -> usize {
     match port.role {
         Role::CacheFlag => 1,

@@ -1,4 +1,4 @@
-//! Products in the stretch of queries or keys that act on the features of each head.
+//! Products on the path of queries or keys that act on the features of each head.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
@@ -36,18 +36,24 @@ impl Letters {
         }
         // Batch axes are named from the last backwards.
         let batch = |n: usize| (0..n).rev().map(|i| char::from(b'a' + (i % 20) as u8));
-        // The first axis may stand before those of the batch.
-        let named = |n: usize, [row, column]: [char; 2], turned: bool, first: bool| -> Vec<char> {
-            let [row, column] = if turned { [column, row] } else { [row, column] };
-            match first {
-                true => [row]
-                    .into_iter()
-                    .chain(batch(n - 2))
-                    .chain([column])
-                    .collect(),
-                false => batch(n - 2).chain([row, column]).collect(),
-            }
-        };
+        // The first axis may precede those of the batch.
+        let named =
+            |n: usize, [row, column]: [char; 2], transposed: bool, first: bool| -> Vec<char> {
+                let [row, column] = if transposed {
+                    [column, row]
+                } else {
+                    [row, column]
+                };
+                if first {
+                    [row]
+                        .into_iter()
+                        .chain(batch(n - 2))
+                        .chain([column])
+                        .collect()
+                } else {
+                    batch(n - 2).chain([row, column]).collect()
+                }
+            };
         Some(Self {
             operands: [
                 named(a, ['x', 'y'], flag("transA"), flag("transBatchA")),
@@ -114,7 +120,7 @@ pub(crate) fn along(
 const WIDEST: usize = 1024;
 
 /// Whether a constant is a square matrix with one entry of 1 or −1 in each row and column.
-pub(crate) fn trades_places(graph: &Graph, matrix: ValueId) -> bool {
+pub(crate) fn is_signed_permutation(graph: &Graph, matrix: ValueId) -> bool {
     let Some(stored) = graph.stored(matrix) else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! A region that positions act in, between a projection and the product of queries and keys.
+//! Regions: where position acts on queries or keys, between a projection and the product.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
@@ -6,12 +6,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back};
-use crate::graph::signature::Count;
+use crate::graph::operators::{is_copy, is_rearrangement};
 
 /// Changes of shape around a rotation are few.
 const STEPS: usize = 8;
 
-/// A region of a stretch that positions act in: from one content value to another.
+/// The part of a path in which position acts, from one content value to another.
 #[derive(Clone, Debug)]
 pub struct Region {
     /// The content that enters: the nearest value that everything in the region depends on.
@@ -24,7 +24,7 @@ pub struct Region {
     pub output_lane: Lane,
     /// Where position enters: uses of values that carry no content.
     pub entries: Vec<Use>,
-    /// Where a fused operator turns its operand itself: what it reads.
+    /// The inputs of a fused operator that rotates its operand itself.
     pub inside: Option<Inside>,
 }
 
@@ -43,12 +43,23 @@ pub struct Inside {
     pub first: usize,
     /// Tokens of the trial run.
     pub length: usize,
-    /// Where the operator reads how far each sequence goes: the last position of each.
+    /// The input that holds the last position of each sequence.
     pub positions: Option<ValueId>,
 }
 
+/// What two equal regions share of a value that they read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aspect {
+    /// How it is computed.
+    Origin,
+    /// Its numbers in the trial run.
+    Numbers,
+    /// Its type and dimensions.
+    Shape,
+}
+
 impl Region {
-    /// The content on the way from what enters the region to what leaves it.
+    /// The content on the paths from the input of the region to its output.
     pub(crate) fn content(&self, graph: &Graph, classes: &Classes) -> FxHashSet<ValueId> {
         let mut leads: FxHashMap<ValueId, bool> = FxHashMap::default();
         leads.insert(self.input, true);
@@ -77,23 +88,26 @@ impl Region {
             .collect()
     }
 
-    /// What counts of the values that the region reads, where content-free ones count as `free`.
-    pub(crate) fn counts<'a>(
+    /// The aspect of each value that the region reads; of values without content, `free`.
+    pub(crate) fn aspects<'a>(
         &'a self,
         graph: &Graph,
         classes: &'a Classes,
-        free: Count,
-    ) -> impl Fn(ValueId) -> Count + 'a {
-        let on_the_way = self.content(graph, classes);
-        move |v| match classes.of_value(v).has(Class::CONTENT) {
-            false => free,
-            true if v == self.input || on_the_way.contains(&v) => Count::Origin,
-            true => Count::Shape,
+        free: Aspect,
+    ) -> impl Fn(ValueId) -> Aspect + 'a {
+        let on_path = self.content(graph, classes);
+        move |v| {
+            if !classes.of_value(v).has(Class::CONTENT) {
+                free
+            } else if v == self.input || on_path.contains(&v) {
+                Aspect::Origin
+            } else {
+                Aspect::Shape
+            }
         }
     }
 
-    /// Where the content enters with its features on several axes: moves on to the value that has
-    /// them on one, of this width.
+    /// Moves the input back to the nearest value whose features are on one axis of this width.
     pub(crate) fn gather_features(&mut self, graph: &Graph, trace: &Trace, width: usize) {
         let (mut value, mut lane) = (self.input, self.input_lane);
         for _ in 0..STEPS {
@@ -109,15 +123,8 @@ impl Region {
                 return;
             };
             let node = graph.node(id);
-            let moves = [
-                "Reshape",
-                "Transpose",
-                "Unsqueeze",
-                "Squeeze",
-                "Cast",
-                "Identity",
-            ];
-            let next = node.input(0).filter(|_| moves.iter().any(|op| node.is(op)));
+            let moves = is_copy(node.op()) || is_rearrangement(node.op());
+            let next = node.input(0).filter(|_| moves);
             let Some((next, before)) = next.zip(back(graph, trace, id, output, 0, lane)) else {
                 return;
             };
@@ -126,7 +133,7 @@ impl Region {
     }
 }
 
-/// What a node reads, for a node with bodies what these read of the outside as well.
+/// The inputs of a node, and what its bodies read from outside.
 pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
     let mut values = vec![];
     let mut inside = FxHashSet::default();
@@ -144,7 +151,7 @@ pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
     values
 }
 
-/// Whether a node tells of its input no more than the dimensions.
+/// Whether a node depends on the dimensions of its input alone.
 pub(crate) fn shape_only(graph: &Graph, id: NodeId) -> bool {
     graph.node(id).is("Shape") || graph.node(id).is("Size")
 }

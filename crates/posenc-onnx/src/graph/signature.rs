@@ -1,4 +1,4 @@
-//! What a region computes, independent of names: equal regions are read and run once.
+//! Signatures of regions, independent of names: equal regions are evaluated once.
 
 use bytes::Bytes;
 use posenc_ir::eval::Trace;
@@ -8,7 +8,7 @@ use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::lane::Lane;
-use crate::graph::region::Region;
+use crate::graph::region::{Aspect, Region};
 
 /// Constants up to this many bytes are compared by their payload, larger ones by identity.
 const PAYLOAD: usize = 1 << 23;
@@ -16,22 +16,11 @@ const PAYLOAD: usize = 1 << 23;
 /// Up to this many numbers of the trial run are compared, more by identity.
 const NUMBERS: usize = 1 << 16;
 
-/// Gives equal values equal numbers.
+/// Numbers for values: equal ones for values that are computed alike.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
     ids: FxHashMap<Key, usize>,
     leaves: FxHashMap<ValueId, usize>,
-}
-
-/// What counts of a value that a region reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    /// How it is computed.
-    Origin,
-    /// Its numbers in the trial run.
-    Numbers,
-    /// Its type and dimensions.
-    Shape,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -49,33 +38,33 @@ enum Key {
     /// An output of an operator: domain, operator, encoded attributes, place, inputs.
     Node(String, Vec<u8>, usize, Vec<Option<usize>>),
     /// A whole region.
-    Region(usize, Place, Place, Option<DType>, Vec<usize>),
+    Region(usize, LaneKey, LaneKey, Option<DType>, Vec<usize>),
 }
 
 /// The lane as something to compare.
-type Place = (usize, Option<usize>, Option<usize>, i64);
+type LaneKey = (usize, Option<usize>, Option<usize>, i64);
 
 impl Signatures {
     /// The number of a region: equal for regions of equal operators and constants over content of
-    /// equal type and dimensions. `count` says what counts of the values that it reads.
+    /// equal type and dimensions. `aspect` is what is compared of a value.
     pub(crate) fn region(
         &mut self,
         graph: &Graph,
         region: &Region,
         trace: &Trace,
-        count: impl Fn(ValueId) -> Count,
+        aspect: impl Fn(ValueId) -> Aspect,
     ) -> usize {
         let shape = |v: ValueId| {
             let known = trace.get(v);
             (known.dtype, known.dims.clone().unwrap_or_default())
         };
-        let output = self.value(graph, region, trace, count);
+        let output = self.value(graph, region, trace, aspect);
         let (dtype, dims) = shape(region.input);
-        let place = |lane: &Lane| (lane.sequence, lane.feature, lane.group, lane.offset);
+        let key = |lane: &Lane| (lane.sequence, lane.feature, lane.group, lane.offset);
         self.id(Key::Region(
             output,
-            place(&region.input_lane),
-            place(&region.output_lane),
+            key(&region.input_lane),
+            key(&region.output_lane),
             dtype,
             dims,
         ))
@@ -92,7 +81,7 @@ impl Signatures {
         graph: &Graph,
         region: &Region,
         trace: &Trace,
-        count: impl Fn(ValueId) -> Count,
+        aspect: impl Fn(ValueId) -> Aspect,
     ) -> usize {
         let mut of: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mut open = FxHashSet::default();
@@ -103,10 +92,10 @@ impl Signatures {
                 stack.pop();
                 continue;
             }
-            let leaf = match count(value) {
-                Count::Origin => None,
-                Count::Numbers => Some(self.numbers(graph, trace, value)),
-                Count::Shape => {
+            let leaf = match aspect(value) {
+                Aspect::Origin => None,
+                Aspect::Numbers => Some(self.numbers(graph, trace, value)),
+                Aspect::Shape => {
                     let known = trace.get(value);
                     let dims = known.dims.clone().unwrap_or_default();
                     Some(self.id(Key::Shape(known.dtype, dims)))

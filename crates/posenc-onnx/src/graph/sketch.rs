@@ -10,7 +10,7 @@ use posenc_ir::proto::{
 use posenc_ir::{DType, Model};
 use prost::Message;
 
-/// A graph under way. Values are names; `x` and what it is multiplied with have 3 heads of 8.
+/// A graph under construction. Values are names; `x` and what it is multiplied with have 3 heads of 8.
 #[derive(Default)]
 pub(crate) struct Sketch {
     graph: GraphProto,
@@ -126,14 +126,14 @@ impl Sketch {
     }
 
     /// Moves a constant to a file that does not exist.
-    pub(crate) fn lose(&mut self, name: &str) {
+    pub(crate) fn make_absent(&mut self, name: &str) {
         let at = self.graph.initializer.iter_mut();
         for tensor in at.filter(|t| t.name.as_deref() == Some(name)) {
             tensor.raw_data = None;
             tensor.data_location = Some(1);
             tensor.external_data = vec![posenc_ir::proto::StringStringEntryProto {
                 key: Some("location".to_owned()),
-                value: Some("lost.bin".to_owned()),
+                value: Some("absent.bin".to_owned()),
             }];
         }
     }
@@ -258,7 +258,7 @@ impl Sketch {
         self.op("Range", &[&zero, &length, &one])
     }
 
-    /// What one of two sketches gives; they read what stands here by its name.
+    /// The output of one of two sketches, which may read the values of this one by name.
     pub(crate) fn choice(
         &mut self,
         condition: &str,

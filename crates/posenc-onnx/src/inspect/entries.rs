@@ -3,7 +3,7 @@
 use posenc_ir::Model;
 use serde_json::{Value, json};
 
-use crate::detect::Detection;
+use crate::detect::Found;
 use crate::detect::finding::Finding;
 use crate::report::Encoding;
 use posenc_encodings::kind::{Kind, Stack};
@@ -16,7 +16,7 @@ const MANY: [&str; 1] = ["heads"];
 const LEARNED: [&str; 1] = ["slopes"];
 
 /// The entries of these findings.
-pub(crate) fn of(model: &Model, found: &Detection, findings: &[Finding]) -> Vec<Encoding> {
+pub(crate) fn of(model: &Model, found: &Found, findings: &[Finding]) -> Vec<Encoding> {
     let mut entries: Vec<(Encoding, Params)> = vec![];
     for finding in findings {
         let kind = finding.encoding.kind();
@@ -67,7 +67,7 @@ pub(crate) fn of(model: &Model, found: &Detection, findings: &[Finding]) -> Vec<
 }
 
 /// The stack whose sites see it; of both, that of the decoder is told by its own finding.
-fn stack(found: &Detection, finding: &Finding) -> Option<Stack> {
+fn stack(found: &Found, finding: &Finding) -> Option<Stack> {
     let site = finding.sites.first()?;
     found.attention[*site].place.stack
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use posenc_ir::Model;
 use serde_json::json;
 
-use crate::detect::{Detection, RotarySite};
+use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::identified;
 use crate::report::{Inferred, Limit, LimitCause};
@@ -28,7 +28,7 @@ pub struct Target {
 /// A rescale of rotary sites.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Places in `Detection::rotary`, with what each is to become.
+    /// Places in `Found::rotary`, with what each is to become.
     pub targets: Vec<(usize, Target)>,
     /// The length to make room for, where it is known.
     pub max_length: Option<usize>,
@@ -43,7 +43,7 @@ pub struct Plan {
 /// When the request does not fit the model, or a value that is needed is nowhere to be found.
 pub fn plan(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     limits: &[Limit],
     request: &Request,
 ) -> Result<Plan, RewriteError> {
@@ -54,7 +54,7 @@ pub fn plan(
         let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
         return Err(Refusal::Unsupported(why).into());
     }
-    if let Some(node) = found.axial.first().and_then(|f| f.node()) {
+    if let Some(node) = found.axial.first().and_then(|a| a.finding.node()) {
         let place = model.graph().place(node);
         let why = format!("{place}: rope by rows and columns of a grid is not rescaled yet");
         return Err(Refusal::Unsupported(why).into());
@@ -85,7 +85,7 @@ pub fn plan(
 
 struct Planner<'a> {
     model: &'a Model,
-    found: &'a Detection,
+    found: &'a Found,
     limits: &'a [Limit],
     request: &'a Request,
     inferred: Vec<Inferred>,
@@ -306,7 +306,7 @@ impl Planner<'_> {
 
 /// The rotary sites that a request speaks of, with their places in the list.
 fn chosen<'a>(
-    found: &'a Detection,
+    found: &'a Found,
     request: &'a Request,
 ) -> impl Iterator<Item = (usize, &'a RotarySite)> {
     let asked = |site: &RotarySite| {

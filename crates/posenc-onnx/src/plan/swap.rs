@@ -24,7 +24,7 @@ use spec::EncodingSpec;
 pub(crate) struct SwapPlan {
     /// The kind.
     pub(crate) kind: Kind,
-    /// The sites, by their place in [`Detection::attention`](crate::detect::Detection::attention),
+    /// The sites, by their place in [`Found::attention`](crate::detect::Found::attention),
     /// in rising order.
     pub(crate) sites: Vec<usize>,
     /// What they get; none where nothing is put in.

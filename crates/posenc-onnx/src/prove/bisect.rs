@@ -11,7 +11,7 @@ use super::feeds::{Padding, feeds};
 use super::options::VerifyOptions;
 use super::run::{RuntimeTarget, run};
 use super::subject::tolerance;
-use crate::detect::Detection;
+use crate::detect::Found;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
 
@@ -24,7 +24,7 @@ pub struct Side<'a> {
     /// The model.
     pub model: &'a Model,
     /// Its detection.
-    pub found: &'a Detection,
+    pub found: &'a Found,
     /// What it runs on.
     pub target: &'a RuntimeTarget<'a>,
     /// Whether the runtime may optimize the graph.

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::VerifyError;
 use super::bound::Precision;
 use super::trial::{feed, zeros};
-use crate::detect::Detection;
+use crate::detect::Found;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::region::{Region, reads};
 
@@ -95,7 +95,7 @@ pub(crate) struct CutRun<'a> {
 /// too large.
 pub(crate) fn cut_out(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     run: CutRun<'_>,
     region: &Region,
     positions: Positions,
@@ -184,7 +184,7 @@ fn fed_positions(
 }
 
 /// Whether the graph computes cos and sin of the rotation's angles by `Cos` and `Sin`.
-pub(crate) fn waves(model: &Model, found: &Detection, region: &Region) -> bool {
+pub(crate) fn waves(model: &Model, found: &Found, region: &Region) -> bool {
     let graph = model.graph();
     let content_path = region.content(graph, &found.classes);
     let needed = dependencies(graph, &found.classes, region, &content_path, |_| false);
@@ -192,7 +192,7 @@ pub(crate) fn waves(model: &Model, found: &Detection, region: &Region) -> bool {
 }
 
 /// The types in which a rotation is computed.
-pub(crate) fn precision(model: &Model, found: &Detection, region: &Region) -> Precision {
+pub(crate) fn precision(model: &Model, found: &Found, region: &Region) -> Precision {
     let graph = model.graph();
     let content_path = region.content(graph, &found.classes);
     let needed = dependencies(graph, &found.classes, region, &content_path, |_| false);

@@ -2,8 +2,8 @@
 
 use posenc_ir::Model;
 
-use crate::detect::rotary::source::{Source, Table, Wave, source};
-use crate::detect::{Detection, RotarySite};
+use crate::detect::rotary::source::{RotarySource, Table, Wave, source};
+use crate::detect::{Found, RotarySite};
 use crate::prove::VerifyError;
 use crate::prove::cutout::waves;
 use crate::record::law::law;
@@ -13,7 +13,7 @@ use posenc_encodings::laws::{Frequencies, Rope, Scaling};
 /// The rotation that a site is expected to compute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// The attention site, as an index into [`Detection::attention`].
+    /// The attention site, as an index into [`Found::attention`].
     pub site: usize,
     /// The pairs of features that are rotated, as indices within the head, in the order of the
     /// frequencies.
@@ -77,7 +77,7 @@ const LENGTH: usize = 4096;
 ///
 /// # Errors
 /// When the metadata names an invalid scaling.
-pub fn expectations(model: &Model, found: &Detection) -> Result<Vec<Expected>, VerifyError> {
+pub fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>, VerifyError> {
     let record = record(model);
     let expected = |site: &RotarySite| -> Result<Expected, VerifyError> {
         let mut expected = as_read(model, found, site);
@@ -109,19 +109,21 @@ pub fn expectations(model: &Model, found: &Detection) -> Result<Vec<Expected>, V
 }
 
 /// The smallest of the limits on the model's length.
-fn shortest(found: &Detection) -> Option<usize> {
+fn shortest(found: &Found) -> Option<usize> {
     found.limits.iter().map(|l| l.length).min()
 }
 
 /// The rotation that detection read.
-fn as_read(model: &Model, found: &Detection, site: &RotarySite) -> Expected {
+fn as_read(model: &Model, found: &Found, site: &RotarySite) -> Expected {
     let rope = &site.query.rotation.rope;
     let total = found.lengths.past + found.lengths.sequence;
     let mut inv_freq = rope.inv_freq.clone();
     let mut max_length = shortest(found).unwrap_or(LENGTH);
     if !waves(model, found, &site.query.region) {
         max_length = match source(model, found, &site.query) {
-            Ok(Source::Tables(tables)) => refine(model, &tables, &mut inv_freq).min(max_length),
+            Ok(RotarySource::Tables(tables)) => {
+                refine(model, &tables, &mut inv_freq).min(max_length)
+            }
             // The angles of a few positions are too imprecise for larger positions.
             _ => total,
         };

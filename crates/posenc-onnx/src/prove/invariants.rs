@@ -3,8 +3,8 @@
 use posenc_ir::NodeId;
 
 use crate::attention::Site;
-use crate::attention::scores::Plane;
-use crate::detect::Detection;
+use crate::attention::plane::Plane;
+use crate::detect::Found;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::SwapPlan;
@@ -17,7 +17,7 @@ use posenc_encodings::kind::Kind;
 /// When an encoding is still present, with its node.
 pub(crate) fn check_removed(
     context: &Context<'_>,
-    before: &Detection,
+    before: &Found,
     plan: &SwapPlan,
 ) -> Result<(), RewriteError> {
     check_same_sites(context, before, "after removing the encoding")?;
@@ -32,7 +32,7 @@ pub(crate) fn check_removed(
     if let Some(rotary) = found.rotary.iter().find(|r| plan.has(r.site)) {
         return present(rotary.node, Kind::Rope);
     }
-    for finding in &context.survey.findings {
+    for finding in &context.found.findings {
         if plan.speaks_of(context, finding) {
             let first = finding.sites.first().map(|site| context.site(*site).node);
             return match finding.node().or(first) {
@@ -50,7 +50,7 @@ pub(crate) fn check_removed(
 /// When a site has other properties, is missing or is new, with its node.
 pub(crate) fn check_same_sites(
     context: &Context<'_>,
-    before: &Detection,
+    before: &Found,
     after: &str,
 ) -> Result<(), RewriteError> {
     let (old, new) = (&before.attention, &context.found.attention);
@@ -108,7 +108,7 @@ mod tests {
     use posenc_ir::{DType, Model};
 
     use super::*;
-    use crate::detect::{Options, detect, survey};
+    use crate::detect::{Options, detect};
     use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
     use crate::request::Request;
 
@@ -191,7 +191,7 @@ mod tests {
             masked(HEADS, nearer),
             masked(HEADS, both),
         ];
-        let found: Vec<Detection> = models
+        let found: Vec<Found> = models
             .iter()
             .map(|model| detect(model, &Options::default()))
             .collect();
@@ -200,7 +200,6 @@ mod tests {
                 let context = Context {
                     model,
                     found: &found[i],
-                    survey: &survey(model, &found[i]),
                 };
                 let checked = check_same_sites(&context, before, "after a change");
                 let checked = checked.map_err(|why| why.to_string());
@@ -219,7 +218,6 @@ mod tests {
     fn check_without(without: &[&str]) -> Result<(), String> {
         let model = model();
         let before = detect(&model, &Options::default());
-        let old = survey(&model, &before);
         let request = Request {
             to: Some(Kind::None),
             ..Request::default()
@@ -227,7 +225,6 @@ mod tests {
         let context = Context {
             model: &model,
             found: &before,
-            survey: &old,
         };
         let plan = crate::plan::swap::asked(&context, &request)
             .unwrap()
@@ -243,7 +240,6 @@ mod tests {
         let context = Context {
             model: &next,
             found: &found,
-            survey: &survey(&next, &found),
         };
         check_removed(&context, &before, &plan).map_err(|why| why.to_string())
     }

@@ -85,7 +85,7 @@ fn check_rotation(context: &Context<'_>, group: &Group, site: usize) -> Result<(
 fn check_absolute(context: &Context<'_>, group: &Group, site: usize) -> Result<(), RewriteError> {
     let kind = group.new.kind();
     let own = |f: &&Finding| f.sites.contains(&site) && f.encoding.is_absolute();
-    let found = context.survey.findings.iter().find(own);
+    let found = context.found.findings.iter().find(own);
     let matches = found.is_some_and(|f| match (&f.encoding, &group.new) {
         (Encoding::Learned(found), EncodingSpec::Learned { rows, .. }) => {
             found.table_rows == *rows && found.offset == 0

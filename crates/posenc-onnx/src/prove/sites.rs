@@ -18,8 +18,9 @@ use super::cutout::precision;
 use super::expected::Expected;
 use super::measure::Measured;
 use super::trial::Trial;
-use crate::detect::{Detection, Half};
-use crate::graph::signature::{Count, Signatures};
+use crate::detect::{Found, RotaryOperand};
+use crate::graph::region::Aspect;
+use crate::graph::signature::Signatures;
 use crate::report::SiteCheck;
 use rotation::RotationCheck;
 
@@ -35,7 +36,7 @@ use rotation::RotationCheck;
 /// is expected.
 pub fn check_rope(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     sites: &[Expected],
     backend: &dyn Backend,
 ) -> Result<Vec<SiteCheck>, VerifyError> {
@@ -59,7 +60,7 @@ pub fn check_rope(
 
 struct RopeChecker<'a> {
     model: &'a Model,
-    found: &'a Detection,
+    found: &'a Found,
     backend: &'a dyn Backend,
     trial: Trial<'a>,
     signatures: Signatures,
@@ -70,7 +71,7 @@ struct RopeChecker<'a> {
 impl RopeChecker<'_> {
     fn site(&mut self, expected: &Expected) -> Result<Vec<SiteCheck>, VerifyError> {
         let found = self.found;
-        let attention = found.attention.iter().find(|s| s.layer == expected.site);
+        let attention = found.attention.iter().find(|s| s.index == expected.site);
         let name = match attention {
             Some(site) => site.name.clone(),
             None => format!("attention site {}", expected.site),
@@ -103,7 +104,7 @@ impl RopeChecker<'_> {
     /// The measurement of one rotation, or that of an equal one.
     fn half(
         &mut self,
-        half: &Half,
+        half: &RotaryOperand,
         switch: bool,
         expected: &Expected,
         site: &str,
@@ -124,7 +125,7 @@ impl RopeChecker<'_> {
         }
         let graph = self.model.graph();
         // Numbers differ at other lengths, so the signature includes how they are computed.
-        let counts = (half.region).counts(graph, &self.found.classes, Count::Origin);
+        let counts = (half.region).aspects(graph, &self.found.classes, Aspect::Origin);
         let trace = &self.found.trace;
         let rotation = self.signatures.region(graph, &half.region, trace, counts);
         // The numbers do not depend on the site.

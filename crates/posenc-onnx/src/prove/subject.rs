@@ -7,7 +7,7 @@ use super::VerifyError;
 use super::options::VerifyOptions;
 use super::run::{RuntimeTarget, Source};
 use super::tolerance::Tolerance;
-use crate::detect::Detection;
+use crate::detect::Found;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Ports;
 
@@ -15,7 +15,7 @@ use crate::graph::ports::Ports;
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) found: &'a Detection,
+    pub(crate) found: &'a Found,
     pub(crate) tolerance: Tolerance,
     source: Source,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Subject<'a> {
 impl<'a> Subject<'a> {
     pub(crate) fn new(
         model: &'a Model,
-        found: &'a Detection,
+        found: &'a Found,
         options: &VerifyOptions,
     ) -> Result<Self, VerifyError> {
         Ok(Self {
@@ -48,7 +48,7 @@ impl<'a> Subject<'a> {
 }
 
 /// The tolerance of the options, or that of the coarsest type in which the model computes content.
-pub(crate) fn tolerance(model: &Model, found: &Detection, options: &VerifyOptions) -> Tolerance {
+pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -> Tolerance {
     let types = model.graph().values().filter_map(|v| {
         let content = found.classes.of_value(v).has(Class::CONTENT);
         found.trace.get(v).dtype.filter(|_| content)

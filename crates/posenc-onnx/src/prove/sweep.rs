@@ -12,7 +12,7 @@ use super::options::VerifyOptions;
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
 use super::subject::Subject;
 use super::tolerance::Tolerance;
-use crate::detect::Detection;
+use crate::detect::Found;
 use crate::graph::ports::Lengths;
 use crate::report::Run;
 
@@ -21,7 +21,7 @@ const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
 
 /// The lengths to run at, each once: those of the options, or the usual ones that fit the model's
 /// tables and buffers; adjusted to its static shapes.
-pub(crate) fn lengths(found: &Detection, options: &VerifyOptions) -> Vec<Lengths> {
+pub(crate) fn lengths(found: &Found, options: &VerifyOptions) -> Vec<Lengths> {
     let limit = found.limits.iter().map(|l| l.length).min();
     let wanted: Vec<usize> = if options.lengths.is_empty() {
         let within = |l: &usize| limit.is_none_or(|limit| *l <= limit);

@@ -6,7 +6,7 @@ use posenc_ir::eval::{Budget, Trace, Value, trace};
 use posenc_ir::{DType, Model, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::detect::Detection;
+use crate::detect::Found;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
 
@@ -22,7 +22,7 @@ pub(crate) struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     /// The run of detection; with many or wide heads, another one with a single sequence.
-    pub(crate) fn of(model: &Model, found: &'a Detection) -> Self {
+    pub(crate) fn of(model: &Model, found: &'a Found) -> Self {
         let halves = found.rotary.iter().flat_map(|r| [&r.query, &r.key]);
         let content = halves.filter_map(|h| found.trace.get(h.region.input).elements());
         let wanted = Lengths {
@@ -52,7 +52,7 @@ pub(crate) const BUDGET: Budget = Budget { elements: 1 << 20 };
 /// A run of these lengths, and the values that were fed.
 pub(crate) fn trial_run(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     at: Lengths,
     budget: &Budget,
 ) -> (Trace, FxHashMap<ValueId, Value>) {

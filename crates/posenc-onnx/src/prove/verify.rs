@@ -12,7 +12,7 @@ use super::run::RuntimeTarget;
 use super::sites::check_rope;
 use super::subject::Subject;
 use super::sweep::{self, Sweep};
-use crate::detect::{Detection, Options, detect};
+use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
 use crate::report::{Run, SiteCheck, Verify};
 
@@ -185,7 +185,7 @@ impl WholeRuns<'_> {
 /// Rotations in the first runtime that runs them; tract is tried first.
 fn rotations(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     backends: &[Box<dyn Backend>],
 ) -> Result<Vec<SiteCheck>, VerifyError> {
     let expected = expectations(model, found)?;

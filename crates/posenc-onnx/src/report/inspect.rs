@@ -6,7 +6,7 @@ use posenc_ir::{DType, Model, Payload};
 use serde::Serialize;
 
 use super::{Attention, Encoding, SCHEMA};
-use posenc_encodings::words;
+use crate::detect::limit::Limit;
 
 /// `Constant` nodes with at least this many elements hold weights rather than numbers.
 const WEIGHTS: usize = 256;
@@ -102,37 +102,6 @@ impl ModelSummary {
     }
 }
 
-/// A bound on the length of a sequence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Limit {
-    /// The longest sequence.
-    pub length: usize,
-    /// What bounds it.
-    pub cause: LimitCause,
-    /// The tensor or input at fault; `None` where it has no name.
-    pub value: Option<String>,
-}
-
-words! {
-    /// What bounds the length of a sequence.
-    "cause of a limit" LimitCause {
-        /// Rows of a position table.
-        Table = "table",
-        /// A buffer of position ids.
-        PositionBuffer = "position-buffer",
-        /// A buffer of token types.
-        TokenTypeBuffer = "token-type-buffer",
-        /// A buffer with the causal mask.
-        CausalBuffer = "causal-buffer",
-        /// A cache of cosines and sines.
-        Cache = "cache",
-        /// A shape that was fixed at export.
-        StaticShape = "static-shape",
-        /// A runtime that cannot do more.
-        Runtime = "runtime",
-    }
-}
-
 /// A candidate that was looked at and refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
@@ -147,6 +116,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::detect::limit::LimitCause;
     use crate::report::AttentionKind;
     use posenc_encodings::kind::{Form, Kind, Stack};
     use posenc_encodings::params::Params;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use posenc_ir::{DType, Tensor};
 use safetensors::{Dtype, SafeTensors};
 
-use crate::attention::Place;
+use crate::attention::StackLayer;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::Numbers;
 use posenc_encodings::kind::Stack;
@@ -62,7 +62,7 @@ impl Params {
 
     /// The numbers of a name for a site, from the nearest to the most general place: those of its
     /// stack and layer, of its layer, of its stack, of all.
-    pub(crate) fn at(&self, place: Place, name: &str) -> Option<Numbers> {
+    pub(crate) fn at(&self, place: StackLayer, name: &str) -> Option<Numbers> {
         let layer = format!("layers.{}.{name}", place.layer);
         let stack = place.stack.map(|stack| match stack {
             Stack::Encoder => "encoder",

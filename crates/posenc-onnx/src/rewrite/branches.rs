@@ -5,7 +5,7 @@ use posenc_ir::{Graph, Model, NodeId, ScopeId, ScopeKind};
 use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
-use crate::detect::{Detection, Options, detect};
+use crate::detect::{self, Found, Options};
 use crate::error::RewriteError;
 
 /// Branches of an `If` that hold attention are few.
@@ -14,7 +14,7 @@ const MOST: usize = 8;
 /// How to detect the branches beside those that count, and the attention that is found then.
 pub(crate) fn others(
     model: &Model,
-    before: &Detection,
+    before: &Found,
     options: &Options,
 ) -> Vec<(Options, Vec<NodeId>)> {
     let graph = model.graph();
@@ -34,8 +34,8 @@ pub(crate) fn others(
             branch,
             ..options.clone()
         };
-        let found = detect(model, &options);
-        let nodes = found.attention.iter().map(|s| s.node);
+        let sites = detect::attention(model, &options);
+        let nodes = sites.iter().map(|s| s.node);
         let nodes: Vec<NodeId> = nodes.filter(|id| known.insert(*id)).collect();
         if !nodes.is_empty() {
             others.push((options, nodes));

@@ -4,7 +4,7 @@
 use posenc_ir::Model;
 
 use super::agrees;
-use crate::detect::{Detection, Options, detect};
+use crate::detect::{Found, Options, detect};
 use crate::edit::rescale::{Rescaled, rescale};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::Plan;
@@ -17,7 +17,7 @@ use crate::rewrite::branches::others as other_branches;
 /// other branches is counted with the first.
 pub(crate) fn stretch(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     limits: &[Limit],
     request: &Request,
     options: &Options,

@@ -6,7 +6,7 @@ use posenc_ir::Model;
 use serde_json::{Value, json};
 
 use super::Rewritten;
-use crate::detect::{Detection, Options, Survey, detect, survey};
+use crate::detect::{Found, Options, detect, limits};
 use crate::error::RewriteError;
 use crate::inspect::entries;
 use crate::plan::rescale::Target;
@@ -18,7 +18,7 @@ use crate::rewrite::swap::branch::{Swapped, swap};
 use posenc_encodings::kind::{Kind, Layout};
 
 /// Whether a request puts an encoding in, rather than stretching the rotations that are there.
-pub(crate) fn is_asked(found: &Detection, request: &Request) -> bool {
+pub(crate) fn is_asked(found: &Found, request: &Request) -> bool {
     match request.to {
         None => false,
         Some(Kind::Rope) => rope_is_asked(found, request),
@@ -27,7 +27,7 @@ pub(crate) fn is_asked(found: &Detection, request: &Request) -> bool {
 }
 
 /// Whether the sites that are spoken of do not turn yet, or turn other features.
-fn rope_is_asked(found: &Detection, request: &Request) -> bool {
+fn rope_is_asked(found: &Found, request: &Request) -> bool {
     let Parameters {
         layout,
         rotary_dim,
@@ -60,12 +60,12 @@ fn rope_is_asked(found: &Detection, request: &Request) -> bool {
 pub(crate) fn rewrite(
     model: &mut Model,
     mut report: Rewrite,
-    before: &Detection,
+    before: &Found,
     request: &Request,
     options: &Options,
 ) -> Result<Rewritten, RewriteError> {
     let Some(swapped) = swap(model, before, request, options)? else {
-        report.warnings = survey(model, before).warnings;
+        report.warnings.clone_from(&before.warnings);
         return Ok(Rewritten {
             report,
             targets: vec![],
@@ -81,7 +81,6 @@ pub(crate) fn rewrite(
         asked,
         nodes,
         widened,
-        surveys,
         proof,
         branch,
     } = swapped;
@@ -96,13 +95,11 @@ pub(crate) fn rewrite(
     };
     let Stretched {
         found,
-        shown,
         targets,
         nodes: more,
         constants,
     } = stretched.unwrap_or_else(|| Stretched {
         found,
-        shown: surveys[1].clone(),
         targets: vec![],
         nodes: [0, 0],
         constants: 0,
@@ -111,28 +108,16 @@ pub(crate) fn rewrite(
         nodes: [nodes[0] + more[0], nodes[1] + more[1]],
         constants: widened + constants,
     };
-    let (from, to) = (
-        entries(model, before, &surveys[0]),
-        entries(&next, &found, &shown),
-    );
+    let (from, to) = (entries(model, before), entries(&next, &found));
     write(&mut next, &report, asked.kind, &to, targets.is_empty());
     report.edits = edits(before, &asked.sites, changed, &from, &to);
     report.guarantee = Guarantee::NewFunction;
     report.meaning = Some(meaning(&report.edits, asked.kind));
-    let bounds = |model: &Model, found: &Detection, survey: &Survey| {
-        let mut all = found.limits.clone();
-        all.extend(crate::detect::limits::added(
-            model.graph(),
-            &survey.findings,
-        ));
-        all.sort_by_key(|l| l.length);
-        all
-    };
-    report.limits.before = bounds(model, before, &surveys[0]);
-    report.limits.after = bounds(&next, &found, &shown);
+    report.limits.before = limits::all(model.graph(), before);
+    report.limits.after = limits::all(next.graph(), &found);
     report.warnings = warnings(before, &found, &asked.sites, asked.max_length);
     // What of the old graph could not be evaluated may still be there.
-    report.warnings.extend(surveys[0].warnings.iter().cloned());
+    report.warnings.extend(before.warnings.iter().cloned());
     *model = next;
     Ok(Rewritten {
         report,
@@ -146,8 +131,7 @@ pub(crate) fn rewrite(
 
 /// Rotations that were put in and stretched.
 struct Stretched {
-    found: Detection,
-    shown: Survey,
+    found: Found,
     targets: Vec<(usize, Target)>,
     /// Nodes that came and went.
     nodes: [usize; 2],
@@ -168,8 +152,8 @@ struct Changed {
 /// names none. The length to stretch from is that of the model as it was.
 fn stretched(
     next: &mut Model,
-    found: &Detection,
-    before: &Detection,
+    found: &Found,
+    before: &Found,
     request: &Request,
     options: &Options,
     report: &mut Rewrite,
@@ -196,7 +180,6 @@ fn stretched(
     let after = detect(next, options);
     super::agrees(next, found, &after, &plan)?;
     Ok(Some(Stretched {
-        shown: survey(next, &after),
         found: after,
         targets: plan.targets,
         nodes,
@@ -206,7 +189,7 @@ fn stretched(
 
 /// An edit for each site; what was changed is counted with the first.
 fn edits(
-    before: &Detection,
+    before: &Found,
     sites: &[usize],
     changed: Changed,
     from: &[Encoding],
@@ -266,8 +249,8 @@ fn meaning(edits: &[Edit], to: Kind) -> String {
 
 /// What a user should know of the result.
 fn warnings(
-    before: &Detection,
-    after: &Detection,
+    before: &Found,
+    after: &Found,
     sites: &[usize],
     max_length: Option<usize>,
 ) -> Vec<String> {

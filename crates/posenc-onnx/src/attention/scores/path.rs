@@ -1,17 +1,18 @@
-//! The way from the product of queries and keys to the softmax: what content goes through, and what
-//! is added there.
+//! The path from the product of queries and keys to the softmax: the content on it, and what is
+//! added there.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::fused_entry;
-use crate::attention::Site;
+use super::fused::fused_entry;
+use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::{is_copy, is_elementwise, is_layout, is_product, is_reshape};
 
-/// The nodes behind the scores that content goes through, and the values at which it was looked
-/// for; the product and others are the end.
-fn behind(
+/// The nodes before the scores that content passes, and the values that were visited; products end
+/// the search.
+fn content_nodes(
     graph: &Graph,
     classes: &Classes,
     product: ValueId,
@@ -28,7 +29,7 @@ fn behind(
             continue;
         };
         let node = graph.node(id);
-        if crate::attention::is_product(node.domain(), node.op()) || node.is("Softmax") {
+        if is_product(node) || node.is("Softmax") {
             continue;
         }
         nodes.push(id);
@@ -38,16 +39,16 @@ fn behind(
     (nodes, seen)
 }
 
-/// What the product flows into on the way to the scores, itself included.
-pub(crate) fn way(graph: &Graph, classes: &Classes, site: &Site) -> FxHashSet<ValueId> {
+/// The values on the paths from the product to the scores, the product included.
+pub(crate) fn product_path(graph: &Graph, classes: &Classes, site: &Site) -> FxHashSet<ValueId> {
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         return FxHashSet::default();
     };
-    let (_, seen) = behind(graph, classes, product, scores);
+    let (_, seen) = content_nodes(graph, classes, product, scores);
     flow(graph, product, &seen)
 }
 
-/// What a value flows into among those that were seen, itself included.
+/// The values that depend on `from` among those that were visited, itself included.
 fn flow(graph: &Graph, from: ValueId, seen: &FxHashSet<ValueId>) -> FxHashSet<ValueId> {
     let mut flow = FxHashSet::from_iter([from]);
     let mut stack = vec![from];
@@ -63,8 +64,8 @@ fn flow(graph: &Graph, from: ValueId, seen: &FxHashSet<ValueId>) -> FxHashSet<Va
     flow
 }
 
-/// The uses at which content other than the product itself joins the scores: terms of their own
-/// (queries that meet positions, and the like).
+/// The uses at which content other than the product itself joins the scores: separate terms,
+/// such as products of queries with positions.
 /// Of a fused operator, its bias or mask input where that follows from content.
 pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
     let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
@@ -76,7 +77,7 @@ pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
             .into_iter()
             .collect();
     };
-    let (mut nodes, seen) = behind(graph, classes, product, scores);
+    let (mut nodes, seen) = content_nodes(graph, classes, product, scores);
     let main = flow(graph, product, &seen);
     nodes.sort_unstable();
     nodes.dedup();
@@ -98,8 +99,8 @@ pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
     terms
 }
 
-/// Whether the term of this use is a bias under a gate: content that is the same for all keys,
-/// times numbers without content that are not.
+/// Whether the term of this use is a gated bias: content that is the same for all keys, times
+/// numbers without content that differ.
 pub(crate) fn is_gated(
     graph: &Graph,
     classes: &Classes,
@@ -114,7 +115,7 @@ pub(crate) fn is_gated(
     let Some(from_end) = rank.and_then(|d| d.len().checked_sub(keys)) else {
         return false;
     };
-    // How many keys a value tells apart.
+    // The keys for which a value differs.
     let along = |v: ValueId| {
         let dims = trace.get(v).dims.as_deref().unwrap_or_default();
         let axis = dims.len().checked_sub(from_end);
@@ -132,14 +133,13 @@ pub(crate) fn is_gated(
         if node.is("Mul") && along(content) == 1 && free.iter().any(|v| along(*v) > 1) {
             return true;
         }
-        let moves = ["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Add"];
-        let moves = moves.iter().any(|op| node.is(op));
+        let moves = is_copy(node.op()) || is_reshape(node.op()) || node.is("Add");
         value = moves.then_some(content);
     }
     false
 }
 
-/// The content that terms of their own are made of: what their sums and gates start from.
+/// The content that separate terms are computed from: the operands of their sums and gates.
 pub(crate) fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHashSet<ValueId> {
     let mut found = FxHashSet::default();
     let mut seen = FxHashSet::default();
@@ -152,11 +152,8 @@ pub(crate) fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHash
             continue;
         }
         let node = graph.producer(value).map(|(id, _)| graph.node(id));
-        let through = node.filter(|n| {
-            n.domain().is_empty()
-                && (crate::graph::lane::is_elementwise(n.op())
-                    || crate::graph::lane::is_layout(n.op()))
-        });
+        let through =
+            node.filter(|n| n.domain().is_empty() && (is_elementwise(n.op()) || is_layout(n.op())));
         match through {
             Some(node) => {
                 let inputs = node.inputs().iter().flatten().copied();
@@ -170,8 +167,8 @@ pub(crate) fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHash
     found
 }
 
-/// The uses at which values without content enter between the product and the softmax, one number
-/// for all pairs aside: biases and masks.
+/// The uses at which biases and masks enter between the product and the softmax: values without
+/// content, except single numbers.
 pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Vec<Use> {
     let plain = |v: ValueId| {
         let one = trace.get(v).elements().is_some_and(|n| n <= 1);
@@ -181,9 +178,9 @@ pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Si
         return fused_entry(graph, site).into_iter().collect();
     };
     let mut found = vec![];
-    for id in behind(graph, classes, product, scores).0 {
+    for id in content_nodes(graph, classes, product, scores).0 {
         let node = graph.node(id);
-        let computes = crate::graph::lane::is_elementwise(node.op()) || node.is("Concat");
+        let computes = is_elementwise(node.op()) || node.is("Concat");
         for (slot, input) in node.inputs().iter().enumerate() {
             if let Some(input) = *input
                 && computes

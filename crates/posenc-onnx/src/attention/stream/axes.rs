@@ -1,4 +1,4 @@
-//! Which axes of a value tokens stand along, from a node's output back to its inputs.
+//! The axes of tokens in a value, from a node's output back to its inputs.
 //!
 //! Other than a lane, which follows one axis and the features of a head, these are sets: an axis
 //! may be folded into another, or be split into rows and columns of patches.
@@ -8,6 +8,7 @@ use posenc_ir::{Graph, Node, NodeId};
 
 use crate::graph::einsum::Equation;
 use crate::graph::lane::wrap;
+use crate::graph::operators::{is_projection, is_reshape};
 
 /// A set of axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,30 +40,6 @@ impl Tokens {
         let moved = self.iter().filter_map(to).fold(Self::default(), Self::with);
         (moved != Self::default()).then_some(moved)
     }
-}
-
-/// Operators that mix features by weights.
-pub(crate) fn is_projection(node: &Node) -> bool {
-    matches!(
-        node.op(),
-        "MatMul"
-            | "Gemm"
-            | "Einsum"
-            | "Conv"
-            | "FusedMatMul"
-            | "FusedGemm"
-            | "FusedConv"
-            | "MatMulInteger"
-            | "MatMulIntegerToFloat"
-            | "DynamicQuantizeMatMul"
-            | "QLinearMatMul"
-            | "QGemm"
-            | "QLinearConv"
-            | "ConvInteger"
-            | "MatMulNBits"
-            | "MatMulBnb4"
-            | "NhwcConv"
-    )
 }
 
 /// The inputs of a projection that are multiplied; the others hold scales and the like. `None` for
@@ -98,7 +75,7 @@ pub(crate) fn back(
                 None => from.len().checked_sub(a + 1),
             })
         }
-        "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" if slot == 0 => regrouped(from, to, tokens),
+        op if is_reshape(op) && slot == 0 => regrouped(from, to, tokens),
         "Concat" | "Split" | "Slice" | "Pad" | "Resize" | "ScatterND" | "ScatterElements"
         | "Upsample" => (from.len() == to.len()).then_some(tokens),
         "Gather" if slot == 0 => {
@@ -174,8 +151,8 @@ fn projected(
             let transposed = flag(if first { "transA" } else { "transB" });
             tokens.moved(|a| {
                 let axis = (a + from.len()).checked_sub(to.len())?;
-                let behind = to.len().checked_sub(a)?;
-                match (behind, first, transposed) {
+                let from_end = to.len().checked_sub(a)?;
+                match (from_end, first, transposed) {
                     (1, true, _) | (2, false, _) => None,
                     (2, true, true) => Some(axis + 1),
                     (1, false, true) => axis.checked_sub(1),

@@ -7,17 +7,16 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::axes::is_projection;
 use super::{Tokens, Walk, ends, operands, start};
-use crate::attention::Site;
+use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::{is_elementwise, is_layout};
+use crate::graph::operators::{is_elementwise, is_layout, is_norm, is_projection, is_skip_norm};
 
 /// A value at which something may be added to all that a stack reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct InsertionPoint {
     pub(crate) value: ValueId,
-    /// The axes along which tokens stand.
+    /// The axes of tokens.
     pub(crate) tokens: Tokens,
     /// The use that the stack reads it by, where the value itself is but one of its summands.
     pub(crate) only: Option<Use>,
@@ -27,13 +26,13 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begin {
     /// The last values before a norm, a projection or a branch, from the first on.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<InsertionPoint>,
     /// The place among them that follows the embeddings: of looked-up ones the first, of others
-    /// the first behind the last projection.
+    /// the first after the last projection.
     pub(crate) usual: usize,
 }
 
-/// What stands between two values that everything runs through.
+/// What is between two values that all content passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     /// Scales, masks, changes of type or layout.
@@ -48,7 +47,7 @@ enum Between {
 
 impl Begin {
     /// The begin of the stream that a site reads, which is to be the first of its stack; `None`
-    /// where nothing stands before both queries and keys.
+    /// where no value precedes both queries and keys.
     pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Option<Self> {
         let mut walk = Walk::new(graph, classes, trace);
         for operand in operands(site) {
@@ -72,7 +71,7 @@ impl Begin {
                 usual = places.len() + 1;
             }
             if next != Some(Between::Soft) || branches(graph, value) {
-                places.push(Place {
+                places.push(InsertionPoint {
                     value,
                     tokens: *walk.tokens.get(&value)?,
                     only: None,
@@ -113,9 +112,10 @@ impl Flow {
             if !open.insert(value) {
                 continue;
             }
-            let before = match looks_up(graph, classes, value) {
-                true => vec![],
-                false => before(graph, classes, walk, value),
+            let before = if looks_up(graph, classes, value) {
+                vec![]
+            } else {
+                before(graph, classes, walk, value)
             };
             flow.looks_up |= looks_up(graph, classes, value);
             stack.push((value, true));
@@ -125,7 +125,7 @@ impl Flow {
         flow
     }
 
-    /// The values that every way from an origin to a sink runs through, in order: those over
+    /// The values that every path from an origin to a sink passes, in order: those over
     /// which no step of the order leaps.
     fn cuts(&self, sinks: &[ValueId]) -> Vec<ValueId> {
         let place: FxHashMap<ValueId, usize> = self
@@ -161,7 +161,7 @@ impl Flow {
         cuts
     }
 
-    /// What stands between a cut and the next.
+    /// What is between a cut and the next.
     fn between(&self, graph: &Graph, classes: &Classes, from: ValueId, to: ValueId) -> Between {
         let mut stack = vec![to];
         let mut seen = FxHashSet::from_iter([from]);
@@ -187,7 +187,7 @@ impl Flow {
             Between::Residual
         } else if any(&is_projection) {
             Between::Other
-        } else if any(&is_norm) {
+        } else if any(&is_part_of_norm) {
             Between::Norm
         } else if all(&|node| moves(node) && content(node) == 1) {
             Between::Soft
@@ -197,16 +197,14 @@ impl Flow {
     }
 
     /// Where embeddings are summed by the operator that norms their sum: one of them.
-    fn summand(&self, graph: &Graph, walk: &Walk<'_>, first: ValueId) -> Option<Place> {
+    fn summand(&self, graph: &Graph, walk: &Walk<'_>, first: ValueId) -> Option<InsertionPoint> {
         let (id, _) = graph.producer(first)?;
         let node = graph.node(id);
-        let sums = matches!(
-            node.op(),
-            "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization"
-        );
         let before = self.before.get(&first)?;
-        let value = node.input(0).filter(|v| sums && before.contains(v))?;
-        Some(Place {
+        let value = node
+            .input(0)
+            .filter(|v| is_skip_norm(node) && before.contains(v))?;
+        Some(InsertionPoint {
             value,
             tokens: *walk.tokens.get(&value)?,
             only: Some(Use::new(id, 0)),
@@ -262,8 +260,8 @@ fn looks_up(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
     }
 }
 
-fn is_norm(node: &Node) -> bool {
-    node.op().ends_with("Normalization") || node.op().starts_with("Reduce")
+fn is_part_of_norm(node: &Node) -> bool {
+    is_norm(node) || node.op().starts_with("Reduce")
 }
 
 /// Scales, masks, changes of type and layout: what moves or multiplies content.

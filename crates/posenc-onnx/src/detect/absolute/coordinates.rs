@@ -4,16 +4,15 @@
 use posenc_ir::{Dim, Graph, Model, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::is_content;
-use crate::attention::is_product;
 use crate::attention::stream::Lookup;
-use crate::detect::Detection;
 use crate::detect::finding::{Encoding, Finding};
-use crate::graph::ports::{Port, Role, tells_steps};
+use crate::detect::found::Found;
+use crate::graph::operators::{is_copy, is_product, is_rearrangement};
+use crate::graph::ports::{Port, Role, holds_time_steps};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::kind::Form;
 
-pub(crate) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<Finding> {
+pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Finding> {
     let graph = model.graph();
     let mut findings: Vec<(ValueId, Finding)> = vec![];
     for lookup in lookups {
@@ -57,7 +56,7 @@ pub(crate) fn find(model: &Model, found: &Detection, lookups: &[Lookup]) -> Vec<
 
 /// Whether an index follows from coordinates that the caller feeds: integers, four for each token
 /// (or two), single columns of floats that are turned into integers, or times.
-fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
+fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
     let mut stack = vec![(index, false)];
     let mut seen = FxHashSet::default();
     let mut fed = vec![];
@@ -71,48 +70,44 @@ fn is_coordinate(graph: &Graph, found: &Detection, index: ValueId) -> bool {
         };
         let node = graph.node(id);
         let cuts = matches!(node.op(), "Slice" | "Gather" | "Split" | "GatherElements");
-        let moves = matches!(
-            node.op(),
-            "Cast"
-                | "Identity"
-                | "Squeeze"
-                | "Unsqueeze"
-                | "Reshape"
-                | "Transpose"
-                | "Sub"
-                | "Add"
-                | "Mul"
-                | "Div"
-                | "Clip"
-                | "Min"
-                | "Max"
-                | "Round"
-                | "Floor"
-        );
+        let op = node.op();
+        let moves = is_copy(op)
+            || is_rearrangement(op)
+            || matches!(op, "Add" | "Sub" | "Mul" | "Div" | "Clip")
+            || matches!(op, "Min" | "Max" | "Round" | "Floor");
         if !cuts && !moves {
             return false;
         }
         let inputs = node.inputs().iter().flatten().copied();
         stack.extend(
             inputs
-                .filter(|v| is_content(found, *v))
+                .filter(|v| found.is_content(*v))
                 .map(|v| (v, cut || cuts)),
         );
     }
     let coordinates = |(value, cut): &(ValueId, bool)| {
         let port = found.ports.iter().find(|p| p.value == *value);
-        port.is_some_and(|p| *cut && holds_coordinates(p) || tells_steps(graph, p))
+        port.is_some_and(|p| *cut && holds_coordinates(p) || holds_time_steps(graph, p))
     };
     !fed.is_empty() && fed.iter().all(coordinates)
 }
 
-/// Whether values are computed from coordinates alone, as far as was asked.
-pub(crate) type Told = FxHashMap<ValueId, bool>;
+/// Whether values are computed from coordinates alone, as far as known.
+pub(crate) type CoordinateCache = FxHashMap<ValueId, bool>;
 
 /// Whether a term of the scores follows coordinates: it is computed from them alone, or content
 /// meets what is.
-pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: ValueId) -> bool {
-    if !found.ports.iter().any(|p| is_told(graph, found, p)) {
+pub(crate) fn meet_coordinates(
+    graph: &Graph,
+    found: &Found,
+    known: &mut CoordinateCache,
+    term: ValueId,
+) -> bool {
+    if !found
+        .ports
+        .iter()
+        .any(|p| is_coordinate_input(graph, found, p))
+    {
         return false;
     }
     let mut stack = vec![term];
@@ -121,7 +116,7 @@ pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: V
         if !seen.insert(value) {
             continue;
         }
-        if follows(graph, found, told, value) {
+        if follows(graph, found, known, value) {
             return true;
         }
         let Some((id, _)) = graph.producer(value) else {
@@ -129,9 +124,9 @@ pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: V
         };
         let node = graph.node(id);
         let mut content = content(graph, found, id);
-        if !is_product(node.domain(), node.op()) {
+        if !is_product(node) {
             stack.extend(content);
-        } else if content.any(|v| follows(graph, found, told, v)) {
+        } else if content.any(|v| follows(graph, found, known, v)) {
             return true;
         }
     }
@@ -139,36 +134,37 @@ pub(crate) fn are_met(graph: &Graph, found: &Detection, told: &mut Told, term: V
 }
 
 /// The content that a node reads.
-fn content(graph: &Graph, found: &Detection, id: NodeId) -> impl Iterator<Item = ValueId> {
+fn content(graph: &Graph, found: &Found, id: NodeId) -> impl Iterator<Item = ValueId> {
     let reads = crate::graph::region::reads(graph, id).into_iter();
-    reads.filter(|v| is_content(found, *v))
+    reads.filter(|v| found.is_content(*v))
 }
 
 /// Whether an input holds a few coordinates of each token: a point, a box or the corners of a
-/// quadrilateral. Floats do where they stand beside what the tokens are.
-fn is_told(graph: &Graph, found: &Detection, port: &Port) -> bool {
+/// quadrilateral. Floats count where another input holds the tokens.
+fn is_coordinate_input(graph: &Graph, found: &Found, port: &Port) -> bool {
     let few = matches!(port.dims.last(), Some(Dim::Known(2 | 4 | 8)));
     let are_tokens = |other: &Port| {
         let content = matches!(other.role, Role::Content | Role::Tokens);
         other.value != port.value && content && !holds_coordinates(other)
     };
-    let beside = || found.ports.iter().any(are_tokens);
-    few && holds_coordinates(port) && (port.dtype.is_int() || beside()) || tells_steps(graph, port)
+    let has_tokens = || found.ports.iter().any(are_tokens);
+    few && holds_coordinates(port) && (port.dtype.is_int() || has_tokens())
+        || holds_time_steps(graph, port)
 }
 
 /// Whether the content of a value is computed from coordinates alone.
-fn follows(graph: &Graph, found: &Detection, told: &mut Told, value: ValueId) -> bool {
-    if !is_content(found, value) {
+fn follows(graph: &Graph, found: &Found, known: &mut CoordinateCache, value: ValueId) -> bool {
+    if !found.is_content(value) {
         return false;
     }
     let mut stack = vec![value];
     while let Some(at) = stack.last().copied() {
-        let follows = match (told.get(&at), graph.producer(at)) {
-            (Some(known), _) => Some(*known),
+        let follows = match (known.get(&at), graph.producer(at)) {
+            (Some(follows), _) => Some(*follows),
             (None, Some((id, _))) => {
-                let unread = content(graph, found, id).find(|v| told.get(v) != Some(&true));
+                let unread = content(graph, found, id).find(|v| known.get(v) != Some(&true));
                 match unread {
-                    Some(v) if !told.contains_key(&v) => {
+                    Some(v) if !known.contains_key(&v) => {
                         stack.push(v);
                         None
                     }
@@ -179,15 +175,15 @@ fn follows(graph: &Graph, found: &Detection, told: &mut Told, value: ValueId) ->
             }
             (None, None) => {
                 let port = found.ports.iter().find(|p| p.value == at);
-                Some(port.is_some_and(|p| is_told(graph, found, p)))
+                Some(port.is_some_and(|p| is_coordinate_input(graph, found, p)))
             }
         };
         if let Some(follows) = follows {
-            told.insert(at, follows);
+            known.insert(at, follows);
             stack.pop();
         }
     }
-    told.get(&value) == Some(&true)
+    known.get(&value) == Some(&true)
 }
 
 fn holds_coordinates(port: &Port) -> bool {

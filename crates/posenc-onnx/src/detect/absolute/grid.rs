@@ -1,4 +1,4 @@
-//! The grid of patches behind the tokens of an image, and the rows that were put before them.
+//! The grid of patches that the tokens of an image are made from, and the tokens before them.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, ValueId};
@@ -19,7 +19,7 @@ pub(crate) struct Patches {
 /// Between patches and tokens there are few operators.
 const STEPS: usize = 64;
 
-/// Follows the tokens of a value back to where they stand in rows and columns.
+/// Follows the tokens of a value back to where they are on two axes, rows and columns.
 pub(crate) fn patches(
     graph: &Graph,
     classes: &Classes,
@@ -43,13 +43,13 @@ pub(crate) fn patches(
             break;
         };
         let node = graph.node(id);
-        let joined = match node.is("Concat") {
-            true => node
-                .int("axis")
+        let joined = if node.is("Concat") {
+            node.int("axis")
                 .ok()
                 .flatten()
-                .and_then(|a| wrap(a, dims.len())),
-            false => None,
+                .and_then(|a| wrap(a, dims.len()))
+        } else {
+            None
         };
         if let Some(axis) = joined.filter(|a| tokens.has(*a)) {
             let before = node.inputs().iter().flatten().take_while(|v| !content(**v));

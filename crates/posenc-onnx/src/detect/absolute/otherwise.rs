@@ -1,47 +1,51 @@
-//! Position that stands beside features, multiplies them, or has rows that content picks.
+//! Position that is concatenated with features, multiplies them, or has rows that content picks.
 
 use super::{Candidate, Key};
-use crate::attention::stream::Way;
+use crate::attention::stream::Join;
 use crate::detect::finding::{Encoding, Finding};
 
 impl Candidate<'_> {
     /// Position that joins the content otherwise than in a sum.
     pub(crate) fn otherwise(&self) -> Option<(Key, Finding)> {
-        let way = self.addition.way;
-        if way == Way::Multiplied && self.turns() {
+        let join = self.addition.join;
+        if join == Join::Multiplied && self.is_rotation() {
             return None;
         }
         let Some(rows) = &self.rows else {
             return self.unread();
         };
         // One factor for all features is a scale.
-        if way == Way::Multiplied && rows.dim() == 1 {
+        if join == Join::Multiplied && rows.dim() == 1 {
             return None;
         }
-        let does = match way {
-            Way::Multiplied => "multiplies the features with",
-            Way::Picked => "picks by content among",
-            Way::Beside | Way::Summed => "puts beside the features",
+        let does = match join {
+            Join::Multiplied => "multiplies the features with",
+            Join::Picked => "picks by content from",
+            Join::Concatenated | Join::Summed => "concatenates with the features",
         };
         let shape = format!("[{}, {}]", rows.count(), rows.dim());
         let place = self.graph().place(self.addition.entry.node);
         let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
         found.1.evidence = vec![format!(
-            "{place} {does} rows {shape} that follow the position"
+            "{place} {does} rows {shape} that depend on the position"
         )];
         Some(found)
     }
 
-    /// Whether queries and keys are known to turn where this enters.
-    fn turns(&self) -> bool {
+    /// Whether this enters a rotation of queries and keys.
+    fn is_rotation(&self) -> bool {
         let found = self.found;
         let sites = &self.addition.sites;
         let rotary = found
             .rotary
             .iter()
             .flat_map(|r| [&r.query.region, &r.key.region]);
-        let odd = found.odd.iter().flat_map(|(_, regions)| regions);
-        let mut regions = rotary.chain(found.grids.iter().flatten()).chain(odd);
+        let axial = found.axial.iter().flat_map(|a| &a.regions);
+        let unknown = found
+            .unknown_rotations
+            .iter()
+            .flat_map(|(_, regions)| regions);
+        let mut regions = rotary.chain(axial).chain(unknown);
         regions.any(|region| region.entries.contains(&self.addition.entry))
             || found.unknown.iter().any(|r| sites.contains(&r.site))
     }

@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayD, Axis, Slice};
 use posenc_ir::eval::{Data, Trace, Value};
 
-use super::source::Table;
+use super::source::PositionTable;
 use crate::attention::stream::Tokens;
 
 /// Larger values are not read.
@@ -19,7 +19,7 @@ pub(crate) struct Rows {
 }
 
 /// What reading a value gives.
-pub(crate) enum Read {
+pub(crate) enum RowsOf {
     /// Rows that differ.
     Rows(Rows),
     /// All rows are the same, or there is but one.
@@ -29,19 +29,19 @@ pub(crate) enum Read {
 }
 
 impl Rows {
-    /// The rows of a value whose tokens stand along these axes; what repeats for each of so many
+    /// The rows of a value whose tokens are on these axes; what repeats for each of so many
     /// sequences is read once.
-    pub(crate) fn of(value: &Value, tokens: Tokens, copies: usize) -> Read {
+    pub(crate) fn of(value: &Value, tokens: Tokens, copies: usize) -> RowsOf {
         let Some(dims) = value.dims.as_deref() else {
-            return Read::Absent;
+            return RowsOf::Absent;
         };
         let count: usize = tokens.iter().filter_map(|a| dims.get(a)).product();
         if count < 2 || value.elements().is_none_or(|n| n <= count) {
-            return Read::Alike;
+            return RowsOf::Alike;
         }
         let small = value.elements().is_some_and(|n| n <= MOST);
         let Some(data) = small.then(|| value.to_f64()).flatten() else {
-            return Read::Absent;
+            return RowsOf::Absent;
         };
         let numbers = by_token(data, tokens);
         let count = whole(numbers.nrows(), copies, |a, b| {
@@ -49,9 +49,10 @@ impl Rows {
         });
         let numbers = numbers.slice_move(ndarray::s![..count, ..]);
         let first = numbers.row(0);
-        match numbers.rows().into_iter().all(|row| row == first) {
-            true => Read::Alike,
-            false => Read::Rows(Self { numbers }),
+        if numbers.rows().into_iter().all(|row| row == first) {
+            RowsOf::Alike
+        } else {
+            RowsOf::Rows(Self { numbers })
         }
     }
 
@@ -90,9 +91,10 @@ fn whole(count: usize, copies: usize, same: impl Fn(usize, usize) -> bool) -> us
         return count;
     }
     let one = count / copies;
-    match one > 1 && (one..count).all(|r| same(r, r % one)) {
-        true => one,
-        false => count,
+    if one > 1 && (one..count).all(|r| same(r, r % one)) {
+        one
+    } else {
+        count
     }
 }
 
@@ -106,7 +108,7 @@ pub(crate) fn once(read: Vec<i64>, copies: usize, count: Option<usize>) -> Vec<i
 }
 
 /// The rows of a table that the tokens of the trial run read; `None` where its numbers are absent.
-pub(crate) fn of_table(trace: &Trace, table: &Table) -> Option<Rows> {
+pub(crate) fn of_table(trace: &Trace, table: &PositionTable) -> Option<Rows> {
     let read = table.read.as_ref()?;
     let rows: Vec<usize> = read
         .iter()
@@ -120,7 +122,7 @@ pub(crate) fn of_table(trace: &Trace, table: &Table) -> Option<Rows> {
 /// `first`; `None` where the table holds no floats in rows that can be read as they are.
 pub(crate) fn sample(
     trace: &Trace,
-    table: &Table,
+    table: &PositionTable,
     first: usize,
 ) -> Option<(Vec<f64>, Array2<f64>)> {
     if trace.get(table.value).dtype.is_some_and(|t| t.is_int()) {
@@ -135,7 +137,7 @@ pub(crate) fn sample(
     Some((places.iter().map(|p| *p as f64).collect(), numbers))
 }
 
-fn pick(trace: &Trace, table: &Table, rows: &[usize]) -> Option<Array2<f64>> {
+fn pick(trace: &Trace, table: &PositionTable, rows: &[usize]) -> Option<Array2<f64>> {
     let value = trace.get(table.value);
     if *value.dims.as_ref()?.last()? != table.dim {
         return None;

@@ -5,13 +5,14 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::stream::Tokens;
+use crate::attention::stream::{Tokens, back};
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::{slice_start, wrap};
+use crate::graph::operators::{is_copy, is_layout};
 
 /// A table whose rows are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct PositionTable {
     /// The constant that holds it.
     pub(crate) value: ValueId,
     /// Its rows.
@@ -20,47 +21,57 @@ pub(crate) struct Table {
     pub(crate) dim: usize,
     /// The row that each token of the trial run reads; `None` where it is not known.
     pub(crate) read: Option<Vec<i64>>,
-    /// Rows of other constants that stand beside it.
-    pub(crate) beside: usize,
+    /// Rows of other constants that are concatenated with it.
+    pub(crate) joined_rows: usize,
     /// Rows and columns of its grid, where the graph resizes that.
     pub(crate) resized: Option<[usize; 2]>,
 }
 
-/// How a value came about, on the way back.
+/// A value on the path back to the table, and how rows of the table become its rows.
 #[derive(Clone)]
-struct Step {
+struct Trail {
     value: ValueId,
     /// The axes of rows.
     tokens: Tokens,
     /// For each token of the trial run, the place along `tokens`.
     read: Option<Vec<i64>>,
-    beside: usize,
+    /// See [`PositionTable`].
+    joined_rows: usize,
     resized: Option<[usize; 2]>,
     /// The nearest constant that rows were picked from.
-    picked: Option<Table>,
+    picked: Option<PositionTable>,
 }
 
 /// What tables are looked for in.
-pub(crate) struct Search<'a> {
+pub(crate) struct TableSearch<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) classes: &'a Classes,
     pub(crate) trace: &'a Trace,
 }
 
-/// Tables behind one value are few.
+/// Further operators whose rows follow those of their first input.
+const KEEPS_ROWS: [&str; 5] = [
+    "DequantizeLinear",
+    "QuantizeLinear",
+    "LayerNormalization",
+    "Neg",
+    "Split",
+];
+
+/// A value is computed from few tables.
 const MOST: usize = 64;
 
-impl Search<'_> {
-    /// The tables behind a value whose rows stand along `tokens`; none where it is computed.
-    pub(crate) fn tables(&self, value: ValueId, tokens: Tokens) -> Vec<Table> {
+impl TableSearch<'_> {
+    /// The tables that a value with its rows along `tokens` is read from; none where it is computed.
+    pub(crate) fn tables(&self, value: ValueId, tokens: Tokens) -> Vec<PositionTable> {
         let rows = self.rows(value, tokens);
         let mut found = vec![];
         let mut seen = FxHashSet::default();
-        let mut stack = vec![Step {
+        let mut stack = vec![Trail {
             value,
             tokens,
             read: i64::try_from(rows).ok().map(|n| (0..n).collect()),
-            beside: 0,
+            joined_rows: 0,
             resized: None,
             picked: None,
         }];
@@ -86,7 +97,7 @@ impl Search<'_> {
             if same {
                 a.read = joined(a.read.take(), b.read.take());
                 a.resized = a.resized.or(b.resized);
-                a.beside = 0;
+                a.joined_rows = 0;
             }
             same
         });
@@ -94,7 +105,7 @@ impl Search<'_> {
     }
 
     /// Whether rows of several constants were joined: they are one table.
-    fn is_whole(&self, step: &Step) -> bool {
+    fn is_whole(&self, step: &Trail) -> bool {
         let node = self
             .graph
             .producer(step.value)
@@ -121,123 +132,132 @@ impl Search<'_> {
     }
 
     /// The constant of a step as a table.
-    fn table(&self, step: &Step) -> Option<Table> {
+    fn table(&self, step: &Trail) -> Option<PositionTable> {
         let rows = self.rows(step.value, step.tokens);
         let all = self.trace.get(step.value).elements()?;
-        (rows > 1 && all > rows).then(|| Table {
+        (rows > 1 && all > rows).then(|| PositionTable {
             value: step.value,
             rows,
             dim: all / rows,
             read: step.read.clone(),
-            beside: step.beside,
+            joined_rows: step.joined_rows,
             resized: step.resized,
         })
     }
 
     /// The steps before this one; `None` where the value is computed.
-    fn before(&self, step: Step) -> Option<Vec<Step>> {
+    fn before(&self, step: Trail) -> Option<Vec<Trail>> {
         let (id, output) = self.graph.producer(step.value)?;
         let node = self.graph.node(id);
-        let op = node.op();
-        if node.is("If") {
-            let inner = node.bodies().filter_map(|(_, body)| {
-                let value = *self.graph.scope(body).outputs().get(output)?;
-                let read = step.read.clone().filter(|_| self.dims(value).is_some());
-                Some(Step {
-                    value,
-                    read,
-                    ..step.clone()
-                })
-            });
-            return Some(inner.collect());
-        }
-        let through = |slot: usize, step: Step| -> Option<Step> {
-            let value = node.input(slot)?;
-            let before = step.tokens;
-            let tokens =
-                crate::attention::stream::back(self.graph, self.trace, id, output, slot, before)?;
-            let rows = self.rows(value, tokens);
-            // Rows that are repeated are all read.
-            let read = match rows == self.rows(step.value, before) {
-                true => step.read,
-                false => i64::try_from(rows).ok().map(|n| (0..n).collect()),
-            };
-            Some(Step {
-                value,
-                tokens,
-                read,
-                ..step
-            })
-        };
-        match op {
-            "Cast" | "CastLike" | "Identity" | "Dropout" | "DequantizeLinear"
-            | "QuantizeLinear" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose"
-            | "Expand" | "Tile" | "LayerNormalization" | "Neg" | "Split" => {
-                let split = op == "Split";
-                let next = through(0, step)?;
-                let read = next.read.clone().filter(|_| !split || output == 0);
-                Some(vec![Step { read, ..next }])
+        match node.op() {
+            "If" if node.domain().is_empty() => Some(self.branches(node, output, &step)),
+            op if is_copy(op) || is_layout(op) || KEEPS_ROWS.contains(&op) => {
+                let next = self.through(id, output, 0, step)?;
+                // Of a split, the first part alone reads the first rows.
+                let read = next.read.clone().filter(|_| op != "Split" || output == 0);
+                Some(vec![Trail { read, ..next }])
             }
-            "Resize" | "Upsample" => {
-                let next = through(0, step)?;
-                let dims = self.dims(next.value)?;
-                let axes: Vec<usize> = next.tokens.iter().filter(|a| *a < dims.len()).collect();
-                let resized = match axes[..] {
-                    [rows, columns] => Some([dims[rows], dims[columns]]),
-                    _ => None,
-                };
-                Some(vec![Step {
-                    read: None,
-                    resized,
-                    ..next
-                }])
-            }
+            "Resize" | "Upsample" => Some(vec![self.resized(id, output, step)?]),
             "Gather" | "GatherElements" | "GatherND" | "GatherBlockQuantized" => {
                 Some(vec![self.picked(id, node, step)?])
             }
             "Slice" => Some(vec![self.sliced(id, node, step)?]),
             "MatMul" => Some(vec![self.chosen(node, step)?]),
-            "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Where" => {
-                let varying: Vec<usize> = (0..node.inputs().len())
-                    .filter(|slot| self.acts(id, output, *slot, step.tokens))
-                    .collect();
-                let sum = matches!(op, "Add" | "Sum");
-                if varying.is_empty() || varying.len() > 1 && !sum {
-                    return None;
-                }
-                let steps = varying.into_iter().filter_map(|s| through(s, step.clone()));
-                Some(steps.collect())
-            }
-            "Concat" => {
-                let rank = self.dims(step.value)?.len();
-                let axis = wrap(node.int("axis").ok()??, rank)?;
-                let along = step.tokens.has(axis);
-                let constant = |v: ValueId| self.classes.of_value(v).is_constant();
-                let rows = |v: ValueId| {
-                    let length = self.dims(v).and_then(|d| d.get(axis));
-                    length.copied().unwrap_or(0)
-                };
-                let beside = |slot: usize| -> usize {
-                    let others = node.inputs().iter().enumerate();
-                    let others = others.filter(|(other, _)| along && *other != slot);
-                    let others = others.filter_map(|(_, v)| v.filter(|v| constant(*v)));
-                    others.map(rows).sum()
-                };
-                let steps = (0..node.inputs().len()).filter_map(|slot| {
-                    let value = node.input(slot)?;
-                    let read = step.read.clone().filter(|_| !along);
-                    let beside = step.beside + beside(slot);
-                    Some(Step {
-                        value,
-                        read,
-                        beside,
-                        ..step.clone()
-                    })
-                });
-                Some(steps.collect())
-            }
+            "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Where" => self.computed(id, output, &step),
+            "Concat" => self.concatenated(node, &step),
             _ => None,
         }
+    }
+
+    /// What the branches of an `If` give.
+    fn branches(&self, node: &Node, output: usize, step: &Trail) -> Vec<Trail> {
+        let inner = node.bodies().filter_map(|(_, body)| {
+            let value = *self.graph.scope(body).outputs().get(output)?;
+            let read = step.read.clone().filter(|_| self.dims(value).is_some());
+            Some(Trail {
+                value,
+                read,
+                ..step.clone()
+            })
+        });
+        inner.collect()
+    }
+
+    /// The step to input `slot`, whose rows become those of the output.
+    fn through(&self, id: NodeId, output: usize, slot: usize, step: Trail) -> Option<Trail> {
+        let value = self.graph.node(id).input(slot)?;
+        let tokens = back(self.graph, self.trace, id, output, slot, step.tokens)?;
+        let rows = self.rows(value, tokens);
+        // Rows that are repeated are all read.
+        let read = if rows == self.rows(step.value, step.tokens) {
+            step.read
+        } else {
+            i64::try_from(rows).ok().map(|n| (0..n).collect())
+        };
+        Some(Trail {
+            value,
+            tokens,
+            read,
+            ..step
+        })
+    }
+
+    /// A grid that is resized: no row of it is read as it is.
+    fn resized(&self, id: NodeId, output: usize, step: Trail) -> Option<Trail> {
+        let next = self.through(id, output, 0, step)?;
+        let dims = self.dims(next.value)?;
+        let axes: Vec<usize> = next.tokens.iter().filter(|a| *a < dims.len()).collect();
+        let resized = match axes[..] {
+            [rows, columns] => Some([dims[rows], dims[columns]]),
+            _ => None,
+        };
+        Some(Trail {
+            read: None,
+            resized,
+            ..next
+        })
+    }
+
+    /// The operands that vary along the tokens: one, or the summands of a sum.
+    fn computed(&self, id: NodeId, output: usize, step: &Trail) -> Option<Vec<Trail>> {
+        let node = self.graph.node(id);
+        let varying: Vec<usize> = (0..node.inputs().len())
+            .filter(|slot| self.acts(id, output, *slot, step.tokens))
+            .collect();
+        let sum = matches!(node.op(), "Add" | "Sum");
+        if varying.is_empty() || varying.len() > 1 && !sum {
+            return None;
+        }
+        let steps = varying.into_iter();
+        let steps = steps.filter_map(|slot| self.through(id, output, slot, step.clone()));
+        Some(steps.collect())
+    }
+
+    /// The parts of a concatenation; along the tokens, each counts the rows of the others.
+    fn concatenated(&self, node: &Node, step: &Trail) -> Option<Vec<Trail>> {
+        let rank = self.dims(step.value)?.len();
+        let axis = wrap(node.int("axis").ok()??, rank)?;
+        let along = step.tokens.has(axis);
+        let constant = |v: ValueId| self.classes.of_value(v).is_constant();
+        let rows = |v: ValueId| {
+            let length = self.dims(v).and_then(|d| d.get(axis));
+            length.copied().unwrap_or(0)
+        };
+        let joined_rows = |slot: usize| -> usize {
+            let others = node.inputs().iter().enumerate();
+            let others = others.filter(|(other, _)| along && *other != slot);
+            let others = others.filter_map(|(_, v)| v.filter(|v| constant(*v)));
+            others.map(rows).sum()
+        };
+        let steps = (0..node.inputs().len()).filter_map(|slot| {
+            Some(Trail {
+                value: node.input(slot)?,
+                read: step.read.clone().filter(|_| !along),
+                joined_rows: step.joined_rows + joined_rows(slot),
+                ..step.clone()
+            })
+        });
+        Some(steps.collect())
     }
 
     /// Whether an input varies along the tokens.
@@ -245,12 +265,12 @@ impl Search<'_> {
         let Some(value) = self.graph.node(id).input(slot) else {
             return false;
         };
-        crate::attention::stream::back(self.graph, self.trace, id, output, slot, tokens)
+        back(self.graph, self.trace, id, output, slot, tokens)
             .is_some_and(|tokens| self.rows(value, tokens) > 1)
     }
 
     /// Rows that an index picks.
-    fn picked(&self, id: NodeId, node: &Node, step: Step) -> Option<Step> {
+    fn picked(&self, id: NodeId, node: &Node, step: Trail) -> Option<Trail> {
         let (data, index) = (node.input(0)?, node.input(1)?);
         let from = self.dims(data)?;
         let at = self.dims(index)?;
@@ -270,9 +290,8 @@ impl Search<'_> {
             _ => axis..axis + at.len(),
         };
         if !step.tokens.iter().any(|a| span.contains(&a)) {
-            let tokens =
-                crate::attention::stream::back(self.graph, self.trace, id, 0, 0, step.tokens)?;
-            return Some(Step {
+            let tokens = back(self.graph, self.trace, id, 0, 0, step.tokens)?;
+            return Some(Trail {
                 value: data,
                 tokens,
                 ..step
@@ -300,7 +319,7 @@ impl Search<'_> {
                 .map(|r| if r < 0 { r + n } else { r })
                 .collect()
         });
-        Some(self.on_record(Step {
+        Some(self.with_picked(Trail {
             value: data,
             tokens: Tokens::one(axis),
             read,
@@ -309,7 +328,7 @@ impl Search<'_> {
     }
 
     /// Rows that are cut out.
-    fn sliced(&self, id: NodeId, node: &Node, step: Step) -> Option<Step> {
+    fn sliced(&self, id: NodeId, node: &Node, step: Trail) -> Option<Trail> {
         let data = node.input(0)?;
         let (from, to) = (self.dims(data)?, self.dims(step.value)?);
         let axes: Vec<usize> = step
@@ -326,19 +345,20 @@ impl Search<'_> {
             }
             _ => None,
         };
-        let next = Step {
+        let next = Trail {
             value: data,
             read,
             ..step
         };
-        Some(match axes.is_empty() {
-            true => next,
-            false => self.on_record(next),
+        Some(if axes.is_empty() {
+            next
+        } else {
+            self.with_picked(next)
         })
     }
 
     /// Rows of a table that are picked by a product with rows of one 1 each.
-    fn chosen(&self, node: &Node, step: Step) -> Option<Step> {
+    fn chosen(&self, node: &Node, step: Trail) -> Option<Trail> {
         let (choice, table) = (node.input(0)?, node.input(1)?);
         let numbers = self.trace.get(choice).to_f64()?;
         let [.., columns] = *numbers.shape() else {
@@ -360,7 +380,7 @@ impl Search<'_> {
             .map(row)
             .collect::<Option<_>>()?;
         let read = step.read.as_ref().and_then(|read| compose(read, &rows));
-        Some(self.on_record(Step {
+        Some(self.with_picked(Trail {
             value: table,
             tokens: Tokens::one(0),
             read,
@@ -368,14 +388,11 @@ impl Search<'_> {
         }))
     }
 
-    /// The same step, where rows of a constant were picked with the constant on record.
-    fn on_record(&self, step: Step) -> Step {
+    /// The same step; where rows of a constant were picked, with that constant noted.
+    fn with_picked(&self, step: Trail) -> Trail {
         let constant = self.classes.of_value(step.value).is_constant();
-        let picked = match constant {
-            true => self.table(&step),
-            false => None,
-        };
-        Step { picked, ..step }
+        let picked = if constant { self.table(&step) } else { None };
+        Trail { picked, ..step }
     }
 }
 

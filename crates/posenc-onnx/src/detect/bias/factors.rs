@@ -5,9 +5,9 @@ use ndarray::{ArrayView1, Axis};
 use posenc_ir::Use;
 
 use crate::attention::Site;
-use crate::attention::scores::{entries, way};
+use crate::attention::scores::{entries, product_path};
 use crate::detect::finding::{Encoding, Finding};
-use crate::detect::survey::Runs;
+use crate::detect::runs::Runs;
 
 /// Differences between factors that count, as a share of the larger.
 const NEAR: f64 = 1e-6;
@@ -36,10 +36,10 @@ pub(crate) fn find(runs: &Runs<'_>, place: usize, site: &Site) -> Option<Finding
         return None;
     }
     // Numbers under a gate of content are a bias.
-    let way = way(graph, classes, site);
+    let path = product_path(graph, classes, site);
     let scores = |at: &Use| {
         let mut inputs = graph.node(at.node).inputs().iter().flatten();
-        inputs.any(|v| way.contains(v))
+        inputs.any(|v| path.contains(v))
     };
     uneven.retain(scores);
     (!uneven.is_empty()).then(|| Finding {

@@ -5,28 +5,20 @@ use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
+use super::site::ProbeMode;
 use crate::graph::region::{Inside, Region};
 use posenc_encodings::families::rope::Unread;
 
-/// How unit vectors tell the matrices of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Several at a time, one in each head and sequence.
-    Spread,
-    /// One at a time, the same in every head and sequence: heads may trade places on the way.
-    Uniform,
-}
-
-/// The matrix of the region at every position, `[pos, out, in]`, and the way in which they were
-/// read: the one in which other content obeys them too.
+/// The matrix of the region at every position, `[pos, out, in]`, and the mode of probing in which
+/// other content obeys them too.
 pub(crate) fn matrices(
     model: &Model,
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,
     region: &Region,
-) -> Result<(Array3<f64>, Way), Unread> {
+) -> Result<(Array3<f64>, ProbeMode), Unread> {
     if let Some(inside) = &region.inside {
-        return Ok((turned(model, base, change, inside)?, Way::Spread));
+        return Ok((fused(model, base, change, inside)?, ProbeMode::Spread));
     }
     let probing = Probing::of(model, base, change, region)?;
     // Different content for every head and token must obey the same matrices.
@@ -37,38 +29,38 @@ pub(crate) fn matrices(
     });
     let spread = spread?;
     match probing.obeys(&mixed?, &spread, |slot| slot) {
-        Ok(()) => Ok((spread, Way::Spread)),
+        Ok(()) => Ok((spread, ProbeMode::Spread)),
         Err(Unread::NotLinear) => {
             let uniform = probing.uniform()?;
             let mixed = probing.run(|_, p, j| probing.mixed(0, p, j))?;
             probing.obeys(&mixed, &uniform, |_| 0)?;
-            Ok((uniform, Way::Uniform))
+            Ok((uniform, ProbeMode::Uniform))
         }
         Err(why) => Err(why),
     }
 }
 
-/// The same for a region that was read in this way before, whose other inputs alone have changed:
-/// that it is linear is known.
+/// The same for a region that was probed before in this mode, and of which other inputs have
+/// changed: it is known to be linear.
 pub(crate) fn matrices_again(
     model: &Model,
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,
     region: &Region,
-    way: Way,
+    mode: ProbeMode,
 ) -> Result<Array3<f64>, Unread> {
     if let Some(inside) = &region.inside {
-        return turned(model, base, change, inside);
+        return fused(model, base, change, inside);
     }
     let probing = Probing::of(model, base, change, region)?;
-    match way {
-        Way::Spread => probing.spread(),
-        Way::Uniform => probing.uniform(),
+    match mode {
+        ProbeMode::Spread => probing.spread(),
+        ProbeMode::Uniform => probing.uniform(),
     }
 }
 
-/// The same for a region whose pairs of features, as places in its output, are known too: all
-/// pairs at once tell their cos and sin, and what is in none stays.
+/// The same for a region whose pairs of features, as places in its output, are known too: one
+/// probe of all pairs gives their cos and sin, and features in no pair are kept.
 pub(crate) fn matrices_of_pairs(
     model: &Model,
     base: &Trace,
@@ -77,11 +69,11 @@ pub(crate) fn matrices_of_pairs(
     pairs: &[(usize, usize)],
 ) -> Result<Array3<f64>, Unread> {
     if let Some(inside) = &region.inside {
-        return turned(model, base, change, inside);
+        return fused(model, base, change, inside);
     }
     let probing = Probing::of(model, base, change, region)?;
     let y = probing.run(|_, _, j| f64::from(u8::from(pairs.iter().any(|p| p.0 == j))))?;
-    let mut maps = still(probing.length, probing.width);
+    let mut maps = identity(probing.length, probing.width);
     for p in 0..probing.length {
         for (a, b) in pairs.iter().copied() {
             let (cos, sin) = (y[[0, p, a]], y[[0, p, b]]);
@@ -94,15 +86,15 @@ pub(crate) fn matrices_of_pairs(
     Ok(maps)
 }
 
-/// Matrices that leave everything as it is.
-fn still(length: usize, width: usize) -> Array3<f64> {
+/// Identity matrices.
+fn identity(length: usize, width: usize) -> Array3<f64> {
     Array3::from_shape_fn((length, width, width), |(_, i, j)| {
         f64::from(u8::from(i == j))
     })
 }
 
-/// What a fused operator does to its operand, from the rows of cos and sin that it reads.
-fn turned(
+/// The rotation within a fused operator, from the rows of cos and sin that it reads.
+fn fused(
     model: &Model,
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,
@@ -121,12 +113,13 @@ fn turned(
         return Err(Unread::NotEvaluated);
     }
     let width = inside.width;
-    let mut maps = still(length, width);
+    let mut maps = identity(length, width);
     for p in 0..length {
         for i in 0..n {
-            let (a, b) = match inside.interleaved {
-                true => (2 * i, 2 * i + 1),
-                false => (i, i + n),
+            let (a, b) = if inside.interleaved {
+                (2 * i, 2 * i + 1)
+            } else {
+                (i, i + n)
             };
             let at = [inside.first + p, i];
             maps[[p, a, a]] = cos[at];
@@ -138,7 +131,7 @@ fn turned(
     Ok(maps)
 }
 
-/// A region under probes.
+/// A region that is probed.
 struct Probing<'a> {
     model: &'a Model,
     base: &'a Trace,

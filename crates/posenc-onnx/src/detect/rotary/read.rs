@@ -5,28 +5,11 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use posenc_encodings::families::axial::Axial;
-use posenc_encodings::families::rope::{Fit, Rope, Turns, Unread, identify};
+use posenc_encodings::families::rope::{Turns, Unread, identify};
 
-use super::matrices::{Way, matrices, matrices_of_pairs};
+use super::matrices::{matrices, matrices_of_pairs};
+use super::site::Rotation;
 use crate::graph::region::Region;
-
-/// A rotation that was read, and how exactly it is one.
-#[derive(Clone, Debug)]
-pub struct Rotation {
-    /// What it computes; pairs are places in the head.
-    pub rope: Rope,
-    /// The position of the first token: its angle over the frequency, of the pair that turns
-    /// slowest and so has turned the least.
-    pub start: f64,
-    /// The largest difference between the probed matrices and the rotation, over m.
-    pub fit_error: f64,
-    /// The probed cos and sin, times m: `[pos, pair]`.
-    pub cos: ndarray::Array2<f64>,
-    /// See `cos`.
-    pub sin: ndarray::Array2<f64>,
-    /// How it was read.
-    pub way: Way,
-}
 
 /// Reads the rotation of a region. `base` and the seeds of `change` (which win) give everything
 /// that is not content.
@@ -40,10 +23,10 @@ pub fn read(
     region: &Region,
     head_dim: usize,
 ) -> Result<Rotation, Unread> {
-    let (maps, way) = matrices(model, base, change, region)?;
+    let (maps, mode) = matrices(model, base, change, region)?;
     Ok(Rotation::new(
         identify(&maps, region.output_lane.offset, head_dim)?,
-        way,
+        mode,
     ))
 }
 
@@ -67,25 +50,12 @@ pub fn read_again(
     let pairs: Vec<(usize, usize)> = pairs.collect();
     let maps = matrices_of_pairs(model, base, change, region, &pairs)?;
     let fit = identify(&maps, region.output_lane.offset, before.rope.head_dim)?;
-    Ok(Rotation::new(fit, before.way))
-}
-
-impl Rotation {
-    fn new(fit: Fit, way: Way) -> Self {
-        Self {
-            rope: fit.rope,
-            start: fit.start,
-            fit_error: fit.fit_error,
-            cos: fit.cos,
-            sin: fit.sin,
-            way,
-        }
-    }
+    Ok(Rotation::new(fit, before.mode))
 }
 
 /// Whether a region rotates pairs of features, by whatever angles and at whatever lengths, and
 /// leaves the others as they are.
-pub(crate) fn is_turning(model: &Model, base: &Trace, region: &Region) -> bool {
+pub(crate) fn rotates_pairs(model: &Model, base: &Trace, region: &Region) -> bool {
     let maps = matrices(model, base, &FxHashMap::default(), region);
     maps.is_ok_and(|(maps, _)| posenc_encodings::families::rope::is_turning(&maps))
 }

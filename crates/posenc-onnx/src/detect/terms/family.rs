@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use posenc_ir::Use;
 
-use super::reading::{Reading, Side};
-use super::{Distances, Gathering, Met};
+use super::met::{Distances, Gathering, Met, Reading, Side, Waves};
 use crate::attention::Site;
 use crate::detect::finding::{Encoding, Finding};
 use posenc_encodings::families::disentangled::{self, Disentangled};
@@ -24,13 +23,14 @@ pub(crate) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<u
     ends.into_iter().flatten().min().map(|n| n + 1)
 }
 
-/// The farthest distances behind and ahead that a table has rows for.
+/// The largest distances backwards and ahead that a table has rows for.
 fn limits(clip: &Clip, rows: usize) -> (usize, usize) {
     let center = usize::try_from(clip.center).unwrap_or(0);
     let after = rows.saturating_sub(center + 1);
-    match clip.step > 0 {
-        true => (center, after),
-        false => (after, center),
+    if clip.step > 0 {
+        (center, after)
+    } else {
+        (after, center)
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn finding(
 ) -> Finding {
     Finding {
         encoding,
-        sites: vec![site.layer],
+        sites: vec![site.index],
         entries,
         form: Form::Ops,
         fit_error: None,
@@ -51,98 +51,122 @@ pub(crate) fn finding(
     }
 }
 
-/// The family of what meets queries, keys and weights at a site.
+/// The encodings of what meets queries, keys and weights at a site.
 pub(crate) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Vec<Finding> {
-    let unknown = |entries: &[Use], why: &str| {
-        vec![finding(
-            site,
-            Encoding::Unknown,
-            entries.to_vec(),
-            vec![why.to_owned()],
-        )]
-    };
-    let mut entries: Vec<Use> = met.iter().map(|m| m.entry).collect();
+    let entries: Vec<Use> = met.iter().map(|m| m.entry).collect();
     if met.iter().any(|m| m.distances.is_none()) {
         let readings: Vec<&Reading> = met.iter().map(|m| &m.reading).collect();
-        return match window(site.heads.unwrap_or(0), &readings) {
-            Ok(encoding) => vec![finding(site, encoding, entries, vec![])],
-            Err(why) => unknown(&entries, why),
-        };
+        return vec![match window(site.heads.unwrap_or(0), &readings) {
+            Ok(encoding) => finding(site, encoding, entries, vec![]),
+            Err(why) => unknown(site, entries, why),
+        }];
     }
     let (waves, met): (Vec<Met>, Vec<Met>) = met.into_iter().partition(|m| m.code.is_some());
-    let mut found = vec![];
-    for one in &waves {
-        let Some(waves) = &one.code else { continue };
-        if one.side == Side::Key {
-            found.extend(unknown(&[one.entry], "keys meet sinusoids of the distance"));
-            continue;
-        }
-        let xl = TransformerXl {
-            heads: site.heads.unwrap_or(0),
-            head_dim: site.head_dim.unwrap_or(0),
-            clamp: waves.code.clamp,
-        };
-        let made = finding(site, Encoding::TransformerXl(xl), vec![one.entry], vec![]);
-        found.push(Finding {
-            fit_error: Some(waves.code.error),
-            max_length: waves.max_length,
-            ..made
-        });
+    let waves = waves
+        .iter()
+        .filter_map(|one| Some((one, one.code.as_ref()?)));
+    let mut found: Vec<Finding> = waves
+        .map(|(one, code)| sinusoids(site, one, code))
+        .collect();
+    if !met.is_empty() || value.is_some() {
+        found.push(by_distance(site, &met, value.as_ref()));
     }
-    entries = met.iter().map(|m| m.entry).collect();
-    if met.is_empty() && value.is_none() {
-        return found;
+    found
+}
+
+fn unknown(site: &Site, entries: Vec<Use>, why: impl Into<String>) -> Finding {
+    finding(site, Encoding::Unknown, entries, vec![why.into()])
+}
+
+/// Sinusoids of the distance that meet queries.
+fn sinusoids(site: &Site, met: &Met, waves: &Waves) -> Finding {
+    if met.side == Side::Key {
+        return unknown(
+            site,
+            vec![met.entry],
+            "keys are multiplied with sinusoids of the distance",
+        );
     }
-    let clips: Vec<(Option<Clip>, &Distances, Option<usize>)> = met
+    let xl = TransformerXl {
+        heads: site.heads.unwrap_or(0),
+        head_dim: site.head_dim.unwrap_or(0),
+        clamp: waves.code.clamp,
+    };
+    let made = finding(site, Encoding::TransformerXl(xl), vec![met.entry], vec![]);
+    Finding {
+        fit_error: Some(waves.code.error),
+        max_length: waves.max_length,
+        ..made
+    }
+}
+
+/// Vectors by distance: how the distances are clipped, which vector each meets, and the rows of
+/// the table.
+type Clipped<'a, C> = (C, &'a Distances, Option<usize>);
+
+/// Learned vectors by distance, as disentangled attention or as Shaw's.
+fn by_distance(site: &Site, met: &[Met], value: Option<&Gathering>) -> Finding {
+    let mut entries: Vec<Use> = met.iter().map(|m| m.entry).collect();
+    let clips: Vec<Clipped<'_, Option<Clip>>> = met
         .iter()
         .filter_map(|m| Some((m.distances.as_ref()?, m.rows)))
         .chain(value.iter().map(|v| (&v.distances, v.rows)))
         .map(|(d, rows)| (shaw::identify(d).ok(), d, rows))
         .collect();
-    let has = |side: Side| met.iter().any(|m| m.side == side);
-    let apart = met
-        .iter()
-        .any(|m| !m.reading.shared && m.reading.table.is_some());
-    let folded = clips.iter().all(|(clip, _, rows)| is_folded(clip, *rows));
-    let projected = met.iter().any(|m| !m.reading.shared && m.projected);
-    let logarithmic = clips.iter().any(|(clip, ..)| clip.is_none());
-    if value.is_none()
-        && (logarithmic || apart && (projected || folded || has(Side::Key) && has(Side::Query)))
-    {
-        found.extend(match disentangled(&met, &clips) {
-            Ok((encoding, max_length)) => vec![Finding {
+    if value.is_none() && is_disentangled(met, &clips) {
+        return match disentangled(met, &clips) {
+            Ok((encoding, max_length)) => Finding {
                 max_length,
                 ..finding(site, Encoding::Disentangled(encoding), entries, vec![])
-            }],
-            Err(why) => unknown(&entries, &why),
-        });
-        return found;
+            },
+            Err(why) => unknown(site, entries, why),
+        };
     }
     entries.extend(value.iter().map(|v| v.entry));
-    let clips: Option<Vec<(Clip, &Distances, Option<usize>)>> = clips
-        .into_iter()
-        .map(|(c, d, n)| Some((c?, d, n)))
-        .collect();
-    let Some(clips) = clips else {
-        found.extend(unknown(
-            &entries,
-            "vectors by distance that are neither clipped nor in buckets",
-        ));
-        return found;
+    let clips = clips.into_iter().map(|(c, d, n)| Some((c?, d, n)));
+    let Some(clips) = clips.collect::<Option<Vec<_>>>() else {
+        let why = "vectors by distance that are neither clipped nor in buckets";
+        return unknown(site, entries, why);
     };
     let (first, ..) = clips[0];
     let alike = |c: &Clip| {
-        // What no pair is seen at says nothing.
+        // An end that no pair reaches is unknown.
         let same = |a: Option<usize>, b: Option<usize>| a.is_none() || b.is_none() || a == b;
         c.step == first.step && same(c.behind, first.behind) && same(c.ahead, first.ahead)
     };
     if !clips.iter().all(|(c, ..)| alike(c)) {
-        found.extend(unknown(
-            &entries,
-            "queries, keys and values meet vectors of other distances",
-        ));
-        return found;
+        let why = "queries, keys and values have vectors for different distances";
+        return unknown(site, entries, why);
     }
+    let reaches = clips.iter();
+    let reaches = reaches.filter_map(|(clip, distances, rows)| reach(clip, (*rows)?, distances));
+    let max_length = reaches.min();
+    let encoding = Encoding::Shaw(shaw(met, value.is_some(), &clips));
+    Finding {
+        max_length,
+        ..finding(site, encoding, entries, vec![])
+    }
+}
+
+fn has(met: &[Met], side: Side) -> bool {
+    met.iter().any(|m| m.side == side)
+}
+
+/// Whether vectors by distance are those of disentangled attention: in buckets, or separate for
+/// each head and made from one table of positions.
+fn is_disentangled(met: &[Met], clips: &[Clipped<'_, Option<Clip>>]) -> bool {
+    let by_head = met
+        .iter()
+        .any(|m| !m.reading.shared && m.reading.table.is_some());
+    let folded = clips.iter().all(|(clip, _, rows)| is_folded(clip, *rows));
+    let projected = met.iter().any(|m| !m.reading.shared && m.projected);
+    let buckets = clips.iter().any(|(clip, ..)| clip.is_none());
+    let both = has(met, Side::Key) && has(met, Side::Query);
+    buckets || by_head && (projected || folded || both)
+}
+
+/// The terms as Shaw's: the ends at which distances are clipped, or those of the table.
+fn shaw(met: &[Met], value: bool, clips: &[Clipped<'_, Clip>]) -> Shaw {
     let ends = clips.iter().map(|(clip, seen, rows)| {
         let most = rows.map(|rows| limits(clip, rows));
         let side = |end: Option<usize>, most: Option<usize>, ahead: bool| {
@@ -155,22 +179,13 @@ pub(crate) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Ve
         )
     });
     let (behind, ahead) = ends.fold((None, None), |(a, b), (c, d)| (a.or(c), b.or(d)));
-    let max_length = clips
-        .iter()
-        .filter_map(|(c, d, rows)| reach(c, (*rows)?, d))
-        .min();
-    let shaw = Shaw {
+    Shaw {
         max_distance: behind.or(ahead),
         ahead: ahead.filter(|a| behind.is_some_and(|b| b != *a)),
-        key: has(Side::Query),
-        value: value.is_some(),
-        query: has(Side::Key),
-    };
-    found.push(Finding {
-        max_length,
-        ..finding(site, Encoding::Shaw(shaw), entries, vec![])
-    });
-    found
+        key: has(met, Side::Query),
+        value,
+        query: has(met, Side::Key),
+    }
 }
 
 /// Whether distances are clipped, and nowhere but to the first and the last row.
@@ -194,24 +209,23 @@ fn is_folded(clip: &Option<Clip>, rows: Option<usize>) -> bool {
 /// The terms as disentangled attention, and the longest sequence.
 fn disentangled(
     met: &[Met],
-    clips: &[(Option<Clip>, &Distances, Option<usize>)],
+    clips: &[Clipped<'_, Option<Clip>>],
 ) -> Result<(Disentangled, Option<usize>), String> {
-    let has = |side: Side| met.iter().any(|m| m.side == side);
     let mut encoding = Disentangled {
-        c2p: has(Side::Query),
-        p2c: has(Side::Key),
+        c2p: has(met, Side::Query),
+        p2c: has(met, Side::Key),
         buckets: None,
         max_distance: None,
     };
     if met.len() != clips.len() {
-        return Err("vectors that distance alone does not tell".to_owned());
+        return Err("vectors that are no function of the distance".to_owned());
     }
     let mut max_length = None;
     let mut all = vec![];
     for ((clip, distances, rows), met) in clips.iter().zip(met) {
         match clip {
             Some(clip) if clip.step > 0 => {
-                return Err("rows of the positions run with key − query".to_owned());
+                return Err("rows increase with key − query".to_owned());
             }
             Some(clip) => {
                 let span = rows.or(met.origin).map_or(0, |n| n / 2);
@@ -231,7 +245,7 @@ fn disentangled(
     }
     all.dedup();
     let [(buckets, max_distance)] = all[..] else {
-        return Err("queries and keys meet other buckets".to_owned());
+        return Err("queries and keys have different buckets".to_owned());
     };
     (encoding.buckets, encoding.max_distance) = (buckets, max_distance);
     Ok((encoding, max_length))
@@ -239,9 +253,9 @@ fn disentangled(
 
 /// Terms by rows and by columns of a window of pixels.
 fn window(heads: usize, readings: &[&Reading]) -> Result<Encoding, &'static str> {
-    let miss = "vectors that neither distance nor offsets within a window tell";
+    let miss = "vectors that are no function of the distance or of offsets within a window";
     let tokens = readings.first().map_or(0, |r| r.rows.nrows());
-    // Whether offsets along rows (axis 0) or columns tell the vectors.
+    // Whether the vectors are a function of offsets along rows (axis 0) or columns.
     let along = |reading: &Reading, [height, width]: [usize; 2], axis: usize| {
         let place = |t: usize| [t / width, t % width][axis] as i64;
         let mut seen = BTreeMap::new();

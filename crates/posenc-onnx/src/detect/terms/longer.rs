@@ -4,15 +4,15 @@ use ndarray::{Array2, Ix2, IxDyn};
 use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{Graph, ValueId};
 
-use super::Distances;
-use super::reading::{Reading, by_distance};
-use crate::detect::survey::Runs;
+use super::met::{Distances, Reading, by_distance};
+use crate::detect::runs::Runs;
+use crate::graph::operators::{is_copy, is_reshape};
 
 /// Tokens of the longer run: at least, at most.
 const TOKENS: (usize, usize) = (128, 600);
 
 /// The row of each distance in a run that is long enough to see the table end, where an index
-/// stands in the graph that holds just the rows of `reading`.
+/// of the graph holds just the rows of `reading`.
 pub(crate) fn distances(
     runs: &mut Runs<'_>,
     picks: &[ValueId],
@@ -23,7 +23,7 @@ pub(crate) fn distances(
     let graph = runs.model.graph();
     let rows = *found.trace.get(table).dims.as_ref()?.get(axis)?;
     let origin = |v: &ValueId| origins(graph, *v);
-    let (index, turned) = picks.iter().flat_map(origin).find_map(|v| {
+    let (index, transposed) = picks.iter().flat_map(origin).find_map(|v| {
         let index = plane(found.trace.get(v))?;
         let fits = |index: &Array2<i64>| {
             index.dim() == reading.rows.dim()
@@ -42,7 +42,11 @@ pub(crate) fn distances(
     let tokens = (rows + 8).clamp(TOKENS.0, TOKENS.1) * each;
     let whole = |trace: &Trace| {
         let index = plane(trace.get(index))?;
-        let index = if turned { index.reversed_axes() } else { index };
+        let index = if transposed {
+            index.reversed_axes()
+        } else {
+            index
+        };
         by_distance(&index.mapv(Some), reading.past)
     };
     // A table that grows with the length has other rows there.
@@ -64,16 +68,9 @@ fn origins(graph: &Graph, value: ValueId) -> Vec<ValueId> {
     let mut all = vec![value];
     while let Some((id, _)) = all.last().and_then(|v| graph.producer(*v)) {
         let node = graph.node(id);
-        let moves = [
-            "Expand",
-            "Tile",
-            "Unsqueeze",
-            "Squeeze",
-            "Cast",
-            "Identity",
-            "Reshape",
-        ];
-        match node.input(0).filter(|_| moves.iter().any(|op| node.is(op))) {
+        let op = node.op();
+        let moves = is_copy(op) || is_reshape(op) || matches!(op, "Expand" | "Tile");
+        match node.input(0).filter(|_| moves) {
             Some(next) => all.push(next),
             None => break,
         }

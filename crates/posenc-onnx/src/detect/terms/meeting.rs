@@ -5,9 +5,9 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::{Site, is_product};
+use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::is_elementwise;
+use crate::graph::operators::{is_copy, is_elementwise, is_layout, is_product};
 use crate::graph::product::Letters;
 
 /// A product of content with vectors that carry none.
@@ -49,7 +49,7 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
         let Some(value) = graph.node(join.node).input(join.slot()) else {
             continue;
         };
-        let (mut met, mut why) = (false, "no product of content leads to it");
+        let (mut met, mut why) = (false, "it is not computed from a product with content");
         let mut seen = FxHashSet::default();
         let mut stack = vec![value];
         while let Some(value) = stack.pop() {
@@ -60,7 +60,7 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
                 continue;
             };
             let node = graph.node(id);
-            if is_product(node.domain(), node.op()) {
+            if is_product(node) {
                 match meeting(graph, classes, trace, id) {
                     Some(meeting) if is_zero(graph, classes, trace, meeting.vectors) => {
                         met = true;
@@ -132,10 +132,8 @@ pub(crate) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId
         let single = |v: ValueId| trace.get(v).elements() == Some(1);
         let next = match node.op() {
             _ if !node.domain().is_empty() => None,
-            "Reshape" | "Flatten" | "Transpose" | "Squeeze" | "Unsqueeze" | "Expand" | "Tile"
-            | "Cast" | "Identity" | "Dropout" | "Slice" | "Gather" | "GatherElements" | "Pad" => {
-                node.input(0)
-            }
+            "Slice" | "Gather" | "GatherElements" | "Pad" => node.input(0),
+            op if is_copy(op) || is_layout(op) => node.input(0),
             op if is_elementwise(op) && node.inputs().len() == 2 => {
                 match (node.input(0), node.input(1)) {
                     (a, Some(b)) if single(b) => a,

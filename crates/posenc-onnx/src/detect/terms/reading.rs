@@ -7,8 +7,9 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::meeting::{Joins, Meeting};
+use super::met::{Reading, Side};
 use crate::attention::Site;
-use crate::attention::scores::HIDDEN;
+use crate::attention::plane::HIDDEN;
 
 /// Elements that a probe may take.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -16,30 +17,9 @@ const BUDGET: Budget = Budget { elements: 1 << 22 };
 /// Numbers of rows are read off ratios of scores to this.
 const WHOLE: f64 = 1e-3;
 
-/// Whose content meets the vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Query,
-    Key,
-}
-
-/// The vector that each visible pair meets, by number: those of a table by row, others by order of
-/// appearance. `None` for pairs that are hidden or meet none.
-#[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    pub(crate) side: Side,
-    pub(crate) rows: Array2<Option<i64>>,
-    /// Keys before the first query.
-    pub(crate) past: i64,
-    /// The table whose rows these are, and the axis along which they stand.
-    pub(crate) table: Option<(ValueId, usize)>,
-    /// All heads meet the same vectors.
-    pub(crate) shared: bool,
-}
-
 /// Why pairs could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum ReadError {
     /// The scores do not follow: data that is absent, or sizes beyond the budget.
     Absent,
     /// All pairs meet the same vectors.
@@ -48,7 +28,7 @@ pub(crate) enum Unread {
     Other(&'static str),
 }
 
-/// One meeting of a site under way.
+/// One meeting of a site.
 pub(crate) struct Reader<'a> {
     pub(crate) model: &'a Model,
     pub(crate) trace: &'a Trace,
@@ -60,7 +40,7 @@ pub(crate) struct Reader<'a> {
 type Seeds = FxHashMap<ValueId, Value>;
 
 impl Reader<'_> {
-    pub(crate) fn read(&self) -> Result<Reading, Unread> {
+    pub(crate) fn read(&self) -> Result<Reading, ReadError> {
         let table = self.meeting.chain.last();
         match table.map(|t| self.by_table(*t)) {
             Some(Ok(Some(reading))) => Ok(reading),
@@ -69,8 +49,8 @@ impl Reader<'_> {
     }
 
     /// Reads rows of a table that is filled with the numbers of its rows. `None` where no axis of
-    /// it alone tells the pairs apart.
-    fn by_table(&self, table: ValueId) -> Result<Option<Reading>, Unread> {
+    /// it alone distinguishes the pairs.
+    fn by_table(&self, table: ValueId) -> Result<Option<Reading>, ReadError> {
         let dims = self.dims(table)?;
         let content = self.content(|_| 1.0)?;
         let filled = |of: &dyn Fn(&IxDyn) -> f64| {
@@ -92,8 +72,9 @@ impl Reader<'_> {
         let Some((axis, numbers)) = telling.pop().filter(|_| telling.is_empty()) else {
             return Ok(None);
         };
-        let rows = agreed(&numbers, |pair| seen[pair] && one[pair] != 0.0, whole)
-            .ok_or(Unread::Other("scores are no sums of rows of a table"))?;
+        let rows = agreed(&numbers, |pair| seen[pair] && one[pair] != 0.0, whole).ok_or(
+            ReadError::Other("the scores are no sums of rows of a table"),
+        )?;
         let mut seeds = content;
         seeds.insert(table, Value::float(ArrayD::ones(dims.clone())));
         let doubled = self.scores(&{
@@ -112,8 +93,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// Tells vectors apart by the scores that they give.
-    fn by_numbers(&self) -> Result<Reading, Unread> {
+    /// Distinguishes vectors by the scores that they give.
+    fn by_numbers(&self) -> Result<Reading, ReadError> {
         let zero = self.scores(&self.content(|_| 0.0)?)?;
         let seen = visible(&zero);
         let runs: Vec<Array4<f64>> = [1.0, 2.0]
@@ -124,7 +105,7 @@ impl Reader<'_> {
             })
             .collect::<Result<_, _>>()?;
         if !runs.iter().any(|r| varies(r, &seen)) {
-            return Err(Unread::Everywhere);
+            return Err(ReadError::Everywhere);
         }
         let doubled = self.content(|k| 2.0 * probing(k, 1.0))?;
         linear(&runs[0], &(self.scores(&doubled)? - &zero), &seen)?;
@@ -161,10 +142,10 @@ impl Reader<'_> {
     }
 
     /// Whose content it is: where that of one token alone acts.
-    fn side(&self, seeds: &Seeds, seen: &Array4<bool>) -> Result<Side, Unread> {
+    fn side(&self, seeds: &Seeds, seen: &Array4<bool>) -> Result<Side, ReadError> {
         let content = self.meeting.content;
         let dims = self.dims(content)?;
-        let whole = seeds[&content].to_f64().ok_or(Unread::Absent)?;
+        let whole = seeds[&content].to_f64().ok_or(ReadError::Absent)?;
         let mut without = seeds.clone();
         without.insert(content, Value::float(ArrayD::zeros(dims.clone())));
         let zero = self.scores(&without)?;
@@ -198,22 +179,26 @@ impl Reader<'_> {
                 (true, false) => Side::Query,
                 (false, true) => Side::Key,
                 (true, true) if plane => {
-                    return Err(Unread::Other(
-                        "content of a token acts on pairs of other tokens",
+                    return Err(ReadError::Other(
+                        "the content of a token acts on pairs of other tokens",
                     ));
                 }
                 _ => continue,
             });
         }
         match sides[..] {
-            [] => Err(Unread::Other("content of all tokens acts on all pairs")),
+            [] => Err(ReadError::Other(
+                "the content of every token acts on all pairs",
+            )),
             [first, ..] if sides.iter().all(|s| *s == first) => Ok(first),
-            _ => Err(Unread::Other("content of queries and keys acts at once")),
+            _ => Err(ReadError::Other(
+                "the content of queries and of keys acts at once",
+            )),
         }
     }
 
     /// Content that is the same for all tokens and heads, by feature.
-    fn content(&self, of: impl Fn(usize) -> f64) -> Result<Seeds, Unread> {
+    fn content(&self, of: impl Fn(usize) -> f64) -> Result<Seeds, ReadError> {
         let dims = self.dims(self.meeting.content)?;
         let features = &self.meeting.features;
         let data = ArrayD::from_shape_fn(dims.clone(), |at| {
@@ -231,18 +216,18 @@ impl Reader<'_> {
         Some(self.meeting.features.iter().map(|a| dims[*a]).product())
     }
 
-    fn dims(&self, value: ValueId) -> Result<Vec<usize>, Unread> {
+    fn dims(&self, value: ValueId) -> Result<Vec<usize>, ReadError> {
         let dims = self.trace.get(value).dims.clone();
-        dims.filter(|d| BUDGET.allows(d)).ok_or(Unread::Absent)
+        dims.filter(|d| BUDGET.allows(d)).ok_or(ReadError::Absent)
     }
 
     /// `[group, head, query, key]` of the scores with the product and all other terms at zero.
-    fn scores(&self, seeds: &Seeds) -> Result<Array4<f64>, Unread> {
+    fn scores(&self, seeds: &Seeds) -> Result<Array4<f64>, ReadError> {
         let graph = self.model.graph();
         let (Some(product), Some(scores), Some(plane)) =
             (self.site.product, self.site.scores, self.site.plane)
         else {
-            return Err(Unread::Other("the scores cannot be followed"));
+            return Err(ReadError::Other("the scores cannot be followed"));
         };
         let mut all = seeds.clone();
         let meetings = self.joins.meetings.iter();
@@ -262,9 +247,14 @@ impl Reader<'_> {
         // Runs are compared with each other.
         let known = self.trace.get(scores).dims.as_deref();
         let data = data.filter(|d| Some(d.shape()) == known);
-        let data =
-            crate::attention::scores::by_head(data.ok_or(Unread::Absent)?, plane, self.site.heads);
-        let data = data.ok_or(Unread::Other("the scores have no queries and keys"))?;
+        let data = crate::attention::scores::by_head(
+            data.ok_or(ReadError::Absent)?,
+            plane,
+            self.site.heads,
+        );
+        let data = data.ok_or(ReadError::Other(
+            "the scores have no axes of queries and keys",
+        ))?;
         // A sink adds a column that is no key.
         let keys = self.keys().map_or(data.dim().3, |n| n.min(data.dim().3));
         Ok(data.slice_move(ndarray::s![.., .., .., ..keys]))
@@ -288,14 +278,13 @@ fn probing(feature: usize, turn: f64) -> f64 {
 }
 
 /// Whether twice the content gives twice the scores.
-fn linear(once: &Array4<f64>, twice: &Array4<f64>, seen: &Array4<bool>) -> Result<(), Unread> {
+fn linear(once: &Array4<f64>, twice: &Array4<f64>, seen: &Array4<bool>) -> Result<(), ReadError> {
     let pairs = once.iter().zip(twice).zip(seen).filter(|(_, s)| **s);
     let mut off = pairs.map(|((a, b), _)| (2.0 * a - b).abs() > 1e-6 * (1.0 + a.abs()));
-    match off.any(|off| off) {
-        true => Err(Unread::Other(
-            "content acts on the scores, but not in proportion",
-        )),
-        false => Ok(()),
+    if off.any(|off| off) {
+        Err(ReadError::Other("the scores are not linear in the content"))
+    } else {
+        Ok(())
     }
 }
 
@@ -365,24 +354,4 @@ fn agreed(
         }
     }
     Some(rows)
-}
-
-impl Reading {
-    /// The vector of each distance `key − query`, where the distance alone tells it.
-    pub(crate) fn by_distance(&self) -> Option<super::Distances> {
-        by_distance(&self.rows, self.past)
-    }
-}
-
-/// The number of each distance `key − query`, where the distance alone tells it.
-pub(crate) fn by_distance(rows: &Array2<Option<i64>>, past: i64) -> Option<super::Distances> {
-    let mut found = super::Distances::new();
-    for ((i, j), row) in rows.indexed_iter() {
-        let Some(row) = row else { continue };
-        let distance = j as i64 - (i as i64 + past);
-        if *found.entry(distance).or_insert(*row) != *row {
-            return None;
-        }
-    }
-    (found.len() > 1).then_some(found)
 }

@@ -6,39 +6,39 @@ use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::meeting::chain;
-use crate::attention::is_product;
+use crate::graph::operators::is_product;
 use crate::graph::product::Letters;
 
 /// Where rows come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct RowSource {
     pub(crate) value: ValueId,
-    /// The axis of features; rows stand on another.
+    /// The axis of features; rows are on another.
     features: usize,
-    /// Whether a product lies between.
+    /// Whether a product is between.
     pub(crate) projected: bool,
 }
 
 /// Values that the rows of a table may be made from, nearest first.
-pub(crate) fn sources(graph: &Graph, trace: &Trace, table: ValueId, axis: usize) -> Vec<Source> {
+pub(crate) fn sources(graph: &Graph, trace: &Trace, table: ValueId, axis: usize) -> Vec<RowSource> {
     let mut found = vec![];
     let dims = trace.get(table).dims.clone().unwrap_or_default();
     let mut wide = (0..dims.len()).filter(|a| *a != axis && dims[*a] > 1);
     if let (Some(features), None) = (wide.next(), wide.next()) {
-        found.push(Source {
+        found.push(RowSource {
             value: table,
             features,
             projected: false,
         });
     }
     let mut at = table;
-    // A bias of the projection lies between.
+    // A bias of the projection may be between.
     if let Some((id, _)) = graph.producer(at)
         && graph.node(id).is("Add")
     {
         let made = |v: &&ValueId| {
             let maker = graph.producer(**v).map(|(id, _)| graph.node(id));
-            maker.is_some_and(|n| is_product(n.domain(), n.op()))
+            maker.is_some_and(|n| is_product(n))
         };
         let inputs = graph.node(id).inputs();
         at = inputs.iter().flatten().find(made).copied().unwrap_or(at);
@@ -49,7 +49,7 @@ pub(crate) fn sources(graph: &Graph, trace: &Trace, table: ValueId, axis: usize)
     for slot in 0..2 {
         let features = summed(graph, trace, id, slot);
         if let Some((value, features)) = graph.node(id).input(slot).zip(features) {
-            found.push(Source {
+            found.push(RowSource {
                 value,
                 features,
                 projected: true,
@@ -64,8 +64,8 @@ fn summed(graph: &Graph, trace: &Trace, id: NodeId, slot: usize) -> Option<usize
     let node = graph.node(id);
     if node.is("Gemm") {
         let name = ["transA", "transB"][slot];
-        let turned = matches!(node.int(name), Ok(Some(n)) if n != 0);
-        return Some(if (slot == 0) != turned { 1 } else { 0 });
+        let transposed = matches!(node.int(name), Ok(Some(n)) if n != 0);
+        return Some(if (slot == 0) != transposed { 1 } else { 0 });
     }
     let letters = Letters::of(graph, trace, id)?;
     let own = letters.operands.get(slot)?;
@@ -73,7 +73,7 @@ fn summed(graph: &Graph, trace: &Trace, id: NodeId, slot: usize) -> Option<usize
     axes.next().filter(|_| axes.next().is_none())
 }
 
-impl Source {
+impl RowSource {
     /// `[row, feature]` in a run, where the numbers are known and one axis has `rows` of them.
     pub(crate) fn code(&self, trace: &Trace, rows: Option<usize>) -> Option<Array2<f64>> {
         let data = trace.get(self.value).to_f64()?;

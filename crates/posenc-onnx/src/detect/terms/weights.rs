@@ -1,15 +1,15 @@
-//! Vectors by distance that the weights of attention gather beside the values.
+//! Vectors by distance that the weights of attention gather in addition to the values.
 
 use ndarray::{Array2, ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Distances;
 use super::meeting::chain;
-use crate::attention::{Site, is_product};
+use super::met::{self, Distances};
+use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::is_elementwise;
+use crate::graph::operators::{is_elementwise, is_product, is_rearrangement};
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
@@ -46,7 +46,7 @@ pub(crate) fn gathered(
         }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            if is_product(node.domain(), node.op()) {
+            if is_product(node) {
                 let slot = 1 - at.slot().min(1);
                 let Some(vectors) = node.input(slot) else {
                     continue;
@@ -59,8 +59,7 @@ pub(crate) fn gathered(
                     });
                 }
             } else if node.domain().is_empty()
-                && (is_elementwise(node.op())
-                    || matches!(node.op(), "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze"))
+                && (is_elementwise(node.op()) || is_rearrangement(node.op()))
             {
                 stack.extend(node.outputs().iter().flatten());
             }
@@ -142,5 +141,5 @@ pub(crate) fn rows(
 pub(crate) fn by_distance(rows: &Array2<Option<i64>>) -> Option<Distances> {
     let (queries, keys) = rows.dim();
     let past = i64::try_from(keys.saturating_sub(queries)).ok()?;
-    super::reading::by_distance(rows, past)
+    met::by_distance(rows, past)
 }

@@ -4,7 +4,6 @@ mod otherwise;
 
 use super::*;
 use crate::detect::finding::Encoding;
-use crate::detect::{Survey, survey};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
 use posenc_encodings::kind::Layout;
@@ -14,20 +13,20 @@ const ROWS: usize = 40;
 
 type Embed = fn(&mut Sketch, String) -> String;
 
-fn looked_at(embed: Embed) -> (Model, Survey) {
+fn looked_at(embed: Embed) -> (Model, Found) {
     let form = Form {
         turned: |s, x, _| s.headed(x),
         embed,
         ..Form::default()
     };
     let model = model(&form);
-    let survey = survey(&model, &found(&model));
-    (model, survey)
+    let found = found(&model);
+    (model, found)
 }
 
 fn encodings(embed: Embed) -> Vec<Encoding> {
-    let (_, survey) = looked_at(embed);
-    survey.findings.into_iter().map(|f| f.encoding).collect()
+    let (_, found) = looked_at(embed);
+    found.findings.into_iter().map(|f| f.encoding).collect()
 }
 
 fn learned(offset: usize) -> Encoding {
@@ -332,9 +331,9 @@ fn rows_that_do_not_follow_one_another_are_unknown() {
         ),
     ];
     for (name, embed, why) in cases {
-        let (_, survey) = looked_at(embed);
-        let [finding] = &survey.findings[..] else {
-            panic!("{name}: {:?}", survey.findings);
+        let (_, found) = looked_at(embed);
+        let [finding] = &found.findings[..] else {
+            panic!("{name}: {:?}", found.findings);
         };
         assert_eq!(finding.encoding, Encoding::Unknown, "{name}");
         assert!(
@@ -476,7 +475,7 @@ fn met_twice() -> Model {
 fn what_cross_attention_alone_sees_is_left_to_it() {
     let mut model = met_twice();
     let seen = |model: &Model| -> Vec<Vec<usize>> {
-        let findings = survey(model, &found(model)).findings;
+        let findings = found(model).findings;
         let alike = findings.iter().all(|f| f.encoding == learned(0));
         assert!(alike, "{findings:?}");
         findings.into_iter().map(|f| f.sites).collect()

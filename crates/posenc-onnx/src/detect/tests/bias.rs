@@ -1,7 +1,6 @@
 //! Biases of the scores that are to be named, and look-alikes that are not.
 
 use super::*;
-use crate::detect::survey;
 use posenc_encodings::kind::Kind;
 
 /// Causal attention of one layer whose scores go through `change`.
@@ -36,7 +35,7 @@ fn both_ways(bias: impl Fn(&mut Sketch) -> String) -> Model {
 /// What is reported: each kind with its parameters.
 fn named(model: &Model) -> Vec<(Kind, String)> {
     let detection = found(model);
-    let findings = survey(model, &detection).findings;
+    let findings = detection.findings;
     let shown = |f: &crate::detect::finding::Finding| {
         let params = serde_json::Value::Object(f.encoding.params());
         (f.encoding.kind(), params.to_string())
@@ -206,18 +205,15 @@ fn bucket_by(s: &mut Sketch, b: Buckets, d: &str) -> String {
     let (sign, before, zero) = (s.int(b.sign), s.int(b.before), s.int(0));
     let d = s.op("Mul", &[d, &sign]);
     let d = s.op("Add", &[&d, &before]);
-    let (n, first, d) = match b.both {
-        true => {
-            let later = s.op("Greater", &[&d, &zero]);
-            let later = s.cast(&later, DType::I64);
-            let n = b.rows / 2;
-            let half = s.int(n as i64);
-            (n, s.op("Mul", &[&later, &half]), s.op("Abs", &[&d]))
-        }
-        false => {
-            let d = s.op("Min", &[&d, &zero]);
-            (b.rows, zero, s.op("Neg", &[&d]))
-        }
+    let (n, first, d) = if b.both {
+        let later = s.op("Greater", &[&d, &zero]);
+        let later = s.cast(&later, DType::I64);
+        let n = b.rows / 2;
+        let half = s.int(n as i64);
+        (n, s.op("Mul", &[&later, &half]), s.op("Abs", &[&d]))
+    } else {
+        let d = s.op("Min", &[&d, &zero]);
+        (b.rows, zero, s.op("Neg", &[&d]))
     };
     let e = n / 2;
     let exact = s.int(e as i64);
@@ -390,12 +386,12 @@ fn rows_tell_buckets_whose_numbers_are_absent() {
         let model = both_ways(|s| {
             let row = rows(s);
             let table = s.weights(&[32, HEADS]);
-            s.lose(&table);
+            s.make_absent(&table);
             picked(s, &table, &row)
         });
-        let survey = survey(&model, &found(&model));
-        let kinds: Vec<Kind> = survey.findings.iter().map(|f| f.encoding.kind()).collect();
-        (kinds, survey.warnings.len())
+        let found = found(&model);
+        let kinds: Vec<Kind> = found.findings.iter().map(|f| f.encoding.kind()).collect();
+        (kinds, found.warnings.len())
     };
     assert_eq!(lost(|s| bucket_of(s, T5)), (vec![Kind::T5Bias], 0));
     let square = |s: &mut Sketch| {

@@ -1,6 +1,5 @@
 use super::*;
 use crate::detect::finding::Encoding;
-use crate::detect::survey;
 use posenc_encodings::families::conv::Conv;
 
 /// What is done to the residual stream before a layer without position, and the convolutional
@@ -184,8 +183,7 @@ fn convolutions_are_encodings_where_they_are_added_to_their_input() {
         });
         let found = found(&model);
         assert_eq!(found.attention.len(), 1, "{}", case.name);
-        let survey = survey(&model, &found);
-        let got: Vec<&Encoding> = (survey.findings.iter())
+        let got: Vec<&Encoding> = (found.findings.iter())
             .map(|f| &f.encoding)
             .filter(|e| matches!(e, Encoding::Conv(_)))
             .collect();
@@ -209,8 +207,8 @@ fn a_product_on_the_way_is_named_as_the_reason() {
         embed: case.unwrap().embed,
         ..Form::default()
     });
-    let survey = survey(&model, &found(&model));
-    let why: Vec<&str> = survey.refused.iter().map(|r| r.why.as_str()).collect();
+    let found = found(&model);
+    let why: Vec<&str> = found.refused.iter().map(|r| r.why.as_str()).collect();
     assert!(
         matches!(why[..], [one] if one.contains("MatMul")),
         "{why:?}"
@@ -280,8 +278,7 @@ fn a_convolution_that_takes_steps_is_added_to_its_input_pooled() {
         });
         let found = found(&model);
         assert_eq!(found.attention.len(), 1);
-        let survey = survey(&model, &found);
-        let all = survey.findings.into_iter().map(|f| f.encoding);
+        let all = found.findings.into_iter().map(|f| f.encoding);
         (model, all.collect::<Vec<_>>())
     };
     let conv = Conv {

@@ -371,6 +371,10 @@ fn what_is_no_attention_is_no_site() {
             found.rotary.is_empty() && found.unknown.is_empty(),
             "{name}"
         );
-        assert!(found.warnings.is_empty(), "{name}: {:?}", found.warnings);
+        assert!(
+            found.unrecognized.is_empty(),
+            "{name}: {:?}",
+            found.unrecognized
+        );
     }
 }

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::detect::{Survey, survey};
 use posenc_encodings::kind::Kind;
 
 /// Vectors to either side in the tables of these tests.
@@ -14,8 +13,8 @@ const ROWS: usize = 2 * CLIP as usize + 1;
 type Term = fn(&mut Sketch, &str, &str, &str) -> String;
 
 /// A layer whose scores have a term, scaled and softmaxed, with plain values.
-fn surveyed(term: Term) -> Survey {
-    surveyed_with(term, |s, _, weighted| weighted_only(s, weighted))
+fn found_with(term: Term) -> Found {
+    found_after(term, |s, _, weighted| weighted_only(s, weighted))
 }
 
 fn weighted_only(_: &mut Sketch, weighted: &str) -> String {
@@ -23,7 +22,7 @@ fn weighted_only(_: &mut Sketch, weighted: &str) -> String {
 }
 
 /// The same with something done to the weighted values, given the weights.
-fn surveyed_with(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Survey {
+fn found_after(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Found {
     let mut s = Sketch::default();
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
@@ -37,12 +36,12 @@ fn surveyed_with(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Su
     let y = after(&mut s, &weights, &y);
     let y = s.merged(&y);
     let model = s.model(23, &[&y]);
-    survey(&model, &found(&model))
+    found(&model)
 }
 
 /// What is reported: kind and parameters of each finding.
-fn told(survey: &Survey) -> Vec<(Kind, Value)> {
-    let findings = survey.findings.iter();
+fn told(found: &Found) -> Vec<(Kind, Value)> {
+    let findings = found.findings.iter();
     let one = |f: &crate::detect::finding::Finding| {
         (f.encoding.kind(), Value::Object(f.encoding.params()))
     };
@@ -54,9 +53,9 @@ fn shaw(distance: Value, [key, value, query]: [bool; 3]) -> Vec<(Kind, Value)> {
     vec![(Kind::Shaw, params)]
 }
 
-fn is_unknown(survey: &Survey) -> bool {
-    let told = told(survey);
-    told.len() == 1 && told[0].0 == Kind::Unknown && !survey.findings[0].evidence.is_empty()
+fn is_unknown(found: &Found) -> bool {
+    let told = told(found);
+    told.len() == 1 && told[0].0 == Kind::Unknown && !found.findings[0].evidence.is_empty()
 }
 
 /// `key − query`, `[query, key]`.
@@ -90,7 +89,7 @@ const KEY: &str = "bhjd,ijd->bhij";
 
 #[test]
 fn queries_that_meet_vectors_by_clipped_distance_are_shaw() {
-    let found = surveyed(|s, scores, q, _| {
+    let found = found_with(|s, scores, q, _| {
         let index = clipped(s, [-CLIP, CLIP], CLIP);
         meets(s, scores, q, &index, QUERY)
     });
@@ -99,12 +98,12 @@ fn queries_that_meet_vectors_by_clipped_distance_are_shaw() {
 
 #[test]
 fn keys_are_told_from_queries_and_both_are_one_encoding() {
-    let found = surveyed(|s, scores, _, k| {
+    let found = found_with(|s, scores, _, k| {
         let index = clipped(s, [-CLIP, CLIP], CLIP);
         meets(s, scores, k, &index, KEY)
     });
     assert_eq!(told(&found), shaw(json!(4), [false, false, true]));
-    let found = surveyed(|s, scores, q, k| {
+    let found = found_with(|s, scores, q, k| {
         let index = clipped(s, [-CLIP, CLIP], CLIP);
         let scores = meets(s, scores, q, &index, QUERY);
         meets(s, &scores, k, &index, KEY)
@@ -114,7 +113,7 @@ fn keys_are_told_from_queries_and_both_are_one_encoding() {
 
 #[test]
 fn values_by_distance_are_told() {
-    let found = surveyed_with(
+    let found = found_after(
         |_, scores, _, _| scores.to_owned(),
         |s, weights, weighted| {
             let index = clipped(s, [-CLIP, CLIP], CLIP);
@@ -130,17 +129,17 @@ fn values_by_distance_are_told() {
 
 #[test]
 fn other_clips_are_other_reports() {
-    let at_three = surveyed(|s, scores, q, _| {
+    let at_three = found_with(|s, scores, q, _| {
         let index = clipped(s, [-3, 3], CLIP);
         meets(s, scores, q, &index, QUERY)
     });
     assert_eq!(told(&at_three), shaw(json!(3), [true, false, false]));
-    let uneven = surveyed(|s, scores, q, _| {
+    let uneven = found_with(|s, scores, q, _| {
         let index = clipped(s, [-4, 2], CLIP);
         meets(s, scores, q, &index, QUERY)
     });
     assert_eq!(told(&uneven), shaw(json!([4, 2]), [true, false, false]));
-    let shifted = surveyed(|s, scores, q, _| {
+    let shifted = found_with(|s, scores, q, _| {
         let distance = distance(s);
         let one = s.int(1);
         let next = s.op("Add", &[&distance, &one]);
@@ -154,7 +153,7 @@ fn other_clips_are_other_reports() {
 
 #[test]
 fn keys_and_queries_that_meet_opposite_distances_are_unknown() {
-    let found = surveyed(|s, scores, q, k| {
+    let found = found_with(|s, scores, q, k| {
         let index = clipped(s, [-CLIP, CLIP], CLIP);
         let scores = meets(s, scores, q, &index, QUERY);
         let index = s.transpose(&index, &[1, 0]);
@@ -193,7 +192,7 @@ fn vectors_by_no_distance_are_unknown() {
         }),
     ];
     for (name, term) in cases {
-        let found = surveyed(term);
+        let found = found_with(term);
         assert!(is_unknown(&found), "{name}: {:?}", told(&found));
     }
 }
@@ -218,7 +217,7 @@ fn terms_without_position_are_refused_with_the_reason() {
         }),
     ];
     for (name, term) in cases {
-        let found = surveyed(term);
+        let found = found_with(term);
         assert_eq!(told(&found), [], "{name}");
         assert!(!found.refused.is_empty(), "{name}");
     }
@@ -278,7 +277,7 @@ fn falling(m: usize) -> f64 {
 
 #[test]
 fn queries_that_meet_projected_sinusoids_are_transformer_xl() {
-    let found = surveyed(|s, scores, q, _| relative(s, scores, q, falling, 0));
+    let found = found_with(|s, scores, q, _| relative(s, scores, q, falling, 0));
     let want = json!({"heads": HEADS, "head_dim": SIZE, "clamp": null});
     assert_eq!(told(&found), [(Kind::TransformerXl, want)]);
 }
@@ -304,18 +303,18 @@ fn changed_sinusoids_are_unknown() {
         }),
     ];
     for (name, term) in cases {
-        let found = surveyed(term);
+        let found = found_with(term);
         assert!(is_unknown(&found), "{name}: {:?}", told(&found));
     }
 }
 
 /// Queries that meet a table of vectors for each head by the row of `query − key`.
-fn by_head(rows: usize, center: i64, step: i64) -> Survey {
+fn by_head(rows: usize, center: i64, step: i64) -> Found {
     by_head_within([0, rows as i64 - 1], rows, center, step)
 }
 
 /// The same with the rows clipped to others than the table's.
-fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) -> Survey {
+fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) -> Found {
     let mut s = Sketch::default();
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
@@ -336,12 +335,12 @@ fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) ->
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
     let y = s.op("MatMul", &[&weights, &v]);
     let model = s.model(23, &[&y]);
-    survey(&model, &found(&model))
+    found(&model)
 }
 
 #[test]
 fn vectors_of_each_head_are_disentangled_where_a_table_of_even_rows_is_cut_in_two() {
-    let kind = |s: Survey| told(&s).iter().map(|t| t.0).collect::<Vec<_>>();
+    let kind = |s: Found| told(&s).iter().map(|t| t.0).collect::<Vec<_>>();
     assert_eq!(kind(by_head(8, 4, -1)), [Kind::Disentangled]);
     assert_eq!(kind(by_head(9, 4, -1)), [Kind::Shaw]);
     assert_eq!(kind(by_head(8, 3, -1)), [Kind::Shaw]);
@@ -350,7 +349,7 @@ fn vectors_of_each_head_are_disentangled_where_a_table_of_even_rows_is_cut_in_tw
 
 #[test]
 fn distances_that_share_other_rows_than_the_last_tell_no_maximum() {
-    let farthest = |s: Survey| told(&s)[0].1["max_distance"].clone();
+    let farthest = |s: Found| told(&s)[0].1["max_distance"].clone();
     assert_eq!(farthest(by_head(8, 4, -1)), json!(4));
     assert_eq!(farthest(by_head_within([1, 6], 8, 4, -1)), json!(null));
 }

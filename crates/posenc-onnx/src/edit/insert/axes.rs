@@ -216,7 +216,7 @@ impl ValueAxis {
                 let Some(step) = input.zip(before) else {
                     continue;
                 };
-                if stream::is_projection(node) {
+                if crate::graph::operators::is_projection(node) {
                     return true;
                 }
                 stack.push(step);
@@ -237,7 +237,7 @@ mod tests {
     use posenc_ir::DType;
 
     use super::*;
-    use crate::detect::{Options, Survey, detect};
+    use crate::detect::{Options, detect};
     use crate::edit::insert::length::Length;
     use crate::graph::sketch::{HIDDEN, Sketch};
 
@@ -257,7 +257,6 @@ mod tests {
         let context = Context {
             model: &model,
             found: &found,
-            survey: &Survey::default(),
         };
         let graph = model.graph();
         read(&Axes::new(&context), graph.scope(graph.main()).outputs()[0])

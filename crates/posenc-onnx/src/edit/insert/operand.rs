@@ -7,7 +7,8 @@ use crate::attention::{Operand, Site};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
-use crate::graph::lane::{Lane, back, is_layout};
+use crate::graph::lane::{Lane, back};
+use crate::graph::operators::is_layout;
 
 /// Queries or keys of new tokens, to be rotated.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use posenc_ir::{DType, Emitter, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::stream::{Place, Stream};
-use crate::detect::Half;
+use crate::attention::stream::{InsertionPoint, Stream};
+use crate::detect::RotaryOperand;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::detect::rotary::source;
@@ -23,7 +23,7 @@ pub(crate) struct Preserved {
     /// Positions that skip padding, by stack: values that nothing reads yet.
     pub(crate) positions: Vec<(Option<Stack>, ValueId)>,
     /// What the old encoding was added to, by stack.
-    places: Vec<(Option<Stack>, Place)>,
+    places: Vec<(Option<Stack>, InsertionPoint)>,
 }
 
 /// The most values to search for positions.
@@ -40,7 +40,7 @@ pub(crate) fn preserve(
     if plan.groups.is_empty() {
         return Ok(None);
     }
-    let findings = context.survey.findings.iter();
+    let findings = context.found.findings.iter();
     let findings: Vec<&Finding> = findings.filter(|f| plan.speaks_of(context, f)).collect();
     preserved.record_places(context, &findings);
     if context.found.ports.first(Role::Positions).is_some() || plan.add_position_ids {
@@ -74,7 +74,11 @@ struct Counted {
 
 impl Preserved {
     /// Where the old encoding was added to the stream of a stack, if that value still exists.
-    pub(crate) fn place(&self, context: &Context<'_>, stack: Option<Stack>) -> Option<Place> {
+    pub(crate) fn place(
+        &self,
+        context: &Context<'_>,
+        stack: Option<Stack>,
+    ) -> Option<InsertionPoint> {
         let (_, place) = self.places.iter().find(|p| p.0 == stack)?;
         let graph = context.graph();
         let removed = graph
@@ -101,7 +105,7 @@ impl Preserved {
             let whole = context.dims(value) == Some(&addition.dims[..]);
             let stack = context.site(*site).place.stack;
             if own && whole && self.places.iter().all(|p| p.0 != stack) {
-                let place = Place {
+                let place = InsertionPoint {
                     value,
                     tokens: addition.tokens,
                     only: None,
@@ -140,7 +144,7 @@ impl Preserved {
 }
 
 /// The positions of a rotation, if they skip padding.
-fn rotation_positions(context: &Context<'_>, half: &Half) -> Option<Counted> {
+fn rotation_positions(context: &Context<'_>, half: &RotaryOperand) -> Option<Counted> {
     let value = source::positions(context.model, context.found, half)?;
     counts(context, value).or_else(|| nearest(context, value))
 }

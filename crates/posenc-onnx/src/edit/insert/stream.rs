@@ -8,7 +8,7 @@ use super::axes::ValueAxis;
 use super::length::Length;
 use super::past_tokens::PastLength;
 use super::positions::{PositionSource, PositionValues, Positions};
-use crate::attention::stream::{Begin, Place};
+use crate::attention::stream::{Begin, InsertionPoint};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::Group;
@@ -209,7 +209,7 @@ impl StreamPoint {
                 let Some(begin) = begin else {
                     return refuse("cannot locate the start of its residual stream");
                 };
-                let wide = |place: &&Place| {
+                let wide = |place: &&InsertionPoint| {
                     let dims = context.dims(place.value);
                     width.is_some() && dims.and_then(|d| d.last().copied()) == width
                 };

@@ -15,7 +15,7 @@ use posenc_ir::{Emitter, ScopeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Site;
-use crate::attention::scores::{entries, way};
+use crate::attention::scores::{entries, product_path};
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::edit::remove::broadcast::broadcast;
@@ -67,7 +67,7 @@ impl<'a> Biases<'a> {
         site: &Site,
     ) -> Result<(), RewriteError> {
         let (graph, found) = (self.context.graph(), self.context.found);
-        let path = way(graph, &found.classes, site);
+        let path = product_path(graph, &found.classes, site);
         let mut changed = false;
         for entry in entries(graph, &found.classes, &found.trace, site) {
             let Some(value) = graph.node(entry.node).input(entry.slot()) else {

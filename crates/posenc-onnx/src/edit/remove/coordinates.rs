@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::lane::is_layout;
+use crate::graph::operators::is_layout;
 
 /// Values that are computed from coordinates only.
 pub(crate) struct Coordinates {

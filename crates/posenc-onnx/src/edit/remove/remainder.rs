@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::attention::stream::{Tokens, back};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::lane::is_layout;
+use crate::graph::operators::is_layout;
 
 /// What remains of a summand without position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Search<'_> {
     /// The numbers of `value` with every position set to zero, without the axes along which they
     /// repeat. `None` if they vary along the tokens.
     fn row(&self, value: ValueId, tokens: Tokens) -> Option<ArrayD<f64>> {
-        let Context { model, found, .. } = *self.context;
+        let Context { model, found } = *self.context;
         let mut zeros = FxHashMap::default();
         for leaf in &self.leaves {
             let dims = self.context.dims(*leaf)?;

@@ -9,7 +9,7 @@ use posenc_ir::{Attr, Emitter, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::context::Context;
-use crate::detect::rotary::Way;
+use crate::detect::rotary::site::ProbeMode;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
 use crate::graph::region::Region;
@@ -19,7 +19,7 @@ use crate::plan::swap::SwapPlan;
 pub(crate) struct RotatedRegion<'a> {
     region: Cow<'a, Region>,
     /// How detection read it; `None` if it did not.
-    way: Option<Way>,
+    way: Option<ProbeMode>,
     /// One of its sites.
     site: usize,
 }
@@ -35,17 +35,16 @@ pub(crate) fn rotated_regions<'a>(
     let found = context.found;
     let rotary = found.rotary.iter().flat_map(|r| {
         let halves = [&r.query, &r.key];
-        halves.map(|half| (r.site, &half.region, Some(half.rotation.way)))
+        halves.map(|half| (r.site, &half.region, Some(half.rotation.mode)))
     });
-    let axial = found.axial.iter().zip(&found.grids);
-    let axial = axial.flat_map(|(finding, regions)| {
-        let site = finding.sites.first();
-        let each = regions.iter().map(move |r| Some((*site?, r, None)));
+    let axial = found.axial.iter().flat_map(|axial| {
+        let site = axial.finding.sites.first();
+        let each = axial.regions.iter().map(move |r| Some((*site?, r, None)));
         each.flatten()
     });
-    let odd = found.odd.iter();
-    let odd = odd.flat_map(|(site, regions)| regions.iter().map(move |r| (*site, r, None)));
-    let all: Vec<_> = rotary.chain(axial).chain(odd).collect();
+    let unknown = found.unknown_rotations.iter();
+    let unknown = unknown.flat_map(|(site, regions)| regions.iter().map(move |r| (*site, r, None)));
+    let all: Vec<_> = rotary.chain(axial).chain(unknown).collect();
     let kept: FxHashMap<_, usize> = all
         .iter()
         .filter(|(site, ..)| !plan.has(*site))

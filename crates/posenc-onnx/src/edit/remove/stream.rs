@@ -10,7 +10,7 @@ use super::coordinates::Coordinates;
 use super::fused;
 use super::remainder::{Remainder, remainder};
 use super::sum::sum_of_rest;
-use crate::attention::stream::{Stream, Tokens, Way, back};
+use crate::attention::stream::{Join, Stream, Tokens, back};
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::edit::remove::replacements::Replacements;
@@ -37,7 +37,7 @@ impl<'a> StreamAdditions<'a> {
             let graph = self.context.graph();
             let stream = Stream::of(graph, &found.classes, &found.trace, &found.attention);
             let additions = stream.additions.iter();
-            let sums = additions.filter(|sum| sum.way == Way::Summed);
+            let sums = additions.filter(|sum| sum.join == Join::Summed);
             sums.map(|sum| (sum.entry, sum.tokens)).collect()
         })
     }

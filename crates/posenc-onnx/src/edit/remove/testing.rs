@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::bias::padding_seeds;
 use super::remove;
 use crate::detect::context::Context;
-use crate::detect::{Detection, Options, Survey, detect, survey};
+use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Role;
 use crate::graph::sketch::{A, HIDDEN, SIZE, Sketch};
 use crate::plan::swap::SwapPlan;
@@ -19,26 +19,19 @@ const BUDGET: Budget = Budget { elements: 1 << 20 };
 /// A model with its detection and survey.
 pub(crate) struct Analyzed {
     model: Model,
-    found: Detection,
-    survey: Survey,
+    found: Found,
 }
 
 impl Analyzed {
     pub(crate) fn new(model: Model) -> Self {
         let found = detect(&model, &Options::default());
-        let survey = survey(&model, &found);
-        Self {
-            model,
-            found,
-            survey,
-        }
+        Self { model, found }
     }
 
     pub(crate) fn context(&self) -> Context<'_> {
         Context {
             model: &self.model,
             found: &self.found,
-            survey: &self.survey,
         }
     }
 
@@ -49,7 +42,7 @@ impl Analyzed {
 
     /// The kinds of the findings.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
-        let findings = self.survey.findings.iter();
+        let findings = self.found.findings.iter();
         let mut kinds: Vec<Kind> = findings.map(|f| f.encoding.kind()).collect();
         kinds.dedup();
         kinds

@@ -341,7 +341,7 @@ impl Pending {
 
 /// Operators that map zeros in their first input to zeros.
 fn maps_zeros(op: &str) -> bool {
-    crate::graph::lane::is_layout(op)
+    crate::graph::operators::is_layout(op)
         || matches!(
             op,
             "Slice"

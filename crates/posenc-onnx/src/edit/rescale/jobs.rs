@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::detect::rotary::source::{Source, source};
-use crate::detect::{Detection, Half, RotarySite};
+use crate::detect::rotary::source::{RotarySource, source};
+use crate::detect::{Found, RotaryOperand, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::{Plan, Target, is_already, softmax_factor};
 
@@ -16,7 +16,7 @@ pub(crate) struct Job {
     /// Whether its tables have the right rows and only need more of them.
     pub(crate) keeps_rows: bool,
     pub(crate) sites: Vec<usize>,
-    pub(crate) source: Source,
+    pub(crate) source: RotarySource,
     /// The present factor on cos and sin.
     pub(crate) factor: f64,
     /// Products of queries and keys, for the correction of the softmax scale.
@@ -29,11 +29,7 @@ pub(crate) struct Job {
 ///
 /// # Errors
 /// If sites that share constants have different targets.
-pub(crate) fn jobs(
-    model: &Model,
-    found: &Detection,
-    plan: &Plan,
-) -> Result<Vec<Job>, RewriteError> {
+pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Vec<Job>, RewriteError> {
     let mut collector = Collector {
         model,
         found,
@@ -44,7 +40,7 @@ pub(crate) fn jobs(
     for (i, target) in &plan.targets {
         let site = &found.rotary[*i];
         let keeps_rows = is_already(model, site, target);
-        let mut is_short = |half: &Half| {
+        let mut is_short = |half: &RotaryOperand| {
             let known = short.entry(inputs(model, half));
             *known.or_insert_with(|| is_short(model, found, half, plan))
         };
@@ -62,7 +58,7 @@ pub(crate) fn jobs(
 /// Collects jobs, rotation by rotation.
 struct Collector<'a> {
     model: &'a Model,
-    found: &'a Detection,
+    found: &'a Found,
     jobs: Vec<Job>,
     /// The job of a rotation, by its inputs: these determine the constants that it reads.
     by_inputs: BTreeMap<Vec<ValueId>, usize>,
@@ -73,7 +69,7 @@ impl Collector<'_> {
     fn add(
         &mut self,
         index: usize,
-        half: &Half,
+        half: &RotaryOperand,
         target: &Target,
         keeps_rows: bool,
     ) -> Result<(), RewriteError> {
@@ -109,9 +105,9 @@ impl Collector<'_> {
     /// The index of the job that changes the constants of a source.
     fn job_of(
         &mut self,
-        source: Source,
+        source: RotarySource,
         site: &RotarySite,
-        half: &Half,
+        half: &RotaryOperand,
         target: &Target,
         keeps_rows: bool,
     ) -> usize {
@@ -138,7 +134,7 @@ fn refused(model: &Model, site: &RotarySite, why: &str) -> RewriteError {
 }
 
 /// The inputs of a rotation, apart from content.
-fn inputs(model: &Model, half: &Half) -> Vec<ValueId> {
+fn inputs(model: &Model, half: &RotaryOperand) -> Vec<ValueId> {
     let entries = half.region.entries.iter();
     let values = entries.filter_map(|u| model.graph().node(u.node).input(u.slot()));
     let mut values: Vec<ValueId> = values.collect();
@@ -148,7 +144,7 @@ fn inputs(model: &Model, half: &Half) -> Vec<ValueId> {
 }
 
 /// Whether a rotation reads a table that is shorter than the planned length and can be extended.
-fn is_short(model: &Model, found: &Detection, half: &Half, plan: &Plan) -> bool {
+fn is_short(model: &Model, found: &Found, half: &RotaryOperand, plan: &Plan) -> bool {
     let Some(wanted) = plan.max_length.and_then(|n| i64::try_from(n).ok()) else {
         return false;
     };
@@ -156,33 +152,33 @@ fn is_short(model: &Model, found: &Detection, half: &Half, plan: &Plan) -> bool 
         return false;
     }
     match source(model, found, half) {
-        Ok(Source::Tables(tables)) => tables.iter().any(|t| t.end() < wanted),
-        Ok(Source::Computed(_)) | Err(_) => false,
+        Ok(RotarySource::Tables(tables)) => tables.iter().any(|t| t.end() < wanted),
+        Ok(RotarySource::Computed(_)) | Err(_) => false,
     }
 }
 
-fn roots(source: &Source) -> Vec<ValueId> {
+fn roots(source: &RotarySource) -> Vec<ValueId> {
     match source {
-        Source::Computed(c) => vec![c.root],
-        Source::Tables(tables) => tables.iter().map(|t| t.root).collect(),
+        RotarySource::Computed(c) => vec![c.root],
+        RotarySource::Tables(tables) => tables.iter().map(|t| t.root).collect(),
     }
 }
 
-fn shares(a: &Source, b: &Source) -> bool {
+fn shares(a: &RotarySource, b: &RotarySource) -> bool {
     let b = roots(b);
     roots(a).iter().any(|v| b.contains(v))
 }
 
 /// Merges another source with the same constants.
-fn merge(into: &mut Source, other: Source) {
+fn merge(into: &mut RotarySource, other: RotarySource) {
     match (into, other) {
-        (Source::Computed(a), Source::Computed(b)) => {
+        (RotarySource::Computed(a), RotarySource::Computed(b)) => {
             a.cone.extend(b.cone);
             a.waves.extend(b.waves);
             a.waves.sort_unstable();
             a.waves.dedup();
         }
-        (Source::Tables(a), Source::Tables(b)) => {
+        (RotarySource::Tables(a), RotarySource::Tables(b)) => {
             for table in b {
                 match a.iter_mut().find(|t| t.root == table.root) {
                     Some(same) => same.cone.extend(table.cone),
@@ -197,7 +193,7 @@ fn merge(into: &mut Source, other: Source) {
 /// A site that is not part of the plan must not change.
 fn refuse_bystanders(
     model: &Model,
-    found: &Detection,
+    found: &Found,
     plan: &Plan,
     jobs: &[Job],
 ) -> Result<(), RewriteError> {

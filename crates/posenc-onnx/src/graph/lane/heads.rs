@@ -63,9 +63,10 @@ impl Lane {
 
 /// The elements in row-major order; copied only where they are not.
 fn standard(array: ArrayD<f64>) -> ArrayD<f64> {
-    match array.is_standard_layout() {
-        true => array,
-        false => array.as_standard_layout().into_owned(),
+    if array.is_standard_layout() {
+        array
+    } else {
+        array.as_standard_layout().into_owned()
     }
 }
 

@@ -4,6 +4,7 @@
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 
 use super::{Port, Role};
+use crate::graph::operators::is_copy;
 
 /// Class and register rows before those of patches are few.
 const PREFIX: usize = 8;
@@ -45,7 +46,7 @@ fn patch(graph: &Graph, image: ValueId) -> Option<Patch> {
 
 fn passes(node: &Node) -> bool {
     let op = node.op();
-    node.domain().is_empty() && matches!(op, "Cast" | "Sub" | "Mul" | "Div" | "Add" | "Identity")
+    node.domain().is_empty() && (is_copy(op) || matches!(op, "Add" | "Sub" | "Mul" | "Div"))
 }
 
 /// A convolution whose steps are as wide as its kernel.

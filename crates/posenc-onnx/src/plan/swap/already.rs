@@ -14,7 +14,7 @@ impl Planner<'_> {
         let chosen = |site: &usize| self.sites.contains(site);
         let mut here = self
             .context
-            .survey
+            .found
             .findings
             .iter()
             .filter(|f| f.sites.iter().any(chosen));
@@ -35,7 +35,7 @@ impl Planner<'_> {
         let all = self.sites.iter().all(|site| {
             let mut own = self
                 .context
-                .survey
+                .found
                 .findings
                 .iter()
                 .filter(|f| f.sites.contains(site));

@@ -273,10 +273,10 @@ impl Planner<'_> {
         if let Some(rows) = self.parameters.max_length {
             return Ok(rows);
         }
-        let reaches = |f: &&Finding| f.sites.contains(&site.layer);
+        let reaches = |f: &&Finding| f.sites.contains(&site.index);
         let table = self
             .context
-            .survey
+            .found
             .findings
             .iter()
             .filter(reaches)

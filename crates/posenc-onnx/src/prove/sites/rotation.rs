@@ -5,17 +5,16 @@ use posenc_ir::{DType, Model, Tensor, ValueId};
 use posenc_runtime::{Backend, ModelSource, Options, Session};
 use rustc_hash::FxHashMap;
 
-use crate::detect::{Detection, Half};
+use crate::detect::{Found, RotaryOperand};
 use crate::graph::lane::Lane;
 use crate::graph::ports::{Lengths, Role};
 use crate::graph::region::Region;
-use crate::prove::VerifyError;
 use crate::prove::bound::Precision;
 use crate::prove::cutout::{CutRun, Cutout, Positions, cut_out};
 use crate::prove::expected::Expected;
 use crate::prove::measure::{Content, Measured, RotationRun};
-use crate::prove::sample;
 use crate::prove::trial::{BUDGET, Trial, trial_run};
+use crate::prove::{VerifyError, sample};
 
 /// The most elements of content in one run.
 const CONTENT: usize = 1 << 25;
@@ -23,11 +22,11 @@ const CONTENT: usize = 1 << 25;
 /// A rotation to run and compare.
 pub(super) struct RotationCheck<'a> {
     pub(super) model: &'a Model,
-    pub(super) found: &'a Detection,
+    pub(super) found: &'a Found,
     pub(super) backend: &'a dyn Backend,
     pub(super) trial: &'a Trial<'a>,
     pub(super) precision: Precision,
-    pub(super) half: &'a Half,
+    pub(super) half: &'a RotaryOperand,
     /// Whether the graph was found to choose frequencies by the positions.
     pub(super) switch: bool,
     pub(super) expected: &'a Expected,

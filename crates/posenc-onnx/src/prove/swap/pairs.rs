@@ -3,7 +3,7 @@
 
 use ndarray::{Array3, Array4};
 
-use crate::attention::scores::HIDDEN;
+use crate::attention::plane::HIDDEN;
 use crate::prove::bound::{ROUNDINGS, Worst};
 use crate::prove::formula::{Formula, Near, Pair, Scales};
 

@@ -3,8 +3,8 @@
 use posenc_ir::{Model, ValueId};
 
 use super::compute::BUDGET;
+use crate::detect::Found;
 use crate::detect::finding::Finding;
-use crate::detect::{Detection, Survey};
 use crate::graph::ports::Lengths;
 use crate::plan::swap::spec::EncodingSpec;
 use crate::plan::swap::{Group, SwapPlan};
@@ -19,11 +19,9 @@ const WORK: usize = 1 << 29;
 #[derive(Clone, Debug)]
 pub struct Proof {
     /// The graph without encodings.
-    pub(crate) bare: (Model, Detection),
+    pub(crate) bare: (Model, Found),
     /// The graph with the inserted encoding.
-    pub(crate) swapped: (Model, Detection),
-    /// The encodings found in `swapped`.
-    pub(crate) survey: Survey,
+    pub(crate) swapped: (Model, Found),
     /// What was inserted.
     pub(crate) plan: SwapPlan,
     /// The same for other branches of the model.
@@ -85,7 +83,8 @@ impl Proof {
     pub(super) fn added(&self, site: usize) -> Option<(ValueId, ValueId)> {
         let own = |f: &&Finding| f.sites.contains(&site) && f.encoding.is_absolute();
         let entry = self
-            .survey
+            .swapped
+            .1
             .findings
             .iter()
             .find(own)?

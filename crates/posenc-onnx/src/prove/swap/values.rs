@@ -29,11 +29,7 @@ pub(crate) fn check(both: &SwappedSite<'_>) -> Result<Option<SiteCheck>, VerifyE
     };
     let (_, site) = both.sites()?;
     let (model, found) = &both.proof.swapped;
-    let context = Context {
-        model,
-        found,
-        survey: &both.proof.survey,
-    };
+    let context = Context { model, found };
     let refuse = |why: &str| unsupported(site, why);
     let values = WeightedValues::of(&context, site)
         .map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;

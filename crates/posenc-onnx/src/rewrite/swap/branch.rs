@@ -10,7 +10,7 @@ mod tests;
 
 use posenc_ir::{Model, NodeId};
 
-use crate::detect::{Detection, Options, Survey, detect, survey};
+use crate::detect::{Found, Options, detect};
 use crate::error::RewriteError;
 use crate::request::Request;
 
@@ -30,11 +30,9 @@ pub(crate) struct Swapped {
     /// The model.
     pub(crate) model: Model,
     /// The model, detected anew.
-    pub(crate) found: Detection,
-    /// The encodings before and after.
-    pub(crate) surveys: [Survey; 2],
+    pub(crate) found: Found,
     /// How the sites of `asked` were found, where the first branch already is as asked.
-    pub(crate) branch: Option<(Detection, Options)>,
+    pub(crate) branch: Option<(Found, Options)>,
     /// What was put in where.
     pub(crate) asked: SwapPlan,
     /// What shows that it computes what was asked for.
@@ -53,7 +51,7 @@ pub(crate) struct Swapped {
 /// not supported; the site is named.
 pub(crate) fn swap(
     model: &Model,
-    before: &Detection,
+    before: &Found,
     request: &Request,
     options: &Options,
 ) -> Result<Option<Swapped>, RewriteError> {
@@ -81,7 +79,6 @@ pub(crate) fn swap(
     {
         let own = done.branch.as_ref().map_or(options, |branch| &branch.1);
         done.found = detect(&done.model, own);
-        done.surveys[1] = survey(&done.model, &done.found);
     }
     Ok(done)
 }
@@ -104,16 +101,14 @@ impl Swapped {
 /// attention of all of them.
 fn swap_branch(
     model: &Model,
-    before: &Detection,
+    before: &Found,
     request: &Request,
     options: &Options,
     beside: &[NodeId],
 ) -> Result<Option<Swapped>, RewriteError> {
-    let old = survey(model, before);
     let context = Context {
         model,
         found: before,
-        survey: &old,
     };
     let Some(asked) = asked(&context, request)? else {
         return Ok(None);
@@ -125,11 +120,9 @@ fn swap_branch(
     let patch = out.finish();
     let (bare, gone) = model.clone().with_patch(patch)?;
     let found = detect(&bare, options);
-    let rest = survey(&bare, &found);
     let context = Context {
         model: &bare,
         found: &found,
-        survey: &rest,
     };
     invariants::check_removed(&context, before, &asked)?;
     let axes = insert::Axes::new(&context);
@@ -145,26 +138,22 @@ fn swap_branch(
     };
     let (next, come, widened) = put(&asked)?;
     let after = detect(&next, options);
-    let new = survey(&next, &after);
     let last = Context {
         model: &next,
         found: &after,
-        survey: &new,
     };
     invariants::check_same_sites(&last, &found, INSERTED)?;
     // Zeros prove nothing: other numbers stand in for them.
     let telling = asked.with_random_values();
-    let (done, shown) = match telling == asked.groups {
-        true => ((next.clone(), after.clone()), new.clone()),
+    let done = match telling == asked.groups {
+        true => (next.clone(), after.clone()),
         false => {
             let (model, ..) = put(&asked.with(telling.clone()))?;
             let found = detect(&model, options);
-            let shown = survey(&model, &found);
-            ((model, found), shown)
+            (model, found)
         }
     };
     let proof = Proof {
-        survey: shown,
         plan: asked.with(telling),
         bare: (bare.clone(), found.clone()),
         swapped: done,
@@ -173,12 +162,10 @@ fn swap_branch(
     let context = Context {
         model: &proof.swapped.0,
         found: &proof.swapped.1,
-        survey: &proof.survey,
     };
     invariants::check_same_sites(&context, &proof.bare.1, INSERTED)?;
     readback::check(&context, &proof)?;
     Ok(Some(Swapped {
-        surveys: [old, new],
         model: next,
         found: after,
         proof,

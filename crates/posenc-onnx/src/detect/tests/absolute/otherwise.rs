@@ -41,7 +41,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let p = wide_rows(s, &at, HIDDEN);
                 picked(s, &x, &p)
             },
-            "picks by content among rows [14, 24]",
+            "picks by content from rows [14, 24]",
         ),
         (
             "beside the features",
@@ -50,7 +50,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let p = wide_rows(s, &at, 4);
                 beside(s, &x, &p, 4)
             },
-            "puts beside the features rows [14, 4]",
+            "concatenates with the features rows [14, 4]",
         ),
         (
             "before the features",
@@ -59,7 +59,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let p = wide_rows(s, &at, HIDDEN);
                 beside(s, &p, &x, HIDDEN)
             },
-            "puts beside the features rows [14, 24]",
+            "concatenates with the features rows [14, 24]",
         ),
         (
             "as factors",
@@ -74,9 +74,9 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
         ),
     ];
     for (name, embed, why) in cases {
-        let (mut model, survey) = looked_at(embed);
-        let [finding] = &survey.findings[..] else {
-            panic!("{name}: {:?}", survey.findings);
+        let (mut model, found) = looked_at(embed);
+        let [finding] = &found.findings[..] else {
+            panic!("{name}: {:?}", found.findings);
         };
         assert_eq!(finding.encoding, Encoding::Unknown, "{name}");
         assert!(finding.evidence[0].contains(why), "{name}: {finding:?}");
@@ -149,7 +149,7 @@ fn rows_beside_the_features_whose_numbers_are_absent_are_unknown() {
     let lost = encodings(|s, x| {
         let at = s.range();
         let table = s.weights(&[ROWS, 4]);
-        s.lose(&table);
+        s.make_absent(&table);
         let p = s.gather(&table, &at, 0);
         let (shape, width) = (s.op("Shape", &["input_ids"]), s.ints(&[4]));
         let shape = s.concat(&[&shape, &width], 0);
@@ -159,7 +159,7 @@ fn rows_beside_the_features_whose_numbers_are_absent_are_unknown() {
     assert_eq!(lost, [Encoding::Unknown]);
     let content = encodings(|s, x| {
         let w = s.weights(&[HIDDEN, 4]);
-        s.lose(&w);
+        s.make_absent(&w);
         let y = s.op("MatMul", &[&x, &w]);
         beside(s, &x, &y, 4)
     });

@@ -6,8 +6,7 @@ use super::cache::{MaskOrigin, ScoreCache};
 use crate::attention::Site;
 use crate::graph::dataflow::is_fed_ids;
 use crate::graph::lane::Lane;
-use crate::graph::region::Region;
-use crate::graph::signature::Count;
+use crate::graph::region::{Aspect, Region};
 
 /// A bias on a number of half precision below this may overflow.
 const NEAR_LOWEST: f64 = -6e4;
@@ -33,9 +32,9 @@ impl ScoreCache<'_> {
         // A mask reads from content its dimensions, or the ids of the input to find padding.
         let count = |v: ValueId| {
             if self.context.is_content(v) && !is_fed_ids(graph, v) {
-                Count::Shape
+                Aspect::Shape
             } else {
-                Count::Origin
+                Aspect::Origin
             }
         };
         let computed = self.signatures.region(graph, &region, &found.trace, count);

@@ -55,7 +55,7 @@ impl ScorePath {
     pub(crate) fn of(context: &Context<'_>, site: &Site) -> Option<Self> {
         let (product, scores, plane) = (site.product?, site.scores?, site.plane?);
         let (graph, trace) = (context.graph(), &context.found.trace);
-        let main = crate::attention::scores::way(graph, &context.found.classes, site);
+        let main = crate::attention::scores::product_path(graph, &context.found.classes, site);
         let mut stages = vec![Stage {
             value: scores,
             plane,

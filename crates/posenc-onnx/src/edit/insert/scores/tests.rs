@@ -100,7 +100,8 @@ pub(crate) fn inserts(name: &str, model: &Model, kind: Kind) -> Swapped {
     let sites = done.found.attention.len();
     for site in 0..sites {
         let own = |f: &&crate::detect::finding::Finding| f.sites.contains(&site);
-        let found: Vec<Kind> = done.surveys[1]
+        let found: Vec<Kind> = done
+            .found
             .findings
             .iter()
             .filter(own)

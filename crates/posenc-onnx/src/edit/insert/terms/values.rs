@@ -6,10 +6,11 @@ use posenc_ir::{NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::product::Named;
-use crate::attention::{Site, is_product};
+use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::lane::{Lane, back, is_elementwise};
+use crate::graph::lane::{Lane, back};
+use crate::graph::operators::{is_elementwise, is_product};
 
 /// The product, with a letter for each axis.
 pub(crate) struct WeightedValues {
@@ -88,7 +89,7 @@ fn products_of_weights(context: &Context<'_>, site: &Site) -> (Steps, Vec<(NodeI
     while let Some(value) = stack.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            if is_product(node.domain(), node.op()) {
+            if is_product(node) {
                 let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
                 if others.any(|v| context.is_content(*v)) {
                     products.push((at.node, value));

@@ -6,7 +6,7 @@ use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{DType, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::attention::scores::{HIDDEN, MASKED};
+use crate::attention::plane::{HIDDEN, MASKED};
 use crate::detect::context::Context;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Role;

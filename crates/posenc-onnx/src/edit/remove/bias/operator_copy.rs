@@ -52,7 +52,7 @@ impl<'a> OperatorCopier<'a> {
         if dims != from {
             // Some operators count axes from the front.
             let missing = from.len().saturating_sub(dims.len());
-            if missing > 0 && !crate::graph::lane::is_elementwise(node.op()) {
+            if missing > 0 && !crate::graph::operators::is_elementwise(node.op()) {
                 let axes: Vec<i64> = (0..missing as i64).collect();
                 value = context.opset().unsqueeze(out, value, &axes);
                 dims.splice(0..0, vec![1; missing]);
@@ -145,7 +145,7 @@ impl<'a> OperatorCopier<'a> {
                     shape.iter().map(|n| usize::try_from(*n).ok()).collect();
                 Some(Reduced::Dims(broadcast(dims, &shape?)?))
             }
-            op if crate::graph::lane::is_elementwise(op) => {
+            op if crate::graph::operators::is_elementwise(op) => {
                 // The other operand, a single number, may have more axes.
                 let rank = (0..node.inputs().len())
                     .filter_map(|slot| Some(self.context.dims(node.input(slot)?)?.len()));

@@ -11,12 +11,12 @@ use rustc_hash::FxHashMap;
 
 use super::classifier::{Classifier, ScoreRole};
 use super::operator_copy::OperatorCopier;
-use crate::attention::scores::MASKED;
+use crate::attention::plane::MASKED;
 use crate::detect::context::Context;
 use crate::edit::remove::broadcast::broadcast;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::dataflow::Class;
-use crate::graph::lane::is_layout;
+use crate::graph::operators::is_layout;
 
 /// The most operators between the value that is added and its parts.
 const MAX_DEPTH: usize = 100;

@@ -7,7 +7,8 @@ use posenc_ir::{Emitter, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::context::Context;
-use crate::detect::rotary::matrices::{Way, matrices};
+use crate::detect::rotary::matrices::matrices;
+use crate::detect::rotary::site::ProbeMode;
 use crate::error::RewriteError;
 use crate::graph::lane::wrap;
 use crate::graph::region::Region;
@@ -17,7 +18,7 @@ use crate::graph::region::Region;
 pub(crate) fn find(
     context: &Context<'_>,
     region: &Region,
-    way: Option<Way>,
+    way: Option<ProbeMode>,
 ) -> Option<Vec<NodeId>> {
     let (from, to) = (context.dims(region.input)?, context.dims(region.output)?);
     let none = (from == to).then(Vec::new);
@@ -82,7 +83,7 @@ fn changes_layout(op: &str) -> bool {
 fn does_nothing_else(
     context: &Context<'_>,
     region: &Region,
-    way: Option<Way>,
+    way: Option<ProbeMode>,
     changes: &[NodeId],
 ) -> Option<bool> {
     let dims = context.dims(region.input)?;
@@ -92,11 +93,11 @@ fn does_nothing_else(
     let x = ArrayD::from_shape_vec(IxDyn(dims), numbers.collect()).ok()?;
     let moved = apply(context, changes, x.clone())?;
     let moved = region.output_lane.split(moved)?;
-    if way == Some(Way::Spread) {
+    if way == Some(ProbeMode::Spread) {
         // Each head is rotated by itself, in place.
         return Some(region.input_lane.split(x)? == moved);
     }
-    let Context { model, found, .. } = *context;
+    let Context { model, found } = *context;
     let none = FxHashMap::default();
     let (maps, _) = matrices(model, &found.trace, &none, region).ok()?;
     let seeds = FxHashMap::from_iter([(region.input, Value::float(x))]);

@@ -3,15 +3,14 @@
 use posenc_ir::NodeId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::attention::frontier::{Found, Stretch};
-use crate::attention::{Operand, Site, is_product};
+use crate::attention::frontier::{Frontier, OperandPath};
+use crate::attention::{Operand, Site};
 use crate::detect::context::Context;
-use crate::detect::rotary::{
-    Way,
-    read::{is_turning, read},
-};
+use crate::detect::rotary::read::{read, rotates_pairs};
+use crate::detect::rotary::site::ProbeMode;
 use crate::error::RewriteError;
-use crate::graph::lane::{Lane, is_elementwise, is_layout};
+use crate::graph::lane::Lane;
+use crate::graph::operators::{is_elementwise, is_layout, is_product};
 use crate::graph::product::Letters;
 use crate::graph::region::Region;
 
@@ -23,16 +22,16 @@ use crate::graph::region::Region;
 pub(crate) fn rotated_values(
     context: &Context<'_>,
     site: &Site,
-) -> Result<Option<(Region, Option<Way>)>, RewriteError> {
+) -> Result<Option<(Region, Option<ProbeMode>)>, RewriteError> {
     let (graph, found) = (context.graph(), context.found);
     let Some(operand) = operand(context, site) else {
         return Ok(None);
     };
-    let stretch = Stretch::of(graph, &found.classes, &found.trace, &operand);
+    let stretch = OperandPath::of(graph, &found.classes, &found.trace, &operand);
     let mut region = match stretch.region(graph, &found.classes, &found.trace) {
-        Found::Nothing => return Ok(None),
-        Found::Region(region) => *region,
-        Found::Scattered(node) => {
+        Frontier::Nothing => return Ok(None),
+        Frontier::Region(region) => *region,
+        Frontier::Scattered(node) => {
             let why = "cannot remove the encoding of the values: position enters at several places";
             return Err(context.refuse(node, why));
         }
@@ -50,8 +49,8 @@ pub(crate) fn rotated_values(
     let none = FxHashMap::default();
     let head_dim = site.head_dim.unwrap_or(width).max(width);
     match read(context.model, &found.trace, &none, &region, head_dim) {
-        Ok(rotation) => Ok(Some((region, Some(rotation.way)))),
-        Err(_) if is_turning(context.model, &found.trace, &region) => Ok(Some((region, None))),
+        Ok(rotation) => Ok(Some((region, Some(rotation.mode)))),
+        Err(_) if rotates_pairs(context.model, &found.trace, &region) => Ok(Some((region, None))),
         Err(why) => Err(context.refuse(
             node,
             format!("cannot remove the encoding of the values: {why}"),
@@ -71,7 +70,7 @@ fn operand(context: &Context<'_>, site: &Site) -> Option<Operand> {
         }
         for at in graph.uses(weights) {
             let node = graph.node(at.node);
-            if is_product(node.domain(), node.op()) {
+            if is_product(node) {
                 let found = summed_operand(context, at.node, at.slot());
                 if found.is_some() {
                     return found;

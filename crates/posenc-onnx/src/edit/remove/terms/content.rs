@@ -8,13 +8,13 @@
 use posenc_ir::{Emitter, Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::{Site, is_product};
+use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::detect::joins;
 use crate::edit::remove::zero_propagation::ZeroPropagation;
 use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
-use crate::graph::lane::{is_elementwise, is_layout};
+use crate::graph::operators::{is_elementwise, is_layout, is_product};
 
 /// The most operators between the product of queries and keys and the projection of queries.
 const MAX_NODES: usize = 40;
@@ -80,7 +80,7 @@ fn source(context: &Context<'_>, value: ValueId) -> Option<(NodeId, ValueId)> {
     let node = graph.node(id);
     let through = node.domain().is_empty()
         && (is_elementwise(node.op()) || is_layout(node.op()))
-        && !is_product(node.domain(), node.op());
+        && !is_product(node);
     let inputs = node.inputs().iter().flatten().copied();
     let mut content = inputs.filter(|v| context.is_content(*v));
     let (Some(before), None) = (content.next(), content.next()) else {

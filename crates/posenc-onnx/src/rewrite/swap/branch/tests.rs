@@ -6,7 +6,7 @@ use posenc_ir::Model;
 use safetensors::tensor::{Dtype, TensorView};
 
 use super::{Context, Proof, SwapPlan, swap};
-use crate::detect::{Options, detect, survey};
+use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 use crate::plan::numbers::{Init, Numbers};
 use crate::plan::swap::asked;
@@ -40,11 +40,9 @@ fn model() -> Model {
 fn means(kind: Kind, change: impl Fn(&mut Request)) -> Result<Option<SwapPlan>, String> {
     let model = model();
     let found = detect(&model, &Options::default());
-    let survey = survey(&model, &found);
     let context = Context {
         model: &model,
         found: &found,
-        survey: &survey,
     };
     let mut request = Request {
         to: Some(kind),

@@ -20,7 +20,7 @@ fn sizes_of_other_names_may_have_to_agree() {
     for names in [["batch", "sequence", "4"], ["batch", "boxes", "4"]] {
         let found = found(&with_boxes(&names));
         assert_eq!(found.attention.len(), 1, "{names:?}");
-        assert!(found.warnings.is_empty(), "{names:?}");
+        assert!(found.unrecognized.is_empty(), "{names:?}");
     }
 }
 
@@ -28,7 +28,7 @@ fn sizes_of_other_names_may_have_to_agree() {
 fn a_softmax_of_unknown_sizes_is_warned_of() {
     let found = found(&with_boxes(&["batch", "3", "4"]));
     assert!(found.attention.is_empty());
-    assert!(matches!(&found.warnings[..], [w] if w.contains("softmax") && w.contains("Add")));
+    assert!(matches!(&found.unrecognized[..], [w] if w.contains("softmax") && w.contains("Add")));
 }
 
 #[test]
@@ -104,12 +104,13 @@ fn a_softmax_of_products_that_is_read_as_no_attention_is_warned_of() {
         let scores = scores(&mut s, &q, &k);
         let scores = picked(&mut s, &scores);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-        let y = match last {
-            true => s.op("Relu", &[&weights]),
-            false => s.op("MatMul", &[&weights, &v]),
+        let y = if last {
+            s.op("Relu", &[&weights])
+        } else {
+            s.op("MatMul", &[&weights, &v])
         };
         let found = found(&s.model(23, &[&y]));
-        (found.attention.len(), found.warnings.len())
+        (found.attention.len(), found.unrecognized.len())
     };
     let plain: fn(&mut Sketch, &str) -> String = |_, scores| scores.to_owned();
     // Keys in another order.

@@ -1,24 +1,16 @@
-//! Frequencies that depend on the length: the rotation is read again farther out.
+//! Frequencies that depend on the length: the rotation is read again at longer lengths.
 
 use ndarray::ArrayD;
 use posenc_ir::eval::Value;
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Half};
+use super::site::{RotaryOperand, Switch};
+use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
 use crate::detect::rotary::source::{lengths, positions};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::rope::Rope;
-
-/// What a rotation becomes beyond some length.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Switch {
-    /// The last length at which the frequencies are those of a short input.
-    pub original_length: usize,
-    /// The rotation at a few lengths beyond, in rising order.
-    pub beyond: Vec<(usize, Rope)>,
-}
 
 /// Positions are tried up to this one; no model counts farther.
 const FARTHEST: usize = 1 << 24;
@@ -27,12 +19,12 @@ const FARTHEST: usize = 1 << 24;
 ///
 /// Only rotations whose numbers depend on a choice or a largest position are looked at: the
 /// others cannot change.
-pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Switch> {
+pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
     let mut at = lengths(model, found, half);
     if chooses(model, found, half) {
         // A fused operator reads rows by its positions, and chooses by length alone.
-        let told = positions(model, found, half).filter(|_| half.region.inside.is_none());
-        at.extend(told);
+        let counted = positions(model, found, half).filter(|_| half.region.inside.is_none());
+        at.extend(counted);
     }
     if at.is_empty() {
         return None;
@@ -78,8 +70,8 @@ pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Swit
 
 struct Far<'a> {
     model: &'a Model,
-    found: &'a Detection,
-    half: &'a Half,
+    found: &'a Found,
+    half: &'a RotaryOperand,
     /// The values that grow with the length.
     positions: Vec<ValueId>,
 }
@@ -90,16 +82,17 @@ impl Far<'_> {
         self.found.lengths.past + self.found.lengths.sequence
     }
 
-    /// The rotation when the last token stands at `length − 1`.
+    /// The rotation when the last token is at position `length − 1`.
     fn read(&self, length: usize) -> Option<Rope> {
         let shift = length.checked_sub(self.shortest())?;
         let mut change = FxHashMap::default();
         for at in &self.positions {
             let value = self.found.trace.get(*at);
             let moved: ArrayD<f64> = value.to_f64()?.mapv(|p| p + shift as f64);
-            let moved = match value.dtype.is_some_and(|t| t.is_int()) {
-                true => Value::int(moved.mapv(|p| p as i64)),
-                false => Value::float(moved),
+            let moved = if value.dtype.is_some_and(|t| t.is_int()) {
+                Value::int(moved.mapv(|p| p as i64))
+            } else {
+                Value::float(moved)
             };
             change.insert(*at, moved);
         }
@@ -109,8 +102,8 @@ impl Far<'_> {
     }
 }
 
-/// Whether a choice, a maximum or a power of positions stands before the rotation.
-fn chooses(model: &Model, found: &Detection, half: &Half) -> bool {
+/// Whether the rotation depends on a comparison or a maximum of positions.
+fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
     let graph = model.graph();
     let entries = half.region.entries.iter();
     let mut stack: Vec<ValueId> = entries
@@ -137,7 +130,7 @@ fn chooses(model: &Model, found: &Detection, half: &Half) -> bool {
     false
 }
 
-/// Whether two rotations turn alike, as far as half precision tells.
+/// Whether two rotations are equal within half precision.
 fn alike(a: &Rope, b: &Rope) -> bool {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * a.abs().max(b.abs());
     a.pairs == b.pairs

@@ -1,5 +1,5 @@
 //! Rotations by several streams of positions: time, row and column of a patch, of which each
-//! turns some of the pairs (mRoPE).
+//! rotates some of the pairs (mRoPE).
 //!
 //! Source: Wang et al., arXiv:2409.12191, section 2.1 (multimodal rotary position embedding).
 
@@ -8,22 +8,14 @@ use posenc_ir::Model;
 use posenc_ir::eval::Value;
 use rustc_hash::FxHashMap;
 
-use super::{Detection, Half};
+use super::site::{RotaryOperand, Streams};
+use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
 use crate::graph::ports::Role;
 
-/// Which pairs follow which stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Streams {
-    /// For each stream that turns any, how many pairs it turns.
-    pub sections: Vec<usize>,
-    /// The streams take turns, instead of one run of pairs each.
-    pub interleaved: bool,
-}
-
 /// The streams of a rotation; `None` where positions are one stream, or where the streams do not
 /// share out the pairs.
-pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Streams> {
+pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
     let port = found.ports.first(Role::Positions)?;
     let positions = found.trace.get(port.value).to_i64()?;
     let streams = match *positions.shape() {
@@ -40,7 +32,7 @@ pub(crate) fn find(model: &Model, found: &Detection, half: &Half) -> Option<Stre
             .assign(&positions.index_axis(Axis(0), stream));
         let change = FxHashMap::from_iter([(port.value, Value::int(alone))]);
         let read = read_again(model, &found.trace, &change, &half.region, &half.rotation);
-        // A stream that turns nothing leaves no rotation to read.
+        // A stream that rotates nothing leaves no rotation to read.
         let Ok(read) = read else {
             continue;
         };

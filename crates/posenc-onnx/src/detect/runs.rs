@@ -1,53 +1,29 @@
-//! Every encoding but rotations: what is added to the embeddings, to the scores, and to queries
-//! and keys on the way.
+//! The trial run at other lengths.
 
 use std::collections::BTreeMap;
 
 use posenc_ir::Model;
 use posenc_ir::eval::{Budget, Trace, trace};
 
-use super::{BUDGET, Detection, Refused};
-use crate::detect::finding::Finding;
+use super::found::Found;
 use crate::graph::dataflow::{Class, is_fed_ids};
 use crate::graph::ports::Lengths;
 
-/// What a survey found.
-#[derive(Clone, Debug, Default)]
-pub struct Survey {
-    /// The encodings, absolute ones first.
-    pub findings: Vec<Finding>,
-    /// Candidates that were looked at and turned out to be something else.
-    pub refused: Vec<Refused>,
-    /// What a user should know.
-    pub warnings: Vec<String>,
-}
+/// Elements that a value of a trial run may have.
+pub(crate) const BUDGET: Budget = Budget { elements: 1 << 22 };
 
-/// Looks for every encoding but rotations by one position.
-pub fn survey(model: &Model, found: &Detection) -> Survey {
-    let mut survey = Survey {
-        findings: found.axial.clone(),
-        ..Survey::default()
-    };
-    let mut runs = Runs::new(model, found);
-    super::absolute::find(&mut runs, &mut survey);
-    super::bias::find(&mut runs, &mut survey);
-    super::terms::find(&mut runs, &mut survey);
-    super::convolution::find(&mut runs, &mut survey);
-    survey
-}
-
-/// Lengths that are run beside that of the trial.
+/// The most lengths that are run besides that of the trial.
 const MOST: usize = 16;
 
-/// The trial run at several lengths, each made when it is first asked for.
+/// The trial run at several lengths, each made on first use.
 pub(crate) struct Runs<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) found: &'a Detection,
+    pub(crate) found: &'a Found,
     others: BTreeMap<usize, Option<Trace>>,
 }
 
 impl<'a> Runs<'a> {
-    pub(crate) fn new(model: &'a Model, found: &'a Detection) -> Self {
+    pub(crate) fn new(model: &'a Model, found: &'a Found) -> Self {
         Self {
             model,
             found,
@@ -56,7 +32,7 @@ impl<'a> Runs<'a> {
     }
 
     /// The run with so many new tokens; `None` where the model is of another, fixed length, and
-    /// where too many other lengths were asked for.
+    /// after too many other lengths.
     pub(crate) fn at(&mut self, sequence: usize) -> Option<&Trace> {
         let (model, found) = (self.model, self.found);
         if sequence == found.lengths.sequence {
@@ -75,7 +51,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-fn run(model: &Model, found: &Detection, sequence: usize, budget: &Budget) -> Option<Trace> {
+fn run(model: &Model, found: &Found, sequence: usize, budget: &Budget) -> Option<Trace> {
     let wanted = Lengths {
         batch: 1,
         sequence,

@@ -1,0 +1,149 @@
+//! Heads, cache and kind of a site.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Model, NodeId, ValueId};
+
+use crate::attention::keys::{per_token, trace_back};
+use crate::attention::site::{Operand, Site};
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::{Lane, back};
+use crate::graph::operators::is_product;
+use crate::graph::ports::{Ports, Role};
+
+/// Heads, cache and kind.
+pub(crate) fn describe(
+    model: &Model,
+    classes: &Classes,
+    trace: &Trace,
+    ports: &Ports,
+    site: &mut Site,
+) {
+    let graph = model.graph();
+    site.name = name(graph, site.node);
+    let dims = |v: ValueId| trace.get(v).dims.clone();
+    let length = |o: &Operand| dims(o.value).map(|d| d[o.lane.sequence]);
+    let keys = trace_back(graph, classes, trace, site);
+    site.past |= keys.past;
+    let (queries, new) = (length(&site.query), keys.length.or(length(&site.key)));
+    let (from, to) = (
+        classes.of_value(site.query.value),
+        classes.of_value(site.key.value),
+    );
+    let other_length = matches!((queries, new), (Some(q), Some(k)) if q != k);
+    site.cross = !from.shares_inputs(to) || other_length && !one_stream(graph, classes, site);
+    let mut sequences = batch(trace, ports).map(|n| n.max(1));
+    if site.heads.is_none()
+        && let (Some(d), Some(batch)) = (dims(site.query.value), sequences)
+        && let Some(all) = per_token(&d, &site.query.lane)
+    {
+        let heads = match ports.first(Role::Tokens) {
+            // As long as the input, and so no part of it.
+            Some(port)
+                if dims(port.value).is_some_and(|p| p.last() == length(&site.query).as_ref()) =>
+            {
+                None
+            }
+            // Windows of a picture, or blocks of tokens, precede the heads, as more sequences.
+            _ => lead(graph, trace, &site.query, |h| all.is_multiple_of(h * batch)),
+        };
+        // A batch of one may be written into sizes that were declared open.
+        let baked = !all.is_multiple_of(batch);
+        site.heads = Some(heads.unwrap_or(if baked { all } else { all / batch }));
+        sequences = heads
+            .map(|h| all / h)
+            .or(if baked { Some(1) } else { sequences });
+    }
+    // A fused operator may be given keys that were repeated for every query head.
+    if let Some(sequences) = sequences
+        && let Some(heads) = keys.heads.map(|n| n / sequences).filter(|n| *n > 0)
+    {
+        site.kv_heads = Some(site.kv_heads.map_or(heads, |n| n.min(heads)));
+    }
+}
+
+/// Values to look at before the operands.
+const NEAR: usize = 40;
+
+/// Whether queries and keys are projected from one value, of which keys may be made fewer.
+fn one_stream(graph: &Graph, classes: &Classes, site: &Site) -> bool {
+    let near = |value: ValueId| {
+        let mut seen = vec![value];
+        let mut at = 0;
+        while let Some(value) = seen.get(at).copied().filter(|_| seen.len() < NEAR) {
+            at += 1;
+            let Some((id, _)) = graph.producer(value) else {
+                continue;
+            };
+            let inputs = graph.node(id).inputs().iter().flatten().copied();
+            let content: Vec<ValueId> = inputs
+                .filter(|v| classes.of_value(*v).has(Class::CONTENT))
+                .collect();
+            // What attention has mixed in comes from anywhere.
+            let node = graph.node(id);
+            if !(is_product(node) && content.len() > 1) {
+                seen.extend(content);
+            }
+        }
+        seen
+    };
+    let queries = near(site.query.value);
+    near(site.key.value).iter().any(|v| queries.contains(v))
+}
+
+fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
+    let port = ports.first(Role::Tokens).or_else(|| ports.iter().next())?;
+    let dims = trace.get(port.value).dims.as_ref()?;
+    Some(if dims.len() > 1 { dims[0] } else { 1 })
+}
+
+/// Values to look back through for an axis of heads.
+const AXES: usize = 12;
+
+/// The heads of an operand, where they have an axis of their own after that of the sequences, or
+/// had one before both were merged. `fits` decides what may be a number of heads.
+fn lead(
+    graph: &Graph,
+    trace: &Trace,
+    operand: &Operand,
+    fits: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let Operand {
+        mut value,
+        mut lane,
+    } = *operand;
+    for _ in 0..AXES {
+        let dims = trace.get(value).dims.as_ref()?;
+        if let Some(heads) = last_lead(dims, &lane).filter(|h| fits(*h)) {
+            return Some(heads);
+        }
+        let (id, output) = graph.producer(value)?;
+        let node = graph.node(id);
+        let mut before = (0..node.inputs().len()).filter_map(|slot| {
+            let lane = back(graph, trace, id, output, slot, lane)?;
+            Some((node.input(slot)?, lane)).filter(|(_, lane)| lane.feature.is_some())
+        });
+        (value, lane) = before.next()?;
+    }
+    None
+}
+
+/// The last axis that is neither tokens nor features, where there are several.
+fn last_lead(dims: &[usize], lane: &Lane) -> Option<usize> {
+    let others = (0..dims.len()).filter(|a| *a != lane.sequence && Some(*a) != lane.feature);
+    let others: Vec<usize> = others.map(|a| dims[a]).collect();
+    let last = *others.last()?;
+    (others.len() > 1 && last > 0).then_some(last)
+}
+
+/// The path in a node's name, or the name.
+fn name(graph: &Graph, id: NodeId) -> String {
+    let node = graph.node(id);
+    let own = match (node.name(), node.output(0)) {
+        ("", Some(out)) => graph.name(out).to_owned(),
+        (name, _) => name.to_owned(),
+    };
+    match own.rsplit_once('/') {
+        Some((path, _)) if !path.is_empty() => path.to_owned(),
+        _ => own,
+    }
+}

@@ -1,0 +1,57 @@
+//! The bias or mask that a fused operator is given.
+
+use ndarray::ArrayD;
+use posenc_ir::eval::Trace;
+use posenc_ir::{DType, Graph, NodeId, Use, ValueId};
+
+use crate::attention::site::Site;
+
+/// Inputs of a fused operator that hide or add to scores, `[.., query, key]` first.
+pub(crate) fn bias_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
+    let node = graph.node(id);
+    match (node.domain(), node.op()) {
+        ("", "Attention") => &[3],
+        (_, "MultiHeadAttention") => &[5, 4],
+        (_, "Attention") => &[5, 3],
+        (_, "GroupQueryAttention") => &[10, 5],
+        (_, "SparseAttention") => &[8],
+        _ => &[],
+    }
+}
+
+/// Where the bias or mask of a fused operator enters; one that content gates, where it meets the
+/// gate: it has the structure there.
+pub(crate) fn fused_entry(graph: &Graph, site: &Site) -> Option<Use> {
+    let node = graph.node(site.node);
+    let mut slots = bias_slots(graph, site.node).iter();
+    let slot = slots.find(|slot| node.input(**slot).is_some())?;
+    let gate = node.input(*slot).and_then(|v| graph.producer(v));
+    let gated = gate.map(|(id, _)| id).filter(|id| {
+        let gate = graph.node(*id);
+        gate.domain() == "com.microsoft" && gate.op() == "GatedRelativePositionBias"
+    });
+    Some(match gated {
+        Some(gate) => Use::new(gate, 2),
+        None => Use::new(site.node, *slot),
+    })
+}
+
+/// The bias or mask that a fused operator is given.
+pub(crate) fn given(graph: &Graph, site: &Site) -> Option<ValueId> {
+    let at = fused_entry(graph, site)?;
+    graph.node(at.node).input(at.slot())
+}
+
+/// The bias or mask of a fused operator; hidden pairs of a bool mask are −∞.
+pub(crate) fn fused(graph: &Graph, trace: &Trace, site: &Site) -> Option<ArrayD<f64>> {
+    let mask = trace.get(given(graph, site)?);
+    match mask.dtype? {
+        DType::Bool => {
+            let hidden = |seen: f64| if seen == 0.0 { f64::NEG_INFINITY } else { 0.0 };
+            Some(mask.to_f64()?.mapv(hidden))
+        }
+        dtype if dtype.is_float() => mask.to_f64(),
+        // Lengths of sequences, or which tokens count.
+        _ => None,
+    }
+}

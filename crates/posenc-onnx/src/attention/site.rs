@@ -1,0 +1,81 @@
+//! An attention site: where it is in the graph, its operands and its shape. Data only.
+
+use std::sync::Arc;
+
+use posenc_encodings::kind::{Form, Stack};
+use posenc_ir::{NodeId, ScopeId, ValueId};
+
+use super::plane::Plane;
+use crate::graph::lane::Lane;
+
+/// One attention: its operands and its shape.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The softmax, or the fused operator.
+    pub node: NodeId,
+    /// The scope of the node.
+    pub scope: ScopeId,
+    /// A name for users: the path in the node's name, or its label.
+    pub name: String,
+    /// Index among the sites, in order of computation.
+    pub index: usize,
+    /// The stack and the layer in it.
+    pub place: StackLayer,
+    /// Queries as they enter the product.
+    pub query: Operand,
+    /// Keys as they enter the product.
+    pub key: Operand,
+    /// The product of queries and keys; `None` for a fused operator.
+    pub product: Option<ValueId>,
+    /// The input of the softmax.
+    pub scores: Option<ValueId>,
+    /// The axes of queries and keys in `scores`; `None` where they cannot be followed from the product.
+    pub plane: Option<[usize; 2]>,
+    /// Number of query heads.
+    pub heads: Option<usize>,
+    /// Number of key heads.
+    pub kv_heads: Option<usize>,
+    /// Features of a head.
+    pub head_dim: Option<usize>,
+    /// Which keys are masked.
+    pub mask: Mask,
+    /// Whether keys come from another sequence.
+    pub cross: bool,
+    /// Whether earlier keys join.
+    pub past: bool,
+    /// Plain operators or a fused one.
+    pub form: Form,
+    /// Bias and mask in the trial run; `None` where they could not be evaluated. Equal sites share
+    /// one.
+    pub(crate) bias: Option<Arc<Plane>>,
+}
+
+/// Queries or keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// The value.
+    pub value: ValueId,
+    /// The axes of tokens and features.
+    pub lane: Lane,
+}
+
+/// Which keys a query may attend to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Mask {
+    /// Later keys are masked; `None` where the mask could not be evaluated.
+    pub causal: Option<bool>,
+    /// Keys at this distance and farther are masked.
+    pub window: Option<usize>,
+    /// The attention mask of the inputs is applied.
+    pub padding: bool,
+}
+
+/// The layer of a site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackLayer {
+    /// The stack; `None` where the model has one.
+    pub stack: Option<Stack>,
+    /// Index among the sites of self-attention of the stack; cross-attention has the index of the
+    /// self-attention before it.
+    pub layer: usize,
+}

@@ -1,0 +1,66 @@
+//! What was found in a model. Data only.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{NodeId, ValueId};
+
+use super::finding::Finding;
+use super::limit::Limit;
+use super::rotary::site::{AxialSite, RotarySite};
+use crate::attention::Site;
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::ports::{Lengths, Ports};
+use crate::graph::region::Region;
+
+/// Attention sites, everything that encodes position at them, and what bounds the length.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The inputs with their roles.
+    pub ports: Ports,
+    /// The lengths of the trial run.
+    pub lengths: Lengths,
+    /// What each value depends on.
+    pub classes: Classes,
+    /// The trial run: everything but content has numbers.
+    pub trace: Trace,
+    /// Attention sites, in order of computation. Sites are referred to by their index here.
+    pub attention: Vec<Site>,
+    /// Rotations of queries and keys, by site.
+    pub rotary: Vec<RotarySite>,
+    /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.
+    pub axial: Vec<AxialSite>,
+    /// Position that acts on queries or keys and is no rotation, with the reason.
+    pub unknown: Vec<Refused>,
+    /// The regions of queries and keys at sites that rotate in no known way; each site is among
+    /// `unknown`.
+    pub(crate) unknown_rotations: Vec<(usize, Vec<Region>)>,
+    /// Every encoding but rotations by one position: rotations on a grid, then absolute ones,
+    /// biases, terms and convolutions.
+    pub findings: Vec<Finding>,
+    /// Candidates other than rotations that were examined and turned out to be something else.
+    pub refused: Vec<Refused>,
+    /// Everything that bounds the length, but for tables that are added whole
+    /// ([`limits::all`](super::limits::all) includes them).
+    pub limits: Vec<Limit>,
+    /// Softmaxes that were not recognized as attention, one sentence each.
+    pub unrecognized: Vec<String>,
+    /// Encodings that could not be evaluated, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl Found {
+    /// Whether a value depends on content.
+    pub(crate) fn is_content(&self, value: ValueId) -> bool {
+        self.classes.of_value(value).has(Class::CONTENT)
+    }
+}
+
+/// A candidate that was examined and refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The index of the attention site.
+    pub site: usize,
+    /// The node at which position enters.
+    pub node: NodeId,
+    /// The reason, as a fact about the graph.
+    pub why: String,
+}

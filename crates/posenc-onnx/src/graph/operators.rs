@@ -1,0 +1,102 @@
+//! What operators do to their inputs, by name: one list for each question.
+//!
+//! A walk that follows content asks these; where a walk has a list of its own, it says why.
+
+use posenc_ir::Node;
+
+/// Operators that compute each element from the elements at its place, after broadcasting.
+pub(crate) fn is_elementwise(op: &str) -> bool {
+    matches!(
+        op,
+        "Add"
+            | "Sum"
+            | "Sub"
+            | "Mul"
+            | "Div"
+            | "Pow"
+            | "Neg"
+            | "Abs"
+            | "Sqrt"
+            | "Reciprocal"
+            | "Exp"
+            | "Tanh"
+            | "Sigmoid"
+            | "Relu"
+            | "Erf"
+            | "Cast"
+            | "CastLike"
+            | "Identity"
+            | "Dropout"
+            | "Where"
+            | "Clip"
+            | "Min"
+            | "Max"
+            | "Round"
+            | "QuantizeLinear"
+            | "DequantizeLinear"
+    )
+}
+
+/// Operators that pass every element on, possibly as another type.
+pub(crate) fn is_copy(op: &str) -> bool {
+    matches!(op, "Identity" | "Cast" | "CastLike" | "Dropout")
+}
+
+/// Operators that change the shape and keep the elements in order.
+pub(crate) fn is_reshape(op: &str) -> bool {
+    matches!(op, "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze")
+}
+
+/// Operators that change the shape or the order of the elements and keep their number.
+pub(crate) fn is_rearrangement(op: &str) -> bool {
+    is_reshape(op) || op == "Transpose"
+}
+
+/// Operators that move or repeat elements without computing.
+pub(crate) fn is_layout(op: &str) -> bool {
+    is_rearrangement(op) || matches!(op, "Expand" | "Tile")
+}
+
+/// Products of two matrices that may both carry content.
+pub(crate) fn is_product(node: &Node) -> bool {
+    match node.domain() {
+        "" => matches!(node.op(), "MatMul" | "Gemm" | "Einsum" | "QLinearMatMul"),
+        "com.microsoft" => node.op() == "FusedMatMul",
+        _ => false,
+    }
+}
+
+/// Operators that mix features by weights.
+pub(crate) fn is_projection(node: &Node) -> bool {
+    matches!(
+        node.op(),
+        "MatMul"
+            | "Gemm"
+            | "Einsum"
+            | "Conv"
+            | "FusedMatMul"
+            | "FusedGemm"
+            | "FusedConv"
+            | "MatMulInteger"
+            | "MatMulIntegerToFloat"
+            | "DynamicQuantizeMatMul"
+            | "QLinearMatMul"
+            | "QGemm"
+            | "QLinearConv"
+            | "ConvInteger"
+            | "MatMulNBits"
+            | "MatMulBnb4"
+            | "NhwcConv"
+    )
+}
+
+/// Normalizations as one operator.
+pub(crate) fn is_norm(node: &Node) -> bool {
+    node.op().ends_with("Normalization")
+}
+
+/// Normalizations that first add their two inputs.
+pub(crate) fn is_skip_norm(node: &Node) -> bool {
+    let skips = ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"];
+    node.domain() == "com.microsoft" && skips.contains(&node.op())
+}

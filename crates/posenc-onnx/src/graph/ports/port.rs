@@ -1,0 +1,46 @@
+//! An input with its role, and the lengths of a trial run.
+
+use posenc_ir::{DType, Dim, ValueId};
+
+/// What an input is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Token ids.
+    Tokens,
+    /// Position ids.
+    Positions,
+    /// Attention mask: 1 or true where a token counts; additive when of a float type.
+    Padding,
+    /// Segment ids.
+    TokenTypes,
+    /// Keys or values of earlier steps.
+    Past,
+    /// Whether to use the cache, in merged decoders.
+    CacheFlag,
+    /// Anything else: embeddings, pixels, audio.
+    Content,
+}
+
+/// An input of the main graph that a caller feeds.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// The input.
+    pub value: ValueId,
+    /// What it is for.
+    pub role: Role,
+    /// Element type.
+    pub dtype: DType,
+    /// Declared dimensions.
+    pub dims: Vec<Dim>,
+}
+
+/// The lengths of a trial run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Sequences.
+    pub batch: usize,
+    /// New tokens of each.
+    pub sequence: usize,
+    /// Tokens that are in the cache already; 0 for models without one.
+    pub past: usize,
+}

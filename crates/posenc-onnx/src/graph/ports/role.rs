@@ -1,0 +1,94 @@
+//! The role of an input, from its name, its type and its uses.
+
+use posenc_ir::{DType, Dim, Graph, ValueId};
+
+use super::{Port, Role};
+use crate::graph::operators::{is_copy, is_layout};
+
+pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
+    let name = graph.name(value).to_lowercase();
+    let named = |words: &[&str]| words.iter().any(|w| name.contains(w));
+    if dtype == DType::Bool && rank <= 1 {
+        return if named(&["mask"]) {
+            Role::Padding
+        } else {
+            Role::CacheFlag
+        };
+    }
+    if named(&["mask", "padding"]) && rank >= 1 {
+        return Role::Padding;
+    }
+    let position = named(&["position", "pos_id", "input_pos", "pos_ids"]) || name == "pos";
+    if dtype.is_float() && position && rank <= 2 {
+        return Role::Positions;
+    }
+    if dtype.is_float() {
+        let cached = rank >= 3 && (named(&["past", "cache"]) || joined(graph, value));
+        return if cached { Role::Past } else { Role::Content };
+    }
+    if position || feeds_sines(graph, value) {
+        Role::Positions
+    } else if named(&["token_type", "segment"]) {
+        Role::TokenTypes
+    } else if rank == 0 || named(&["seqlen", "seq_len", "length"]) {
+        Role::Content
+    } else if indexes_floats(graph, value) || named(&["ids", "tokens"]) {
+        Role::Tokens
+    } else {
+        Role::Content
+    }
+}
+
+/// Whether an input holds the time step of each token: integers, by the name. One number for a
+/// whole sequence is the step of a process, as in diffusion.
+pub(crate) fn holds_time_steps(graph: &Graph, port: &Port) -> bool {
+    let name = graph.name(port.value).to_lowercase();
+    let says = ["timestep", "time_step"];
+    let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);
+    port.dtype.is_int() && each && says.iter().any(|word| name.contains(word))
+}
+
+/// Whether the value picks rows of a float constant.
+fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
+    graph.uses(value).iter().any(|u| {
+        let node = graph.node(u.node);
+        let table = node.input(0).and_then(|t| graph.dtype(t));
+        node.is("Gather") && u.slot() == 1 && table.is_some_and(DType::is_float)
+    })
+}
+
+/// Whether angles are computed from the value: it reaches a sine or cosine through casts, changes
+/// of shape and arithmetic, and is no index on that path. Other operators end the search.
+fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            if !node.domain().is_empty() || !seen.insert(at.node) {
+                continue;
+            }
+            match node.op() {
+                "Sin" | "Cos" => return true,
+                "Add" | "Sub" | "Mul" | "Div" | "MatMul" | "Einsum" | "Concat" => {
+                    stack.extend(node.outputs().iter().flatten());
+                }
+                op if is_copy(op) || is_layout(op) && at.slot() == 0 => {
+                    stack.extend(node.outputs().iter().flatten());
+                }
+                _ => {}
+            }
+        }
+    }
+    false
+}
+
+/// Whether the value is only ever the first part of a concatenation, as caches are.
+fn joined(graph: &Graph, value: ValueId) -> bool {
+    let uses = graph.uses(value);
+    let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot() == 0;
+    uses.iter().any(first)
+        && uses
+            .iter()
+            .all(|u| first(u) || graph.node(u.node).is("Shape"))
+}
