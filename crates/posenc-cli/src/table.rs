@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::model;
-use crate::rope::{RopeArgs, ScalingArgs, parameters};
+use crate::rope::{RopeArgs, ScalingArgs, flag_error, law_error, parameters};
 use crate::terminal::Terminal;
 use crate::value;
 use crate::words::plain;
@@ -75,7 +75,7 @@ Examples:
 /// The base of most models.
 const THETA: f64 = 10_000.0;
 
-/// The length where nothing says another.
+/// The length where none is given.
 const LENGTH: usize = 4096;
 
 fn default(name: &str, value: impl Into<Value>) -> Inferred {
@@ -87,7 +87,7 @@ fn default(name: &str, value: impl Into<Value>) -> Inferred {
 }
 
 fn no_width() -> Failure {
-    Failure::usage("the table needs the width that rotates; give --rotary-dim")
+    Failure::usage("cannot infer the width that rotates; give --rotary-dim")
 }
 
 /// Prints the table.
@@ -130,6 +130,8 @@ impl Table {
     }
 
     fn of_flags(args: &Args, given: &Parameters) -> anyhow::Result<Self> {
+        let scale = args.scaling.scale.unwrap_or(ScaleType::None);
+        scale.check(given).map_err(|e| flag_error(&e))?;
         let mut inferred = vec![];
         let theta = given.theta.unwrap_or_else(|| {
             inferred.push(default("theta", THETA));
@@ -137,8 +139,7 @@ impl Table {
         });
         let rotary_dim = given.rotary_dim.or(args.head_dim).ok_or_else(no_width)?;
         let rope = Rope::new(theta, rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
-        let scale = args.scaling.scale.unwrap_or(ScaleType::None);
-        let (scaling, more) = rope_scaling(scale, given, &rope)?;
+        let (scaling, more) = rope_scaling(scale, given, &rope).map_err(law_error)?;
         let factor = given.factor.or_else(|| more.first()?.value.as_f64());
         inferred.extend(more);
         let stretched = given.original_length.map(|length| {

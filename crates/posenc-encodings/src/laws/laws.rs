@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::law::Law;
 use super::{
     Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds, Rope,
     Scaling, Yarn,
@@ -180,7 +181,7 @@ fn mscale_counts_only_beside_mscale_all_dim() {
             mscale_all_dim,
             ..yarn
         };
-        assert_eq!(yarn.attention_factor(), attention, "{name}");
+        assert_eq!(yarn.attention_factor(1), attention, "{name}");
         assert_eq!(yarn.softmax_factor(), softmax, "{name}");
     }
     assert_eq!(
@@ -188,7 +189,7 @@ fn mscale_counts_only_beside_mscale_all_dim() {
             attention_factor: Some(1.25),
             ..yarn
         }
-        .attention_factor(),
+        .attention_factor(1),
         1.25
     );
 }
@@ -283,7 +284,7 @@ fn bad_parameters_are_refused_in_one_sentence() {
                 share: 1.5,
                 factor: 1.0,
             }),
-            "partial_rotary_factor must lie between 0 and 1, got 1.5",
+            "partial_rotary_factor must be between 0 and 1, got 1.5",
         ),
     ];
     for (scaling, want) in cases {
