@@ -14,8 +14,9 @@ mod identify;
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
 use super::given::Chosen;
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
 use super::{plain, torch};

@@ -1,6 +1,6 @@
 //! The values that a request gives a law.
 
-use super::law::Facts;
+use super::facts::Facts;
 use super::rope::Rope;
 use super::shared::ORIGINAL_LENGTH;
 use crate::inferred::Inferred;

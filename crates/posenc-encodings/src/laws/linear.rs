@@ -6,12 +6,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
 use super::given::Chosen;
 use super::identify::evidence::Samples;
 use super::identify::found::{Fit, Identified, IdentifiedScaling};
 use super::identify::geometric::{self, Candidates};
 use super::identify::search::Search;
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};

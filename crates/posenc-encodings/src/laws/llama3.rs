@@ -14,12 +14,13 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
 use super::given::Chosen;
 use super::identify::evidence::Samples;
 use super::identify::found::Fit;
 use super::identify::geometric::Candidates;
 use super::identify::search::Search;
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
 use super::{plain, torch};
@@ -43,7 +44,7 @@ const HIGH: Param = Param {
 };
 
 const FACTS: Facts = Facts {
-    word: "llama3",
+    word: identify::WORD,
     about: "The ramp of Llama 3.1 over wavelengths",
     source: "Dubey et al. 2024, arXiv 2407.21783",
     params: &[FACTOR, ORIGINAL_LENGTH, LOW, HIGH],

@@ -13,9 +13,10 @@ mod identify;
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
 use super::given::Chosen;
 use super::identify::evidence::Samples;
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{ATTENTION_FACTOR, FACTOR, ORIGINAL_LENGTH};
@@ -41,7 +42,7 @@ const LONG: Param = Param {
 };
 
 const FACTS: Facts = Facts {
-    word: "longrope",
+    word: identify::WORD,
     about: "One divisor per pair, from one of two lists by length",
     source: "Ding et al. 2024, arXiv 2402.13753",
     params: &[FACTOR, ORIGINAL_LENGTH, ATTENTION_FACTOR, SHORT, LONG],

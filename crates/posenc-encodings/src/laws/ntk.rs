@@ -9,8 +9,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
 use super::given::Chosen;
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};

@@ -4,8 +4,9 @@
 //! `_compute_default_rope_parameters`.
 
 use super::error::{LawError, ScalingError};
+use super::facts::Facts;
 use super::given::Chosen;
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::rope::Rope;
 use super::torch;
 use crate::hf::{HfConfigError, HfType, Reader};

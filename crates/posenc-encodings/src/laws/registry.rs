@@ -41,7 +41,7 @@ macro_rules! laws {
 
         impl LawName {
             /// What is known of the law before its parameters are.
-            pub fn facts(self) -> &'static $crate::laws::law::Facts {
+            pub fn facts(self) -> &'static $crate::laws::facts::Facts {
                 match self {
                     $(Self::$law => <$law as $crate::laws::law::Law>::facts(),)+
                 }

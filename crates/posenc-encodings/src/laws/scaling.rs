@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::facts::Facts;
 use super::given::{Chosen, Extension};
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::plain::Plain;
 use super::rope::{Frequencies, FrequenciesF32, Rope};
 use super::shared::{FACTOR, ORIGINAL_LENGTH};

@@ -12,23 +12,27 @@
 //! does not; DeepSeek-V3's `yarn_get_mscale` for the factor on the softmax scale.
 
 mod identify;
-
-use std::f64::consts::PI;
+mod ramp;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
 use super::given::Chosen;
 use super::identify::evidence::Samples;
 use super::identify::found::Fit;
 use super::identify::geometric::Candidates;
 use super::identify::search::Search;
-use super::law::{Facts, Law};
+use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{ATTENTION_FACTOR, FACTOR, ORIGINAL_LENGTH};
 use crate::hf::{HfConfigError, HfType, Reader};
 use crate::param::{Param, Values};
+
+use ramp::{magnitude, ramp_at};
+
+pub use ramp::RampBounds;
 
 const BETA_FAST: Param = Param {
     name: "beta-fast",
@@ -71,7 +75,7 @@ const NO_TRUNCATE: Param = Param {
 };
 
 const FACTS: Facts = Facts {
-    word: "yarn",
+    word: identify::WORD,
     about: "A ramp from unchanged to interpolated, and a factor on cos and sin",
     source: "Peng et al. 2023, arXiv 2309.00071",
     params: &[
@@ -98,26 +102,6 @@ const FACTS: Facts = Facts {
     ],
     ..Facts::NONE
 };
-
-/// Whether the ends of the ramp are whole pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RampBounds {
-    /// Rounded outward: `floor(low)`, `ceil(high)`; what configs mean by default.
-    #[default]
-    Truncated,
-    /// As the formula gives them (`truncate: false`).
-    Exact,
-}
-
-impl RampBounds {
-    fn of_truncate(truncate: bool) -> Self {
-        if truncate {
-            Self::Truncated
-        } else {
-            Self::Exact
-        }
-    }
-}
 
 /// Parameters of YaRN.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -192,14 +176,8 @@ impl Yarn {
 
     /// The pairs `(low, high)` where the ramp starts and ends.
     pub fn ramp(&self, rope: &Rope) -> (f64, f64) {
-        let d = rope.rotary_dim as f64;
-        let length = self.original_length as f64;
-        let pair = |turns: f64| d * (length / (turns * 2.0 * PI)).ln() / (2.0 * rope.theta.ln());
-        let (low, high) = match self.bounds {
-            RampBounds::Truncated => (pair(self.beta_fast).floor(), pair(self.beta_slow).ceil()),
-            RampBounds::Exact => (pair(self.beta_fast), pair(self.beta_slow)),
-        };
-        (low.max(0.0), high.min(d - 1.0))
+        let betas = [self.beta_fast, self.beta_slow];
+        ramp::ends(rope, self.original_length, betas, self.bounds)
     }
 }
 
@@ -367,19 +345,4 @@ impl From<Record> for Yarn {
             mscale_all_dim: None,
         }
     }
-}
-
-/// `g(s, k) = 0.1·k·ln s + 1`, and 1 for `s ≤ 1`.
-pub(crate) fn magnitude(factor: f64, weight: f64) -> f64 {
-    if factor <= 1.0 {
-        1.0
-    } else {
-        0.1 * weight * factor.ln() + 1.0
-    }
-}
-
-/// `clamp((i - low)/(high - low), 0, 1)`, a step where the ends meet.
-pub(crate) fn ramp_at(i: usize, low: f64, high: f64) -> f64 {
-    let high = if low == high { high + 0.001 } else { high };
-    ((i as f64 - low) / (high - low)).clamp(0.0, 1.0)
 }

@@ -5,12 +5,14 @@ use std::f64::consts::TAU;
 
 use serde::Serialize;
 
-use super::FACTS;
 use crate::laws::identify::evidence::Samples;
 use crate::laws::identify::found::{Fit, Identified, IdentifiedScaling};
 use crate::laws::identify::geometric::Candidates;
 use crate::laws::identify::ramp::{Depth, Ratios};
 use crate::laws::identify::round;
+
+/// The word of the law.
+pub(super) const WORD: &str = "llama3";
 
 /// What the frequencies fix: the low factor is taken to be 1, the high one is a multiple of it.
 #[derive(Serialize)]
@@ -106,7 +108,7 @@ fn with_high(ratios: &Ratios<'_>, high: f64, more: f64) -> Option<Fit> {
     Some(Fit {
         found: Identified {
             theta,
-            scaling: Some(IdentifiedScaling::new(FACTS.word, &found)),
+            scaling: Some(IdentifiedScaling::new(WORD, &found)),
             fit_error: error,
         },
         cost,

@@ -3,10 +3,12 @@
 
 use serde::Serialize;
 
-use super::FACTS;
 use crate::laws::identify::evidence::Samples;
 use crate::laws::identify::found::{Identified, IdentifiedScaling};
 use crate::laws::identify::{geometric, round};
+
+/// The word of the law.
+pub(super) const WORD: &str = "longrope";
 
 /// What the frequencies fix.
 #[derive(Serialize)]
@@ -90,7 +92,7 @@ pub fn identify_lists(
     };
     Identified {
         theta,
-        scaling: Some(IdentifiedScaling::new(FACTS.word, &found).switched()),
+        scaling: Some(IdentifiedScaling::new(WORD, &found).switched()),
         fit_error: 0.0,
     }
 }

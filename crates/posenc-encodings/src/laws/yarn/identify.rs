@@ -5,13 +5,16 @@ use std::f64::consts::TAU;
 
 use serde::{Serialize, Serializer};
 
-use super::{FACTS, RampBounds, Yarn, magnitude, ramp_at};
+use super::ramp::{RampBounds, ends, magnitude, ramp_at};
 use crate::laws::identify::evidence::Samples;
 use crate::laws::identify::found::{Fit, Identified, IdentifiedScaling};
 use crate::laws::identify::geometric::Candidates;
 use crate::laws::identify::ramp::{Depth, Ratios};
 use crate::laws::identify::round;
 use crate::laws::rope::Rope;
+
+/// The word of the law.
+pub(super) const WORD: &str = "yarn";
 
 /// YaRN as far as its numbers determine it.
 #[derive(Debug, Clone, Serialize)]
@@ -114,7 +117,7 @@ fn fit(ratios: &Ratios<'_>, depth: &Depth, found: Found, more: f64, rarity: f64)
     };
     let found = Identified {
         theta: Some(ratios.theta.value),
-        scaling: Some(IdentifiedScaling::new(FACTS.word, &found)),
+        scaling: Some(IdentifiedScaling::new(WORD, &found)),
         fit_error: depth.error,
     };
     Fit {
@@ -191,17 +194,7 @@ fn lengths(ratios: &Ratios<'_>, shape: &[f64]) -> Option<(usize, usize)> {
         head_dim: ratios.samples.dim,
     };
     let side = |length: usize| {
-        let yarn = Yarn {
-            factor: 2.0,
-            original_length: length,
-            beta_fast: BETA_FAST,
-            beta_slow: BETA_SLOW,
-            bounds: RampBounds::Truncated,
-            attention_factor: None,
-            mscale: None,
-            mscale_all_dim: None,
-        };
-        let (low, high) = yarn.ramp(&rope);
+        let (low, high) = ends(&rope, length, [BETA_FAST, BETA_SLOW], RampBounds::Truncated);
         let off = |(i, &c): (usize, &f64)| ramp_at(i, low, high) - c;
         let worst = shape
             .iter()
