@@ -2,8 +2,7 @@
 //! `θ' = θ · (s·L'/L_max - (s - 1))^(d/(d-2))` with `L' = max(L, L_max)`.
 //!
 //! `L_max` is the model's `max_position_embeddings`. Hugging Face keeps the
-//! largest length seen so far and drops it when an input shorter than L_max
-//! comes; here the base depends on the length of the run alone, as in the
+//! largest length seen so far and drops it at an input shorter than L_max; here the base depends on the length of the run alone, as in the
 //! first call.
 //!
 //! Source: emozilla, "Dynamically Scaled RoPE" (2023); Peng et al.,

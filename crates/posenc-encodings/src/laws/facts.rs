@@ -24,7 +24,7 @@ pub struct Facts {
     pub hf_zeros: &'static [&'static str],
     /// Whether its pairs span the whole head, whatever width rotates.
     pub spans_head: bool,
-    /// Whether a graph that computes it at one length cannot be told from plain RoPE of another θ.
+    /// Whether a graph that computes it at one length looks like plain RoPE of another θ.
     pub reads_as_plain: bool,
 }
 

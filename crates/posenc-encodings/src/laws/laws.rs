@@ -18,7 +18,7 @@ fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![1..64_usize, 64..200_000_usize]
 }
 
-/// Every family that must be plain RoPE at factor 1.
+/// Every law that must be plain RoPE at factor 1.
 fn without_effect(rope: &Rope, original: usize) -> Vec<Scaling> {
     let ones = vec![1.0; rope.pairs()];
     let yarn = Yarn::new(1.0, original).unwrap();
@@ -97,13 +97,13 @@ proptest! {
         rope in ropes(), factor in 1.0..64.0_f64, original in 8..200_000_usize
     ) {
         let plain = Scaling::None.frequencies(&rope, 1).inv_freq;
-        let families = [
+        let laws = [
             Scaling::Linear(Linear::new(factor).unwrap()),
             Scaling::Ntk(Ntk::new(factor).unwrap()),
             Scaling::Yarn(Yarn::new(factor, original).unwrap()),
             Scaling::Llama3(Llama3::new(factor, 1.0, 4.0, original).unwrap()),
         ];
-        for scaling in families {
+        for scaling in laws {
             let scaled = scaling.frequencies(&rope, 1).inv_freq;
             for (f, p) in scaled.iter().zip(&plain) {
                 let ratio = f / p;
@@ -128,7 +128,7 @@ proptest! {
             short_factor: vec![factor], long_factor: vec![],
             original_length: original, attention: LongRopeAttention::Extension(other),
         };
-        let families = [
+        let laws = [
             Scaling::None,
             Scaling::Linear(Linear { factor }),
             Scaling::Ntk(Ntk { factor }),
@@ -138,7 +138,7 @@ proptest! {
             Scaling::Llama3(Llama3 { factor, low_freq_factor: other, high_freq_factor: factor, original_length: original }),
             Scaling::Proportional(Proportional { share: other, factor }),
         ];
-        for scaling in families {
+        for scaling in laws {
             let _ = scaling.check(&rope);
             let pairs = scaling.frequencies(&rope, length).inv_freq.len();
             prop_assert_eq!(pairs, scaling.frequencies_hf(&rope, length).inv_freq.len());

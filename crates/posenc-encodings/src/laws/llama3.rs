@@ -31,7 +31,7 @@ const LOW: Param = Param {
     name: "low-freq-factor",
     values: Values::Positive,
     help: "turns below which a pair is divided by s",
-    unit: "turns within the original length",
+    unit: "turns",
     default: "1",
 };
 
@@ -39,7 +39,7 @@ const HIGH: Param = Param {
     name: "high-freq-factor",
     values: Values::Positive,
     help: "turns above which a pair stays",
-    unit: "turns within the original length",
+    unit: "turns",
     default: "4",
 };
 

@@ -68,7 +68,7 @@ const FACTS: Facts = Facts {
     ..Facts::NONE
 };
 
-/// Where the factor on cos and sin comes from.
+/// The source of the factor on cos and sin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LongRopeAttention {
     /// Given.

@@ -1,4 +1,4 @@
-//! What can be asked of any law.
+//! What any law computes and says.
 
 use serde_json::Value;
 
@@ -129,7 +129,7 @@ impl Scaling {
         self.facts().spans_head
     }
 
-    /// Whether a graph that computes it at one length cannot be told from plain RoPE of another θ.
+    /// Whether a graph that computes it at one length looks like plain RoPE of another θ.
     pub fn reads_as_plain(&self) -> bool {
         self.facts().reads_as_plain
     }

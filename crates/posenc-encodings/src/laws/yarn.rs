@@ -38,7 +38,7 @@ const BETA_FAST: Param = Param {
     name: "beta-fast",
     values: Values::Positive,
     help: "turns within the original length above which a pair stays",
-    unit: "turns within the original length",
+    unit: "turns",
     default: "32",
 };
 
@@ -46,7 +46,7 @@ const BETA_SLOW: Param = Param {
     name: "beta-slow",
     values: Values::Positive,
     help: "turns below which a pair is interpolated",
-    unit: "turns within the original length",
+    unit: "turns",
     default: "1",
 };
 

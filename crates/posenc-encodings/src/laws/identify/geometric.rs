@@ -199,7 +199,7 @@ fn divided(samples: &Samples, last: usize) -> Option<Geometric> {
     })
 }
 
-/// Bits of "plain RoPE with exceptions", which a family must undercut.
+/// Bits of "plain RoPE with exceptions", which a law must undercut.
 pub(crate) fn cost_of_exceptions(samples: &Samples, candidates: &Candidates) -> f64 {
     let each = samples.bits + (samples.pairs() as f64).log2();
     let cost = |theta: &Theta| {

@@ -48,7 +48,7 @@ impl<'a> Ratios<'a> {
         })
     }
 
-    /// Pairs at the start that are as plain as the tolerance can tell.
+    /// Pairs at the start that are plain within the tolerance.
     pub(crate) fn unchanged(&self) -> usize {
         let same = |&i: &usize| (self.ratio[i] - 1.0).abs() <= 2.0 * self.samples.slack(i);
         (0..self.ratio.len()).take_while(same).count()

@@ -302,7 +302,7 @@ fn other_betas(ratios: &Ratios<'_>) -> Vec<Fit> {
 }
 
 /// A straight ramp with ends anywhere: seen at three pairs or more, or at two
-/// and ending where a pair turns once in a round number of positions, as with
+/// and ending where a pair rotates once in a round number of positions, as with
 /// round betas and a round length.
 fn free_ramp(ratios: &Ratios<'_>) -> Option<Fit> {
     let (start, end) = between(ratios)?;
