@@ -56,4 +56,5 @@ laws! {
     longrope::LongRope,
     llama3::Llama3,
     proportional::Proportional,
+    alpha::Alpha,
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use posenc_encodings::laws::{
-    Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds, Yarn,
+    Alpha, Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds,
+    Yarn,
 };
 
 const ONES: [u32; 8] = [1; 8];
@@ -102,6 +103,11 @@ fn every_scaling_dict_is_read_by_its_rules() {
                 factor: 2.0,
                 max_position: 256,
             }),
+        ),
+        (
+            "alpha is fixed",
+            json!({"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}),
+            Scaling::Alpha(Alpha { alpha: 1000.0 }),
         ),
         (
             "dynamic with an alpha of 0, which counts as absent",

@@ -31,12 +31,12 @@ fn what_cannot_be_applied_is_refused_by_name() {
         (
             "unknown type",
             scaled(json!({"rope_type": "warp", "factor": 4.0})),
-            "rope_scaling.rope_type must be one of default, linear, ntk, dynamic, yarn, longrope, su, llama3, proportional, got warp",
+            "rope_scaling.rope_type must be one of default, linear, ntk, dynamic, yarn, longrope, su, llama3, proportional, alpha, got warp",
         ),
         (
-            "alpha for dynamic",
-            scaled(json!({"rope_type": "dynamic", "factor": 4.0, "alpha": 1000.0})),
-            "rope_scaling.alpha is not a key of dynamic scaling, which knows factor, original_max_position_embeddings, rope_type, type, rope_theta, partial_rotary_factor",
+            "an impossible alpha",
+            scaled(json!({"rope_type": "dynamic", "factor": 4.0, "alpha": 0.5})),
+            "the config's rotary embedding is impossible: alpha must be a finite number of at least 1, got 0.5",
         ),
         (
             "no type",
