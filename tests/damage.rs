@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use posenc_ir::Model;
 use posenc_onnx::detect::Options;
 use posenc_onnx::inspect::inspect;
-use posenc_onnx::request::{Request, ScaleType};
+use posenc_onnx::request::{LawName, Request};
 use posenc_onnx::rewrite::rewrite;
 use posenc_tests::binary;
 use posenc_tests::fixture::Fixture;
@@ -55,7 +55,7 @@ fn damaged() -> Vec<Damaged> {
 
 fn request() -> Request {
     let mut request = Request {
-        scale: Some(ScaleType::Yarn),
+        scale: Some(LawName::Yarn.into()),
         ..Request::default()
     };
     request.parameters.factor = Some(4.0);

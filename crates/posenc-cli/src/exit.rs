@@ -108,7 +108,7 @@ impl Exit {
         if let Some(error) = cause.downcast_ref::<RewriteError>() {
             return Some(match error {
                 RewriteError::Refused(Refusal::NoSite(_)) => Self::Difference,
-                RewriteError::Refused(Refusal::Usage(_)) => Self::Usage,
+                RewriteError::Refused(Refusal::Usage(_) | Refusal::Parameter(_)) => Self::Usage,
                 RewriteError::Refused(_) => Self::Unsupported,
                 RewriteError::Model(error) => Self::of_model(error),
             });

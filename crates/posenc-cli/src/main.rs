@@ -8,6 +8,7 @@ mod exit;
 mod inspect;
 mod model;
 mod number;
+mod param;
 mod places;
 mod print;
 mod progress;

@@ -15,6 +15,7 @@ use posenc_onnx::request::Request;
 use crate::exit::{Exit, Failure};
 use crate::model;
 use crate::progress::Progress;
+use crate::rope;
 use crate::terminal::Terminal;
 
 use check::Proof;
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let input = &args.model;
     let options = &args.output;
     let request = args.request();
+    request.check_law().map_err(|e| rope::flag_error(&e))?;
     if let Some(output) = &options.output {
         output::check(input, output, options.in_place, &request)?;
     }
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 
 /// Changes the model as asked, and proves it.
 fn rewrite(model: &mut Model, request: &Request, proof: Proof) -> anyhow::Result<Rewrite> {
-    let done = posenc_onnx::rewrite::rewrite(model, request)?;
+    let done = posenc_onnx::rewrite::rewrite(model, request).map_err(rope::rewrite_error)?;
     model.check()?;
     let mut report = done.report.clone();
     check::fill(model, &done, proof, &mut report)?;

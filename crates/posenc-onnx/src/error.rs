@@ -1,5 +1,7 @@
 //! Why a request is refused.
 
+use posenc_encodings::param::ParameterError;
+
 /// Why a model was not rewritten.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
@@ -21,6 +23,9 @@ pub enum Refusal {
     /// A value is missing or contradicts the model.
     #[error("{0}")]
     Usage(String),
+    /// A parameter is missing or has no effect.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
     /// The form is not supported; the site is named.
     #[error("{0}")]
     Unsupported(String),

@@ -14,6 +14,7 @@ use crate::report::{
 use posenc_encodings::families::rope::Rope;
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::laws::{Identified, identify, identify_growth, identify_lists};
+use posenc_encodings::round::to_digits;
 
 /// Names every encoding and attention site of a model.
 ///
@@ -171,7 +172,7 @@ fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
     let mut params = Map::new();
     params.insert(
         "theta".into(),
-        json!(identified.theta.map(|t| rounded(t, 7))),
+        json!(identified.theta.map(|t| to_digits(t, 7))),
     );
     params.insert("head_dim".into(), json!(rope.head_dim));
     params.insert("rotary_dim".into(), json!(rope.rotary_dim));
@@ -179,7 +180,7 @@ fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
     if rope.layout.is_none() {
         params.insert("pairs".into(), json!(rope.pairs));
     }
-    let factor = rounded(rope.attention_factor, 7);
+    let factor = to_digits(rope.attention_factor, 7);
     params.insert("attention_factor".into(), json!(factor));
     if let Some(streams) = &site.streams {
         params.insert("mrope_section".into(), json!(streams.sections));
@@ -199,15 +200,11 @@ fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
 /// Numbers to seven digits, so that equal encodings read equal.
 fn tidy(value: Value) -> Value {
     match value {
-        Value::Number(n) if n.is_f64() => json!(rounded(n.as_f64().unwrap_or(0.0), 7)),
+        Value::Number(n) if n.is_f64() => json!(to_digits(n.as_f64().unwrap_or(0.0), 7)),
         Value::Array(list) => list.into_iter().map(tidy).collect(),
         Value::Object(map) => map.into_iter().map(|(k, v)| (k, tidy(v))).collect(),
         other => other,
     }
-}
-
-fn rounded(x: f64, digits: usize) -> f64 {
-    format!("{x:.*e}", digits - 1).parse().unwrap_or(x)
 }
 
 /// Position that acts on queries or keys, but in no way that is known.

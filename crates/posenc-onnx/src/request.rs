@@ -7,6 +7,7 @@ mod layers;
 mod list;
 pub mod params;
 mod rope;
+mod scale;
 mod size;
 mod unserved;
 
@@ -15,11 +16,14 @@ use std::path::PathBuf;
 
 pub use layers::{Layers, LayersError};
 pub use list::{ListError, parse_list};
-pub use rope::{FACTOR, LLAMA3_FACTOR, RopeScalingError, rope_scaling};
+pub use posenc_encodings::laws::LawName;
+pub use rope::{RopeScalingError, rope_scaling};
+pub use scale::ScaleType;
 pub use size::{ImageSize, ImageSizeError};
 
 use crate::attention::Site;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
+use posenc_encodings::param::Given;
 use posenc_encodings::words;
 
 /// A rewrite.
@@ -91,26 +95,8 @@ pub struct Parameters {
     pub rotary_dim: Option<usize>,
     /// Pairs of RoPE, or the order within a sinusoidal row.
     pub layout: Option<Layout>,
-    /// YaRN: turns within the original length above which a pair stays.
-    pub beta_fast: Option<f64>,
-    /// YaRN: turns below which a pair is interpolated.
-    pub beta_slow: Option<f64>,
-    /// YaRN: weight of ln s in the numerator of the factor on cos and sin.
-    pub mscale: Option<f64>,
-    /// YaRN: the same in the denominator.
-    pub mscale_all_dim: Option<f64>,
-    /// Factor on cos and sin.
-    pub attention_factor: Option<f64>,
-    /// YaRN: whether the ends of the ramp are whole pairs.
-    pub bounds: posenc_encodings::laws::RampBounds,
-    /// Llama 3: turns below which a pair is divided by s.
-    pub low_freq_factor: Option<f64>,
-    /// Llama 3: turns above which a pair stays.
-    pub high_freq_factor: Option<f64>,
-    /// LongRoPE: divisors up to the original length, one per pair.
-    pub short_factor: Option<Vec<f64>>,
-    /// LongRoPE: divisors above it, one per pair.
-    pub long_factor: Option<Vec<f64>>,
+    /// Parameters of laws of RoPE.
+    pub law: Given,
     /// T5: buckets, those of both directions together.
     pub num_buckets: Option<usize>,
     /// T5, Shaw, relative bias: the distance from which on all are alike.
@@ -144,36 +130,6 @@ pub struct Allowances {
     pub write_config: bool,
     /// Write nodes in an order of computation, where the input does not.
     pub sort: bool,
-}
-
-words! {
-    /// A law by which an encoding is stretched.
-    "scaling" ScaleType {
-        /// The plain encoding.
-        None = "none",
-        /// Position interpolation; a table resized linearly.
-        Linear = "linear",
-        /// RoPE of a larger base.
-        Ntk = "ntk",
-        /// RoPE of a base that grows with the length.
-        Dynamic = "dynamic",
-        /// A ramp from unchanged to interpolated, and a factor on cos and sin.
-        Yarn = "yarn",
-        /// One divisor per pair, from one of two lists by length.
-        LongRope = "longrope",
-        /// The ramp of Llama 3.1 over wavelengths.
-        Llama3 = "llama3",
-        /// Frequencies spread over the whole head, the slow ones zero.
-        Proportional = "proportional",
-        /// A table resized by cubic convolution.
-        Cubic = "cubic",
-        /// A table repeated.
-        Tile = "tile",
-        /// A table extended by Su's hierarchical decomposition.
-        Hierarchical = "hierarchical",
-        /// A table cut off.
-        Truncate = "truncate",
-    }
 }
 
 words! {

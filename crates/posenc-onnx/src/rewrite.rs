@@ -46,6 +46,7 @@ pub struct Rewritten {
 /// When the request does not fit the model, a needed value is nowhere to be found, or the form is
 /// not supported.
 pub fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, RewriteError> {
+    request.check_law().map_err(Refusal::from)?;
     let input = Endpoint {
         path: path_of(model),
         fingerprint: model.fingerprint(),
@@ -128,7 +129,13 @@ fn rewrite_flat(
             proof: None,
         });
     };
-    record::write(&mut next, &report.input.fingerprint, &before, &plan);
+    let fingerprint = &report.input.fingerprint;
+    record::write(
+        &mut next,
+        fingerprint,
+        plan.max_length,
+        plan.records(&before),
+    );
     let after = detect(&next, &options);
     agrees(&next, &before, &after, &plan)?;
     let (from, to) = (
@@ -260,7 +267,7 @@ fn edits(
             && let Some(params) = after.get_mut("params")
         {
             params["theta"] = json!(target.rope.theta);
-            params["scaling"] = record::scaling(&target.scaling);
+            params["scaling"] = target.scaling.to_json();
         }
         let count = |shared: usize| if n == 0 { shared } else { 0 };
         edits.push(Edit {

@@ -105,7 +105,7 @@ mod tests {
     use crate::graph::sketch::{A, HIDDEN, Sketch};
     use crate::plan::numbers::{Init, Numbers};
     use crate::prove::swap::Proof;
-    use crate::request::{Request, ScaleType};
+    use crate::request::{LawName, Request};
     use crate::rewrite::rewrite;
     use posenc_encodings::kind::Kind;
 
@@ -208,7 +208,7 @@ mod tests {
                 ..Request::default()
             };
             if scaled {
-                request.scale = Some(ScaleType::Linear);
+                request.scale = Some(LawName::Linear.into());
                 request.parameters.factor = Some(4.0);
                 request.parameters.original_length = Some(40);
             }

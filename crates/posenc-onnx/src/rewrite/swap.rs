@@ -176,7 +176,8 @@ fn stretched(
             constants += group.constants_changed;
         }
     }
-    record::write(next, &report.input.fingerprint, found, &plan);
+    let fingerprint = &report.input.fingerprint;
+    record::write(next, fingerprint, plan.max_length, plan.records(found));
     let after = detect(next, options);
     super::agrees(next, found, &after, &plan)?;
     Ok(Some(Stretched {
