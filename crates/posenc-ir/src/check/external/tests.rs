@@ -117,7 +117,7 @@ fn external_data_must_be_in_the_folder_of_the_model() {
         (
             "another length",
             with("length", "4"),
-            "has 4 bytes, it needs 8",
+            "has 4 bytes, but it needs 8",
         ),
     ];
     for (name, proto, want) in broken {
