@@ -6,6 +6,7 @@ pub mod context;
 mod convolution;
 pub mod finding;
 pub mod found;
+pub mod identified;
 pub mod limit;
 pub mod limits;
 mod results;

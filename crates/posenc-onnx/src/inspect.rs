@@ -3,17 +3,16 @@
 pub mod consult;
 mod entries;
 
-use posenc_ir::{DType, Model};
+use posenc_ir::Model;
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
-use crate::detect::{Found, Options, RotarySite, Switch, detect, limits};
+use crate::detect::identified::{identified, tolerance};
+use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
-use posenc_encodings::families::rope::Rope;
 use posenc_encodings::kind::{Form, Kind};
-use posenc_encodings::laws::{Identified, identify, identify_growth, identify_lists};
 use posenc_encodings::round::to_digits;
 
 /// Names every encoding and attention site of a model.
@@ -60,53 +59,6 @@ pub fn report(model: &Model, found: &Found) -> Inspect {
             .collect(),
     );
     report
-}
-
-/// The scaling that the numbers of a site tell.
-pub fn identified(found: &Found, site: &RotarySite) -> Identified {
-    let rope = &site.query.rotation.rope;
-    let tolerance = tolerance(found, site);
-    let near = identify(
-        &rope.inv_freq,
-        rope.attention_factor,
-        rope.rotary_dim,
-        rope.head_dim,
-        tolerance,
-    );
-    match &site.switch {
-        None => near,
-        Some(switch) => switched(rope, switch, near, tolerance.max(1e-5)),
-    }
-}
-
-/// The scaling of a rotation that changes with the length: a base that grows, or two lists.
-fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> Identified {
-    let original = switch.original_length;
-    let mut samples = vec![
-        (original.div_ceil(2), rope.inv_freq.clone()),
-        (original, rope.inv_freq.clone()),
-    ];
-    let beyond = switch.beyond.iter();
-    samples.extend(beyond.map(|(length, rope)| (*length, rope.inv_freq.clone())));
-    if let Some(growth) = identify_growth(&samples, rope.rotary_dim, tolerance) {
-        return growth;
-    }
-    let theta = near.theta.filter(|_| near.scaling.is_none());
-    match switch.beyond.last() {
-        Some((_, long)) => {
-            identify_lists(&rope.inv_freq, &long.inv_freq, original, theta, tolerance)
-        }
-        None => near,
-    }
-}
-
-/// How exactly the graph holds its frequencies, as a share of each.
-fn tolerance(found: &Found, site: &RotarySite) -> f64 {
-    match found.trace.get(site.query.region.output).dtype {
-        Some(DType::F16) => 2e-3,
-        Some(DType::BF16) => 1e-2,
-        _ => 2e-6,
-    }
 }
 
 /// Everything that was found, as entries of the report.

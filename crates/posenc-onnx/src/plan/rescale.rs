@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use posenc_ir::Model;
 
+use crate::detect::identified::identified;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RewriteError};
-use crate::inspect::identified;
 use crate::record::{SiteRecord, record};
 use crate::report::{Inferred, Limit, LimitCause};
 use crate::request::hf_config::HfConfig;
