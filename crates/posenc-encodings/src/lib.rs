@@ -6,11 +6,15 @@
 #[cfg(test)]
 extern crate self as posenc_encodings;
 
+pub mod bias;
+pub mod describe;
 #[cfg(test)]
 mod emitted;
 pub mod families;
+pub mod family;
 pub mod kind;
 pub mod laws;
+pub mod layout;
 pub mod miss;
 pub mod opset;
 pub mod param;

@@ -20,6 +20,7 @@ pub use size::{ImageSize, ImageSizeError};
 
 use crate::attention::Site;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
+use posenc_encodings::param::Given;
 use posenc_encodings::words;
 
 /// A rewrite.
@@ -111,14 +112,8 @@ pub struct Parameters {
     pub short_factor: Option<Vec<f64>>,
     /// LongRoPE: divisors above it, one per pair.
     pub long_factor: Option<Vec<f64>>,
-    /// T5: buckets, those of both directions together.
-    pub num_buckets: Option<usize>,
-    /// T5, Shaw, relative bias: the distance from which on all are alike.
-    pub max_distance: Option<usize>,
-    /// Whether keys after the query are told from keys before it; `None`: as the site's mask says.
-    pub bidirectional: Option<bool>,
-    /// ALiBi: one per head.
-    pub slopes: Option<Vec<f64>>,
+    /// Parameters of the family that a rewrite puts in, by the names that it declares.
+    pub family: Given,
     /// Grids: pixels.
     pub image_size: Option<ImageSize>,
     /// Resized tables: which points of the two grids coincide.

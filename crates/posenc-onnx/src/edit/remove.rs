@@ -98,7 +98,7 @@ fn before_scores(
     let mut jobs = vec![];
     let stream = Sums::new(context);
     for finding in &context.survey.findings {
-        if !asked.speaks_of(context, finding) {
+        if !asked.removes(context, finding) {
             let seen = finding.sites.iter().any(|site| asked.has(*site));
             if asked.kind == Kind::None && seen {
                 let kind = finding.encoding.kind();

@@ -33,7 +33,7 @@ pub(crate) fn is_bare(
         return left(rotary.node, Kind::Rope);
     }
     for finding in &context.survey.findings {
-        if asked.speaks_of(context, finding) {
+        if asked.removes(context, finding) {
             let first = finding.sites.first().map(|site| context.site(*site).node);
             return match finding.node().or(first) {
                 Some(node) => left(node, finding.encoding.kind()),

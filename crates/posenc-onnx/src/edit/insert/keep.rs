@@ -40,7 +40,7 @@ pub(crate) fn keep(
         return Ok(None);
     }
     let findings = context.survey.findings.iter();
-    let findings: Vec<&Finding> = findings.filter(|f| asked.speaks_of(context, f)).collect();
+    let findings: Vec<&Finding> = findings.filter(|f| asked.removes(context, f)).collect();
     kept.remember(context, &findings);
     if context.found.ports.first(Role::Positions).is_some() || asked.add_position_ids {
         return Ok(Some(kept));

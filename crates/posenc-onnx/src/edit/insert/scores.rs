@@ -23,7 +23,7 @@ use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::signature::Signatures;
 use crate::plan::swap::Group;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
 use biases::Biases;
 use grid::Grids;
 use masks::Origin;
@@ -107,8 +107,9 @@ pub(crate) fn insert(
     context: &Context<'_>,
     scores: &mut Scores<'_>,
     group: &Group,
+    spec: &BiasSpec,
 ) -> Result<(), RewriteError> {
-    let mut biases = Biases::new(context, scores, &group.new);
+    let mut biases = Biases::new(context, scores, spec)?;
     for site in &group.sites {
         let site = context.site(*site);
         if !biases.scores.is_open(site, &group.new)? {

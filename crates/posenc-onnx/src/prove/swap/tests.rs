@@ -7,7 +7,7 @@ use super::Proof;
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::plan::numbers::{Init, Numbers};
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
 use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::swap;
@@ -91,15 +91,9 @@ const NUMBERS: [&str; 3] = ["scores", "values", "embeddings"];
 /// The same kind with other numbers; rows of tables are shifted by one.
 fn wrong(new: &mut EncodingSpec) {
     match new {
-        EncodingSpec::Alibi(alibi) => alibi.slopes.iter_mut().for_each(|m| *m *= 1.5),
         EncodingSpec::Sinusoidal { base, .. } => *base *= 0.5,
         EncodingSpec::Learned { rows, table } => shifted(table, &[*rows, HIDDEN]),
-        EncodingSpec::T5Bias { bias, table } => shifted(table, &[bias.num_buckets, bias.heads]),
-        EncodingSpec::RelativeBias {
-            max_distance,
-            heads,
-            table,
-        } => shifted(table, &[2 * *max_distance + 1, *heads]),
+        EncodingSpec::ScoreBias(spec) => wrong_bias(spec),
         EncodingSpec::Shaw {
             max_distance,
             key,
@@ -114,6 +108,16 @@ fn wrong(new: &mut EncodingSpec) {
                 *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 77 });
             }
         }
+    }
+}
+
+fn wrong_bias(spec: &mut BiasSpec) {
+    let dims = spec.bias.tensors();
+    for (table, dims) in spec.tensors.iter_mut().zip(&dims) {
+        shifted(table, dims);
+    }
+    if dims.is_empty() {
+        spec.bias = spec.bias.times(1.5);
     }
 }
 

@@ -10,7 +10,6 @@ use crate::attention::Site;
 use crate::edit::insert::axes::Axes;
 use crate::edit::insert::unfold;
 use crate::error::RewriteError;
-use crate::plan::swap::spec::EncodingSpec;
 
 /// What an operator says of its keys, and where it takes a bias.
 struct Taken {
@@ -88,7 +87,7 @@ impl Biases<'_, '_> {
             .heads
             .ok_or_else(|| refuse("its heads are not known"))?;
         let old = node.input(taken.slot);
-        let straight = matches!(self.new, EncodingSpec::Alibi(a) if a.symmetric != Some(true));
+        let straight = self.spec.bias.is_straight();
         // A sink beside the keys can tell a constant for each query.
         let sink = (11..node.inputs().len()).any(|slot| given(&slot)) || set(&"smooth_softmax");
         let counts = counts(self.scores.axes, site, node, &taken, straight && !sink);

@@ -45,6 +45,7 @@ struct Grid {
     keys: Option<ValueId>,
     last_key: Option<ValueId>,
     places: Option<ValueId>,
+    from: Option<ValueId>,
     distances: Option<ValueId>,
 }
 
@@ -94,6 +95,7 @@ impl<'a> Grids<'a> {
             keys: None,
             last_key: None,
             places: None,
+            from: None,
             distances: None,
         });
         self.grids.len() - 1
@@ -223,8 +225,17 @@ impl<'a> Grids<'a> {
         *self.grids[grid].distances.insert(distances)
     }
 
-    /// The index of each query among the keys, `[queries, 1]`.
-    fn from(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+    /// The index of each query among the keys, `[queries, 1]`, after an axis of sequences where these
+    /// differ.
+    pub(crate) fn from(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(from) = self.grids[grid].from {
+            return from;
+        }
+        let from = self.emit_from(out, grid);
+        *self.grids[grid].from.insert(from)
+    }
+
+    fn emit_from(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
         let known = &self.grids[grid];
         if let Some([queries, keys]) = known.fixed() {
             let past = keys as i64 - queries as i64;
