@@ -1,6 +1,8 @@
 //! The families of encodings, one file each, and their registry.
 
 pub mod axial;
+#[cfg(test)]
+mod tests;
 
 use crate::family::{Entry, Family};
 use crate::words::{UnknownWord, Word};
