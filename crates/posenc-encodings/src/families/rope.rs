@@ -28,6 +28,8 @@ pub static FAMILY: Family = Family {
         ("theta", "10,000"),
         ("rotary-dim", "the whole head"),
         ("layout", "`half`"),
+        ("scale", "and its flags"),
+        ("max-length", "for tables"),
     ],
     tensors: &[],
     starts: ["", ""],

@@ -140,3 +140,57 @@ fn families_are_described_once() {
         assert_eq!(written, !family.adds.is_empty(), "{}", family.word);
     }
 }
+
+/// The row of a family in the table of README.
+fn row(family: &Family) -> String {
+    let flag = |(name, default): (&str, &str)| match default {
+        "" => format!("`--{name}`"),
+        given => format!("`--{name}` ({given})"),
+    };
+    // Defaults that are no values are for the help.
+    let is_value = |default: &str| !default.contains(' ');
+    let own = family
+        .params
+        .iter()
+        .map(|p| (p.name, Some(p.default).filter(|d| is_value(d))));
+    let own = own.map(|(name, default)| (name, default.unwrap_or_default()));
+    let flags: Vec<String> = family.common.iter().copied().chain(own).map(flag).collect();
+    let tensor = |t: &crate::family::Learned| match t.about {
+        "" => format!("`{} {}`", t.name, t.shape),
+        about => format!("`{} {}`, {about}", t.name, t.shape),
+    };
+    let tensors: Vec<String> = family.tensors.iter().map(tensor).collect();
+    let (flags, tensors) = (flags.join(", "), tensors.join(", "));
+    let cells = [&flags, &tensors, family.starts[0], family.starts[1]];
+    let cells = cells.map(|cell| {
+        if cell.is_empty() {
+            " |".into()
+        } else {
+            format!(" {cell} |")
+        }
+    });
+    format!("| `{}` | {} |{}", family.word, family.adds, cells.concat())
+}
+
+#[test]
+fn the_readme_has_a_row_for_each_family_that_can_be_written() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("| `--to` |"))
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    let written = all().filter(|family| !family.adds.is_empty()).map(row);
+    let want: Vec<String> = ["| `none` | nothing | | | | |".to_owned()]
+        .into_iter()
+        .chain(written)
+        .collect();
+    assert_eq!(
+        rows,
+        want,
+        "README.md needs these rows:\n{}",
+        want.join("\n")
+    );
+}

@@ -123,7 +123,8 @@ fn wrong_bias(spec: &mut BiasSpec) {
 
 fn shifted(table: &mut Numbers, dims: &[usize]) {
     let mut values = table.values(dims).unwrap();
-    values.rotate_left(dims.get(1).map_or(0, |n| n % values.len()));
+    let by = dims.get(1).map_or(0, |n| n % values.len());
+    values.rotate_left(by);
     *table = Numbers::Given {
         name: "table".into(),
         tensor: std::rc::Rc::new(Tensor::from_f64(DType::F32, dims, &values)),

@@ -107,7 +107,7 @@ fn before(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{KINDS, model, scaled, softmax, swapped, takes};
+    use super::super::tests::{kinds, model, scaled, softmax, swapped, takes};
     use crate::graph::sketch::{HIDDEN, Sketch};
     use posenc_encodings::kind::Kind;
 
@@ -157,7 +157,7 @@ mod tests {
             for (product, scores) in [(TURNED, TURNED), (PLAIN, TURNED), (TURNED, PLAIN)] {
                 let order = Order { product, scores };
                 let model = model(|s, x| layer(s, x, heads, order));
-                for kind in KINDS {
+                for kind in kinds() {
                     // Vectors that all heads share stand wherever the heads do.
                     if kind == Kind::Shaw {
                         continue;

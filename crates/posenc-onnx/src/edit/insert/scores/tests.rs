@@ -7,16 +7,26 @@ use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::{Swapped, swap};
+use posenc_encodings::family::Entry;
 use posenc_encodings::kind::Kind;
 
-/// All that acts on scores.
-pub(crate) const KINDS: [Kind; 5] = [
-    Kind::Alibi,
-    Kind::T5Bias,
-    Kind::RelativeBias,
-    Kind::Shaw,
-    Kind::TransformerXl,
-];
+/// Every kind that acts on scores.
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    let acts = |kind: &Kind| {
+        let entry = kind.family().map(|family| &family.entry);
+        matches!(entry, Some(Entry::ScoreBias(_) | Entry::ScoreTerm))
+    };
+    Kind::targets().filter(acts)
+}
+
+/// Every kind of bias.
+pub(crate) fn biases() -> impl Iterator<Item = Kind> {
+    let is_bias = |kind: &Kind| {
+        let entry = kind.family().map(|family| &family.entry);
+        matches!(entry, Some(Entry::ScoreBias(_)))
+    };
+    Kind::targets().filter(is_bias)
+}
 
 /// Which keys come later than their query, `[token, token]`.
 pub(crate) fn later(s: &mut Sketch) -> String {
@@ -89,7 +99,7 @@ pub(crate) fn swapped(model: &Model, kind: Kind) -> Result<Option<Swapped>, Stri
 
 /// Puts every kind in, and reads it back at every site.
 fn takes_all(name: &str, model: &Model) {
-    for kind in KINDS {
+    for kind in kinds() {
         takes(name, model, kind);
     }
 }
@@ -164,8 +174,8 @@ fn masks_of_every_kind_let_them_through() {
         let model = model(|s, x| plain(s, x, to_softmax));
         match name {
             // What queries meet is squeezed by the cap, and is no longer the formula's.
-            "a soft cap" => KINDS[..3].iter().for_each(|kind| {
-                takes(name, &model, *kind);
+            "a soft cap" => biases().for_each(|kind| {
+                takes(name, &model, kind);
             }),
             _ => takes_all(name, &model),
         }
