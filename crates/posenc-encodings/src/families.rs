@@ -66,6 +66,7 @@ families! {
     alibi: Alibi,
     t5_bias: T5Bias,
     relative_bias: RelativeBias,
+    kerple: Kerple,
     shaw: Shaw,
     transformer_xl: TransformerXl,
     disentangled: Disentangled,
