@@ -67,6 +67,7 @@ families! {
     t5_bias: T5Bias,
     relative_bias: RelativeBias,
     kerple: Kerple,
+    fire: Fire,
     shaw: Shaw,
     transformer_xl: TransformerXl,
     disentangled: Disentangled,
