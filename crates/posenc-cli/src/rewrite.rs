@@ -3,6 +3,7 @@
 mod check;
 pub(crate) mod diff;
 mod external;
+mod family;
 mod flags;
 mod output;
 mod text;
@@ -46,9 +47,9 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         None => e,
     })?;
     report.warnings.extend(absent);
-    if let Some(flag) = request.unserved() {
+    if let Some(flag) = request.unsupported() {
         let input = input.display();
-        let sentence = format!("{input}: this version does not do {flag} yet; leave it out");
+        let sentence = format!("{input}: {flag} is not supported yet");
         return Err(Failure::unsupported(sentence).into());
     }
     let output = match &options.output {

@@ -97,14 +97,8 @@ pub struct Parameters {
     pub layout: Option<Layout>,
     /// Parameters of laws of RoPE.
     pub law: Given,
-    /// T5: buckets, those of both directions together.
-    pub num_buckets: Option<usize>,
-    /// T5, Shaw, relative bias: the distance from which on all are alike.
-    pub max_distance: Option<usize>,
-    /// Whether keys after the query are told from keys before it; `None`: as the site's mask says.
-    pub bidirectional: Option<bool>,
-    /// ALiBi: one per head.
-    pub slopes: Option<Vec<f64>>,
+    /// Parameters of the family that a rewrite inserts, by the names that it declares.
+    pub family: Given,
     /// Grids: pixels.
     pub image_size: Option<ImageSize>,
     /// Resized tables: which points of the two grids coincide.

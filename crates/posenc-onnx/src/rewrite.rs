@@ -108,9 +108,9 @@ fn rewrite_flat(
     report.limits.before = before.limits.clone();
     report.limits.after = before.limits.clone();
     let kind = request.to.filter(|_| swap::is_asked(&before, request));
-    if let Some(flag) = request.idle(kind) {
+    if let Some(flag) = request.ineffective(kind) {
         let done = kind.map_or("this rewrite".to_owned(), |kind| format!("--to {kind}"));
-        let why = format!("{done} does not heed {flag}; leave it out");
+        let why = format!("{flag} has no effect on {done}; remove it");
         return Err(Refusal::Unsupported(why).into());
     }
     if kind.is_some() {

@@ -4,9 +4,9 @@ use super::{Allowances, Antialias, Corners, Length, Parameters, Request};
 use posenc_encodings::kind::{Form, Kind};
 
 impl Request {
-    /// The first flag that was given and that no rewrite heeds yet; it must not be passed over in
-    /// silence.
-    pub fn unserved(&self) -> Option<&'static str> {
+    /// The first flag that was given and that no rewrite supports yet; it must not be ignored
+    /// silently.
+    pub fn unsupported(&self) -> Option<&'static str> {
         let Parameters {
             image_size,
             corners,
@@ -28,58 +28,55 @@ impl Request {
             ("--dynamic", *length == Length::Dynamic),
             ("--write-config", write_config),
         ];
-        let said = flags.into_iter().find(|(_, said)| *said);
-        said.map(|(flag, _)| flag)
+        let first = flags.into_iter().find(|(_, given)| *given);
+        first.map(|(flag, _)| flag)
     }
 }
 
 impl Request {
-    /// The first flag that was given and that putting in this kind does not heed; without a kind,
-    /// stretching what is there.
-    pub(crate) fn idle(&self, kind: Option<Kind>) -> Option<&'static str> {
-        use Kind::TransformerXl as Xl;
-        use Kind::{Alibi, Conv, Learned, RelativeBias, Rope, Shaw, Sinusoidal, T5Bias};
+    /// The first flag that was given and has no effect where this kind is put in; without a kind,
+    /// where what is there is stretched.
+    pub(crate) fn ineffective(&self, kind: Option<Kind>) -> Option<String> {
         let p = &self.parameters;
-        let anew = kind.is_some();
-        let tables: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl];
-        let given: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl, Alibi];
-        let flags: [(&str, bool, &[Kind]); 10] = [
-            ("--params", self.params.is_some(), given),
-            ("--seed", p.seed.is_some(), tables),
-            ("--num-buckets", p.num_buckets.is_some(), &[T5Bias]),
-            (
-                "--max-distance",
-                p.max_distance.is_some(),
-                &[T5Bias, RelativeBias, Shaw],
-            ),
-            (
-                "--bidirectional",
-                p.bidirectional.is_some(),
-                &[T5Bias, Alibi],
-            ),
-            ("--slopes", p.slopes.is_some(), &[Alibi]),
-            (
-                "--add-position-ids",
-                self.allowances.add_position_ids,
-                &[Learned, Sinusoidal, Rope],
-            ),
-            ("--theta", p.theta.is_some() && anew, &[Rope, Sinusoidal]),
-            ("--layout", p.layout.is_some() && anew, &[Rope, Sinusoidal]),
-            ("--rotary-dim", p.rotary_dim.is_some() && anew, &[Rope]),
+        let family = kind.and_then(Kind::family);
+        let takes = |name: &str| family.is_some_and(|family| family.takes(name));
+        let tensors = family.map_or(&[][..], |family| family.tensors);
+        let starts = family.is_some_and(|family| !family.starts[1].is_empty());
+        let follows = family.is_some_and(|family| family.follows_positions());
+        let is_swap = kind.is_some();
+        let common = [
+            ("theta", p.theta.is_some()),
+            ("layout", p.layout.is_some()),
+            ("rotary-dim", p.rotary_dim.is_some()),
         ];
-        let idle = |(_, said, kinds): &(&str, bool, &[Kind])| {
-            *said && kind.is_none_or(|kind| !kinds.contains(&kind))
-        };
-        let idle = flags.into_iter().find(idle).map(|(flag, ..)| flag);
-        let stretched = kind == Some(Rope) && (self.scale.is_some() || self.hf_config.is_some());
-        match anew && !stretched {
-            true => idle.or_else(|| self.stretching()),
-            false => idle,
+        let common = common
+            .iter()
+            .filter(|(name, given)| is_swap && *given && !takes(name));
+        let own = p.family.names().filter(|name| !takes(name));
+        let names = own.chain(common.map(|(name, _)| *name));
+        let flags = [
+            ("params", self.params.is_some() && tensors.is_empty()),
+            ("seed", p.seed.is_some() && !starts),
+            (
+                "add-position-ids",
+                self.allowances.add_position_ids && !follows,
+            ),
+        ];
+        let flags = flags.iter().filter(|(_, is_ineffective)| *is_ineffective);
+        let mut all = flags.map(|(name, _)| *name).chain(names);
+        if let Some(name) = all.next() {
+            return Some(format!("--{name}"));
         }
+        let is_stretched =
+            kind == Some(Kind::Rope) && (self.scale.is_some() || self.hf_config.is_some());
+        if is_swap && !is_stretched {
+            return self.only_of_scaling().map(str::to_owned);
+        }
+        None
     }
 
-    /// The first flag that was given and that only stretching heeds.
-    fn stretching(&self) -> Option<&'static str> {
+    /// The first flag that was given and that only scaling uses.
+    fn only_of_scaling(&self) -> Option<&'static str> {
         let p = &self.parameters;
         let flags = [
             ("--hf-config", self.hf_config.is_some()),
@@ -95,7 +92,9 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use posenc_encodings::families::alibi;
     use posenc_encodings::laws::LawName;
+    use posenc_encodings::param::{Given, Value};
 
     #[test]
     fn what_is_done_is_not_named() {
@@ -107,46 +106,56 @@ mod tests {
             ..Request::default()
         };
         request.allowances.sort = true;
-        assert_eq!(request.unserved(), None);
-        assert_eq!(Request::default().unserved(), None);
+        assert_eq!(request.unsupported(), None);
+        assert_eq!(Request::default().unsupported(), None);
     }
 
     #[test]
     fn a_flag_of_another_kind_is_named() {
         let mut request = Request::default();
-        assert_eq!(request.idle(None), None);
-        request.parameters.slopes = Some(vec![0.5]);
-        assert_eq!(request.idle(Some(Kind::Alibi)), None);
+        assert_eq!(request.ineffective(None), None);
+        let slopes = Value::Numbers(vec![0.5]);
+        request
+            .parameters
+            .family
+            .set(&alibi::FAMILY.params[0], slopes);
+        assert_eq!(request.ineffective(Some(Kind::Alibi)), None);
         for kind in [None, Some(Kind::Rope), Some(Kind::None), Some(Kind::T5Bias)] {
-            assert_eq!(request.idle(kind), Some("--slopes"));
+            assert_eq!(request.ineffective(kind), Some("--slopes".into()));
         }
-        request.parameters.slopes = None;
+        request.parameters.family = Given::default();
         request.parameters.theta = Some(1e6);
-        assert_eq!(request.idle(None), None);
-        assert_eq!(request.idle(Some(Kind::Learned)), Some("--theta"));
+        assert_eq!(request.ineffective(None), None);
+        assert_eq!(
+            request.ineffective(Some(Kind::Learned)),
+            Some("--theta".into())
+        );
     }
 
     #[test]
-    fn what_only_stretching_heeds_is_named() {
+    fn what_only_scaling_uses_is_named() {
         let mut request = Request::default();
         request.parameters.factor = Some(4.0);
-        assert_eq!(request.idle(None), None);
+        assert_eq!(request.ineffective(None), None);
         for kind in [Kind::None, Kind::Alibi, Kind::Rope] {
-            assert_eq!(request.idle(Some(kind)), Some("--factor"));
+            assert_eq!(request.ineffective(Some(kind)), Some("--factor".into()));
         }
         request.scale = Some(LawName::Yarn.into());
-        assert_eq!(request.idle(Some(Kind::Rope)), None);
-        assert_eq!(request.idle(Some(Kind::Alibi)), Some("--factor"));
+        assert_eq!(request.ineffective(Some(Kind::Rope)), None);
+        assert_eq!(
+            request.ineffective(Some(Kind::Alibi)),
+            Some("--factor".into())
+        );
     }
 
     #[test]
     fn what_is_not_done_is_named() {
         let mut request = Request::default();
         request.allowances.write_config = true;
-        assert_eq!(request.unserved(), Some("--write-config"));
+        assert_eq!(request.unsupported(), Some("--write-config"));
         request.parameters.length = crate::request::Length::Dynamic;
-        assert_eq!(request.unserved(), Some("--dynamic"));
+        assert_eq!(request.unsupported(), Some("--dynamic"));
         request.form = Some(Form::Contrib);
-        assert_eq!(request.unserved(), Some("--form"));
+        assert_eq!(request.unsupported(), Some("--form"));
     }
 }
