@@ -267,7 +267,6 @@ fn read_back(proof: &Proof) -> Result<(), String> {
     let context = Context {
         model: &proof.swapped.0,
         found: &proof.swapped.1,
-        survey: &proof.survey,
     };
     readback::check(&context, proof).map_err(|why| why.to_string())
 }
