@@ -7,7 +7,6 @@ mod convolution;
 pub mod finding;
 pub mod found;
 pub mod identified;
-pub mod limit;
 pub mod limits;
 mod results;
 pub mod rotary;
