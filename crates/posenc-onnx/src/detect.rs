@@ -2,6 +2,7 @@
 
 mod absolute;
 mod bias;
+pub(crate) mod branches;
 pub mod context;
 mod convolution;
 pub mod finding;

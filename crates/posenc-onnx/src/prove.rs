@@ -22,6 +22,7 @@ pub mod invariants;
 mod measure;
 pub mod options;
 pub mod readback;
+pub(crate) mod rescaled;
 pub mod run;
 mod sample;
 pub mod sites;

@@ -1,8 +1,6 @@
 //! What a rewrite will do, before anything changes: which site gets which frequencies, and where
 //! every value came from.
 
-use std::path::PathBuf;
-
 use posenc_ir::Model;
 use serde_json::json;
 
@@ -10,8 +8,7 @@ use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::identified;
 use crate::report::{Inferred, Limit, LimitCause};
-use crate::request::hf_config::HfConfig;
-use crate::request::{Request, ScaleType, rope_scaling};
+use crate::request::{Config, Request, ScaleType, rope_scaling};
 use posenc_encodings::laws::{Rope, Scaling};
 
 /// The frequencies that a site is to have.
@@ -34,6 +31,14 @@ pub struct Plan {
     pub max_length: Option<usize>,
     /// Values that no flag gave.
     pub inferred: Vec<Inferred>,
+}
+
+impl Plan {
+    /// What a rotation becomes; `None` where it is left alone.
+    pub(crate) fn target(&self, rotation: usize) -> Option<&Target> {
+        let mut targets = self.targets.iter();
+        targets.find(|(i, _)| *i == rotation).map(|(_, t)| t)
+    }
 }
 
 /// Decides what a request means for the sites that were found. `limits` tell of the length that
@@ -72,7 +77,7 @@ pub fn plan(
         max_length: request.parameters.max_length,
     };
     let targets = match &request.hf_config {
-        Some(path) => planner.follow(path)?,
+        Some(config) => planner.follow(config)?,
         None => planner.scale()?,
     };
     planner.refuse_twice(&targets)?;
@@ -94,16 +99,13 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// "Make this graph what this config says."
-    fn follow(&mut self, path: &PathBuf) -> Result<Vec<(usize, Target)>, RewriteError> {
-        let config = read_config(path)?;
-        let usage = |e: crate::request::hf_config::HfConfigError| {
-            Refusal::Usage(format!("{}: {e}", path.display()))
-        };
+    fn follow(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
+        let config = source.parse()?;
         let mut targets = vec![];
         for (i, site) in chosen(self.found, self.request) {
             let place = || self.model.graph().place(site.node);
             let layer = self.found.attention[site.site].place.layer;
-            let Some(asked) = config.rope_for(layer).map_err(usage)? else {
+            let Some(asked) = config.rope_for(layer).map_err(|e| source.refuse(e))? else {
                 let why = format!(
                     "{}: the config asks for no rope in layer {1}; take it out first with \
                      --to none --layers {1}",
@@ -115,7 +117,7 @@ impl Planner<'_> {
             let now = &site.query.rotation.rope;
             let rope = asked
                 .rope(now.rotary_dim, now.head_dim)
-                .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?;
+                .map_err(|e| source.refuse(e))?;
             let whole = matches!(asked.scaling, Scaling::Proportional(_));
             if rope.rotary_dim != now.rotary_dim && !whole {
                 let why = format!(
@@ -244,17 +246,15 @@ impl Planner<'_> {
 
     /// The length that the model was trained for, with its source.
     fn original_length(&self) -> Result<Option<(usize, String)>, RewriteError> {
-        if let Some(path) = config_beside(self.model) {
-            let config = read_config(&path)?;
+        if let Some(source) = &self.request.model_config {
+            let config = source.parse()?;
             let first = self.found.rotary.first();
             let layer = first.map_or(0, |s| self.found.attention[s.site].place.layer);
             let asked = config.rope_for(layer).ok().flatten();
             let scaled = asked.and_then(|a| a.scaling.original_length());
             let length = match scaled {
                 Some(length) => Some(length),
-                None => config
-                    .max_position()
-                    .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?,
+                None => config.max_position().map_err(|e| source.refuse(e))?,
             };
             if let Some(length) = length {
                 return Ok(Some((length, "config.json beside the model".into())));
@@ -376,17 +376,4 @@ fn extended(scaling: &Scaling, original: Option<usize>) -> Option<usize> {
     };
     let length = original? as f64 * factor.max(1.0);
     (length.is_finite() && length < 1e12).then_some(length.round() as usize)
-}
-
-/// `config.json` in the model's folder.
-fn config_beside(model: &Model) -> Option<PathBuf> {
-    let path = model.path()?.parent()?.join("config.json");
-    path.is_file().then_some(path)
-}
-
-pub(crate) fn read_config(path: &PathBuf) -> Result<HfConfig, RewriteError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?;
-    let config = HfConfig::parse(&text);
-    Ok(config.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
 }

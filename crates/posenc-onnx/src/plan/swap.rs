@@ -10,10 +10,9 @@ use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::{Init, Numbers};
-use crate::plan::rescale::read_config;
 use crate::report::Inferred;
-use crate::request::Request;
 use crate::request::params::Params;
+use crate::request::{Config, Request};
 use posenc_encodings::kind::Kind;
 
 use planner::Planner;
@@ -108,10 +107,10 @@ pub(crate) fn asked(
         }
     }
     let params = match &request.params {
-        Some(path) => Params::read(path)?,
+        Some(file) => Params::read(file)?,
         None => Params::default(),
     };
-    let config = request.hf_config.as_ref().map(read_config).transpose()?;
+    let config = request.hf_config.as_ref().map(Config::parse).transpose()?;
     let mut planner = Planner {
         context,
         config,

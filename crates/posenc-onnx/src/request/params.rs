@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::rc::Rc;
 
 use posenc_ir::{DType, Tensor};
@@ -11,6 +10,7 @@ use safetensors::{Dtype, SafeTensors};
 use crate::attention::StackLayer;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::Numbers;
+use crate::request::Tensors;
 use posenc_encodings::kind::Stack;
 
 /// The tensors of a file by name.
@@ -26,12 +26,11 @@ impl Params {
     /// Reads a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or holds another type than float32, float16 and bfloat16.
-    pub(crate) fn read(path: &Path) -> Result<Self, RewriteError> {
-        let shown = path.display().to_string();
+    /// Where it is no safetensors file, or holds another type than float32, float16 and bfloat16.
+    pub(crate) fn read(file: &Tensors) -> Result<Self, RewriteError> {
+        let shown = file.name().to_owned();
         let fail = |why: String| Refusal::Usage(format!("{shown}: {why}"));
-        let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
-        let file = SafeTensors::deserialize(&bytes)
+        let file = SafeTensors::deserialize(file.bytes())
             .map_err(|e| fail(format!("not a safetensors file: {e}")))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in file.tensors() {

@@ -1,6 +1,7 @@
 //! What can be said and is not done: not yet, or not by this rewrite.
 
-use super::{Allowances, Antialias, Corners, Length, Parameters, Request};
+use super::{Allowances, Antialias, Corners, Length, Parameters, Request, Target};
+use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::laws::RampBounds;
 
@@ -23,6 +24,7 @@ impl Request {
         } = self.allowances;
         let flags = [
             ("--form", self.form.is_some_and(|form| form != Form::Ops)),
+            ("--target", self.target != Target::Portable),
             ("--image-size", image_size.is_some()),
             ("--align-corners", *corners == Corners::Aligned),
             ("--antialias", *antialias == Antialias::On),
@@ -35,6 +37,19 @@ impl Request {
 }
 
 impl Request {
+    /// Whether every option is supported, for whatever model.
+    ///
+    /// # Errors
+    /// With the first option that is not.
+    pub fn check_supported(&self) -> Result<(), Refusal> {
+        let Some(flag) = self.unserved() else {
+            return Ok(());
+        };
+        let name = flag.trim_start_matches("--");
+        let why = format!("`{name}` is not supported yet; remove it");
+        Err(Refusal::new(RefusalKind::UnsupportedOption(name), why))
+    }
+
     /// The first flag that was given and that putting in this kind does not heed; without a kind,
     /// stretching what is there.
     pub(crate) fn idle(&self, kind: Option<Kind>) -> Option<&'static str> {
@@ -106,7 +121,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::ScaleType;
+    use crate::request::{Config, ScaleType};
 
     #[test]
     fn what_is_done_is_not_named() {
@@ -114,7 +129,7 @@ mod tests {
             to: Some(Kind::Rope),
             scale: Some(ScaleType::Yarn),
             form: Some(Form::Ops),
-            hf_config: Some("config.json".into()),
+            hf_config: Some(Config::from_text("config.json", "{}")),
             ..Request::default()
         };
         request.allowances.sort = true;

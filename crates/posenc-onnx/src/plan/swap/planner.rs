@@ -198,11 +198,11 @@ impl Planner<'_> {
 
     /// What the configuration that is to be followed says of a layer.
     fn configured(&self, site: &Site) -> Result<Option<RopeRequest>, RewriteError> {
-        let (Some(path), Some(config)) = (&self.request.hf_config, &self.config) else {
+        let (Some(source), Some(config)) = (&self.request.hf_config, &self.config) else {
             return Ok(None);
         };
         let asked = config.rope_for(site.place.layer);
-        Ok(asked.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
+        Ok(asked.map_err(|e| source.refuse(e))?)
     }
 
     /// What a table starts from: zeros, or with a seed what the papers start from.

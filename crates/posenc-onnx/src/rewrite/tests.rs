@@ -1,0 +1,4 @@
+//! Whole rewrites of small graphs.
+
+mod branches;
+mod swap;
