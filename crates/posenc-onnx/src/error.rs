@@ -12,6 +12,9 @@ pub enum RewriteError {
     /// The model is invalid.
     #[error(transparent)]
     Model(#[from] posenc_ir::Error),
+    /// The result is invalid: a fault of this library.
+    #[error("the result is invalid: {0}")]
+    Result(posenc_ir::Error),
 }
 
 impl RewriteError {
@@ -27,7 +30,7 @@ impl RewriteError {
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::Model(_) => None,
+            Self::Model(_) | Self::Result(_) => None,
         }
     }
 }

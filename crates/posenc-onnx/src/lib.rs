@@ -1,11 +1,12 @@
 //! Find, rescale, swap and prove the positional encodings of ONNX transformer models.
 //!
-//! ```
+#![cfg_attr(feature = "tract", doc = "```")]
+#![cfg_attr(not(feature = "tract"), doc = "```ignore")]
 //! use posenc_onnx::{ExternalData, Rescale, Tract};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
-//! # std::fs::copy("../../fixtures/mini/rope/model.onnx", folder.path().join("model.onnx"))?;
+//! # std::fs::copy("../../fixtures/gptj/torchscript/model.onnx", folder.path().join("model.onnx"))?;
 //! # std::env::set_current_dir(&folder)?;
 //! let model = posenc_onnx::Model::open("model.onnx")?;
 //! let plan = model.plan(Rescale::yarn(4.0))?; // or Swap::to(Alibi::default()), or a Request

@@ -121,7 +121,7 @@ impl<'a> Plan<'a> {
     /// When a form of the model is not supported, or the result does not match the plan.
     pub fn apply(self) -> Result<Rewritten, RewriteError> {
         let done = self.planned.apply()?;
-        done.model.check()?;
+        done.model.check().map_err(RewriteError::Result)?;
         Ok(Rewritten(done))
     }
 }

@@ -27,7 +27,8 @@ impl Verification {
     /// With the first comparison that is not. Where an encoding was inserted and nothing of it
     /// could be compared, with that.
     ///
-    /// ```
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
     /// # use posenc_onnx::{Model, Rescale, Tract};
     /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
     /// let done = model.plan(Rescale::linear(2.0))?.apply()?;

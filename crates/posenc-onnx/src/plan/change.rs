@@ -9,7 +9,7 @@ use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::report::Limit;
 use crate::request::{Parameters, Request};
-use posenc_encodings::kind::{Kind, Layout};
+use posenc_encodings::kind::{Form, Kind, Layout};
 
 /// What changes, for each branch of the model.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ pub(crate) fn change(
     check_effect(request, kind)?;
     if kind.is_none() {
         let plans = rescale_plans(model, branches, &found.limits, request)?;
+        check_form(model, branches, &plans, request)?;
         return Ok(Change::Rescale(plans));
     }
     let plans = branches
@@ -106,6 +107,30 @@ fn check_effect(request: &Request, kind: Option<Kind>) -> Result<(), RewriteErro
     let on = kind.map_or("this rewrite".to_owned(), |kind| kind.to_string());
     let why = format!("`{name}` has no effect on {on}; remove it");
     Err(Refusal::new(RefusalKind::NoEffect(name), why).into())
+}
+
+/// Refuses plain operators for rotations that a fused operator does: these keep their form.
+fn check_form(
+    model: &Model,
+    branches: &[Branch],
+    plans: &[Option<rescale::Plan>],
+    request: &Request,
+) -> Result<(), RewriteError> {
+    if request.form != Some(Form::Ops) {
+        return Ok(());
+    }
+    for (branch, plan) in branches.iter().zip(plans) {
+        let targets = plan.iter().flat_map(|plan| &plan.targets);
+        let mut sites = targets.map(|(i, _)| &branch.found.rotary[*i]);
+        if let Some(site) = sites.find(|site| site.form != Form::Ops) {
+            let why = "replacing a fused operator by plain ones is not supported yet; leave out \
+                       `form`";
+            let place = model.graph().place(site.node);
+            let option = RefusalKind::UnsupportedOption("form");
+            return Err(Refusal::new(option, why).at(place).into());
+        }
+    }
+    Ok(())
 }
 
 /// Whether a request replaces encodings, rather than to rescale the rotations that are there.
