@@ -147,7 +147,9 @@ impl Writer<'_> {
 
     pub(crate) fn refuse(&self, why: &str) -> RewriteError {
         let site = &self.found.rotary[self.job.sites.first().copied().unwrap_or(0)];
-        Refusal::Unsupported(format!("{}: {why}", self.graph.place(site.node))).into()
+        Refusal::unsupported(why)
+            .at(self.graph.place(site.node))
+            .into()
     }
 
     fn frequencies(&self, out: &mut Emitter<'_>, c: &Computed) -> Result<(), RewriteError> {

@@ -5,10 +5,10 @@ use posenc_ir::Model;
 use serde_json::json;
 
 use crate::detect::{Found, RotarySite};
-use crate::error::{Refusal, RewriteError};
+use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::inspect::identified;
 use crate::report::{Inferred, Limit, LimitCause};
-use crate::request::{Config, Request, ScaleType, rope_scaling};
+use crate::request::{Config, Request, RopeScalingError, ScaleType, rope_scaling};
 use posenc_encodings::laws::{Rope, Scaling};
 
 /// The frequencies that a site is to have.
@@ -53,20 +53,20 @@ pub fn plan(
     request: &Request,
 ) -> Result<Plan, RewriteError> {
     if found.attention.is_empty() {
-        return Err(Refusal::NoSite("the model has no attention to work on".into()).into());
+        return Err(Refusal::no_site("the model has no attention to work on").into());
     }
     if let Some(refused) = found.unknown.first() {
         let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
-        return Err(Refusal::Unsupported(why).into());
+        return Err(Refusal::unsupported(why).into());
     }
     if let Some(node) = found.axial.first().and_then(|a| a.finding.node()) {
         let place = model.graph().place(node);
         let why = format!("{place}: rope by rows and columns of a grid is not rescaled yet");
-        return Err(Refusal::Unsupported(why).into());
+        return Err(Refusal::unsupported(why).into());
     }
     if found.rotary.is_empty() {
-        let why = "no attention of the model is rotary; give --to rope to put rope in";
-        return Err(Refusal::Unsupported(why.into()).into());
+        let why = "no attention of the model is rotary; give `to` rope to put rope in";
+        return Err(Refusal::unsupported(why).into());
     }
     let mut planner = Planner {
         model,
@@ -108,11 +108,11 @@ impl Planner<'_> {
             let Some(asked) = config.rope_for(layer).map_err(|e| source.refuse(e))? else {
                 let why = format!(
                     "{}: the config asks for no rope in layer {1}; take it out first with \
-                     --to none --layers {1}",
+                     `to` none `layers` {1}",
                     place(),
                     layer
                 );
-                return Err(Refusal::Unsupported(why).into());
+                return Err(Refusal::unsupported(why).into());
             };
             let now = &site.query.rotation.rope;
             let rope = asked
@@ -126,7 +126,7 @@ impl Planner<'_> {
                     now.rotary_dim,
                     rope.rotary_dim
                 );
-                return Err(Refusal::Unsupported(why).into());
+                return Err(Refusal::unsupported(why).into());
             }
             for value in &asked.inferred {
                 if !self.inferred.contains(value) {
@@ -171,8 +171,8 @@ impl Planner<'_> {
                 Some(theta) => theta,
                 None => {
                     let theta = identified(self.found, site).theta.ok_or_else(|| {
-                        let why = "the graph's frequencies fix no base; give --theta";
-                        Refusal::Usage(format!("{}: {why}", self.model.graph().place(site.node)))
+                        let why = "the graph's frequencies fix no base; give `theta`";
+                        Refusal::missing("theta", why).at(self.model.graph().place(site.node))
                     })?;
                     self.infer("theta", json!(theta), "the graph's frequencies".into());
                     theta
@@ -183,17 +183,22 @@ impl Planner<'_> {
             if wanted != now.rotary_dim && !proportional {
                 let why = "another rotated width needs rope to be put in anew";
                 let place = self.model.graph().place(site.node);
-                return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+                return Err(Refusal::unsupported(why).at(place).into());
             }
             if parameters.layout.is_some() && parameters.layout != now.layout {
                 let why = "another layout needs rope to be put in anew";
                 let place = self.model.graph().place(site.node);
-                return Err(Refusal::Unsupported(format!("{place}: {why}")).into());
+                return Err(Refusal::unsupported(why).at(place).into());
             }
             let rope = Rope::new(theta, wanted, now.head_dim)
-                .map_err(|e| Refusal::Usage(e.to_string()))?;
-            let (scaling, inferred) = rope_scaling(scale, &parameters, &rope)
-                .map_err(|e| Refusal::Usage(e.to_string()))?;
+                .map_err(|e| Refusal::invalid(e.to_string()))?;
+            let (scaling, inferred) =
+                rope_scaling(scale, &parameters, &rope).map_err(|e| match e {
+                    RopeScalingError::OriginalLength { .. } => {
+                        Refusal::missing("original-length", e.to_string())
+                    }
+                    _ => Refusal::invalid(e.to_string()),
+                })?;
             for value in inferred {
                 self.infer(&value.name, value.value, value.source);
             }
@@ -288,16 +293,18 @@ impl Planner<'_> {
             let recorded = crate::record::record(self.model).is_some_and(|r| r.is_scaled);
             if let Some(scaling) = scaled {
                 let why = format!(
-                    "{}: the graph is scaled already ({}); give --allow-rescale to replace that",
-                    self.model.graph().place(site.node),
+                    "the graph is scaled already ({}); give `allow-rescale` to replace that",
                     scaling.name()
                 );
-                return Err(Refusal::Usage(why).into());
+                let place = self.model.graph().place(site.node);
+                return Err(Refusal::new(RefusalKind::AlreadyScaled, why)
+                    .at(place)
+                    .into());
             }
             if recorded {
                 let why = "the model's posenc.rope metadata says that it is scaled already; give \
-                           --allow-rescale to replace that";
-                return Err(Refusal::Usage(why.into()).into());
+                           `allow-rescale` to replace that";
+                return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
             }
         }
         Ok(())

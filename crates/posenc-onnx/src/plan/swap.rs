@@ -121,12 +121,12 @@ pub(crate) fn asked(
         inferred: vec![],
     };
     if request.scale.is_some() && kind != Kind::Rope {
-        let why = format!("{kind} is not stretched by --scale yet; leave it out");
-        return Err(Refusal::Unsupported(why).into());
+        let why = format!("{kind} is not stretched by `scale` yet; leave it out");
+        return Err(Refusal::unsupported(why).into());
     }
     if EncodingSpec::is_absolute(kind) && request.layers.is_some() {
-        let why = format!("{kind} stands before all layers; leave out --layers");
-        return Err(Refusal::Usage(why).into());
+        let why = format!("{kind} stands before all layers; leave out `layers`");
+        return Err(Refusal::invalid(why).into());
     }
     let groups = planner.groups(kind);
     if groups.is_ok() || planner.params.is_unread() {
@@ -151,7 +151,7 @@ pub(crate) fn asked(
 fn chosen(context: &Context<'_>, request: &Request) -> Result<Vec<usize>, RewriteError> {
     let all = &context.found.attention;
     if all.is_empty() {
-        return Err(Refusal::NoSite("the model has no attention to work on".into()).into());
+        return Err(Refusal::no_site("the model has no attention to work on").into());
     }
     let own = |site: &Site| match request.stack {
         None => true,
@@ -163,16 +163,16 @@ fn chosen(context: &Context<'_>, request: &Request) -> Result<Vec<usize>, Rewrit
     if let (true, Some(stack)) = (own.is_empty(), request.stack) {
         let why = match all.iter().any(|s| s.place.stack.is_some()) {
             true => format!("the model has no self-attention in its {stack}"),
-            false => format!("the model has one stack; leave out --stack {stack}"),
+            false => format!("the model has one stack; leave out `stack` {stack}"),
         };
-        return Err(Refusal::Usage(why).into());
+        return Err(Refusal::invalid(why).into());
     }
     if let Some(layers) = &request.layers {
         let layer = |i: &usize| all[*i].place.layer;
         let last = own.iter().map(layer).max().unwrap_or(0);
         if let Some(layer) = layers.beyond(last + 1) {
-            let why = format!("--layers names layer {layer}, and the last one is {last}");
-            return Err(Refusal::Usage(why).into());
+            let why = format!("`layers` names layer {layer}, and the last one is {last}");
+            return Err(Refusal::invalid(why).into());
         }
     }
     let named = |i: &usize| request.names(&all[*i]);

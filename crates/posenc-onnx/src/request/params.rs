@@ -29,7 +29,7 @@ impl Params {
     /// Where it is no safetensors file, or holds another type than float32, float16 and bfloat16.
     pub(crate) fn read(file: &Tensors) -> Result<Self, RewriteError> {
         let shown = file.name().to_owned();
-        let fail = |why: String| Refusal::Usage(format!("{shown}: {why}"));
+        let fail = |why: String| Refusal::invalid(format!("{shown}: {why}"));
         let file = SafeTensors::deserialize(file.bytes())
             .map_err(|e| fail(format!("not a safetensors file: {e}")))?;
         let mut tensors = BTreeMap::new();
@@ -98,7 +98,7 @@ impl Params {
             Some(name) => {
                 let path = &self.path;
                 let why = format!("{path}: nothing reads {name}; leave it out or rename it");
-                Err(Refusal::Usage(why).into())
+                Err(Refusal::invalid(why).into())
             }
             None => Ok(()),
         }

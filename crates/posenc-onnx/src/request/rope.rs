@@ -86,8 +86,8 @@ pub fn rope_scaling(
                 |list: &Option<Vec<f64>>, flag| list.clone().ok_or(RopeScalingError::List { flag });
             let original_length = original()?;
             Scaling::LongRope(LongRope {
-                short_factor: list(&p.short_factor, "--short-factor")?,
-                long_factor: list(&p.long_factor, "--long-factor")?,
+                short_factor: list(&p.short_factor, "`short-factor`")?,
+                long_factor: list(&p.long_factor, "`long-factor`")?,
                 original_length,
                 attention: match p.attention_factor {
                     Some(m) => LongRopeAttention::Explicit(m),
@@ -117,7 +117,7 @@ pub fn rope_scaling(
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RopeScalingError {
     /// The original length is needed and not known.
-    #[error("{scale} scaling needs the length the model was trained on; give --original-length")]
+    #[error("{scale} scaling needs the length the model was trained on; give `original-length`")]
     OriginalLength {
         /// The scaling.
         scale: ScaleType,
@@ -209,11 +209,11 @@ mod tests {
             ..Parameters::default()
         };
         let cases = [
-            (ScaleType::Yarn, &none, "--original-length"),
-            (ScaleType::Dynamic, &none, "--original-length"),
-            (ScaleType::Llama3, &none, "--original-length"),
-            (ScaleType::LongRope, &none, "--original-length"),
-            (ScaleType::LongRope, &no_lists, "--short-factor"),
+            (ScaleType::Yarn, &none, "`original-length`"),
+            (ScaleType::Dynamic, &none, "`original-length`"),
+            (ScaleType::Llama3, &none, "`original-length`"),
+            (ScaleType::LongRope, &none, "`original-length`"),
+            (ScaleType::LongRope, &no_lists, "`short-factor`"),
             (ScaleType::Cubic, &no_lists, "cubic resizes"),
             (ScaleType::Truncate, &no_lists, "truncate resizes"),
         ];

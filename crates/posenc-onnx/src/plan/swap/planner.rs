@@ -73,7 +73,7 @@ impl Planner<'_> {
         let p = self.parameters;
         let place = || self.context.graph().place(site.node);
         let unknown = |what: &str| -> RewriteError {
-            Refusal::Unsupported(format!("{}: {what} of its attention is not known", place()))
+            Refusal::unsupported(format!("{}: {what} of its attention is not known", place()))
                 .into()
         };
         let heads = || site.heads.ok_or_else(|| unknown("the number of heads"));
@@ -113,7 +113,7 @@ impl Planner<'_> {
                 let rotary_dim = p.rotary_dim.or(of_config).unwrap_or(head_dim);
                 let theta = p.theta.or(config.map(|c| c.theta)).unwrap_or(THETA);
                 let rope = Rope::new(theta, rotary_dim, head_dim)
-                    .map_err(|e| Refusal::Usage(format!("{}: {e}", place())))?;
+                    .map_err(|e| Refusal::invalid(format!("{}: {e}", place())))?;
                 EncodingSpec::Rope {
                     rope,
                     layout: p.layout.unwrap_or(Layout::Half),
@@ -126,8 +126,8 @@ impl Planner<'_> {
                 let rows = first_dim(&table).or(p.num_buckets).unwrap_or(BUCKETS);
                 let asked = p.num_buckets.unwrap_or(rows);
                 if asked != rows {
-                    let why = format!("--num-buckets is {asked}, and the table has {rows} rows");
-                    return Err(Refusal::Usage(why).into());
+                    let why = format!("`num-buckets` is {asked}, and the table has {rows} rows");
+                    return Err(Refusal::invalid(why).into());
                 }
                 let bias = T5Bias {
                     num_buckets: rows,
@@ -140,10 +140,10 @@ impl Planner<'_> {
                 if rows < least || bias.max_distance <= Some(rows / least) {
                     let why = format!(
                         "{rows} buckets and a maximum distance of {} leave nothing between them; give \
-                         a larger --max-distance or --num-buckets",
+                         a larger `max-distance` or `num-buckets`",
                         bias.max_distance.unwrap_or(0)
                     );
-                    return Err(Refusal::Usage(why).into());
+                    return Err(Refusal::invalid(why).into());
                 }
                 // The bucket of each distance is an int64.
                 numbers_in(&[2, p.max_distance.unwrap_or(FAR), 2])?;
@@ -190,8 +190,8 @@ impl Planner<'_> {
                 }
             }
             Kind::None | Kind::Disentangled | Kind::Unknown => {
-                let why = format!("{kind} is found, not written; give another --to");
-                return Err(Refusal::Usage(why).into());
+                let why = format!("{kind} is found, not written; give another `to`");
+                return Err(Refusal::invalid(why).into());
             }
         })
     }
@@ -231,14 +231,14 @@ impl Planner<'_> {
             return Ok(asked.unwrap_or(default));
         };
         if rows % 2 == 0 {
-            let why = format!("{name} of --params has {rows} rows; a clip of ±k has 2k + 1");
-            return Err(Refusal::Usage(why).into());
+            let why = format!("{name} of `params` has {rows} rows; a clip of ±k has 2k + 1");
+            return Err(Refusal::invalid(why).into());
         }
         let clip = rows / 2;
         match asked {
             Some(asked) if asked != clip => {
-                let why = format!("--max-distance is {asked}, and {name} of --params has ±{clip}");
-                Err(Refusal::Usage(why).into())
+                let why = format!("`max-distance` is {asked}, and {name} of `params` has ±{clip}");
+                Err(Refusal::invalid(why).into())
             }
             _ => Ok(clip),
         }
@@ -255,8 +255,8 @@ impl Planner<'_> {
             None => match &self.parameters.slopes {
                 Some(slopes) if slopes.len() == heads => slopes.clone(),
                 Some(slopes) => {
-                    let why = format!("--slopes has {}, and attention {heads} heads", slopes.len());
-                    return Err(Refusal::Usage(why).into());
+                    let why = format!("`slopes` has {}, and attention {heads} heads", slopes.len());
+                    return Err(Refusal::invalid(why).into());
                 }
                 None => alibi::slopes(heads),
             },
@@ -294,8 +294,8 @@ impl Planner<'_> {
             (None, Some(rows)) => (rows, "the shortest of the graph's limits"),
             (None, None) => {
                 let why =
-                    "how many positions the table is to hold stands nowhere; give --max-length";
-                return Err(Refusal::Usage(why.into()).into());
+                    "how many positions the table is to hold stands nowhere; give `max-length`";
+                return Err(Refusal::missing("max-length", why).into());
             }
         };
         let inferred = Inferred {

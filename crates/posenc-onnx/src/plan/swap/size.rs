@@ -19,9 +19,9 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
         ..
     } = parameters;
     let flags = [
-        ("--max-length", *max_length, *max_length),
-        ("--max-distance", *max_distance, max_distance.and_then(clip)),
-        ("--num-buckets", *num_buckets, *num_buckets),
+        ("`max-length`", *max_length, *max_length),
+        ("`max-distance`", *max_distance, max_distance.and_then(clip)),
+        ("`num-buckets`", *num_buckets, *num_buckets),
     ];
     for (flag, given, rows) in flags {
         let fits = rows.is_some_and(|rows| rows <= MOST);
@@ -29,7 +29,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
             let why = format!(
                 "{flag} is {given}, and a table or a buffer may have {MOST} numbers at most"
             );
-            return Err(Refusal::Usage(why).into());
+            return Err(Refusal::invalid(why).into());
         }
     }
     Ok(())
@@ -44,9 +44,9 @@ pub(crate) fn numbers_in(dims: &[usize]) -> Result<usize, RewriteError> {
     count.filter(|n| *n <= MOST).ok_or_else(|| {
         let why = format!(
             "a table of {dims:?} is asked for, and one may have {MOST} numbers at most; give a \
-             smaller --max-length, --max-distance or --num-buckets"
+             smaller `max-length`, `max-distance` or `num-buckets`"
         );
-        Refusal::Usage(why).into()
+        Refusal::invalid(why).into()
     })
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn flags_beyond_any_table_are_refused_by_name() {
-        let flags = ["--max-length is", "--max-distance is", "--num-buckets is"];
+        let flags = ["`max-length` is", "`max-distance` is", "`num-buckets` is"];
         for count in [MOST + 1, 1_000_000_000_000, usize::MAX / 2, usize::MAX] {
             for (said, flag) in said(count).into_iter().zip(flags) {
                 let why = said.unwrap_err();

@@ -152,17 +152,17 @@ fn requests_that_do_not_fit_are_refused_with_what_to_do() {
     let cases: Vec<(String, &str)> = vec![
         (
             refused(Kind::Alibi, &layers("0-2")),
-            "--layers names layer 2",
+            "`layers` names layer 2",
         ),
-        (refused(Kind::Learned, &layers("0")), "leave out --layers"),
-        (refused(Kind::Learned, &|_| {}), "give --max-length"),
+        (refused(Kind::Learned, &layers("0")), "leave out `layers`"),
+        (refused(Kind::Learned, &|_| {}), "give `max-length`"),
         (
             refused(Kind::Alibi, &|r| r.stack = Some(Stack::Encoder)),
-            "leave out --stack encoder",
+            "leave out `stack` encoder",
         ),
         (
             refused(Kind::Alibi, &|r| r.parameters.slopes = Some(vec![0.5; 2])),
-            "--slopes has 2, and attention 3 heads",
+            "`slopes` has 2, and attention 3 heads",
         ),
         (
             refused(Kind::T5Bias, &|r| r.parameters.max_distance = Some(8)),
@@ -187,7 +187,7 @@ fn files_that_do_not_fit_are_refused_by_name() {
         (
             Kind::Alibi,
             &[("slopes", &[HEADS + 1])],
-            "slopes of --params is [4]",
+            "slopes of `params` is [4]",
         ),
         (
             Kind::RelativeBias,

@@ -64,7 +64,7 @@ fn a_length_beyond_any_buffer_is_refused() {
             request.parameters.max_length = Some(wanted);
             let why = rewrite(&mut model(), &request).unwrap_err();
             let why = why.to_string();
-            assert!(why.starts_with("--max-length is"), "{kind}: {why}");
+            assert!(why.starts_with("`max-length` is"), "{kind}: {why}");
         }
     }
     let mut request = Request {
