@@ -145,7 +145,7 @@ impl Refusal {
 }
 
 // Constructors of before refusals were typed.
-#[allow(non_snake_case)]
+#[allow(dead_code, non_snake_case)]
 impl Refusal {
     pub(crate) fn NoSite(reason: String) -> Self {
         Self::no_site(reason)

@@ -1,8 +1,8 @@
 //! Changes the frequencies of rotations with the smallest edit.
 
-pub mod emit;
-pub mod jobs;
-pub mod tables;
+pub(crate) mod emit;
+pub(crate) mod jobs;
+pub(crate) mod tables;
 
 use std::collections::BTreeMap;
 
