@@ -5,6 +5,7 @@
 //! the result with the plan.
 
 mod rescale;
+mod rewritten;
 mod summary;
 pub(crate) use summary::describe;
 pub(crate) mod swap;
@@ -14,13 +15,13 @@ mod tests;
 use posenc_ir::Model;
 
 use crate::detect::branches::{Branch, branches};
-use crate::detect::{Found, Options, detect};
+use crate::detect::{Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::Role;
 use crate::plan::change::{Change, change};
-use crate::prove::swap::Proof;
 use crate::report::{Endpoint, Rewrite};
 use crate::request::{InputRole, Request};
+pub(crate) use rewritten::Rewritten;
 
 /// What a request changes in a model, before anything has changed.
 #[derive(Debug)]
@@ -35,21 +36,6 @@ pub(crate) struct Planned<'a> {
     pub(crate) branches: Vec<Branch>,
     /// What changes.
     pub(crate) change: Change,
-}
-
-/// A rewritten model.
-#[derive(Debug)]
-pub(crate) struct Rewritten {
-    /// The model.
-    pub(crate) model: Model,
-    /// The report, without output and check.
-    pub(crate) report: Rewrite,
-    /// What is found in the result.
-    pub(crate) found: Found,
-    /// The same in other branches with rotations.
-    pub(crate) other_branches: Vec<Found>,
-    /// What shows that an inserted encoding computes its formula; `None` where none was inserted.
-    pub(crate) proof: Option<Proof>,
 }
 
 /// Decides what a request changes in a model.
@@ -173,12 +159,6 @@ fn options(request: &Request) -> Options {
         roles: roles.collect(),
         ..Options::default()
     }
-}
-
-/// The rotations of branches.
-fn with_rotations(branches: impl IntoIterator<Item = Branch>) -> Vec<Found> {
-    let found = branches.into_iter().map(|branch| branch.found);
-    found.filter(|found| !found.rotary.is_empty()).collect()
 }
 
 /// Plans and applies a request at once.

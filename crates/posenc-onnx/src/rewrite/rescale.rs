@@ -2,8 +2,8 @@
 
 use posenc_ir::Model;
 
+use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{Changed, cache_of_rescaled, edits, warnings};
-use super::{Rewritten, with_rotations};
 use crate::detect::branches::{Branch, other_branches};
 use crate::detect::detect;
 use crate::edit::rescale::{Group, Rescaled, rescale};

@@ -8,8 +8,8 @@ use posenc_ir::Model;
 use serde_json::{Value, json};
 
 use super::rescale::rescale_branches;
+use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{Changed, cache_of_swapped, edits, meaning, warnings};
-use super::{Rewritten, with_rotations};
 use crate::detect::branches::{Branch, other_branches};
 use crate::detect::{detect, limits};
 use crate::error::RewriteError;
