@@ -4,7 +4,7 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};
 
-use posenc_onnx::request::{Request, ScaleType};
+use posenc_onnx::request::{LawName, Request};
 use posenc_onnx::{Model, Plan, RewriteError};
 use posenc_tests::binary;
 use posenc_tests::fixture::Fixture;
@@ -52,7 +52,7 @@ fn damaged() -> Vec<Damaged> {
 
 fn request() -> Request {
     let mut request = Request {
-        scale: Some(ScaleType::Yarn),
+        scale: Some(LawName::Yarn.into()),
         ..Request::default()
     };
     request.parameters.factor = Some(4.0);

@@ -10,7 +10,7 @@ use posenc_ir::proto::{
     TensorProto,
 };
 use posenc_ir::{Model, Weights};
-use posenc_onnx::request::{Request, ScaleType};
+use posenc_onnx::request::{LawName, Request};
 use posenc_tests::fuzz::external::Folder;
 use posenc_tests::fuzz::random::Random;
 use posenc_tests::fuzz::tree::{Kind, Message};
@@ -136,7 +136,7 @@ fn comparing_survives_seeds_regressions_and_mutations() {
 #[test]
 fn seeds_without_weights_are_still_rewritten() {
     let mut request = Request {
-        scale: Some(ScaleType::Linear),
+        scale: Some(LawName::Linear.into()),
         ..Request::default()
     };
     request.parameters.factor = Some(2.0);

@@ -69,7 +69,7 @@ fn the_inspection_is_what_the_tool_prints() {
 fn every_scaling_of_rope_has_a_row() {
     let text = readme();
     let rows: Vec<&str> = text.lines().filter(|l| l.starts_with('|')).collect();
-    for scale in "linear ntk dynamic yarn longrope llama3 proportional".split(' ') {
+    for scale in "linear ntk dynamic yarn longrope llama3 proportional alpha".split(' ') {
         let cell = format!("| `--scale {scale}` |");
         assert!(rows.iter().any(|row| row.contains(&cell)), "{scale}");
     }

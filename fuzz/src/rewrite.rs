@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use posenc_encodings::kind::Kind as Encoding;
+use posenc_encodings::param::{Value as Given, Values};
+use posenc_encodings::words::Word;
 use posenc_ir::{Graph, Model, ScopeId, ScopeKind, Tensor, Use};
 use posenc_onnx::RewriteError;
-use posenc_onnx::request::{Request, ScaleType};
+use posenc_onnx::request::{LawName, Request, ScaleType};
 
 use super::random::Random;
 use super::tree::{Kind, Message, Style, Value};
@@ -55,16 +57,9 @@ fn hash(data: &[u8]) -> u64 {
 }
 
 fn rescale(random: &mut Random) -> Request {
-    let scale = *random.pick(&[
-        ScaleType::Linear,
-        ScaleType::Ntk,
-        ScaleType::Dynamic,
-        ScaleType::Yarn,
-        ScaleType::Llama3,
-        ScaleType::LongRope,
-        ScaleType::Proportional,
-        ScaleType::None,
-    ]);
+    let laws = LawName::ALL.iter().map(|law| ScaleType::Law(*law));
+    let laws: Vec<ScaleType> = laws.chain([ScaleType::None]).collect();
+    let scale = *random.pick(&laws);
     let mut request = Request {
         scale: Some(scale),
         ..Request::default()
@@ -77,8 +72,18 @@ fn rescale(random: &mut Random) -> Request {
     request.allowances.allow_rescale = random.below(4) > 0;
     let list = (0..[4, 8, 16][random.below(3)]).map(f64::from);
     let list: Vec<f64> = list.map(|i| 1.0 + i / 4.0).collect();
-    p.short_factor = Some(list.clone());
-    p.long_factor = Some(list);
+    if let ScaleType::Law(law) = scale {
+        for param in law.facts().params {
+            let value = match param.values {
+                Values::Numbers => Given::Numbers(list.clone()),
+                Values::Positive | Values::NotNegative if random.below(4) == 0 => {
+                    Given::Number(*random.pick(&[0.0, 0.5, 1.0, 8.0, 1e30]))
+                }
+                _ => continue,
+            };
+            p.law.set(param, value);
+        }
+    }
     request
 }
 

@@ -44,7 +44,7 @@ JSON:
    \"order\": [ENTRY], \"opsets\": [ENTRY], \"metadata\": [ENTRY], \"model\": [ENTRY]}
   DELTA  {\"added\": [PART], \"removed\": [PART],
           \"changed\": [{\"what\": [\"attributes\", …], \"a\": PART, \"b\": PART}]}
-  PART   {\"place\": NAME, \"text\": LINE, \"read_by\": [PLACE]}   read_by: only for added and removed nodes
+  PART   {\"place\": NAME, \"text\": LINE, \"read_by\": [PLACE]}   read_by: added and removed nodes only
   ENTRY  {\"key\": KEY, \"a\": VALUE OR null, \"b\": VALUE OR null}
   what: attributes inputs outputs body type name value
 

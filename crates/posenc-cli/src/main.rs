@@ -9,6 +9,7 @@ mod flag_names;
 mod inspect;
 mod model;
 mod number;
+mod param;
 mod places;
 mod print;
 mod progress;

@@ -1,5 +1,7 @@
 //! Numbers as text.
 
+use posenc_encodings::round::to_digits;
+
 use crate::columns::DASH;
 
 /// Five significant digits, as a plain decimal if that is short, else with an exponent.
@@ -10,7 +12,7 @@ pub(crate) fn compact(number: f64) -> String {
     if !number.is_finite() {
         return infinite(number);
     }
-    let rounded = significant(number, 5);
+    let rounded = to_digits(number, 5);
     if (1e-3..1e7).contains(&rounded.abs()) {
         rounded.to_string()
     } else {
@@ -23,18 +25,12 @@ pub(crate) fn rough(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return compact(number);
     }
-    let rounded = significant(number, 2);
+    let rounded = to_digits(number, 2);
     if (1e-2..1e3).contains(&rounded.abs()) {
         rounded.to_string()
     } else {
         format!("{rounded:e}")
     }
-}
-
-/// Rounded to this many significant digits.
-fn significant(number: f64, digits: usize) -> f64 {
-    let decimals = digits.saturating_sub(1);
-    format!("{number:.decimals$e}").parse().unwrap_or(number)
 }
 
 /// This many digits after the point.

@@ -11,7 +11,7 @@ use posenc_ir::fingerprint_of;
 use posenc_ir::text::Weights;
 use posenc_onnx::report::{Endpoint, Rewrite};
 use posenc_onnx::request::Request;
-use posenc_onnx::{Model, Rewritten};
+use posenc_onnx::{Model, RewriteError, Rewritten};
 
 use crate::exit::{Exit, Failure};
 use crate::model;
@@ -26,12 +26,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let input = &args.model;
     let options = &args.output;
     let read = args.files();
+    let request = model::named(input, args.request())?;
+    request.check_supported().map_err(RewriteError::from)?;
     if let Some(output) = &options.output {
         output::check(input, output, options.in_place, &read)?;
     }
     let progress = Progress::start(terminal, format!("reading {}", input.display()));
     let model = model::named(input, Model::open(input))?;
-    let request = model::named(input, args.request())?;
     let before = options
         .diff
         .then(|| model.as_ir().text(Weights::Hash).to_string());

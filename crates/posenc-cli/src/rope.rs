@@ -1,27 +1,25 @@
 //! The flags that describe RoPE and its scaling, shared by `rewrite` and `table`.
 
-use clap::ArgAction;
-
+use clap::{ArgMatches, Command};
 use posenc_encodings::kind::Layout;
-use posenc_encodings::laws::RampBounds;
-use posenc_onnx::request::{Parameters, ScaleType};
+use posenc_encodings::laws::shared::{FACTOR, ORIGINAL_LENGTH};
+use posenc_encodings::laws::{self, LawError, LawName};
+use posenc_encodings::param::{Given, Param, ParameterError};
+use posenc_encodings::words::Word;
+use posenc_onnx::request::{Parameters, RopeScalingError, ScaleType};
 
-use crate::value::{self, List};
+use crate::exit::Failure;
+use crate::{param, value};
 
 /// The scaling and the lengths.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Scaling")]
 pub(crate) struct ScalingArgs {
-    /// Law by which the encoding is stretched
-    ///
-    /// linear, ntk, dynamic, yarn, longrope, llama3 and proportional are for RoPE; none is plain
-    /// RoPE. linear, cubic, tile, hierarchical and truncate are for learned tables. linear also
-    /// serves sinusoidal, ALiBi and T5.
-    #[arg(long, value_name = "TYPE", value_parser = value::word::<ScaleType>(), hide_possible_values = true)]
+    /// How the encoding is stretched
+    #[arg(long, value_name = "TYPE", value_parser = value::word::<ScaleType>(), hide_possible_values = true, long_help = scale_help())]
     pub(crate) scale: Option<ScaleType>,
 
-    /// Context extension s [default: maximum ÷ original length, else 4; llama3: 8]
-    #[arg(long, value_name = "F", value_parser = value::positive)]
+    #[arg(long, value_name = "F", value_parser = value::positive, help = factor_help())]
     pub(crate) factor: Option<f64>,
 
     /// Length that the model was trained on, before any scaling
@@ -45,45 +43,87 @@ pub(crate) struct RopeArgs {
     #[arg(long, value_name = "N", value_parser = value::count)]
     pub(crate) rotary_dim: Option<usize>,
 
-    /// yarn: turns within the original length above which a pair stays [default: 32]
-    #[arg(long, value_name = "F", value_parser = value::positive)]
-    pub(crate) beta_fast: Option<f64>,
+    #[command(flatten)]
+    law: LawArgs,
+}
 
-    /// yarn: turns below which a pair is interpolated [default: 1]
-    #[arg(long, value_name = "F", value_parser = value::positive)]
-    pub(crate) beta_slow: Option<f64>,
+/// The parameters that laws declare, as flags.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct LawArgs(Given);
 
-    /// yarn: weight of ln s in the numerator of the factor on cos and sin
-    #[arg(long, value_name = "F", value_parser = value::not_negative)]
-    pub(crate) mscale: Option<f64>,
+/// What laws declare and no other flag gives already.
+fn params() -> impl Iterator<Item = (&'static Param, Vec<LawName>)> {
+    let is_shared = |param: &Param| [FACTOR.name, ORIGINAL_LENGTH.name].contains(&param.name);
+    let all = laws::params().into_iter();
+    all.filter(move |(param, _)| !is_shared(param))
+}
 
-    /// yarn: weight of ln s in its denominator
-    #[arg(long, value_name = "F", value_parser = value::not_negative)]
-    pub(crate) mscale_all_dim: Option<f64>,
+impl clap::Args for LawArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(params().map(|(param, laws)| {
+            let laws: Vec<&str> = laws.into_iter().map(Word::name).collect();
+            param::flag(param, &laws)
+        }))
+    }
 
-    /// yarn, longrope: factor on cos and sin [default: computed]
-    #[arg(long, value_name = "F", value_parser = value::positive)]
-    pub(crate) attention_factor: Option<f64>,
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
 
-    /// yarn: do not round the ends of the ramp to whole pairs
-    #[arg(long, action = ArgAction::SetTrue)]
-    pub(crate) no_truncate: bool,
+impl clap::FromArgMatches for LawArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut args = Self::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
+    }
 
-    /// llama3: turns below which a pair is divided by s [default: 1]
-    #[arg(long, value_name = "F", value_parser = value::positive)]
-    pub(crate) low_freq_factor: Option<f64>,
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for (param, _) in params() {
+            if let Some(value) = param::value(param, matches) {
+                self.0.set(param, value);
+            }
+        }
+        Ok(())
+    }
+}
 
-    /// llama3: turns above which a pair stays [default: 4]
-    #[arg(long, value_name = "F", value_parser = value::positive)]
-    pub(crate) high_freq_factor: Option<f64>,
+/// The words of `--scale` by what they are for.
+fn scale_help() -> String {
+    let is_table = |scale: &&ScaleType| !matches!(scale, ScaleType::None | ScaleType::Law(_));
+    let names =
+        |scales: Vec<ScaleType>| -> Vec<&str> { scales.into_iter().map(Word::name).collect() };
+    let laws = names(LawName::ALL.iter().map(|law| (*law).into()).collect());
+    let tables = names(ScaleType::ALL.iter().filter(is_table).copied().collect());
+    format!(
+        "How the encoding is stretched\n\n{} are for RoPE; none is plain RoPE. {} are for learned \
+         tables. linear also serves sinusoidal, ALiBi and T5.",
+        listed(&laws),
+        listed(&[&[LawName::Linear.name()], &tables[..]].concat()),
+    )
+}
 
-    /// longrope: divisors up to the original length, one per pair
-    #[arg(long, value_name = "LIST|FILE")]
-    pub(crate) short_factor: Option<List>,
+/// `a, b and c`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
 
-    /// longrope: divisors above it, one per pair
-    #[arg(long, value_name = "LIST|FILE")]
-    pub(crate) long_factor: Option<List>,
+/// The defaults of the factor, the most frequent one first.
+fn factor_help() -> String {
+    const USUAL: f64 = 4.0;
+    let other = |law: &LawName| {
+        law.facts()
+            .factor
+            .filter(|f| *f != USUAL)
+            .map(|f| (*law, f))
+    };
+    let others = LawName::ALL.iter().filter_map(other);
+    let others: String = others.map(|(law, f)| format!("; {law}: {f}")).collect();
+    format!("Context extension s [default: maximum ÷ original length, else {USUAL}{others}]")
 }
 
 /// The parameters that these flags give.
@@ -92,7 +132,6 @@ pub(crate) fn parameters(
     rope: &RopeArgs,
     layout: Option<Layout>,
 ) -> Parameters {
-    let list = |list: &Option<List>| list.as_ref().map(|l| l.0.clone());
     Parameters {
         factor: scaling.factor,
         original_length: scaling.original_length,
@@ -100,20 +139,89 @@ pub(crate) fn parameters(
         theta: rope.theta,
         rotary_dim: rope.rotary_dim,
         layout,
-        beta_fast: rope.beta_fast,
-        beta_slow: rope.beta_slow,
-        mscale: rope.mscale,
-        mscale_all_dim: rope.mscale_all_dim,
-        attention_factor: rope.attention_factor,
-        bounds: if rope.no_truncate {
-            RampBounds::Exact
-        } else {
-            RampBounds::Truncated
-        },
-        low_freq_factor: rope.low_freq_factor,
-        high_freq_factor: rope.high_freq_factor,
-        short_factor: list(&rope.short_factor),
-        long_factor: list(&rope.long_factor),
+        law: rope.law.0.clone(),
         ..Parameters::default()
+    }
+}
+
+/// An error about a parameter with its flag.
+pub(crate) fn flag_error(error: &ParameterError) -> Failure {
+    Failure::usage(match error {
+        ParameterError::Missing {
+            parameter,
+            help,
+            of,
+        } => format!("{of} needs --{parameter}: {help}"),
+        ParameterError::Ineffective { parameter, of } => {
+            format!("--{parameter} has no effect on {of}; remove it")
+        }
+    })
+}
+
+/// The error of a law, with flags for parameters.
+pub(crate) fn law_error(error: RopeScalingError) -> anyhow::Error {
+    match error {
+        RopeScalingError::Law(LawError::Parameter(error)) => flag_error(&error).into(),
+        other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_encodings::param::Value;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        rope: RopeArgs,
+    }
+
+    fn given(line: &str) -> Result<Given, clap::Error> {
+        let words = std::iter::once("table").chain(line.split_whitespace());
+        <Line as clap::Parser>::try_parse_from(words).map(|line| line.rope.law.0)
+    }
+
+    #[test]
+    fn every_parameter_of_a_law_is_a_flag() {
+        assert_eq!(given("").unwrap(), Given::default());
+        for (param, _) in params() {
+            let (text, value) = match param.values {
+                posenc_encodings::param::Values::Numbers => {
+                    ("1,2.5", Value::Numbers(vec![1.0, 2.5]))
+                }
+                posenc_encodings::param::Values::Switch => ("", Value::Bool(true)),
+                _ => ("1.5", Value::Number(1.5)),
+            };
+            let got = given(&format!("--{} {text}", param.name)).unwrap();
+            assert_eq!(
+                got,
+                Given::from_iter([(param.name, value)]),
+                "{}",
+                param.name
+            );
+        }
+        for line in [
+            "--beta-fast 0",
+            "--mscale -1",
+            "--short-factor a",
+            "--no-truncate=4",
+        ] {
+            assert!(given(line).unwrap_err().use_stderr(), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_names_the_laws_and_their_defaults() {
+        let want = "Context extension s [default: maximum ÷ original length, else 4; llama3: 8]";
+        assert_eq!(factor_help(), want);
+        let help = scale_help();
+        assert!(
+            help.contains("linear, ntk, dynamic, yarn, longrope, llama3"),
+            "{help}"
+        );
+        let tables = "linear, cubic, tile, hierarchical and truncate are for learned tables";
+        assert!(help.contains(tables), "{help}");
     }
 }

@@ -1,24 +1,24 @@
 //! `table`: frequencies, multipliers and wavelengths of a scaling.
 
 mod csv;
+mod frequencies;
 mod plot;
 mod text;
 
 use std::path::{Path, PathBuf};
 
-use posenc_encodings::laws::table::{Row, rows};
-use posenc_encodings::laws::{Rope, Scaling};
+use posenc_encodings::laws::Rope;
 use posenc_onnx::report::Inferred;
 use posenc_onnx::request::hf_config::HfConfig;
 use posenc_onnx::request::{Parameters, ScaleType, rope_scaling};
-use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::model;
-use crate::rope::{RopeArgs, ScalingArgs, parameters};
+use crate::rope::{RopeArgs, ScalingArgs, flag_error, law_error, parameters};
 use crate::terminal::Terminal;
 use crate::value;
 use crate::words::plain;
+use frequencies::Table;
 
 /// Show the frequencies of a RoPE scaling: one row per rotated pair
 #[derive(Debug, clap::Args)]
@@ -75,24 +75,13 @@ Examples:
 /// The base of most models.
 const THETA: f64 = 10_000.0;
 
-/// The length where nothing says another.
-const LENGTH: usize = 4096;
-
-fn default(name: &str, value: impl Into<Value>) -> Inferred {
-    Inferred {
-        name: name.to_owned(),
-        value: value.into(),
-        source: "the default".to_owned(),
-    }
-}
-
 fn no_width() -> Failure {
-    Failure::usage("the table needs the width that rotates; give --rotary-dim")
+    Failure::usage("cannot infer the width that rotates; give --rotary-dim")
 }
 
 /// Prints the table.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
-    let table = Table::of(args)?;
+    let table = table(args)?;
     for inferred in &table.inferred {
         let Inferred {
             name,
@@ -110,117 +99,57 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A scaling at a length.
-#[derive(Debug)]
-struct Table {
-    rope: Rope,
-    scaling: Scaling,
-    length: usize,
-    inferred: Vec<Inferred>,
-    rows: Vec<Row>,
+/// The table that the flags or a config describe.
+fn table(args: &Args) -> anyhow::Result<Table> {
+    let given = parameters(&args.scaling, &args.rope, None);
+    match &args.hf_config {
+        Some(path) => model::named(path, of_config(args, path, &given)),
+        None => of_flags(args, &given),
+    }
 }
 
-impl Table {
-    fn of(args: &Args) -> anyhow::Result<Self> {
-        let given = parameters(&args.scaling, &args.rope, None);
-        match &args.hf_config {
-            Some(path) => model::named(path, Self::of_config(args, path, &given)),
-            None => Self::of_flags(args, &given),
-        }
-    }
+fn of_flags(args: &Args, given: &Parameters) -> anyhow::Result<Table> {
+    let scale = args.scaling.scale.unwrap_or(ScaleType::None);
+    scale.check(given).map_err(|e| flag_error(&e))?;
+    let mut inferred = vec![];
+    let theta = given.theta.unwrap_or_else(|| {
+        inferred.push(Inferred::new("theta", THETA, "the default"));
+        THETA
+    });
+    let rotary_dim = given.rotary_dim.or(args.head_dim).ok_or_else(no_width)?;
+    let rope = Rope::new(theta, rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
+    let (scaling, more) = rope_scaling(scale, given, &rope).map_err(law_error)?;
+    let factor = given.factor.or_else(|| more.first()?.value.as_f64());
+    inferred.extend(more);
+    let stretched = given.original_length.map(|length| {
+        let length = length as f64 * factor.unwrap_or(1.0);
+        length.round() as usize
+    });
+    let length = args.length.or(given.max_length).or(stretched);
+    Ok(Table::new(rope, scaling, length, given, inferred))
+}
 
-    fn of_flags(args: &Args, given: &Parameters) -> anyhow::Result<Self> {
-        let mut inferred = vec![];
-        let theta = given.theta.unwrap_or_else(|| {
-            inferred.push(default("theta", THETA));
-            THETA
-        });
-        let rotary_dim = given.rotary_dim.or(args.head_dim).ok_or_else(no_width)?;
-        let rope = Rope::new(theta, rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
-        let scale = args.scaling.scale.unwrap_or(ScaleType::None);
-        let (scaling, more) = rope_scaling(scale, given, &rope)?;
-        let factor = given.factor.or_else(|| more.first()?.value.as_f64());
-        inferred.extend(more);
-        let stretched = given.original_length.map(|length| {
-            let length = length as f64 * factor.unwrap_or(1.0);
-            length.round() as usize
-        });
-        let length = args.length.or(given.max_length).or(stretched);
-        Ok(Self::new(rope, scaling, length, given, inferred))
-    }
-
-    fn of_config(args: &Args, path: &Path, given: &Parameters) -> anyhow::Result<Self> {
-        let text = model::text_of(path)?;
-        let layer = args.layer;
-        let request = HfConfig::parse(&text)?.rope_for(layer)?.ok_or_else(|| {
-            Failure::usage(format!(
-                "layer {layer} has no rotary embedding; give another --layer"
-            ))
-        })?;
-        let rotary_dim = request
-            .rotary_dim
-            .or(given.rotary_dim)
-            .ok_or_else(no_width)?;
-        let rope = request.rope(rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
-        let length = args.length.or(given.max_length).or(request.max_position);
-        Ok(Self::new(
-            rope,
-            request.scaling,
-            length,
-            given,
-            request.inferred,
+fn of_config(args: &Args, path: &Path, given: &Parameters) -> anyhow::Result<Table> {
+    let text = model::text_of(path)?;
+    let layer = args.layer;
+    let request = HfConfig::parse(&text)?.rope_for(layer)?.ok_or_else(|| {
+        Failure::usage(format!(
+            "layer {layer} has no rotary embedding; give another --layer"
         ))
-    }
-
-    fn new(
-        rope: Rope,
-        scaling: Scaling,
-        length: Option<usize>,
-        given: &Parameters,
-        mut inferred: Vec<Inferred>,
-    ) -> Self {
-        let length = length.unwrap_or_else(|| {
-            inferred.push(default("length", LENGTH));
-            LENGTH
-        });
-        Self {
-            rows: rows(&scaling, &rope, length, given.original_length),
-            rope,
-            scaling,
-            length,
-            inferred,
-        }
-    }
-
-    fn attention_factor(&self) -> f64 {
-        self.scaling.attention_factor(self.length)
-    }
-
-    fn json(&self) -> Value {
-        // Infinite wavelengths become null: JSON has no infinity.
-        let row = |row: &Row| {
-            json!({
-                "pair": row.pair,
-                "plain_inv_freq": row.plain,
-                "inv_freq": row.inv_freq,
-                "ratio": row.ratio,
-                "wavelength": row.wavelength,
-                "turns": row.turns,
-                "turns_at_length": row.turns_at_length,
-            })
-        };
-        json!({
-            "schema": posenc_onnx::report::SCHEMA,
-            "scaling": self.scaling.name(),
-            "theta": self.rope.theta,
-            "rotary_dim": self.rope.rotary_dim,
-            "head_dim": self.rope.head_dim,
-            "length": self.length,
-            "attention_factor": self.attention_factor(),
-            "inferred": self.inferred,
-            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-        })
-    }
+    })?;
+    let rotary_dim = request
+        .rotary_dim
+        .or(given.rotary_dim)
+        .ok_or_else(no_width)?;
+    let rope = request.rope(rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
+    let length = args.length.or(given.max_length).or(request.max_position);
+    Ok(Table::new(
+        rope,
+        request.scaling,
+        length,
+        given,
+        request.inferred,
+    ))
 }
 
 #[cfg(test)]
@@ -237,7 +166,7 @@ pub(crate) mod tests {
 
     pub(super) fn table(line: &str) -> anyhow::Result<Table> {
         let words = std::iter::once("table").chain(line.split_whitespace());
-        Table::of(&Line::try_parse_from(words)?.args)
+        super::table(&Line::try_parse_from(words)?.args)
     }
 
     #[test]

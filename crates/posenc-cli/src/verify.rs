@@ -85,9 +85,9 @@ Examples:
 Exit codes:
   0  all comparisons are within bounds
   1  a comparison is out of bounds, or nothing could be compared
-  2  the command line is wrong
+  2  the command line is wrong, or a required value is missing
   3  the model cannot be read or is invalid
-  4  a runtime or the request does not support the model
+  4  the model or the request has a form that is not supported
   5  the requested runtime or provider is not available";
 
 /// Compares and prints the result.

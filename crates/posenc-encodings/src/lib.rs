@@ -9,12 +9,15 @@ extern crate self as posenc_encodings;
 #[cfg(test)]
 mod emitted;
 pub mod families;
+pub mod hf;
+pub mod inferred;
 pub mod kind;
 pub mod laws;
 pub mod miss;
 pub mod opset;
 pub mod param;
 pub mod params;
+pub mod round;
 pub mod samples;
 pub mod words;
 

@@ -114,4 +114,98 @@ impl Given {
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }
+
+    /// Whether nothing is given.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Refuses a value that `of`, which takes these parameters, would ignore.
+    ///
+    /// # Errors
+    /// [`ParameterError::Ineffective`] with the first such parameter.
+    pub fn only(&self, of: &str, params: &[Param]) -> Result<(), ParameterError> {
+        let is_known = |name: &&str| params.iter().any(|param| param.name == *name);
+        match self.names().find(|name| !is_known(name)) {
+            None => Ok(()),
+            Some(parameter) => Err(ParameterError::Ineffective {
+                parameter,
+                of: of.to_owned(),
+            }),
+        }
+    }
+}
+
+impl FromIterator<(&'static str, Value)> for Given {
+    fn from_iter<T: IntoIterator<Item = (&'static str, Value)>>(values: T) -> Self {
+        Self(values.into_iter().collect())
+    }
+}
+
+/// A parameter that is missing or that has no effect. Messages name the parameter; a command line
+/// adds the two hyphens of its flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// A value is needed and not given.
+    #[error("{of} needs {parameter}: {help}")]
+    Missing {
+        /// The parameter.
+        parameter: &'static str,
+        /// What it means.
+        help: &'static str,
+        /// What needs it.
+        of: String,
+    },
+    /// A value is given that would be ignored.
+    #[error("{parameter} has no effect on {of}; remove it")]
+    Ineffective {
+        /// The parameter.
+        parameter: &'static str,
+        /// What ignores it.
+        of: String,
+    },
+}
+
+impl ParameterError {
+    /// The parameter.
+    pub fn parameter(&self) -> &'static str {
+        match self {
+            Self::Missing { parameter, .. } | Self::Ineffective { parameter, .. } => parameter,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARE: Param = Param {
+        name: "low-share",
+        values: Values::Positive,
+        help: "Share of the low half",
+        unit: "",
+        default: "1",
+    };
+
+    #[test]
+    fn values_are_kept_by_name() {
+        let mut given = Given::default();
+        assert!(given.is_empty());
+        given.set(&SHARE, Value::Number(0.5));
+        assert_eq!(SHARE.key(), "low_share");
+        assert_eq!(given.number("low-share"), Some(0.5));
+        assert_eq!(given.count("low-share"), None, "another type");
+        assert_eq!(given.number("low_share"), None, "another name");
+        assert_eq!(given.names().collect::<Vec<_>>(), ["low-share"]);
+    }
+
+    #[test]
+    fn what_is_given_and_ignored_is_refused_by_name() {
+        let given = Given::from_iter([("low-share", Value::Number(0.5))]);
+        assert_eq!(given.only("halves", &[SHARE]), Ok(()));
+        let error = given.only("thirds", &[]).unwrap_err();
+        assert_eq!(error.parameter(), "low-share");
+        let want = "low-share has no effect on thirds; remove it";
+        assert_eq!(error.to_string(), want);
+    }
 }

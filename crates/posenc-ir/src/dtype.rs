@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_names_lead_back_to_the_type() {
+    fn codes_and_names_identify_the_type() {
         for (dtype, name, _) in TABLE {
             assert_eq!(DType::from_code(dtype.code()), Some(*dtype));
             assert_eq!(DType::from_name(name), Some(*dtype));

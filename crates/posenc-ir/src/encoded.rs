@@ -35,6 +35,10 @@ pub(crate) enum Segment {
 
 /// A file of data.
 #[derive(Debug)]
+#[cfg_attr(
+    target_family = "wasm",
+    allow(dead_code, reason = "only writing files copies from file to file")
+)]
 pub(crate) struct Outside {
     pub(crate) file: Arc<File>,
     pub(crate) bytes: Bytes,

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_every_node_costs_stays_small() {
+    fn nodes_and_values_stay_small() {
         assert!(size_of::<Node>() <= 72);
         assert!(size_of::<Value>() <= 72);
         assert!(size_of::<Piece>() <= 16);

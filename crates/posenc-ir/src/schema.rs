@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_rise_within_an_operator() {
+    fn versions_of_an_operator_increase() {
         for (operator, versions) in DOMAINS.values().flat_map(|d| &d.operators) {
             assert!(
                 versions.windows(2).all(|w| w[0].since < w[1].since),

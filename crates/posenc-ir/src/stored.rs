@@ -156,7 +156,7 @@ impl External {
             let number = || {
                 let wrong = || {
                     format!(
-                        "external {} is not a number: {}",
+                        "external {} is not a valid number: {}",
                         entry.key(),
                         entry.value()
                     )

@@ -7,6 +7,7 @@ pub(crate) mod context;
 mod convolution;
 pub(crate) mod finding;
 pub(crate) mod found;
+pub(crate) mod identified;
 pub(crate) mod limit;
 pub(crate) mod limits;
 mod results;

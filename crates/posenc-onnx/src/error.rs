@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use posenc_encodings::param::ParameterError;
+
 /// Why a model is not rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -157,6 +159,22 @@ impl Refusal {
 
     pub(crate) fn Unsupported(reason: String) -> Self {
         Self::unsupported(reason)
+    }
+}
+
+impl From<ParameterError> for Refusal {
+    fn from(error: ParameterError) -> Self {
+        match error {
+            ParameterError::Missing {
+                parameter,
+                help,
+                of,
+            } => Self::missing(parameter, format!("{of} needs `{parameter}`: {help}")),
+            ParameterError::Ineffective { parameter, of } => Self::new(
+                RefusalKind::NoEffect(parameter),
+                format!("`{parameter}` has no effect on {of}; remove it"),
+            ),
+        }
     }
 }
 

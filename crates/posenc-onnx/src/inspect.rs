@@ -3,17 +3,17 @@
 pub(crate) mod consult;
 mod entries;
 
-use posenc_ir::{DType, Model};
+use posenc_ir::Model;
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
-use crate::detect::{Found, Options, RotarySite, Switch, detect, limits};
+use crate::detect::identified::{identified, tolerance};
+use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
-use posenc_encodings::families::rope::Rope;
 use posenc_encodings::kind::{Form, Kind};
-use posenc_encodings::laws::{Identified, identify, identify_growth, identify_lists};
+use posenc_encodings::round::to_digits;
 
 /// Names every encoding and attention site of a model.
 ///
@@ -59,53 +59,6 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
             .collect(),
     );
     report
-}
-
-/// The scaling that the numbers of a site tell.
-pub(crate) fn identified(found: &Found, site: &RotarySite) -> Identified {
-    let rope = &site.query.rotation.rope;
-    let tolerance = tolerance(found, site);
-    let near = identify(
-        &rope.inv_freq,
-        rope.attention_factor,
-        rope.rotary_dim,
-        rope.head_dim,
-        tolerance,
-    );
-    match &site.switch {
-        None => near,
-        Some(switch) => switched(rope, switch, near, tolerance.max(1e-5)),
-    }
-}
-
-/// The scaling of a rotation that changes with the length: a base that grows, or two lists.
-fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> Identified {
-    let original = switch.original_length;
-    let mut samples = vec![
-        (original.div_ceil(2), rope.inv_freq.clone()),
-        (original, rope.inv_freq.clone()),
-    ];
-    let beyond = switch.beyond.iter();
-    samples.extend(beyond.map(|(length, rope)| (*length, rope.inv_freq.clone())));
-    if let Some(growth) = identify_growth(&samples, rope.rotary_dim, tolerance) {
-        return growth;
-    }
-    let theta = near.theta.filter(|_| near.scaling.is_none());
-    match switch.beyond.last() {
-        Some((_, long)) => {
-            identify_lists(&rope.inv_freq, &long.inv_freq, original, theta, tolerance)
-        }
-        None => near,
-    }
-}
-
-/// How exactly the graph holds its frequencies, as a share of each.
-fn tolerance(found: &Found, site: &RotarySite) -> f64 {
-    match found.trace.get(site.query.region.output).dtype {
-        Some(DType::F16) => 2e-3,
-        Some(DType::BF16) => 1e-2,
-        _ => 2e-6,
-    }
 }
 
 /// Everything that was found, as entries of the report.
@@ -171,7 +124,7 @@ fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
     let mut params = Map::new();
     params.insert(
         "theta".into(),
-        json!(identified.theta.map(|t| rounded(t, 7))),
+        json!(identified.theta.map(|t| to_digits(t, 7))),
     );
     params.insert("head_dim".into(), json!(rope.head_dim));
     params.insert("rotary_dim".into(), json!(rope.rotary_dim));
@@ -179,7 +132,7 @@ fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
     if rope.layout.is_none() {
         params.insert("pairs".into(), json!(rope.pairs));
     }
-    let factor = rounded(rope.attention_factor, 7);
+    let factor = to_digits(rope.attention_factor, 7);
     params.insert("attention_factor".into(), json!(factor));
     if let Some(streams) = &site.streams {
         params.insert("mrope_section".into(), json!(streams.sections));
@@ -199,15 +152,11 @@ fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
 /// Numbers to seven digits, so that equal encodings read equal.
 fn tidy(value: Value) -> Value {
     match value {
-        Value::Number(n) if n.is_f64() => json!(rounded(n.as_f64().unwrap_or(0.0), 7)),
+        Value::Number(n) if n.is_f64() => json!(to_digits(n.as_f64().unwrap_or(0.0), 7)),
         Value::Array(list) => list.into_iter().map(tidy).collect(),
         Value::Object(map) => map.into_iter().map(|(k, v)| (k, tidy(v))).collect(),
         other => other,
     }
-}
-
-fn rounded(x: f64, digits: usize) -> f64 {
-    format!("{x:.*e}", digits - 1).parse().unwrap_or(x)
 }
 
 /// Position that acts on queries or keys, but in no way that is known.

@@ -1,148 +1,250 @@
-//! The `posenc.rope` metadata entry: what was done, so that a second rewrite and a verification
-//! know.
-
-pub mod law;
+//! The `posenc.rope` metadata entry: which rotations a rewrite made, so that a second rewrite and a
+//! verification know.
 
 use posenc_ir::Model;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::detect::Found;
-use crate::plan::rescale::Plan;
-use posenc_encodings::laws::{LongRopeAttention, RampBounds, Scaling};
+use posenc_encodings::laws::{Rope, Scaling};
 
 const KEY: &str = "posenc.rope";
 
-/// What an earlier rewrite wrote down.
+/// Sites with one rotation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiteRecord {
+    /// The sites, by their places in `Found::attention`.
+    pub layers: Vec<usize>,
+    /// Base θ before the scaling.
+    pub theta: f64,
+    /// Width of the rotated part of a head.
+    pub rotary_dim: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// The law of the frequencies.
+    pub scaling: Scaling,
+    /// Factor on the whole score: DeepSeek's correction, else 1.
+    #[serde(default = "one")]
+    pub softmax_factor: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl SiteRecord {
+    /// The embedding before the scaling.
+    pub fn rope(&self) -> Rope {
+        Rope {
+            theta: self.theta,
+            rotary_dim: self.rotary_dim,
+            head_dim: self.head_dim,
+        }
+    }
+
+    /// Whether both are written alike, but for their sites.
+    fn is_like(&self, other: &Self) -> bool {
+        self.rope() == other.rope()
+            && self.scaling.to_json() == other.scaling.to_json()
+            && self.softmax_factor == other.softmax_factor
+    }
+
+    /// Reads what a rewrite wrote.
+    ///
+    /// # Errors
+    /// In words, what is missing or impossible.
+    fn read(site: &Value) -> Result<Self, String> {
+        let site = Self::deserialize(site).map_err(|e| e.to_string())?;
+        let check = site.scaling.check(&site.rope());
+        check.map_err(|e| e.to_string())?;
+        Ok(site)
+    }
+}
+
+/// What an earlier rewrite wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Whether any site was scaled.
-    pub is_scaled: bool,
-    /// The length before the scaling, where it was known.
-    pub original_length: Option<usize>,
-    /// The whole entry.
-    pub entry: Value,
+    /// The length that was made room for, where it was known.
+    pub max_length: Option<usize>,
+    sites: Vec<Value>,
 }
 
 impl Record {
-    /// The correction of the softmax scale that a layer has; 1 where there is none.
-    pub fn softmax_factor(&self, layer: usize) -> f64 {
-        let sites = self.entry["sites"].as_array();
-        let mut sites = sites.into_iter().flatten();
-        let site = sites.find(|s| {
+    /// Whether any site was scaled.
+    pub fn is_scaled(&self) -> bool {
+        let is_scaled = |site: &Value| {
+            let law = site["scaling"]["type"].as_str();
+            law.is_some_and(|law| law != Scaling::None.name())
+        };
+        self.sites.iter().any(is_scaled)
+    }
+
+    /// The length before the scaling, where it was known.
+    pub fn original_length(&self) -> Option<usize> {
+        let length = |site: &Value| site["scaling"]["original_length"].as_u64();
+        let length = self.sites.iter().find_map(length)?;
+        usize::try_from(length).ok()
+    }
+
+    /// The rotation of a site, by its place in `Found::attention`; absent where none was
+    /// written.
+    ///
+    /// # Errors
+    /// In words, what is missing or impossible in it.
+    pub fn site(&self, site: usize) -> Option<Result<SiteRecord, String>> {
+        self.raw(site).map(SiteRecord::read)
+    }
+
+    /// The correction of the softmax scale that a site has; 1 where there is none.
+    pub fn softmax_factor(&self, site: usize) -> f64 {
+        let factor = self.raw(site).and_then(|s| s["softmax_factor"].as_f64());
+        factor.unwrap_or(1.0)
+    }
+
+    fn raw(&self, site: usize) -> Option<&Value> {
+        self.sites.iter().find(|s| {
             let layers = s["layers"].as_array();
-            layers.is_some_and(|l| l.contains(&json!(layer)))
-        });
-        site.and_then(|s| s["softmax_factor"].as_f64())
-            .unwrap_or(1.0)
+            layers.is_some_and(|layers| layers.contains(&json!(site)))
+        })
     }
 }
 
-/// The record of a model, when there is one that can be read.
+/// The record of a model, where there is one that can be read.
 pub fn record(model: &Model) -> Option<Record> {
     let entry: Value = serde_json::from_str(model.metadata(KEY)?).ok()?;
-    let sites = entry.get("sites")?.as_array()?;
-    let kind = |s: &Value| s["scaling"]["type"].as_str().unwrap_or("none").to_owned();
-    let original = |s: &Value| s["scaling"]["original_length"].as_u64();
+    let sites = entry.get("sites")?.as_array()?.clone();
+    let max_length = entry["max_length"].as_u64();
     Some(Record {
-        is_scaled: sites.iter().any(|s| kind(s) != "none"),
-        original_length: sites
-            .iter()
-            .find_map(original)
-            .and_then(|n| usize::try_from(n).ok()),
-        entry,
+        max_length: max_length.and_then(|length| usize::try_from(length).ok()),
+        sites,
     })
 }
 
-/// Writes the record of a rescale.
-pub(crate) fn write(model: &mut Model, source: &str, before: &Found, plan: &Plan) {
-    let mut sites: Vec<Value> = vec![];
-    for (i, target) in &plan.targets {
-        let layer = before.rotary[*i].site;
-        let entry = json!({
-            "layers": [],
-            "theta": target.rope.theta,
-            "rotary_dim": target.rope.rotary_dim,
-            "head_dim": target.rope.head_dim,
-            "scaling": scaling(&target.scaling),
-            "softmax_factor": target.softmax_factor,
-        });
-        let same = |s: &&mut Value| {
-            entry
-                .as_object()
-                .is_some_and(|e| e.iter().all(|(k, v)| k == "layers" || s[k] == *v))
-        };
-        let at = match sites.iter_mut().find(same) {
-            Some(at) => at,
-            None => {
-                sites.push(entry);
-                sites.last_mut().expect("just pushed")
-            }
-        };
-        if let Some(layers) = at["layers"].as_array_mut() {
-            layers.push(json!(layer));
+/// Writes the record of a rewrite: the fingerprint of what was rewritten, the length that was made
+/// room for, and the rotations, each with one site. Sites with one rotation are joined.
+pub(crate) fn write(
+    model: &mut Model,
+    source: &str,
+    max_length: Option<usize>,
+    sites: impl IntoIterator<Item = SiteRecord>,
+) {
+    let mut joined: Vec<SiteRecord> = vec![];
+    for site in sites {
+        match joined.iter_mut().find(|other| other.is_like(&site)) {
+            Some(other) => other.layers.extend(site.layers),
+            None => joined.push(site),
         }
     }
     let entry = json!({
         "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
         "source": source,
-        "max_length": plan.max_length,
-        "sites": sites,
+        "max_length": max_length,
+        "sites": joined,
     });
     model.set_metadata(KEY, entry.to_string());
 }
 
-/// Says that no rotation is recorded any more.
+/// Records that no rotation was made.
 pub(crate) fn clear(model: &mut Model, source: &str) {
-    let entry = json!({
-        "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
-        "source": source,
-        "max_length": null,
-        "sites": [],
-    });
-    model.set_metadata(KEY, entry.to_string());
+    write(model, source, None, []);
 }
 
-/// A scaling with all its parameters.
-pub(crate) fn scaling(scaling: &Scaling) -> Value {
-    let mut value = match scaling {
-        Scaling::None => return Value::Null,
-        Scaling::Linear(s) => json!({"factor": s.factor}),
-        Scaling::Ntk(s) => json!({"factor": s.factor}),
-        Scaling::Dynamic(s) => json!({"factor": s.factor, "original_length": s.max_position}),
-        Scaling::Yarn(s) => json!({
-            "factor": s.factor,
-            "original_length": s.original_length,
-            "beta_fast": s.beta_fast,
-            "beta_slow": s.beta_slow,
-            "truncate": s.bounds == RampBounds::Truncated,
-            "attention_factor": s.attention_factor(),
-        }),
-        Scaling::LongRope(s) => {
-            let (short, long) = match s.attention {
-                LongRopeAttention::Switched { short, long } => (short, long),
-                _ => {
-                    let m = s.attention_factor(s.original_length);
-                    (m, m)
-                }
-            };
-            json!({
-                "original_length": s.original_length,
-                "short_factor": s.short_factor,
-                "long_factor": s.long_factor,
-                "short_mscale": short,
-                "long_mscale": long,
-            })
+#[cfg(test)]
+mod tests {
+    use posenc_encodings::laws::{Linear, Yarn};
+
+    use super::*;
+
+    fn model() -> Model {
+        let text = "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+                    test (float[batch] x) => (float[batch] y) {\n    y = Identity(x)\n}\n";
+        Model::parse(text).unwrap()
+    }
+
+    fn site(layer: usize, scaling: Scaling) -> SiteRecord {
+        SiteRecord {
+            layers: vec![layer],
+            theta: 1e4,
+            rotary_dim: 8,
+            head_dim: 16,
+            scaling,
+            softmax_factor: 1.0,
         }
-        Scaling::Llama3(s) => json!({
-            "factor": s.factor,
-            "original_length": s.original_length,
-            "low_freq_factor": s.low_freq_factor,
-            "high_freq_factor": s.high_freq_factor,
-        }),
-        Scaling::Proportional(s) => {
-            json!({"factor": s.factor, "partial_rotary_factor": s.share})
+    }
+
+    fn version() -> String {
+        format!("posenc-onnx {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    #[test]
+    fn a_record_is_written_to_the_byte_and_read_back() {
+        let linear = || Scaling::Linear(Linear { factor: 4.0 });
+        let sites = [site(0, linear()), site(1, Scaling::None), site(2, linear())];
+        let mut model = model();
+        write(&mut model, "abc", Some(256), sites);
+        let want = r#","source":"abc","max_length":256,"sites":[{"layers":[0,2],"theta":10000.0,"rotary_dim":8,"head_dim":16,"scaling":{"factor":4.0,"type":"linear"},"softmax_factor":1.0},{"layers":[1],"theta":10000.0,"rotary_dim":8,"head_dim":16,"scaling":null,"softmax_factor":1.0}]}"#;
+        let want = format!(r#"{{"tool":"{}"{want}"#, version());
+        assert_eq!(model.metadata(KEY), Some(&*want));
+        let read = record(&model).unwrap();
+        assert_eq!(read.max_length, Some(256));
+        assert!(read.is_scaled());
+        let joined = SiteRecord {
+            layers: vec![0, 2],
+            ..site(0, linear())
+        };
+        assert_eq!(read.site(2), Some(Ok(joined)));
+        assert_eq!(read.site(1), Some(Ok(site(1, Scaling::None))));
+        assert_eq!(read.site(3), None);
+        assert_eq!(read.original_length(), None);
+        clear(&mut model, "abc");
+        let want = format!(
+            r#"{{"tool":"{}","source":"abc","max_length":null,"sites":[]}}"#,
+            version()
+        );
+        assert_eq!(model.metadata(KEY), Some(&*want));
+        assert!(!record(&model).unwrap().is_scaled());
+    }
+
+    #[test]
+    fn sites_that_differ_in_anything_are_not_joined() {
+        let yarn = Scaling::Yarn(Yarn::new(4.0, 64).unwrap());
+        let other = SiteRecord {
+            softmax_factor: 1.5,
+            ..site(1, yarn.clone())
+        };
+        let mut model = model();
+        write(&mut model, "", None, [site(0, yarn), other]);
+        let read = record(&model).unwrap();
+        assert_eq!(read.softmax_factor(0), 1.0);
+        assert_eq!(read.softmax_factor(1), 1.5);
+        assert_eq!(read.softmax_factor(2), 1.0);
+        assert_eq!(read.original_length(), Some(64));
+    }
+
+    #[test]
+    fn what_is_impossible_is_refused_in_words() {
+        let cases = [
+            (json!({"type": "linear"}), "missing field `factor`"),
+            (json!({"type": "new"}), "no scaling of type new"),
+            (
+                json!({"type": "linear", "factor": 0.0}),
+                "factor must be a finite number of at least 1, got 0",
+            ),
+        ];
+        let read = |scaling: Value| {
+            let mut site = serde_json::to_value(site(0, Scaling::None)).unwrap();
+            site["scaling"] = scaling;
+            let mut model = model();
+            model.set_metadata(KEY, json!({"sites": [site]}).to_string());
+            record(&model).unwrap().site(0).unwrap()
+        };
+        for (scaling, want) in cases {
+            assert_eq!(read(scaling).unwrap_err(), want);
         }
-    };
-    value["type"] = json!(scaling.name());
-    value
+        assert_eq!(read(Value::Null).unwrap().scaling, Scaling::None);
+        let mut model = model();
+        for text in ["", "[]", "{}", "{\"sites\": 4}"] {
+            model.set_metadata(KEY, text.to_owned());
+            assert_eq!(record(&model), None, "{text}");
+        }
+    }
 }

@@ -13,7 +13,8 @@ pub use crate::detect::limit::{Limit, LimitCause};
 pub use attention::{Attention, AttentionKind};
 pub use encoding::Encoding;
 pub use inspect::{Inspect, ModelSummary, Refusal};
-pub use rewrite::{Check, Edit, Endpoint, Guarantee, Inferred, Limits, Rewrite};
+pub use posenc_encodings::inferred::Inferred;
+pub use rewrite::{Check, Edit, Endpoint, Guarantee, Limits, Rewrite};
 pub use verify::{Run, SiteCheck, Verify};
 
 /// The version of the JSON: it goes up when a field changes its meaning or goes away.

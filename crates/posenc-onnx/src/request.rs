@@ -7,6 +7,7 @@ mod layers;
 mod list;
 pub mod params;
 mod rope;
+mod scale;
 mod size;
 mod source;
 mod unserved;
@@ -17,12 +18,15 @@ use serde::{Deserialize, Serialize};
 
 pub use layers::{Layers, LayersError};
 pub use list::{ListError, parse_list};
-pub use rope::{FACTOR, LLAMA3_FACTOR, RopeScalingError, rope_scaling};
+pub use posenc_encodings::laws::LawName;
+pub use rope::{RopeScalingError, rope_scaling};
+pub use scale::ScaleType;
 pub use size::{ImageSize, ImageSizeError};
 pub use source::{Config, Tensors};
 
 use crate::attention::Site;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
+use posenc_encodings::param::Given;
 use posenc_encodings::words;
 
 /// A rewrite. [`Rescale`](crate::Rescale) and [`Swap`](crate::Swap) make the usual ones.
@@ -30,11 +34,11 @@ use posenc_encodings::words;
 /// In JSON, options that are left out are the default:
 ///
 /// ```
-/// use posenc_onnx::request::{Request, ScaleType};
+/// use posenc_onnx::request::{LawName, Request};
 ///
 /// let text = r#"{"scale": "yarn", "parameters": {"factor": 4.0}, "layers": "0-5,7"}"#;
 /// let request: Request = serde_json::from_str(text)?;
-/// assert_eq!(request.scale, Some(ScaleType::Yarn));
+/// assert_eq!(request.scale, Some(LawName::Yarn.into()));
 /// assert!(request.check_supported().is_ok());
 /// # Ok::<(), serde_json::Error>(())
 /// ```
@@ -110,27 +114,9 @@ pub struct Parameters {
     pub rotary_dim: Option<usize>,
     /// Pairs of RoPE, or the order within a sinusoidal row.
     pub layout: Option<Layout>,
-    /// YaRN: turns within the original length above which a pair stays.
-    pub beta_fast: Option<f64>,
-    /// YaRN: turns below which a pair is interpolated.
-    pub beta_slow: Option<f64>,
-    /// YaRN: weight of ln s in the numerator of the factor on cos and sin.
-    pub mscale: Option<f64>,
-    /// YaRN: the same in the denominator.
-    pub mscale_all_dim: Option<f64>,
-    /// Factor on cos and sin.
-    pub attention_factor: Option<f64>,
-    /// YaRN: whether the ends of the ramp are whole pairs.
-    #[serde(rename = "truncate", with = "truncate")]
-    pub bounds: posenc_encodings::laws::RampBounds,
-    /// Llama 3: turns below which a pair is divided by s.
-    pub low_freq_factor: Option<f64>,
-    /// Llama 3: turns above which a pair stays.
-    pub high_freq_factor: Option<f64>,
-    /// LongRoPE: divisors up to the original length, one per pair.
-    pub short_factor: Option<Vec<f64>>,
-    /// LongRoPE: divisors above it, one per pair.
-    pub long_factor: Option<Vec<f64>>,
+    /// Parameters of laws of RoPE; in JSON, an object with the keys of Hugging Face configs.
+    #[serde(with = "law_values")]
+    pub law: Given,
     /// T5: buckets, those of both directions together.
     pub num_buckets: Option<usize>,
     /// T5, Shaw, relative bias: the distance from which on all are alike.
@@ -167,52 +153,58 @@ pub struct Allowances {
     pub sort: bool,
 }
 
-/// Whether the ends of YaRN's ramp are whole pairs, as the `truncate` of Hugging Face configs.
-mod truncate {
-    use posenc_encodings::laws::RampBounds;
+/// Parameters of laws, by their keys.
+mod law_values {
+    use posenc_encodings::laws;
+    use posenc_encodings::param::{Given, Param, Value, Values};
+    use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::{Map, Value as Json, json};
 
-    #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference over
-    pub(super) fn serialize<S: Serializer>(bounds: &RampBounds, to: S) -> Result<S::Ok, S::Error> {
-        (*bounds == RampBounds::Truncated).serialize(to)
+    pub(super) fn serialize<S: Serializer>(given: &Given, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = Map::new();
+        for (param, _) in laws::params() {
+            if let Some(value) = given.get(param.name) {
+                map.insert(param.key(), json(value));
+            }
+        }
+        map.serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<RampBounds, D::Error> {
-        Ok(if bool::deserialize(from)? {
-            RampBounds::Truncated
-        } else {
-            RampBounds::Exact
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Given, D::Error> {
+        let mut given = Given::default();
+        for (key, value) in Map::deserialize(from)? {
+            let mut params = laws::params().into_iter().map(|(param, _)| param);
+            let param = params.find(|param| param.key() == key);
+            let param = param.ok_or_else(|| D::Error::custom(format!("no law has {key}")))?;
+            let value = read(param, &value);
+            let value = value.ok_or_else(|| D::Error::custom(format!("{key} has a wrong type")))?;
+            given.set(param, value);
+        }
+        Ok(given)
+    }
+
+    fn json(value: &Value) -> Json {
+        match value {
+            Value::Number(number) => json!(number),
+            Value::Count(count) => json!(count),
+            Value::Numbers(numbers) => json!(numbers),
+            Value::Bool(bool) => json!(bool),
+            Value::Word(word) => json!(word),
+        }
+    }
+
+    fn read(param: &Param, value: &Json) -> Option<Value> {
+        Some(match param.values {
+            Values::Positive | Values::NotNegative => Value::Number(value.as_f64()?),
+            Values::Count => Value::Count(usize::try_from(value.as_u64()?).ok()?),
+            Values::Numbers => {
+                let list = value.as_array()?.iter().map(Json::as_f64);
+                Value::Numbers(list.collect::<Option<_>>()?)
+            }
+            Values::Switch | Values::Bool => Value::Bool(value.as_bool()?),
+            Values::Word(words) => Value::Word(words.iter().find(|w| Some(**w) == value.as_str())?),
         })
-    }
-}
-
-words! {
-    /// A law by which an encoding is stretched.
-    "scaling" ScaleType {
-        /// The plain encoding.
-        None = "none",
-        /// Position interpolation; a table resized linearly.
-        Linear = "linear",
-        /// RoPE of a larger base.
-        Ntk = "ntk",
-        /// RoPE of a base that grows with the length.
-        Dynamic = "dynamic",
-        /// A ramp from unchanged to interpolated, and a factor on cos and sin.
-        Yarn = "yarn",
-        /// One divisor per pair, from one of two lists by length.
-        LongRope = "longrope",
-        /// The ramp of Llama 3.1 over wavelengths.
-        Llama3 = "llama3",
-        /// Frequencies spread over the whole head, the slow ones zero.
-        Proportional = "proportional",
-        /// A table resized by cubic convolution.
-        Cubic = "cubic",
-        /// A table repeated.
-        Tile = "tile",
-        /// A table extended by Su's hierarchical decomposition.
-        Hierarchical = "hierarchical",
-        /// A table cut off.
-        Truncate = "truncate",
     }
 }
 
@@ -290,7 +282,7 @@ mod tests {
     fn a_request_is_json() {
         let text = r#"{
             "to": "rope", "scale": "yarn", "stack": "decoder", "layers": "0-2,5",
-            "parameters": {"factor": 4.0, "truncate": false, "image_size": "3x4"},
+            "parameters": {"factor": 4.0, "law": {"beta_fast": 31.0}, "image_size": "3x4"},
             "hf_config": {"rope_theta": 1e6}, "input_roles": {"pos": "position"},
             "allowances": {"allow_rescale": true}
         }"#;
@@ -299,8 +291,7 @@ mod tests {
         let again: Request = serde_json::from_str(&again).unwrap();
         assert_eq!(again, request);
         assert_eq!(request.layers, Some("0-2,5".parse().unwrap()));
-        let exact = posenc_encodings::laws::RampBounds::Exact;
-        assert_eq!(request.parameters.bounds, exact);
+        assert_eq!(request.parameters.law.number("beta-fast"), Some(31.0));
         assert!(request.hf_config.unwrap().parse().is_ok());
         assert_eq!(
             serde_json::from_str::<Request>("{}").unwrap(),
@@ -314,6 +305,8 @@ mod tests {
             r#"{"scal": "yarn"}"#,
             r#"{"scale": "jarn"}"#,
             r#"{"parameters": {"fctor": 4.0}}"#,
+            r#"{"parameters": {"law": {"beta_fest": 4.0}}}"#,
+            r#"{"parameters": {"law": {"beta_fast": "4"}}}"#,
             r#"{"allowances": {"rescale": true}}"#,
         ] {
             assert!(serde_json::from_str::<Request>(text).is_err(), "{text}");

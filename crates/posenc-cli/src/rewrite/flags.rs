@@ -284,8 +284,8 @@ mod tests {
     use std::fs;
 
     use clap::Parser;
-    use posenc_encodings::laws::RampBounds;
-    use posenc_onnx::request::ScaleType;
+    use posenc_encodings::param::{Given, Value};
+    use posenc_onnx::request::LawName;
 
     use super::*;
 
@@ -324,16 +324,14 @@ mod tests {
                 + " --to t5-bias --scale yarn --layers 0-5,7 \
              --stack encoder --form onnx --target ort-cuda --external-data link --factor 4 \
              --original-length 64 --max-length 256 --theta 1e4 --rotary-dim 8 --layout half \
-             --beta-fast 31 --beta-slow 2 --mscale 0.5 --mscale-all-dim 0.25 \
-             --attention-factor 1.5 --no-truncate --low-freq-factor 1 --high-freq-factor 4 \
-             --short-factor 1,2 --long-factor 3,4 --num-buckets 16 --max-distance 64 \
+             --beta-fast 31 --no-truncate --short-factor 1,2 --num-buckets 16 --max-distance 64 \
              --bidirectional --slopes 0.5,0.25 --align-corners --image-size 384x512 --antialias \
              --dynamic --table-precision f32 --add-position-ids --allow-rescale --write-config \
              --sort --seed 7 --input-role pos=position --input-role mask=padding"),
         );
         let want = Request {
             to: Some(Kind::T5Bias),
-            scale: Some(ScaleType::Yarn),
+            scale: Some(LawName::Yarn.into()),
             hf_config: Some(Config::open(&config).unwrap()),
             model_config: None,
             params: Some(Tensors::open(&params).unwrap()),
@@ -348,16 +346,11 @@ mod tests {
                 theta: Some(1e4),
                 rotary_dim: Some(8),
                 layout: Some(Layout::Half),
-                beta_fast: Some(31.0),
-                beta_slow: Some(2.0),
-                mscale: Some(0.5),
-                mscale_all_dim: Some(0.25),
-                attention_factor: Some(1.5),
-                bounds: RampBounds::Exact,
-                low_freq_factor: Some(1.0),
-                high_freq_factor: Some(4.0),
-                short_factor: Some(vec![1.0, 2.0]),
-                long_factor: Some(vec![3.0, 4.0]),
+                law: Given::from_iter([
+                    ("beta-fast", Value::Number(31.0)),
+                    ("no-truncate", Value::Bool(true)),
+                    ("short-factor", Value::Numbers(vec![1.0, 2.0])),
+                ]),
                 num_buckets: Some(16),
                 max_distance: Some(64),
                 bidirectional: Some(true),

@@ -98,6 +98,7 @@ fn is_same_file(_: &Path, _: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use posenc_onnx::report::{Edit, Endpoint};
+    use posenc_onnx::request::LawName;
     use serde_json::json;
 
     use super::*;
@@ -122,7 +123,7 @@ mod tests {
             (
                 "model",
                 Some(Kind::T5Bias),
-                Some(ScaleType::Linear),
+                Some(LawName::Linear.into()),
                 None,
                 "model.t5-bias-linear.onnx",
             ),

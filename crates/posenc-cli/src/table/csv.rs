@@ -1,8 +1,8 @@
 //! The table as comma-separated values, with every digit.
 
-use super::Table;
+use super::frequencies::Table;
 
-/// A heading and one line per pair; what has no value is empty, a resting pair's wavelength `inf`.
+/// A heading and one line per pair; what has no value is empty, the wavelength of a pair that does not rotate `inf`.
 pub(super) fn csv(table: &Table) -> String {
     let mut text =
         "pair,plain_inv_freq,inv_freq,ratio,wavelength,turns,turns_at_length,attention_factor\n"

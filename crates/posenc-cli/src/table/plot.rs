@@ -1,6 +1,6 @@
 //! The table as bars.
 
-use super::Table;
+use super::frequencies::Table;
 use super::text::heading;
 use crate::number::fixed;
 use crate::terminal::Palette;
@@ -14,7 +14,7 @@ pub(super) fn plot(table: &Table, width: usize, palette: Palette) -> String {
     let wavelengths: Vec<String> = table.rows.iter().map(|r| fixed(r.wavelength, 1)).collect();
     let left = wavelengths.iter().map(|w| w.chars().count()).max();
     let left = left.unwrap_or(0).max("wavelength".len());
-    // Pair, wavelength and ratio stand beside the bar.
+    // Pair, wavelength and ratio are next to the bar.
     let bar = width.saturating_sub(4 + 2 + left + 2 + 2 + 6).max(10);
     let most = table.rows.iter().map(|r| r.ratio).filter(|r| r.is_finite());
     let most = most.fold(1.0, f64::max);

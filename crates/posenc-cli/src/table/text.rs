@@ -4,7 +4,7 @@ use posenc_encodings::laws::table::Row;
 use posenc_encodings::words::Word;
 use posenc_onnx::request::ScaleType;
 
-use super::Table;
+use super::frequencies::Table;
 use crate::columns::{Align, Columns};
 use crate::number::{compact, fixed};
 use crate::terminal::Palette;

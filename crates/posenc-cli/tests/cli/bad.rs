@@ -148,8 +148,9 @@ fn a_rewrite_warns_of_what_is_unusual() {
     let output = folder.path().join("out.onnx");
     let ran = run(["rewrite", &model, "--sort", "-o", output.to_str().unwrap()]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let want =
-        format!("warning: {model}: g/sum: ai.onnx has no operator Frobnicate; it is not checked\n");
+    let want = format!(
+        "warning: {model}: g/sum: ai.onnx has no operator Frobnicate; the node is not checked\n"
+    );
     assert_eq!(ran.err, want);
 }
 

@@ -27,7 +27,7 @@ fn what_the_text_does_not_say_is_a_warning() {
         node.doc_string = Some("x".into());
     }
     let model = folder.file("m.onnx", bytes(&model));
-    let want = "documentation of nodes is left out (g/sum)";
+    let want = "documentation of nodes is omitted (g/sum)";
     let ran = run(["print", &model, "--weights", "full"]);
     assert_eq!((ran.code, ran.err), (0, format!("warning: {want}\n")));
     assert!(ran.out.starts_with(&format!("# {want}\n")), "{}", ran.out);

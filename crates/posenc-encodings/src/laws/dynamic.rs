@@ -2,20 +2,47 @@
 //! `θ' = θ · (s·L'/L_max - (s - 1))^(d/(d-2))` with `L' = max(L, L_max)`.
 //!
 //! `L_max` is the model's `max_position_embeddings`. Hugging Face keeps the
-//! largest length seen so far and forgets it when a shorter input than L_max
-//! comes; here every length stands for itself, as in the first call.
+//! largest length seen so far and drops it at an input shorter than L_max; here the base depends on the length of the run alone, as in the
+//! first call.
 //!
 //! Source: emozilla, "Dynamically Scaled RoPE" (2023); Peng et al.,
 //! arXiv:2309.00071, section 3.3; Hugging Face `_compute_dynamic_ntk_parameters`.
 
-use super::{Rope, ScalingError, error, ntk, plain, torch};
+mod identify;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
+use super::given::Chosen;
+use super::law::Law;
+use super::rope::Rope;
+use super::shared::{FACTOR, ORIGINAL_LENGTH};
+use super::{plain, torch};
+use crate::hf::{HfConfigError, HfType, Reader};
+
+pub use identify::identify_growth;
+
+const FACTS: Facts = Facts {
+    word: "dynamic",
+    about: "RoPE of a base that grows with the length",
+    source: "emozilla 2023",
+    params: &[FACTOR, ORIGINAL_LENGTH],
+    factor: Some(4.0),
+    hf_types: &[HfType::word("dynamic")],
+    hf_keys: &["factor", "original_max_position_embeddings"],
+    hf_zeros: &["alpha"],
+    reads_as_plain: true,
+    ..Facts::NONE
+};
 
 /// Parameters of dynamic NTK scaling.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Dynamic {
     /// Strength s of the growth, at least 1.
     pub factor: f64,
     /// Length `L_max` up to which nothing changes.
+    #[serde(rename = "original_length")]
     pub max_position: usize,
 }
 
@@ -34,14 +61,9 @@ impl Dynamic {
         })
     }
 
-    pub(super) fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
-        Self::new(self.factor, self.max_position)?;
-        ntk::needs_two_pairs("dynamic", rope)
-    }
-
     /// Exponent `d / (d - 2)` of the growth.
     pub fn exponent(&self, rope: &Rope) -> f64 {
-        ntk::exponent(rope.rotary_dim)
+        plain::base_exponent(rope.rotary_dim)
     }
 
     /// Growth `s·L'/L_max - (s - 1)` at that length, 1 up to `L_max`.
@@ -59,13 +81,39 @@ impl Dynamic {
         }
         rope.theta * self.growth(length).powf(self.exponent(rope))
     }
+}
 
-    pub(super) fn inv_freq(&self, rope: &Rope, length: usize) -> Vec<f64> {
+impl Law for Dynamic {
+    fn facts() -> &'static Facts {
+        &FACTS
+    }
+
+    fn from_given(given: &mut Chosen<'_>) -> Result<Self, LawError> {
+        let max_position = given.original_length()?;
+        let factor = given.factor();
+        Ok(Self {
+            factor,
+            max_position,
+        })
+    }
+
+    /// Scales from `max_position_embeddings`, whatever the original length.
+    fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
+        let factor = config.factor()?;
+        Ok(Self::new(factor, config.max_as_original_length()?)?)
+    }
+
+    fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
+        Self::new(self.factor, self.max_position)?;
+        plain::needs_two_pairs(FACTS.word, rope)
+    }
+
+    fn inv_freq(&self, rope: &Rope, length: usize) -> Vec<f64> {
         plain::inv_freq(self.base(rope, length), rope.rotary_dim)
     }
 
     /// Beyond `L_max` the length is a tensor, so the base is computed in f32.
-    pub(super) fn inv_freq_hf(&self, rope: &Rope, length: usize) -> Vec<f32> {
+    fn inv_freq_hf(&self, rope: &Rope, length: usize) -> Vec<f32> {
         if length <= self.max_position {
             return plain::inv_freq_hf(rope.theta as f32, rope.rotary_dim);
         }
@@ -76,5 +124,22 @@ impl Dynamic {
         torch::exponents(rope.rotary_dim)
             .map(|x| 1.0 / torch::pow(base, x))
             .collect()
+    }
+
+    fn depends_on_length(&self) -> bool {
+        true
+    }
+
+    /// The base grows with a factor of 1 too.
+    fn is_identity(&self, _: &Rope) -> bool {
+        false
+    }
+
+    fn original_length(&self) -> Option<usize> {
+        Some(self.max_position)
+    }
+
+    fn extension(&self) -> f64 {
+        self.factor
     }
 }

@@ -1,5 +1,18 @@
 //! Why parameters make no rotary embedding.
 
+use crate::param::ParameterError;
+
+/// Parameters that make no law.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LawError {
+    /// A parameter is missing, or has no effect.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// A value is out of range.
+    #[error(transparent)]
+    Value(#[from] ScalingError),
+}
+
 /// A parameter that no rotary embedding can have.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScalingError {
@@ -49,7 +62,7 @@ pub enum ScalingError {
         /// Value of `below`.
         low: f64,
     },
-    /// A list that has not one entry per pair.
+    /// A list with another number of entries than pairs.
     #[error("{name} must have one entry per rotated pair ({want}), got {got}")]
     ListLength {
         /// The parameter.
@@ -59,7 +72,7 @@ pub enum ScalingError {
         /// Entries of the list.
         got: usize,
     },
-    /// A rotary width that cannot be.
+    /// An impossible rotary width.
     #[error(
         "rotary width must be even, above 0 and at most the head size {head_dim}, got {rotary_dim}"
     )]
@@ -70,15 +83,15 @@ pub enum ScalingError {
         head_dim: usize,
     },
     /// A formula that divides by `d - 2`.
-    #[error("{family} scaling needs a rotary width of at least 4, got {rotary_dim}")]
+    #[error("{law} scaling needs a rotary width of at least 4, got {rotary_dim}")]
     OnePair {
-        /// The family.
-        family: &'static str,
+        /// The law.
+        law: &'static str,
         /// The rotary width.
         rotary_dim: usize,
     },
     /// A share outside 0 to 1.
-    #[error("{name} must lie between 0 and 1, got {value}")]
+    #[error("{name} must be between 0 and 1, got {value}")]
     Share {
         /// The parameter.
         name: &'static str,
@@ -88,7 +101,7 @@ pub enum ScalingError {
 }
 
 /// Finite and above zero, or an error.
-pub(super) fn positive(name: &'static str, value: f64) -> Result<(), ScalingError> {
+pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), ScalingError> {
     if value.is_finite() && value > 0.0 {
         Ok(())
     } else {
@@ -97,7 +110,7 @@ pub(super) fn positive(name: &'static str, value: f64) -> Result<(), ScalingErro
 }
 
 /// Finite and not below zero, or an error.
-pub(super) fn not_negative(name: &'static str, value: f64) -> Result<(), ScalingError> {
+pub(crate) fn not_negative(name: &'static str, value: f64) -> Result<(), ScalingError> {
     if value.is_finite() && value >= 0.0 {
         Ok(())
     } else {
@@ -106,7 +119,7 @@ pub(super) fn not_negative(name: &'static str, value: f64) -> Result<(), Scaling
 }
 
 /// Finite and not below one, or an error.
-pub(super) fn factor(name: &'static str, value: f64) -> Result<(), ScalingError> {
+pub(crate) fn factor(name: &'static str, value: f64) -> Result<(), ScalingError> {
     if value.is_finite() && value >= 1.0 {
         Ok(())
     } else {
@@ -115,7 +128,7 @@ pub(super) fn factor(name: &'static str, value: f64) -> Result<(), ScalingError>
 }
 
 /// A length of at least `least`, or an error.
-pub(super) fn length(name: &'static str, least: usize, value: usize) -> Result<(), ScalingError> {
+pub(crate) fn length(name: &'static str, least: usize, value: usize) -> Result<(), ScalingError> {
     if value >= least {
         Ok(())
     } else {

@@ -70,7 +70,7 @@ fn scaling(config: &Value) -> Scaling {
                 attention: LongRopeAttention::Extension(ratio.unwrap_or(factor)),
             })
         }
-        other => panic!("no such family: {other}"),
+        other => panic!("no such law: {other}"),
     }
 }
 

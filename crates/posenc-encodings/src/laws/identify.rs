@@ -1,42 +1,43 @@
-//! From the numbers of a rotary embedding to the family that made them.
+//! From the numbers of a rotary embedding to the law that made them.
 //!
-//! Every family is fitted, and a fit counts only when it explains the numbers
+//! Every law is fitted, and a fit counts only when it explains the numbers
 //! more briefly than listing them would: each frequency is worth as many bits
 //! as it has reliable digits, round parameters (θ = 10000, s = 4, L0 = 8192)
 //! are cheap, odd ones cost as much as a frequency. So a table with one
 //! frequency off by a percent is `custom`, not a YaRN with an odd factor, and
-//! four numbers from a small head can still name their family.
+//! four numbers from a small head can still name their law.
 
-mod evidence;
-mod family;
-mod geometric;
-mod llama3;
-mod longrope;
-mod proportional;
-mod ramp;
-mod round;
-mod yarn;
+pub(crate) mod evidence;
+pub(crate) mod found;
+pub(crate) mod geometric;
+pub(crate) mod ramp;
+pub(crate) mod round;
+pub(crate) mod search;
 
 #[cfg(test)]
 mod tests;
 
-pub use family::{Identified, IdentifiedScaling, IdentifiedYarn};
-pub use longrope::{identify_growth, identify_lists};
+use serde_json::Value;
+
+use super::{LawName, Scaling};
+use crate::words::Word;
 
 use evidence::Samples;
+use found::{Fit, Identified};
 use geometric::Candidates;
+use search::Search;
 
-/// Tells which family has these frequencies and this factor.
+/// Identifies the law that has these frequencies and this factor.
 ///
 /// `inv_freq` holds the pairs in order, radians per position, as read from a
 /// graph; `attention_factor` is the factor m on cos and sin. Frequencies are
 /// taken to be exact to the relative `tolerance`: about 1e-6 for numbers kept
 /// in f32, 1e-3 for f16. `rotary_dim` is the width that the pairs span; where
 /// it equals `head_dim`, pairs that are missing or zero at the slow end make
-/// it [`IdentifiedScaling::Proportional`].
+/// it proportional.
 ///
-/// Never fails: what no family explains is [`IdentifiedScaling::Custom`].
-/// A fixed NTK scaling reads as plain RoPE of its larger θ, which it is.
+/// Never fails: what no law explains is `custom`. A fixed NTK scaling reads as
+/// plain RoPE of its larger θ, which it is.
 pub fn identify(
     inv_freq: &[f64],
     attention_factor: f64,
@@ -46,67 +47,96 @@ pub fn identify(
 ) -> Identified {
     let custom = || Identified::custom(inv_freq, None);
     let whole = rotary_dim / 2;
-    let turning = inv_freq
+    let rotating = inv_freq
         .iter()
         .rposition(|&f| f != 0.0)
         .map_or(0, |last| last + 1);
-    if turning == 0 || inv_freq.len() > whole {
+    if rotating == 0 || inv_freq.len() > whole {
         return custom();
     }
     let Some(samples) = Samples::new(
-        &inv_freq[..turning],
+        &inv_freq[..rotating],
         attention_factor,
         rotary_dim,
         tolerance,
     ) else {
         return custom();
     };
-    if turning < whole {
-        let fit = (rotary_dim == head_dim)
-            .then(|| proportional::fit(&samples, whole))
-            .flatten();
-        return fit.map_or_else(custom, |fit| fit.found);
+    let none = Candidates(Vec::new());
+    let cheapest = |search| cheapest(fits(search, &samples, &none));
+    if rotating < whole {
+        let fit = (rotary_dim == head_dim).then(|| cheapest(Search::Resting));
+        return fit.flatten().unwrap_or_else(custom);
     }
-
-    if let Some(fit) = geometric::fit(&samples) {
+    if let Some(row) = geometric::fit(&samples) {
+        let custom = || Identified::custom(inv_freq, row.theta);
         // A factor on cos and sin is a scaling that these numbers do not name.
-        return match samples.is_unit_factor() {
-            true => fit.found,
-            false => Identified::custom(inv_freq, fit.found.theta),
+        return if !samples.is_unit_factor() {
+            custom()
+        } else if row.factor.is_some() {
+            cheapest(Search::Geometric).unwrap_or_else(custom)
+        } else {
+            Identified {
+                theta: row.theta,
+                scaling: None,
+                fit_error: row.error,
+            }
         };
     }
     // Three numbers are too few for a ramp: two are spent on θ and s.
     if samples.pairs() < 4 {
-        return Identified::custom(inv_freq, None);
+        return custom();
     }
-    let candidates = Candidates::of(&samples);
-    let baseline = geometric::cost_of_exceptions(&samples, &candidates);
-    // Every ramp starts with 1.
-    let accepted = |fit: &family::Fit| samples.worth(fit.cost, 1) && fit.cost < baseline;
-    let cheaper = |a: &family::Fit, b: &family::Fit| a.cost.total_cmp(&b.cost);
-    // The usual forms first; the freer ones only where those say nothing.
-    let searches: [&dyn Fn() -> Vec<family::Fit>; 3] = [
-        &|| {
-            let mut fits = yarn::usual(&samples, &candidates);
-            fits.extend(llama3::usual(&samples, &candidates));
-            fits
-        },
-        // Llama 3 always leaves two pairs plain or divides two by one factor.
-        &|| yarn::usual(&samples, &candidates.widened(&samples)),
-        &|| {
-            // A free ramp fits too much that is known to a few digits only.
-            if samples.bits < 15.0 {
-                return Vec::new();
-            }
-            let mut fits = yarn::unusual(&samples, &candidates);
-            fits.extend(llama3::unusual(&samples, &candidates));
-            fits
-        },
-    ];
-    for search in searches {
-        if let Some(best) = search().into_iter().filter(accepted).min_by(cheaper) {
-            return best.found;
-        }
+    ramp_like(&samples).unwrap_or_else(|| {
+        let theta = LawName::ALL.iter().find_map(|law| law.theta(&samples));
+        Identified::custom(inv_freq, theta)
+    })
+}
+
+/// The law of frequencies that start at 1 and are not geometric: the usual forms first, the freer
+/// ones only where those find nothing.
+fn ramp_like(samples: &Samples) -> Option<Identified> {
+    let candidates = Candidates::of(samples);
+    let baseline = geometric::cost_of_exceptions(samples, &candidates);
+    // All of them start with 1.
+    let is_accepted = |fit: &Fit| samples.worth(fit.cost, 1) && fit.cost < baseline;
+    [Search::Usual, Search::Widened, Search::Unusual]
+        .into_iter()
+        .find_map(|search| {
+            let fits = match search {
+                // Free parameters fit too much that is known to a few digits only.
+                Search::Unusual if samples.bits < 15.0 => vec![],
+                Search::Widened => fits(search, samples, &candidates.widened(samples)),
+                _ => fits(search, samples, &candidates),
+            };
+            cheapest(fits.into_iter().filter(is_accepted))
+        })
+}
+
+/// The readings of all laws.
+fn fits(search: Search, samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+    let laws = LawName::ALL.iter();
+    laws.flat_map(|law| law.fits(search, samples, candidates))
+        .collect()
+}
+
+fn cheapest(fits: impl IntoIterator<Item = Fit>) -> Option<Identified> {
+    let cheapest = fits.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
+    cheapest.map(|fit| fit.found)
+}
+
+impl Identified {
+    /// A law that computes these frequencies, for checks and rewrites.
+    ///
+    /// Absent for a custom list and where the parameters are not fixed. The
+    /// factor on cos and sin is the one given, not the one of the law.
+    pub fn scaling(&self, attention_factor: f64) -> Option<Scaling> {
+        let Some(scaling) = &self.scaling else {
+            return Some(Scaling::None);
+        };
+        let law: LawName = scaling.name().parse().ok()?;
+        let mut parameters = scaling.fixed_parameters()?.clone();
+        parameters.insert("attention_factor".to_owned(), attention_factor.into());
+        Scaling::from_parameters(law, Value::Object(parameters)).ok()
     }
-    Identified::custom(inv_freq, longrope::theta_of_decimals(&samples))
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::law::Law;
 use super::{
     Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds, Rope,
     Scaling, Yarn,
@@ -17,7 +18,7 @@ fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![1..64_usize, 64..200_000_usize]
 }
 
-/// Every family that must be plain RoPE at factor 1.
+/// Every law that must be plain RoPE at factor 1.
 fn without_effect(rope: &Rope, original: usize) -> Vec<Scaling> {
     let ones = vec![1.0; rope.pairs()];
     let yarn = Yarn::new(1.0, original).unwrap();
@@ -96,13 +97,13 @@ proptest! {
         rope in ropes(), factor in 1.0..64.0_f64, original in 8..200_000_usize
     ) {
         let plain = Scaling::None.frequencies(&rope, 1).inv_freq;
-        let families = [
+        let laws = [
             Scaling::Linear(Linear::new(factor).unwrap()),
             Scaling::Ntk(Ntk::new(factor).unwrap()),
             Scaling::Yarn(Yarn::new(factor, original).unwrap()),
             Scaling::Llama3(Llama3::new(factor, 1.0, 4.0, original).unwrap()),
         ];
-        for scaling in families {
+        for scaling in laws {
             let scaled = scaling.frequencies(&rope, 1).inv_freq;
             for (f, p) in scaled.iter().zip(&plain) {
                 let ratio = f / p;
@@ -127,7 +128,7 @@ proptest! {
             short_factor: vec![factor], long_factor: vec![],
             original_length: original, attention: LongRopeAttention::Extension(other),
         };
-        let families = [
+        let laws = [
             Scaling::None,
             Scaling::Linear(Linear { factor }),
             Scaling::Ntk(Ntk { factor }),
@@ -137,7 +138,7 @@ proptest! {
             Scaling::Llama3(Llama3 { factor, low_freq_factor: other, high_freq_factor: factor, original_length: original }),
             Scaling::Proportional(Proportional { share: other, factor }),
         ];
-        for scaling in families {
+        for scaling in laws {
             let _ = scaling.check(&rope);
             let pairs = scaling.frequencies(&rope, length).inv_freq.len();
             prop_assert_eq!(pairs, scaling.frequencies_hf(&rope, length).inv_freq.len());
@@ -180,7 +181,7 @@ fn mscale_counts_only_beside_mscale_all_dim() {
             mscale_all_dim,
             ..yarn
         };
-        assert_eq!(yarn.attention_factor(), attention, "{name}");
+        assert_eq!(yarn.attention_factor(1), attention, "{name}");
         assert_eq!(yarn.softmax_factor(), softmax, "{name}");
     }
     assert_eq!(
@@ -188,7 +189,7 @@ fn mscale_counts_only_beside_mscale_all_dim() {
             attention_factor: Some(1.25),
             ..yarn
         }
-        .attention_factor(),
+        .attention_factor(1),
         1.25
     );
 }
@@ -283,7 +284,7 @@ fn bad_parameters_are_refused_in_one_sentence() {
                 share: 1.5,
                 factor: 1.0,
             }),
-            "partial_rotary_factor must lie between 0 and 1, got 1.5",
+            "partial_rotary_factor must be between 0 and 1, got 1.5",
         ),
     ];
     for (scaling, want) in cases {

@@ -1,27 +1,75 @@
 //! Llama 3.1: pairs by wavelength `λ = 2π/f`, against the original length L0.
 //!
-//! `λ < L0/high_freq_factor` stays, `λ > L0/low_freq_factor` is divided by s,
-//! and between them `(1 - t)·f/s + t·f` with
+//! A pair of `λ < L0/high_freq_factor` stays, one of `λ > L0/low_freq_factor` is
+//! divided by s, and those between them become `(1 - t)·f/s + t·f` with
 //! `t = (L0/λ - low_freq_factor)/(high_freq_factor - low_freq_factor)`.
 //!
 //! Source: Dubey et al., arXiv:2407.21783, section 3.4.2, and Meta's
 //! `apply_scaling`; Hugging Face `_compute_llama3_parameters`.
 
+mod identify;
+
 use std::f64::consts::PI;
 
-use super::{Rope, ScalingError, error, plain, torch};
+use serde::{Deserialize, Serialize};
+
+use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
+use super::given::Chosen;
+use super::identify::evidence::Samples;
+use super::identify::found::Fit;
+use super::identify::geometric::Candidates;
+use super::identify::search::Search;
+use super::law::Law;
+use super::rope::Rope;
+use super::shared::{FACTOR, ORIGINAL_LENGTH};
+use super::{plain, torch};
+use crate::hf::{HfConfigError, HfType, Reader};
+use crate::param::{Param, Values};
+
+const LOW: Param = Param {
+    name: "low-freq-factor",
+    values: Values::Positive,
+    help: "turns below which a pair is divided by s",
+    unit: "turns",
+    default: "1",
+};
+
+const HIGH: Param = Param {
+    name: "high-freq-factor",
+    values: Values::Positive,
+    help: "turns above which a pair stays",
+    unit: "turns",
+    default: "4",
+};
+
+const FACTS: Facts = Facts {
+    word: identify::WORD,
+    about: "The ramp of Llama 3.1 over wavelengths",
+    source: "Dubey et al. 2024, arXiv 2407.21783",
+    params: &[FACTOR, ORIGINAL_LENGTH, LOW, HIGH],
+    factor: Some(8.0),
+    hf_types: &[HfType::word("llama3")],
+    hf_keys: &[
+        "factor",
+        "low_freq_factor",
+        "high_freq_factor",
+        "original_max_position_embeddings",
+    ],
+    ..Facts::NONE
+};
 
 /// Parameters of the Llama 3.1 scaling.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Llama3 {
     /// Divisor s of the slow pairs, at least 1; 8 in Llama 3.1.
     pub factor: f64,
+    /// Context length L0 that the model was trained on; 8192 in Llama 3.1.
+    pub original_length: usize,
     /// Turns within L0 below which a pair is divided by s; 1 in Llama 3.1.
     pub low_freq_factor: f64,
     /// Turns within L0 above which a pair stays; 4 in Llama 3.1.
     pub high_freq_factor: f64,
-    /// Context length L0 that the model was trained on; 8192 in Llama 3.1.
-    pub original_length: usize,
 }
 
 impl Llama3 {
@@ -43,11 +91,11 @@ impl Llama3 {
             high_freq_factor,
             original_length,
         };
-        llama3.check()?;
+        llama3.check_values()?;
         Ok(llama3)
     }
 
-    pub(super) fn check(&self) -> Result<(), ScalingError> {
+    fn check_values(&self) -> Result<(), ScalingError> {
         error::factor("factor", self.factor)?;
         error::positive("low_freq_factor", self.low_freq_factor)?;
         error::positive("high_freq_factor", self.high_freq_factor)?;
@@ -65,8 +113,36 @@ impl Llama3 {
             })
         }
     }
+}
 
-    pub(super) fn inv_freq(&self, rope: &Rope) -> Vec<f64> {
+impl Law for Llama3 {
+    fn facts() -> &'static Facts {
+        &FACTS
+    }
+
+    fn from_given(given: &mut Chosen<'_>) -> Result<Self, LawError> {
+        let original_length = given.original_length()?;
+        Ok(Self {
+            factor: given.factor(),
+            original_length,
+            low_freq_factor: given.number(&LOW).unwrap_or(1.0),
+            high_freq_factor: given.number(&HIGH).unwrap_or(4.0),
+        })
+    }
+
+    fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
+        let factor = config.factor()?;
+        let low = config.needed_number("low_freq_factor")?;
+        let high = config.needed_number("high_freq_factor")?;
+        let length = config.needed_original_length()?;
+        Ok(Self::new(factor, low, high, length)?)
+    }
+
+    fn check(&self, _: &Rope) -> Result<(), ScalingError> {
+        self.check_values()
+    }
+
+    fn inv_freq(&self, rope: &Rope, _: usize) -> Vec<f64> {
         let length = self.original_length as f64;
         let (low, high) = (self.low_freq_factor, self.high_freq_factor);
         let plain = plain::inv_freq(rope.theta, rope.rotary_dim);
@@ -84,7 +160,7 @@ impl Llama3 {
         scaled.collect()
     }
 
-    pub(super) fn inv_freq_hf(&self, rope: &Rope) -> Vec<f32> {
+    fn inv_freq_hf(&self, rope: &Rope, _: usize) -> Vec<f32> {
         let plain = plain::inv_freq_hf(rope.theta as f32, rope.rotary_dim);
         if self.factor == 1.0 {
             return plain;
@@ -106,5 +182,27 @@ impl Llama3 {
             }
         });
         scaled.collect()
+    }
+
+    fn is_identity(&self, _: &Rope) -> bool {
+        self.factor == 1.0
+    }
+
+    fn original_length(&self) -> Option<usize> {
+        Some(self.original_length)
+    }
+
+    fn extension(&self) -> f64 {
+        self.factor
+    }
+
+    fn fits(search: Search, samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+        match search {
+            Search::Usual => identify::usual(samples, candidates),
+            Search::Unusual => identify::unusual(samples, candidates),
+            // It always leaves two pairs plain or divides two by one factor, so the frequencies
+            // show its base.
+            _ => vec![],
+        }
     }
 }

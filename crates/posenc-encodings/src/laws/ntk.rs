@@ -1,15 +1,36 @@
 //! NTK-aware scaling with a fixed base: plain RoPE of `θ' = θ · s^(d/(d-2))`.
 //!
-//! The slowest pair is interpolated by s, the fastest stays. From the numbers
-//! alone it cannot be told from a model that was trained with θ'.
+//! The slowest pair is interpolated by s, the fastest stays. The numbers alone
+//! are those of a model that was trained with θ'.
 //!
 //! Source: bloc97, "NTK-Aware Scaled RoPE" (2023); Peng et al., arXiv:2309.00071,
 //! section 3.1. Hugging Face has no static form; vLLM calls it `ntk`.
 
-use super::{Rope, ScalingError, error, plain};
+use serde::{Deserialize, Serialize};
+
+use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
+use super::given::Chosen;
+use super::law::Law;
+use super::plain;
+use super::rope::Rope;
+use super::shared::{FACTOR, ORIGINAL_LENGTH};
+use crate::hf::{HfConfigError, HfType, Reader};
+
+const FACTS: Facts = Facts {
+    word: "ntk",
+    about: "RoPE of a larger base",
+    source: "bloc97 2023",
+    params: &[FACTOR, ORIGINAL_LENGTH],
+    factor: Some(4.0),
+    hf_types: &[HfType::word("ntk")],
+    hf_keys: &["factor"],
+    reads_as_plain: true,
+    ..Facts::NONE
+};
 
 /// Parameters of static NTK scaling.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ntk {
     /// Context extension s, at least 1.
     pub factor: f64,
@@ -26,37 +47,44 @@ impl Ntk {
         Ok(Self { factor })
     }
 
-    pub(super) fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
-        error::factor("factor", self.factor)?;
-        needs_two_pairs("ntk", rope)
-    }
-
     /// The enlarged base θ'.
     pub fn base(&self, rope: &Rope) -> f64 {
-        rope.theta * self.factor.powf(exponent(rope.rotary_dim))
+        rope.theta * self.factor.powf(plain::base_exponent(rope.rotary_dim))
+    }
+}
+
+impl Law for Ntk {
+    fn facts() -> &'static Facts {
+        &FACTS
     }
 
-    pub(super) fn inv_freq(&self, rope: &Rope) -> Vec<f64> {
+    fn from_given(given: &mut Chosen<'_>) -> Result<Self, LawError> {
+        let factor = given.factor();
+        Ok(Self { factor })
+    }
+
+    fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
+        Ok(Self::new(config.factor()?)?)
+    }
+
+    fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
+        error::factor("factor", self.factor)?;
+        plain::needs_two_pairs(FACTS.word, rope)
+    }
+
+    fn inv_freq(&self, rope: &Rope, _: usize) -> Vec<f64> {
         plain::inv_freq(self.base(rope), rope.rotary_dim)
     }
 
-    pub(super) fn inv_freq_hf(&self, rope: &Rope) -> Vec<f32> {
+    fn inv_freq_hf(&self, rope: &Rope, _: usize) -> Vec<f32> {
         plain::inv_freq_hf(self.base(rope) as f32, rope.rotary_dim)
     }
-}
 
-/// `d / (d - 2)`, which makes the last pair's frequency fall by exactly s.
-pub(super) fn exponent(rotary_dim: usize) -> f64 {
-    let d = rotary_dim as f64;
-    d / (d - 2.0)
-}
+    fn is_identity(&self, _: &Rope) -> bool {
+        self.factor == 1.0
+    }
 
-/// The exponent has no value at `d = 2`.
-pub(super) fn needs_two_pairs(family: &'static str, rope: &Rope) -> Result<(), ScalingError> {
-    let rotary_dim = rope.rotary_dim;
-    if rotary_dim > 2 {
-        Ok(())
-    } else {
-        Err(ScalingError::OnePair { family, rotary_dim })
+    fn extension(&self) -> f64 {
+        self.factor
     }
 }

@@ -1,23 +1,52 @@
 //! Proportional RoPE (p-RoPE): the frequencies of the whole head, of which
-//! only the fastest share p turns.
+//! only the fastest share p rotates.
 //!
 //! `k = ⌊p·head_dim/2⌋` pairs have `θ^(-2i/head_dim) / s`, the other
 //! `head_dim/2 - k` have 0 (cos 1, sin 0). Pairs are `(x_i, x_(i + head_dim/2))`
 //! over the whole head: another function than a partial rotary embedding of
-//! the same share, whose pairs lie within the first `p·head_dim` elements.
+//! the same share, whose pairs are within the first `p·head_dim` elements.
 //!
 //! Source: Barbero et al., arXiv:2410.06205, section 6; Hugging Face 5
 //! `proportional` (Gemma 4).
 
-use super::{Rope, ScalingError, error, plain};
+use serde::{Deserialize, Serialize};
+
+use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
+use super::given::Chosen;
+use super::identify::evidence::Samples;
+use super::identify::found::{Fit, Identified, IdentifiedScaling};
+use super::identify::geometric::{self, Candidates};
+use super::identify::search::Search;
+use super::law::Law;
+use super::plain;
+use super::rope::Rope;
+use super::shared::{FACTOR, ORIGINAL_LENGTH};
+use crate::hf::{HfConfigError, HfType, Reader};
+
+/// The key of the share.
+const SHARE: &str = "partial_rotary_factor";
+
+const FACTS: Facts = Facts {
+    word: "proportional",
+    about: "Frequencies spread over the whole head, the slow ones zero",
+    source: "Barbero et al. 2024, arXiv 2410.06205",
+    params: &[FACTOR, ORIGINAL_LENGTH],
+    factor: Some(4.0),
+    hf_types: &[HfType::word("proportional")],
+    hf_keys: &["factor"],
+    spans_head: true,
+    ..Facts::NONE
+};
 
 /// Parameters of proportional RoPE.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Proportional {
-    /// Share p of the pairs that turn, from 0 to 1.
-    pub share: f64,
     /// Divisor s of every frequency, at least 1.
     pub factor: f64,
+    /// Share p of the pairs that rotate, from 0 to 1.
+    #[serde(rename = "partial_rotary_factor")]
+    pub share: f64,
 }
 
 impl Proportional {
@@ -27,51 +56,122 @@ impl Proportional {
     ///
     /// A share outside 0 to 1; a factor below 1 or not finite.
     pub fn new(share: f64, factor: f64) -> Result<Self, ScalingError> {
-        let proportional = Self { share, factor };
-        proportional.check()?;
+        let proportional = Self { factor, share };
+        proportional.check_values()?;
         Ok(proportional)
     }
 
-    pub(super) fn check(&self) -> Result<(), ScalingError> {
+    fn check_values(&self) -> Result<(), ScalingError> {
         error::factor("factor", self.factor)?;
         if (0.0..=1.0).contains(&self.share) {
             Ok(())
         } else {
             Err(ScalingError::Share {
-                name: "partial_rotary_factor",
+                name: SHARE,
                 value: self.share,
             })
         }
     }
 
     /// Number k of pairs with a frequency above zero.
-    pub fn turning_pairs(&self, rope: &Rope) -> usize {
+    pub fn rotating_pairs(&self, rope: &Rope) -> usize {
         let k = (self.share * rope.head_dim as f64 / 2.0).floor();
         // A float that is negative or NaN becomes 0 here.
         (k as usize).min(rope.head_dim / 2)
     }
+}
 
-    pub(super) fn inv_freq(&self, rope: &Rope) -> Vec<f64> {
-        let turning = self.turning_pairs(rope);
+impl Law for Proportional {
+    fn facts() -> &'static Facts {
+        &FACTS
+    }
+
+    /// The share is that of the rotary width in the head.
+    fn from_given(given: &mut Chosen<'_>) -> Result<Self, LawError> {
+        let share = given.rope.rotary_dim as f64 / given.rope.head_dim as f64;
+        let factor = given.factor();
+        Ok(Self { factor, share })
+    }
+
+    fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
+        let factor = config.number("factor")?.unwrap_or(1.0);
+        let share = match config.section.f64(SHARE)? {
+            Some(share) => share,
+            None => config.config.f64(SHARE)?.unwrap_or(1.0),
+        };
+        Ok(Self::new(share, factor)?)
+    }
+
+    fn check(&self, _: &Rope) -> Result<(), ScalingError> {
+        self.check_values()
+    }
+
+    fn inv_freq(&self, rope: &Rope, _: usize) -> Vec<f64> {
+        let rotating = self.rotating_pairs(rope);
         let whole = plain::inv_freq(rope.theta, rope.head_dim);
         let scaled = whole.into_iter().enumerate();
         scaled
-            .map(|(i, f)| if i < turning { f / self.factor } else { 0.0 })
+            .map(|(i, f)| if i < rotating { f / self.factor } else { 0.0 })
             .collect()
     }
 
-    pub(super) fn inv_freq_hf(&self, rope: &Rope) -> Vec<f32> {
-        let turning = self.turning_pairs(rope);
+    fn inv_freq_hf(&self, rope: &Rope, _: usize) -> Vec<f32> {
+        let rotating = self.rotating_pairs(rope);
+        let factor = self.factor as f32;
         let whole = plain::inv_freq_hf(rope.theta as f32, rope.head_dim);
         let scaled = whole.into_iter().enumerate();
         scaled
-            .map(|(i, f)| {
-                if i < turning {
-                    f / self.factor as f32
-                } else {
-                    0.0
-                }
-            })
+            .map(|(i, f)| if i < rotating { f / factor } else { 0.0 })
             .collect()
     }
+
+    fn is_identity(&self, rope: &Rope) -> bool {
+        self.factor == 1.0
+            && rope.rotary_dim == rope.head_dim
+            && self.rotating_pairs(rope) == rope.pairs()
+    }
+
+    fn extension(&self) -> f64 {
+        self.factor
+    }
+
+    fn fits(search: Search, samples: &Samples, _: &Candidates) -> Vec<Fit> {
+        if search == Search::Resting {
+            fit(samples).into_iter().collect()
+        } else {
+            vec![]
+        }
+    }
+}
+
+/// Geometric over the whole head, then pairs that do not rotate.
+fn fit(samples: &Samples) -> Option<Fit> {
+    let rotating = samples.pairs();
+    let row = geometric::fit(samples).filter(|_| samples.is_unit_factor())?;
+    let factor = row.factor.unwrap_or(1.0);
+    // Rounded to zero is not zero: the next pair must be large enough to show.
+    let next = row
+        .theta
+        .map(|theta| samples.plain(theta, rotating) / factor);
+    if next.is_some_and(|next| next <= samples.vanishing()) {
+        return None;
+    }
+    #[derive(Serialize)]
+    struct Found {
+        /// The smallest share that gives this number of pairs.
+        partial_rotary_factor: f64,
+        factor: f64,
+    }
+    let found = Found {
+        partial_rotary_factor: rotating as f64 / (samples.dim / 2) as f64,
+        factor,
+    };
+    Some(Fit {
+        found: Identified {
+            theta: row.theta,
+            scaling: Some(IdentifiedScaling::new(FACTS.word, &found)),
+            fit_error: row.error,
+        },
+        cost: row.cost,
+    })
 }

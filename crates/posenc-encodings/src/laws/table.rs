@@ -13,7 +13,7 @@ pub struct Row {
     pub plain: f64,
     /// Frequency, radians per position.
     pub inv_freq: f64,
-    /// Positions per turn, `2π / inv_freq`; infinite for a pair that rests.
+    /// Positions per turn, `2π / inv_freq`; infinite for a pair that does not rotate.
     pub wavelength: f64,
     /// Frequency as a multiple of the plain one: 1 unchanged, `1/s` interpolated.
     pub ratio: f64,
@@ -28,7 +28,7 @@ pub struct Row {
 
 /// One [`Row`] per pair, at a runtime length (largest position plus one).
 ///
-/// `original_length` counts for [`Row::turns`] alone; where it is absent the
+/// Only [`Row::turns`] depends on `original_length`; where it is absent the
 /// scaling's own is taken.
 pub fn rows(
     scaling: &Scaling,

@@ -4,29 +4,108 @@
 //! where `low` and `high` are the pairs that turn `beta_fast` and `beta_slow`
 //! times within the original length L0:
 //! `pair(n) = d · ln(L0/(2πn)) / (2 ln θ)`. They are rounded outward unless
-//! told otherwise, then `low` is at least 0 and `high` at most `d - 1`.
+//! `truncate` is false, then `low` is at least 0 and `high` at most `d - 1`.
 //! cos and sin are multiplied by `m = 0.1 ln s + 1`, unless given.
 //!
 //! Source: Peng et al., arXiv:2309.00071, sections 3.2 and 3.4; Hugging Face
 //! `_compute_yarn_parameters`, which rounds `low` and `high` where the paper
-//! does not; DeepSeek-V3's `yarn_get_mscale` for [`Yarn::softmax_factor`].
+//! does not; DeepSeek-V3's `yarn_get_mscale` for the factor on the softmax scale.
 
-use std::f64::consts::PI;
+mod identify;
+mod ramp;
 
-use super::{Rope, ScalingError, error, plain};
+use serde::{Deserialize, Serialize};
 
-/// Whether the ends of the ramp are whole pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RampBounds {
-    /// Rounded outward: `floor(low)`, `ceil(high)`; what configs mean by default.
-    #[default]
-    Truncated,
-    /// As the formula gives them (`truncate: false`).
-    Exact,
-}
+use super::error::{self, LawError, ScalingError};
+use super::facts::Facts;
+use super::given::Chosen;
+use super::identify::evidence::Samples;
+use super::identify::found::Fit;
+use super::identify::geometric::Candidates;
+use super::identify::search::Search;
+use super::law::Law;
+use super::plain;
+use super::rope::Rope;
+use super::shared::{ATTENTION_FACTOR, FACTOR, ORIGINAL_LENGTH};
+use crate::hf::{HfConfigError, HfType, Reader};
+use crate::param::{Param, Values};
+
+use ramp::{magnitude, ramp_at};
+
+pub use ramp::RampBounds;
+
+const BETA_FAST: Param = Param {
+    name: "beta-fast",
+    values: Values::Positive,
+    help: "turns within the original length above which a pair stays",
+    unit: "turns",
+    default: "32",
+};
+
+const BETA_SLOW: Param = Param {
+    name: "beta-slow",
+    values: Values::Positive,
+    help: "turns below which a pair is interpolated",
+    unit: "turns",
+    default: "1",
+};
+
+const MSCALE: Param = Param {
+    name: "mscale",
+    values: Values::NotNegative,
+    help: "weight of ln s in the numerator of the factor on cos and sin",
+    unit: "",
+    default: "",
+};
+
+const MSCALE_ALL_DIM: Param = Param {
+    name: "mscale-all-dim",
+    values: Values::NotNegative,
+    help: "weight of ln s in its denominator",
+    unit: "",
+    default: "",
+};
+
+const NO_TRUNCATE: Param = Param {
+    name: "no-truncate",
+    values: Values::Switch,
+    help: "do not round the ends of the ramp to whole pairs",
+    unit: "",
+    default: "",
+};
+
+const FACTS: Facts = Facts {
+    word: identify::WORD,
+    about: "A ramp from unchanged to interpolated, and a factor on cos and sin",
+    source: "Peng et al. 2023, arXiv 2309.00071",
+    params: &[
+        FACTOR,
+        ORIGINAL_LENGTH,
+        BETA_FAST,
+        BETA_SLOW,
+        MSCALE,
+        MSCALE_ALL_DIM,
+        ATTENTION_FACTOR,
+        NO_TRUNCATE,
+    ],
+    factor: Some(4.0),
+    hf_types: &[HfType::word("yarn")],
+    hf_keys: &[
+        "factor",
+        "original_max_position_embeddings",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "truncate",
+    ],
+    ..Facts::NONE
+};
 
 /// Parameters of YaRN.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Record", from = "Record")]
 pub struct Yarn {
     /// Context extension s, at least 1.
     pub factor: f64,
@@ -43,7 +122,7 @@ pub struct Yarn {
     /// Weight of `ln s` in the numerator of the computed factor. Counts only
     /// together with `mscale_all_dim`, and zero counts as absent.
     pub mscale: Option<f64>,
-    /// Weight of `ln s` in its denominator, and in [`Yarn::softmax_factor`].
+    /// Weight of `ln s` in its denominator, and in the factor on the softmax scale.
     pub mscale_all_dim: Option<f64>,
 }
 
@@ -95,7 +174,50 @@ impl Yarn {
         Ok(())
     }
 
-    pub(super) fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
+    /// The pairs `(low, high)` where the ramp starts and ends.
+    pub fn ramp(&self, rope: &Rope) -> (f64, f64) {
+        let betas = [self.beta_fast, self.beta_slow];
+        ramp::ends(rope, self.original_length, betas, self.bounds)
+    }
+}
+
+impl Law for Yarn {
+    fn facts() -> &'static Facts {
+        &FACTS
+    }
+
+    fn from_given(given: &mut Chosen<'_>) -> Result<Self, LawError> {
+        let default = Self::new(1.0, given.original_length()?)?;
+        Ok(Self {
+            factor: given.factor(),
+            beta_fast: given.number(&BETA_FAST).unwrap_or(default.beta_fast),
+            beta_slow: given.number(&BETA_SLOW).unwrap_or(default.beta_slow),
+            bounds: RampBounds::of_truncate(!given.is_on(&NO_TRUNCATE)),
+            attention_factor: given.number(&ATTENTION_FACTOR),
+            mscale: given.number(&MSCALE),
+            mscale_all_dim: given.number(&MSCALE_ALL_DIM),
+            ..default
+        })
+    }
+
+    fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
+        let factor = config.factor()?;
+        let mut yarn = Self::new(factor, config.original_or_max_length()?)?;
+        // Zero counts as absent.
+        let beta = |value: Option<f64>| value.filter(|&beta| beta != 0.0);
+        yarn.beta_fast = beta(config.number("beta_fast")?).unwrap_or(yarn.beta_fast);
+        yarn.beta_slow = beta(config.number("beta_slow")?).unwrap_or(yarn.beta_slow);
+        yarn.attention_factor = config.number("attention_factor")?;
+        yarn.mscale = config.number("mscale")?;
+        yarn.mscale_all_dim = config.number("mscale_all_dim")?;
+        if config.section.bool("truncate")? == Some(false) {
+            yarn.bounds = RampBounds::Exact;
+            config.note(NO_TRUNCATE.name, true, config.section.path("truncate"));
+        }
+        Ok(yarn)
+    }
+
+    fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
         self.check_values()?;
         // The ramp is measured in units of ln θ.
         if rope.theta > 1.0 {
@@ -110,8 +232,7 @@ impl Yarn {
         }
     }
 
-    /// Factor m on cos and sin.
-    pub fn attention_factor(&self) -> f64 {
+    fn attention_factor(&self, _: usize) -> f64 {
         if let Some(m) = self.attention_factor {
             return m;
         }
@@ -123,29 +244,16 @@ impl Yarn {
         }
     }
 
-    /// DeepSeek's factor on the softmax scale of the whole score, rotated or
-    /// not: `g(s, mscale_all_dim)²`, separate from [`Yarn::attention_factor`]
-    /// and 1 without `mscale_all_dim`.
-    pub fn softmax_factor(&self) -> f64 {
+    /// DeepSeek's: `g(s, mscale_all_dim)²`, separate from the factor on cos and sin and 1 without
+    /// `mscale_all_dim`.
+    fn softmax_factor(&self) -> f64 {
         match self.mscale_all_dim {
             Some(weight) if weight != 0.0 => magnitude(self.factor, weight).powi(2),
             _ => 1.0,
         }
     }
 
-    /// The pairs `(low, high)` where the ramp starts and ends.
-    pub fn ramp(&self, rope: &Rope) -> (f64, f64) {
-        let d = rope.rotary_dim as f64;
-        let length = self.original_length as f64;
-        let pair = |turns: f64| d * (length / (turns * 2.0 * PI)).ln() / (2.0 * rope.theta.ln());
-        let (low, high) = match self.bounds {
-            RampBounds::Truncated => (pair(self.beta_fast).floor(), pair(self.beta_slow).ceil()),
-            RampBounds::Exact => (pair(self.beta_fast), pair(self.beta_slow)),
-        };
-        (low.max(0.0), high.min(d - 1.0))
-    }
-
-    pub(super) fn inv_freq(&self, rope: &Rope) -> Vec<f64> {
+    fn inv_freq(&self, rope: &Rope, _: usize) -> Vec<f64> {
         let (low, high) = self.ramp(rope);
         let plain = plain::inv_freq(rope.theta, rope.rotary_dim);
         let scaled = plain.into_iter().enumerate().map(|(i, f)| {
@@ -155,7 +263,7 @@ impl Yarn {
         scaled.collect()
     }
 
-    pub(super) fn inv_freq_hf(&self, rope: &Rope) -> Vec<f32> {
+    fn inv_freq_hf(&self, rope: &Rope, _: usize) -> Vec<f32> {
         if self.factor == 1.0 {
             return plain::inv_freq_hf(rope.theta as f32, rope.rotary_dim);
         }
@@ -173,19 +281,68 @@ impl Yarn {
         });
         scaled.collect()
     }
-}
 
-/// `g(s, k) = 0.1·k·ln s + 1`, and 1 for `s ≤ 1`.
-pub(super) fn magnitude(factor: f64, weight: f64) -> f64 {
-    if factor <= 1.0 {
-        1.0
-    } else {
-        0.1 * weight * factor.ln() + 1.0
+    fn is_identity(&self, _: &Rope) -> bool {
+        self.factor == 1.0 && self.attention_factor(1) == 1.0
+    }
+
+    fn original_length(&self) -> Option<usize> {
+        Some(self.original_length)
+    }
+
+    fn extension(&self) -> f64 {
+        self.factor
+    }
+
+    fn fits(search: Search, samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+        match search {
+            Search::Usual | Search::Widened => identify::usual(samples, candidates),
+            Search::Unusual => identify::unusual(samples, candidates),
+            _ => vec![],
+        }
     }
 }
 
-/// `clamp((i - low)/(high - low), 0, 1)`, a step where the ends meet.
-pub(super) fn ramp_at(i: usize, low: f64, high: f64) -> f64 {
-    let high = if low == high { high + 0.001 } else { high };
-    ((i as f64 - low) / (high - low)).clamp(0.0, 1.0)
+/// How a record keeps it: with the factor on cos and sin that follows from the other parameters.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    factor: f64,
+    original_length: usize,
+    beta_fast: f64,
+    beta_slow: f64,
+    #[serde(default = "truncated")]
+    truncate: bool,
+    attention_factor: f64,
+}
+
+fn truncated() -> bool {
+    true
+}
+
+impl From<Yarn> for Record {
+    fn from(yarn: Yarn) -> Self {
+        Self {
+            factor: yarn.factor,
+            original_length: yarn.original_length,
+            beta_fast: yarn.beta_fast,
+            beta_slow: yarn.beta_slow,
+            truncate: yarn.bounds == RampBounds::Truncated,
+            attention_factor: yarn.attention_factor(1),
+        }
+    }
+}
+
+impl From<Record> for Yarn {
+    fn from(record: Record) -> Self {
+        Self {
+            factor: record.factor,
+            original_length: record.original_length,
+            beta_fast: record.beta_fast,
+            beta_slow: record.beta_slow,
+            bounds: RampBounds::of_truncate(record.truncate),
+            attention_factor: Some(record.attention_factor),
+            mscale: None,
+            mscale_all_dim: None,
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::tensor::Tensor;
 
 const ROOM: usize = 1 << 16;
 
-/// ids → Shape → … → angles → cos, sin; x and a weight beside.
+/// ids → Shape → … → angles → cos, sin; x, and a weight.
 fn rotary() -> GraphProto {
     GraphProto {
         name: Some("rotary".to_owned()),
@@ -64,7 +64,7 @@ fn names(ports: &[CutPort]) -> Vec<&str> {
 }
 
 #[test]
-fn a_cut_takes_what_its_outputs_need_and_nothing_else() {
+fn a_cut_holds_only_what_its_outputs_need() {
     let m = model(rotary());
     let g = m.graph();
     let outputs = [find(g, "cos"), find(g, "sin"), find(g, "cos")];
@@ -91,7 +91,7 @@ fn a_cut_takes_what_its_outputs_need_and_nothing_else() {
 }
 
 #[test]
-fn a_cut_begins_at_the_values_it_is_told_to() {
+fn a_cut_starts_at_the_given_values() {
     let m = model(rotary());
     let g = m.graph();
     let begin = [
@@ -120,7 +120,7 @@ fn a_cut_begins_at_the_values_it_is_told_to() {
 }
 
 #[test]
-fn a_committed_patch_is_cut_like_the_rest() {
+fn new_nodes_are_cut_like_others() {
     let mut m = model(rotary());
     let g = m.graph();
     let (cos, inv_freq) = (find(g, "cos"), find(g, "inv_freq"));
@@ -189,7 +189,7 @@ fn branching() -> GraphProto {
 }
 
 #[test]
-fn bodies_come_along_with_what_they_capture() {
+fn bodies_are_cut_with_their_captures() {
     let m = model(branching());
     let g = m.graph();
     let cut = m.cut(&[], &[find(g, "y")], ROOM).unwrap();
@@ -215,7 +215,7 @@ fn a_cut_inside_of_a_body_reaches_out_of_it() {
 }
 
 #[test]
-fn a_called_function_comes_along_and_another_does_not() {
+fn only_called_functions_are_in_a_cut() {
     let function = |name: &str, op: &str| FunctionProto {
         name: Some(name.to_owned()),
         domain: Some("local".to_owned()),
@@ -343,7 +343,7 @@ fn what_cannot_be_cut_is_refused_with_the_reason() {
 }
 
 #[test]
-fn two_values_of_one_name_do_not_meet() {
+fn two_values_of_one_name_are_refused() {
     let body = |op: &str| GraphProto {
         node: vec![node(op, &["x"], &["same"])],
         output: vec![untyped("same")],
@@ -364,7 +364,7 @@ fn two_values_of_one_name_do_not_meet() {
 }
 
 #[test]
-fn a_value_that_was_swept_cannot_be_cut() {
+fn a_removed_value_cannot_be_cut() {
     let mut m = model(rotary());
     let g = m.graph();
     let (q, x, cos) = (find(g, "q"), find(g, "x"), find(g, "cos"));
@@ -380,7 +380,7 @@ fn a_value_that_was_swept_cannot_be_cut() {
 }
 
 #[test]
-fn circles_are_refused_and_deep_graphs_are_not() {
+fn cycles_are_refused_and_deep_graphs_are_not() {
     let mut graph = GraphProto {
         input: vec![value("v0", DType::F32, &[1])],
         output: vec![untyped("v20000")],

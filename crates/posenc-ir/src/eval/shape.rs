@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_count_from_both_ends_and_no_further() {
+    fn axes_are_counted_from_both_ends_and_checked() {
         for (a, want) in [(0, Some(0)), (2, Some(2)), (-1, Some(2)), (-3, Some(0))] {
             assert_eq!(axis(a, 3).ok(), want);
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_is_refused() {
+    fn dimensions_that_overflow_are_refused() {
         assert_eq!(elements(&[usize::MAX, 2]), None);
         assert_eq!(elements(&[usize::MAX, 2, 0]), Some(0));
         assert_eq!(dim(usize::MAX), Err(Why::Dimension.into()));

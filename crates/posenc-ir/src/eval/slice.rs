@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_clamp_like_the_standard_says() {
+    fn slices_clamp_as_in_the_standard() {
         let cases = [
             // start, end, step, length → start, count
             (0, i64::MAX, 1, 5, 0, 5),

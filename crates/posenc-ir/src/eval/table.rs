@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operator_stands_once_and_is_found() {
+    fn every_operator_is_listed_once_and_found() {
         for (domain, table) in [("", STANDARD), ("com.microsoft", CONTRIB)] {
             assert!(table.is_sorted_by(|a, b| a.0 < b.0), "{domain}");
             assert!(table.iter().all(|row| kernel(domain, row.0).is_some()));

@@ -104,7 +104,7 @@ impl Op {
     fn all(&self, inputs: &[Value]) -> Result<Vec<Value>, Miss> {
         let inputs: Vec<Option<&Value>> = inputs
             .iter()
-            // A value of which nothing is known stands for an input left out.
+            // An unknown value means an omitted input.
             .map(|v| Some(v).filter(|v| v.dtype.is_some()))
             .collect();
         apply(&self.node, self.opset, &inputs, &BUDGET)
@@ -185,7 +185,7 @@ fn an_unknown_operator_gives_unknown_outputs_one_per_declared() {
 }
 
 #[test]
-fn nothing_is_computed_beyond_the_budget_but_dimensions_are_told() {
+fn beyond_the_budget_only_dimensions_are_inferred() {
     let cases = [
         ("Expand", vec![count(&[1]), list(&[1 << 40])], vec![1 << 40]),
         (
@@ -216,7 +216,7 @@ fn nothing_is_computed_beyond_the_budget_but_dimensions_are_told() {
 }
 
 #[test]
-fn inputs_that_an_operator_requires_are_missed_by_number() {
+fn missing_required_inputs_are_reported_by_index() {
     for (name, given, number) in [
         ("Add", vec![count(&[1])], 1),
         ("Neg", vec![], 0),

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_counted_as_the_standard_says() {
+    fn windows_are_counted_as_in_the_standard() {
         let cases = [
             (window(3, 1, [0, 0], false), 5, Ok(3)),
             (window(3, 2, [1, 1], false), 6, Ok(3)),

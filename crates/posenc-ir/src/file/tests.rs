@@ -45,7 +45,7 @@ fn proto(payload: Vec<u8>) -> ModelProto {
 }
 
 #[test]
-fn every_way_appends_the_same_bytes() {
+fn every_method_copies_the_same_bytes() {
     let bytes = noise(3 << 20, 1);
     let mut from = tempfile::tempfile().unwrap();
     from.write_all(&bytes).unwrap();
@@ -72,7 +72,7 @@ fn every_way_appends_the_same_bytes() {
 }
 
 #[test]
-fn a_source_that_ends_early_is_an_error_and_so_is_a_target_that_takes_nothing() {
+fn a_truncated_source_and_a_full_target_are_errors() {
     let mut from = tempfile::tempfile().unwrap();
     from.write_all(&[7; 10]).unwrap();
     let to = tempfile::tempfile().unwrap();
@@ -124,7 +124,7 @@ fn new_files_appear_complete_or_not_at_all() {
 
 #[cfg(unix)]
 #[test]
-fn permissions_follow_the_input_but_not_the_right_to_run_as_its_owner() {
+fn permissions_are_those_of_the_input_without_setuid() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let (path, out) = (folder.path().join("m"), folder.path().join("out"));
@@ -143,7 +143,7 @@ fn permissions_follow_the_input_but_not_the_right_to_run_as_its_owner() {
 }
 
 #[test]
-fn a_model_is_written_from_the_file_it_was_read_from_whatever_has_its_name_now() {
+fn a_model_is_written_from_its_own_file_also_when_another_has_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.onnx");
     let [first, second] = [1, 2].map(|seed| proto(noise(1 << 20, seed)).encode_to_vec());
@@ -175,7 +175,7 @@ fn a_model_from_memory_is_written_too() {
 }
 
 #[test]
-fn data_takes_a_free_name_only() {
+fn files_of_data_replace_no_file() {
     type Place = fn(&Path, &Path) -> Result<()>;
     let places: [(&str, Place); 2] = [("copy", copy_to), ("share", share_as)];
     for (name, place) in places {
@@ -202,7 +202,7 @@ fn data_takes_a_free_name_only() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_no_regular_file_is_refused_without_waiting() {
+fn irregular_files_are_refused_without_blocking() {
     use std::os::unix::net::UnixListener;
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");

@@ -61,7 +61,7 @@ fn ops(model: &Model) -> Vec<String> {
 }
 
 #[test]
-fn every_call_gets_a_copy_of_its_own() {
+fn every_call_gets_its_own_copy() {
     let inner = function(
         "Twice",
         vec![
@@ -84,7 +84,7 @@ fn every_call_gets_a_copy_of_its_own() {
 }
 
 #[test]
-fn an_attribute_of_the_call_reaches_the_body() {
+fn attributes_of_the_call_replace_references() {
     let mut inside = node("Softmax", "", &["a"], &["b"]);
     inside.attribute = vec![AttributeProto {
         name: Some("axis".into()),

@@ -159,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_patch_is_applied_whole_or_not_at_all(
+    fn a_patch_is_applied_completely_or_not_at_all(
         steps in steps(),
         rounds in prop::collection::vec(edits(), 1..4),
     ) {

@@ -8,7 +8,7 @@ use crate::{Attr, DType};
 
 mod refused;
 
-/// y = (x · w + w) and dead code beside it; `if c { a } else { b }` captures.
+/// y = (x · w + w) and dead code; `if c { a } else { b }` captures.
 fn plain() -> GraphProto {
     GraphProto {
         name: Some("plain".to_owned()),
@@ -78,7 +78,7 @@ fn names(model: &Model, nodes: &[NodeId]) -> Vec<String> {
 }
 
 #[test]
-fn new_nodes_stand_before_their_first_reader() {
+fn new_nodes_come_before_their_first_reader() {
     let mut m = model(plain());
     let applied = commit(&mut m, |g, out| {
         let a = find(g, "a");
@@ -129,7 +129,7 @@ fn a_redirected_output_keeps_its_name_and_type() {
 }
 
 #[test]
-fn what_only_the_old_value_needed_is_swept_and_what_was_dead_stays() {
+fn nodes_that_only_the_old_value_needed_are_removed_and_dead_nodes_stay() {
     let mut m = model(plain());
     let applied = commit(&mut m, |g, out| {
         out.redirect(find(g, "a"), find(g, "x")).unwrap();
@@ -139,7 +139,7 @@ fn what_only_the_old_value_needed_is_swept_and_what_was_dead_stays() {
     let g = m.graph();
     assert_eq!(g.scope(g.main()).initializers().len(), 1);
     assert_eq!(g.uses(find(g, "w")).len(), 1);
-    // The last reader of w goes, and w with it.
+    // The last reader of w is removed, and w with it.
     let applied = commit(&mut m, |g, out| {
         let y = find(g, "y");
         let square = out.op("Mul", &[find(g, "x"), find(g, "x")]);
@@ -165,7 +165,7 @@ fn what_a_body_captures_is_used() {
         out.redirect(y, twice).unwrap();
     });
     assert!(applied.removed.is_empty());
-    // The body's reader moves, and what it read goes from the graph around it.
+    // The reader in the body is redirected, and what it read is removed from the graph around it.
     let applied = commit(&mut m, |g, out| {
         out.redirect(find(g, "a"), find(g, "x")).unwrap();
     });
@@ -176,7 +176,7 @@ fn what_a_body_captures_is_used() {
 }
 
 #[test]
-fn a_node_is_swept_with_its_bodies_and_their_captures() {
+fn a_node_is_removed_with_its_bodies_and_their_captures() {
     let mut m = model(branching());
     let applied = commit(&mut m, |g, out| {
         out.redirect(find(g, "y"), find(g, "x")).unwrap();
@@ -190,7 +190,7 @@ fn a_node_is_swept_with_its_bodies_and_their_captures() {
 }
 
 #[test]
-fn a_value_that_a_body_gives_out_as_it_is_can_be_redirected() {
+fn a_captured_value_that_a_body_returns_can_be_redirected() {
     let mut graph = branching();
     let body = graph.node[2].attribute[1].g.as_mut().unwrap();
     body.node.clear();
@@ -208,7 +208,7 @@ fn a_value_that_a_body_gives_out_as_it_is_can_be_redirected() {
 }
 
 #[test]
-fn a_shared_constant_keeps_its_payload_for_the_uses_that_were_not_named() {
+fn a_shared_constant_keeps_its_payload_for_other_uses() {
     let other = Tensor::from_f32(&[1], &[9.0]);
     let mut m = model(plain());
     commit(&mut m, |g, out| {
@@ -255,7 +255,7 @@ fn a_resized_constant_that_is_an_input_too_gets_a_copy() {
 }
 
 #[test]
-fn names_are_fresh_and_the_same_every_time() {
+fn new_names_are_unique_and_deterministic() {
     let mut graph = plain();
     graph.node[1].output[0] = "e/neg_0".to_owned();
     graph.node[2].name = Some("e/neg_1".to_owned());
@@ -276,7 +276,7 @@ fn names_are_fresh_and_the_same_every_time() {
 }
 
 #[test]
-fn the_last_word_on_a_use_counts() {
+fn the_last_redirect_of_a_use_counts() {
     let mut m = model(plain());
     commit(&mut m, |g, out| {
         let (a, x, w) = (find(g, "a"), find(g, "x"), find(g, "w"));
@@ -291,7 +291,7 @@ fn the_last_word_on_a_use_counts() {
 }
 
 #[test]
-fn the_last_word_on_an_output_counts() {
+fn the_last_redirect_of_an_output_counts() {
     let mut m = model(plain());
     commit(&mut m, |g, out| {
         let y = find(g, "y");
@@ -309,7 +309,7 @@ fn the_last_word_on_an_output_counts() {
 }
 
 #[test]
-fn a_new_node_that_only_swept_ones_read_goes_with_them() {
+fn a_new_node_that_only_removed_nodes_read_is_removed() {
     let mut m = model(plain());
     let applied = commit(&mut m, |g, out| {
         let (a, x) = (find(g, "a"), find(g, "x"));
@@ -324,7 +324,7 @@ fn a_new_node_that_only_swept_ones_read_goes_with_them() {
 }
 
 #[test]
-fn a_new_node_in_a_body_goes_with_the_body() {
+fn a_new_node_in_a_body_is_removed_with_the_body() {
     let mut m = model(branching());
     let applied = commit(&mut m, |g, out| {
         let (t, y, x) = (find(g, "t"), find(g, "y"), find(g, "x"));
@@ -341,7 +341,7 @@ fn a_new_node_in_a_body_goes_with_the_body() {
 }
 
 #[test]
-fn a_copy_keeps_what_is_not_set_anew() {
+fn a_copy_keeps_attributes_that_are_not_replaced() {
     let int = |name: &str, i: i64| AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::Int as i32),
@@ -379,7 +379,7 @@ fn a_copy_keeps_what_is_not_set_anew() {
 }
 
 #[test]
-fn an_added_input_stands_behind_the_others_with_its_type() {
+fn an_added_input_comes_last_with_its_type() {
     let mut m = model(branching());
     let dims = [Dim::Symbol("batch".into()), Dim::Known(3), Dim::Unknown];
     let mut out = m.graph().emitter(m.graph().main(), "e");
@@ -428,7 +428,7 @@ fn an_input_alone_changes_the_bytes() {
 }
 
 #[test]
-fn what_is_let_go_is_swept_only_where_nothing_reads_it() {
+fn values_are_removed_only_where_nothing_uses_them() {
     // A node that nothing reads yet stays for the patch to come.
     let mut m = model(plain());
     commit(&mut m, |g, out| {
@@ -455,7 +455,7 @@ fn what_is_let_go_is_swept_only_where_nothing_reads_it() {
 }
 
 #[test]
-fn new_nodes_that_nothing_reads_are_not_added_where_they_were_let_go() {
+fn unused_new_nodes_can_be_omitted() {
     let mut m = model(plain());
     let applied = commit(&mut m, |g, out| {
         let three = out.scalar("three", DType::F32, 3.0);
@@ -472,7 +472,7 @@ fn new_nodes_that_nothing_reads_are_not_added_where_they_were_let_go() {
 }
 
 #[test]
-fn thousands_of_uses_move_at_once() {
+fn thousands_of_uses_are_redirected_at_once() {
     let n = 20_000;
     let mut graph = plain();
     for i in 0..n {

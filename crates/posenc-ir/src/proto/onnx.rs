@@ -291,7 +291,7 @@ pub struct GraphProto {
     #[prost(message, repeated, tag = "16")]
     pub metadata_props: ::prost::alloc::vec::Vec<StringStringEntryProto>,
 }
-/// A constant tensor. The payload stands in `raw_data` (little endian), in the typed
+/// A constant tensor. The payload is in `raw_data` (little endian), in the typed
 /// list of its data type, or in a file named by `external_data`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TensorProto {
@@ -443,7 +443,7 @@ pub mod tensor_proto {
             }
         }
     }
-    /// Where the payload stands.
+    /// Where the payload is.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
     #[repr(i32)]
     pub enum DataLocation {

@@ -179,7 +179,7 @@ fn edited(model: &mut Model, edit: impl FnOnce(&Graph, &mut crate::Emitter<'_>))
 }
 
 #[test]
-fn a_model_that_nobody_edits_is_the_same_bytes() {
+fn a_model_without_edits_keeps_its_bytes() {
     let odd = odd();
     let m = read(odd.bytes.clone());
     assert_eq!(m.to_bytes().unwrap(), odd.bytes);
@@ -190,7 +190,7 @@ fn a_model_that_nobody_edits_is_the_same_bytes() {
 }
 
 #[test]
-fn an_edit_changes_the_bytes_of_what_it_edits_and_of_nothing_else() {
+fn an_edit_changes_only_the_bytes_of_edited_messages() {
     type Edit = fn(&Graph, &mut crate::Emitter<'_>);
     let revalue: Edit = |g, out| {
         let w = find(g, "w");
@@ -251,7 +251,7 @@ fn an_edit_changes_the_bytes_of_what_it_edits_and_of_nothing_else() {
 }
 
 #[test]
-fn a_new_payload_stands_where_the_old_one_stood() {
+fn a_new_payload_replaces_the_old_one_in_place() {
     let raw = |name: &str| floats(name, &[1.0, 2.0]);
     let mut typed = floats("typed", &[]);
     typed.dims = vec![2];
@@ -318,7 +318,7 @@ fn a_new_payload_stands_where_the_old_one_stood() {
 }
 
 #[test]
-fn metadata_and_imports_are_added_beside_their_kind() {
+fn metadata_and_imports_are_added_after_their_kind() {
     let odd = odd();
     let mut m = read(odd.bytes.clone());
     m.set_metadata("posenc.a", "1");

@@ -94,7 +94,7 @@ fn typed_lists_of_every_type_are_the_raw_payload() {
 }
 
 #[test]
-fn entries_without_the_location_in_another_file_are_left_overs() {
+fn external_entries_without_the_location_are_ignored() {
     let mut proto = TensorProto {
         raw_data: Some(vec![7].into()),
         external_data: vec![StringStringEntryProto {

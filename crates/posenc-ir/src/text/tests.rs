@@ -188,7 +188,7 @@ fn weights_are_elided_or_written_as_asked() {
 }
 
 #[test]
-fn equal_values_hash_alike_however_they_are_stored() {
+fn equal_values_have_equal_hashes_however_they_are_stored() {
     let values: Vec<f32> = (0..16).map(|i| i as f32).collect();
     let typed = TensorProto {
         float_data: values.clone(),
@@ -212,7 +212,7 @@ fn equal_values_hash_alike_however_they_are_stored() {
 }
 
 #[test]
-fn external_payloads_print_as_their_place_and_are_not_read() {
+fn external_payloads_print_as_their_location_and_are_not_read() {
     let entry = |key: &str, value: &str| StringStringEntryProto {
         key: Some(key.to_owned()),
         value: Some(value.to_owned()),
@@ -294,7 +294,7 @@ fn numbers_print_in_the_shortest_form_that_reads_back() {
 }
 
 #[test]
-fn what_the_syntax_has_no_form_for_is_noted_at_the_head() {
+fn what_the_syntax_cannot_express_is_noted_at_the_start() {
     let graph = |op: &str, name: &str| GraphProto {
         input: vec![value("x", DType::F32, &[])],
         node: vec![node(op, &["x"], &[name])],
@@ -420,7 +420,7 @@ fn a_patch_prints_like_a_diff_before_anything_changes() {
 }
 
 #[test]
-fn a_graph_prints_without_what_only_tools_read() {
+fn a_graph_prints_without_names_of_nodes_and_inner_types() {
     let m = model(rich());
     let text = m.graph().text();
     assert!(text.contains("  z = If(c) <"), "{text}");

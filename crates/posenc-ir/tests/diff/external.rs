@@ -90,7 +90,7 @@ fn an_absent_file_does_not_hide_what_differs_in_another() {
 }
 
 #[test]
-fn absent_data_differs_from_what_stands_elsewhere() {
+fn absent_data_differs_by_location() {
     let home = tempfile::tempdir().unwrap();
     let files = [("p.bin", 1), ("q.bin", 2)];
     let folder = |name: &str| home.path().join(name);

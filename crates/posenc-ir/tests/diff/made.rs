@@ -162,7 +162,7 @@ fn functions_count_with_their_heads() {
 }
 
 #[test]
-fn the_second_text_is_in_the_names_and_the_order_of_the_first() {
+fn the_second_text_has_the_names_and_the_order_of_the_first() {
     let after = r#"
 <ir_version: 10, opset_import: ["" : 20, "l" : 1], metadata_props: ["k": "v"]>
 h (float[2] x, bool c) => (float[2] y, float[2] z)

@@ -182,7 +182,7 @@ fn added(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
 }
 
 #[test]
-fn models_are_themselves_disguised_and_one_change_is_one_difference() {
+fn disguised_models_are_equal_and_one_change_is_one_difference() {
     let mut checked = Checked::default();
     let fixtures = fixtures();
     for model in &fixtures {

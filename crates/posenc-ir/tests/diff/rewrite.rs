@@ -108,7 +108,7 @@ fn reorder(graph: &mut GraphProto, numbers: &mut Numbers) {
     }
 }
 
-/// Another order in which every node stands behind those that it reads.
+/// Another topological order.
 fn shuffle_nodes(nodes: &mut Vec<NodeProto>, numbers: &mut Numbers) {
     let outputs = nodes.iter().enumerate();
     let maker: BTreeMap<String, usize> = outputs

@@ -92,7 +92,7 @@ fn a_tensor(name: impl Strategy<Value = Option<String>>) -> impl Strategy<Value 
     )
 }
 
-/// Bits behind the last element of six bits say nothing.
+/// Bits after the last element of six bits do not count.
 pub(super) fn clear_padding(dtype: DType, count: i64, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let used = count as usize * 6 % 8;

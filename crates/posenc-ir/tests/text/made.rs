@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn made_models_come_back_from_their_text(proto in a_model()) {
+    fn generated_models_round_trip_through_their_text(proto in a_model()) {
         let (text, back) = through_text(&proto);
         prop_assert!(normal(proto) == normal(back), "{text}");
     }
@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn tensors_of_every_type_and_of_every_size_come_back() {
+fn tensors_of_every_type_and_size_round_trip() {
     for dtype in every_dtype() {
         for dims in [&[][..], &[0], &[1], &[5], &[2, 3], &[3, 0, 2]] {
             let len = payload_len(dtype, dims);
@@ -138,7 +138,7 @@ fn tensors_of_every_type_and_of_every_size_come_back() {
 }
 
 #[test]
-fn what_is_not_written_is_named_and_nothing_else() {
+fn only_what_is_not_written_is_listed() {
     type Change = fn(&mut ModelProto);
     fn graph_of(m: &mut ModelProto) -> &mut GraphProto {
         m.graph.as_mut().unwrap()
@@ -360,7 +360,7 @@ fn dense(dtype: i32) -> TypeProto {
 }
 
 #[test]
-fn unknown_fields_are_named_wherever_they_stand() {
+fn unknown_fields_are_listed_everywhere() {
     // Field 1007 with the varint 1.
     const UNKNOWN: [u8; 3] = [0xf8, 0x3e, 1];
     let with = |bytes: Vec<u8>| [&bytes[..], &UNKNOWN].concat();
@@ -405,7 +405,7 @@ fn unknown_fields_are_named_wherever_they_stand() {
 }
 
 #[test]
-fn functions_come_back_with_all_that_they_declare() {
+fn functions_round_trip_with_all_that_they_declare() {
     let function = FunctionProto {
         name: Some("f g".into()),
         domain: Some("l".into()),
@@ -441,7 +441,7 @@ fn functions_come_back_with_all_that_they_declare() {
 }
 
 #[test]
-fn payloads_of_other_files_come_back_as_their_place() {
+fn external_payloads_round_trip_as_their_location() {
     let entry = |key: &str, value: &str| StringStringEntryProto {
         key: Some(key.into()),
         value: Some(value.into()),

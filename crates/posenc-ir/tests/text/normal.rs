@@ -71,7 +71,7 @@ fn declared(tensor: posenc_ir::proto::SparseTensorProto) -> ValueInfoProto {
 }
 
 /// Types of inner values, in the order of their names; those of inputs, outputs and initializers
-/// stand elsewhere.
+/// are elsewhere.
 fn normal_infos(infos: &mut Vec<ValueInfoProto>, nodes: &[NodeProto], outputs: &BTreeSet<String>) {
     let computed: BTreeSet<&str> = nodes
         .iter()
@@ -158,7 +158,7 @@ fn normal_attribute(a: &mut AttributeProto) {
     }
 }
 
-/// A NaN of the sign that stands here, and no other bits.
+/// A NaN with this sign, and no other bits.
 fn canonical(v: f32) -> f32 {
     if v.is_nan() { f32::NAN.copysign(v) } else { v }
 }

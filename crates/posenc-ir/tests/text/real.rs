@@ -28,7 +28,7 @@ fn comes_back(path: &Path) {
 }
 
 #[test]
-fn every_model_comes_back_from_its_text() {
+fn every_model_round_trips_through_its_text() {
     for model in fixtures().into_iter().chain(collections()) {
         comes_back(&model);
     }

@@ -64,7 +64,7 @@ impl Plane {
     }
 
     /// The bias `[head, query, key]` that all groups share: what hides pairs in some of them
-    /// alone, as the masks of shifted windows do, is lifted. `None` where groups differ otherwise.
+    /// alone, as the masks of shifted windows do, is lifted. `None` where groups differ in other ways.
     pub(crate) fn shared(&self) -> Option<Array3<f64>> {
         let [groups, heads, queries, keys] = self.bias.dim().into();
         let first = self.bias.index_axis(Axis(0), 0);
@@ -86,8 +86,8 @@ impl Plane {
                 };
                 let of_first = less(0);
                 let masks = of_first <= near || of_first >= MASKED;
-                let alike = |h: usize| less(h) == of_first || (less(h) - of_first).abs() <= near;
-                if !masks || !(0..heads).all(alike) {
+                let equal = |h: usize| less(h) == of_first || (less(h) - of_first).abs() <= near;
+                if !masks || !(0..heads).all(equal) {
                     return None;
                 }
             }

@@ -1,5 +1,5 @@
 //! The residual stream: what content runs through from the embeddings to the queries and keys of
-//! every site, and what is added to it on the way.
+//! every site, and what is added to it.
 
 mod axes;
 mod begin;
@@ -313,7 +313,7 @@ impl<'a> Walk<'a> {
         let ScopeKind::Body(id, _) = scope.kind() else {
             return vec![];
         };
-        // Of a loop and of a scan alike, the last inputs of the body are the node's last.
+        // For loops and scans, the last inputs of the body are the node's last.
         let node = self.graph.node(*id);
         let from_end = scope.inputs().len() - place;
         let input = node.inputs().len().checked_sub(from_end);

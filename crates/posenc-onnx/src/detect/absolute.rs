@@ -2,7 +2,7 @@
 
 mod coordinates;
 mod grid;
-mod otherwise;
+mod not_added;
 mod rows;
 mod source;
 
@@ -145,7 +145,7 @@ impl<'a> Candidate<'a> {
     /// What it is.
     fn findings(&self, results: &mut Results) -> Vec<(Key, Finding)> {
         if self.addition.join != Join::Summed {
-            return self.otherwise().into_iter().collect();
+            return self.not_added().into_iter().collect();
         }
         let place = self.graph().place(self.addition.entry.node);
         let Some(rows) = &self.rows else {

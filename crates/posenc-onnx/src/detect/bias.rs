@@ -216,7 +216,7 @@ fn unseen(
         };
         let heads = site.heads.or(lookup.width).unwrap_or(1);
         if let Some(mut bias) = by_rows(rows, lookup, heads) {
-            let why = "the table's numbers are absent; its rows were told by the distances";
+            let why = "the data of the table is absent; its rows were inferred from the distances";
             bias.evidence.push(why.to_owned());
             return Verdict::Bias(bias);
         }
@@ -228,7 +228,7 @@ fn unseen(
     match (entries.iter().any(absent), origins.absent) {
         (false, _) => Verdict::Nothing,
         (true, true) => Verdict::Unread("its data is absent"),
-        (true, false) => Verdict::Unread("it does not follow from what is known of the model"),
+        (true, false) => Verdict::Unread("it depends on unknown values"),
     }
 }
 

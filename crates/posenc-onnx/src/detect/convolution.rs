@@ -84,7 +84,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
 struct Branch {
     /// From the addition back.
     convolutions: Vec<NodeId>,
-    /// A product or an ungrouped convolution on the way.
+    /// A product or an ungrouped convolution between.
     product: Option<NodeId>,
 }
 

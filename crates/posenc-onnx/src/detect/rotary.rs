@@ -150,13 +150,13 @@ impl RotationCache {
         if region.inside.is_some() {
             return read();
         }
-        let alike = self.alike(model, found, region);
-        let known = self.rotations.entry((alike, head_dim));
+        let signature = self.signature(model, found, region);
+        let known = self.rotations.entry((signature, head_dim));
         known.or_insert_with(read).clone()
     }
 
     /// The number of a region by what it computes.
-    fn alike(&mut self, model: &Model, found: &Found, region: &Region) -> usize {
+    fn signature(&mut self, model: &Model, found: &Found, region: &Region) -> usize {
         let aspects = region.aspects(model.graph(), &found.classes, Aspect::Numbers);
         self.signatures
             .region(model.graph(), region, &found.trace, aspects)
@@ -174,8 +174,8 @@ impl RotationCache {
         if why != Unread::NotProportional || region.inside.is_some() {
             return None;
         }
-        let alike = self.alike(model, found, region);
-        let known = self.axial.entry((alike, head_dim));
+        let signature = self.signature(model, found, region);
+        let known = self.axial.entry((signature, head_dim));
         let read = || read_axial(model, &found.trace, region, head_dim).ok();
         known.or_insert_with(read).clone()
     }
@@ -185,9 +185,9 @@ impl RotationCache {
         if region.inside.is_some() {
             return true;
         }
-        let alike = self.alike(model, found, region);
+        let signature = self.signature(model, found, region);
         let read = || rotates_pairs(model, &found.trace, region);
-        *self.rotating.entry(alike).or_insert_with(read)
+        *self.rotating.entry(signature).or_insert_with(read)
     }
 
     fn switch(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {

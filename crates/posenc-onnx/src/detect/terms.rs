@@ -3,7 +3,7 @@
 //!
 //! Each term that joins the scores is traced to the product in which content meets vectors. The
 //! vectors are replaced by the numbers of their rows, and the scores show which pair meets which
-//! row, however it was gathered, shifted or padded on the way. How rows follow the distance, whose
+//! row, however it was gathered, shifted or padded before. How rows follow the distance, whose
 //! content meets them and what the rows are made from determine the family.
 
 mod family;
@@ -158,7 +158,7 @@ fn gathered(runs: &mut Runs<'_>, site: &Site) -> Option<Gathering> {
 }
 
 impl ReadingCache {
-    /// Reads a meeting, or recalls the reading of one that is alike.
+    /// Reads a meeting; of equal ones the first alone.
     fn read(
         &mut self,
         runs: &mut Runs<'_>,
@@ -169,8 +169,8 @@ impl ReadingCache {
         let (model, found) = (runs.model, runs.found);
         let graph = model.graph();
         let table = meeting.chain.last().copied();
-        let alike = self.alike(runs, site, joins, meeting);
-        let (reading, distances) = match alike.and_then(|a| self.readings.get(&a)) {
+        let signature = self.signature(runs, site, joins, meeting);
+        let (reading, distances) = match signature.and_then(|a| self.readings.get(&a)) {
             Some((reading, distances)) => {
                 let mut reading = reading.clone();
                 reading.table = reading.table.and_then(|(_, axis)| Some((table?, axis)));
@@ -190,9 +190,9 @@ impl ReadingCache {
                     .is_some()
                     .then(|| longer::distances(runs, &joins.picks, &reading));
                 let distances = long.flatten().or(short);
-                if let (Some(alike), Some(_)) = (alike, reading.table) {
+                if let (Some(signature), Some(_)) = (signature, reading.table) {
                     self.readings
-                        .insert(alike, (reading.clone(), distances.clone()));
+                        .insert(signature, (reading.clone(), distances.clone()));
                 }
                 (reading, distances)
             }
@@ -215,7 +215,7 @@ impl ReadingCache {
     }
 
     /// What the scores of a site compute of a meeting, by number.
-    fn alike(
+    fn signature(
         &mut self,
         runs: &Runs<'_>,
         site: &Site,

@@ -18,7 +18,7 @@ use posenc_ir::{DType, Model};
 use super::{Found, Options, detect};
 use crate::graph::ports::Ports;
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
-use crate::request::{Parameters, Request, ScaleType};
+use crate::request::{LawName, Parameters, Request};
 
 /// Pairs of a head.
 const PAIRS: usize = SIZE / 2;
@@ -149,7 +149,7 @@ fn table(s: &mut Sketch, rows: usize, of: fn(f64) -> f64) -> String {
 /// A rescale by a factor of 2, with a table long enough for what follows.
 fn halved() -> Request {
     Request {
-        scale: Some(ScaleType::Linear),
+        scale: Some(LawName::Linear.into()),
         parameters: Parameters {
             factor: Some(2.0),
             original_length: Some(64),

@@ -58,7 +58,7 @@ pub(crate) fn not_attention(
     sites: &[Site],
 ) -> Option<String> {
     let known: FxHashSet<NodeId> = sites.iter().map(|s| s.node).collect();
-    // Of the branches of a choice, one is looked at.
+    // Of the branches of an `If`, one is examined.
     let scopes = sites.iter().map(|s| s.scope).chain([graph.main()]);
     let scopes: FxHashSet<ScopeId> = scopes.collect();
     let is_missed = |(id, node): &(NodeId, &Node)| {

@@ -12,7 +12,6 @@ use crate::plan::change::Change;
 use crate::plan::rescale;
 use crate::plan::swap::SwapPlan;
 use crate::plan::swap::spec::EncodingSpec;
-use crate::record;
 use crate::report::Inferred;
 use crate::rewrite::{Planned, describe};
 
@@ -135,7 +134,7 @@ fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<P
         let mut to = from.clone();
         if let Some(params) = to.get_mut("params") {
             params["theta"] = json!(target.rope.theta);
-            params["scaling"] = record::scaling(&target.scaling);
+            params["scaling"] = target.scaling.to_json();
         }
         PlannedEdit {
             site: found.attention[site].name.clone(),

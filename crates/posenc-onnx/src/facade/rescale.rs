@@ -1,8 +1,9 @@
 //! A request for other frequencies of RoPE.
 
 use posenc_encodings::kind::Stack;
+use posenc_encodings::param::{Given, Value};
 
-use crate::request::{Config, Layers, Request, ScaleType};
+use crate::request::{Config, LawName, Layers, Request, ScaleType};
 
 /// A request to give the rotations of a model other frequencies, mostly for a longer context.
 ///
@@ -21,9 +22,9 @@ use crate::request::{Config, Layers, Request, ScaleType};
 pub struct Rescale(Request);
 
 impl Rescale {
-    fn law(scale: ScaleType, factor: Option<f64>) -> Self {
+    fn law(scale: impl Into<ScaleType>, factor: Option<f64>) -> Self {
         let mut request = Request {
-            scale: Some(scale),
+            scale: Some(scale.into()),
             ..Request::default()
         };
         request.parameters.factor = factor;
@@ -33,36 +34,38 @@ impl Rescale {
     /// YaRN (Peng et al. 2023, arXiv 2309.00071, section 3.4) for a context of `factor` times the
     /// original length.
     pub fn yarn(factor: f64) -> Self {
-        Self::law(ScaleType::Yarn, Some(factor))
+        Self::law(LawName::Yarn, Some(factor))
     }
 
     /// Position interpolation (Chen et al. 2023, arXiv 2306.15595, section 3): every frequency
     /// divided by `factor`.
     pub fn linear(factor: f64) -> Self {
-        Self::law(ScaleType::Linear, Some(factor))
+        Self::law(LawName::Linear, Some(factor))
     }
 
     /// NTK-aware interpolation: a larger base θ.
     pub fn ntk(factor: f64) -> Self {
-        Self::law(ScaleType::Ntk, Some(factor))
+        Self::law(LawName::Ntk, Some(factor))
     }
 
     /// A base θ that grows with the length of the input, beyond the original length.
     pub fn dynamic(factor: f64) -> Self {
-        Self::law(ScaleType::Dynamic, Some(factor))
+        Self::law(LawName::Dynamic, Some(factor))
     }
 
     /// The ramp over wavelengths of Llama 3.1.
     pub fn llama3(factor: f64) -> Self {
-        Self::law(ScaleType::Llama3, Some(factor))
+        Self::law(LawName::Llama3, Some(factor))
     }
 
     /// LongRoPE (Ding et al. 2024, arXiv 2402.13753): a divisor for each rotated pair, from `short`
     /// up to the original length and from `long` beyond it.
     pub fn longrope(short: Vec<f64>, long: Vec<f64>) -> Self {
-        let mut scale = Self::law(ScaleType::LongRope, None);
-        scale.0.parameters.short_factor = Some(short);
-        scale.0.parameters.long_factor = Some(long);
+        let mut scale = Self::law(LawName::LongRope, None);
+        scale.0.parameters.law = Given::from_iter([
+            ("short-factor", Value::Numbers(short)),
+            ("long-factor", Value::Numbers(long)),
+        ]);
         scale
     }
 

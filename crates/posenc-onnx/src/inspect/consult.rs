@@ -46,8 +46,7 @@ fn consult(encoding: &mut Encoding, request: &RopeRequest) -> Option<String> {
     let name = request.scaling.name();
     if law != name {
         // At one length these read as plain frequencies of another theta.
-        let reads_as_plain = law == "none" && matches!(name, "ntk" | "dynamic");
-        return if reads_as_plain {
+        return if law == "none" && request.scaling.reads_as_plain() {
             None
         } else {
             said("scaling", &name, &law)

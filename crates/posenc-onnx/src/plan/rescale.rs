@@ -1,22 +1,22 @@
-//! What a rewrite will do, before anything changes: which site gets which frequencies, and where
-//! every value came from.
+//! The plan of a rescale, made before anything changes: the frequencies that each site gets, and
+//! the source of every value.
 
 use posenc_ir::Model;
-use serde_json::json;
 
+use crate::detect::identified::identified;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
-use crate::inspect::identified;
+use crate::record::{SiteRecord, record};
 use crate::report::{Inferred, Limit, LimitCause};
-use crate::request::{Config, Request, RopeScalingError, ScaleType, rope_scaling};
-use posenc_encodings::laws::{Rope, Scaling};
+use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
+use posenc_encodings::laws::{LawError, Rope, Scaling};
 
-/// The frequencies that a site is to have.
+/// The frequencies that a site gets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// The unscaled embedding.
     pub rope: Rope,
-    /// The law over it.
+    /// The law that changes it.
     pub scaling: Scaling,
     /// Factor on the whole score: DeepSeek's correction, else 1.
     pub softmax_factor: f64,
@@ -25,11 +25,11 @@ pub struct Target {
 /// A rescale of rotary sites.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Places in `Found::rotary`, with what each is to become.
+    /// Indices into `Found::rotary`, each with its target.
     pub targets: Vec<(usize, Target)>,
     /// The length to make room for, where it is known.
     pub max_length: Option<usize>,
-    /// Values that no flag gave.
+    /// Values that the request did not give.
     pub inferred: Vec<Inferred>,
 }
 
@@ -39,13 +39,25 @@ impl Plan {
         let mut targets = self.targets.iter();
         targets.find(|(i, _)| *i == rotation).map(|(_, t)| t)
     }
+
+    /// What the metadata of the result records, one entry for each site.
+    pub(crate) fn records(&self, found: &Found) -> impl Iterator<Item = SiteRecord> {
+        self.targets.iter().map(|(i, target)| SiteRecord {
+            layers: vec![found.rotary[*i].site],
+            theta: target.rope.theta,
+            rotary_dim: target.rope.rotary_dim,
+            head_dim: target.rope.head_dim,
+            scaling: target.scaling.clone(),
+            softmax_factor: target.softmax_factor,
+        })
+    }
 }
 
-/// Decides what a request means for the sites that were found. `limits` tell of the length that
-/// the model was made for: those of `found`, unless the model had others before it was changed.
+/// Plans a rescale of the sites that were found. `limits` show the length that the model was made
+/// for: those of `found`, unless the model had others before it was changed.
 ///
 /// # Errors
-/// When the request does not fit the model, or a value that is needed is nowhere to be found.
+/// When the request does not fit the model, or a value that is needed cannot be inferred.
 pub fn plan(
     model: &Model,
     found: &Found,
@@ -61,11 +73,13 @@ pub fn plan(
     }
     if let Some(node) = found.axial.first().and_then(|a| a.finding.node()) {
         let place = model.graph().place(node);
-        let why = format!("{place}: rope by rows and columns of a grid is not rescaled yet");
+        let why = format!(
+            "{place}: rope by rows and columns of a grid is not supported yet in a rescale"
+        );
         return Err(Refusal::unsupported(why).into());
     }
     if found.rotary.is_empty() {
-        let why = "no attention of the model is rotary; give `to` rope to put rope in";
+        let why = "no attention of the model is rotary; give `to` rope to insert it";
         return Err(Refusal::unsupported(why).into());
     }
     let mut planner = Planner {
@@ -77,10 +91,10 @@ pub fn plan(
         max_length: request.parameters.max_length,
     };
     let targets = match &request.hf_config {
-        Some(config) => planner.follow(config)?,
-        None => planner.scale()?,
+        Some(config) => planner.from_config(config)?,
+        None => planner.from_parameters()?,
     };
-    planner.refuse_twice(&targets)?;
+    planner.refuse_second_scaling(&targets)?;
     Ok(Plan {
         targets,
         max_length: planner.max_length,
@@ -98,129 +112,132 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// "Make this graph what this config says."
-    fn follow(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
+    /// The targets that a config describes.
+    fn from_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
         let config = source.parse()?;
         let mut targets = vec![];
-        for (i, site) in chosen(self.found, self.request) {
+        for (i, site) in requested(self.found, self.request) {
             let place = || self.model.graph().place(site.node);
             let layer = self.found.attention[site.site].place.layer;
-            let Some(asked) = config.rope_for(layer).map_err(|e| source.refuse(e))? else {
+            let Some(wanted) = config.rope_for(layer).map_err(|e| source.refuse(e))? else {
                 let why = format!(
-                    "{}: the config asks for no rope in layer {1}; take it out first with \
-                     `to` none `layers` {1}",
+                    "{}: the config has no rope in layer {1}; remove it first with `to` none \
+                     `layers` {1}",
                     place(),
                     layer
                 );
                 return Err(Refusal::unsupported(why).into());
             };
             let now = &site.query.rotation.rope;
-            let rope = asked
+            let rope = wanted
                 .rope(now.rotary_dim, now.head_dim)
                 .map_err(|e| source.refuse(e))?;
-            let whole = matches!(asked.scaling, Scaling::Proportional(_));
-            if rope.rotary_dim != now.rotary_dim && !whole {
+            if rope.rotary_dim != now.rotary_dim && !wanted.scaling.spans_head() {
                 let why = format!(
-                    "{}: the graph turns {} features and the config asks for {}",
+                    "{}: the graph rotates {} features, the config {}",
                     place(),
                     now.rotary_dim,
                     rope.rotary_dim
                 );
                 return Err(Refusal::unsupported(why).into());
             }
-            for value in &asked.inferred {
-                if !self.inferred.contains(value) {
-                    self.inferred.push(value.clone());
-                }
+            for value in wanted.inferred {
+                self.infer(value);
             }
-            if self.request.parameters.max_length.is_none() {
-                let scaled = extended(&asked.scaling, asked.scaling.original_length());
-                let length = [asked.max_position, scaled].into_iter().flatten().max();
-                self.max_length = self.max_length.max(length);
-            }
+            let original = wanted.scaling.original_length();
+            self.make_room(wanted.max_position);
+            self.make_room(original.and_then(|length| wanted.scaling.extended(length)));
             targets.push((
                 i,
                 Target {
                     rope,
-                    scaling: asked.scaling,
-                    softmax_factor: asked.softmax_factor,
+                    scaling: wanted.scaling,
+                    softmax_factor: wanted.softmax_factor,
                 },
             ));
         }
         Ok(targets)
     }
 
-    /// What the flags say.
-    fn scale(&mut self) -> Result<Vec<(usize, Target)>, RewriteError> {
+    /// The targets that the request's own parameters describe.
+    fn from_parameters(&mut self) -> Result<Vec<(usize, Target)>, RewriteError> {
         let mut parameters = self.request.parameters.clone();
-        let keep = self.request.scale.is_none() && parameters.theta.is_none();
-        if keep {
+        if self.request.scale.is_none() && parameters.theta.is_none() {
             return Ok(self.kept());
         }
-        let scale = self.request.scale.unwrap_or(ScaleType::None);
         if parameters.original_length.is_none()
             && let Some((length, source)) = self.original_length()?
         {
             parameters.original_length = Some(length);
-            self.infer("original-length", json!(length), source);
+            self.infer(Inferred::new("original-length", length, source));
         }
         let mut targets = vec![];
-        for (i, site) in chosen(self.found, self.request) {
-            let now = &site.query.rotation.rope;
-            let theta = match parameters.theta {
-                Some(theta) => theta,
-                None => {
-                    let theta = identified(self.found, site).theta.ok_or_else(|| {
-                        let why = "the graph's frequencies fix no base; give `theta`";
-                        Refusal::missing("theta", why).at(self.model.graph().place(site.node))
-                    })?;
-                    self.infer("theta", json!(theta), "the graph's frequencies".into());
-                    theta
-                }
-            };
-            let wanted = parameters.rotary_dim.unwrap_or(now.rotary_dim);
-            let proportional = scale == ScaleType::Proportional;
-            if wanted != now.rotary_dim && !proportional {
-                let why = "another rotated width needs rope to be put in anew";
-                let place = self.model.graph().place(site.node);
-                return Err(Refusal::unsupported(why).at(place).into());
-            }
-            if parameters.layout.is_some() && parameters.layout != now.layout {
-                let why = "another layout needs rope to be put in anew";
-                let place = self.model.graph().place(site.node);
-                return Err(Refusal::unsupported(why).at(place).into());
-            }
-            let rope = Rope::new(theta, wanted, now.head_dim)
-                .map_err(|e| Refusal::invalid(e.to_string()))?;
-            let (scaling, inferred) =
-                rope_scaling(scale, &parameters, &rope).map_err(|e| match e {
-                    RopeScalingError::OriginalLength { .. } => {
-                        Refusal::missing("original-length", e.to_string())
-                    }
-                    _ => Refusal::invalid(e.to_string()),
-                })?;
-            for value in inferred {
-                self.infer(&value.name, value.value, value.source);
-            }
-            if self.request.parameters.max_length.is_none() {
-                let scaled = extended(&scaling, parameters.original_length);
-                self.max_length = self.max_length.max(scaled);
-            }
-            targets.push((
-                i,
-                Target {
-                    rope,
-                    scaling,
-                    softmax_factor: 1.0,
-                },
-            ));
+        for (i, site) in requested(self.found, self.request) {
+            targets.push((i, self.target(site, &parameters)?));
         }
         Ok(targets)
     }
 
-    /// Rotations as they are, where their tables may get more rows: those whose numbers tell all.
+    /// The target of one site.
+    fn target(&mut self, site: &RotarySite, p: &Parameters) -> Result<Target, RewriteError> {
+        let scale = self.request.scale.unwrap_or(ScaleType::None);
+        let place = || self.model.graph().place(site.node);
+        let now = &site.query.rotation.rope;
+        let theta = match p.theta {
+            Some(theta) => theta,
+            None => {
+                let theta = identified(self.found, site).theta.ok_or_else(|| {
+                    let why = "cannot infer the base θ of the graph's frequencies; give `theta`";
+                    Refusal::missing("theta", why).at(place())
+                })?;
+                self.infer(Inferred::new("theta", theta, "the graph's frequencies"));
+                theta
+            }
+        };
+        let rotary_dim = p.rotary_dim.unwrap_or(now.rotary_dim);
+        let spans_head = matches!(scale, ScaleType::Law(law) if law.facts().spans_head);
+        let other = if rotary_dim != now.rotary_dim && !spans_head {
+            Some("rotary width")
+        } else if p.layout.is_some() && p.layout != now.layout {
+            Some("layout")
+        } else {
+            None
+        };
+        if let Some(what) = other {
+            let why = format!(
+                "{}: a rescale with another {what} is not supported yet",
+                place()
+            );
+            return Err(Refusal::unsupported(why).into());
+        }
+        let rope = Rope::new(theta, rotary_dim, now.head_dim)
+            .map_err(|e| Refusal::invalid(e.to_string()))?;
+        let (scaling, inferred) = rope_scaling(scale, p, &rope).map_err(refusal)?;
+        for value in inferred {
+            self.infer(value);
+        }
+        self.make_room(
+            p.original_length
+                .and_then(|length| scaling.extended(length)),
+        );
+        Ok(Target {
+            rope,
+            scaling,
+            softmax_factor: 1.0,
+        })
+    }
+
+    /// Raises the length to make room for, unless the request gives it.
+    fn make_room(&mut self, length: Option<usize>) {
+        if self.request.parameters.max_length.is_none() {
+            self.max_length = self.max_length.max(length);
+        }
+    }
+
+    /// Rotations as they are, where their tables may get more rows: those whose numbers fix every
+    /// parameter.
     fn kept(&self) -> Vec<(usize, Target)> {
-        let as_it_is = |(i, site): (usize, &RotarySite)| {
+        let unchanged = |(i, site): (usize, &RotarySite)| {
             let now = &site.query.rotation.rope;
             let known = identified(self.found, site);
             let target = Target {
@@ -232,20 +249,15 @@ impl Planner<'_> {
         };
         match self.max_length {
             None => vec![],
-            Some(_) => chosen(self.found, self.request)
-                .filter_map(as_it_is)
+            Some(_) => requested(self.found, self.request)
+                .filter_map(unchanged)
                 .collect(),
         }
     }
 
-    fn infer(&mut self, name: &str, value: serde_json::Value, source: String) {
-        let inferred = Inferred {
-            name: name.to_owned(),
-            value,
-            source,
-        };
-        if !self.inferred.contains(&inferred) {
-            self.inferred.push(inferred);
+    fn infer(&mut self, value: Inferred) {
+        if !self.inferred.contains(&value) {
+            self.inferred.push(value);
         }
     }
 
@@ -255,9 +267,9 @@ impl Planner<'_> {
             let config = source.parse()?;
             let first = self.found.rotary.first();
             let layer = first.map_or(0, |s| self.found.attention[s.site].place.layer);
-            let asked = config.rope_for(layer).ok().flatten();
-            let scaled = asked.and_then(|a| a.scaling.original_length());
-            let length = match scaled {
+            let rope = config.rope_for(layer).ok().flatten();
+            let original = rope.and_then(|rope| rope.scaling.original_length());
+            let length = match original {
                 Some(length) => Some(length),
                 None => config.max_position().map_err(|e| source.refuse(e))?,
             };
@@ -265,7 +277,7 @@ impl Planner<'_> {
                 return Ok(Some((length, "config.json beside the model".into())));
             }
         }
-        if let Some(length) = crate::record::record(self.model).and_then(|r| r.original_length) {
+        if let Some(length) = record(self.model).and_then(|r| r.original_length()) {
             return Ok(Some((length, "the model's posenc.rope metadata".into())));
         }
         let holds = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
@@ -276,33 +288,30 @@ impl Planner<'_> {
         }))
     }
 
-    /// Scaling what is scaled already is a mistake unless it is meant.
-    fn refuse_twice(&self, targets: &[(usize, Target)]) -> Result<(), RewriteError> {
+    /// Refuses to scale what is scaled already, unless that is allowed.
+    fn refuse_second_scaling(&self, targets: &[(usize, Target)]) -> Result<(), RewriteError> {
         if self.request.allowances.allow_rescale {
             return Ok(());
         }
         for (i, target) in targets {
             let site = &self.found.rotary[*i];
-            // A graph with one of the target's two lists is half way there, not scaled twice.
-            let half_way = target.scaling.depends_on_length()
+            // A graph with one of the target's two lists was exported at one length.
+            let has_one_list = target.scaling.depends_on_length()
                 && computes(&site.query.rotation.rope, target, 1);
-            if half_way || is_already(self.model, site, target) {
+            if has_one_list || is_already(self.model, site, target) {
                 continue;
             }
-            let scaled = identified(self.found, site).scaling;
-            let recorded = crate::record::record(self.model).is_some_and(|r| r.is_scaled);
-            if let Some(scaling) = scaled {
+            if let Some(scaling) = identified(self.found, site).scaling {
                 let why = format!(
                     "the graph is scaled already ({}); give `allow-rescale` to replace that",
                     scaling.name()
                 );
                 let place = self.model.graph().place(site.node);
-                return Err(Refusal::new(RefusalKind::AlreadyScaled, why)
-                    .at(place)
-                    .into());
+                let refusal = Refusal::new(RefusalKind::AlreadyScaled, why);
+                return Err(refusal.at(place).into());
             }
-            if recorded {
-                let why = "the model's posenc.rope metadata says that it is scaled already; give \
+            if record(self.model).is_some_and(|r| r.is_scaled()) {
+                let why = "the model is scaled already, by its posenc.rope metadata; give \
                            `allow-rescale` to replace that";
                 return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
             }
@@ -311,12 +320,20 @@ impl Planner<'_> {
     }
 }
 
-/// The rotary sites that a request speaks of, with their places in the list.
-fn chosen<'a>(
+/// A parameter keeps its name, so that a command line can say its flag.
+fn refusal(error: RopeScalingError) -> Refusal {
+    match error {
+        RopeScalingError::Law(LawError::Parameter(error)) => error.into(),
+        other => Refusal::invalid(other.to_string()),
+    }
+}
+
+/// The rotary sites of a request, with their indices.
+fn requested<'a>(
     found: &'a Found,
     request: &'a Request,
 ) -> impl Iterator<Item = (usize, &'a RotarySite)> {
-    let asked = |site: &RotarySite| {
+    let is_requested = |site: &RotarySite| {
         let attention = found.attention.get(site.site);
         attention.is_some_and(|s| request.names(s))
     };
@@ -324,7 +341,7 @@ fn chosen<'a>(
         .rotary
         .iter()
         .enumerate()
-        .filter(move |(_, s)| asked(s))
+        .filter(move |(_, s)| is_requested(s))
 }
 
 /// Whether a site computes the target's numbers already, at every length.
@@ -342,7 +359,7 @@ pub(crate) fn is_already(model: &Model, site: &RotarySite, target: &Target) -> b
     switched && at(now, 1) && target.softmax_factor == softmax_factor(model, site.site)
 }
 
-/// Whether a rotation has the target's numbers at a length, as far as f32 tells.
+/// Whether a rotation has the target's numbers at a length, to the precision of f32.
 fn computes(now: &posenc_encodings::families::rope::Rope, target: &Target, length: usize) -> bool {
     let want = target.scaling.frequencies_hf(&target.rope, length);
     // A base that grows is raised to powers in the graph; lists are stored.
@@ -351,36 +368,17 @@ fn computes(now: &posenc_encodings::families::rope::Rope, target: &Target, lengt
         _ => 2e-7,
     };
     let near = |a: f64, b: f64| (a - b).abs() <= tolerance * b.abs();
-    let turning = want.inv_freq.iter().filter(|f| **f != 0.0);
-    now.inv_freq.len() == turning.clone().count()
+    let rotating = want.inv_freq.iter().filter(|f| **f != 0.0);
+    now.inv_freq.len() == rotating.clone().count()
         && near(now.attention_factor, want.attention_factor)
         && now
             .inv_freq
             .iter()
-            .zip(turning)
+            .zip(rotating)
             .all(|(a, b)| near(*a, f64::from(*b)))
 }
 
-/// The correction of the softmax scale that an earlier rewrite put in.
+/// The correction of the softmax scale that an earlier rewrite made.
 pub(crate) fn softmax_factor(model: &Model, layer: usize) -> f64 {
-    crate::record::record(model).map_or(1.0, |r| r.softmax_factor(layer))
-}
-
-/// The length that a scaling reaches.
-fn extended(scaling: &Scaling, original: Option<usize>) -> Option<usize> {
-    let factor = match scaling {
-        Scaling::None => 1.0,
-        Scaling::Linear(s) => s.factor,
-        Scaling::Ntk(s) => s.factor,
-        Scaling::Dynamic(s) => s.factor,
-        Scaling::Yarn(s) => s.factor,
-        Scaling::Llama3(s) => s.factor,
-        Scaling::Proportional(s) => s.factor,
-        Scaling::LongRope(s) => match s.attention {
-            posenc_encodings::laws::LongRopeAttention::Extension(factor) => factor,
-            _ => 1.0,
-        },
-    };
-    let length = original? as f64 * factor.max(1.0);
-    (length.is_finite() && length < 1e12).then_some(length.round() as usize)
+    record(model).map_or(1.0, |r| r.softmax_factor(layer))
 }

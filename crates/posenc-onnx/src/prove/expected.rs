@@ -6,7 +6,6 @@ use crate::detect::rotary::source::{RotarySource, Table, Wave, source};
 use crate::detect::{Found, RotarySite};
 use crate::prove::VerifyError;
 use crate::prove::cutout::waves;
-use crate::record::law::law;
 use crate::record::record;
 use posenc_encodings::laws::{Frequencies, Rope, Scaling};
 
@@ -84,21 +83,15 @@ pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>
         let Some(record) = &record else {
             return Ok(expected);
         };
-        if let Some(length) = record.entry["max_length"].as_u64()
-            && let Ok(length) = usize::try_from(length)
-        {
+        if let Some(length) = record.max_length {
             expected.max_length = length.min(shortest(found).unwrap_or(length)).max(1);
         }
-        let sites = record.entry["sites"].as_array().into_iter().flatten();
-        let own = sites.into_iter().find(|s| {
-            let layers = s["layers"].as_array();
-            layers.is_some_and(|l| l.iter().any(|l| l.as_u64() == Some(site.site as u64)))
-        });
-        if let Some(own) = own {
-            let (rope, scaling) = law(own).map_err(|why| {
+        if let Some(own) = record.site(site.site) {
+            let own = own.map_err(|why| {
                 let name = &found.attention[site.site].name;
                 VerifyError::unsupported(name, format!("invalid posenc.rope metadata: {why}"))
             })?;
+            let (rope, scaling) = (own.rope(), own.scaling);
             let stored = expected.law;
             expected.stored = (!scaling.depends_on_length()).then_some(stored);
             expected.law = ExpectedFrequencies::Scaled { scaling, rope };

@@ -68,6 +68,27 @@ fn a_runtime_that_computes_something_else_is_reported() {
 }
 
 #[test]
+fn a_decode_step_that_differs_from_prefill_is_reported() {
+    let faulty = Evaluator {
+        // Only the step has outputs `[batch, 1, …]`.
+        fault: Some(|y, d| {
+            if d.get(1) == Some(&1) {
+                y.iter_mut().for_each(|y| *y += 0.01);
+            }
+        }),
+        ..Evaluator::default()
+    };
+    let options = VerifyOptions {
+        lengths: vec![9],
+        ..VerifyOptions::default()
+    };
+    let report = verify(&fixture("llama/optimum"), None, &options, &boxed(&[faulty])).unwrap();
+    let failed: Vec<&Run> = report.runs.iter().filter(|r| !r.ok).collect();
+    assert!(!failed.is_empty());
+    assert!(failed.iter().all(|r| r.output.contains("decode")));
+}
+
+#[test]
 fn tolerances_are_those_of_the_options() {
     let off = Evaluator {
         fault: Some(|y, _| y[3] += 0.01),

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Limit, SCHEMA, SiteCheck};
+use posenc_encodings::inferred::Inferred;
 use posenc_encodings::words;
 
 /// What a rewrite did, or would do.
@@ -100,17 +101,6 @@ words! {
         /// Another function, as asked.
         NewFunction = "new-function",
     }
-}
-
-/// A value that no flag gave.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Inferred {
-    /// The parameter, as its flag is spelled without the dashes.
-    pub name: String,
-    /// What it was taken to be.
-    pub value: Value,
-    /// Where it came from, in words.
-    pub source: String,
 }
 
 /// Limits of the two models.

@@ -1,27 +1,24 @@
-//! What a Hugging Face `config.json` says about rotary positions.
+//! The rotary positions of a Hugging Face `config.json`.
 //!
 //! Read as transformers 4.57 reads it, in the spellings of version 5 too:
 //! `rope_scaling` or `rope_parameters`, `type` or `rope_type`, one dict or one
 //! per layer type. What the model class alone decides is not guessed: rules
-//! follow the keys that are there, never `model_type`.
+//! depend on the keys that are there, never on `model_type`.
 
-mod dict;
-mod error;
 mod layers;
-mod scaling;
+mod section;
 #[cfg(test)]
 mod tests;
 mod widths;
 
 use serde_json::{Map, Value};
 
-use crate::report::Inferred;
+use posenc_encodings::hf::Dict;
+use posenc_encodings::inferred::Inferred;
 use posenc_encodings::laws::{Rope, Scaling, ScalingError};
 
-pub use error::HfConfigError;
 pub use layers::LayerKind;
-
-use dict::Dict;
+pub use posenc_encodings::hf::HfConfigError;
 
 /// A model configuration, of which only the keys about positions are read.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,17 +26,16 @@ pub struct HfConfig {
     text: Map<String, Value>,
 }
 
-/// What the config asks of one layer's rotary embedding.
+/// The rotary embedding of one layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeRequest {
     /// Base θ; 10000 where the config has none.
     pub theta: f64,
-    /// Width of the rotated part of a head; absent where the config does not
-    /// tell, and then the graph has to.
+    /// Width of the rotated part of a head; absent where only the graph has it.
     pub rotary_dim: Option<usize>,
     /// Width of a head, without the unrotated part of latent attention.
     pub head_dim: Option<usize>,
-    /// The law over the frequencies.
+    /// The law of the frequencies.
     pub scaling: Scaling,
     /// Factor on the softmax scale of the whole score: DeepSeek's correction
     /// where the keys of latent attention are there, else 1.
@@ -53,8 +49,8 @@ pub struct RopeRequest {
 }
 
 impl RopeRequest {
-    /// Whether the parameters can be, on a graph with these widths where the
-    /// config leaves them open.
+    /// The embedding in a graph that has these widths where the config has none.
+    /// Parameters that are impossible there are refused.
     ///
     /// # Errors
     ///
@@ -79,8 +75,8 @@ impl HfConfig {
         Self::from_value(value)
     }
 
-    /// Takes a config that is parsed already; a nested `text_config` is the
-    /// one that counts.
+    /// A config that is parsed already; a nested `text_config` replaces what is
+    /// around it.
     ///
     /// # Errors
     ///
@@ -99,7 +95,7 @@ impl HfConfig {
         Dict::new(&self.text, "")
     }
 
-    /// Number of layers, where the config tells.
+    /// Number of layers, where the config has it.
     ///
     /// # Errors
     ///
@@ -125,20 +121,20 @@ impl HfConfig {
         })
     }
 
-    /// What is asked of layer `layer`, counted from 0; nothing where that
-    /// layer has no rotary embedding (`no_rope_layers`).
+    /// The rotary embedding of layer `layer`, counted from 0; nothing where that
+    /// layer has none (`no_rope_layers`).
     ///
     /// # Errors
     ///
-    /// A key under the scaling dict that its type does not know, an unknown
-    /// type, a missing or impossible value, or a form that is not supported.
+    /// A key of the scaling dict that its type does not have, an unknown type, a
+    /// missing or impossible value, or something that is not supported.
     pub fn rope_for(&self, layer: usize) -> Result<Option<RopeRequest>, HfConfigError> {
         let dict = self.dict();
         if !layers::has_rope(&dict, layer)? {
             return Ok(None);
         }
         let kind = layers::kind(&dict, layer)?;
-        let mut sources = Sources::default();
+        let mut inferred = vec![];
         let local = match kind {
             LayerKind::Sliding => dict.first_f64(&["rope_local_base_freq", "local_rope_theta"])?,
             _ => None,
@@ -146,32 +142,34 @@ impl HfConfig {
         // Layers with a base of their own are never scaled.
         let section = match local {
             Some(_) => None,
-            None => scaling::section(&dict, &kind)?,
+            None => section::section(&dict, &kind)?,
         };
-        let theta = widths::theta(&dict, section.as_ref(), local, &mut sources)?;
-        let widths = widths::widths(&dict, section.as_ref(), &mut sources)?;
+        let theta = widths::theta(&dict, section.as_ref(), local, &mut inferred)?;
+        let widths = widths::widths(&dict, section.as_ref(), &mut inferred)?;
         let scaling = match &section {
-            Some(section) => scaling::scaling(&dict, section, &mut sources)?,
+            Some(section) => section::scaling(&dict, section, &mut inferred)?,
             None => Scaling::None,
         };
-        let rotary_dim = match scaling {
-            Scaling::Proportional(_) => widths.head,
-            _ => widths.rotary,
+        let rotary_dim = if scaling.spans_head() {
+            widths.head
+        } else {
+            widths.rotary
         };
         if let Some(rotary_dim) = rotary_dim {
-            sources.add("rotary-dim", rotary_dim, widths.source);
+            inferred.push(Inferred::new("rotary-dim", rotary_dim, widths.source));
             let head_dim = widths.head.unwrap_or(rotary_dim).max(rotary_dim);
             let rope = Rope::new(theta, rotary_dim, head_dim)?;
             scaling.check(&rope)?;
         }
         let latent = dict.has("qk_rope_head_dim") || dict.has("kv_lora_rank");
-        let softmax_factor = match &scaling {
-            Scaling::Yarn(yarn) if latent => yarn.softmax_factor(),
-            _ => 1.0,
+        let softmax_factor = if latent {
+            scaling.softmax_factor()
+        } else {
+            1.0
         };
         if softmax_factor != 1.0 {
-            let source = "mscale_all_dim with latent attention".to_owned();
-            sources.add("softmax-factor", softmax_factor, source);
+            let source = "mscale_all_dim with latent attention";
+            inferred.push(Inferred::new("softmax-factor", softmax_factor, source));
         }
         Ok(Some(RopeRequest {
             theta,
@@ -181,11 +179,11 @@ impl HfConfig {
             softmax_factor,
             kind,
             max_position: self.max_position()?,
-            inferred: sources.0,
+            inferred,
         }))
     }
 
-    /// Everything that the config says, over all layers, each with its key.
+    /// Every value of all layers, with its key.
     ///
     /// # Errors
     ///
@@ -201,19 +199,5 @@ impl HfConfig {
             }
         }
         Ok(all)
-    }
-}
-
-/// Values with their keys, in the order of reading.
-#[derive(Debug, Default)]
-struct Sources(Vec<Inferred>);
-
-impl Sources {
-    fn add(&mut self, name: &str, value: impl Into<Value>, source: String) {
-        self.0.push(Inferred {
-            name: name.to_owned(),
-            value: value.into(),
-            source,
-        });
     }
 }

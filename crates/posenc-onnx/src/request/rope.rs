@@ -1,240 +1,244 @@
-//! From parameters to a scaling of RoPE.
+//! From a request to a scaling of RoPE.
 
-use serde_json::json;
-
-use super::{Parameters, ScaleType};
+use super::{Parameters, Request, ScaleType};
 use crate::report::Inferred;
-use posenc_encodings::laws::{
-    Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, Rope, Scaling,
-    ScalingError, Yarn,
-};
-
-/// Context extension where neither a factor nor two lengths are given; [`LLAMA3_FACTOR`] for
-/// Llama 3.
-pub const FACTOR: f64 = 4.0;
-
-/// The factor of Llama 3.1.
-pub const LLAMA3_FACTOR: f64 = 8.0;
+use posenc_encodings::laws::{Extension, LawError, Rope, Scaling, ScalingError};
+use posenc_encodings::param::ParameterError;
 
 /// The scaling that the parameters describe, checked against `rope`, with the values that none of
 /// them gave.
 ///
-/// A factor left out is `max_length / original_length`, with neither [`FACTOR`]. The share of
-/// [`Proportional`] is that of the rotary width in the head.
+/// A factor left out is `max_length / original_length`, with neither the law's default.
 ///
 /// # Errors
-/// A needed value that is missing, a value out of range, or a scaling that is not for RoPE.
+/// A needed value that is missing, a value without effect or out of range, or a scaling that is
+/// not for RoPE.
 pub fn rope_scaling(
     scale: ScaleType,
     parameters: &Parameters,
     rope: &Rope,
 ) -> Result<(Scaling, Vec<Inferred>), RopeScalingError> {
-    let p = parameters;
-    let mut inferred = vec![];
-    if matches!(scale, ScaleType::None) {
-        rope.check()?;
-        return Ok((Scaling::None, inferred));
-    }
-    let original = || {
-        let missing = RopeScalingError::OriginalLength { scale };
-        p.original_length.ok_or(missing)
-    };
-    let mut factor = |default: f64| {
-        p.factor.unwrap_or_else(|| {
-            let (value, source) = match (p.max_length, p.original_length) {
-                (Some(max), Some(original)) if original > 0 => {
-                    let source = "the maximum length ÷ the original length";
-                    (max as f64 / original as f64, source)
-                }
-                _ => (default, "the default"),
+    match scale {
+        ScaleType::None => {
+            rope.check()?;
+            Ok((Scaling::None, vec![]))
+        }
+        ScaleType::Law(law) => {
+            let extension = Extension {
+                factor: parameters.factor,
+                original_length: parameters.original_length,
+                max_length: parameters.max_length,
             };
-            inferred.push(Inferred {
-                name: "factor".to_owned(),
-                value: json!(value),
-                source: source.to_owned(),
+            Ok(Scaling::from_given(law, &parameters.law, extension, rope)?)
+        }
+        _ => Err(RopeScalingError::Table { scale }),
+    }
+}
+
+impl Request {
+    /// Refuses a parameter of laws that the request's law would ignore. It needs no model.
+    ///
+    /// # Errors
+    /// [`ParameterError::Ineffective`] with the first such parameter.
+    pub fn check_law(&self) -> Result<(), ParameterError> {
+        let given = &self.parameters.law;
+        let Some(scale) = self.scale else {
+            let of = if self.hf_config.is_some() {
+                "what a config says"
+            } else {
+                "a rewrite without a law"
+            };
+            return given.only(of, &[]);
+        };
+        scale.check(&self.parameters)
+    }
+}
+
+impl ScaleType {
+    /// Refuses a parameter of laws that this one would ignore.
+    ///
+    /// # Errors
+    /// [`ParameterError::Ineffective`] with the first such parameter.
+    pub fn check(self, parameters: &Parameters) -> Result<(), ParameterError> {
+        let Self::Law(law) = self else {
+            return parameters.law.only(&self.to_string(), &[]);
+        };
+        law.check(&parameters.law)?;
+        let has_factor = law.facts().has(&posenc_encodings::laws::shared::FACTOR);
+        if parameters.factor.is_some() && !has_factor {
+            return Err(ParameterError::Ineffective {
+                parameter: posenc_encodings::laws::shared::FACTOR.name,
+                of: self.to_string(),
             });
-            value
-        })
-    };
-    let scaling = match scale {
-        ScaleType::None => Scaling::None,
-        ScaleType::Linear => Scaling::Linear(Linear {
-            factor: factor(FACTOR),
-        }),
-        ScaleType::Ntk => Scaling::Ntk(Ntk {
-            factor: factor(FACTOR),
-        }),
-        ScaleType::Dynamic => Scaling::Dynamic(Dynamic {
-            max_position: original()?,
-            factor: factor(FACTOR),
-        }),
-        ScaleType::Yarn => {
-            let default = Yarn::new(1.0, original()?)?;
-            Scaling::Yarn(Yarn {
-                factor: factor(FACTOR),
-                beta_fast: p.beta_fast.unwrap_or(default.beta_fast),
-                beta_slow: p.beta_slow.unwrap_or(default.beta_slow),
-                bounds: p.bounds,
-                attention_factor: p.attention_factor,
-                mscale: p.mscale,
-                mscale_all_dim: p.mscale_all_dim,
-                ..default
-            })
         }
-        ScaleType::LongRope => {
-            let list =
-                |list: &Option<Vec<f64>>, flag| list.clone().ok_or(RopeScalingError::List { flag });
-            let original_length = original()?;
-            Scaling::LongRope(LongRope {
-                short_factor: list(&p.short_factor, "`short-factor`")?,
-                long_factor: list(&p.long_factor, "`long-factor`")?,
-                original_length,
-                attention: match p.attention_factor {
-                    Some(m) => LongRopeAttention::Explicit(m),
-                    None => LongRopeAttention::Extension(factor(FACTOR)),
-                },
-            })
-        }
-        ScaleType::Llama3 => Scaling::Llama3(Llama3 {
-            original_length: original()?,
-            factor: factor(LLAMA3_FACTOR),
-            low_freq_factor: p.low_freq_factor.unwrap_or(1.0),
-            high_freq_factor: p.high_freq_factor.unwrap_or(4.0),
-        }),
-        ScaleType::Proportional => Scaling::Proportional(Proportional {
-            share: rope.rotary_dim as f64 / rope.head_dim as f64,
-            factor: factor(FACTOR),
-        }),
-        ScaleType::Cubic | ScaleType::Tile | ScaleType::Hierarchical | ScaleType::Truncate => {
-            return Err(RopeScalingError::Table { scale });
-        }
-    };
-    scaling.check(rope)?;
-    Ok((scaling, inferred))
+        Ok(())
+    }
 }
 
 /// Parameters that make no scaling of RoPE.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RopeScalingError {
-    /// The original length is needed and not known.
-    #[error("{scale} scaling needs the length the model was trained on; give `original-length`")]
-    OriginalLength {
-        /// The scaling.
-        scale: ScaleType,
-    },
-    /// A list is needed.
-    #[error("longrope scaling needs a list with one entry per rotated pair; give {flag}")]
-    List {
-        /// The flag that gives it.
-        flag: &'static str,
-    },
     /// The scaling resizes tables.
     #[error("{scale} resizes position tables and is no scaling of RoPE")]
     Table {
         /// The scaling.
         scale: ScaleType,
     },
-    /// A value is out of range.
+    /// A parameter is missing, has no effect or is out of range.
     #[error(transparent)]
-    Value(#[from] ScalingError),
+    Law(#[from] LawError),
+}
+
+impl From<ScalingError> for RopeScalingError {
+    fn from(error: ScalingError) -> Self {
+        LawError::from(error).into()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use posenc_encodings::laws::LawName;
+    use posenc_encodings::param::{Given, Value};
+    use posenc_encodings::words::Word;
+
     use super::*;
 
     fn rope() -> Rope {
         Rope::new(10_000.0, 16, 16).unwrap()
     }
 
-    fn parameters() -> Parameters {
+    fn lists() -> Given {
+        let list = |divisor| Value::Numbers(vec![divisor; 8]);
+        Given::from_iter([("short-factor", list(1.0)), ("long-factor", list(2.0))])
+    }
+
+    /// What each law needs.
+    fn parameters(law: LawName) -> Parameters {
+        let law = match law {
+            LawName::LongRope => lists(),
+            _ => Given::default(),
+        };
         Parameters {
             original_length: Some(64),
-            short_factor: Some(vec![1.0; 8]),
-            long_factor: Some(vec![2.0; 8]),
+            law,
             ..Parameters::default()
         }
     }
 
     #[test]
     fn a_factor_left_out_follows_from_the_lengths_or_is_the_default() {
-        let factor = |scale, p: &Parameters| {
-            let (scaling, inferred) = rope_scaling(scale, p, &rope()).unwrap();
-            assert_eq!(scaling.name(), scale.to_string());
+        let factor = |law: LawName, p: &Parameters| {
+            let (scaling, inferred) = rope_scaling(law.into(), p, &rope()).unwrap();
+            assert_eq!(scaling.name(), law.to_string());
             let value = inferred.first().map(|i| i.value.as_f64().unwrap());
             (
                 value,
                 inferred.into_iter().map(|i| i.source).collect::<String>(),
             )
         };
-        let stretched = Parameters {
-            max_length: Some(384),
-            ..parameters()
-        };
-        let given = Parameters {
-            factor: Some(2.0),
-            ..stretched.clone()
-        };
-        use ScaleType::{Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn};
-        for scale in [Linear, Ntk, Dynamic, Yarn, LongRope, Llama3, Proportional] {
-            let default = if scale == Llama3 { 8.0 } else { 4.0 };
-            let (value, source) = factor(scale, &parameters());
-            assert_eq!((value, &*source), (Some(default), "the default"), "{scale}");
-            let (value, source) = factor(scale, &stretched);
-            assert_eq!(value, Some(6.0), "{scale}");
-            assert!(source.contains("original length"), "{scale}");
-            assert_eq!(factor(scale, &given), (None, String::new()), "{scale}");
+        for &law in LawName::ALL {
+            let Some(default) = law.facts().factor else {
+                continue;
+            };
+            let stretched = Parameters {
+                max_length: Some(384),
+                ..parameters(law)
+            };
+            let given = Parameters {
+                factor: Some(2.0),
+                ..stretched.clone()
+            };
+            let (value, source) = factor(law, &parameters(law));
+            assert_eq!((value, &*source), (Some(default), "the default"), "{law}");
+            let (value, source) = factor(law, &stretched);
+            assert_eq!(value, Some(6.0), "{law}");
+            assert!(source.contains("original length"), "{law}");
+            assert_eq!(factor(law, &given), (None, String::new()), "{law}");
         }
     }
 
     #[test]
-    fn the_maximum_length_is_no_parameter_beside_a_factor() {
+    fn the_maximum_length_is_no_parameter_next_to_a_factor() {
         let p = Parameters {
             factor: Some(2.0),
-            ..parameters()
+            ..parameters(LawName::Yarn)
         };
         let longer = Parameters {
             max_length: Some(4096),
             ..p.clone()
         };
-        let of = |p| rope_scaling(ScaleType::Yarn, p, &rope()).unwrap();
+        let of = |p| rope_scaling(LawName::Yarn.into(), p, &rope()).unwrap();
         assert_eq!(of(&p), of(&longer));
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_flag() {
+    fn what_is_missing_is_named() {
         let none = Parameters::default();
-        let no_lists = Parameters {
-            original_length: Some(64),
-            ..Parameters::default()
-        };
+        let no_lists = parameters(LawName::Yarn);
         let cases = [
-            (ScaleType::Yarn, &none, "`original-length`"),
-            (ScaleType::Dynamic, &none, "`original-length`"),
-            (ScaleType::Llama3, &none, "`original-length`"),
-            (ScaleType::LongRope, &none, "`original-length`"),
-            (ScaleType::LongRope, &no_lists, "`short-factor`"),
-            (ScaleType::Cubic, &no_lists, "cubic resizes"),
-            (ScaleType::Truncate, &no_lists, "truncate resizes"),
+            (LawName::Yarn, &none, "yarn needs original-length: "),
+            (LawName::Dynamic, &none, "dynamic needs original-length: "),
+            (LawName::Llama3, &none, "llama3 needs original-length: "),
+            (LawName::LongRope, &none, "longrope needs original-length: "),
+            (
+                LawName::LongRope,
+                &no_lists,
+                "longrope needs short-factor: ",
+            ),
         ];
-        for (scale, p, want) in cases {
-            let error = rope_scaling(scale, p, &rope()).unwrap_err().to_string();
-            assert!(error.contains(want), "{scale}: {error}");
+        for (law, p, want) in cases {
+            let error = rope_scaling(law.into(), p, &rope()).unwrap_err();
+            assert!(error.to_string().starts_with(want), "{law}: {error}");
         }
+        for scale in [ScaleType::Cubic, ScaleType::Truncate] {
+            let error = rope_scaling(scale, &no_lists, &rope()).unwrap_err();
+            assert_eq!(error, RopeScalingError::Table { scale });
+        }
+    }
+
+    #[test]
+    fn a_parameter_without_effect_is_refused() {
+        let mut request = Request {
+            scale: Some(LawName::LongRope.into()),
+            ..Request::default()
+        };
+        request.parameters.law = lists();
+        assert_eq!(request.check_law(), Ok(()));
+        for scale in [
+            ScaleType::from(LawName::Yarn),
+            ScaleType::None,
+            ScaleType::Tile,
+        ] {
+            request.scale = Some(scale);
+            let error = request.check_law().unwrap_err().to_string();
+            let want = format!("long-factor has no effect on {scale}; remove it");
+            assert_eq!(error, want);
+        }
+        request.scale = None;
+        let error = request.check_law().unwrap_err().to_string();
+        assert!(error.contains("a rewrite without a law"), "{error}");
+        request.hf_config = Some(crate::request::Config::from_text("config.json", "{}"));
+        let error = request.check_law().unwrap_err().to_string();
+        assert!(error.contains("what a config says"), "{error}");
+        request.parameters.law = Given::default();
+        request.parameters.factor = Some(4.0);
+        assert_eq!(request.check_law(), Ok(()));
     }
 
     #[test]
     fn values_out_of_range_are_refused() {
         let p = Parameters {
             factor: Some(0.5),
-            ..parameters()
+            ..parameters(LawName::Linear)
         };
-        let error = rope_scaling(ScaleType::Linear, &p, &rope()).unwrap_err();
-        assert!(matches!(error, RopeScalingError::Value(_)));
+        let error = rope_scaling(LawName::Linear.into(), &p, &rope()).unwrap_err();
+        let want = "factor must be a finite number of at least 1, got 0.5";
+        assert_eq!(error.to_string(), want);
         let shrunk = Parameters {
             max_length: Some(32),
-            ..parameters()
+            ..parameters(LawName::Yarn)
         };
-        assert!(rope_scaling(ScaleType::Yarn, &shrunk, &rope()).is_err());
+        let error = rope_scaling(LawName::Yarn.into(), &shrunk, &rope()).unwrap_err();
+        assert_eq!(error.to_string(), want, "32 ÷ 64");
     }
 }

@@ -3,7 +3,6 @@
 use super::{Allowances, Antialias, Corners, Length, Parameters, Request, Target};
 use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::kind::{Form, Kind};
-use posenc_encodings::laws::RampBounds;
 
 impl Request {
     /// The first flag that was given and that no rewrite heeds yet; it must not be passed over in
@@ -37,17 +36,18 @@ impl Request {
 }
 
 impl Request {
-    /// Whether every option is supported, for whatever model.
+    /// Checks what needs no model: that every option is supported, and that the parameters of laws
+    /// have an effect.
     ///
     /// # Errors
-    /// With the first option that is not.
+    /// With the first option that is not supported or has no effect.
     pub fn check_supported(&self) -> Result<(), Refusal> {
-        let Some(flag) = self.unserved() else {
-            return Ok(());
-        };
-        let name = flag.trim_start_matches("--");
-        let why = format!("`{name}` is not supported yet; remove it");
-        Err(Refusal::new(RefusalKind::UnsupportedOption(name), why))
+        if let Some(flag) = self.unserved() {
+            let name = flag.trim_start_matches("--");
+            let why = format!("`{name}` is not supported yet; remove it");
+            return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
+        }
+        Ok(self.check_law()?)
     }
 
     /// The first flag that was given and that putting in this kind does not heed; without a kind,
@@ -101,33 +101,24 @@ impl Request {
             ("--hf-config", self.hf_config.is_some()),
             ("--factor", p.factor.is_some()),
             ("--original-length", p.original_length.is_some()),
-            ("--attention-factor", p.attention_factor.is_some()),
-            ("--beta-fast", p.beta_fast.is_some()),
-            ("--beta-slow", p.beta_slow.is_some()),
-            ("--mscale", p.mscale.is_some()),
-            ("--mscale-all-dim", p.mscale_all_dim.is_some()),
-            ("--no-truncate", p.bounds == RampBounds::Exact),
-            ("--low-freq-factor", p.low_freq_factor.is_some()),
-            ("--high-freq-factor", p.high_freq_factor.is_some()),
-            ("--short-factor", p.short_factor.is_some()),
-            ("--long-factor", p.long_factor.is_some()),
             ("--table-precision", p.table_precision.is_some()),
         ];
         let given = flags.into_iter().find(|(_, given)| *given);
-        given.map(|(flag, _)| flag)
+        given.map(|(flag, _)| flag).or_else(|| p.law.names().next())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Config, ScaleType};
+    use crate::request::Config;
+    use posenc_encodings::laws::LawName;
 
     #[test]
     fn what_is_done_is_not_named() {
         let mut request = Request {
             to: Some(Kind::Rope),
-            scale: Some(ScaleType::Yarn),
+            scale: Some(LawName::Yarn.into()),
             form: Some(Form::Ops),
             hf_config: Some(Config::from_text("config.json", "{}")),
             ..Request::default()
@@ -160,7 +151,7 @@ mod tests {
         for kind in [Kind::None, Kind::Alibi, Kind::Rope] {
             assert_eq!(request.idle(Some(kind)), Some("--factor"));
         }
-        request.scale = Some(ScaleType::Yarn);
+        request.scale = Some(LawName::Yarn.into());
         assert_eq!(request.idle(Some(Kind::Rope)), None);
         assert_eq!(request.idle(Some(Kind::Alibi)), Some("--factor"));
     }

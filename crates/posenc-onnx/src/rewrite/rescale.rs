@@ -43,7 +43,13 @@ pub(super) fn apply(
             proof: None,
         });
     };
-    record::write(&mut next, &report.input.fingerprint, &before, plan);
+    let fingerprint = &report.input.fingerprint;
+    record::write(
+        &mut next,
+        fingerprint,
+        plan.max_length,
+        plan.records(&before),
+    );
     let after = detect(&next, &options);
     has_planned_frequencies(&next, &before, &after, plan)?;
     let (from, to) = (

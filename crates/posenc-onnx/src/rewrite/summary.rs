@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::detect::Found;
 use crate::plan::rescale::{Plan, Target};
-use crate::record;
 use crate::report::{Edit, Encoding};
 use posenc_encodings::kind::Kind;
 
@@ -35,7 +34,7 @@ pub(super) fn edits(
             // What the numbers of one length cannot show is known here.
             if let (Some(target), Some(params)) = (target, after.get_mut("params")) {
                 params["theta"] = json!(target.rope.theta);
-                params["scaling"] = record::scaling(&target.scaling);
+                params["scaling"] = target.scaling.to_json();
             }
             edits.push(Edit {
                 site: before.attention[*site].name.clone(),

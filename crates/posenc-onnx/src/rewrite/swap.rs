@@ -125,7 +125,8 @@ impl Inserted {
                 changed.constants += group.constants_changed;
             }
         }
-        record::write(next, &report.input.fingerprint, found, plan);
+        let fingerprint = &report.input.fingerprint;
+        record::write(next, fingerprint, plan.max_length, plan.records(found));
         let after = detect(next, options);
         has_planned_frequencies(next, found, &after, plan)?;
         self.is_plain = plan.targets.is_empty();

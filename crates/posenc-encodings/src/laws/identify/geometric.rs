@@ -2,24 +2,23 @@
 //! parts of a list suggest.
 
 use super::evidence::Samples;
-use super::family::{Fit, Identified, IdentifiedScaling};
 use super::round;
 
 /// Bases θ to try.
 #[derive(Debug, Clone)]
-pub(super) struct Candidates(pub(super) Vec<Theta>);
+pub(crate) struct Candidates(pub(crate) Vec<Theta>);
 
 /// A base with the number of its decimal digits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Theta {
-    pub(super) value: f64,
-    pub(super) digits: u32,
+pub(crate) struct Theta {
+    pub(crate) value: f64,
+    pub(crate) digits: u32,
 }
 
 impl Candidates {
     /// The bases of the longest geometric stretch at either end: fast pairs
     /// stay as they were, slow ones are divided by one factor.
-    pub(super) fn of(samples: &Samples) -> Self {
+    pub(crate) fn of(samples: &Samples) -> Self {
         let mut found = Self(Vec::new());
         for (slope, span) in [head(samples), tail(samples)].into_iter().flatten() {
             let half = samples.dim as f64 / 2.0;
@@ -39,7 +38,7 @@ impl Candidates {
     }
 
     /// All bases of one or two digits, for lists too short to show their own.
-    pub(super) fn widened(&self, samples: &Samples) -> Self {
+    pub(crate) fn widened(&self, samples: &Samples) -> Self {
         // With few bits or many pairs this would find what is not there, or
         // nothing that the ends do not show.
         if samples.pairs() > 8 || samples.bits < 15.0 {
@@ -122,21 +121,37 @@ fn line(samples: &Samples, first: usize, last: usize) -> (f64, f64) {
     ((y + slope * x) / w, slope)
 }
 
+/// A geometric row of frequencies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Geometric {
+    /// Base θ; absent for a single pair.
+    pub(crate) theta: Option<f64>,
+    /// The divisor of all pairs, where the first frequency is not 1.
+    pub(crate) factor: Option<f64>,
+    /// Largest relative error.
+    pub(crate) error: f64,
+    /// Bits of θ and the factor.
+    pub(crate) cost: f64,
+}
+
 /// Plain RoPE, or with one divisor for all pairs.
-pub(super) fn fit(samples: &Samples) -> Option<Fit> {
+pub(crate) fn fit(samples: &Samples) -> Option<Geometric> {
     let last = samples.pairs() - 1;
-    let (level, slope) = line(samples, 0, last);
-    let half = samples.dim as f64 / 2.0;
     if last == 0 {
         let error = samples.error(|_| 1.0);
-        let found = Identified {
+        return samples.fits(error).then_some(Geometric {
             theta: None,
-            scaling: None,
-            fit_error: error,
-        };
-        return samples.fits(error).then_some(Fit { found, cost: 0.0 });
+            factor: None,
+            error,
+            cost: 0.0,
+        });
     }
-    // Through 1 at pair 0 first: that is plain, and NTK.
+    plain(samples, last).or_else(|| divided(samples, last))
+}
+
+/// Geometric from 1 at pair 0: plain RoPE, and NTK.
+fn plain(samples: &Samples, last: usize) -> Option<Geometric> {
+    let half = samples.dim as f64 / 2.0;
     let through_one = {
         let terms = |i: usize| (samples.weight(i) * i as f64, i as f64, samples.f[i].ln());
         let (top, under) = (1..=last)
@@ -147,44 +162,45 @@ pub(super) fn fit(samples: &Samples) -> Option<Fit> {
         top / under
     };
     let theta = (through_one * half).exp();
-    let plain = |theta: f64| samples.error(|i| samples.plain(theta, i));
-    if theta > 1.0 && theta.is_finite() && samples.fits(plain(theta)) {
-        let (theta, digits) = round::roundest(theta, 4, |x| x > 1.0 && samples.fits(plain(x)));
-        let found = Identified {
-            theta: Some(theta),
-            scaling: None,
-            fit_error: plain(theta),
-        };
-        return Some(Fit {
-            found,
-            cost: round::theta_bits(digits, samples.bits),
-        });
+    let error = |theta: f64| samples.error(|i| samples.plain(theta, i));
+    if !(theta > 1.0 && theta.is_finite() && samples.fits(error(theta))) {
+        return None;
     }
+    let (theta, digits) = round::roundest(theta, 4, |x| x > 1.0 && samples.fits(error(x)));
+    Some(Geometric {
+        theta: Some(theta),
+        factor: None,
+        error: error(theta),
+        cost: round::theta_bits(digits, samples.bits),
+    })
+}
+
+/// Geometric with one divisor for all pairs.
+fn divided(samples: &Samples, last: usize) -> Option<Geometric> {
+    let half = samples.dim as f64 / 2.0;
+    let (level, slope) = line(samples, 0, last);
     let (theta, factor) = ((slope * half).exp(), (-level).exp());
     if !(theta > 1.0 && theta.is_finite() && factor > 1.0 + 4.0 * samples.tolerance) {
         return None;
     }
-    let divided = |theta: f64, s: f64| samples.error(|i| samples.plain(theta, i) / s);
-    if !samples.fits(divided(theta, factor)) {
+    let error = |theta: f64, s: f64| samples.error(|i| samples.plain(theta, i) / s);
+    if !samples.fits(error(theta, factor)) {
         return None;
     }
-    let (theta, digits) =
-        round::roundest(theta, 4, |x| x > 1.0 && samples.fits(divided(x, factor)));
+    let (theta, digits) = round::roundest(theta, 4, |x| x > 1.0 && samples.fits(error(x, factor)));
     let cost = round::theta_bits(digits, samples.bits);
-    let (factor, digits) = round::roundest(factor, 4, |s| samples.fits(divided(theta, s)));
+    let (factor, digits) = round::roundest(factor, 4, |s| samples.fits(error(theta, s)));
     let cost = cost + round::factor_bits(factor, digits, samples.bits) + 3.0;
-    let fit_error = divided(theta, factor);
-    let scaling = Some(IdentifiedScaling::Linear { factor });
-    let found = Identified {
+    samples.worth(cost, 0).then_some(Geometric {
         theta: Some(theta),
-        scaling,
-        fit_error,
-    };
-    samples.worth(cost, 0).then_some(Fit { found, cost })
+        factor: Some(factor),
+        error: error(theta, factor),
+        cost,
+    })
 }
 
-/// Bits of "plain RoPE with exceptions", which a family must undercut.
-pub(super) fn cost_of_exceptions(samples: &Samples, candidates: &Candidates) -> f64 {
+/// Bits of "plain RoPE with exceptions", which a law must undercut.
+pub(crate) fn cost_of_exceptions(samples: &Samples, candidates: &Candidates) -> f64 {
     let each = samples.bits + (samples.pairs() as f64).log2();
     let cost = |theta: &Theta| {
         let exception = |&i: &usize| off(samples, i..=i, |i| samples.plain(theta.value, i));

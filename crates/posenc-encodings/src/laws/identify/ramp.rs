@@ -8,26 +8,26 @@ use super::round;
 
 /// The frequencies as multiples of the plain ones of one θ.
 #[derive(Debug)]
-pub(super) struct Ratios<'a> {
-    pub(super) samples: &'a Samples,
-    pub(super) theta: Theta,
+pub(crate) struct Ratios<'a> {
+    pub(crate) samples: &'a Samples,
+    pub(crate) theta: Theta,
     /// `θ^(-2i/d)`, `[pairs]`.
-    pub(super) plain: Vec<f64>,
+    pub(crate) plain: Vec<f64>,
     /// `f_i / θ^(-2i/d)`, `[pairs]`.
-    pub(super) ratio: Vec<f64>,
+    pub(crate) ratio: Vec<f64>,
 }
 
 /// A factor that explains the frequencies with some shape.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Depth {
-    pub(super) factor: f64,
-    pub(super) digits: u32,
-    pub(super) error: f64,
+pub(crate) struct Depth {
+    pub(crate) factor: f64,
+    pub(crate) digits: u32,
+    pub(crate) error: f64,
 }
 
 impl<'a> Ratios<'a> {
     /// Nothing where the ratios do not start at 1 and fall from there.
-    pub(super) fn new(samples: &'a Samples, theta: Theta) -> Option<Self> {
+    pub(crate) fn new(samples: &'a Samples, theta: Theta) -> Option<Self> {
         let plain: Vec<f64> = (0..samples.pairs())
             .map(|i| samples.plain(theta.value, i))
             .collect();
@@ -48,14 +48,14 @@ impl<'a> Ratios<'a> {
         })
     }
 
-    /// Pairs at the start that are as plain as the tolerance can tell.
-    pub(super) fn unchanged(&self) -> usize {
+    /// Pairs at the start that are plain within the tolerance.
+    pub(crate) fn unchanged(&self) -> usize {
         let same = |&i: &usize| (self.ratio[i] - 1.0).abs() <= 2.0 * self.samples.slack(i);
         (0..self.ratio.len()).take_while(same).count()
     }
 
     /// The depth u of least squared relative error.
-    pub(super) fn depth(&self, shape: &[f64]) -> f64 {
+    pub(crate) fn depth(&self, shape: &[f64]) -> f64 {
         let (mut top, mut under) = (0.0, 0.0);
         for (i, (&c, &ratio)) in shape.iter().zip(&self.ratio).enumerate() {
             let weight = self.samples.weight(i) / (ratio * ratio);
@@ -67,7 +67,7 @@ impl<'a> Ratios<'a> {
 
     /// Largest relative error with that shape and factor. On the ramp, where
     /// f32 formulas subtract nearly equal numbers, their rounding is forgiven.
-    pub(super) fn error(&self, shape: &[f64], factor: f64) -> f64 {
+    pub(crate) fn error(&self, shape: &[f64], factor: f64) -> f64 {
         const ROUNDING: f64 = 5e-7;
         let u = 1.0 - 1.0 / factor;
         self.samples.error(|i| {
@@ -80,7 +80,7 @@ impl<'a> Ratios<'a> {
     }
 
     /// Sum of squares at the best depth; what a search over shapes lowers.
-    pub(super) fn badness(&self, shape: &[f64]) -> f64 {
+    pub(crate) fn badness(&self, shape: &[f64]) -> f64 {
         let u = self.depth(shape);
         let term = |(i, (&c, &ratio)): (usize, (&f64, &f64))| {
             self.samples.weight(i) * ((1.0 - c * u) / ratio - 1.0).powi(2)
@@ -89,7 +89,7 @@ impl<'a> Ratios<'a> {
     }
 
     /// The factor for that shape, as round as the tolerance allows.
-    pub(super) fn solve(&self, shape: &[f64]) -> Option<Depth> {
+    pub(crate) fn solve(&self, shape: &[f64]) -> Option<Depth> {
         let u = self.depth(shape);
         if !(u > 4.0 * self.samples.tolerance && u < 1.0) {
             return None;
@@ -108,14 +108,14 @@ impl<'a> Ratios<'a> {
     }
 
     /// Bits for θ and the factor.
-    pub(super) fn bits(&self, depth: &Depth) -> f64 {
+    pub(crate) fn bits(&self, depth: &Depth) -> f64 {
         let most = self.samples.bits;
         round::theta_bits(self.theta.digits, most)
             + round::factor_bits(depth.factor, depth.digits, most)
     }
 
     /// The length whose shape fits best, by a scan and a golden-section search.
-    pub(super) fn best_length(&self, shape: impl Fn(f64) -> Vec<f64>) -> f64 {
+    pub(crate) fn best_length(&self, shape: impl Fn(f64) -> Vec<f64>) -> f64 {
         const STEPS: i32 = 16;
         let at = |step: i32| f64::from(step) / f64::from(STEPS);
         let badness = |log: f64| self.badness(&shape(log.exp2()));

@@ -1,10 +1,12 @@
 //! Round numbers: people choose them, rounding errors do not.
 
+use crate::round::to_digits;
+
 /// The number with the fewest decimal digits that passes, and its digits;
 /// `x` itself, with many digits, where none of up to `most` digits does.
-pub(super) fn roundest(x: f64, most: u32, passes: impl Fn(f64) -> bool) -> (f64, u32) {
+pub(crate) fn roundest(x: f64, most: u32, passes: impl Fn(f64) -> bool) -> (f64, u32) {
     for digits in 1..=most {
-        let rounded = to_digits(x, digits);
+        let rounded = to_digits(x, digits as usize);
         if passes(rounded) {
             return (rounded, digits);
         }
@@ -12,21 +14,13 @@ pub(super) fn roundest(x: f64, most: u32, passes: impl Fn(f64) -> bool) -> (f64,
     (x, 17)
 }
 
-/// `x` rounded to that many significant decimal digits.
-pub(super) fn to_digits(x: f64, digits: u32) -> f64 {
-    // Printing and reading back rounds correctly at every magnitude.
-    format!("{x:.*e}", digits.saturating_sub(1) as usize)
-        .parse()
-        .unwrap_or(x)
-}
-
 /// Bits for a base θ of that many digits.
-pub(super) fn theta_bits(digits: u32, most: f64) -> f64 {
+pub(crate) fn theta_bits(digits: u32, most: f64) -> f64 {
     f64::min(3.5 * f64::from(digits) + 3.0, most)
 }
 
 /// Bits for an extension s.
-pub(super) fn factor_bits(s: f64, digits: u32, most: f64) -> f64 {
+pub(crate) fn factor_bits(s: f64, digits: u32, most: f64) -> f64 {
     let bits = match digits {
         _ if s.log2().fract() == 0.0 => 3.0,
         1 => 4.0,
@@ -37,7 +31,7 @@ pub(super) fn factor_bits(s: f64, digits: u32, most: f64) -> f64 {
 
 /// The roundest length from `low` to `high`: the smallest power of two, else
 /// the first with the most binary zeros at its end.
-pub(super) fn length_in(low: usize, high: usize) -> usize {
+pub(crate) fn length_in(low: usize, high: usize) -> usize {
     let power = low
         .max(1)
         .checked_next_power_of_two()
@@ -52,8 +46,8 @@ pub(super) fn length_in(low: usize, high: usize) -> usize {
     })
 }
 
-/// Bits for a length known to lie between `low` and `high`.
-pub(super) fn length_bits(low: usize, high: usize, most: f64) -> f64 {
+/// Bits for a length known to be between `low` and `high`.
+pub(crate) fn length_bits(low: usize, high: usize, most: f64) -> f64 {
     let chosen = length_in(low, high);
     if chosen.is_power_of_two() {
         return f64::min(4.5, most);
@@ -68,9 +62,9 @@ pub(super) fn length_bits(low: usize, high: usize, most: f64) -> f64 {
     f64::min(bits, most)
 }
 
-/// The whole numbers around `at` that pass, both ends included, if those that
-/// pass lie together.
-pub(super) fn range_around(at: f64, passes: impl Fn(f64) -> bool) -> Option<(usize, usize)> {
+/// The whole numbers around `at` that pass, both ends included, where those that
+/// pass are consecutive.
+pub(crate) fn range_around(at: f64, passes: impl Fn(f64) -> bool) -> Option<(usize, usize)> {
     const MOST: f64 = (1_u64 << 40) as f64;
     let seed = [at.round(), at.floor(), at.ceil()]
         .into_iter()

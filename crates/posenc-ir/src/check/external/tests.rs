@@ -33,7 +33,7 @@ fn opened(proto: &ModelProto, path: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn external_data_must_stand_in_the_folder_of_the_model() {
+fn external_data_must_be_in_the_folder_of_the_model() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("model");
     std::fs::create_dir_all(folder.join("sub")).unwrap();
@@ -109,11 +109,15 @@ fn external_data_must_stand_in_the_folder_of_the_model() {
             with("offset", "18446744073709551615"),
             "fewer than",
         ),
-        ("negative offset", with("offset", "-1"), "is no number"),
+        (
+            "negative offset",
+            with("offset", "-1"),
+            "is not a valid number",
+        ),
         (
             "another length",
             with("length", "4"),
-            "has 4 bytes, it needs 8",
+            "has 4 bytes, but it needs 8",
         ),
     ];
     for (name, proto, want) in broken {
@@ -184,7 +188,7 @@ fn small_payloads_may_be_absent_with_the_weights_of_their_file() {
 }
 
 #[test]
-fn external_data_of_attributes_is_looked_at_too() {
+fn external_data_of_attributes_is_checked_too() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("data"), [0; 8]).unwrap();
     let path = folder.path().join("model.onnx");

@@ -73,7 +73,7 @@ fn of_two(node: NodeProto) -> FunctionProto {
 }
 
 #[test]
-fn sound_calls_pass() {
+fn valid_calls_pass() {
     let with_overloads = {
         let mut second = function("F0", vec![node("Abs", &["a"], &["b"])]);
         second.overload = Some("second".to_owned());
@@ -206,7 +206,7 @@ fn broken_functions_are_refused() {
 }
 
 #[test]
-fn what_unfolds_too_far_is_not_supported_rather_than_wrong() {
+fn functions_that_expand_too_far_are_unsupported_and_not_invalid() {
     let model = Model::from_bytes(chain(41, 2).encode_to_vec()).unwrap();
     let why = model.check().unwrap_err();
     assert!(matches!(why.kind(), crate::ErrorKind::Unsupported(_)));

@@ -57,7 +57,7 @@ fn repeat(takes: usize, gives: usize) -> NodeProto {
 }
 
 #[test]
-fn nodes_that_are_what_their_operator_asks_for_pass() {
+fn nodes_that_match_their_operator_pass() {
     let typeless = AttributeProto {
         r#type: None,
         ..int("to", 1)
@@ -111,7 +111,7 @@ fn nodes_that_are_what_their_operator_asks_for_pass() {
 }
 
 #[test]
-fn other_nodes_are_refused_with_what_they_lack() {
+fn other_nodes_are_refused_with_the_reason() {
     let lying = AttributeProto {
         r#type: Some(AttributeType::Int as i32),
         ..string("axis")
@@ -312,7 +312,7 @@ fn other_nodes_are_refused_with_what_they_lack() {
 }
 
 #[test]
-fn a_domain_has_to_be_imported() {
+fn domains_must_be_imported() {
     let foreign = || NodeProto {
         domain: Some("com.example".to_owned()),
         ..node("Frob", &["x"], &["y"])
@@ -332,7 +332,7 @@ fn a_domain_has_to_be_imported() {
 }
 
 #[test]
-fn a_model_before_imports_means_the_first_version() {
+fn a_model_without_imports_uses_the_first_version() {
     let mut m = changed(|g| g.node[0] = node("Relu", &["x"], &["y"]));
     m.opset_import.clear();
     m.ir_version = Some(2);

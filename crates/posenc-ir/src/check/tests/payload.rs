@@ -55,7 +55,7 @@ fn constant(tensor: TensorProto) -> ModelProto {
 }
 
 #[test]
-fn payloads_as_long_as_their_type_asks_for_pass() {
+fn payloads_with_the_length_of_their_type_pass() {
     use DType::*;
     let cases = [
         ("raw", raw(F32, &[2, 3], 24)),
@@ -181,7 +181,7 @@ fn other_payloads_are_refused() {
 }
 
 #[test]
-fn every_tensor_of_an_attribute_counts() {
+fn every_tensor_of_an_attribute_is_checked() {
     let model = |edit: fn(&mut AttributeProto)| {
         let mut a = AttributeProto {
             name: Some("all".to_owned()),
@@ -204,7 +204,7 @@ fn every_tensor_of_an_attribute_counts() {
 }
 
 #[test]
-fn a_sparse_tensor_has_a_place_for_each_value() {
+fn a_sparse_tensor_has_an_index_for_each_value() {
     let sparse = |values: TensorProto, indices: TensorProto| {
         changed(|g| {
             g.sparse_initializer.push(SparseTensorProto {

@@ -17,7 +17,7 @@ fn nested(depth: usize) -> ModelProto {
 }
 
 #[test]
-fn sound_models_pass() {
+fn valid_models_pass() {
     let same = || branch(vec![node("Neg", &["x"], &["same"])], "same");
     let cases = [
         ("plain", changed(|_| {})),
@@ -158,14 +158,14 @@ fn broken_structure_is_refused_with_the_place() {
 }
 
 #[test]
-fn bodies_are_nested_no_deeper_than_can_be_followed() {
+fn nesting_of_bodies_is_limited() {
     let why = verdict(&nested(70)).unwrap_err();
     assert!(why.contains("nested more than 64 deep"), "{why}");
     assert_eq!(verdict(&nested(60)), Ok(()));
 }
 
 #[test]
-fn deep_bodies_are_followed_by_every_pass() {
+fn deep_bodies_are_walked_by_every_pass() {
     let source = nested(60).encode_to_vec();
     let mut model = Model::from_bytes(source.clone()).unwrap();
     assert_eq!(model.sort().unwrap(), 0);

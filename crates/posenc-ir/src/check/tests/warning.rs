@@ -29,7 +29,7 @@ fn unsorted() -> ModelProto {
 }
 
 #[test]
-fn what_is_unusual_is_said_once_with_its_first_place() {
+fn warnings_are_listed_once_with_their_first_place() {
     let frob = |out: &str| NodeProto {
         domain: Some("com.example".to_owned()),
         ..node("Frob", &["x"], &[out])
@@ -112,7 +112,7 @@ fn what_is_unusual_is_said_once_with_its_first_place() {
 }
 
 #[test]
-fn a_flood_of_warnings_is_cut_short() {
+fn the_number_of_warnings_is_limited() {
     let many = changed(|g| {
         let frobs = (0..80).map(|i| node(&format!("Frob{i}"), &["x"], &[&format!("o{i}")]));
         g.node.extend(frobs);
@@ -123,7 +123,7 @@ fn a_flood_of_warnings_is_cut_short() {
 }
 
 #[test]
-fn sorting_moves_what_stands_too_early_and_keeps_every_node() {
+fn sorting_moves_misplaced_nodes_and_keeps_every_node() {
     let proto = unsorted();
     let source = proto.encode_to_vec();
     let mut model = Model::from_bytes(source.clone()).unwrap();
@@ -146,7 +146,7 @@ fn sorting_moves_what_stands_too_early_and_keeps_every_node() {
 }
 
 #[test]
-fn sorting_what_is_sorted_changes_no_byte() {
+fn sorting_a_sorted_model_changes_no_byte() {
     let source = changed(|g| g.node.push(node("Neg", &["y"], &["z"]))).encode_to_vec();
     let mut model = Model::from_bytes(source.clone()).unwrap();
     assert_eq!(model.sort().unwrap(), 0);

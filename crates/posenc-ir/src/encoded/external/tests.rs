@@ -157,7 +157,7 @@ fn put_together(model: &Model, encoded: &Encoded) -> Vec<u8> {
 }
 
 #[test]
-fn tensors_in_other_files_are_found_wherever_they_stand() {
+fn external_tensors_are_found_everywhere() {
     let folder = folder();
     let model = read(bytes(&everywhere(outside), outside("t", 0)), folder.path());
     let found = model.external_in(&model.encode().unwrap()).unwrap();
@@ -169,7 +169,7 @@ fn tensors_in_other_files_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn embedding_gives_the_model_that_never_was_apart() {
+fn embedding_restores_the_model_without_external_data() {
     let folder = folder();
     let model = read(bytes(&everywhere(outside), outside("t", 0)), folder.path());
     let embedded = model.embedded(&model.encode().unwrap()).unwrap();
@@ -282,7 +282,7 @@ fn what_cannot_be_embedded_is_refused_with_its_place() {
 }
 
 #[test]
-fn more_than_a_file_can_hold_is_refused_before_anything_is_written() {
+fn a_result_that_is_too_large_is_refused_before_anything_is_written() {
     let folder = folder();
     let length = 1u64 << 31;
     let large = std::fs::File::create(folder.path().join("w.bin")).unwrap();

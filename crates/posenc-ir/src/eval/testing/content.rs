@@ -1,4 +1,4 @@
-//! Operators of which only dimensions are told.
+//! Operators of which only dimensions are inferred.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn convolutions_and_pools_slide_over_space() {
 }
 
 #[test]
-fn resizing_of_numbers_takes_the_nearest() {
+fn resizing_known_elements_takes_the_nearest() {
     let x = floats(&[1, 4], &[1.0, 2.0, 3.0, 4.0]);
     let run = |o: Op, factor: f64| {
         o.numbers(&[x.clone(), left_out(), floats(&[2], &[1.0, factor])])
@@ -119,7 +119,7 @@ fn resizing_follows_scales_or_sizes() {
 }
 
 #[test]
-fn fused_attention_tells_outputs_and_caches() {
+fn fused_attention_infers_outputs_and_caches() {
     let cases: [(Op, &[Dims], &[Dims]); 4] = [
         (
             op("Attention").outputs(1),
@@ -189,7 +189,7 @@ fn fused_attention_tells_outputs_and_caches() {
 }
 
 #[test]
-fn fused_layers_tell_their_dimensions() {
+fn fused_layers_infer_their_dimensions() {
     let embed = contrib("EmbedLayerNormalization").outputs(3);
     let inputs: [&[usize]; 5] = [&[2, 3], &[2, 3], &[99, 8], &[64, 8], &[2, 8]];
     assert_eq!(embed.dims(&inputs), dims(&[&[2, 3, 8], &[2], &[2, 3, 8]]));

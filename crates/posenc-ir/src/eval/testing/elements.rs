@@ -38,7 +38,7 @@ fn functions_of_floats_have_their_values() {
 }
 
 #[test]
-fn arithmetic_broadcasts_and_keeps_to_its_kind() {
+fn arithmetic_broadcasts_and_keeps_the_element_type() {
     let row = ints(&[3], &[7, -7, 2]);
     let column = ints(&[2, 1], &[2, -2]);
     let cases = [
@@ -86,7 +86,7 @@ fn integers_wrap_and_never_trap() {
 }
 
 #[test]
-fn shapes_that_do_not_broadcast_are_missed() {
+fn shapes_that_do_not_broadcast_are_refused() {
     for name in ["Add", "Equal", "Where", "Max", "And", "Pow"] {
         let condition = bools(&[2], &[true, false]);
         let inputs = match name {
@@ -148,7 +148,7 @@ fn comparisons_and_logic_give_bools() {
 }
 
 #[test]
-fn what_is_no_number_stays_so_in_minima_and_maxima() {
+fn minima_and_maxima_propagate_nan() {
     for name in ["Min", "Max"] {
         for pair in [[f64::NAN, 1.0], [1.0, f64::NAN]] {
             let inputs = pair.map(|v| floats(&[], &[v]));
@@ -190,7 +190,7 @@ fn casts_truncate_saturate_and_do_not_round_floats() {
 }
 
 #[test]
-fn bounds_of_a_clip_are_inputs_or_attributes_and_may_be_left_out() {
+fn bounds_of_a_clip_are_inputs_or_attributes_and_may_be_omitted() {
     let x = floats(&[3], &[-2.0, 0.5, 2.0]);
     let low = floats(&[], &[-1.0]);
     let clip = op("Clip");
@@ -207,7 +207,7 @@ fn bounds_of_a_clip_are_inputs_or_attributes_and_may_be_left_out() {
 }
 
 #[test]
-fn a_choice_needs_the_data_of_both_sides() {
+fn where_needs_the_data_of_both_sides() {
     let condition = bools(&[2, 1], &[true, false]);
     let (a, b) = (floats(&[3], &[1.0, 2.0, 3.0]), floats(&[], &[9.0]));
     let got = op("Where").numbers(&[condition.clone(), a.clone(), b]);
@@ -217,7 +217,7 @@ fn a_choice_needs_the_data_of_both_sides() {
 }
 
 #[test]
-fn steps_do_not_fall_over_the_last_digits_of_f64() {
+fn step_functions_ignore_the_last_digits_of_f64() {
     let almost = floats(&[2], &[4.0 - 1e-15, -4.0 + 1e-15]);
     let to_int = op("Cast").int("to", DType::I64.code().into());
     for op in [op("Floor"), op("Ceil"), to_int.clone()] {

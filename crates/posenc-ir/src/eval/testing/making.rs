@@ -98,7 +98,7 @@ fn running_sums_in_both_directions() {
 }
 
 #[test]
-fn places_of_ones_and_greatest_elements() {
+fn indices_of_nonzero_and_greatest_elements() {
     let x = ints(&[2, 2], &[0, 5, 7, 7]);
     assert_eq!(
         op("NonZero").numbers(std::slice::from_ref(&x)),

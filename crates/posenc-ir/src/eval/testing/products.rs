@@ -81,7 +81,7 @@ fn convolutions_weigh_what_their_window_covers() {
 }
 
 #[test]
-fn the_first_axis_may_stand_before_those_of_the_batch() {
+fn the_first_axis_may_come_before_the_batch_axes() {
     // Numbers of ONNX Runtime 1.31.
     let (a, b) = (count(&[2, 3, 2]), count(&[3, 2, 2]));
     let turned = contrib("FusedMatMul").int("transBatchA", 1);
@@ -134,7 +134,7 @@ fn a_product_that_would_take_too_long_is_not_computed() {
 }
 
 #[test]
-fn equations_name_what_is_summed() {
+fn equations_define_what_is_summed() {
     let a = floats(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
     let cases = [
         ("ij,jk->ik", 2, vec![7.0, 10.0, 15.0, 22.0]),
@@ -219,7 +219,7 @@ fn normalizations_center_and_scale() {
 }
 
 #[test]
-fn fused_rotations_turn_pairs_by_the_angle_of_their_row() {
+fn fused_rotations_rotate_pairs_by_the_angle_of_their_row() {
     // A quarter turn at position 1, none at 0.
     let cos = floats(&[2, 1], &[1.0, 0.0]);
     let sin = floats(&[2, 1], &[0.0, 1.0]);
@@ -260,7 +260,7 @@ fn fused_rotations_turn_pairs_by_the_angle_of_their_row() {
 }
 
 #[test]
-fn quantized_numbers_come_back_by_scale_and_zero_point() {
+fn quantized_numbers_are_restored_by_scale_and_zero_point() {
     let q = ints(&[2, 2], &[0, 1, 2, 3]).with_dtype(DType::I8);
     let zero = ints(&[], &[1]).with_dtype(DType::I8);
     let got = op("DequantizeLinear").numbers(&[q.clone(), floats(&[], &[0.5]), zero]);

@@ -26,7 +26,7 @@ fn slices_read_the_same_from_arrays_and_from_stored_constants() {
 }
 
 #[test]
-fn slices_with_wrong_parameters_are_missed() {
+fn slices_with_invalid_parameters_are_refused() {
     let x = count(&[3, 4]);
     let cases = [
         (
@@ -65,7 +65,7 @@ fn slices_with_wrong_parameters_are_missed() {
 }
 
 #[test]
-fn gathers_take_rows_elements_and_tuples() {
+fn gathers_read_rows_elements_and_tuples() {
     let table = stored(&[3, 2], &[0, 1, 10, 11, 20, 21]);
     let got = op("Gather").numbers(&[table.clone(), ints(&[1, 2], &[2, -3])]);
     assert_eq!(got, (vec![1, 2, 2], vec![20.0, 21.0, 0.0, 1.0]));
@@ -85,7 +85,7 @@ fn gathers_take_rows_elements_and_tuples() {
 }
 
 #[test]
-fn an_index_outside_leaves_dimensions_without_data() {
+fn an_index_out_of_range_gives_dimensions_without_data() {
     let table = stored(&[3, 2], &[0, 1, 10, 11, 20, 21]);
     for (name, indices, dims) in [
         ("Gather", ints(&[1], &[3]), vec![1, 2]),
@@ -129,7 +129,7 @@ fn an_index_outside_leaves_dimensions_without_data() {
 }
 
 #[test]
-fn scattered_updates_replace_or_meet_what_is_there() {
+fn scattered_updates_replace_or_combine_elements() {
     let x = ints(&[4], &[1, 2, 3, 4]);
     let updates = ints(&[2], &[10, -20]);
     for (reduction, want) in [

@@ -96,7 +96,7 @@ fn content_has_dimensions_and_positions_have_elements() {
 }
 
 #[test]
-fn opaque_values_get_no_elements_and_seeds_win_over_producers() {
+fn opaque_values_have_no_elements_and_seeds_replace_computed_values() {
     let model = positions();
     let rows = samples::find(model.graph(), "rows");
     let start = [("x", content(&[1, 3, 2])), ("ids", list(&[7, 8, 9]))];
@@ -110,7 +110,7 @@ fn opaque_values_get_no_elements_and_seeds_win_over_producers() {
 }
 
 #[test]
-fn a_probe_runs_only_what_lies_between() {
+fn a_probe_runs_only_the_nodes_in_between() {
     let model = positions();
     let base = trace(
         &model,
@@ -144,7 +144,7 @@ fn a_probe_runs_only_what_lies_between() {
 }
 
 #[test]
-fn large_constants_wait_until_something_but_a_weight_product_asks() {
+fn large_constants_are_computed_when_something_other_than_a_weight_product_reads_them() {
     let n = 200;
     let big: Vec<f32> = (0..n * n).map(|v| v as f32).collect();
     let nodes = vec![
@@ -222,7 +222,7 @@ fn branches(condition: Option<bool>) -> (Model, Trace) {
 }
 
 #[test]
-fn a_known_condition_takes_its_branch_and_an_unknown_one_both() {
+fn a_known_condition_runs_one_branch_and_an_unknown_one_both() {
     for (condition, then, other, y) in [
         (Some(true), true, false, Some(vec![1.0, -2.0])),
         (Some(false), false, true, Some(vec![1.0, 2.0])),
@@ -303,7 +303,7 @@ fn bodies_of_loops_and_scans_have_dimensions() {
 }
 
 #[test]
-fn a_sequence_is_read_where_it_is_split() {
+fn elements_of_sequences_are_read_from_the_split() {
     let split = node("SplitToSequence", &["x", "lengths"], &["parts"]);
     let nodes = vec![
         int_attribute(split, "axis", 1),
@@ -330,7 +330,7 @@ fn a_sequence_is_read_where_it_is_split() {
 }
 
 #[test]
-fn a_trace_holds_no_more_than_it_may_and_still_knows_small_values() {
+fn a_trace_stays_within_its_budget_and_computes_small_values() {
     let budget = Budget { elements: 1 << 12 };
     let mut nodes = vec![
         node("Shape", &["x"], &["shape"]),
@@ -364,7 +364,7 @@ fn a_trace_holds_no_more_than_it_may_and_still_knows_small_values() {
 }
 
 #[test]
-fn a_long_chain_of_large_constants_is_read_by_its_end() {
+fn a_long_chain_of_large_constants_is_computed_from_its_end() {
     let budget = Budget { elements: 1 << 15 };
     let mut nodes = vec![
         node("Shape", &["x"], &["shape"]),

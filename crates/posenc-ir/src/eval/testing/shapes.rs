@@ -28,7 +28,7 @@ fn reshape_copies_zeros_and_infers_one_dimension() {
 }
 
 #[test]
-fn reshape_of_unknown_dimensions_tells_them_only_when_the_shape_is_complete() {
+fn reshape_of_unknown_dimensions_needs_a_complete_shape() {
     let x = Value::shaped(Some(DType::F32), None);
     let run = |shape: Value| op("Reshape").run(&[x.clone(), shape]).unwrap().dims;
     assert_eq!(run(list(&[2, 3])), Some(vec![2, 3]));
@@ -38,7 +38,7 @@ fn reshape_of_unknown_dimensions_tells_them_only_when_the_shape_is_complete() {
 }
 
 #[test]
-fn axes_of_ones_come_and_go() {
+fn axes_of_length_one_are_added_and_removed() {
     let x = count(&[1, 3, 1]);
     let dims = |o: Op, axes: Option<&[i64]>| {
         let inputs: Vec<Value> = [x.clone()].into_iter().chain(axes.map(list)).collect();
@@ -62,7 +62,7 @@ fn axes_of_ones_come_and_go() {
 }
 
 #[test]
-fn a_stored_constant_stays_stored_under_other_dimensions() {
+fn a_reshaped_stored_constant_stays_stored() {
     let x = stored(&[2, 3], &[1, 2, 3, 4, 5, 6]);
     for (name, other) in [("Reshape", list(&[6])), ("Unsqueeze", list(&[0]))] {
         let out = op(name).run(&[x.clone(), other]).unwrap();
@@ -79,7 +79,7 @@ fn transposed_elements_move_with_their_axes() {
     let x = count(&[2, 3]);
     let want = (vec![3, 2], vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     assert_eq!(op("Transpose").numbers(std::slice::from_ref(&x)), want);
-    // The elements stay in order when the transposed array is laid out anew.
+    // The elements stay in order when the transposed array gets the standard layout.
     let turned = op("Transpose").run(std::slice::from_ref(&x)).unwrap();
     let flat = op("Reshape").numbers(&[turned, list(&[-1])]);
     assert_eq!(flat, (vec![6], want.1));
@@ -146,7 +146,7 @@ fn concatenation_and_split_are_each_others_inverse() {
 }
 
 #[test]
-fn equal_parts_leave_the_rest_to_the_last() {
+fn of_equal_parts_the_last_one_may_be_shorter() {
     let lengths = |n: usize, outputs: usize| {
         let dims = op("Split").opset(18).outputs(outputs).dims(&[&[n]]);
         dims.into_iter().map(|d| d.unwrap()[0]).collect::<Vec<_>>()

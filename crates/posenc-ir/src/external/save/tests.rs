@@ -78,7 +78,7 @@ fn problem(error: SaveError) -> PlaceProblem {
 const AWAY: [ExternalData; 3] = [ExternalData::Auto, ExternalData::Link, ExternalData::Copy];
 
 #[test]
-fn data_follows_the_model_to_another_folder_once() {
+fn data_is_placed_next_to_the_model_in_another_folder_once() {
     for policy in AWAY {
         let (dir, model) = folder();
         let output = dir.path().join("away/out.onnx");
@@ -213,7 +213,7 @@ fn a_link_out_of_either_folder_is_not_followed() {
 }
 
 #[test]
-fn absent_data_is_an_error_where_its_bytes_are_needed() {
+fn absent_data_is_an_error_where_it_must_be_copied() {
     let (dir, model) = folder();
     fs::remove_file(dir.path().join("data/w.bin")).unwrap();
     let away = dir.path().join("away/out.onnx");

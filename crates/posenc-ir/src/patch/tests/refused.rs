@@ -138,7 +138,7 @@ fn what_cannot_be_recorded_is_refused_there_and_then() {
 }
 
 #[test]
-fn a_function_takes_nodes_and_no_constants() {
+fn a_function_accepts_nodes_and_no_initializers() {
     use prost::Message;
     let function = crate::proto::FunctionProto {
         name: Some("F".to_owned()),
@@ -184,7 +184,7 @@ fn a_node_with_bodies_is_not_copied() {
 }
 
 #[test]
-fn an_input_of_a_name_that_is_taken_is_refused() {
+fn an_input_with_the_name_of_a_value_is_refused() {
     let m = model(branching());
     let mut out = m.graph().emitter(m.graph().main(), "e");
     for taken in ["x", "w", "a", "z", "t"] {

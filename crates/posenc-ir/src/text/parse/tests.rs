@@ -30,7 +30,7 @@ fn tensor(text: &str) -> TensorProto {
 
 /// What the official parser makes of lists of names.
 #[test]
-fn names_may_be_left_out_before_a_comma() {
+fn names_may_be_omitted_before_a_comma() {
     let cases: [(&str, &[&str]); 9] = [
         ("", &[]),
         ("x", &["x"]),
@@ -67,7 +67,7 @@ fn the_parts_of_a_node_are_read() {
 }
 
 #[test]
-fn numbers_have_the_bits_that_are_written() {
+fn numbers_are_read_bit_by_bit() {
     let cases = [
         ("1.0", 1.0f32.to_bits()),
         ("1.", 1.0f32.to_bits()),
@@ -211,7 +211,7 @@ fn errors_are_one_sentence_with_line_and_column() {
 }
 
 #[test]
-fn attributes_that_do_not_hold_together_are_refused() {
+fn inconsistent_attributes_are_refused() {
     let cases = [
         "a = +1",
         "a = - 1",
@@ -298,7 +298,7 @@ fn a_text_with_elided_weights_is_refused() {
 }
 
 #[test]
-fn nesting_is_bounded_and_breaks_no_stack() {
+fn nesting_is_bounded_and_does_not_overflow_the_stack() {
     let graphs = |n: usize| {
         let open = "y = F() <a = g () => () {".repeat(n);
         format!("g () => () {{ {open} {} }}", "}>".repeat(n))
@@ -326,7 +326,7 @@ fn nesting_is_bounded_and_breaks_no_stack() {
 }
 
 #[test]
-fn no_cut_and_no_changed_character_panics() {
+fn truncated_and_changed_texts_do_not_panic() {
     let text = crate::text::print(&crate::text::tests::rich_model(), Weights::Full);
     assert!(Model::parse(&text).is_ok());
     let bounds: Vec<usize> = text.char_indices().map(|(i, _)| i).collect();

@@ -55,7 +55,7 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
 }
 
 /// Whether an index follows from coordinates that the caller feeds: integers, four for each token
-/// (or two), single columns of floats that are turned into integers, or times.
+/// (or two), single columns of floats that are converted to integers, or time steps.
 fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
     let mut stack = vec![(index, false)];
     let mut seen = FxHashSet::default();

@@ -66,7 +66,7 @@ impl Rows {
     }
 }
 
-/// Tokens first, and then the axes that vary otherwise.
+/// Tokens first, then the other axes that vary.
 fn by_token(mut data: ArrayD<f64>, tokens: Tokens) -> Array2<f64> {
     let rank = data.ndim();
     let mut order: Vec<usize> = tokens.iter().filter(|a| *a < rank).collect();

@@ -254,7 +254,7 @@ impl<'a> Probing<'a> {
         (mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5
     }
 
-    /// Whether random content, alike in slots that `like` maps to one, came out as the matrices
+    /// Whether random content, the same in slots that `like` maps to one, comes out as the matrices
     /// say.
     fn obeys(
         &self,
@@ -272,8 +272,8 @@ impl<'a> Probing<'a> {
         for ((slot, p, i), v) in y.indexed_iter() {
             let terms = terms[[p, i]].iter();
             let want: f64 = terms.map(|(j, m)| m * self.mixed(like(slot), p, *j)).sum();
-            let alike = (v - want).abs() < 1e-9 * (1.0 + want.abs()); // NaN is not
-            if !alike {
+            let equal = (v - want).abs() < 1e-9 * (1.0 + want.abs()); // NaN is not
+            if !equal {
                 return Err(Unread::NotLinear);
             }
         }

@@ -72,6 +72,6 @@ pub(crate) fn read_axial(
     head_dim: usize,
 ) -> Result<(Axial, f64), Unread> {
     let (maps, _) = matrices(model, base, &FxHashMap::default(), region)?;
-    let turns = Turns::of(&maps, region.output_lane.offset, head_dim)?;
-    Axial::identify(&turns, head_dim).ok_or(Unread::NotProportional)
+    let angles = Turns::of(&maps, region.output_lane.offset, head_dim)?;
+    Axial::identify(&angles, head_dim).ok_or(Unread::NotProportional)
 }

@@ -109,7 +109,7 @@ fn computed(
             continue;
         };
         let old: Vec<f64> = old.iter().copied().collect();
-        // A constant with an element for both features of a pair keeps them alike.
+        // A constant with an element for both features of a pair keeps them equal.
         let groups = groups(&old, pairs.len());
         let n = groups.iter().max().map_or(0, |m| m + 1);
         for reciprocal in [false, true] {

@@ -12,12 +12,12 @@ use crate::detect::rotary::source::{lengths, positions};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::rope::Rope;
 
-/// Positions are tried up to this one; no model counts farther.
+/// Positions are tried up to this one; no model counts further.
 const FARTHEST: usize = 1 << 24;
 
 /// Looks for a length at which the frequencies of a rotation change.
 ///
-/// Only rotations whose numbers depend on a choice or a largest position are looked at: the
+/// Only rotations whose numbers depend on a choice or a largest position are examined: the
 /// others cannot change.
 pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
     let mut at = lengths(model, found, half);
@@ -36,7 +36,7 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
         positions: at,
     };
     let near = far.read(far.shortest())?;
-    let changed = |rope: &Rope| !alike(rope, &near);
+    let changed = |rope: &Rope| !is_close(rope, &near);
     let mut known = far.shortest();
     let mut length = known.next_power_of_two().max(32);
     while length <= FARTHEST {
@@ -131,7 +131,7 @@ fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
 }
 
 /// Whether two rotations are equal within half precision.
-fn alike(a: &Rope, b: &Rope) -> bool {
+fn is_close(a: &Rope, b: &Rope) -> bool {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * a.abs().max(b.abs());
     a.pairs == b.pairs
         && near(a.attention_factor, b.attention_factor)

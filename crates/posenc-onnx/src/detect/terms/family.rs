@@ -129,12 +129,12 @@ fn by_distance(site: &Site, met: &[Met], value: Option<&Gathering>) -> Finding {
         return unknown(site, entries, why);
     };
     let (first, ..) = clips[0];
-    let alike = |c: &Clip| {
+    let agrees = |c: &Clip| {
         // An end that no pair reaches is unknown.
         let same = |a: Option<usize>, b: Option<usize>| a.is_none() || b.is_none() || a == b;
         c.step == first.step && same(c.behind, first.behind) && same(c.ahead, first.ahead)
     };
-    if !clips.iter().all(|(c, ..)| alike(c)) {
+    if !clips.iter().all(|(c, ..)| agrees(c)) {
         let why = "queries, keys and values have vectors for different distances";
         return unknown(site, entries, why);
     }
@@ -233,7 +233,7 @@ fn disentangled(
                     return Err("the row of distance 0 is not the middle of the table".to_owned());
                 }
                 max_length = rows.and_then(|rows| reach(clip, rows, distances));
-                // Without distances that share the table's ends, there may be buckets farther out.
+                // Without distances that share the table's ends, there may be buckets beyond.
                 let clipped = rows.is_none_or(|rows| at_ends(clip, rows));
                 all.push((None, Some(span).filter(|s| clipped && *s > 0)));
             }

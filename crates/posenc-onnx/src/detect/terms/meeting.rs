@@ -33,7 +33,7 @@ pub(crate) struct Joins {
     pub(crate) nothing: Vec<Use>,
     /// Content that joins by no such product, and the reason why it is none.
     pub(crate) others: Vec<(Use, &'static str)>,
-    /// Indices that pick among rows on the way.
+    /// Indices that pick rows of the terms.
     pub(crate) picks: Vec<ValueId>,
 }
 

@@ -99,8 +99,8 @@ impl Reader<'_> {
         let seen = visible(&zero);
         let runs: Vec<Array4<f64>> = [1.0, 2.0]
             .iter()
-            .map(|turn| {
-                let content = self.content(|k| probing(k, *turn))?;
+            .map(|seed| {
+                let content = self.content(|k| probing(k, *seed))?;
                 Ok(self.scores(&content)? - &zero)
             })
             .collect::<Result<_, _>>()?;
@@ -273,8 +273,8 @@ impl Reader<'_> {
 }
 
 /// A feature of content that is like drawn at random.
-fn probing(feature: usize, turn: f64) -> f64 {
-    (1.3 * turn * (feature + 1) as f64 + turn).sin() + 0.1
+fn probing(feature: usize, seed: f64) -> f64 {
+    (1.3 * seed * (feature + 1) as f64 + seed).sin() + 0.1
 }
 
 /// Whether twice the content gives twice the scores.

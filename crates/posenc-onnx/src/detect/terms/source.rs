@@ -38,7 +38,7 @@ pub(crate) fn sources(graph: &Graph, trace: &Trace, table: ValueId, axis: usize)
     {
         let made = |v: &&ValueId| {
             let maker = graph.producer(**v).map(|(id, _)| graph.node(id));
-            maker.is_some_and(|n| is_product(n))
+            maker.is_some_and(is_product)
         };
         let inputs = graph.node(id).inputs();
         at = inputs.iter().flatten().find(made).copied().unwrap_or(at);

@@ -1,6 +1,6 @@
 //! What is added to the residual stream: tables, sinusoids, and what is neither.
 
-mod otherwise;
+mod not_added;
 
 use super::*;
 use crate::detect::finding::Encoding;

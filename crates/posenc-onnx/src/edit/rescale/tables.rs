@@ -150,7 +150,7 @@ mod tests {
     use posenc_ir::Model;
 
     use crate::graph::sketch::{A, SIZE, Sketch};
-    use crate::request::{Request, ScaleType};
+    use crate::request::{LawName, Request};
     use crate::rewrite::rewrite;
 
     /// A model that rotates queries and keys by tables of 16 rows.
@@ -190,7 +190,7 @@ mod tests {
     fn tables_are_extended_up_to_a_memory_limit() {
         let rescaled = |wanted: usize| {
             let mut request = Request {
-                scale: Some(ScaleType::Linear),
+                scale: Some(LawName::Linear.into()),
                 ..Request::default()
             };
             request.parameters.factor = Some(2.0);

@@ -7,8 +7,10 @@ use crate::prove::expectations;
 use crate::prove::expected::ExpectedFrequencies;
 use crate::prove::testing::{Evaluator, Fault, fixture};
 use crate::report::Check;
-use crate::request::{Parameters, Request, ScaleType};
+use crate::request::{LawName, Parameters, Request};
 use crate::rewrite::rewrite;
+use posenc_encodings::param::Given;
+use posenc_encodings::param::Value::Numbers;
 
 /// Every form of a rotation among the fixtures, with the number of rotary sites.
 const FIXTURES: &[(&str, usize)] = &[
@@ -197,10 +199,10 @@ fn a_site_that_does_not_rotate_and_an_empty_list_never_pass() {
     assert!(!Check::of(&[]).ok);
 }
 
-fn scaled(name: &str, scale: ScaleType, parameters: Parameters) -> Model {
+fn scaled(name: &str, scale: LawName, parameters: Parameters) -> Model {
     let mut model = fixture(name);
     let request = Request {
-        scale: Some(scale),
+        scale: Some(scale.into()),
         parameters: Parameters {
             original_length: Some(64),
             max_length: Some(1024),
@@ -219,8 +221,13 @@ fn rewritten_models_compute_what_their_metadata_names_and_nothing_else() {
         ..Parameters::default()
     };
     let longrope = |pairs: u32| Parameters {
-        short_factor: Some(vec![1.0; pairs as usize]),
-        long_factor: Some((0..pairs).map(|i| 1.0 + f64::from(i)).collect()),
+        law: Given::from_iter([
+            ("short-factor", Numbers(vec![1.0; pairs as usize])),
+            (
+                "long-factor",
+                Numbers((0..pairs).map(|i| 1.0 + f64::from(i)).collect()),
+            ),
+        ]),
         ..four()
     };
     for (name, pairs) in [
@@ -232,10 +239,10 @@ fn rewritten_models_compute_what_their_metadata_names_and_nothing_else() {
         ("gpt_neox/torchscript", 4),
     ] {
         for (scale, parameters) in [
-            (ScaleType::Linear, four()),
-            (ScaleType::Yarn, four()),
-            (ScaleType::Dynamic, four()),
-            (ScaleType::LongRope, longrope(pairs)),
+            (LawName::Linear, four()),
+            (LawName::Yarn, four()),
+            (LawName::Dynamic, four()),
+            (LawName::LongRope, longrope(pairs)),
         ] {
             let mut model = scaled(name, scale, parameters);
             let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
@@ -245,7 +252,7 @@ fn rewritten_models_compute_what_their_metadata_names_and_nothing_else() {
             let mut entry: Value = serde_json::from_str(entry).unwrap();
             let scaling = &mut entry["sites"][0]["scaling"];
             match scale {
-                ScaleType::LongRope => scaling["long_factor"][1] = json!(2.02),
+                LawName::LongRope => scaling["long_factor"][1] = json!(2.02),
                 _ => scaling["factor"] = json!(4.04),
             }
             model.set_metadata("posenc.rope", entry.to_string());
@@ -259,7 +266,7 @@ fn rewritten_models_compute_what_their_metadata_names_and_nothing_else() {
 fn a_graph_that_does_not_change_with_the_length_is_reported() {
     let model = scaled(
         "llama/torchscript",
-        ScaleType::Linear,
+        LawName::Linear,
         Parameters {
             factor: Some(1.0),
             ..Parameters::default()

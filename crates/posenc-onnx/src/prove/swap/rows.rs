@@ -203,11 +203,15 @@ mod tests {
     #[test]
     fn a_convolution_pads_the_tokens_with_zeros() {
         let x = Array3::from_shape_fn((1, 3, 1), |(_, t, _)| (t + 1) as f64);
-        let weight = Array3::from_elem((1, 1, 3), 1.0);
-        let [got, _] = convolved(&x, &weight, &[0.0], SINGLE);
-        let want = [3.0, 6.0, 5.0].map(gelu_erf);
-        for (t, want) in want.iter().enumerate() {
-            assert!((got[[0, t, 0]] - x[[0, t, 0]] - want).abs() < 1e-12);
-        }
+        let of = |weight: [f64; 3]| {
+            let weight = Array3::from_shape_fn((1, 1, 3), |(.., k)| weight[k]);
+            let [sum, _] = convolved(&x, &weight, &[0.0], SINGLE);
+            (&sum - &x).into_raw_vec_and_offset().0
+        };
+        let want = [10.0, 17.0, 8.0].map(gelu_erf);
+        let near = |got: Vec<f64>| got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(near(of([1.0, 2.0, 4.0])));
+        assert!(!near(of([4.0, 2.0, 1.0])), "control: the kernel reversed");
+        assert!(!near(of([0.0, 1.0, 2.0])), "control: the kernel shifted");
     }
 }

@@ -4,14 +4,16 @@
 use posenc_ir::{DType, Model, Tensor, Use};
 
 use super::Proof;
+use crate::detect::context::Context;
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::plan::numbers::{Init, Numbers};
 use crate::plan::swap::spec::EncodingSpec;
+use crate::prove::readback;
 use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::swap;
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Kind, Layout};
 
 /// A layer of causal attention in a type.
 fn layer(s: &mut Sketch, x: &str, dtype: DType) -> String {
@@ -258,6 +260,66 @@ fn unmasking_fails() {
             0,
             "{kind}: {checks:?}"
         );
+    }
+}
+
+fn read_back(proof: &Proof) -> Result<(), String> {
+    let context = Context {
+        model: &proof.swapped.0,
+        found: &proof.swapped.1,
+    };
+    readback::check(&context, proof).map_err(|why| why.to_string())
+}
+
+#[test]
+fn reading_back_names_what_does_not_match() {
+    let rotation = "the inserted rotation does not match the request";
+    type Change = fn(&mut EncodingSpec);
+    let cases: [(Kind, Change, &str); 5] = [
+        (Kind::Rope, theta, rotation),
+        (Kind::Rope, other_layout, rotation),
+        (Kind::Learned, fewer_rows, "learned encoding does not match"),
+        (
+            Kind::Sinusoidal,
+            wrong,
+            "sinusoidal encoding does not match",
+        ),
+        (Kind::Alibi, wrong, "scores differ from the formula by"),
+    ];
+    let model = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
+    for (kind, change, want) in cases {
+        let mut proof = proof(&model, kind).unwrap();
+        assert_eq!(read_back(&proof), Ok(()), "{kind}");
+        for group in &mut proof.plan.groups {
+            change(&mut group.new);
+        }
+        let why = read_back(&proof).unwrap_err();
+        assert!(why.contains(want), "{kind}: {why}");
+    }
+    let no = Tensor::from_bool(&[1, 1], &[false]);
+    let proof = proof(&model, Kind::Alibi).unwrap();
+    let why = read_back(&tampered(proof, "Where", 0, &no)).unwrap_err();
+    assert!(why.contains("masked keys became visible"), "{why}");
+}
+
+fn theta(new: &mut EncodingSpec) {
+    if let EncodingSpec::Rope { rope, .. } = new {
+        rope.theta *= 1.01;
+    }
+}
+
+fn other_layout(new: &mut EncodingSpec) {
+    if let EncodingSpec::Rope { layout, .. } = new {
+        *layout = match layout {
+            Layout::Half => Layout::Interleaved,
+            Layout::Interleaved => Layout::Half,
+        };
+    }
+}
+
+fn fewer_rows(new: &mut EncodingSpec) {
+    if let EncodingSpec::Learned { rows, .. } = new {
+        *rows -= 1;
     }
 }
 

@@ -1,11 +1,10 @@
-//! What layers differ in: full or sliding attention, with or without rotation.
+//! How layers differ: full or sliding attention, with or without rotation.
 
 use serde_json::Value;
 
-use super::dict::Dict;
-use super::error::HfConfigError;
+use posenc_encodings::hf::{Dict, HfConfigError};
 
-/// More layers than any config means.
+/// More layers than any model has.
 pub(crate) const MOST_LAYERS: usize = 65_536;
 
 /// Every how many layers Gemma 3 attends to everything, where the config of a

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use posenc_encodings::laws::{
-    Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds, Yarn,
+    Alpha, Dynamic, Linear, Llama3, LongRope, LongRopeAttention, Ntk, Proportional, RampBounds,
+    Yarn,
 };
 
 const ONES: [u32; 8] = [1; 8];
@@ -106,7 +107,15 @@ fn every_scaling_dict_is_read_by_its_rules() {
         (
             "alpha is fixed",
             json!({"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}),
-            Scaling::Ntk(Ntk { factor: 1000.0 }),
+            Scaling::Alpha(Alpha { alpha: 1000.0 }),
+        ),
+        (
+            "dynamic with an alpha of 0, which counts as absent",
+            json!({"type": "dynamic", "factor": 2, "alpha": 0.0}),
+            Scaling::Dynamic(Dynamic {
+                factor: 2.0,
+                max_position: 256,
+            }),
         ),
         (
             "yarn",
@@ -205,7 +214,7 @@ fn every_scaling_dict_is_read_by_its_rules() {
 }
 
 #[test]
-fn a_length_beside_the_models_overrides_longropes_factor() {
+fn a_length_outside_of_the_dict_overrides_longropes_factor() {
     let mut value = scaled(
         json!({"type": "longrope", "short_factor": ONES, "long_factor": TWOS,
         "factor": 32.0, "original_max_position_embeddings": 128}),
@@ -343,13 +352,11 @@ fn sliding_layers_with_a_base_of_their_own_are_not_scaled() {
     for (name, config, full) in cases {
         for layer in 0..2.max(full + 1) {
             let request = config.rope_for(layer).unwrap().unwrap();
-            let want = match layer == full {
-                true => (
-                    LayerKind::Full,
-                    1e6,
-                    Scaling::Linear(Linear { factor: 8.0 }),
-                ),
-                false => (LayerKind::Sliding, 1e4, Scaling::None),
+            let want = if layer == full {
+                let linear = Scaling::Linear(Linear { factor: 8.0 });
+                (LayerKind::Full, 1e6, linear)
+            } else {
+                (LayerKind::Sliding, 1e4, Scaling::None)
             };
             assert_eq!(
                 (request.kind, request.theta, request.scaling),
@@ -361,7 +368,7 @@ fn sliding_layers_with_a_base_of_their_own_are_not_scaled() {
 }
 
 #[test]
-fn dicts_per_layer_type_hold_for_their_layers() {
+fn dicts_per_layer_type_apply_to_their_layers() {
     let config = config(json!({
         "head_dim": 16, "layer_types": ["sliding_attention", "full_attention", "chunked_attention"],
         "rope_parameters": {
@@ -465,7 +472,7 @@ fn every_value_is_described_with_its_key() {
         "rope_theta": 1e6, "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 128,
         "rope_scaling": {"rope_type": "yarn", "factor": 4.0},
     }));
-    let told: Vec<_> = config
+    let described: Vec<_> = config
         .describe()
         .unwrap()
         .into_iter()
@@ -482,5 +489,5 @@ fn every_value_is_described_with_its_key() {
         .into_iter()
         .map(|(name, value, source)| (name.to_owned(), value, source.to_owned()))
         .collect();
-    assert_eq!(told, want);
+    assert_eq!(described, want);
 }

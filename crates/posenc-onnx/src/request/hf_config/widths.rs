@@ -1,11 +1,10 @@
 //! The base θ and the widths of heads.
 
-use super::Sources;
-use super::dict::Dict;
-use super::error::HfConfigError;
+use posenc_encodings::hf::{Dict, HfConfigError};
+use posenc_encodings::inferred::Inferred;
 use posenc_encodings::laws::ScalingError;
 
-/// Base that transformers takes where a config has none.
+/// Base that transformers uses where a config has none.
 const DEFAULT_THETA: f64 = 10_000.0;
 
 /// The base of a layer: its own, the scaling dict's, the model's.
@@ -13,16 +12,16 @@ pub(crate) fn theta(
     dict: &Dict<'_>,
     section: Option<&Dict<'_>>,
     local: Option<(&str, f64)>,
-    sources: &mut Sources,
+    inferred: &mut Vec<Inferred>,
 ) -> Result<f64, HfConfigError> {
     if let Some((key, theta)) = local {
-        sources.add("theta", theta, dict.path(key));
+        inferred.push(Inferred::new("theta", theta, dict.path(key)));
         return Ok(theta);
     }
     if let Some(section) = section
         && let Some(theta) = section.f64("rope_theta")?
     {
-        sources.add("theta", theta, section.path("rope_theta"));
+        inferred.push(Inferred::new("theta", theta, section.path("rope_theta")));
         return Ok(theta);
     }
     let keys = ["rope_theta", "rotary_emb_base", "global_rope_theta"];
@@ -30,7 +29,7 @@ pub(crate) fn theta(
         Some((key, theta)) => (theta, dict.path(key)),
         None => (DEFAULT_THETA, "Hugging Face's default".to_owned()),
     };
-    sources.add("theta", theta, source);
+    inferred.push(Inferred::new("theta", theta, source));
     Ok(theta)
 }
 
@@ -46,7 +45,7 @@ pub(crate) struct Widths {
 pub(crate) fn widths(
     dict: &Dict<'_>,
     section: Option<&Dict<'_>>,
-    sources: &mut Sources,
+    inferred: &mut Vec<Inferred>,
 ) -> Result<Widths, HfConfigError> {
     if let Some(rotary) = dict.usize("qk_rope_head_dim")? {
         let source = dict.path("qk_rope_head_dim");
@@ -89,7 +88,11 @@ pub(crate) fn widths(
         }
         .into());
     }
-    sources.add("partial-rotary-factor", share, key.to_owned());
+    inferred.push(Inferred::new(
+        "partial-rotary-factor",
+        share,
+        key.to_owned(),
+    ));
     // Truncated as Python's int() does.
     let rotary = head.map(|head| (head as f64 * share) as usize);
     Ok(Widths {

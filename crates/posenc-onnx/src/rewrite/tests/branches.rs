@@ -6,7 +6,7 @@ use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HIDDEN, Sketch};
 use crate::plan::numbers::{Init, Numbers};
 use crate::prove::swap::Proof;
-use crate::request::{Request, ScaleType};
+use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::Kind;
 
@@ -109,7 +109,7 @@ fn what_turns_is_stretched_in_every_branch() {
             ..Request::default()
         };
         if scaled {
-            request.scale = Some(ScaleType::Linear);
+            request.scale = Some(LawName::Linear.into());
             request.parameters.factor = Some(4.0);
             request.parameters.original_length = Some(40);
         }

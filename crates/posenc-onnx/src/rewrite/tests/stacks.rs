@@ -3,7 +3,7 @@
 use posenc_ir::{DType, Model};
 
 use crate::graph::sketch::{A, HIDDEN, Sketch};
-use crate::request::{Request, ScaleType};
+use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Kind, Stack};
 
@@ -49,7 +49,7 @@ fn edits_name_what_each_stack_had() {
         assert!(!done.report.edits.is_empty(), "{stack}");
     }
     let mut request = Request {
-        scale: Some(ScaleType::Linear),
+        scale: Some(LawName::Linear.into()),
         ..Request::default()
     };
     request.parameters.factor = Some(2.0);

@@ -1,4 +1,4 @@
-//! Numbers of no family.
+//! Numbers of no law.
 
 use super::{F16, F32, grid};
 use crate::laws::{IdentifiedScaling, Rope, Scaling, identify};

@@ -1,4 +1,4 @@
-//! Configs that cannot be followed, and what is said about them.
+//! Configs that cannot be applied, with their messages.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn error(value: Value) -> String {
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused_by_name() {
+fn what_cannot_be_applied_is_refused_by_name() {
     let yarn = |key: &str, value: Value| {
         let mut dict =
             json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
@@ -31,7 +31,12 @@ fn what_cannot_be_followed_is_refused_by_name() {
         (
             "unknown type",
             scaled(json!({"rope_type": "warp", "factor": 4.0})),
-            "rope_scaling.rope_type must be one of default, linear, dynamic, ntk, yarn, longrope, llama3, proportional, su, got warp",
+            "rope_scaling.rope_type must be one of default, linear, ntk, dynamic, yarn, longrope, su, llama3, proportional, alpha, got warp",
+        ),
+        (
+            "an impossible alpha",
+            scaled(json!({"rope_type": "dynamic", "factor": 4.0, "alpha": 0.5})),
+            "the config's rotary embedding is impossible: alpha must be a finite number of at least 1, got 0.5",
         ),
         (
             "no type",
@@ -73,7 +78,7 @@ fn what_cannot_be_followed_is_refused_by_name() {
         (
             "factor below one",
             scaled(json!({"rope_type": "linear", "factor": 0.5})),
-            "the config's rotary embedding cannot be: factor must be a finite number of at least 1, got 0.5",
+            "the config's rotary embedding is impossible: factor must be a finite number of at least 1, got 0.5",
         ),
         (
             "words for numbers",
@@ -83,14 +88,14 @@ fn what_cannot_be_followed_is_refused_by_name() {
         (
             "betas",
             yarn("beta_fast", json!(0.5)),
-            "the config's rotary embedding cannot be: beta_fast must be greater than beta_slow, got 0.5 and 1",
+            "the config's rotary embedding is impossible: beta_fast must be greater than beta_slow, got 0.5 and 1",
         ),
         (
             "short list",
             scaled(
                 json!({"rope_type": "longrope", "factor": 4.0, "short_factor": [1, 2], "long_factor": ONES}),
             ),
-            "the config's rotary embedding cannot be: short_factor must have one entry per rotated pair (8), got 2",
+            "the config's rotary embedding is impossible: short_factor must have one entry per rotated pair (8), got 2",
         ),
         (
             "two factors",
@@ -107,17 +112,17 @@ fn what_cannot_be_followed_is_refused_by_name() {
         (
             "mrope",
             scaled(json!({"type": "mrope", "mrope_section": [2, 3, 3]})),
-            "rope_scaling.mrope_section asks for multimodal positions (mRoPE), which is not supported",
+            "rope_scaling.mrope_section means multimodal positions (mRoPE), which is not supported yet",
         ),
         (
             "mrope as default",
             scaled(json!({"rope_type": "default", "mrope_section": [2, 3, 3]})),
-            "rope_scaling.mrope_section asks for multimodal positions (mRoPE), which is not supported",
+            "rope_scaling.mrope_section means multimodal positions (mRoPE), which is not supported yet",
         ),
         (
             "queries by position",
             yarn("llama_4_scaling_beta", json!(0.1)),
-            "rope_scaling.llama_4_scaling_beta asks for queries scaled by position, which is not supported",
+            "rope_scaling.llama_4_scaling_beta means queries scaled by position, which is not supported yet",
         ),
         (
             "a list for a dict",
@@ -127,12 +132,12 @@ fn what_cannot_be_followed_is_refused_by_name() {
         (
             "odd width",
             json!({"head_dim": 10, "partial_rotary_factor": 0.5}),
-            "the config's rotary embedding cannot be: rotary width must be even, above 0 and at most the head size 10, got 5",
+            "the config's rotary embedding is impossible: rotary width must be even, above 0 and at most the head size 10, got 5",
         ),
         (
             "share",
             json!({"head_dim": 16, "rotary_pct": 2.0}),
-            "the config's rotary embedding cannot be: partial_rotary_factor must lie between 0 and 1, got 2",
+            "the config's rotary embedding is impossible: partial_rotary_factor must be between 0 and 1, got 2",
         ),
         (
             "zero heads",

@@ -3,19 +3,37 @@
 
 use std::f64::consts::TAU;
 
-use super::evidence::Samples;
-use super::family::{Fit, Identified, IdentifiedScaling};
-use super::geometric::Candidates;
-use super::ramp::{Depth, Ratios};
-use super::round;
+use serde::Serialize;
+
+use crate::laws::identify::evidence::Samples;
+use crate::laws::identify::found::{Fit, Identified, IdentifiedScaling};
+use crate::laws::identify::geometric::Candidates;
+use crate::laws::identify::ramp::{Depth, Ratios};
+use crate::laws::identify::round;
+
+/// The word of the law.
+pub(super) const WORD: &str = "llama3";
+
+/// What the frequencies fix: the low factor is taken to be 1, the high one is a multiple of it.
+#[derive(Serialize)]
+struct Found {
+    factor: f64,
+    low_freq_factor: f64,
+    high_freq_factor: f64,
+    /// The roundest length of the range.
+    original_length: usize,
+    /// All lengths that give these numbers, both ends included.
+    original_length_range: [usize; 2],
+    exact: bool,
+}
 
 /// The frequency factors 1 and 4 of every model seen.
-pub(super) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+pub(crate) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
     fits(samples, candidates, |ratios| with_high(ratios, 4.0, 3.0))
 }
 
 /// Another ratio of the frequency factors, where the ramp shows it.
-pub(super) fn unusual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+pub(crate) fn unusual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
     fits(samples, candidates, |ratios| {
         let (high, digits) = round::roundest(high_factor(ratios)?, 3, |high| {
             with_high(ratios, high, 0.0).is_some()
@@ -78,7 +96,7 @@ fn with_high(ratios: &Ratios<'_>, high: f64, more: f64) -> Option<Fit> {
     let original_length = round::length_in(first, last);
     let error = ratios.error(&shape(original_length as f64), depth.factor);
     let Depth { factor, .. } = depth;
-    let scaling = IdentifiedScaling::Llama3 {
+    let found = Found {
         factor,
         low_freq_factor: 1.0,
         high_freq_factor: high,
@@ -90,7 +108,7 @@ fn with_high(ratios: &Ratios<'_>, high: f64, more: f64) -> Option<Fit> {
     Some(Fit {
         found: Identified {
             theta,
-            scaling: Some(scaling),
+            scaling: Some(IdentifiedScaling::new(WORD, &found)),
             fit_error: error,
         },
         cost,

@@ -1,8 +1,8 @@
-//! Why a config cannot be followed.
+//! Why a config cannot be applied.
 
-use posenc_encodings::laws::ScalingError;
+use crate::laws::ScalingError;
 
-/// A config that says nothing that can be done.
+/// A config that cannot be applied.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HfConfigError {
     /// Text that is not JSON.
@@ -26,7 +26,7 @@ pub enum HfConfigError {
     Missing {
         /// Path of the key.
         key: String,
-        /// Who needs it.
+        /// What needs it.
         needed_for: String,
     },
     /// A key that the scaling type does not have.
@@ -49,7 +49,7 @@ pub enum HfConfigError {
         /// The types there are.
         known: String,
     },
-    /// Two keys that say different things.
+    /// Two keys that contradict each other.
     #[error("{first} and {second} contradict each other, keep one")]
     Conflict {
         /// Path of one key.
@@ -57,12 +57,12 @@ pub enum HfConfigError {
         /// Path of the other.
         second: String,
     },
-    /// A form that is understood and cannot be made.
-    #[error("{key} asks for {what}, which is not supported")]
+    /// Something that is known and not supported.
+    #[error("{key} means {what}, which is not supported yet")]
     NotSupported {
         /// Path of the key.
         key: String,
-        /// The form, in words.
+        /// What it means, in words.
         what: &'static str,
     },
     /// A layer for which a list has no entry.
@@ -75,7 +75,7 @@ pub enum HfConfigError {
         /// The layer, counted from 0.
         layer: usize,
     },
-    /// Parameters that no rotary embedding can have.
-    #[error("the config's rotary embedding cannot be: {0}")]
+    /// Parameters that are out of range.
+    #[error("the config's rotary embedding is impossible: {0}")]
     Scaling(#[from] ScalingError),
 }

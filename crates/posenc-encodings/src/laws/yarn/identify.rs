@@ -3,13 +3,45 @@
 
 use std::f64::consts::TAU;
 
-use super::evidence::Samples;
-use super::family::{Fit, Identified, IdentifiedScaling, IdentifiedYarn};
-use super::geometric::Candidates;
-use super::ramp::{Depth, Ratios};
-use super::round;
-use crate::laws::yarn::{magnitude, ramp_at};
-use crate::laws::{RampBounds, Rope, Yarn};
+use serde::{Serialize, Serializer};
+
+use super::ramp::{RampBounds, ends, magnitude, ramp_at};
+use crate::laws::identify::evidence::Samples;
+use crate::laws::identify::found::{Fit, Identified, IdentifiedScaling};
+use crate::laws::identify::geometric::Candidates;
+use crate::laws::identify::ramp::{Depth, Ratios};
+use crate::laws::identify::round;
+use crate::laws::rope::Rope;
+
+/// The word of the law.
+pub(super) const WORD: &str = "yarn";
+
+/// YaRN as far as its numbers determine it.
+#[derive(Debug, Clone, Serialize)]
+struct Found {
+    factor: f64,
+    /// The roundest length of the range.
+    original_length: Option<usize>,
+    /// All lengths that give these numbers with the betas below, both ends included.
+    original_length_range: Option<[usize; 2]>,
+    /// Whether only one length does.
+    exact: bool,
+    /// 32 where the default explains the numbers, else unknown.
+    beta_fast: Option<f64>,
+    /// 1 where the default explains the numbers, else unknown.
+    beta_slow: Option<f64>,
+    /// Whether the ends of the ramp are whole pairs.
+    #[serde(rename = "truncate", serialize_with = "is_truncated")]
+    bounds: Option<RampBounds>,
+    /// First and last pair of the ramp, where they are fixed.
+    ramp: Option<[f64; 2]>,
+}
+
+fn is_truncated<S: Serializer>(bounds: &Option<RampBounds>, to: S) -> Result<S::Ok, S::Error> {
+    bounds
+        .map(|bounds| bounds == RampBounds::Truncated)
+        .serialize(to)
+}
 
 const BETA_FAST: f64 = 32.0;
 const BETA_SLOW: f64 = 1.0;
@@ -18,7 +50,7 @@ const BETA_SLOW: f64 = 1.0;
 const RARE: f64 = 16.0;
 
 /// Default betas, whole pairs.
-pub(super) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+pub(crate) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
     let mut fits = Vec::new();
     for ratios in candidates
         .0
@@ -32,7 +64,7 @@ pub(super) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
             let Some(depth) = ratios.solve(&shape) else {
                 continue;
             };
-            // One pair that is off makes no ramp, unless cos and sin say so.
+            // One pair that is off makes no ramp, unless the factor on cos and sin is the usual one.
             let touched = shape.iter().filter(|&&c| c > 0.0).count();
             if touched < 2 && !has_usual_factor(samples, &depth) {
                 continue;
@@ -40,7 +72,7 @@ pub(super) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
             let Some((first, last)) = lengths(&ratios, &shape) else {
                 continue;
             };
-            let found = IdentifiedYarn {
+            let found = Found {
                 factor: depth.factor,
                 original_length: Some(round::length_in(first, last)),
                 original_length_range: Some([first, last]),
@@ -57,7 +89,7 @@ pub(super) fn usual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
 }
 
 /// Everything else that YaRN's parameters can give.
-pub(super) fn unusual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+pub(crate) fn unusual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
     let mut fits = Vec::new();
     for ratios in candidates
         .0
@@ -71,19 +103,21 @@ pub(super) fn unusual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
     fits
 }
 
-/// `rarity`: bits that the form costs where cos and sin do not speak for it.
-fn fit(ratios: &Ratios<'_>, depth: &Depth, found: IdentifiedYarn, more: f64, rarity: f64) -> Fit {
+/// `rarity`: bits that the form costs where the factor on cos and sin is not the usual one.
+fn fit(ratios: &Ratios<'_>, depth: &Depth, found: Found, more: f64, rarity: f64) -> Fit {
     let samples = ratios.samples;
     // The usual factor on cos and sin is evidence of its own; none at all is
     // rare, though DeepSeek's configs give it.
-    let bonus = match samples.is_unit_factor() {
-        true => -8.0 - rarity,
-        false if has_usual_factor(samples, depth) => samples.bits,
-        false => -1.0 - rarity,
+    let bonus = if samples.is_unit_factor() {
+        -8.0 - rarity
+    } else if has_usual_factor(samples, depth) {
+        samples.bits
+    } else {
+        -1.0 - rarity
     };
     let found = Identified {
         theta: Some(ratios.theta.value),
-        scaling: Some(IdentifiedScaling::Yarn(found)),
+        scaling: Some(IdentifiedScaling::new(WORD, &found)),
         fit_error: depth.error,
     };
     Fit {
@@ -152,7 +186,7 @@ fn whole_ramp(ratios: &Ratios<'_>, length: f64) -> [f64; 2] {
 
 /// All lengths whose ramp has that shape with the default betas.
 ///
-/// A longer length never interpolates a pair more, so they lie together.
+/// A longer length never interpolates a pair more, so they are consecutive.
 fn lengths(ratios: &Ratios<'_>, shape: &[f64]) -> Option<(usize, usize)> {
     let rope = Rope {
         theta: ratios.theta.value,
@@ -160,17 +194,7 @@ fn lengths(ratios: &Ratios<'_>, shape: &[f64]) -> Option<(usize, usize)> {
         head_dim: ratios.samples.dim,
     };
     let side = |length: usize| {
-        let yarn = Yarn {
-            factor: 2.0,
-            original_length: length,
-            beta_fast: BETA_FAST,
-            beta_slow: BETA_SLOW,
-            bounds: RampBounds::Truncated,
-            attention_factor: None,
-            mscale: None,
-            mscale_all_dim: None,
-        };
-        let (low, high) = yarn.ramp(&rope);
+        let (low, high) = ends(&rope, length, [BETA_FAST, BETA_SLOW], RampBounds::Truncated);
         let off = |(i, &c): (usize, &f64)| ramp_at(i, low, high) - c;
         let worst = shape
             .iter()
@@ -230,7 +254,7 @@ fn exact_bounds(ratios: &Ratios<'_>) -> Option<Fit> {
         error: ratios.error(&shape, depth.factor),
         ..depth
     };
-    let found = IdentifiedYarn {
+    let found = Found {
         factor: depth.factor,
         original_length: Some(length),
         original_length_range: Some([first, last]),
@@ -249,12 +273,8 @@ fn exact_bounds(ratios: &Ratios<'_>) -> Option<Fit> {
     Some(fit(ratios, &depth, found, more, RARE))
 }
 
-fn unknown_length(
-    factor: f64,
-    bounds: Option<RampBounds>,
-    ramp: Option<[f64; 2]>,
-) -> IdentifiedYarn {
-    IdentifiedYarn {
+fn unknown_length(factor: f64, bounds: Option<RampBounds>, ramp: Option<[f64; 2]>) -> Found {
+    Found {
         factor,
         original_length: None,
         original_length_range: None,
@@ -282,7 +302,7 @@ fn other_betas(ratios: &Ratios<'_>) -> Vec<Fit> {
 }
 
 /// A straight ramp with ends anywhere: seen at three pairs or more, or at two
-/// and ending where a pair turns once in a round number of positions, as with
+/// and ending where a pair rotates once in a round number of positions, as with
 /// round betas and a round length.
 fn free_ramp(ratios: &Ratios<'_>) -> Option<Fit> {
     let (start, end) = between(ratios)?;

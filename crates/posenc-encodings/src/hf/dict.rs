@@ -6,18 +6,19 @@ use super::error::HfConfigError;
 
 /// An object with the path to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dict<'a> {
+pub struct Dict<'a> {
     map: &'a Map<String, Value>,
     path: &'a str,
 }
 
 impl<'a> Dict<'a> {
-    pub(crate) fn new(map: &'a Map<String, Value>, path: &'a str) -> Self {
+    /// An object at a path; the path of a whole config is empty.
+    pub fn new(map: &'a Map<String, Value>, path: &'a str) -> Self {
         Self { map, path }
     }
 
     /// The key with the path before it.
-    pub(crate) fn path(&self, key: &str) -> String {
+    pub fn path(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
         } else {
@@ -25,15 +26,24 @@ impl<'a> Dict<'a> {
         }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    /// Whether a key has a value.
+    pub fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
+    /// Whether a key has a value that is neither `null` nor 0.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.get(key)
+            .is_some_and(|value| value.as_f64() != Some(0.0))
+    }
+
+    /// The keys, those with `null` included.
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> {
         self.map.keys().map(String::as_str)
     }
 
@@ -54,12 +64,19 @@ impl<'a> Dict<'a> {
         read(value).map(Some).ok_or_else(wrong)
     }
 
-    pub(crate) fn f64(&self, key: &str) -> Result<Option<f64>, HfConfigError> {
+    /// A number.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn f64(&self, key: &str) -> Result<Option<f64>, HfConfigError> {
         self.read(key, "a number", Value::as_f64)
     }
 
     /// A whole number, which may be written as a float.
-    pub(crate) fn usize(&self, key: &str) -> Result<Option<usize>, HfConfigError> {
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn usize(&self, key: &str) -> Result<Option<usize>, HfConfigError> {
         self.read(key, "a whole number", |value| {
             let float = || {
                 value
@@ -71,36 +88,53 @@ impl<'a> Dict<'a> {
         })
     }
 
-    pub(crate) fn bool(&self, key: &str) -> Result<Option<bool>, HfConfigError> {
+    /// True or false.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn bool(&self, key: &str) -> Result<Option<bool>, HfConfigError> {
         self.read(key, "true or false", Value::as_bool)
     }
 
-    pub(crate) fn str(&self, key: &str) -> Result<Option<&'a str>, HfConfigError> {
+    /// A word.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn str(&self, key: &str) -> Result<Option<&'a str>, HfConfigError> {
         self.read(key, "a word", Value::as_str)
     }
 
-    pub(crate) fn array(&self, key: &str) -> Result<Option<&'a Vec<Value>>, HfConfigError> {
+    /// A list.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn array(&self, key: &str) -> Result<Option<&'a Vec<Value>>, HfConfigError> {
         self.read(key, "a list", Value::as_array)
     }
 
-    pub(crate) fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, HfConfigError> {
+    /// A list of numbers.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, HfConfigError> {
         self.read(key, "a list of numbers", |value| {
             value.as_array()?.iter().map(Value::as_f64).collect()
         })
     }
 
-    pub(crate) fn object(
-        &self,
-        key: &str,
-    ) -> Result<Option<&'a Map<String, Value>>, HfConfigError> {
+    /// An object.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn object(&self, key: &str) -> Result<Option<&'a Map<String, Value>>, HfConfigError> {
         self.read(key, "an object", Value::as_object)
     }
 
-    /// The first of these keys that is there.
-    pub(crate) fn first_f64<'k>(
-        &self,
-        keys: &[&'k str],
-    ) -> Result<Option<(&'k str, f64)>, HfConfigError> {
+    /// The first of these keys that is there, with its value.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn first_f64<'k>(&self, keys: &[&'k str]) -> Result<Option<(&'k str, f64)>, HfConfigError> {
         for key in keys {
             if let Some(value) = self.f64(key)? {
                 return Ok(Some((key, value)));
@@ -109,8 +143,11 @@ impl<'a> Dict<'a> {
         Ok(None)
     }
 
-    /// The first of these keys that is there.
-    pub(crate) fn first_usize<'k>(
+    /// The first of these keys that is there, with its value.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn first_usize<'k>(
         &self,
         keys: &[&'k str],
     ) -> Result<Option<(&'k str, usize)>, HfConfigError> {
@@ -122,8 +159,11 @@ impl<'a> Dict<'a> {
         Ok(None)
     }
 
-    /// The value, or an error that names the key and who needs it.
-    pub(crate) fn needed<T>(
+    /// The value, or an error that names the key and what needs it.
+    ///
+    /// # Errors
+    /// [`HfConfigError::Missing`].
+    pub fn needed<T>(
         &self,
         key: &str,
         value: Option<T>,

@@ -5,8 +5,8 @@ use crate::attention::stream::Join;
 use crate::detect::finding::{Encoding, Finding};
 
 impl Candidate<'_> {
-    /// Position that joins the content otherwise than in a sum.
-    pub(crate) fn otherwise(&self) -> Option<(Key, Finding)> {
+    /// Position that joins the content in another way than a sum.
+    pub(crate) fn not_added(&self) -> Option<(Key, Finding)> {
         let join = self.addition.join;
         if join == Join::Multiplied && self.is_rotation() {
             return None;

@@ -1,0 +1,55 @@
+//! Flags from parameters that are described as data.
+
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use posenc_encodings::param::{Param, Value, Values};
+
+use crate::value::{self, List};
+
+/// The flag of a parameter: `users` have it, and the help names them.
+pub(crate) fn flag(param: &Param, users: &[&str]) -> Arg {
+    let arg = Arg::new(param.name)
+        .long(param.name)
+        .help(help(param, users));
+    match param.values {
+        Values::Positive => arg.value_name("F").value_parser(value::positive),
+        Values::NotNegative => arg.value_name("F").value_parser(value::not_negative),
+        Values::Count => arg.value_name("N").value_parser(value::count),
+        Values::Numbers => arg
+            .value_name("LIST|FILE")
+            .value_parser(value_parser!(List)),
+        Values::Switch => arg.action(ArgAction::SetTrue),
+        Values::Bool => arg
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_parser(value_parser!(bool)),
+        Values::Word(words) => arg.value_name("WORD").value_parser(words.to_vec()),
+    }
+}
+
+/// `yarn, longrope: factor on cos and sin [default: computed]`.
+fn help(param: &Param, users: &[&str]) -> String {
+    let default = if param.default.is_empty() {
+        String::new()
+    } else {
+        format!(" [default: {}]", param.default)
+    };
+    format!("{}: {}{default}", users.join(", "), param.help)
+}
+
+/// The value that the flag of a parameter has, where it is given.
+pub(crate) fn value(param: &Param, matches: &ArgMatches) -> Option<Value> {
+    let name = param.name;
+    Some(match param.values {
+        Values::Positive | Values::NotNegative => Value::Number(*matches.get_one(name)?),
+        Values::Count => Value::Count(*matches.get_one(name)?),
+        Values::Numbers => Value::Numbers(matches.get_one::<List>(name)?.0.clone()),
+        Values::Switch => matches.get_flag(name).then_some(Value::Bool(true))?,
+        Values::Bool => Value::Bool(*matches.get_one(name)?),
+        Values::Word(words) => {
+            let given = matches.get_one::<String>(name)?;
+            Value::Word(words.iter().find(|word| *word == given)?)
+        }
+    })
+}

@@ -1,0 +1,9 @@
+//! Reading the JSON of a Hugging Face `config.json`.
+
+pub mod dict;
+pub mod error;
+pub mod reader;
+
+pub use dict::Dict;
+pub use error::HfConfigError;
+pub use reader::{HfType, Reader};
