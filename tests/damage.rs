@@ -4,11 +4,8 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};
 
-use posenc_ir::Model;
-use posenc_onnx::detect::Options;
-use posenc_onnx::inspect::inspect;
 use posenc_onnx::request::{LawName, Request};
-use posenc_onnx::rewrite::rewrite;
+use posenc_onnx::{Model, Plan, RewriteError};
 use posenc_tests::binary;
 use posenc_tests::fixture::Fixture;
 use posenc_tests::fuzz::random::Random;
@@ -74,16 +71,15 @@ enum Answer {
 /// Reads, inspects and rewrites a model; an error where it cannot be read.
 fn answer(bytes: Vec<u8>) -> Result<Answer, String> {
     let sentence = |e: &dyn std::fmt::Display| e.to_string();
-    let mut model = Model::from_bytes(bytes).map_err(|e| sentence(&e))?;
-    model.check().map_err(|e| sentence(&e))?;
-    let _ = inspect(&model, &Options::default());
-    if let Err(error) = rewrite(&mut model, &request()) {
-        return Ok(Answer::Refused(sentence(&error)));
-    }
-    let written = model.to_bytes().map_err(|e| sentence(&e))?;
-    let read = Model::from_bytes(written);
-    let read = read.expect("a written model can be read");
-    read.check().expect("a written model passes the check");
+    let model = Model::from_bytes(bytes).map_err(|e| sentence(&e))?;
+    let _ = model.inspect();
+    let done = match model.plan(request()).and_then(Plan::apply) {
+        Ok(done) => done,
+        Err(error @ RewriteError::Result(_)) => panic!("{error}"),
+        Err(error) => return Ok(Answer::Refused(sentence(&error))),
+    };
+    let written = done.to_bytes().map_err(|e| sentence(&e))?;
+    Model::from_bytes(written).expect("a written model can be read and passes the check");
     Ok(Answer::Rewritten)
 }
 

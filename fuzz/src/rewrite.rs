@@ -7,8 +7,7 @@ use posenc_encodings::kind::Kind as Encoding;
 use posenc_encodings::param::{Value as Given, Values};
 use posenc_encodings::words::Word;
 use posenc_ir::{Graph, Model, ScopeId, ScopeKind, Tensor, Use};
-use posenc_onnx::detect::Options;
-use posenc_onnx::inspect::inspect;
+use posenc_onnx::RewriteError;
 use posenc_onnx::request::{LawName, Request, ScaleType};
 
 use super::random::Random;
@@ -19,19 +18,17 @@ use super::tree::{Kind, Message, Style, Value};
 /// # Panics
 /// When the result cannot be read, fails the check, or differs where it must not.
 pub fn rewrite(data: &[u8]) {
-    let Ok(model) = Model::from_bytes(data.to_vec()) else {
+    let Ok(checked) = posenc_onnx::Model::from_bytes(data) else {
         return;
     };
-    if model.check().is_err() {
-        return;
-    }
-    let _ = inspect(&model, &Options::default());
+    let model = checked.as_ir();
+    let _ = checked.inspect();
     let mut random = Random::new(hash(data));
     let whole = model.inlined().is_ok_and(|flat| flat.is_none());
-    let rewritten = |request: &Request| {
-        let mut rewritten = model.clone();
-        let done = posenc_onnx::rewrite::rewrite(&mut rewritten, request);
-        done.is_ok().then_some(rewritten)
+    let rewritten = |request: &Request| match checked.plan(request.clone()).ok()?.apply() {
+        Ok(done) => Some(done.into_ir()),
+        Err(error @ RewriteError::Result(_)) => panic!("{error}"),
+        Err(_) => None,
     };
     if let Some(rescaled) = rewritten(&rescale(&mut random)) {
         check(data, &rescaled, whole);

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use posenc_encodings::laws::ScalingError;
 use posenc_ir::ErrorKind;
-use posenc_onnx::error::{Refusal, RewriteError};
-use posenc_onnx::prove::{Reason, VerifyError};
 use posenc_onnx::request::RopeScalingError;
 use posenc_onnx::request::hf_config::HfConfigError;
+use posenc_onnx::verify::{Reason, VerifyError};
+use posenc_onnx::{Refusal, RefusalKind, RewriteError};
 use posenc_runtime::RuntimeError;
 
 /// How the process ends.
@@ -107,10 +107,9 @@ impl Exit {
         }
         if let Some(error) = cause.downcast_ref::<RewriteError>() {
             return Some(match error {
-                RewriteError::Refused(Refusal::NoSite(_)) => Self::Difference,
-                RewriteError::Refused(Refusal::Usage(_) | Refusal::Parameter(_)) => Self::Usage,
-                RewriteError::Refused(_) => Self::Unsupported,
-                RewriteError::Model(error) => Self::of_model(error),
+                RewriteError::Refused(refusal) => Self::of_refusal(refusal),
+                RewriteError::Model(error) | RewriteError::Result(error) => Self::of_model(error),
+                _ => Self::Unsupported,
             });
         }
         if let Some(error) = cause.downcast_ref::<VerifyError>() {
@@ -135,6 +134,16 @@ impl Exit {
         }
         let usage = cause.is::<RopeScalingError>() || cause.is::<ScalingError>();
         usage.then_some(Self::Usage)
+    }
+
+    fn of_refusal(refusal: &Refusal) -> Self {
+        match refusal.kind() {
+            RefusalKind::NoSite => Self::Difference,
+            RefusalKind::MissingParameter(_)
+            | RefusalKind::InvalidParameter
+            | RefusalKind::AlreadyScaled => Self::Usage,
+            _ => Self::Unsupported,
+        }
     }
 
     fn of_model(error: &posenc_ir::Error) -> Self {
@@ -166,14 +175,18 @@ mod tests {
             value: 0.5,
         };
         let missing = io::Error::from(io::ErrorKind::NotFound);
-        let refused = |r: Refusal| anyhow::Error::from(RewriteError::from(r));
-        let cases: [(anyhow::Error, Exit); 11] = [
-            (refused(Refusal::NoSite("no".into())), Exit::Difference),
-            (refused(Refusal::Usage("no".into())), Exit::Usage),
+        let refused = |kind| anyhow::Error::from(RewriteError::from(Refusal::new(kind, "no")));
+        let cases: [(anyhow::Error, Exit); 15] = [
+            (refused(RefusalKind::NoSite), Exit::Difference),
+            (refused(RefusalKind::MissingParameter("theta")), Exit::Usage),
+            (refused(RefusalKind::InvalidParameter), Exit::Usage),
+            (refused(RefusalKind::AlreadyScaled), Exit::Usage),
+            (refused(RefusalKind::NoEffect("slopes")), Exit::Unsupported),
             (
-                refused(Refusal::Unsupported("no".into())),
+                refused(RefusalKind::UnsupportedOption("form")),
                 Exit::Unsupported,
             ),
+            (refused(RefusalKind::Unsupported), Exit::Unsupported),
             (Failure::usage("no").into(), Exit::Usage),
             (posenc_ir::Error::decode("no").into(), Exit::Model),
             (posenc_ir::Error::invalid("no").into(), Exit::Model),

@@ -7,8 +7,7 @@ pub(crate) use limits::limits;
 
 use std::path::{Path, PathBuf};
 
-use posenc_onnx::detect::Options;
-use posenc_onnx::inspect::inspect;
+use posenc_onnx::Model;
 use posenc_onnx::report::Inspect;
 use posenc_onnx::request::hf_config::HfConfig;
 
@@ -51,14 +50,16 @@ Examples:
 /// Prints what was found.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
-    let (model, warnings) = model::open_checked(&args.model)?;
+    let model = model::named(&args.model, Model::open(&args.model))?;
     progress.now(format!("inspecting {}", args.model.display()));
-    let mut report = inspect(&model, &Options::default());
-    let warnings = warnings.iter().map(ToString::to_string);
+    let mut report = model.inspect();
+    let warnings = model.warnings().iter().map(ToString::to_string);
     report.warnings.splice(..0, warnings);
-    report.warnings.extend(model::absence(&args.model, &model)?);
+    report
+        .warnings
+        .extend(model::absence(&args.model, model.as_ir())?);
     if args.hash {
-        report.model.sha256 = Some(model.sha256());
+        report.model.sha256 = Some(model.as_ir().sha256());
     }
     if let Some(path) = &args.hf_config {
         model::named(path, consult(&mut report, path))?;

@@ -5,6 +5,7 @@ mod columns;
 mod completions;
 mod diff;
 mod exit;
+mod flag_names;
 mod inspect;
 mod model;
 mod number;
@@ -125,7 +126,8 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) if Exit::is_closed_pipe(&error) => Exit::Done.into(),
         Err(error) => {
-            terminal.fail(format!("{error:#}"));
+            let sentence = format!("{error:#}");
+            terminal.fail(flag_names::as_flags(&sentence, &Cli::command()));
             Exit::of(&error).into()
         }
     }

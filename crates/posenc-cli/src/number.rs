@@ -1,8 +1,8 @@
 //! Numbers as text.
 
 pub(crate) use posenc_encodings::describe::compact;
-use posenc_encodings::round::to_digits;
 use posenc_encodings::describe::infinite;
+use posenc_encodings::round::to_digits;
 
 /// Two significant digits, for errors.
 pub(crate) fn rough(number: f64) -> String {

@@ -6,7 +6,6 @@ use posenc_encodings::laws::shared::{FACTOR, ORIGINAL_LENGTH};
 use posenc_encodings::laws::{self, LawError, LawName};
 use posenc_encodings::param::{Given, Param, ParameterError};
 use posenc_encodings::words::Word;
-use posenc_onnx::error::{Refusal, RewriteError};
 use posenc_onnx::request::{Parameters, RopeScalingError, ScaleType};
 
 use crate::exit::Failure;
@@ -157,14 +156,6 @@ pub(crate) fn flag_error(error: &ParameterError) -> Failure {
             format!("--{parameter} has no effect on {of}; remove it")
         }
     })
-}
-
-/// The error of a rewrite, with flags for parameters.
-pub(crate) fn rewrite_error(error: RewriteError) -> anyhow::Error {
-    match error {
-        RewriteError::Refused(Refusal::Parameter(error)) => flag_error(&error).into(),
-        other => other.into(),
-    }
 }
 
 /// The error of a law, with flags for parameters.

@@ -6,7 +6,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
-use posenc_onnx::prove::{Bisect, VerifyOptions, verify};
+use posenc_onnx::verify::{Bisect, VerifyOptions, verify};
 use posenc_runtime::{Backend, Fallback, Provider};
 
 use crate::backend::Choice;

@@ -122,3 +122,10 @@ impl serde::Serialize for Kind {
         to.serialize_str(self.name())
     }
 }
+
+impl<'de> serde::Deserialize<'de> for Kind {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let word = <std::borrow::Cow<'_, str>>::deserialize(from)?;
+        word.parse().map_err(serde::de::Error::custom)
+    }
+}

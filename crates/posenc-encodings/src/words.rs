@@ -71,6 +71,13 @@ macro_rules! words {
                 to.serialize_str($crate::words::Word::name(*self))
             }
         }
+
+        impl<'de> $crate::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let word = <std::string::String as $crate::serde::Deserialize>::deserialize(from)?;
+                word.parse().map_err($crate::serde::de::Error::custom)
+            }
+        }
     };
 }
 

@@ -2,20 +2,20 @@
 
 mod describe;
 mod find;
-pub mod frontier;
+pub(crate) mod frontier;
 mod fused;
-pub mod keys;
-pub mod mask;
+pub(crate) mod keys;
+pub(crate) mod mask;
 mod operands;
 pub(crate) mod plane;
 pub(crate) mod planes;
-pub mod scale;
-pub mod scores;
-pub mod site;
+pub(crate) mod scale;
+pub(crate) mod scores;
+pub(crate) mod site;
 mod stacks;
-pub mod stream;
+pub(crate) mod stream;
 mod walk;
 
-pub use find::sites;
+pub(crate) use find::sites;
 pub(crate) use keys::per_token;
-pub use site::{Mask, Operand, Site, StackLayer};
+pub(crate) use site::{Operand, Site, StackLayer};

@@ -2,14 +2,15 @@
 
 mod absolute;
 mod bias;
-pub mod context;
+pub(crate) mod branches;
+pub(crate) mod context;
 mod convolution;
-pub mod finding;
-pub mod found;
-pub mod identified;
-pub mod limits;
+pub(crate) mod finding;
+pub(crate) mod found;
+pub(crate) mod identified;
+pub(crate) mod limits;
 mod results;
-pub mod rotary;
+pub(crate) mod rotary;
 mod runs;
 mod terms;
 #[cfg(test)]
@@ -25,16 +26,16 @@ use crate::attention::{Site, sites};
 use crate::graph::dataflow::{Class, Classes, is_fed_ids};
 use crate::graph::ports::{Lengths, Ports, Role};
 
-pub use found::{Found, Refused};
+pub(crate) use found::{Found, Refused};
 use results::Results;
-pub use rotary::site::{AxialSite, RotaryOperand, RotarySite, Streams, Switch};
+pub(crate) use rotary::site::{RotaryOperand, RotarySite, Switch};
 use runs::BUDGET;
 pub(crate) use runs::Runs;
 pub(crate) use terms::joins;
 
 /// Options of detection.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// Roles of inputs by name, for inputs whose role cannot be inferred.
     pub roles: BTreeMap<String, Role>,
     /// Which of the branches of an `If` with attention is examined; those after the first are of
@@ -56,7 +57,7 @@ const LARGER: [usize; 3] = [256, 2048, 16384];
 const SHORT: usize = 8;
 
 /// Finds attention and everything that encodes position.
-pub fn detect(model: &Model, options: &Options) -> Found {
+pub(crate) fn detect(model: &Model, options: &Options) -> Found {
     let Trial {
         ports,
         lengths,

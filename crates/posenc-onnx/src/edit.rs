@@ -1,7 +1,7 @@
 //! Edits: a plan becomes a patch.
 
-pub mod extend_buffers;
-pub mod insert;
+pub(crate) mod extend_buffers;
+pub(crate) mod insert;
 mod redirect;
-pub mod remove;
-pub mod rescale;
+pub(crate) mod remove;
+pub(crate) mod rescale;

@@ -1,12 +1,12 @@
 //! What a value of a graph is: roles of inputs, dataflow, axes, regions, products.
 
-pub mod dataflow;
-pub mod einsum;
-pub mod lane;
-pub mod operators;
-pub mod ports;
-pub mod product;
-pub mod region;
-pub mod signature;
+pub(crate) mod dataflow;
+pub(crate) mod einsum;
+pub(crate) mod lane;
+pub(crate) mod operators;
+pub(crate) mod ports;
+pub(crate) mod product;
+pub(crate) mod region;
+pub(crate) mod signature;
 #[cfg(test)]
 pub mod sketch;

@@ -1,6 +1,6 @@
 //! From what was detected to the report of `inspect`.
 
-pub mod consult;
+pub(crate) mod consult;
 mod entries;
 
 use posenc_ir::Model;
@@ -18,7 +18,7 @@ use posenc_encodings::round::to_digits;
 /// Names every encoding and attention site of a model.
 ///
 /// Local functions are looked into by unfolding their calls.
-pub fn inspect(model: &Model, options: &Options) -> Inspect {
+pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
     match model.inlined() {
         Ok(Some(flat)) => {
             let mut report = report(&flat, &detect(&flat, options));
@@ -36,7 +36,7 @@ pub fn inspect(model: &Model, options: &Options) -> Inspect {
 }
 
 /// The report of a detection.
-pub fn report(model: &Model, found: &Found) -> Inspect {
+pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     let mut report = Inspect::new(ModelSummary::of(model));
     report.encodings = inspect_encodings(model, found);
     report

@@ -1,5 +1,6 @@
 //! What a request means for the sites that were found, before anything changes.
 
-pub mod numbers;
-pub mod rescale;
-pub mod swap;
+pub(crate) mod change;
+pub(crate) mod numbers;
+pub(crate) mod rescale;
+pub(crate) mod swap;

@@ -9,38 +9,36 @@
 //!
 //! A comparison never passes by default: NaN, an empty output and another shape are failures.
 
-pub mod bisect;
+pub(crate) mod bisect;
 pub(crate) mod bound;
-pub mod compare;
+pub(crate) mod compare;
 mod cutout;
 mod decode;
-pub mod error;
-pub mod expected;
-pub mod feeds;
-pub mod formula;
-pub mod invariants;
+pub(crate) mod error;
+pub(crate) mod expected;
+pub(crate) mod feeds;
+pub(crate) mod formula;
+pub(crate) mod invariants;
 mod measure;
-pub mod options;
-pub mod readback;
-pub mod run;
+pub(crate) mod options;
+pub(crate) mod readback;
+pub(crate) mod rescaled;
+pub(crate) mod run;
 mod sample;
-pub mod sites;
+pub(crate) mod sites;
 mod subject;
-pub mod swap;
+pub(crate) mod swap;
 mod sweep;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-pub mod tolerance;
+pub(crate) mod tolerance;
 pub(crate) mod trial;
 mod verify;
 
-pub use compare::{Difference, compare};
 pub use error::{Reason, VerifyError};
-pub use expected::{Expected, ExpectedFrequencies, expectations};
+pub(crate) use expected::expectations;
 pub use options::{Bisect, VerifyOptions};
-pub use run::RuntimeTarget;
-pub use sites::check_rope;
-pub use tolerance::Tolerance;
+pub(crate) use sites::check_rope;
 pub use verify::verify;

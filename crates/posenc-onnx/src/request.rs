@@ -1,7 +1,8 @@
-//! What a rewrite is asked to do, as the command line can say it.
+//! What a rewrite is to do, with every option that there is.
 //!
-//! A field that is `None` was not said: the rewrite infers it, and reports from where.
+//! A field that is `None` is inferred; the plan and the report say from what.
 
+mod check;
 pub mod hf_config;
 mod layers;
 mod list;
@@ -9,10 +10,12 @@ pub mod params;
 mod rope;
 mod scale;
 mod size;
-mod unserved;
+mod source;
+mod values;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 pub use layers::{Layers, LayersError};
 pub use list::{ListError, parse_list};
@@ -20,50 +23,66 @@ pub use posenc_encodings::laws::LawName;
 pub use rope::{RopeScalingError, rope_scaling};
 pub use scale::ScaleType;
 pub use size::{ImageSize, ImageSizeError};
+pub use source::{Config, Tensors};
 
 use crate::attention::Site;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
 use posenc_encodings::param::Given;
 use posenc_encodings::words;
 
-/// A rewrite.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// A rewrite. [`Rescale`](crate::Rescale) and [`Swap`](crate::Swap) make the usual ones.
+///
+/// In JSON, options that are left out are the default:
+///
+/// ```
+/// use posenc_onnx::request::{LawName, Request};
+///
+/// let text = r#"{"scale": "yarn", "parameters": {"factor": 4.0}, "layers": "0-5,7"}"#;
+/// let request: Request = serde_json::from_str(text)?;
+/// assert_eq!(request.scale, Some(LawName::Yarn.into()));
+/// assert!(request.check_supported().is_ok());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Request {
     /// The kind of encoding afterwards; `None`: the kind found stays.
     pub to: Option<Kind>,
-    /// The law by which the encoding is stretched.
+    /// The law by which the frequencies of RoPE are scaled.
     pub scale: Option<ScaleType>,
     /// Values of the encoding and of its scaling.
     pub parameters: Parameters,
-    /// A Hugging Face `config.json` that the graph is to follow.
-    pub hf_config: Option<PathBuf>,
-    /// A safetensors file with learned values.
-    pub params: Option<PathBuf>,
-    /// The attention sites, counted within their stack; `None`: all.
+    /// A Hugging Face config that the graph is to follow.
+    pub hf_config: Option<Config>,
+    /// The config of the model as it is, from which the original length may be inferred.
+    pub model_config: Option<Config>,
+    /// Learned values; not part of the JSON.
+    #[serde(skip)]
+    pub params: Option<Tensors>,
+    /// The attention layers, counted within their stack; `None`: all.
     pub layers: Option<Layers>,
     /// The stack; `None`: both.
     pub stack: Option<Stack>,
-    /// How the encoding is to stand in the graph; `None`: the form found stays.
+    /// The form of the encoding in the graph; `None`: rotations keep theirs, and what is inserted
+    /// is made of plain operators.
     pub form: Option<Form>,
     /// The runtime that the result is for.
     pub target: Target,
-    /// What becomes of tensors in other files.
-    pub external_data: ExternalData,
-    /// What inputs are, where their names and uses do not tell.
+    /// Roles of inputs that cannot be inferred, by name.
     pub input_roles: BTreeMap<String, InputRole>,
-    /// What is done only when asked for.
+    /// What is done only where it is allowed.
     pub allowances: Allowances,
 }
 
 impl Request {
-    /// Whether a site is spoken of: self-attention of the stack and the layers that are named.
+    /// Whether a site is chosen: self-attention of the stack and of the layers that are given.
     pub(crate) fn names(&self, site: &Site) -> bool {
         let stack = self.stack.is_none_or(|s| site.place.stack == Some(s));
         let layers = self.layers.as_ref();
         stack && !site.cross && layers.is_none_or(|l| l.contains(site.place.layer))
     }
 
-    /// Whether an order of computation is all that is asked for.
+    /// Whether nothing but an order of computation is requested.
     pub fn is_only_sort(&self) -> bool {
         let sort = Allowances {
             sort: true,
@@ -71,7 +90,7 @@ impl Request {
         };
         let only = Self {
             target: self.target,
-            external_data: self.external_data,
+            model_config: self.model_config.clone(),
             input_roles: self.input_roles.clone(),
             allowances: sort,
             ..Self::default()
@@ -81,7 +100,8 @@ impl Request {
 }
 
 /// Values of an encoding and of its scaling.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Parameters {
     /// Context extension s.
     pub factor: Option<f64>,
@@ -95,9 +115,11 @@ pub struct Parameters {
     pub rotary_dim: Option<usize>,
     /// Pairs of RoPE, or the order within a sinusoidal row.
     pub layout: Option<Layout>,
-    /// Parameters of laws of RoPE.
+    /// Parameters of laws of RoPE; in JSON, an object with the keys of Hugging Face configs.
+    #[serde(with = "values::law")]
     pub law: Given,
-    /// Parameters of the family that a rewrite inserts, by the names that it declares.
+    /// Parameters of the family that is inserted; in JSON, an object with the names of the family.
+    #[serde(with = "values::family")]
     pub family: Given,
     /// Grids: pixels.
     pub image_size: Option<ImageSize>,
@@ -113,8 +135,9 @@ pub struct Parameters {
     pub seed: Option<u64>,
 }
 
-/// What is done only when asked for; nothing by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is done only where it is allowed; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Allowances {
     /// Add an input with position ids.
     pub add_position_ids: bool,
@@ -138,22 +161,6 @@ words! {
         /// tract.
         Tract = "tract",
     } default Portable
-}
-
-words! {
-    /// What becomes of tensors that stand in other files.
-    "treatment of external data" ExternalData {
-        /// Keep in the same folder, else link, else copy.
-        Auto = "auto",
-        /// Reference the same file.
-        Keep = "keep",
-        /// Share its blocks, or a hard link.
-        Link = "link",
-        /// Copy it.
-        Copy = "copy",
-        /// Embed it.
-        Inline = "inline",
-    } default Auto
 }
 
 words! {
@@ -206,4 +213,44 @@ words! {
         /// When the graph runs.
         Dynamic = "dynamic",
     } default AsFound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_json() {
+        let text = r#"{
+            "to": "rope", "scale": "yarn", "stack": "decoder", "layers": "0-2,5",
+            "parameters": {"factor": 4.0, "law": {"beta_fast": 31.0}, "image_size": "3x4"},
+            "hf_config": {"rope_theta": 1e6}, "input_roles": {"pos": "position"},
+            "allowances": {"allow_rescale": true}
+        }"#;
+        let request: Request = serde_json::from_str(text).unwrap();
+        let again = serde_json::to_string(&request).unwrap();
+        let again: Request = serde_json::from_str(&again).unwrap();
+        assert_eq!(again, request);
+        assert_eq!(request.layers, Some("0-2,5".parse().unwrap()));
+        assert_eq!(request.parameters.law.number("beta-fast"), Some(31.0));
+        assert!(request.hf_config.unwrap().parse().is_ok());
+        assert_eq!(
+            serde_json::from_str::<Request>("{}").unwrap(),
+            Request::default()
+        );
+    }
+
+    #[test]
+    fn a_misspelled_option_is_refused() {
+        for text in [
+            r#"{"scal": "yarn"}"#,
+            r#"{"scale": "jarn"}"#,
+            r#"{"parameters": {"fctor": 4.0}}"#,
+            r#"{"parameters": {"law": {"beta_fest": 4.0}}}"#,
+            r#"{"parameters": {"law": {"beta_fast": "4"}}}"#,
+            r#"{"allowances": {"rescale": true}}"#,
+        ] {
+            assert!(serde_json::from_str::<Request>(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,61 +1,39 @@
-//! The proof of a rewrite: the emitted nodes, run by a runtime, against the formula in f64.
+//! The check of a rewrite: what was inserted or rescaled, run by a runtime, against its formula in
+//! f64.
 
-use posenc_ir::Model;
-use posenc_onnx::detect::Found;
-use posenc_onnx::prove::{Expected, check_rope, expectations};
-use posenc_onnx::report::{Check, Rewrite};
-use posenc_onnx::rewrite::Rewritten;
+use posenc_onnx::Rewritten;
+use posenc_onnx::Verification;
+use posenc_onnx::report::Rewrite;
 
 use crate::backend::Choice;
 use crate::exit::Failure;
 
-/// Whether a rewrite needs a proof.
+/// Whether a rewrite is written without the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Without one, there is a warning.
+    /// A warning says why there is none.
     Wanted,
-    /// Without one, the rewrite fails.
+    /// It is not.
     Required,
 }
 
-/// Fills in the check of a report, by the embedded runtime or, if that cannot run it, by ONNX
-/// Runtime.
+/// Fills in the check of a report. The embedded runtime makes it; what that cannot run goes to
+/// ONNX Runtime.
 ///
 /// # Errors
-/// When the metadata of the model is invalid, or a required proof is not possible.
-pub(super) fn fill(
-    model: &Model,
-    done: &Rewritten,
-    proof: Proof,
-    report: &mut Rewrite,
-) -> anyhow::Result<()> {
-    let insert = done.proof.as_ref().is_some_and(|p| !p.is_empty());
-    let mut expected = vec![];
-    for found in std::iter::once(&done.found).chain(&done.beside) {
-        if !found.rotary.is_empty() {
-            expected.push((found, expectations(model, found)?));
-        }
-    }
-    if expected.is_empty() && !insert {
+/// When the model's own record cannot be followed, or a required comparison cannot be made.
+pub(super) fn fill(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::Result<()> {
+    if !done.is_verifiable()? {
         return Ok(());
     }
     let mut reasons = vec![];
     for choice in Choice::defaults() {
-        match run(model, done, &expected, &choice) {
-            Ok(Some(check)) => {
-                report.check = Some(check);
-                return Ok(());
-            }
-            Ok(None) => {
-                let warning = "the inserted encoding does not affect scores; checked by detection \
-                               only";
-                if proof == Proof::Required {
-                    let path = model
-                        .path()
-                        .map_or_else(String::new, |p| p.display().to_string());
-                    return Err(Failure::unsupported(format!("{path}: {warning}")).into());
+        match run(done, &choice) {
+            Ok(verification) => {
+                report.check = verification.summary();
+                if report.check.is_none() {
+                    not_compared(done, proof, report)?;
                 }
-                report.warnings.push(warning.to_owned());
                 return Ok(());
             }
             Err(why) => reasons.push(why),
@@ -74,20 +52,18 @@ pub(super) fn fill(
     }
 }
 
-/// The summary of all comparisons, including rotations in every branch; `None` if there are none.
-fn run(
-    model: &Model,
-    done: &Rewritten,
-    expected: &[(&Found, Vec<Expected>)],
-    choice: &Choice,
-) -> anyhow::Result<Option<Check>> {
-    let runtime = choice.open()?;
-    let mut checks = vec![];
-    for (found, expected) in expected {
-        checks.extend(check_rope(model, found, expected, &*runtime)?);
+fn run(done: &Rewritten, choice: &Choice) -> anyhow::Result<Verification> {
+    Ok(done.verify(&*choice.open()?)?)
+}
+
+/// Warns that nothing of what was inserted could be compared, or refuses where it has to be.
+fn not_compared(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::Result<()> {
+    let warning = "the inserted encoding does not affect scores; checked by detection only";
+    if proof == Proof::Required {
+        let path = done.as_ir().path();
+        let path = path.map_or_else(String::new, |p| p.display().to_string());
+        return Err(Failure::unsupported(format!("{path}: {warning}")).into());
     }
-    if let Some(proof) = &done.proof {
-        checks.extend(proof.check(&*runtime)?);
-    }
-    Ok((!checks.is_empty()).then(|| Check::of(&checks)))
+    report.warnings.push(warning.to_owned());
+    Ok(())
 }

@@ -2,12 +2,28 @@
 
 use std::path::Path;
 
+use posenc_encodings::words;
 use posenc_ir::external::{self, PlaceProblem, SaveError};
 use posenc_ir::{ErrorKind, Model};
-use posenc_onnx::request::ExternalData;
 
 use crate::exit::Failure;
 use crate::model;
+
+words! {
+    /// What happens to tensors in other files.
+    "treatment of external data" ExternalData {
+        /// Keep in the same folder, else link, else copy.
+        Auto = "auto",
+        /// Reference the same file.
+        Keep = "keep",
+        /// Share its blocks, or a hard link.
+        Link = "link",
+        /// Copy it.
+        Copy = "copy",
+        /// Embed it.
+        Inline = "inline",
+    } default Auto
+}
 
 /// Saves the model to `output`.
 ///

@@ -1,15 +1,17 @@
 //! The flags of `rewrite`, and the request that they make.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
 use posenc_encodings::words::Word;
+use posenc_onnx::RewriteError;
 use posenc_onnx::request::{
-    Allowances, Antialias, Corners, ExternalData, ImageSize, InputRole, Layers, Length, Parameters,
-    Request, TablePrecision, Target,
+    Allowances, Antialias, Config, Corners, ImageSize, InputRole, Layers, Length, Parameters,
+    Request, TablePrecision, Target, Tensors,
 };
 
+use super::external::ExternalData;
 use super::family::FamilyArgs;
 use crate::rope::{self, RopeArgs, ScalingArgs};
 use crate::value;
@@ -52,11 +54,7 @@ Examples:
   Make a graph what a Hugging Face config says:
     posenc-onnx rewrite model.onnx --hf-config config.json
   Replace the encoding, with learned values from a file:
-    posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors
-  Double the rows of a position table:
-    posenc-onnx rewrite bert.onnx --scale linear --max-length 1024
-  Fuse RoPE for ONNX Runtime on a GPU:
-    posenc-onnx rewrite model.onnx --form contrib --target ort-cuda";
+    posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors";
 
 /// What the model is to become, and where.
 #[derive(Debug, clap::Args)]
@@ -168,7 +166,7 @@ pub(super) struct OutputArgs {
 
     /// What becomes of tensors in other files
     #[arg(long, value_name = "MODE", value_parser = value::word::<ExternalData>(), default_value = "auto")]
-    external_data: ExternalData,
+    pub(super) external_data: ExternalData,
 
     /// Write nothing
     #[arg(long, action = ArgAction::SetTrue)]
@@ -209,8 +207,17 @@ pub(super) struct CheckArgs {
 }
 
 impl Args {
-    /// What the flags ask for.
-    pub(super) fn request(&self) -> Request {
+    /// The files that the command reads besides the model.
+    pub(super) fn files(&self) -> Vec<&Path> {
+        let files = self.target.hf_config.iter().chain(&self.target.params);
+        files.map(PathBuf::as_path).collect()
+    }
+
+    /// What the flags request.
+    ///
+    /// # Errors
+    /// When a file that they name cannot be read.
+    pub(super) fn request(&self) -> anyhow::Result<Request> {
         let Self { target, tables, .. } = self;
         let parameters = Parameters {
             family: tables.family.0.clone(),
@@ -234,17 +241,19 @@ impl Args {
             seed: tables.seed,
             ..rope::parameters(&self.scaling, &self.rope, tables.layout)
         };
-        Request {
+        let config = target.hf_config.as_ref().map(Config::open).transpose();
+        let params = target.params.as_ref().map(Tensors::open).transpose();
+        Ok(Request {
             to: target.to,
             scale: self.scaling.scale,
             parameters,
-            hf_config: target.hf_config.clone(),
-            params: target.params.clone(),
+            hf_config: config.map_err(RewriteError::from)?,
+            model_config: Config::beside(&self.model),
+            params: params.map_err(RewriteError::from)?,
             layers: target.layers.clone(),
             stack: target.stack,
             form: target.form.and_then(|wish| wish.0),
             target: target.target,
-            external_data: self.output.external_data,
             input_roles: target.input_role.iter().cloned().collect(),
             allowances: Allowances {
                 add_position_ids: self.output.add_position_ids,
@@ -252,12 +261,14 @@ impl Args {
                 write_config: self.output.write_config,
                 sort: self.output.sort,
             },
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser;
     use posenc_encodings::families::alibi;
     use posenc_encodings::param::{Given, Value};
@@ -275,7 +286,7 @@ mod tests {
         let words = ["rewrite", "m.onnx"]
             .into_iter()
             .chain(line.split_whitespace());
-        Line::try_parse_from(words).map(|l| l.args.request())
+        Line::try_parse_from(words).map(|l| l.args.request().unwrap())
     }
 
     /// What the line of the next test gives.
@@ -297,25 +308,35 @@ mod tests {
 
     #[test]
     fn every_flag_of_the_contract_arrives() {
+        let folder = tempfile::tempdir().unwrap();
+        let [config, params] = ["c.json", "p.safetensors"].map(|name| folder.path().join(name));
+        fs::write(&config, "{}").unwrap();
+        fs::write(&params, "p").unwrap();
+        let files = format!(
+            "--hf-config {} --params {}",
+            config.display(),
+            params.display()
+        );
         let got = request(
-            "--to t5-bias --scale yarn --hf-config c.json --params p.safetensors --layers 0-5,7 \
+            &(files
+                + " --to t5-bias --scale yarn --layers 0-5,7 \
              --stack encoder --form onnx --target ort-cuda --external-data link --factor 4 \
              --original-length 64 --max-length 256 --theta 1e4 --rotary-dim 8 --layout half \
              --beta-fast 31 --no-truncate --short-factor 1,2 --num-buckets 16 --max-distance 64 \
              --bidirectional --slopes 0.5,0.25 --align-corners --image-size 384x512 --antialias \
              --dynamic --table-precision f32 --add-position-ids --allow-rescale --write-config \
-             --sort --seed 7 --input-role pos=position --input-role mask=padding",
+             --sort --seed 7 --input-role pos=position --input-role mask=padding"),
         );
         let want = Request {
             to: Some(Kind::T5Bias),
             scale: Some(LawName::Yarn.into()),
-            hf_config: Some("c.json".into()),
-            params: Some("p.safetensors".into()),
+            hf_config: Some(Config::open(&config).unwrap()),
+            model_config: None,
+            params: Some(Tensors::open(&params).unwrap()),
             layers: Some(Layers::of([0, 1, 2, 3, 4, 5, 7])),
             stack: Some(Stack::Encoder),
             form: Some(Form::Onnx),
             target: Target::OrtCuda,
-            external_data: ExternalData::Link,
             parameters: Parameters {
                 factor: Some(4.0),
                 original_length: Some(64),

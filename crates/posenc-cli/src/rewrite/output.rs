@@ -14,12 +14,12 @@ use crate::exit::Failure;
 ///
 /// # Errors
 /// When it is the input, by whatever name, and that was not allowed; when it is another file that
-/// the request reads; when it is no regular file, a link to nowhere, or its folder does not exist.
+/// the command reads; when it is no regular file, a link to nowhere, or its folder does not exist.
 pub(super) fn check(
     input: &Path,
     output: &Path,
     in_place: bool,
-    request: &Request,
+    read: &[&Path],
 ) -> anyhow::Result<()> {
     let shown = output.display();
     if output.is_dir() {
@@ -37,8 +37,7 @@ pub(super) fn check(
             format!("{shown}: is no regular file, or a link to nowhere; give another -o");
         return Err(Failure::usage(sentence).into());
     }
-    let mut read = request.hf_config.iter().chain(&request.params);
-    if read.any(|path| is_same(path, output)) {
+    if read.iter().any(|path| is_same(path, output)) {
         let sentence = format!("{shown}: is read by this command; give another -o");
         return Err(Failure::usage(sentence).into());
     }
@@ -155,7 +154,6 @@ mod tests {
     #[test]
     fn the_input_is_replaced_only_when_told_so_by_whatever_name() {
         let folder = tempfile::tempdir().unwrap();
-        let request = Request::default();
         let input = folder.path().join("m.onnx");
         std::fs::write(&input, b"model").unwrap();
         let inner = folder.path().join("inner");
@@ -170,15 +168,13 @@ mod tests {
             names.extend([link, hard]);
         }
         for name in names {
-            let error = check(&input, &name, false, &request)
-                .unwrap_err()
-                .to_string();
+            let error = check(&input, &name, false, &[]).unwrap_err().to_string();
             assert!(error.contains("--in-place"), "{error}");
-            assert!(check(&input, &name, true, &request).is_ok());
+            assert!(check(&input, &name, true, &[]).is_ok());
         }
         let other = folder.path().join("other.onnx");
         std::fs::write(&other, b"model").unwrap();
-        assert!(check(&input, &other, false, &request).is_ok());
+        assert!(check(&input, &other, false, &[]).is_ok());
     }
 
     #[test]
@@ -189,10 +185,8 @@ mod tests {
         for file in [&input, &config] {
             std::fs::write(file, b"something").unwrap();
         }
-        let request = Request {
-            hf_config: Some(config.clone()),
-            ..Request::default()
-        };
+        let read = [config.clone()];
+        let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
         let mut cases = vec![
             (folder.path().to_owned(), "is a folder"),
             (folder.path().join("no/m.onnx"), "there is no folder"),
@@ -205,9 +199,9 @@ mod tests {
             let device = PathBuf::from("/dev/null");
             cases.extend([link, device].map(|path| (path, "no regular file")));
         }
-        assert!(check(&input, &folder.path().join("new.onnx"), false, &request).is_ok());
+        assert!(check(&input, &folder.path().join("new.onnx"), false, &[]).is_ok());
         for (output, want) in cases {
-            let error = check(&input, &output, false, &request).unwrap_err();
+            let error = check(&input, &output, false, &read).unwrap_err();
             assert!(error.to_string().contains(want), "{error}");
         }
     }

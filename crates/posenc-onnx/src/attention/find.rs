@@ -21,7 +21,7 @@ use crate::graph::ports::Ports;
 
 /// Every attention site of the graph, in order of computation. Of the branches of an `If` that hold
 /// attention, `branch` selects one, the one with the most sites being 0.
-pub fn sites(
+pub(crate) fn sites(
     model: &Model,
     classes: &Classes,
     trace: &Trace,

@@ -15,7 +15,7 @@ use crate::graph::region::Region;
 
 /// The content values between a projection and the product, with their lanes.
 #[derive(Clone, Debug)]
-pub struct OperandPath {
+pub(crate) struct OperandPath {
     lanes: FxHashMap<ValueId, Lane>,
     /// The nodes that compute them, operand last.
     nodes: BTreeSet<NodeId>,
@@ -24,7 +24,7 @@ pub struct OperandPath {
 
 /// What acts on a path.
 #[derive(Clone, Debug)]
-pub enum Frontier {
+pub(crate) enum Frontier {
     /// No position.
     Nothing,
     /// Position, between one value and another.
@@ -38,14 +38,14 @@ const FEW: usize = 64;
 
 impl OperandPath {
     /// Follows an operand of the product back to its projections.
-    pub fn of(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> Self {
+    pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> Self {
         let none = |_: &Node| false;
         Self::until(graph, classes, trace, operand, &none, usize::MAX)
     }
 
     /// Continues this path from the input of the projection back to the norm before it; `None` where
     /// the projection is not one product, or no norm is near.
-    pub fn before(
+    pub(crate) fn before(
         &self,
         graph: &Graph,
         classes: &Classes,
@@ -179,13 +179,13 @@ impl OperandPath {
 
     /// Whether position enters it as factors only, as in a rotation; a term added to the residual
     /// stream does not.
-    pub fn is_rotated(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
+    pub(crate) fn is_rotated(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
         let entries = self.entries(graph, classes, trace);
         !entries.is_empty() && entries.iter().all(|u| graph.node(u.node).is("Mul"))
     }
 
     /// The region in which position acts on this path.
-    pub fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Frontier {
+    pub(crate) fn region(&self, graph: &Graph, classes: &Classes, trace: &Trace) -> Frontier {
         let entries = self.entries(graph, classes, trace);
         let Some(first) = entries.first().map(|u| u.node) else {
             return Frontier::Nothing;

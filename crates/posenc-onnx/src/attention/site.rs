@@ -10,7 +10,7 @@ use crate::graph::lane::Lane;
 
 /// One attention: its operands and its shape.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub(crate) struct Site {
     /// The softmax, or the fused operator.
     pub node: NodeId,
     /// The scope of the node.
@@ -52,7 +52,7 @@ pub struct Site {
 
 /// Queries or keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operand {
+pub(crate) struct Operand {
     /// The value.
     pub value: ValueId,
     /// The axes of tokens and features.
@@ -61,7 +61,7 @@ pub struct Operand {
 
 /// Which keys a query may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Mask {
+pub(crate) struct Mask {
     /// Later keys are masked; `None` where the mask could not be evaluated.
     pub causal: Option<bool>,
     /// Keys at this distance and farther are masked.
@@ -72,7 +72,7 @@ pub struct Mask {
 
 /// The layer of a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StackLayer {
+pub(crate) struct StackLayer {
     /// The stack; `None` where the model has one.
     pub stack: Option<Stack>,
     /// Index among the sites of self-attention of the stack; cross-attention has the index of the

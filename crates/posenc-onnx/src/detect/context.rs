@@ -59,6 +59,10 @@ impl<'a> Context<'a> {
 
     /// The refusal to change a node, with the reason.
     pub(crate) fn refuse(&self, node: NodeId, why: impl std::fmt::Display) -> RewriteError {
-        Refusal::Unsupported(format!("{}: {why}", self.graph().place(node))).into()
+        let mut refusal = Refusal::unsupported(why.to_string()).at(self.graph().place(node));
+        if let Some(site) = self.found.attention.iter().find(|site| site.node == node) {
+            refusal = refusal.in_site(&site.name);
+        }
+        refusal.into()
     }
 }

@@ -13,7 +13,7 @@ use crate::report::Limit;
 
 /// Attention sites, everything that encodes position at them, and what bounds the length.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub(crate) struct Found {
     /// The inputs with their roles.
     pub ports: Ports,
     /// The lengths of the trial run.
@@ -56,7 +56,7 @@ impl Found {
 
 /// A candidate that was examined and refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub(crate) struct Refused {
     /// The index of the attention site.
     pub site: usize,
     /// The node at which position enters.

@@ -1,9 +1,9 @@
 //! Rotations of queries and keys.
 
-pub mod matrices;
-pub mod read;
-pub mod site;
-pub mod source;
+pub(crate) mod matrices;
+pub(crate) mod read;
+pub(crate) mod site;
+pub(crate) mod source;
 mod streams;
 mod switch;
 

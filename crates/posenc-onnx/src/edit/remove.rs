@@ -155,8 +155,8 @@ fn found_before_scores<'a>(
             let seen = finding.sites.iter().any(|site| plan.has(*site));
             if plan.kind == Kind::None && seen {
                 let kind = finding.encoding.kind();
-                let why = format!("{kind} applies to all layers; --layers cannot be used");
-                return Err(Refusal::Usage(why).into());
+                let why = format!("{kind} applies to all layers; `layers` cannot be used");
+                return Err(Refusal::invalid(why).into());
             }
             continue;
         }

@@ -1,8 +1,8 @@
 //! Changes the frequencies of rotations with the smallest edit.
 
-pub mod emit;
-pub mod jobs;
-pub mod tables;
+pub(crate) mod emit;
+pub(crate) mod jobs;
+pub(crate) mod tables;
 
 use std::collections::BTreeMap;
 
@@ -147,7 +147,9 @@ impl Writer<'_> {
 
     pub(crate) fn refuse(&self, why: &str) -> RewriteError {
         let site = &self.found.rotary[self.job.sites.first().copied().unwrap_or(0)];
-        Refusal::Unsupported(format!("{}: {why}", self.graph.place(site.node))).into()
+        Refusal::unsupported(why)
+            .at(self.graph.place(site.node))
+            .into()
     }
 
     fn frequencies(&self, out: &mut Emitter<'_>, c: &Computed) -> Result<(), RewriteError> {

@@ -8,21 +8,21 @@ use crate::graph::ports::{Ports, Role};
 /// What a value depends on: any of content, position, padding and length; none of them for what
 /// is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Class(u64);
+pub(crate) struct Class(u64);
 
 impl Class {
     /// Nothing: the value is the same in every run.
-    pub const CONSTANT: Self = Self(0);
+    pub(crate) const CONSTANT: Self = Self(0);
     /// Ids, embeddings, pixels, audio, earlier keys and values.
-    pub const CONTENT: Self = Self(1);
+    pub(crate) const CONTENT: Self = Self(1);
     /// Content of this run, which keys and values of earlier steps are not.
-    pub const FRESH: Self = Self(16);
+    pub(crate) const FRESH: Self = Self(16);
     /// Position inputs; ranges and running sums.
-    pub const POSITION: Self = Self(2);
+    pub(crate) const POSITION: Self = Self(2);
     /// The attention mask; ids compared with a constant.
-    pub const PADDING: Self = Self(4);
+    pub(crate) const PADDING: Self = Self(4);
     /// Lengths of axes.
-    pub const LENGTH: Self = Self(8);
+    pub(crate) const LENGTH: Self = Self(8);
 
     /// Content of this run from one input of the graph; inputs beyond the 48th share a bit.
     fn from_input(index: usize) -> Self {
@@ -33,7 +33,7 @@ impl Class {
     const FIRST: u64 = 1 << 16;
 
     /// Whether the content of this and `other` is from the same inputs.
-    pub fn shares_inputs(self, other: Self) -> bool {
+    pub(crate) fn shares_inputs(self, other: Self) -> bool {
         self.0 / Self::FIRST == other.0 / Self::FIRST
     }
 
@@ -44,12 +44,12 @@ impl Class {
     }
 
     /// Whether every part of `other` is among the parts of this.
-    pub fn has(self, other: Self) -> bool {
+    pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Whether the value depends on nothing.
-    pub fn is_constant(self) -> bool {
+    pub(crate) fn is_constant(self) -> bool {
         self == Self::CONSTANT
     }
 
@@ -60,11 +60,11 @@ impl Class {
 
 /// The class of every value of a graph.
 #[derive(Clone, Debug)]
-pub struct Classes(Vec<Class>);
+pub(crate) struct Classes(Vec<Class>);
 
 impl Classes {
     /// Runs every scope forward once.
-    pub fn of(graph: &Graph, ports: &Ports) -> Self {
+    pub(crate) fn of(graph: &Graph, ports: &Ports) -> Self {
         let mut classes = Self(vec![Class::CONSTANT; graph.value_count()]);
         let mut fresh = 0..;
         for port in ports.iter() {
@@ -81,7 +81,7 @@ impl Classes {
     }
 
     /// The class of a value.
-    pub fn of_value(&self, value: ValueId) -> Class {
+    pub(crate) fn of_value(&self, value: ValueId) -> Class {
         self.0[value.index()]
     }
 

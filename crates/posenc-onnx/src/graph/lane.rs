@@ -14,7 +14,7 @@ use posenc_ir::{Graph, NodeId};
 
 /// The axes of the sequence and of the features of one head in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub(crate) struct Lane {
     /// The axis of tokens.
     pub sequence: usize,
     /// The axis of the features; `None` where it is merged with another or sliced.
@@ -37,7 +37,7 @@ impl Lane {
     }
 
     /// Features of one head in a value of these dimensions.
-    pub fn width(&self, dims: &[usize]) -> Option<usize> {
+    pub(crate) fn width(&self, dims: &[usize]) -> Option<usize> {
         let all = *dims.get(self.feature?)?;
         Some(self.group.unwrap_or(all))
     }

@@ -7,7 +7,7 @@ mod image;
 mod port;
 mod role;
 
-pub use port::{Lengths, Port, Role};
+pub(crate) use port::{Lengths, Port, Role};
 pub(crate) use role::holds_time_steps;
 use role::role;
 
@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 /// The inputs of a model with their roles.
 #[derive(Clone, Debug)]
-pub struct Ports {
+pub(crate) struct Ports {
     ports: Vec<Port>,
     /// What the symbols of the declared shapes mean.
     symbols: BTreeMap<Box<str>, Axis>,
@@ -49,7 +49,7 @@ enum Axis {
 
 impl Ports {
     /// Reads the inputs of the main graph; `overrides` gives roles by input name.
-    pub fn of(graph: &Graph, overrides: &BTreeMap<String, Role>) -> Self {
+    pub(crate) fn of(graph: &Graph, overrides: &BTreeMap<String, Role>) -> Self {
         let mut ports = vec![];
         for value in graph.scope(graph.main()).inputs() {
             let v = graph.value(*value);
@@ -106,17 +106,17 @@ impl Ports {
     }
 
     /// The inputs in the order of the graph.
-    pub fn iter(&self) -> impl Iterator<Item = &Port> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Port> {
         self.ports.iter()
     }
 
     /// The first input of a role.
-    pub fn first(&self, role: Role) -> Option<&Port> {
+    pub(crate) fn first(&self, role: Role) -> Option<&Port> {
         self.ports.iter().find(|p| p.role == role)
     }
 
     /// Whether the model takes keys and values of earlier steps.
-    pub fn has_past(&self) -> bool {
+    pub(crate) fn has_past(&self) -> bool {
         self.first(Role::Past).is_some()
     }
 
@@ -132,7 +132,7 @@ impl Ports {
     }
 
     /// The sequence length that the declared shapes fix, if they do.
-    pub fn fixed_sequence(&self) -> Option<usize> {
+    pub(crate) fn fixed_sequence(&self) -> Option<usize> {
         let port = self.first(Role::Tokens).or(self.first(Role::Positions))?;
         match port.dims.last() {
             Some(Dim::Known(n)) => Some(*n),
@@ -141,7 +141,7 @@ impl Ports {
     }
 
     /// The batch size that the declared shapes fix, if they do.
-    pub fn fixed_batch(&self) -> Option<usize> {
+    pub(crate) fn fixed_batch(&self) -> Option<usize> {
         let port = self
             .first(Role::Tokens)
             .or_else(|| self.ports.first())
@@ -153,7 +153,7 @@ impl Ports {
     }
 
     /// The lengths nearest to `wanted` that the declared shapes allow.
-    pub fn fit(&self, wanted: Lengths) -> Lengths {
+    pub(crate) fn fit(&self, wanted: Lengths) -> Lengths {
         Lengths {
             batch: self.fixed_batch().unwrap_or(wanted.batch),
             sequence: self.fixed_sequence().unwrap_or(wanted.sequence),
@@ -162,7 +162,7 @@ impl Ports {
     }
 
     /// The dimensions of an input at these lengths.
-    pub fn dims(&self, port: &Port, at: Lengths) -> Vec<usize> {
+    pub(crate) fn dims(&self, port: &Port, at: Lengths) -> Vec<usize> {
         let rank = port.dims.len();
         let longer = !self.reading.short_mask && self.is_short_mask(port);
         let axis = |i: usize, d: &Dim| match d {
@@ -200,7 +200,7 @@ impl Ports {
 
     /// Values to start a partial evaluation with: positions and masks are known (every token
     /// counts), content is not; token ids are some id that no comparison in the graph names.
-    pub fn seeds(&self, graph: &Graph, at: Lengths) -> FxHashMap<ValueId, Value> {
+    pub(crate) fn seeds(&self, graph: &Graph, at: Lengths) -> FxHashMap<ValueId, Value> {
         let token = ordinary_token(graph, &self.ports);
         let mut seeds = FxHashMap::default();
         for port in &self.ports {

@@ -13,7 +13,7 @@ const STEPS: usize = 8;
 
 /// The part of a path in which position acts, from one content value to another.
 #[derive(Clone, Debug)]
-pub struct Region {
+pub(crate) struct Region {
     /// The content that enters: the nearest value that everything in the region depends on.
     pub input: ValueId,
     /// Its lane.
@@ -30,7 +30,7 @@ pub struct Region {
 
 /// The rotation within a fused operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inside {
+pub(crate) struct Inside {
     /// Rows of cos by position, `[pos, pair]`.
     pub cos: ValueId,
     /// Rows of sin.

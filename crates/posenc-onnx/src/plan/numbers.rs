@@ -68,10 +68,10 @@ impl Numbers {
             Self::Given { name, tensor } => {
                 if tensor.dims() != dims {
                     let why = format!(
-                        "{name} of --params is {:?}, and the model needs {dims:?}",
+                        "{name} of `params` is {:?}, and the model needs {dims:?}",
                         tensor.dims()
                     );
-                    return Err(Refusal::Usage(why).into());
+                    return Err(Refusal::invalid(why).into());
                 }
                 Ok((0..tensor.len())
                     .filter_map(|i| tensor.get_f64(i))
@@ -147,7 +147,7 @@ mod tests {
         let error = given.values(&[3, 2]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "position_embedding of --params is [2, 3], and the model needs [3, 2]"
+            "position_embedding of `params` is [2, 3], and the model needs [3, 2]"
         );
     }
 }

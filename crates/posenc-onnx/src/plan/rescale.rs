@@ -1,17 +1,14 @@
 //! The plan of a rescale, made before anything changes: the frequencies that each site gets, and
 //! the source of every value.
 
-use std::path::PathBuf;
-
 use posenc_ir::Model;
 
 use crate::detect::identified::identified;
 use crate::detect::{Found, RotarySite};
-use crate::error::{Refusal, RewriteError};
+use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::record::{SiteRecord, record};
 use crate::report::{Inferred, Limit, LimitCause};
-use crate::request::hf_config::HfConfig;
-use crate::request::{Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
+use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
 use posenc_encodings::laws::{LawError, Rope, Scaling};
 
 /// The frequencies that a site gets.
@@ -37,6 +34,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What a rotation becomes; `None` where it is left alone.
+    pub(crate) fn target(&self, rotation: usize) -> Option<&Target> {
+        let mut targets = self.targets.iter();
+        targets.find(|(i, _)| *i == rotation).map(|(_, t)| t)
+    }
+
     /// What the metadata of the result records, one entry for each site.
     pub(crate) fn records(&self, found: &Found) -> impl Iterator<Item = SiteRecord> {
         self.targets.iter().map(|(i, target)| SiteRecord {
@@ -62,22 +65,22 @@ pub fn plan(
     request: &Request,
 ) -> Result<Plan, RewriteError> {
     if found.attention.is_empty() {
-        return Err(Refusal::NoSite("the model has no attention to work on".into()).into());
+        return Err(Refusal::no_site("the model has no attention to work on").into());
     }
     if let Some(refused) = found.unknown.first() {
         let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
-        return Err(Refusal::Unsupported(why).into());
+        return Err(Refusal::unsupported(why).into());
     }
     if let Some(node) = found.axial.first().and_then(|a| a.finding.node()) {
         let place = model.graph().place(node);
         let why = format!(
             "{place}: rope by rows and columns of a grid is not supported yet in a rescale"
         );
-        return Err(Refusal::Unsupported(why).into());
+        return Err(Refusal::unsupported(why).into());
     }
     if found.rotary.is_empty() {
-        let why = "no attention of the model is rotary; give --to rope to insert it";
-        return Err(Refusal::Unsupported(why.into()).into());
+        let why = "no attention of the model is rotary; give `to` rope to insert it";
+        return Err(Refusal::unsupported(why).into());
     }
     let mut planner = Planner {
         model,
@@ -88,7 +91,7 @@ pub fn plan(
         max_length: request.parameters.max_length,
     };
     let targets = match &request.hf_config {
-        Some(path) => planner.from_config(path)?,
+        Some(config) => planner.from_config(config)?,
         None => planner.from_parameters()?,
     };
     planner.refuse_second_scaling(&targets)?;
@@ -110,26 +113,25 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// The targets that a config describes.
-    fn from_config(&mut self, path: &PathBuf) -> Result<Vec<(usize, Target)>, RewriteError> {
-        let config = read_config(path)?;
-        let usage = |e: &dyn std::fmt::Display| Refusal::Usage(format!("{}: {e}", path.display()));
+    fn from_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
+        let config = source.parse()?;
         let mut targets = vec![];
         for (i, site) in requested(self.found, self.request) {
             let place = || self.model.graph().place(site.node);
             let layer = self.found.attention[site.site].place.layer;
-            let Some(wanted) = config.rope_for(layer).map_err(|e| usage(&e))? else {
+            let Some(wanted) = config.rope_for(layer).map_err(|e| source.refuse(e))? else {
                 let why = format!(
-                    "{}: the config has no rope in layer {1}; remove it first with --to none \
-                     --layers {1}",
+                    "{}: the config has no rope in layer {1}; remove it first with `to` none \
+                     `layers` {1}",
                     place(),
                     layer
                 );
-                return Err(Refusal::Unsupported(why).into());
+                return Err(Refusal::unsupported(why).into());
             };
             let now = &site.query.rotation.rope;
             let rope = wanted
                 .rope(now.rotary_dim, now.head_dim)
-                .map_err(|e| usage(&e))?;
+                .map_err(|e| source.refuse(e))?;
             if rope.rotary_dim != now.rotary_dim && !wanted.scaling.spans_head() {
                 let why = format!(
                     "{}: the graph rotates {} features, the config {}",
@@ -137,7 +139,7 @@ impl Planner<'_> {
                     now.rotary_dim,
                     rope.rotary_dim
                 );
-                return Err(Refusal::Unsupported(why).into());
+                return Err(Refusal::unsupported(why).into());
             }
             for value in wanted.inferred {
                 self.infer(value);
@@ -185,8 +187,8 @@ impl Planner<'_> {
             Some(theta) => theta,
             None => {
                 let theta = identified(self.found, site).theta.ok_or_else(|| {
-                    let why = "cannot infer the base θ of the graph's frequencies; give --theta";
-                    Refusal::Usage(format!("{}: {why}", place()))
+                    let why = "cannot infer the base θ of the graph's frequencies; give `theta`";
+                    Refusal::missing("theta", why).at(place())
                 })?;
                 self.infer(Inferred::new("theta", theta, "the graph's frequencies"));
                 theta
@@ -206,10 +208,10 @@ impl Planner<'_> {
                 "{}: a rescale with another {what} is not supported yet",
                 place()
             );
-            return Err(Refusal::Unsupported(why).into());
+            return Err(Refusal::unsupported(why).into());
         }
         let rope = Rope::new(theta, rotary_dim, now.head_dim)
-            .map_err(|e| Refusal::Usage(e.to_string()))?;
+            .map_err(|e| Refusal::invalid(e.to_string()))?;
         let (scaling, inferred) = rope_scaling(scale, p, &rope).map_err(refusal)?;
         for value in inferred {
             self.infer(value);
@@ -261,17 +263,15 @@ impl Planner<'_> {
 
     /// The length that the model was trained for, with its source.
     fn original_length(&self) -> Result<Option<(usize, String)>, RewriteError> {
-        if let Some(path) = config_next_to(self.model) {
-            let config = read_config(&path)?;
+        if let Some(source) = &self.request.model_config {
+            let config = source.parse()?;
             let first = self.found.rotary.first();
             let layer = first.map_or(0, |s| self.found.attention[s.site].place.layer);
             let rope = config.rope_for(layer).ok().flatten();
             let original = rope.and_then(|rope| rope.scaling.original_length());
             let length = match original {
                 Some(length) => Some(length),
-                None => config
-                    .max_position()
-                    .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?,
+                None => config.max_position().map_err(|e| source.refuse(e))?,
             };
             if let Some(length) = length {
                 return Ok(Some((length, "config.json beside the model".into())));
@@ -303,16 +303,17 @@ impl Planner<'_> {
             }
             if let Some(scaling) = identified(self.found, site).scaling {
                 let why = format!(
-                    "{}: the graph is scaled already ({}); give --allow-rescale to replace that",
-                    self.model.graph().place(site.node),
+                    "the graph is scaled already ({}); give `allow-rescale` to replace that",
                     scaling.name()
                 );
-                return Err(Refusal::Usage(why).into());
+                let place = self.model.graph().place(site.node);
+                let refusal = Refusal::new(RefusalKind::AlreadyScaled, why);
+                return Err(refusal.at(place).into());
             }
             if record(self.model).is_some_and(|r| r.is_scaled()) {
                 let why = "the model is scaled already, by its posenc.rope metadata; give \
-                           --allow-rescale to replace that";
-                return Err(Refusal::Usage(why.into()).into());
+                           `allow-rescale` to replace that";
+                return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
             }
         }
         Ok(())
@@ -323,7 +324,7 @@ impl Planner<'_> {
 fn refusal(error: RopeScalingError) -> Refusal {
     match error {
         RopeScalingError::Law(LawError::Parameter(error)) => error.into(),
-        other => Refusal::Usage(other.to_string()),
+        other => Refusal::invalid(other.to_string()),
     }
 }
 
@@ -380,17 +381,4 @@ fn computes(now: &posenc_encodings::families::rope::Rope, target: &Target, lengt
 /// The correction of the softmax scale that an earlier rewrite made.
 pub(crate) fn softmax_factor(model: &Model, layer: usize) -> f64 {
     record(model).map_or(1.0, |r| r.softmax_factor(layer))
-}
-
-/// `config.json` in the model's folder.
-fn config_next_to(model: &Model) -> Option<PathBuf> {
-    let path = model.path()?.parent()?.join("config.json");
-    path.is_file().then_some(path)
-}
-
-pub(crate) fn read_config(path: &PathBuf) -> Result<HfConfig, RewriteError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?;
-    let config = HfConfig::parse(&text);
-    Ok(config.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
 }

@@ -8,9 +8,8 @@ pub mod spec;
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
-use crate::plan::rescale::read_config;
-use crate::request::Request;
 use crate::request::params::Params;
+use crate::request::{Config, Request};
 use posenc_encodings::kind::Kind;
 
 use planner::Planner;
@@ -38,10 +37,10 @@ pub(crate) fn asked(
         }
     }
     let params = match &request.params {
-        Some(path) => Params::read(path)?,
+        Some(file) => Params::read(file)?,
         None => Params::default(),
     };
-    let config = request.hf_config.as_ref().map(read_config).transpose()?;
+    let config = request.hf_config.as_ref().map(Config::parse).transpose()?;
     let mut planner = Planner {
         context,
         config,
@@ -52,12 +51,12 @@ pub(crate) fn asked(
         inferred: vec![],
     };
     if request.scale.is_some() && kind != Kind::Rope {
-        let why = format!("--scale of {kind} is not supported yet");
-        return Err(Refusal::Unsupported(why).into());
+        let why = format!("`scale` of {kind} is not supported yet");
+        return Err(Refusal::unsupported(why).into());
     }
     if kind.is_absolute() && request.layers.is_some() {
-        let why = format!("{kind} applies to all layers; --layers cannot be used");
-        return Err(Refusal::Usage(why).into());
+        let why = format!("{kind} applies to all layers; `layers` cannot be used");
+        return Err(Refusal::invalid(why).into());
     }
     let groups = planner.groups(kind);
     if groups.is_ok() || planner.params.is_unread() {
@@ -82,7 +81,7 @@ pub(crate) fn asked(
 fn chosen(context: &Context<'_>, request: &Request) -> Result<Vec<usize>, RewriteError> {
     let all = &context.found.attention;
     if all.is_empty() {
-        return Err(Refusal::NoSite("the model has no attention to work on".into()).into());
+        return Err(Refusal::no_site("the model has no attention to work on").into());
     }
     let own = |site: &Site| {
         let stack = request.stack;
@@ -95,16 +94,16 @@ fn chosen(context: &Context<'_>, request: &Request) -> Result<Vec<usize>, Rewrit
         let why = if all.iter().any(|s| s.place.stack.is_some()) {
             format!("the model has no self-attention in its {stack}")
         } else {
-            format!("the model has one stack; remove --stack {stack}")
+            format!("the model has one stack; remove `stack` {stack}")
         };
-        return Err(Refusal::Usage(why).into());
+        return Err(Refusal::invalid(why).into());
     }
     if let Some(layers) = &request.layers {
         let layer = |i: &usize| all[*i].place.layer;
         let last = own.iter().map(layer).max().unwrap_or(0);
         if let Some(layer) = layers.beyond(last + 1) {
-            let why = format!("--layers names layer {layer}, and the last one is {last}");
-            return Err(Refusal::Usage(why).into());
+            let why = format!("`layers` names layer {layer}, and the last one is {last}");
+            return Err(Refusal::invalid(why).into());
         }
     }
     let named = |i: &usize| request.names(&all[*i]);

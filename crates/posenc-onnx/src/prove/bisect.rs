@@ -20,7 +20,7 @@ const LIMIT: usize = 1 << 31;
 
 /// One side of a comparison: a model and its detection, in a runtime.
 #[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
+pub(crate) struct Side<'a> {
     /// The model.
     pub model: &'a Model,
     /// Its detection.
@@ -51,7 +51,7 @@ struct Point {
 ///
 /// # Errors
 /// When a runtime fails, or the weights before a value are too large to be cut out.
-pub fn bisect(
+pub(crate) fn bisect(
     a: &Side<'_>,
     b: &Side<'_>,
     at: Lengths,

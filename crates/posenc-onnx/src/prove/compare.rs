@@ -6,7 +6,7 @@ use super::tolerance::Tolerance;
 
 /// How two outputs differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// The largest absolute difference; `None` where it is not defined: another shape, NaN, an
     /// infinity against a number, or nothing to compare.
     pub max_abs: Option<f64>,
@@ -32,7 +32,7 @@ impl Difference {
 
 /// Compares two outputs. An element is right if it equals what is wanted, infinities included, or
 /// is within tolerance. NaN is never right, nor is another shape or an output without elements.
-pub fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Difference {
+pub(crate) fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Difference {
     if got.dims() != want.dims() {
         return Difference::NONE;
     }
@@ -43,7 +43,7 @@ pub fn compare(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Difference 
 }
 
 /// Compares elements in the same order, as [`compare`] does.
-pub fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) -> Difference {
+pub(crate) fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) -> Difference {
     if got.len() != want.len() || got.is_empty() {
         return Difference::NONE;
     }

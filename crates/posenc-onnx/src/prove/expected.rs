@@ -11,7 +11,7 @@ use posenc_encodings::laws::{Frequencies, Rope, Scaling};
 
 /// The rotation that a site is expected to compute.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expected {
+pub(crate) struct Expected {
     /// The attention site, as an index into [`Found::attention`].
     pub site: usize,
     /// The pairs of features that are rotated, as indices within the head, in the order of the
@@ -30,7 +30,7 @@ pub struct Expected {
 
 /// Frequencies in f64, and the factor m on cos and sin.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ExpectedFrequencies {
+pub(crate) enum ExpectedFrequencies {
     /// The same at every length.
     Fixed(Frequencies),
     /// Those of a scaling, which may change with the length.
@@ -44,7 +44,7 @@ pub enum ExpectedFrequencies {
 
 impl ExpectedFrequencies {
     /// The frequencies of the rotated pairs, where `length` is the largest position plus one.
-    pub fn frequencies(&self, length: usize) -> Frequencies {
+    pub(crate) fn frequencies(&self, length: usize) -> Frequencies {
         let mut all = match self {
             Self::Fixed(frequencies) => frequencies.clone(),
             Self::Scaled { scaling, rope } => scaling.frequencies(rope, length),
@@ -76,7 +76,7 @@ const LENGTH: usize = 4096;
 ///
 /// # Errors
 /// When the metadata names an invalid scaling.
-pub fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>, VerifyError> {
+pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>, VerifyError> {
     let record = record(model);
     let expected = |site: &RotarySite| -> Result<Expected, VerifyError> {
         let mut expected = as_read(model, found, site);

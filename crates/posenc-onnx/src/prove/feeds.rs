@@ -10,7 +10,7 @@ use crate::graph::ports::{Lengths, Port, Ports, Role};
 
 /// Which tokens of a run are padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Padding {
+pub(crate) enum Padding {
     /// None of them.
     None,
     /// The last quarter of every sequence but the first.
@@ -24,7 +24,7 @@ pub enum Padding {
 ///
 /// # Errors
 /// When values of an input's type cannot be generated.
-pub fn feeds(
+pub(crate) fn feeds(
     graph: &Graph,
     ports: &Ports,
     at: Lengths,

@@ -31,10 +31,10 @@ pub(crate) fn check(context: &Context<'_>, proof: &Proof) -> Result<(), RewriteE
         }
     }
     let checks = proof.evaluate();
-    let checks = checks.map_err(|e| Refusal::Unsupported(e.to_string()))?;
+    let checks = checks.map_err(|e| Refusal::unsupported(e.to_string()))?;
     match checks.iter().find(|check| !check.ok) {
         None => Ok(()),
-        Some(failed) => Err(Refusal::Unsupported(difference(failed)).into()),
+        Some(failed) => Err(Refusal::unsupported(difference(failed)).into()),
     }
 }
 

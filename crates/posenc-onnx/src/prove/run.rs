@@ -10,7 +10,7 @@ use super::VerifyError;
 
 /// A runtime with an execution provider.
 #[derive(Clone, Debug)]
-pub struct RuntimeTarget<'a> {
+pub(crate) struct RuntimeTarget<'a> {
     /// The runtime.
     pub backend: &'a dyn Backend,
     /// Its execution provider.

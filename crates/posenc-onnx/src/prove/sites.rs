@@ -34,7 +34,7 @@ use rotation::RotationCheck;
 /// # Errors
 /// When a rotation cannot be cut out or the runtime does not run it, with the site; when no site
 /// is expected.
-pub fn check_rope(
+pub(crate) fn check_rope(
     model: &Model,
     found: &Found,
     sites: &[Expected],

@@ -21,7 +21,7 @@ use crate::prove::VerifyError;
 use crate::prove::trial::trial_run;
 use crate::report::SiteCheck;
 use compute::{BUDGET, Compute, Evaluator, Runtime};
-pub use proof::Proof;
+pub(crate) use proof::Proof;
 use scores::CachedFormula;
 use site::SwappedSite;
 
@@ -31,7 +31,7 @@ impl Proof {
     ///
     /// # Errors
     /// When a site cannot be cut out, or the runtime does not run it.
-    pub fn check(&self, backend: &dyn Backend) -> Result<Vec<SiteCheck>, VerifyError> {
+    pub(crate) fn check(&self, backend: &dyn Backend) -> Result<Vec<SiteCheck>, VerifyError> {
         self.check_all(&Runtime(backend))
     }
 

@@ -1,6 +1,7 @@
 use posenc_ir::Tensor;
 use posenc_runtime::{Backend, Fallback, Optimization, Provider, RuntimeError};
 
+use super::run::RuntimeTarget;
 use super::subject::Subject;
 use super::testing::{Evaluator, Fault, fixture};
 use super::*;

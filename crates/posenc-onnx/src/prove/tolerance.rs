@@ -4,7 +4,7 @@ use posenc_ir::DType;
 
 /// How far two outputs may differ: every element by `atol + rtol · |want|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tolerance {
+pub(crate) struct Tolerance {
     /// Allowed whatever the element is.
     pub atol: f64,
     /// Allowed as a share of the element.
@@ -13,7 +13,7 @@ pub struct Tolerance {
 
 impl Tolerance {
     /// The largest difference between two correct runs of a whole model in this type.
-    pub fn of(dtype: DType) -> Self {
+    pub(crate) fn of(dtype: DType) -> Self {
         let (atol, rtol) = match dtype {
             DType::F64 => (1e-8, 1e-8),
             DType::F16 => (2e-2, 2e-2),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A set of layers, as ranges in order that neither touch nor overlap.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Layers(Vec<RangeInclusive<usize>>);
@@ -73,6 +75,19 @@ impl fmt::Display for Layers {
             }
         }
         Ok(())
+    }
+}
+
+impl Serialize for Layers {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Layers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

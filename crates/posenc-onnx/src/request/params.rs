@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::rc::Rc;
 
 use posenc_ir::{DType, Tensor};
@@ -10,6 +9,7 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::attention::StackLayer;
 use crate::error::{Refusal, RewriteError};
+use crate::request::Tensors;
 use posenc_encodings::kind::Stack;
 
 /// The tensors of a file by name.
@@ -25,12 +25,11 @@ impl Params {
     /// Reads a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or holds another type than float32, float16 and bfloat16.
-    pub(crate) fn read(path: &Path) -> Result<Self, RewriteError> {
-        let shown = path.display().to_string();
-        let fail = |why: String| Refusal::Usage(format!("{shown}: {why}"));
-        let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
-        let file = SafeTensors::deserialize(&bytes)
+    /// Where it is no safetensors file, or holds another type than float32, float16 and bfloat16.
+    pub(crate) fn read(file: &Tensors) -> Result<Self, RewriteError> {
+        let shown = file.name().to_owned();
+        let fail = |why: String| Refusal::invalid(format!("{shown}: {why}"));
+        let file = SafeTensors::deserialize(file.bytes())
             .map_err(|e| fail(format!("not a safetensors file: {e}")))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in file.tensors() {
@@ -97,7 +96,7 @@ impl Params {
             Some(name) => {
                 let path = &self.path;
                 let why = format!("{path}: nothing reads {name}; remove or rename it");
-                Err(Refusal::Usage(why).into())
+                Err(Refusal::invalid(why).into())
             }
             None => Ok(()),
         }

@@ -217,7 +217,7 @@ mod tests {
         request.scale = None;
         let error = request.check_law().unwrap_err().to_string();
         assert!(error.contains("a rewrite without a law"), "{error}");
-        request.hf_config = Some("config.json".into());
+        request.hf_config = Some(crate::request::Config::from_text("config.json", "{}"));
         let error = request.check_law().unwrap_err().to_string();
         assert!(error.contains("what a config says"), "{error}");
         request.parameters.law = Given::default();

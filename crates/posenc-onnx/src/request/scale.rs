@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use posenc_encodings::laws::LawName;
 use posenc_encodings::words::{UnknownWord, Word, find};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How an encoding is stretched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +99,13 @@ impl FromStr for ScaleType {
 impl Serialize for ScaleType {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for ScaleType {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(from)?;
+        word.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -1,55 +1,124 @@
-//! Stretching what turns in every branch: a decoder that was merged from one with and one without
-//! a cache turns in both.
+//! Rescaling the rotations of every branch.
 
 use posenc_ir::Model;
 
-use super::agrees;
-use crate::detect::{Found, Options, detect};
-use crate::edit::rescale::{Rescaled, rescale};
+use super::rewritten::{Rewritten, with_rotations};
+use super::summary::{Changed, cache_of_rescaled, edits, warnings};
+use crate::detect::branches::{Branch, other_branches};
+use crate::detect::detect;
+use crate::edit::rescale::{Group, Rescaled, rescale};
 use crate::error::{Refusal, RewriteError};
+use crate::inspect::inspect_encodings;
 use crate::plan::rescale::Plan;
-use crate::report::Limit;
+use crate::prove::rescaled::has_planned_frequencies;
+use crate::record;
+use crate::report::{Guarantee, Rewrite};
 use crate::request::Request;
-use crate::rewrite::branches::others as other_branches;
 
-/// What is planned for the rotations that were found, and the model with that done in every branch;
-/// none where there is nothing to change. Groups are of sites that were found; what changed in
-/// other branches is counted with the first.
-pub(crate) fn stretch(
+/// Gives rotations the planned frequencies.
+pub(super) fn apply(
     model: &Model,
-    found: &Found,
-    limits: &[Limit],
+    branches: Vec<Branch>,
+    plans: &[Option<Plan>],
     request: &Request,
-    options: &Options,
-) -> Result<(Plan, Option<Rescaled>), RewriteError> {
-    let plan = crate::plan::rescale::plan(model, found, limits, request)?;
-    let mut done = rescale(model, found, &plan, request)?;
-    for (options, _) in other_branches(model, found, options) {
+    mut report: Rewrite,
+) -> Result<Rewritten, RewriteError> {
+    let plan = plans[0].as_ref().expect("the first branch has a plan");
+    report.inferred.clone_from(&plan.inferred);
+    let done = rescale_branches(model, &branches, plans, request)?;
+    let mut branches = branches.into_iter();
+    let first = branches.next().expect("there is a first branch");
+    let Branch {
+        options,
+        found: before,
+    } = first;
+    let Some((mut next, groups)) = done else {
+        let cache = cache_of_rescaled(&before, plan);
+        report.warnings = warnings(&before, cache, plan.max_length);
+        return Ok(Rewritten {
+            model: model.clone(),
+            report,
+            found: before,
+            other_branches: with_rotations(branches),
+            proof: None,
+        });
+    };
+    let fingerprint = &report.input.fingerprint;
+    record::write(
+        &mut next,
+        fingerprint,
+        plan.max_length,
+        plan.records(&before),
+    );
+    let after = detect(&next, &options);
+    has_planned_frequencies(&next, &before, &after, plan)?;
+    let (from, to) = (
+        inspect_encodings(model, &before),
+        inspect_encodings(&next, &after),
+    );
+    let changed = |group: &Group| Changed {
+        sites: group
+            .sites
+            .iter()
+            .map(|i| (before.rotary[*i].site, plan.target(*i)))
+            .collect(),
+        nodes_added: group.nodes_added,
+        nodes_removed: group.nodes_removed,
+        constants: group.constants_changed,
+    };
+    let changed: Vec<Changed<'_>> = groups.iter().map(changed).collect();
+    report.edits = edits(&before, &changed, &from, &to);
+    report.guarantee = Guarantee::NewFunction;
+    report.limits.after.clone_from(&after.limits);
+    report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);
+    Ok(Rewritten {
+        other_branches: with_rotations(other_branches(&next, &options, &after)),
+        model: next,
+        report,
+        found: after,
+        proof: None,
+    })
+}
+
+/// The model with the plans of all branches applied; `None` where there is nothing to change.
+/// Groups are of sites in the first branch; what changed in others is counted with the first
+/// group.
+pub(super) fn rescale_branches(
+    model: &Model,
+    branches: &[Branch],
+    plans: &[Option<Plan>],
+    request: &Request,
+) -> Result<Option<Rescaled>, RewriteError> {
+    let mut done: Option<Rescaled> = None;
+    for (i, (branch, plan)) in branches.iter().zip(plans).enumerate() {
+        let Some(plan) = plan else { continue };
         let at = done.as_ref().map_or(model, |done| &done.0);
-        let found = detect(at, &options);
-        let Some(first) = found.rotary.first() else {
+        // The branches before this one may have changed what it reads.
+        let again = done.is_some().then(|| detect(at, &branch.options));
+        let found = again.as_ref().unwrap_or(&branch.found);
+        let Some((next, groups)) = rescale(at, found, plan, request)? else {
             continue;
         };
-        let plan = crate::plan::rescale::plan(at, &found, limits, request)?;
-        let Some((next, more)) = rescale(at, &found, &plan, request)? else {
+        if i == 0 {
+            done = Some((next, groups));
             continue;
-        };
-        agrees(&next, &found, &detect(&next, &options), &plan)?;
-        let place = at.graph().place(first.node);
-        let Some((model, groups)) = &mut done else {
-            let why = format!(
-                "{place}: it turns otherwise than the branch before it, which is as asked for"
-            );
-            return Err(Refusal::Unsupported(why).into());
+        }
+        has_planned_frequencies(&next, found, &detect(&next, &branch.options), plan)?;
+        let place = found.rotary.first().map(|site| at.graph().place(site.node));
+        let Some((model, first)) = &mut done else {
+            let why = "it turns otherwise than the branch before it, which is as asked for";
+            return Err(Refusal::unsupported(why)
+                .at(place.unwrap_or_default())
+                .into());
         };
         *model = next;
-        if let Some(all) = groups.first_mut() {
-            for group in more {
+        if let Some(all) = first.first_mut() {
+            for group in groups {
                 all.nodes_added += group.nodes_added;
                 all.nodes_removed += group.nodes_removed;
                 all.constants_changed += group.constants_changed;
             }
         }
     }
-    Ok((plan, done))
+    Ok(done)
 }

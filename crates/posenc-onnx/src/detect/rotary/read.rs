@@ -16,7 +16,7 @@ use crate::graph::region::Region;
 ///
 /// # Errors
 /// Why the region is no rotation.
-pub fn read(
+pub(crate) fn read(
     model: &Model,
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,
@@ -34,7 +34,7 @@ pub fn read(
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_again(
+pub(crate) fn read_again(
     model: &Model,
     base: &Trace,
     change: &FxHashMap<ValueId, Value>,

@@ -10,7 +10,7 @@ use crate::graph::region::Region;
 
 /// The rotation of one operand of a site.
 #[derive(Clone, Debug)]
-pub struct RotaryOperand {
+pub(crate) struct RotaryOperand {
     /// Where it is.
     pub region: Region,
     /// What it computes.
@@ -19,7 +19,7 @@ pub struct RotaryOperand {
 
 /// A site whose queries and keys have the same rotation.
 #[derive(Clone, Debug)]
-pub struct RotarySite {
+pub(crate) struct RotarySite {
     /// The attention site.
     pub site: usize,
     /// The rotation of the queries.
@@ -38,7 +38,7 @@ pub struct RotarySite {
 
 /// A site whose queries and keys rotate by the rows and columns of a grid.
 #[derive(Clone, Debug)]
-pub struct AxialSite {
+pub(crate) struct AxialSite {
     /// The encoding at this site.
     pub finding: Finding,
     /// The regions that rotate queries and keys.
@@ -47,7 +47,7 @@ pub struct AxialSite {
 
 /// A rotation as read from the graph.
 #[derive(Clone, Debug)]
-pub struct Rotation {
+pub(crate) struct Rotation {
     /// What it computes; pairs are places in the head.
     pub rope: Rope,
     /// The position of the first token: its angle over the frequency, of the pair that rotates
@@ -78,7 +78,7 @@ impl Rotation {
 
 /// How unit vectors are fed to read the matrices of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeMode {
+pub(crate) enum ProbeMode {
     /// Several at a time, one in each head and sequence.
     Spread,
     /// One at a time, the same in every head and sequence: heads may be permuted.
@@ -87,7 +87,7 @@ pub enum ProbeMode {
 
 /// A rotation that changes at some length.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Switch {
+pub(crate) struct Switch {
     /// The last length at which the frequencies are those of a short input.
     pub original_length: usize,
     /// The rotation at a few lengths beyond, in rising order.
@@ -96,7 +96,7 @@ pub struct Switch {
 
 /// Which pairs follow which stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Streams {
+pub(crate) struct Streams {
     /// For each stream that rotates any, the number of its pairs.
     pub sections: Vec<usize>,
     /// The pairs of the streams are interleaved, instead of one block each.

@@ -22,14 +22,18 @@ use crate::detect::found::Found;
 use crate::detect::rotary::site::RotaryOperand;
 use crate::graph::dataflow::Class;
 use cone::{Cone, derives};
-pub use data::{Column, Computed, RotarySource, Table, Wave};
+pub(crate) use data::{Column, Computed, RotarySource, Table, Wave};
 use table::TableProbe;
 
 /// Finds where the graph holds the numbers of a rotation.
 ///
 /// # Errors
 /// A sentence with the reason why no constant holds them.
-pub fn source(model: &Model, found: &Found, half: &RotaryOperand) -> Result<RotarySource, String> {
+pub(crate) fn source(
+    model: &Model,
+    found: &Found,
+    half: &RotaryOperand,
+) -> Result<RotarySource, String> {
     let cone = Cone::of(model.graph(), &found.classes, half);
     if cone.waves.is_empty() {
         tables(model, found, half, &cone)
@@ -40,7 +44,7 @@ pub fn source(model: &Model, found: &Found, half: &RotaryOperand) -> Result<Rota
 
 /// The positions of a rotation: integers, where the graph has them so, that count up
 /// from where the trial run starts.
-pub fn positions(model: &Model, found: &Found, half: &RotaryOperand) -> Option<ValueId> {
+pub(crate) fn positions(model: &Model, found: &Found, half: &RotaryOperand) -> Option<ValueId> {
     Cone::of(model.graph(), &found.classes, half).positions(model.graph(), found)
 }
 

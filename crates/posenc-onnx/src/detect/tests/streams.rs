@@ -1,7 +1,7 @@
 //! Rotations by several streams of positions.
 
 use super::*;
-use crate::detect::Streams;
+use crate::detect::rotary::site::Streams;
 
 /// Angles `[batch, 1, sequence, pairs]` of which pair i follows stream `of[i]` of three.
 fn streamed(s: &mut Sketch, side: Side, of: [i64; PAIRS]) -> String {

@@ -35,7 +35,7 @@ pub(crate) enum PastTokens {
 
 /// Why a cache does not determine the number of earlier tokens.
 const BUFFER: &str = "its cache may be longer than its content, so the positions of new tokens are \
-                      not known; give --add-position-ids";
+                      not known; give `add-position-ids`";
 
 /// What determines the number of tokens before the new ones of a site.
 ///
@@ -56,7 +56,7 @@ pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, Re
             return match node.input(5) {
                 Some(last) if context.is_content(last) => refuse(
                     "the lengths of its sequences are an input and not computed from a mask, so \
-                     positions cannot be checked; give --add-position-ids",
+                     positions cannot be checked; give `add-position-ids`",
                 ),
                 Some(last) => Ok(PastTokens::LastIndex(last)),
                 None => refuse("the input for the lengths of its sequences is missing"),

@@ -164,12 +164,12 @@ impl<'a> Positions<'a> {
         stack: Option<Stack>,
         length: Length,
     ) -> Result<PositionValues, RewriteError> {
-        let refuse = |why: String| Err(RewriteError::from(Refusal::Usage(why)));
+        let refuse = |why: String| Err(RewriteError::from(Refusal::invalid(why)));
         match self.added {
             Some((of, values)) if of == stack => return Ok(values),
             Some(_) => {
                 let why = "an added input of positions serves one stack, and the model has two: \
-                           give --stack";
+                           give `stack`";
                 return refuse(why.into());
             }
             None => {}
@@ -177,7 +177,7 @@ impl<'a> Positions<'a> {
         let context = self.context;
         let Some(dims) = dims_of_tokens(context, length) else {
             let why = "cannot add an input of positions: no input is as long as the tokens; \
-                       remove --add-position-ids";
+                       remove `add-position-ids`";
             return refuse(why.into());
         };
         let graph = context.graph();
@@ -361,7 +361,7 @@ fn from_input(
         Some([_, all]) if *all == tokens => true,
         _ => {
             let why = format!("the input {name} does not hold one position for each new token");
-            return Err(Refusal::Unsupported(why).into());
+            return Err(Refusal::unsupported(why).into());
         }
     };
     Ok(PositionValues {

@@ -261,7 +261,7 @@ fn an_input_of_positions_is_added_if_there_is_none() {
         ..Form::default()
     };
     let why = swapped(&patches.model(), &request).unwrap_err();
-    assert!(why.contains("--add-position-ids"), "{why}");
+    assert!(why.contains("`add-position-ids`"), "{why}");
 }
 
 #[test]

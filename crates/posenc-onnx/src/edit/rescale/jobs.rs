@@ -130,7 +130,7 @@ impl Collector<'_> {
 
 fn refused(model: &Model, site: &RotarySite, why: &str) -> RewriteError {
     let place = model.graph().place(site.node);
-    Refusal::Unsupported(format!("{place}: {why}")).into()
+    Refusal::unsupported(why).at(place).into()
 }
 
 /// The inputs of a rotation, apart from content.

@@ -23,7 +23,7 @@ pub enum Role {
 
 /// An input of the main graph that a caller feeds.
 #[derive(Clone, Debug)]
-pub struct Port {
+pub(crate) struct Port {
     /// The input.
     pub value: ValueId,
     /// What it is for.
@@ -36,7 +36,7 @@ pub struct Port {
 
 /// The lengths of a trial run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lengths {
+pub(crate) struct Lengths {
     /// Sequences.
     pub batch: usize,
     /// New tokens of each.

@@ -66,8 +66,8 @@ impl Planner<'_> {
 
     fn encoding(&mut self, kind: Kind, site: &Site) -> Result<EncodingSpec, RewriteError> {
         let found_only = || {
-            let why = format!("{kind} is found, not written; give another --to");
-            RewriteError::from(Refusal::Usage(why))
+            let why = format!("{kind} is found, not written; give another `to`");
+            RewriteError::from(Refusal::invalid(why))
         };
         let family = kind.family().ok_or_else(found_only)?;
         if let Entry::ScoreBias(bias) = &family.entry {
@@ -222,11 +222,11 @@ impl Planner<'_> {
 
     /// The rotation of a layer by the configuration of the request.
     fn configured(&self, site: &Site) -> Result<Option<RopeRequest>, RewriteError> {
-        let (Some(path), Some(config)) = (&self.request.hf_config, &self.config) else {
+        let (Some(source), Some(config)) = (&self.request.hf_config, &self.config) else {
             return Ok(None);
         };
         let asked = config.rope_for(site.place.layer);
-        Ok(asked.map_err(|e| Refusal::Usage(format!("{}: {e}", path.display())))?)
+        Ok(asked.map_err(|e| source.refuse(e))?)
     }
 
     /// The numbers of a learned tensor: those of a file, or what it starts from.
@@ -277,8 +277,8 @@ impl Planner<'_> {
             (Some(rows), _) => (rows, "the table that it replaces"),
             (None, Some(rows)) => (rows, "the shortest of the graph's limits"),
             (None, None) => {
-                let why = "cannot infer the table length: give --max-length";
-                return Err(Refusal::Usage(why.into()).into());
+                let why = "cannot infer the table length: give `max-length`";
+                return Err(Refusal::missing("max-length", why).into());
             }
         };
         let inferred = Inferred {

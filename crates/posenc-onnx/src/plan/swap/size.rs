@@ -16,13 +16,13 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
     } = parameters;
     let (max_distance, num_buckets) = (family.count("max-distance"), family.count("num-buckets"));
     let flags = [
-        ("--max-length", *max_length, *max_length),
+        ("`max-length`", *max_length, *max_length),
         (
-            "--max-distance",
+            "`max-distance`",
             max_distance,
             max_distance.and_then(both_sides),
         ),
-        ("--num-buckets", num_buckets, num_buckets),
+        ("`num-buckets`", num_buckets, num_buckets),
     ];
     for (flag, given, rows) in flags {
         let fits = rows.is_some_and(|rows| rows <= MOST_NUMBERS);
@@ -30,7 +30,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
             let why = format!(
                 "{flag} is {given}, and a table or a buffer may have {MOST_NUMBERS} numbers at most"
             );
-            return Err(Refusal::Usage(why).into());
+            return Err(Refusal::invalid(why).into());
         }
     }
     Ok(())
@@ -48,21 +48,21 @@ pub(crate) fn numbers_in(dims: &[usize]) -> Result<usize, RewriteError> {
 fn too_large(dims: &[usize]) -> RewriteError {
     let why = format!(
         "a table of {dims:?} is requested, and one may have {MOST_NUMBERS} numbers at most; give a \
-         smaller --max-length, --max-distance or --num-buckets"
+         smaller `max-length`, `max-distance` or `num-buckets`"
     );
-    Refusal::Usage(why).into()
+    Refusal::invalid(why).into()
 }
 
 /// Why a family cannot be planned for the site at this place of the graph.
 pub(crate) fn refusal(error: PlanError, place: impl FnOnce() -> String) -> RewriteError {
-    let usage = |why: String| Refusal::Usage(why).into();
+    let usage = |why: String| Refusal::invalid(why).into();
     match error {
         PlanError::Unknown(what) => {
             let why = format!("{}: {what} of its attention is not known", place());
-            Refusal::Unsupported(why).into()
+            Refusal::unsupported(why).into()
         }
-        PlanError::Param { param, why } => usage(format!("--{param} {why}")),
-        PlanError::Tensor { name, why } => usage(format!("{name} of --params {why}")),
+        PlanError::Param { param, why } => usage(format!("`{param}` {why}")),
+        PlanError::Tensor { name, why } => usage(format!("{name} of `params` {why}")),
         PlanError::Values(why) => usage(why),
         PlanError::TooLarge(dims) => too_large(&dims),
     }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn flags_beyond_any_table_are_refused_by_name() {
-        let flags = ["--max-length is", "--max-distance is", "--num-buckets is"];
+        let flags = ["`max-length` is", "`max-distance` is", "`num-buckets` is"];
         for count in [
             MOST_NUMBERS + 1,
             1_000_000_000_000,

@@ -17,7 +17,7 @@ const WORK: usize = 1 << 29;
 
 /// A graph without encodings at the sites, and the same with the inserted encoding.
 #[derive(Clone, Debug)]
-pub struct Proof {
+pub(crate) struct Proof {
     /// The graph without encodings.
     pub(crate) bare: (Model, Found),
     /// The graph with the inserted encoding.
@@ -30,7 +30,7 @@ pub struct Proof {
 
 impl Proof {
     /// Whether nothing was inserted that this compares.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let rotation = |g: &Group| matches!(g.new, EncodingSpec::Rope { .. });
         self.plan.groups.iter().all(rotation) && self.other_branches.iter().all(Self::is_empty)
     }

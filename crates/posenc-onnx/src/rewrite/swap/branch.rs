@@ -1,180 +1,181 @@
-//! Swapping: what encodes position is taken out, what was asked for is put in, and the result is
-//! read anew.
+//! Replacing the encodings of one branch.
 //!
-//! Taking out and putting in are a patch each, so that the second one is made for a graph without
-//! any encoding: it takes hold of queries, keys, scores and embeddings as they are then. What the
-//! second needs of the first (positions that heed padding) is held by a node in between.
+//! Removing and inserting are a patch each, so that the second one is made for a graph without
+//! any encoding. What the second needs of the first (positions that skip padding) is kept by a node
+//! in between.
 
-#[cfg(test)]
-mod tests;
+use posenc_ir::Model;
 
-use posenc_ir::{Model, NodeId};
-
-use crate::detect::{Found, Options, detect};
-use crate::error::RewriteError;
-use crate::request::Request;
-
+use crate::detect::branches::Branch;
 use crate::detect::context::Context;
-use crate::edit::{extend_buffers, insert, remove};
-use crate::plan::swap::{SwapPlan, asked};
+use crate::detect::{Found, detect};
+use crate::edit::extend_buffers::extend_buffers;
+use crate::edit::{insert, remove};
+use crate::error::RewriteError;
+use crate::plan::change::swap_plan;
+use crate::plan::swap::SwapPlan;
+use crate::prove::invariants::{check_removed, check_same_sites};
+use crate::prove::readback;
 use crate::prove::swap::Proof;
-use crate::prove::{invariants, readback};
-use crate::rewrite::branches;
+use crate::request::Request;
 
 /// The step after which attention is checked, for messages.
 const INSERTED: &str = "after inserting the encoding";
 
-/// A model whose encoding was swapped.
+/// A model whose encoding was replaced.
 #[derive(Debug)]
 pub(crate) struct Swapped {
     /// The model.
     pub(crate) model: Model,
-    /// The model, detected anew.
+    /// What is found in the model.
     pub(crate) found: Found,
-    /// How the sites of `asked` were found, where the first branch already is as asked.
-    pub(crate) branch: Option<(Found, Options)>,
-    /// What was put in where.
-    pub(crate) asked: SwapPlan,
-    /// What shows that it computes what was asked for.
+    /// What was inserted where.
+    pub(crate) plan: SwapPlan,
+    /// What shows that it computes its formula.
     pub(crate) proof: Proof,
-    /// Nodes that came and went.
+    /// How many nodes were added and removed.
     pub(crate) nodes: [usize; 2],
-    /// Constants of the model that were made longer.
-    pub(crate) widened: usize,
+    /// Constants of the model that were extended.
+    pub(crate) extended: usize,
 }
 
-/// Takes out what encodes position at the sites that are asked for, and puts in the new kind;
-/// `None` where the model already is what was asked.
+/// Replaces the encodings of all branches, one after another; returns the first branch that was
+/// changed, with all that was changed.
 ///
 /// # Errors
-/// When the request does not fit the model, a needed value is nowhere to be found, or a form is
-/// not supported; the site is named.
-pub(crate) fn swap(
+/// When an edit is not supported, or the result does not match the plan; the site is named.
+pub(crate) fn swap_branches(
     model: &Model,
-    before: &Found,
+    branches: &[Branch],
+    plans: Vec<Option<SwapPlan>>,
     request: &Request,
-    options: &Options,
-) -> Result<Option<Swapped>, RewriteError> {
-    let others = branches::others(model, before, options);
-    let mut beside: Vec<NodeId> = before.attention.iter().map(|s| s.node).collect();
-    beside.extend(others.iter().flat_map(|o| &o.1));
-    let mut done = swap_branch(model, before, request, options, &beside)?;
-    for (options, _) in others {
-        let at = done.as_ref().map_or(model, |done| &done.model);
-        let before = detect(at, &options);
-        let Some(more) = swap_branch(at, &before, request, &options, &beside)? else {
-            continue;
-        };
-        done = Some(match done {
-            Some(done) => done.with(more),
-            None => Swapped {
-                branch: Some((before, options)),
-                ..more
+) -> Result<(usize, Swapped), RewriteError> {
+    let mut done: Option<(usize, Swapped)> = None;
+    for (i, (branch, planned)) in branches.iter().zip(plans).enumerate() {
+        done = match done {
+            None => match planned {
+                Some(planned) => Some((i, swap_branch(model, branch, planned)?)),
+                None => None,
             },
-        });
+            // The branches before this one may have changed what it reads.
+            Some((lead, before)) => {
+                let at = &before.model;
+                let again = Branch {
+                    options: branch.options.clone(),
+                    found: detect(at, &branch.options),
+                };
+                let planned = swap_plan(at, &again, branches, request)?;
+                let more = planned.map(|planned| swap_branch(at, &again, planned));
+                Some(match more.transpose()? {
+                    Some(more) => (lead, before.and(more)),
+                    None => (lead, before),
+                })
+            }
+        };
     }
-    if let Some(done) = done
-        .as_mut()
-        .filter(|done| !done.proof.other_branches.is_empty())
-    {
-        let own = done.branch.as_ref().map_or(options, |branch| &branch.1);
-        done.found = detect(&done.model, own);
+    let (lead, mut done) = done.expect("a change has a replacement");
+    if !done.proof.other_branches.is_empty() {
+        done.found = detect(&done.model, &branches[lead].options);
     }
-    Ok(done)
+    Ok((lead, done))
 }
 
 impl Swapped {
-    /// This, and what was done to another branch of the model behind.
-    fn with(mut self, more: Self) -> Self {
-        let nodes = [0, 1].map(|i| self.nodes[i] + more.nodes[i]);
+    /// This, and what was changed in a later branch.
+    fn and(mut self, more: Self) -> Self {
         self.proof.other_branches.push(more.proof);
         Self {
             model: more.model,
-            nodes,
-            widened: self.widened + more.widened,
+            nodes: [0, 1].map(|i| self.nodes[i] + more.nodes[i]),
+            extended: self.extended + more.extended,
             ..self
         }
     }
 }
 
-/// Swaps at the sites of one branch, where a model decides between several; `beside` is the
-/// attention of all of them.
-fn swap_branch(
-    model: &Model,
-    before: &Found,
-    request: &Request,
-    options: &Options,
-    beside: &[NodeId],
-) -> Result<Option<Swapped>, RewriteError> {
+/// Replaces the encodings of one branch.
+fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped, RewriteError> {
+    let options = &branch.options;
     let context = Context {
         model,
-        found: before,
+        found: &branch.found,
     };
-    let Some(asked) = asked(&context, request)? else {
-        return Ok(None);
-    };
-    branches::check(&context, &asked.sites, beside)?;
     let mut out = model.graph().emitter(model.graph().main(), "posenc");
-    remove::remove(&mut out, &context, &asked)?;
-    let kept = insert::preserve(&mut out, &context, &asked)?;
-    let patch = out.finish();
-    let (bare, gone) = model.clone().with_patch(patch)?;
+    remove::remove(&mut out, &context, &plan)?;
+    let kept = insert::preserve(&mut out, &context, &plan)?;
+    let (bare, removed) = model.clone().with_patch(out.finish())?;
     let found = detect(&bare, options);
     let context = Context {
         model: &bare,
         found: &found,
     };
-    invariants::check_removed(&context, before, &asked)?;
+    check_removed(&context, &branch.found, &plan)?;
     let axes = insert::Axes::new(&context);
-    let put = |asked: &SwapPlan| -> Result<_, RewriteError> {
+    let insert = |plan: &SwapPlan| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
-        insert::insert(&mut out, &axes, asked, kept.clone())?;
-        let widened = match asked.max_length {
-            Some(wanted) => extend_buffers::extend_buffers(&mut out, &context, wanted)?,
+        insert::insert(&mut out, &axes, plan, kept.clone())?;
+        let extended = match plan.max_length {
+            Some(wanted) => extend_buffers(&mut out, &context, wanted)?,
             None => 0,
         };
-        let (next, come) = bare.clone().with_patch(out.finish())?;
-        Ok((next, come, widened))
+        let (next, inserted) = bare.clone().with_patch(out.finish())?;
+        Ok((next, inserted, extended))
     };
-    let (next, come, widened) = put(&asked)?;
+    let (next, inserted, extended) = insert(&plan)?;
     let after = detect(&next, options);
     let last = Context {
         model: &next,
         found: &after,
     };
-    invariants::check_same_sites(&last, &found, INSERTED)?;
-    // Zeros prove nothing: other numbers stand in for them.
-    let telling = asked.with_random_values();
-    let done = match telling == asked.groups {
-        true => (next.clone(), after.clone()),
-        false => {
-            let (model, ..) = put(&asked.with(telling.clone()))?;
-            let found = detect(&model, options);
-            (model, found)
-        }
+    check_same_sites(&last, &found, INSERTED)?;
+    // Zeros prove nothing: random numbers take their place.
+    let random = plan.with_random_values();
+    let swapped = if random == plan.groups {
+        (next.clone(), after.clone())
+    } else {
+        let (model, ..) = insert(&plan.with(random.clone()))?;
+        let found = detect(&model, options);
+        (model, found)
     };
     let proof = Proof {
-        plan: asked.with(telling),
+        plan: plan.with(random),
         bare: (bare.clone(), found.clone()),
-        swapped: done,
+        swapped,
         other_branches: vec![],
     };
     let context = Context {
         model: &proof.swapped.0,
         found: &proof.swapped.1,
     };
-    invariants::check_same_sites(&context, &proof.bare.1, INSERTED)?;
+    check_same_sites(&context, &proof.bare.1, INSERTED)?;
     readback::check(&context, &proof)?;
-    Ok(Some(Swapped {
+    Ok(Swapped {
         model: next,
         found: after,
         proof,
-        widened,
+        extended,
         nodes: [
-            gone.added.len() + come.added.len(),
-            gone.removed.len() + come.removed.len(),
+            removed.added.len() + inserted.added.len(),
+            removed.removed.len() + inserted.removed.len(),
         ],
-        branch: None,
-        asked,
-    }))
+        plan,
+    })
+}
+
+/// Replaces the encodings of a model that was detected already; `None` where it has the requested
+/// ones.
+#[cfg(test)]
+pub(crate) fn swap(
+    model: &Model,
+    before: &Found,
+    request: &Request,
+    options: &crate::detect::Options,
+) -> Result<Option<Swapped>, RewriteError> {
+    let branch = Branch {
+        options: options.clone(),
+        found: before.clone(),
+    };
+    let planned = swap_plan(model, &branch, std::slice::from_ref(&branch), request)?;
+    let planned = planned.map(|planned| swap_branch(model, &branch, planned));
+    planned.transpose()
 }

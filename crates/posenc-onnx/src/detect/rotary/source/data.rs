@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 /// Where the graph holds the numbers of a rotation.
 #[derive(Clone, Debug)]
-pub enum RotarySource {
+pub(crate) enum RotarySource {
     /// Angles are computed as position times frequency.
     Computed(Computed),
     /// cos and sin are in tables.
@@ -14,7 +14,7 @@ pub enum RotarySource {
 
 /// Frequencies that angles are computed from.
 #[derive(Clone, Debug)]
-pub struct Computed {
+pub(crate) struct Computed {
     /// The constant that holds them.
     pub root: ValueId,
     /// Its dimensions.
@@ -33,7 +33,7 @@ pub struct Computed {
 
 /// A table with a row per position.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     /// The constant.
     pub root: ValueId,
     /// Its dimensions.
@@ -52,7 +52,7 @@ pub struct Table {
 
 impl Table {
     /// The first position without a row.
-    pub fn end(&self) -> i64 {
+    pub(crate) fn end(&self) -> i64 {
         self.first
             .saturating_add_unsigned(self.dims[self.axis] as u64)
     }
@@ -60,7 +60,7 @@ impl Table {
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Column {
+pub(crate) struct Column {
     /// The pair.
     pub pair: usize,
     /// cos or sin.
@@ -71,7 +71,7 @@ pub struct Column {
 
 /// Which function of the angle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wave {
+pub(crate) enum Wave {
     /// The cosine.
     Cos,
     /// The sine.

@@ -32,7 +32,7 @@ impl Term<'_, '_> {
         };
         if *dim == 0 || dim % 2 == 1 {
             let why = format!("the width of sines and cosines must be even, and {dim} was given");
-            return Err(Refusal::Usage(why).into());
+            return Err(Refusal::invalid(why).into());
         }
         head_order::check(self.context, self.site, &self.spot.path)?;
         let queries = self.layout(*heads)?;

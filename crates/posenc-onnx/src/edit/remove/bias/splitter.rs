@@ -152,7 +152,7 @@ impl<'a> BiasSplitter<'a> {
         let reader = graph.uses(summand.value).first().map(|u| u.node);
         match producer.or(reader) {
             Some(id) => self.context.refuse(id, why),
-            None => Refusal::Unsupported(why).into(),
+            None => Refusal::unsupported(why).into(),
         }
     }
 

@@ -1,12 +1,12 @@
-//! What can be said and is not done: not yet, or not by this rewrite.
+//! Checks of a request before any work: whether its options are supported and have an effect.
 
-use super::{Allowances, Antialias, Corners, Length, Parameters, Request};
+use super::{Allowances, Antialias, Corners, Length, Parameters, Request, Target};
+use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::kind::{Form, Kind};
 
 impl Request {
-    /// The first flag that was given and that no rewrite supports yet; it must not be ignored
-    /// silently.
-    pub fn unsupported(&self) -> Option<&'static str> {
+    /// The first option that is given and that no rewrite supports yet.
+    fn unsupported(&self) -> Option<&'static str> {
         let Parameters {
             image_size,
             corners,
@@ -20,23 +20,38 @@ impl Request {
             write_config,
             sort: _,
         } = self.allowances;
-        let flags = [
-            ("--form", self.form.is_some_and(|form| form != Form::Ops)),
-            ("--image-size", image_size.is_some()),
-            ("--align-corners", *corners == Corners::Aligned),
-            ("--antialias", *antialias == Antialias::On),
-            ("--dynamic", *length == Length::Dynamic),
-            ("--write-config", write_config),
+        let options = [
+            ("form", self.form.is_some_and(|form| form != Form::Ops)),
+            ("target", self.target != Target::Portable),
+            ("image-size", image_size.is_some()),
+            ("align-corners", *corners == Corners::Aligned),
+            ("antialias", *antialias == Antialias::On),
+            ("dynamic", *length == Length::Dynamic),
+            ("write-config", write_config),
         ];
-        let first = flags.into_iter().find(|(_, given)| *given);
-        first.map(|(flag, _)| flag)
+        let first = options.into_iter().find(|(_, given)| *given);
+        first.map(|(name, _)| name)
     }
 }
 
 impl Request {
-    /// The first flag that was given and has no effect where this kind is put in; without a kind,
-    /// where what is there is stretched.
-    pub(crate) fn ineffective(&self, kind: Option<Kind>) -> Option<String> {
+    /// Checks what needs no model: that every option is supported, and that the parameters of laws
+    /// have an effect.
+    ///
+    /// # Errors
+    /// With the first option that is not supported or has no effect.
+    pub fn check_supported(&self) -> Result<(), Refusal> {
+        if let Some(flag) = self.unsupported() {
+            let name = flag.trim_start_matches("");
+            let why = format!("`{name}` is not supported yet; remove it");
+            return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
+        }
+        Ok(self.check_law()?)
+    }
+
+    /// The first parameter that is given and has no effect where this kind is inserted, or without a
+    /// kind where rotations are rescaled.
+    pub(crate) fn ineffective(&self, kind: Option<Kind>) -> Option<&'static str> {
         let p = &self.parameters;
         let family = kind.and_then(Kind::family);
         let takes = |name: &str| family.is_some_and(|family| family.takes(name));
@@ -54,7 +69,7 @@ impl Request {
             .filter(|(name, given)| is_swap && *given && !takes(name));
         let own = p.family.names().filter(|name| !takes(name));
         let names = own.chain(common.map(|(name, _)| *name));
-        let flags = [
+        let options = [
             ("params", self.params.is_some() && tensors.is_empty()),
             ("seed", p.seed.is_some() && !starts),
             (
@@ -62,36 +77,37 @@ impl Request {
                 self.allowances.add_position_ids && !follows,
             ),
         ];
-        let flags = flags.iter().filter(|(_, is_ineffective)| *is_ineffective);
-        let mut all = flags.map(|(name, _)| *name).chain(names);
+        let options = options.iter().filter(|(_, is_ineffective)| *is_ineffective);
+        let mut all = options.map(|(name, _)| *name).chain(names);
         if let Some(name) = all.next() {
-            return Some(format!("--{name}"));
+            return Some(name);
         }
-        let is_stretched =
+        let is_rescaled =
             kind == Some(Kind::Rope) && (self.scale.is_some() || self.hf_config.is_some());
-        if is_swap && !is_stretched {
-            return self.only_of_scaling().map(str::to_owned);
+        if is_swap && !is_rescaled {
+            return self.only_of_scaling();
         }
         None
     }
 
-    /// The first flag that was given and that only scaling uses.
+    /// The first parameter that is given and that only scaling uses.
     fn only_of_scaling(&self) -> Option<&'static str> {
         let p = &self.parameters;
-        let flags = [
-            ("--hf-config", self.hf_config.is_some()),
-            ("--factor", p.factor.is_some()),
-            ("--original-length", p.original_length.is_some()),
-            ("--table-precision", p.table_precision.is_some()),
+        let options = [
+            ("hf-config", self.hf_config.is_some()),
+            ("factor", p.factor.is_some()),
+            ("original-length", p.original_length.is_some()),
+            ("table-precision", p.table_precision.is_some()),
         ];
-        let given = flags.into_iter().find(|(_, given)| *given);
-        given.map(|(flag, _)| flag).or_else(|| p.law.names().next())
+        let given = options.into_iter().find(|(_, given)| *given);
+        given.map(|(name, _)| name).or_else(|| p.law.names().next())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Config;
     use posenc_encodings::families::alibi;
     use posenc_encodings::laws::LawName;
     use posenc_encodings::param::{Given, Value};
@@ -102,7 +118,7 @@ mod tests {
             to: Some(Kind::Rope),
             scale: Some(LawName::Yarn.into()),
             form: Some(Form::Ops),
-            hf_config: Some("config.json".into()),
+            hf_config: Some(Config::from_text("config.json", "{}")),
             ..Request::default()
         };
         request.allowances.sort = true;
@@ -121,15 +137,12 @@ mod tests {
             .set(&alibi::FAMILY.params[0], slopes);
         assert_eq!(request.ineffective(Some(Kind::Alibi)), None);
         for kind in [None, Some(Kind::Rope), Some(Kind::None), Some(Kind::T5Bias)] {
-            assert_eq!(request.ineffective(kind), Some("--slopes".into()));
+            assert_eq!(request.ineffective(kind), Some("slopes"));
         }
         request.parameters.family = Given::default();
         request.parameters.theta = Some(1e6);
         assert_eq!(request.ineffective(None), None);
-        assert_eq!(
-            request.ineffective(Some(Kind::Learned)),
-            Some("--theta".into())
-        );
+        assert_eq!(request.ineffective(Some(Kind::Learned)), Some("theta"));
     }
 
     #[test]
@@ -138,24 +151,21 @@ mod tests {
         request.parameters.factor = Some(4.0);
         assert_eq!(request.ineffective(None), None);
         for kind in [Kind::None, Kind::Alibi, Kind::Rope] {
-            assert_eq!(request.ineffective(Some(kind)), Some("--factor".into()));
+            assert_eq!(request.ineffective(Some(kind)), Some("factor"));
         }
         request.scale = Some(LawName::Yarn.into());
         assert_eq!(request.ineffective(Some(Kind::Rope)), None);
-        assert_eq!(
-            request.ineffective(Some(Kind::Alibi)),
-            Some("--factor".into())
-        );
+        assert_eq!(request.ineffective(Some(Kind::Alibi)), Some("factor"));
     }
 
     #[test]
     fn what_is_not_done_is_named() {
         let mut request = Request::default();
         request.allowances.write_config = true;
-        assert_eq!(request.unsupported(), Some("--write-config"));
+        assert_eq!(request.unsupported(), Some("write-config"));
         request.parameters.length = crate::request::Length::Dynamic;
-        assert_eq!(request.unsupported(), Some("--dynamic"));
+        assert_eq!(request.unsupported(), Some("dynamic"));
         request.form = Some(Form::Contrib);
-        assert_eq!(request.unsupported(), Some("--form"));
+        assert_eq!(request.unsupported(), Some("form"));
     }
 }

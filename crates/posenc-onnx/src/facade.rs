@@ -1,0 +1,15 @@
+//! What a program uses: a model, a plan of what changes, the result.
+
+mod model;
+mod plan;
+mod rescale;
+mod rewritten;
+mod swap;
+mod verification;
+
+pub use model::Model;
+pub use plan::{Plan, PlannedEdit};
+pub use rescale::Rescale;
+pub use rewritten::Rewritten;
+pub use swap::{Alibi, Learned, RelativeBias, Rope, Shaw, Sinusoidal, Swap, T5Bias};
+pub use verification::{Unverified, Verification};

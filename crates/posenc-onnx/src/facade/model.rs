@@ -1,0 +1,115 @@
+//! A model to inspect or rewrite.
+
+use std::path::Path;
+
+use posenc_ir::Warning;
+
+use super::Plan;
+use crate::detect::Options;
+use crate::error::RewriteError;
+use crate::inspect::inspect;
+use crate::report::Inspect;
+use crate::request::Request;
+use crate::rewrite;
+
+/// An ONNX model that was read and checked.
+///
+/// Nothing changes it: a rewrite makes another model.
+#[derive(Clone, Debug)]
+pub struct Model {
+    model: posenc_ir::Model,
+    warnings: Vec<Warning>,
+}
+
+impl Model {
+    /// Reads and checks a file. Tensors in other files are looked for next to it, when they are
+    /// needed.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no valid ONNX model.
+    ///
+    /// ```
+    /// let model = posenc_onnx::Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// assert_eq!(model.inspect().attention.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, posenc_ir::Error> {
+        Self::checked(posenc_ir::Model::open(path)?)
+    }
+
+    /// Reads and checks the bytes of a file. The model must hold its tensors itself.
+    ///
+    /// # Errors
+    /// When the bytes are no valid ONNX model.
+    ///
+    /// ```
+    /// let bytes = std::fs::read("../../fixtures/mini/alibi/model.onnx")?;
+    /// let model = posenc_onnx::Model::from_bytes(bytes)?;
+    /// assert_eq!(model.inspect().encodings[0].kind.to_string(), "alibi");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self, posenc_ir::Error> {
+        Self::checked(posenc_ir::Model::from_bytes(bytes.into())?)
+    }
+
+    /// Checks a model that was read before.
+    ///
+    /// # Errors
+    /// When it is not valid.
+    ///
+    /// ```
+    /// let read = posenc_ir::Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let model = posenc_onnx::Model::checked(read)?;
+    /// assert!(model.warnings().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn checked(model: posenc_ir::Model) -> Result<Self, posenc_ir::Error> {
+        let warnings = model.check()?;
+        Ok(Self { model, warnings })
+    }
+
+    /// What is unusual about the file, though valid.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The graph and everything else of the file.
+    pub fn as_ir(&self) -> &posenc_ir::Model {
+        &self.model
+    }
+
+    /// What the model encodes positions with, at which sites, and what limits its length. The
+    /// report is the JSON of `posenc-onnx inspect` as a type.
+    ///
+    /// ```
+    /// let model = posenc_onnx::Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let json = serde_json::to_value(model.inspect())?;
+    /// assert_eq!(json["encodings"][0]["params"]["theta"], 10000.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inspect(&self) -> Inspect {
+        inspect(&self.model, &Options::default())
+    }
+
+    /// Decides what a request changes; nothing is edited yet. The request is a
+    /// [`Rescale`](crate::Rescale), a [`Swap`](crate::Swap), or a [`Request`] with every option
+    /// there is.
+    ///
+    /// # Errors
+    /// When an option is not supported or has no effect, the request does not fit the model, or a
+    /// needed value is unknown.
+    ///
+    /// ```
+    /// use posenc_onnx::request::Request;
+    ///
+    /// let model = posenc_onnx::Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let request = r#"{"scale": "linear", "parameters": {"factor": 2.0}}"#;
+    /// let request: Request = serde_json::from_str(request)?;
+    /// let plan = model.plan(request)?;
+    /// assert!(plan.to_string().contains("linear"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan(&self, request: impl Into<Request>) -> Result<Plan<'_>, RewriteError> {
+        rewrite::plan(&self.model, request.into()).map(Plan::new)
+    }
+}

@@ -1,0 +1,237 @@
+//! What a request changes, before anything has changed.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::Rewritten;
+use crate::detect::Found;
+use crate::error::RewriteError;
+use crate::inspect::{entries, inspect_encodings};
+use crate::plan::change::Change;
+use crate::plan::rescale;
+use crate::plan::swap::SwapPlan;
+use crate::plan::swap::spec::EncodingSpec;
+use crate::report::Inferred;
+use crate::rewrite::{Planned, describe};
+
+/// What a request changes in a model. Nothing is edited before [`apply`](Self::apply).
+///
+/// It prints as a table: what comes of which site, and which values were inferred.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rescale};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let plan = model.plan(Rescale::yarn(4.0).original_length(64))?;
+/// println!("{plan}");
+/// assert_eq!(plan.edits().len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Plan<'a> {
+    planned: Planned<'a>,
+    edits: Vec<PlannedEdit>,
+    inferred: Vec<Inferred>,
+}
+
+/// What changes at an attention site. Encodings are JSON as in the reports: an object with `kind`
+/// and `params`, a list of several, or `null` for none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedEdit {
+    /// The site, by its name in reports.
+    pub site: String,
+    /// The encodings that it has.
+    pub from: Value,
+    /// The encoding that it is to have; of its parameters, those that are known in advance.
+    pub to: Value,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(planned: Planned<'a>) -> Self {
+        let (mut edits, mut inferred) = (vec![], vec![]);
+        match &planned.change {
+            Change::Sort | Change::Nothing { .. } => {}
+            Change::Rescale(plans) => {
+                for (branch, plan) in planned.branches.iter().zip(plans) {
+                    if let Some(plan) = plan {
+                        edits.extend(rescaled(&planned, &branch.found, plan));
+                        inferred.extend(plan.inferred.iter().cloned());
+                    }
+                }
+            }
+            Change::Swap(plans) => {
+                for (branch, plan) in planned.branches.iter().zip(plans) {
+                    if let Some(plan) = plan {
+                        edits.extend(swapped(&planned, &branch.found, plan));
+                        inferred.extend(plan.inferred.iter().cloned());
+                    }
+                }
+            }
+        }
+        let mut once: Vec<Inferred> = vec![];
+        for value in inferred {
+            if !once.contains(&value) {
+                once.push(value);
+            }
+        }
+        Self {
+            planned,
+            edits,
+            inferred: once,
+        }
+    }
+
+    /// What changes at each site, in order of computation.
+    pub fn edits(&self) -> &[PlannedEdit] {
+        &self.edits
+    }
+
+    /// The values that the request does not give, each with its source.
+    pub fn inferred(&self) -> &[Inferred] {
+        &self.inferred
+    }
+
+    /// The length that tables, caches and buffers are to hold, where it is known.
+    pub fn max_length(&self) -> Option<usize> {
+        match &self.planned.change {
+            Change::Sort | Change::Nothing { .. } => None,
+            Change::Rescale(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
+            Change::Swap(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
+        }
+    }
+
+    /// Whether no encoding changes: the model has the requested encoding already, or only its nodes
+    /// are sorted.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap};
+    /// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+    /// assert!(model.plan(Swap::remove())?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// Makes the changes in a copy of the model, reads the result again, and compares it with the
+    /// plan.
+    ///
+    /// # Errors
+    /// When a form of the model is not supported, or the result does not match the plan.
+    pub fn apply(self) -> Result<Rewritten, RewriteError> {
+        let done = self.planned.apply()?;
+        done.model.check().map_err(RewriteError::Result)?;
+        Ok(Rewritten(done))
+    }
+}
+
+/// The rotations that get other frequencies.
+fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<PlannedEdit> {
+    let entries = inspect_encodings(planned.input(), found);
+    let edit = |(i, target): &(usize, rescale::Target)| {
+        let site = found.rotary[*i].site;
+        let from = describe(found, &entries, site);
+        let mut to = from.clone();
+        if let Some(params) = to.get_mut("params") {
+            params["theta"] = json!(target.rope.theta);
+            params["scaling"] = target.scaling.to_json();
+        }
+        PlannedEdit {
+            site: found.attention[site].name.clone(),
+            from,
+            to,
+        }
+    };
+    // Frequencies that stay are in a plan where only tables get more rows.
+    let changes = |(i, target): &&(usize, rescale::Target)| {
+        planned.keeps_frequencies()
+            || !rescale::is_already(planned.input(), &found.rotary[*i], target)
+    };
+    plan.targets.iter().filter(changes).map(edit).collect()
+}
+
+/// The sites that get another encoding.
+fn swapped(planned: &Planned<'_>, found: &Found, plan: &SwapPlan) -> Vec<PlannedEdit> {
+    let entries = entries(planned.input(), found);
+    let edit = |site: &usize| {
+        let group = plan.groups.iter().find(|g| g.sites.contains(site));
+        let to = group.map_or(Value::Null, |group| {
+            let mut to = json!({"kind": group.new.kind()});
+            if let EncodingSpec::Rope { rope, layout } = &group.new {
+                to["params"] = json!({
+                    "theta": rope.theta,
+                    "head_dim": rope.head_dim,
+                    "rotary_dim": rope.rotary_dim,
+                    "layout": layout,
+                });
+            }
+            to
+        });
+        PlannedEdit {
+            site: found.attention[*site].name.clone(),
+            from: describe(found, &entries, *site),
+            to,
+        }
+    };
+    plan.sites.iter().map(edit).collect()
+}
+
+impl fmt::Display for Plan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.planned.change {
+            Change::Sort => return f.write_str("sort the nodes"),
+            _ if self.edits.is_empty() => return f.write_str("nothing to change"),
+            Change::Swap(_) => write!(f, "replace the encoding of ")?,
+            _ => write!(f, "rescale the rotations of ")?,
+        }
+        let sites = self.edits.len();
+        write!(f, "{sites} {}", if sites == 1 { "site" } else { "sites" })?;
+        for edit in &self.edits {
+            let (from, to) = (words(&edit.from), words(&edit.to));
+            write!(f, "\n  {}: {from} → {to}", edit.site)?;
+        }
+        if let Some(length) = self.max_length() {
+            write!(
+                f,
+                "\nextend tables, caches and buffers to {length} positions"
+            )?;
+        }
+        if !self.inferred.is_empty() {
+            f.write_str("\ninferred")?;
+        }
+        for Inferred {
+            name,
+            value,
+            source,
+        } in &self.inferred
+        {
+            write!(f, "\n  {name} = {value}, from {source}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An encoding of a report in one line: its kind, its base and its scaling.
+fn words(encoding: &Value) -> String {
+    if let Some(list) = encoding.as_array() {
+        return list.iter().map(words).collect::<Vec<_>>().join(" and ");
+    }
+    let Some(kind) = encoding["kind"].as_str() else {
+        return "none".to_owned();
+    };
+    let mut words = kind.to_owned();
+    let params = &encoding["params"];
+    if let Some(theta) = params["theta"].as_f64() {
+        words += &format!(" θ={theta}");
+    }
+    let scaling = &params["scaling"];
+    if let Some(law) = scaling["type"].as_str() {
+        words += &format!(" {law}");
+    }
+    for name in ["factor", "original_length"] {
+        if let Some(number) = scaling[name].as_f64() {
+            words += &format!(" {name}={number}");
+        }
+    }
+    words
+}

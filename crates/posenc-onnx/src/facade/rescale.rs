@@ -1,0 +1,142 @@
+//! A request for other frequencies of RoPE.
+
+use posenc_encodings::kind::Stack;
+use posenc_encodings::param::{Given, Value};
+
+use crate::request::{Config, LawName, Layers, Request, ScaleType};
+
+/// A request to give the rotations of a model other frequencies, mostly for a longer context.
+///
+/// What is not given is inferred: the original length from the record of an earlier rewrite, or
+/// from what limits the model's length; θ from the frequencies. The plan says what was inferred,
+/// and from what.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rescale};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let plan = model.plan(Rescale::yarn(4.0).original_length(64))?;
+/// assert_eq!(plan.edits()[0].to["params"]["scaling"]["factor"], 4.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rescale(Request);
+
+impl Rescale {
+    fn law(scale: impl Into<ScaleType>, factor: Option<f64>) -> Self {
+        let mut request = Request {
+            scale: Some(scale.into()),
+            ..Request::default()
+        };
+        request.parameters.factor = factor;
+        Self(request)
+    }
+
+    /// YaRN (Peng et al. 2023, arXiv 2309.00071, section 3.4) for a context of `factor` times the
+    /// original length.
+    pub fn yarn(factor: f64) -> Self {
+        Self::law(LawName::Yarn, Some(factor))
+    }
+
+    /// Position interpolation (Chen et al. 2023, arXiv 2306.15595, section 3): every frequency
+    /// divided by `factor`.
+    pub fn linear(factor: f64) -> Self {
+        Self::law(LawName::Linear, Some(factor))
+    }
+
+    /// NTK-aware interpolation: a larger base θ.
+    pub fn ntk(factor: f64) -> Self {
+        Self::law(LawName::Ntk, Some(factor))
+    }
+
+    /// A base θ that grows with the length of the input, beyond the original length.
+    pub fn dynamic(factor: f64) -> Self {
+        Self::law(LawName::Dynamic, Some(factor))
+    }
+
+    /// The ramp over wavelengths of Llama 3.1.
+    pub fn llama3(factor: f64) -> Self {
+        Self::law(LawName::Llama3, Some(factor))
+    }
+
+    /// LongRoPE (Ding et al. 2024, arXiv 2402.13753): a divisor for each rotated pair, from `short`
+    /// up to the original length and from `long` beyond it.
+    pub fn longrope(short: Vec<f64>, long: Vec<f64>) -> Self {
+        let mut scale = Self::law(LawName::LongRope, None);
+        scale.0.parameters.law = Given::from_iter([
+            ("short-factor", Value::Numbers(short)),
+            ("long-factor", Value::Numbers(long)),
+        ]);
+        scale
+    }
+
+    /// Plain RoPE; with [`allow_rescale`](Self::allow_rescale), this undoes a scaling.
+    pub fn none() -> Self {
+        Self::law(ScaleType::None, None)
+    }
+
+    /// The frequencies that a Hugging Face `config.json` describes.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale, request::Config};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let config = Config::from_text("config.json", r#"{"rope_theta": 1000000.0}"#);
+    /// let plan = model.plan(Rescale::follow(config))?;
+    /// assert_eq!(plan.edits()[0].to["params"]["theta"], 1e6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn follow(config: Config) -> Self {
+        Self(Request {
+            hf_config: Some(config),
+            ..Request::default()
+        })
+    }
+
+    /// The length that the model was trained on, before any scaling.
+    pub fn original_length(mut self, length: usize) -> Self {
+        self.0.parameters.original_length = Some(length);
+        self
+    }
+
+    /// The length that tables, caches and buffers must hold; never a parameter of a formula.
+    pub fn max_length(mut self, length: usize) -> Self {
+        self.0.parameters.max_length = Some(length);
+        self
+    }
+
+    /// The base θ of the frequencies.
+    pub fn theta(mut self, theta: f64) -> Self {
+        self.0.parameters.theta = Some(theta);
+        self
+    }
+
+    /// Only these attention layers, counted within their stack.
+    pub fn layers(mut self, layers: Layers) -> Self {
+        self.0.layers = Some(layers);
+        self
+    }
+
+    /// Only this stack of a model with two.
+    pub fn stack(mut self, stack: Stack) -> Self {
+        self.0.stack = Some(stack);
+        self
+    }
+
+    /// Replaces the scaling of a model that is scaled already; without this, such a model is
+    /// refused.
+    pub fn allow_rescale(mut self) -> Self {
+        self.0.allowances.allow_rescale = true;
+        self
+    }
+
+    /// The `config.json` of the model as it is, from which the original length may be inferred.
+    pub fn model_config(mut self, config: Option<Config>) -> Self {
+        self.0.model_config = config;
+        self
+    }
+}
+
+impl From<Rescale> for Request {
+    fn from(rescale: Rescale) -> Self {
+        rescale.0
+    }
+}

@@ -1,0 +1,112 @@
+//! The result of a rewrite.
+
+use std::path::Path;
+
+use posenc_ir::external::{ExternalData, SaveError, Saved};
+use posenc_runtime::Backend;
+
+use super::Verification;
+use crate::prove::{VerifyError, check_rope, expectations};
+use crate::report::Rewrite;
+use crate::rewrite;
+
+/// A rewritten model. What is read from it matches the plan, and its structure is checked.
+///
+/// ```
+/// # use posenc_onnx::{ExternalData, Model, Rescale};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let again = Model::from_bytes(done.to_bytes()?)?;
+/// assert_eq!(again.inspect().encodings[0].params["scaling"]["type"], "linear");
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("long.onnx");
+/// done.save(&path, ExternalData::Auto)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Rewritten(pub(super) rewrite::Rewritten);
+
+impl Rewritten {
+    /// What was changed. The report is the JSON of `posenc-onnx rewrite` as a type, without the
+    /// output and the check.
+    pub fn report(&self) -> &Rewrite {
+        &self.0.report
+    }
+
+    /// The graph and everything else of the model.
+    pub fn as_ir(&self) -> &posenc_ir::Model {
+        &self.0.model
+    }
+
+    /// The same, without the report.
+    pub fn into_ir(self) -> posenc_ir::Model {
+        self.0.model
+    }
+
+    /// The bytes of the model's file. Tensors in other files stay there.
+    ///
+    /// # Errors
+    /// When the model is too large for one file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, posenc_ir::Error> {
+        Ok(self.0.model.to_bytes()?.into())
+    }
+
+    /// Writes the model to a file, which appears when it is complete.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or external data has no place there.
+    pub fn save(
+        &self,
+        path: impl AsRef<Path>,
+        external_data: ExternalData,
+    ) -> Result<Saved, SaveError> {
+        self.0.model.save(path, external_data)
+    }
+
+    /// Whether there is an encoding to compare with its formula.
+    ///
+    /// # Errors
+    /// When the model's record of an earlier rewrite cannot be followed.
+    pub fn is_verifiable(&self) -> Result<bool, VerifyError> {
+        for found in self.found() {
+            if !found.rotary.is_empty() {
+                expectations(&self.0.model, found)?;
+                return Ok(true);
+            }
+        }
+        Ok(self.inserts_more_than_rope())
+    }
+
+    /// Runs rotations and inserted encodings with random queries and keys, and compares them with
+    /// their formulas in f64, at positions up to the full length. Other parts of the model do not
+    /// run.
+    ///
+    /// # Errors
+    /// When the runtime is absent or refuses a part of the model. A difference is no error here;
+    /// see [`Verification::ensure_ok`].
+    pub fn verify(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
+        let model = &self.0.model;
+        let mut checks = vec![];
+        for found in self.found() {
+            if !found.rotary.is_empty() {
+                let expected = expectations(model, found)?;
+                checks.extend(check_rope(model, found, &expected, backend)?);
+            }
+        }
+        if let Some(proof) = &self.0.proof {
+            checks.extend(proof.check(backend)?);
+        }
+        Ok(Verification {
+            checks,
+            is_expected: self.inserts_more_than_rope(),
+        })
+    }
+
+    fn found(&self) -> impl Iterator<Item = &crate::detect::Found> {
+        std::iter::once(&self.0.found).chain(&self.0.other_branches)
+    }
+
+    fn inserts_more_than_rope(&self) -> bool {
+        self.0.proof.as_ref().is_some_and(|proof| !proof.is_empty())
+    }
+}

@@ -1,0 +1,247 @@
+//! A request for another encoding.
+
+use posenc_encodings::kind::{Kind, Layout, Stack};
+use posenc_encodings::param::Value;
+
+use crate::request::{Layers, Request, Tensors};
+
+/// A request to replace the encodings of a model.
+///
+/// Tables of learned values start from zeros, which change nothing before training; see
+/// [`seed`](Self::seed) and [`tensors`](Self::tensors). The weights of the model were trained with
+/// another encoding: fine-tune it.
+///
+/// ```
+/// # use posenc_onnx::{Alibi, Model, Swap};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Swap::to(Alibi::default()))?.apply()?;
+/// assert_eq!(done.report().edits[0].to["kind"], "alibi");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Swap(Request);
+
+impl Swap {
+    /// Inserts this encoding: a [`Kind`], or one with parameters such as [`Alibi`].
+    pub fn to(encoding: impl Into<Self>) -> Self {
+        encoding.into()
+    }
+
+    /// Inserts nothing: encodings are removed.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// assert!(done.report().edits[0].to.is_null());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove() -> Self {
+        Kind::None.into()
+    }
+
+    /// Only these attention layers, counted within their stack. An encoding that is added to the
+    /// input acts before all layers, and takes none.
+    pub fn layers(mut self, layers: Layers) -> Self {
+        self.0.layers = Some(layers);
+        self
+    }
+
+    /// Only this stack of a model with two.
+    pub fn stack(mut self, stack: Stack) -> Self {
+        self.0.stack = Some(stack);
+        self
+    }
+
+    /// Fills learned tables with random values instead of zeros, the same for the same seed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.0.parameters.seed = Some(seed);
+        self
+    }
+
+    /// Fills learned tables with these values.
+    pub fn tensors(mut self, tensors: Tensors) -> Self {
+        self.0.params = Some(tensors);
+        self
+    }
+
+    /// The length that tables and buffers must hold.
+    pub fn max_length(mut self, length: usize) -> Self {
+        self.0.parameters.max_length = Some(length);
+        self
+    }
+
+    /// Adds an input with position ids, `[batch, length]`, instead of counting positions in the
+    /// graph.
+    pub fn add_position_ids(mut self) -> Self {
+        self.0.allowances.add_position_ids = true;
+        self
+    }
+
+    /// Gives a parameter that the family declares this value. The names of parameters and their
+    /// types are those of `rewrite --help`; a family without the parameter ignores the call.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Kind, Model, Swap, Value};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let swap = Swap::to(Kind::Kerple).parameter("variant", Value::Word("power"));
+    /// let done = model.plan(swap)?.apply()?;
+    /// assert_eq!(done.report().edits[0].to["params"]["variant"], "power");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn parameter(mut self, name: &str, value: Value) -> Self {
+        self.set(name, Some(value));
+        self
+    }
+
+    fn set(&mut self, name: &str, value: Option<Value>) {
+        let family = self.0.to.and_then(Kind::family);
+        let param = family.and_then(|family| family.params.iter().find(|p| p.name == name));
+        if let (Some(param), Some(value)) = (param, value) {
+            self.0.parameters.family.set(param, value);
+        }
+    }
+}
+
+impl From<Swap> for Request {
+    fn from(swap: Swap) -> Self {
+        swap.0
+    }
+}
+
+impl From<Kind> for Swap {
+    fn from(kind: Kind) -> Self {
+        Self(Request {
+            to: Some(kind),
+            ..Request::default()
+        })
+    }
+}
+
+/// ALiBi (Press et al. 2021, arXiv 2108.12409): a bias on the scores, linear in the distance of
+/// query and key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Alibi {
+    /// The slope of each head; `None`: those of the paper.
+    pub slopes: Option<Vec<f64>>,
+    /// Whether keys after the query get a bias too; `None`: where the mask does not hide them.
+    pub bidirectional: Option<bool>,
+}
+
+impl From<Alibi> for Swap {
+    fn from(alibi: Alibi) -> Self {
+        let mut swap = Self::from(Kind::Alibi);
+        swap.set("slopes", alibi.slopes.map(Value::Numbers));
+        swap.set("bidirectional", alibi.bidirectional.map(Value::Bool));
+        swap
+    }
+}
+
+/// RoPE (Su et al. 2021, arXiv 2104.09864): a rotation of queries and keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rope {
+    /// The base θ of the frequencies; `None`: 10000.
+    pub theta: Option<f64>,
+    /// How many elements of a head rotate; `None`: all.
+    pub rotary_dim: Option<usize>,
+    /// Which elements rotate together; `None`: halves.
+    pub layout: Option<Layout>,
+}
+
+impl From<Rope> for Swap {
+    fn from(rope: Rope) -> Self {
+        let mut swap = Self::from(Kind::Rope);
+        swap.0.parameters.theta = rope.theta;
+        swap.0.parameters.rotary_dim = rope.rotary_dim;
+        swap.0.parameters.layout = rope.layout;
+        swap
+    }
+}
+
+/// Sines and cosines added to the input (Vaswani et al. 2017, arXiv 1706.03762, section 3.5).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sinusoidal {
+    /// The base of the frequencies; `None`: 10000.
+    pub base: Option<f64>,
+    /// The order within a row; `None`: sine and cosine in turn.
+    pub layout: Option<Layout>,
+}
+
+impl From<Sinusoidal> for Swap {
+    fn from(sinusoidal: Sinusoidal) -> Self {
+        let mut swap = Self::from(Kind::Sinusoidal);
+        swap.0.parameters.theta = sinusoidal.base;
+        swap.0.parameters.layout = sinusoidal.layout;
+        swap
+    }
+}
+
+/// A learned table added to the input, one row for each position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Learned {
+    /// How many positions the table has; `None`: as many as the table that it replaces, or as the
+    /// shortest limit of the model.
+    pub positions: Option<usize>,
+}
+
+impl From<Learned> for Swap {
+    fn from(learned: Learned) -> Self {
+        let mut swap = Self::from(Kind::Learned);
+        swap.0.parameters.max_length = learned.positions;
+        swap
+    }
+}
+
+/// The bias of T5 (Raffel et al. 2019, arXiv 1910.10683): a learned value for each head and bucket
+/// of distances.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct T5Bias {
+    /// The buckets of both directions together; `None`: 32.
+    pub num_buckets: Option<usize>,
+    /// The distance from which on all are in the last bucket; `None`: 128.
+    pub max_distance: Option<usize>,
+    /// Whether keys after the query have buckets of their own; `None`: where the mask does not hide
+    /// them.
+    pub bidirectional: Option<bool>,
+}
+
+impl From<T5Bias> for Swap {
+    fn from(bias: T5Bias) -> Self {
+        let mut swap = Self::from(Kind::T5Bias);
+        swap.set("num-buckets", bias.num_buckets.map(Value::Count));
+        swap.set("max-distance", bias.max_distance.map(Value::Count));
+        swap.set("bidirectional", bias.bidirectional.map(Value::Bool));
+        swap
+    }
+}
+
+/// A learned bias on the scores for each head and clipped distance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RelativeBias {
+    /// The distance at which others are clipped; `None`: 128.
+    pub max_distance: Option<usize>,
+}
+
+impl From<RelativeBias> for Swap {
+    fn from(bias: RelativeBias) -> Self {
+        let mut swap = Self::from(Kind::RelativeBias);
+        swap.set("max-distance", bias.max_distance.map(Value::Count));
+        swap
+    }
+}
+
+/// Learned vectors for clipped distances, added to keys and values (Shaw et al. 2018, arXiv
+/// 1803.02155).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shaw {
+    /// The distance at which others are clipped; `None`: 16.
+    pub max_distance: Option<usize>,
+}
+
+impl From<Shaw> for Swap {
+    fn from(shaw: Shaw) -> Self {
+        let mut swap = Self::from(Kind::Shaw);
+        swap.set("max-distance", shaw.max_distance.map(Value::Count));
+        swap
+    }
+}

@@ -1,0 +1,63 @@
+//! What a runtime computes, compared with formulas.
+
+use crate::report::{Check, SiteCheck};
+
+/// A comparison of what a runtime computes with formulas in f64, site by site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verification {
+    pub(super) checks: Vec<SiteCheck>,
+    /// Whether the model has something to compare.
+    pub(super) is_expected: bool,
+}
+
+impl Verification {
+    /// The comparisons; none where the model has no encoding.
+    pub fn checks(&self) -> &[SiteCheck] {
+        &self.checks
+    }
+
+    /// The comparisons as one; `None` where there was none.
+    pub fn summary(&self) -> Option<Check> {
+        (!self.checks.is_empty()).then(|| Check::of(&self.checks))
+    }
+
+    /// Fails unless every comparison is within its bound.
+    ///
+    /// # Errors
+    /// With the first comparison that is not. Where an encoding was inserted and nothing of it
+    /// could be compared, with that.
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Model, Rescale, Tract};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Rescale::linear(2.0))?.apply()?;
+    /// let verification = done.verify(&Tract::default())?;
+    /// verification.ensure_ok()?;
+    /// assert!(verification.summary().is_some_and(|check| check.ok));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ensure_ok(&self) -> Result<(), Unverified> {
+        match self.checks.iter().find(|check| !check.ok) {
+            Some(check) => Err(Unverified::Difference(check.clone())),
+            None if self.is_expected && self.checks.is_empty() => Err(Unverified::NotCompared),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a result is not verified.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unverified {
+    /// A comparison is out of its bound.
+    #[error("{}: {} differs from its formula by {}, more than {:.1e}", .0.site, .0.quantity, number(.0.max_error), .0.bound)]
+    Difference(SiteCheck),
+    /// The inserted encoding was read back, and could not be run against its formula.
+    #[error("what was inserted shows in no scores of its own, and was not run against its formula")]
+    NotCompared,
+}
+
+fn number(error: Option<f64>) -> String {
+    error.map_or_else(|| "NaN".to_owned(), |error| format!("{error:.1e}"))
+}

@@ -1,0 +1,168 @@
+//! What a request changes in a model: decided once, before anything changes.
+
+use posenc_ir::Model;
+
+use super::{rescale, swap};
+use crate::detect::Found;
+use crate::detect::branches::{Branch, check_branches};
+use crate::detect::context::Context;
+use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::report::Limit;
+use crate::request::{Parameters, Request};
+use posenc_encodings::kind::{Form, Kind, Layout};
+
+/// What changes, for each branch of the model.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// Only the order of the nodes.
+    Sort,
+    /// The frequencies of rotations. A branch without rotations has no plan; the first has one.
+    Rescale(Vec<Option<rescale::Plan>>),
+    /// Encodings are removed and others inserted, then rotations that were inserted may be
+    /// rescaled. A branch that has the requested encoding already has none.
+    Swap(Vec<Option<swap::SwapPlan>>),
+    /// Nothing: the model has the requested encoding already.
+    Nothing {
+        /// What the user should know of the model.
+        warnings: Vec<String>,
+    },
+}
+
+/// Decides what a request changes.
+///
+/// # Errors
+/// When the request does not fit the model, a needed value is unknown, or a parameter has no
+/// effect.
+pub(crate) fn change(
+    model: &Model,
+    branches: &[Branch],
+    request: &Request,
+) -> Result<Change, RewriteError> {
+    let found = &branches[0].found;
+    let kind = request.to.filter(|kind| replaces(found, *kind, request));
+    check_effect(request, kind)?;
+    if kind.is_none() {
+        let plans = rescale_plans(model, branches, &found.limits, request)?;
+        check_form(model, branches, &plans, request)?;
+        return Ok(Change::Rescale(plans));
+    }
+    let plans = branches
+        .iter()
+        .map(|branch| swap_plan(model, branch, branches, request))
+        .collect::<Result<Vec<_>, _>>()?;
+    if plans.iter().all(Option::is_none) {
+        let warnings = found.warnings.clone();
+        return Ok(Change::Nothing { warnings });
+    }
+    Ok(Change::Swap(plans))
+}
+
+/// A plan for the rotations of each branch. `limits` are those of the model before any change.
+///
+/// # Errors
+/// As [`rescale::plan`].
+pub(crate) fn rescale_plans(
+    model: &Model,
+    branches: &[Branch],
+    limits: &[Limit],
+    request: &Request,
+) -> Result<Vec<Option<rescale::Plan>>, RewriteError> {
+    let plan = |(i, branch): (usize, &Branch)| {
+        if i > 0 && branch.found.rotary.is_empty() {
+            return Ok(None);
+        }
+        rescale::plan(model, &branch.found, limits, request).map(Some)
+    };
+    branches.iter().enumerate().map(plan).collect()
+}
+
+/// What replaces the encodings of a branch; `None` where it has the requested ones already.
+///
+/// # Errors
+/// As [`swap::asked`], and where only a part of what a body computes would change.
+pub(crate) fn swap_plan(
+    model: &Model,
+    branch: &Branch,
+    branches: &[Branch],
+    request: &Request,
+) -> Result<Option<swap::SwapPlan>, RewriteError> {
+    let context = Context {
+        model,
+        found: &branch.found,
+    };
+    let Some(plan) = swap::asked(&context, request)? else {
+        return Ok(None);
+    };
+    check_branches(&context, &plan.sites, branches)?;
+    Ok(Some(plan))
+}
+
+/// Refuses a parameter that has no effect: where `kind` is inserted, or else where the rotations of
+/// the model are rescaled.
+fn check_effect(request: &Request, kind: Option<Kind>) -> Result<(), RewriteError> {
+    let Some(name) = request.ineffective(kind) else {
+        return Ok(());
+    };
+    let on = kind.map_or("this rewrite".to_owned(), |kind| kind.to_string());
+    let why = format!("`{name}` has no effect on {on}; remove it");
+    Err(Refusal::new(RefusalKind::NoEffect(name), why).into())
+}
+
+/// Refuses plain operators for rotations that a fused operator does: these keep their form.
+fn check_form(
+    model: &Model,
+    branches: &[Branch],
+    plans: &[Option<rescale::Plan>],
+    request: &Request,
+) -> Result<(), RewriteError> {
+    if request.form != Some(Form::Ops) {
+        return Ok(());
+    }
+    for (branch, plan) in branches.iter().zip(plans) {
+        let targets = plan.iter().flat_map(|plan| &plan.targets);
+        let mut sites = targets.map(|(i, _)| &branch.found.rotary[*i]);
+        if let Some(site) = sites.find(|site| site.form != Form::Ops) {
+            let why = "replacing a fused operator by plain ones is not supported yet; leave out \
+                       `form`";
+            let place = model.graph().place(site.node);
+            let option = RefusalKind::UnsupportedOption("form");
+            return Err(Refusal::new(option, why).at(place).into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a request replaces encodings, rather than to rescale the rotations that are there.
+fn replaces(found: &Found, kind: Kind, request: &Request) -> bool {
+    kind != Kind::Rope || replaces_rotations(found, request)
+}
+
+/// Whether some chosen site has no rotation yet, or is to rotate other features.
+fn replaces_rotations(found: &Found, request: &Request) -> bool {
+    let Parameters {
+        layout,
+        rotary_dim,
+        theta,
+        ..
+    } = &request.parameters;
+    let is_chosen = |site: usize| request.names(&found.attention[site]);
+    let rotary: Vec<_> = found.rotary.iter().filter(|r| is_chosen(r.site)).collect();
+    let chosen = (0..found.attention.len()).filter(|i| is_chosen(*i)).count();
+    if rotary.is_empty() || request.layers.is_some() && rotary.len() < chosen {
+        return found.unknown.is_empty() && found.axial.is_empty();
+    }
+    let is_rescale = request.scale.is_some() || request.hf_config.is_some() || theta.is_some();
+    rotary.iter().any(|r| {
+        let now = &r.query.rotation.rope;
+        // Without a scaling, rope is the plain kind: halves of the whole head.
+        let layout_differs = match layout {
+            Some(layout) => now.layout != Some(*layout),
+            None => !is_rescale && now.layout != Some(Layout::Half),
+        };
+        let width_differs = match rotary_dim {
+            Some(dim) => now.rotary_dim != *dim,
+            None => !is_rescale && now.rotary_dim != now.head_dim,
+        };
+        layout_differs || width_differs
+    })
+}

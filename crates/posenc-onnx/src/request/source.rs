@@ -1,0 +1,140 @@
+//! Files that a request refers to, as data.
+
+use std::fmt;
+use std::path::Path;
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use super::hf_config::HfConfig;
+use crate::error::Refusal;
+
+/// A Hugging Face `config.json`, with the name that errors show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    name: String,
+    /// The text, or why the file cannot be read.
+    text: Result<String, String>,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Refusal> {
+        let config = Self::deferred(path.as_ref());
+        match &config.text {
+            Ok(_) => Ok(config),
+            Err(why) => Err(config.refuse(why)),
+        }
+    }
+
+    /// The `config.json` in the folder of a model; `None` where there is none. That it cannot be
+    /// read is an error only for a request that needs it.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale, request::Config};
+    /// let path = "../../fixtures/mini/rope/model.onnx";
+    /// let rescale = Rescale::linear(2.0).model_config(Config::beside(path));
+    /// assert!(!Model::open(path)?.plan(rescale)?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn beside(model: impl AsRef<Path>) -> Option<Self> {
+        let path = model.as_ref().parent()?.join("config.json");
+        path.is_file().then(|| Self::deferred(&path))
+    }
+
+    /// A text that was read before.
+    pub fn from_text(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            text: Ok(text.into()),
+        }
+    }
+
+    fn deferred(path: &Path) -> Self {
+        Self {
+            name: path.display().to_string(),
+            text: std::fs::read_to_string(path).map_err(|e| e.to_string()),
+        }
+    }
+
+    /// The name that errors show.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the config says.
+    pub(crate) fn parse(&self) -> Result<HfConfig, Refusal> {
+        let text = self.text.as_ref().map_err(|why| self.refuse(why))?;
+        HfConfig::parse(text).map_err(|e| self.refuse(e))
+    }
+
+    /// A refusal that names the config.
+    pub(crate) fn refuse(&self, why: impl fmt::Display) -> Refusal {
+        Refusal::invalid(format!("{}: {why}", self.name))
+    }
+}
+
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::Error;
+        let text = self.text.as_ref().map_err(S::Error::custom)?;
+        let value: Value = serde_json::from_str(text).map_err(S::Error::custom)?;
+        value.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(from)?;
+        Ok(Self::from_text("hf-config", value.to_string()))
+    }
+}
+
+/// A safetensors file, with the name that errors show.
+#[derive(Clone, PartialEq)]
+pub struct Tensors {
+    name: String,
+    bytes: Bytes,
+}
+
+impl Tensors {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Refusal> {
+        let name = path.as_ref().display().to_string();
+        match std::fs::read(path.as_ref()) {
+            Ok(bytes) => Ok(Self::from_bytes(name, bytes)),
+            Err(why) => Err(Refusal::invalid(format!("{name}: {why}"))),
+        }
+    }
+
+    /// The bytes of a file that was read before.
+    pub fn from_bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self {
+            name: name.into(),
+            bytes: Bytes::from(bytes.into()),
+        }
+    }
+
+    /// The name that errors show.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Tensors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensors({}, {} bytes)", self.name, self.bytes.len())
+    }
+}

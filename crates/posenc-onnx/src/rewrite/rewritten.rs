@@ -1,0 +1,29 @@
+//! The result of a rewrite.
+
+use posenc_ir::Model;
+
+use crate::detect::Found;
+use crate::detect::branches::Branch;
+use crate::prove::swap::Proof;
+use crate::report::Rewrite;
+
+/// A rewritten model.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    /// The model.
+    pub(crate) model: Model,
+    /// The report, without output and check.
+    pub(crate) report: Rewrite,
+    /// What is found in the result.
+    pub(crate) found: Found,
+    /// The same in other branches with rotations.
+    pub(crate) other_branches: Vec<Found>,
+    /// What shows that an inserted encoding computes its formula; `None` where none was inserted.
+    pub(crate) proof: Option<Proof>,
+}
+
+/// The rotations of branches.
+pub(super) fn with_rotations(branches: impl IntoIterator<Item = Branch>) -> Vec<Found> {
+    let found = branches.into_iter().map(|branch| branch.found);
+    found.filter(|found| !found.rotary.is_empty()).collect()
+}

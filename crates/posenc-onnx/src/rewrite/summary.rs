@@ -1,0 +1,138 @@
+//! What a rewrite reports of its changes.
+
+use serde_json::{Value, json};
+
+use crate::detect::Found;
+use crate::plan::rescale::{Plan, Target};
+use crate::report::{Edit, Encoding};
+use posenc_encodings::kind::Kind;
+
+/// Attention sites that were changed together, and how much was changed for them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changed<'a> {
+    /// Places in [`Found::attention`], each with the frequencies that it has now where these
+    /// are known.
+    pub(super) sites: Vec<(usize, Option<&'a Target>)>,
+    pub(super) nodes_added: usize,
+    pub(super) nodes_removed: usize,
+    /// Constants with another payload or shape.
+    pub(super) constants: usize,
+}
+
+/// An edit for each site; what sites share is counted with the first of them.
+pub(super) fn edits(
+    before: &Found,
+    changed: &[Changed<'_>],
+    from: &[Encoding],
+    to: &[Encoding],
+) -> Vec<Edit> {
+    let mut edits = vec![];
+    for group in changed {
+        for (n, (site, target)) in group.sites.iter().enumerate() {
+            let count = |shared: usize| if n == 0 { shared } else { 0 };
+            let mut after = describe(before, to, *site);
+            // What the numbers of one length cannot show is known here.
+            if let (Some(target), Some(params)) = (target, after.get_mut("params")) {
+                params["theta"] = json!(target.rope.theta);
+                params["scaling"] = target.scaling.to_json();
+            }
+            edits.push(Edit {
+                site: before.attention[*site].name.clone(),
+                from: describe(before, from, *site),
+                to: after,
+                nodes_added: count(group.nodes_added),
+                nodes_removed: count(group.nodes_removed),
+                initializers_changed: count(group.constants),
+            });
+        }
+    }
+    edits
+}
+
+/// The encodings that a site has: `null` for none, a list for several. Layers of an entry count
+/// within its stack.
+pub(crate) fn describe(found: &Found, entries: &[Encoding], site: usize) -> Value {
+    let place = found.attention[site].place;
+    let here = entries
+        .iter()
+        .filter(|e| e.stack == place.stack && e.layers.binary_search(&place.layer).is_ok());
+    let mut here: Vec<Value> = here
+        .map(|e| json!({"kind": e.kind, "params": e.params}))
+        .collect();
+    match here.len() {
+        0 => Value::Null,
+        1 => here.remove(0),
+        _ => Value::Array(here),
+    }
+}
+
+/// What another encoding means for the weights.
+pub(super) fn meaning(edits: &[Edit], to: Kind) -> String {
+    let mut kinds: Vec<&str> = vec![];
+    for from in edits.iter().map(|e| &e.from) {
+        let all = from
+            .as_array()
+            .map_or(std::slice::from_ref(from), |list| list);
+        for kind in all.iter().filter_map(|f| f["kind"].as_str()) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    let from = if kinds.is_empty() {
+        "without any encoding".to_owned()
+    } else {
+        format!("with {}", kinds.join(" and "))
+    };
+    let to = match to {
+        Kind::None => "without any".to_owned(),
+        kind => format!("with {kind}"),
+    };
+    format!("the weights were trained {from}: fine-tune the model {to}, or expect worse results")
+}
+
+/// What the user should know of the result: how a cache can be used, and what ends below
+/// `max_length`.
+pub(super) fn warnings(
+    after: &Found,
+    cache: Option<&str>,
+    max_length: Option<usize>,
+) -> Vec<String> {
+    let mut warnings: Vec<String> = cache.into_iter().map(str::to_owned).collect();
+    if let Some(wanted) = max_length {
+        for limit in after.limits.iter().filter(|l| l.length < wanted) {
+            let name = limit.value.as_deref().unwrap_or("a shape");
+            warnings.push(format!(
+                "{name} ({}) still ends at {}, below the new length {wanted}",
+                limit.cause, limit.length
+            ));
+        }
+    }
+    warnings
+}
+
+/// How the cache of a rescaled model can be used.
+pub(super) fn cache_of_rescaled(after: &Found, plan: &Plan) -> Option<&'static str> {
+    let mut targets = plan.targets.iter();
+    let switches = targets.any(|(_, t)| t.scaling.depends_on_length());
+    (switches && after.ports.has_past()).then_some(
+        "the frequencies depend on the length, so keys that were cached at a shorter length do \
+         not match: empty the cache when the length crosses the original one",
+    )
+}
+
+/// How a cache of the model before its encoding was replaced can be used.
+pub(super) fn cache_of_swapped(
+    before: &Found,
+    after: &Found,
+    sites: &[usize],
+) -> Option<&'static str> {
+    let rotates = |found: &Found| found.rotary.iter().any(|r| sites.contains(&r.site));
+    if rotates(before) && before.ports.has_past() {
+        Some("keys in caches of the old model were turned by its rope: start with an empty cache")
+    } else if after.ports.has_past() && rotates(after) {
+        Some("keys in caches of the old model were not turned: start with an empty cache")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,5 @@
+//! Whole rewrites of small graphs.
+
+mod branches;
+mod stacks;
+mod swap;

@@ -1,0 +1,197 @@
+//! Decoders that were merged from one with and one without a cache.
+
+use posenc_ir::{DType, Model};
+
+use crate::detect::{Options, detect};
+use crate::graph::sketch::{A, HIDDEN, Sketch};
+use crate::plan::numbers::{Init, Numbers};
+use crate::prove::swap::Proof;
+use crate::request::{LawName, Request};
+use crate::rewrite::rewrite;
+use posenc_encodings::kind::Kind;
+
+/// A layer behind embeddings with a table added, on keys that `earlier` may join.
+fn layer(s: &mut Sketch, earlier: Option<&str>) -> String {
+    let (words, rows) = (s.weights(&[30, HIDDEN]), s.weights(&[40, HIDDEN]));
+    let x = s.gather(&words, "input_ids", 0);
+    let rows = s.gather(&rows, "position_ids", 0);
+    let x = s.op("Add", &[&x, &rows]);
+    attention(s, &x, earlier)
+}
+
+/// The same without the table.
+fn bare(s: &mut Sketch, earlier: Option<&str>) -> String {
+    let words = s.weights(&[30, HIDDEN]);
+    let x = s.gather(&words, "input_ids", 0);
+    attention(s, &x, earlier)
+}
+
+fn attention(s: &mut Sketch, x: &str, earlier: Option<&str>) -> String {
+    let [q, k, v] = [(); 3].map(|()| s.headed(x));
+    let [k, v] = [k, v].map(|new| match earlier {
+        Some(earlier) => s.concat(&[earlier, &new], 2),
+        None => new,
+    });
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let mask = s.cast("attention_mask", DType::F32);
+    let mask = s.unsqueeze(&mask, &[1, 2]);
+    let scores = s.op("Add", &[&scores, &mask]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    s.op("MatMul", &[&weights, &v])
+}
+
+/// A decoder that was merged from one with and one without a cache.
+fn merged(without: fn(&mut Sketch) -> String) -> Model {
+    merged_of(|s| layer(s, Some("past_key_values.0.key")), without)
+}
+
+fn merged_of(with: fn(&mut Sketch) -> String, without: fn(&mut Sketch) -> String) -> Model {
+    let mut s = Sketch::default();
+    for name in ["input_ids", "position_ids"] {
+        s.input(name, DType::I64, &["batch", "sequence"]);
+    }
+    s.input("attention_mask", DType::I64, &["batch", "total"]);
+    let dims = ["batch", "3", "past", "8"];
+    s.input("past_key_values.0.key", DType::F32, &dims);
+    let flag = s.input("use_cache_branch", DType::Bool, &["1"]);
+    let y = s.choice(&flag, [with, without]);
+    s.model(17, &[&y])
+}
+
+fn to_none(model: &mut Model) -> Result<usize, String> {
+    let request = Request {
+        to: Some(Kind::None),
+        ..Request::default()
+    };
+    let done = rewrite(model, &request).map_err(|why| why.to_string())?;
+    Ok(done.report.edits.iter().map(|e| e.nodes_removed).sum())
+}
+
+#[test]
+fn every_branch_is_swapped() {
+    let mut model = merged(|s| layer(s, None));
+    // A gather and a sum in each.
+    assert_eq!(to_none(&mut model), Ok(4));
+    model.check().unwrap();
+    let sums = model.graph().nodes().filter(|(_, n)| n.is("Add")).count();
+    assert_eq!(sums, 2);
+    assert_eq!(to_none(&mut model), Ok(0));
+}
+
+#[test]
+fn what_is_said_is_of_the_branch_that_was_changed() {
+    let mut model = merged_of(
+        |s| bare(s, Some("past_key_values.0.key")),
+        |s| layer(s, None),
+    );
+    let request = Request {
+        to: Some(Kind::None),
+        ..Request::default()
+    };
+    let done = rewrite(&mut model, &request).unwrap();
+    let edits = done.report.edits;
+    assert_eq!(edits.len(), 1, "{edits:?}");
+    assert_eq!(edits[0].from["kind"], "learned");
+    assert_eq!((edits[0].nodes_added, edits[0].nodes_removed), (0, 2));
+    let meaning = done.report.meaning.unwrap();
+    assert!(meaning.contains("with learned"), "{meaning}");
+    let before: Vec<usize> = done.report.limits.before.iter().map(|l| l.length).collect();
+    assert_eq!(before, [40]);
+    assert!(done.report.limits.after.is_empty());
+}
+
+#[test]
+fn what_turns_is_stretched_in_every_branch() {
+    let request = |to: Option<Kind>, scaled: bool| {
+        let mut request = Request {
+            to,
+            ..Request::default()
+        };
+        if scaled {
+            request.scale = Some(LawName::Linear.into());
+            request.parameters.factor = Some(4.0);
+            request.parameters.original_length = Some(40);
+        }
+        request
+    };
+    // The frequency of the fastest pair in each branch.
+    let fastest = |model: &Model| {
+        [0, 1].map(|branch| {
+            let options = Options {
+                branch,
+                ..Options::default()
+            };
+            let found = detect(model, &options);
+            let first = found.rotary.first()?;
+            Some((first.query.rotation.rope.inv_freq[0] * 1e4).round() / 1e4)
+        })
+    };
+    let mut at_once = merged(|s| layer(s, None));
+    rewrite(&mut at_once, &request(Some(Kind::Rope), true)).unwrap();
+    assert_eq!(fastest(&at_once), [Some(0.25); 2]);
+    let mut in_turn = merged(|s| layer(s, None));
+    rewrite(&mut in_turn, &request(Some(Kind::Rope), false)).unwrap();
+    assert_eq!(fastest(&in_turn), [Some(1.0); 2]);
+    let done = rewrite(&mut in_turn, &request(None, true)).unwrap();
+    assert_eq!(fastest(&in_turn), [Some(0.25); 2]);
+    let changed = done.report.edits.iter().map(|e| e.initializers_changed);
+    assert!(changed.sum::<usize>() > 0);
+    let again = rewrite(&mut in_turn, &request(None, true)).unwrap();
+    assert!(again.report.edits.is_empty());
+    // A branch that turns alone is stretched alone.
+    let mut alone = merged(|s| s.floats(&[1, 1, 1, 1], [0.0]));
+    rewrite(&mut alone, &request(Some(Kind::Rope), true)).unwrap();
+    assert_eq!(fastest(&alone)[0], Some(0.25));
+}
+
+#[test]
+fn the_proof_is_of_every_branch() {
+    let mut model = merged(|s| layer(s, None));
+    let request = Request {
+        to: Some(Kind::RelativeBias),
+        ..Request::default()
+    };
+    let mut proof = rewrite(&mut model, &request).unwrap().proof.unwrap();
+    assert_eq!(proof.other_branches.len(), 1);
+    let held = proof.evaluate().unwrap();
+    assert!(held.iter().all(|c| c.ok));
+    let alone = Proof {
+        other_branches: vec![],
+        ..proof.clone()
+    };
+    assert!(alone.evaluate().unwrap().len() < held.len());
+    // The first branch is as asked; the second is not.
+    for group in &mut proof.other_branches[0].plan.groups {
+        for numbers in group.new.numbers() {
+            *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 9 });
+        }
+    }
+    assert!(alone.evaluate().unwrap().iter().all(|c| c.ok));
+    assert!(!proof.evaluate().unwrap().iter().all(|c| c.ok));
+    assert!(!proof.is_empty());
+    proof.plan.groups.clear();
+    assert!(!proof.is_empty(), "another branch is left to prove");
+    proof.other_branches.clear();
+    assert!(proof.is_empty());
+}
+
+#[test]
+fn a_branch_that_cannot_be_read_is_refused() {
+    let mut model = merged(|s| {
+        let y = layer(s, None);
+        let sizes = s.op("NonZero", &[&y]);
+        let y = s.op("Reshape", &[&y, &sizes]);
+        let k = s.transpose(&y, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&y, &k]);
+        let weights = s.op("Softmax", &[&scores]);
+        s.op("MatMul", &[&weights, &y])
+    });
+    let before = model.graph().text();
+    let why = to_none(&mut model).unwrap_err();
+    assert!(
+        why.contains("attention in this branch could not be read"),
+        "{why}"
+    );
+    assert_eq!(model.graph().text(), before);
+}
