@@ -100,9 +100,26 @@ fn swap(random: &mut Random) -> Request {
     p.max_length = *random.pick(&[Some(64), Some(64), None, Some(1), Some(1 << 40)]);
     p.theta = *random.pick(&[None, None, Some(1e6), Some(0.0)]);
     p.rotary_dim = *random.pick(&[None, None, Some(4), Some(7), Some(0)]);
-    p.num_buckets = *random.pick(&[None, None, Some(8), Some(3), Some(0)]);
-    p.max_distance = *random.pick(&[None, None, Some(4), Some(0), Some(1 << 40)]);
-    p.bidirectional = *random.pick(&[None, None, Some(true), Some(false)]);
+    let counts = [
+        (
+            "num-buckets",
+            *random.pick(&[None, None, Some(8), Some(3), Some(0)]),
+        ),
+        (
+            "max-distance",
+            *random.pick(&[None, None, Some(4), Some(0), Some(1 << 40)]),
+        ),
+    ];
+    for (name, count) in counts {
+        if let Some(count) = count {
+            p.family.set_count(name, count);
+        }
+    }
+    if let Some(both) = *random.pick(&[None, None, Some(true), Some(false)]) {
+        let bidirectional = &posenc_encodings::families::alibi::FAMILY.params[1];
+        p.family
+            .set(bidirectional, posenc_encodings::param::Value::Bool(both));
+    }
     p.seed = Some(7);
     request.allowances.add_position_ids = random.below(4) == 0;
     request

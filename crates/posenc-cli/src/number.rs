@@ -1,24 +1,8 @@
 //! Numbers as text.
 
+pub(crate) use posenc_encodings::describe::compact;
+use posenc_encodings::describe::infinite;
 use posenc_encodings::round::to_digits;
-
-use crate::columns::DASH;
-
-/// Five significant digits, as a plain decimal if that is short, else with an exponent.
-pub(crate) fn compact(number: f64) -> String {
-    if number == 0.0 {
-        return "0".to_owned();
-    }
-    if !number.is_finite() {
-        return infinite(number);
-    }
-    let rounded = to_digits(number, 5);
-    if (1e-3..1e7).contains(&rounded.abs()) {
-        rounded.to_string()
-    } else {
-        format!("{rounded:e}")
-    }
-}
 
 /// Two significant digits, for errors.
 pub(crate) fn rough(number: f64) -> String {
@@ -39,14 +23,6 @@ pub(crate) fn fixed(number: f64, digits: usize) -> String {
         format!("{number:.digits$}")
     } else {
         infinite(number)
-    }
-}
-
-fn infinite(number: f64) -> String {
-    match number {
-        n if n.is_nan() => DASH.to_owned(),
-        n if n > 0.0 => "∞".to_owned(),
-        _ => "-∞".to_owned(),
     }
 }
 

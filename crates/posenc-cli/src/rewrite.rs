@@ -3,6 +3,7 @@
 mod check;
 pub(crate) mod diff;
 mod external;
+mod family;
 mod flags;
 mod output;
 mod text;

@@ -6,13 +6,17 @@
 #[cfg(test)]
 extern crate self as posenc_encodings;
 
+pub mod bias;
+pub mod describe;
 #[cfg(test)]
 mod emitted;
 pub mod families;
+pub mod family;
 pub mod hf;
 pub mod inferred;
 pub mod kind;
 pub mod laws;
+pub mod layout;
 pub mod miss;
 pub mod opset;
 pub mod param;

@@ -13,15 +13,17 @@ impl Opset {
     /// From here on axes and sizes are inputs.
     const INPUTS: Self = Self(13);
 
+    /// Inserts axes of length 1, which then have these indices.
     pub fn unsqueeze(self, out: &mut Emitter<'_>, x: ValueId, axes: &[i64]) -> ValueId {
         self.with_axes(out, "Unsqueeze", x, axes, &[])
     }
 
+    /// Removes these axes, which have length 1.
     pub fn squeeze(self, out: &mut Emitter<'_>, x: ValueId, axes: &[i64]) -> ValueId {
         self.with_axes(out, "Squeeze", x, axes, &[])
     }
 
-    /// The sum along axes, which go.
+    /// The sum along axes, which are removed.
     pub fn sum(self, out: &mut Emitter<'_>, x: ValueId, axes: &[i64]) -> ValueId {
         self.with_axes(out, "ReduceSum", x, axes, &[("keepdims", Attr::Int(0))])
     }

@@ -73,6 +73,11 @@ impl Given {
         self.0.insert(param.name, value);
     }
 
+    /// The same by the name of a parameter that takes a whole number.
+    pub fn set_count(&mut self, name: &'static str, count: usize) {
+        self.0.insert(name, Value::Count(count));
+    }
+
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
@@ -106,6 +111,14 @@ impl Given {
     pub fn bool(&self, name: &str) -> Option<bool> {
         match self.get(name)? {
             Value::Bool(bool) => Some(*bool),
+            _ => None,
+        }
+    }
+
+    /// The value of a parameter that takes one of several words.
+    pub fn word(&self, name: &str) -> Option<&'static str> {
+        match self.get(name)? {
+            Value::Word(word) => Some(word),
             _ => None,
         }
     }

@@ -24,10 +24,21 @@ pub struct Scores {
 }
 
 impl Scores {
+    /// No numbers at all.
+    pub fn absent() -> Self {
+        Self {
+            values: Array3::zeros((0, 0, 0)),
+            origin: 0,
+            tolerance: 0.0,
+        }
+    }
+
+    /// The heads that have numbers of their own.
     pub fn heads(&self) -> usize {
         self.values.dim().0
     }
 
+    /// The number of queries.
     pub fn queries(&self) -> usize {
         self.values.dim().1
     }
@@ -74,7 +85,10 @@ impl Scores {
         })
     }
 
-    /// The number of each head by the distance; a miss where there is more than one.
+    /// The number of each head by the distance, key − query.
+    ///
+    /// # Errors
+    /// Where a distance has more than one number.
     pub fn by_distance(&self) -> Result<BTreeMap<i64, Vec<f64>>, Miss> {
         let near = self.tolerance * most(self.values.iter());
         let mut profile: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
@@ -85,18 +99,50 @@ impl Scores {
                     let at = profile
                         .entry(d)
                         .or_insert_with(|| vec![f64::NAN; self.heads()]);
-                    match at[head].is_nan() {
-                        true => at[head] = v,
-                        false => worst = worst.max((at[head] - v).abs()),
+                    if at[head].is_nan() {
+                        at[head] = v;
+                    } else {
+                        worst = worst.max((at[head] - v).abs());
                     }
                 }
             }
         }
-        match worst <= near {
-            true => Ok(profile),
-            false => Err(Miss::new(format!(
-                "pairs of equal distance differ by up to {worst:.2e}"
-            ))),
+        if worst <= near {
+            return Ok(profile);
         }
+        Err(Miss::new(format!(
+            "pairs of equal distance differ by up to {worst:.2e}"
+        )))
     }
+
+    /// The same up to a constant for each query.
+    ///
+    /// # Errors
+    /// Where a distance has more than one number.
+    pub fn profile(&self) -> Result<BTreeMap<i64, Vec<f64>>, Miss> {
+        let anchored = || self.anchored()?.by_distance().ok();
+        self.by_distance().or_else(|why| anchored().ok_or(why))
+    }
+}
+
+/// Distances, each `shift` farther, by which numbers they have: those with the same share a label.
+pub fn labels(profile: &BTreeMap<i64, Vec<f64>>, shift: i64) -> BTreeMap<i64, usize> {
+    let near = 1e-9 * most(profile.values().flatten());
+    let mut distinct: Vec<&Vec<f64>> = vec![];
+    let mut labels = BTreeMap::new();
+    for (d, numbers) in profile {
+        let known = distinct.iter().rposition(|n| equal(n, numbers, near));
+        let label = known.unwrap_or_else(|| {
+            distinct.push(numbers);
+            distinct.len() - 1
+        });
+        labels.insert(d + shift, label);
+    }
+    labels
+}
+
+/// Whether the numbers of all heads are equal, within an absolute tolerance.
+pub fn equal(a: &[f64], b: &[f64], near: f64) -> bool {
+    let same = |(a, b): (&f64, &f64)| (a - b).abs() <= near || a.is_nan() && b.is_nan();
+    a.iter().zip(b).all(same)
 }

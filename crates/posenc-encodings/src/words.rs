@@ -106,7 +106,7 @@ pub struct UnknownWord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Layout;
+    use crate::layout::Layout;
 
     #[test]
     fn words_are_read_written_and_explained() {

@@ -8,7 +8,6 @@ mod convolution;
 pub(crate) mod finding;
 pub(crate) mod found;
 pub(crate) mod identified;
-pub(crate) mod limit;
 pub(crate) mod limits;
 mod results;
 pub(crate) mod rotary;

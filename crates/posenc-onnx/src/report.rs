@@ -6,13 +6,14 @@
 mod attention;
 mod encoding;
 mod inspect;
+mod limit;
 mod rewrite;
 mod verify;
 
-pub use crate::detect::limit::{Limit, LimitCause};
 pub use attention::{Attention, AttentionKind};
 pub use encoding::Encoding;
 pub use inspect::{Inspect, ModelSummary, Refusal};
+pub use limit::{Limit, LimitCause};
 pub use posenc_encodings::inferred::Inferred;
 pub use rewrite::{Check, Edit, Endpoint, Guarantee, Limits, Rewrite};
 pub use verify::{Run, SiteCheck, Verify};

@@ -11,6 +11,7 @@ mod scale;
 mod size;
 mod source;
 mod unserved;
+mod values;
 
 use std::collections::BTreeMap;
 
@@ -117,14 +118,9 @@ pub struct Parameters {
     /// Parameters of laws of RoPE; in JSON, an object with the keys of Hugging Face configs.
     #[serde(with = "law_values")]
     pub law: Given,
-    /// T5: buckets, those of both directions together.
-    pub num_buckets: Option<usize>,
-    /// T5, Shaw, relative bias: the distance from which on all are alike.
-    pub max_distance: Option<usize>,
-    /// Whether keys after the query are told from keys before it; `None`: as the site's mask says.
-    pub bidirectional: Option<bool>,
-    /// ALiBi: one per head.
-    pub slopes: Option<Vec<f64>>,
+    /// Parameters of the family that a rewrite inserts; in JSON, an object with their keys.
+    #[serde(with = "family_values")]
+    pub family: Given,
     /// Grids: pixels.
     pub image_size: Option<ImageSize>,
     /// Resized tables: which points of the two grids coincide.
@@ -156,55 +152,39 @@ pub struct Allowances {
 /// Parameters of laws, by their keys.
 mod law_values {
     use posenc_encodings::laws;
-    use posenc_encodings::param::{Given, Param, Value, Values};
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use serde_json::{Map, Value as Json, json};
+    use posenc_encodings::param::{Given, Param};
+    use serde::{Deserializer, Serializer};
+
+    fn params() -> Vec<&'static Param> {
+        laws::params().into_iter().map(|(param, _)| param).collect()
+    }
 
     pub(super) fn serialize<S: Serializer>(given: &Given, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = Map::new();
-        for (param, _) in laws::params() {
-            if let Some(value) = given.get(param.name) {
-                map.insert(param.key(), json(value));
-            }
-        }
-        map.serialize(to)
+        super::values::serialize(given, &params(), to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Given, D::Error> {
-        let mut given = Given::default();
-        for (key, value) in Map::deserialize(from)? {
-            let mut params = laws::params().into_iter().map(|(param, _)| param);
-            let param = params.find(|param| param.key() == key);
-            let param = param.ok_or_else(|| D::Error::custom(format!("no law has {key}")))?;
-            let value = read(param, &value);
-            let value = value.ok_or_else(|| D::Error::custom(format!("{key} has a wrong type")))?;
-            given.set(param, value);
-        }
-        Ok(given)
+        super::values::deserialize(&params(), from)
+    }
+}
+
+/// Parameters of families, by their keys.
+mod family_values {
+    use posenc_encodings::kind::Kind;
+    use posenc_encodings::param::{Given, Param};
+    use serde::{Deserializer, Serializer};
+
+    fn params() -> Vec<&'static Param> {
+        let families = Kind::targets().filter_map(Kind::family);
+        families.flat_map(|family| family.params).collect()
     }
 
-    fn json(value: &Value) -> Json {
-        match value {
-            Value::Number(number) => json!(number),
-            Value::Count(count) => json!(count),
-            Value::Numbers(numbers) => json!(numbers),
-            Value::Bool(bool) => json!(bool),
-            Value::Word(word) => json!(word),
-        }
+    pub(super) fn serialize<S: Serializer>(given: &Given, to: S) -> Result<S::Ok, S::Error> {
+        super::values::serialize(given, &params(), to)
     }
 
-    fn read(param: &Param, value: &Json) -> Option<Value> {
-        Some(match param.values {
-            Values::Positive | Values::NotNegative => Value::Number(value.as_f64()?),
-            Values::Count => Value::Count(usize::try_from(value.as_u64()?).ok()?),
-            Values::Numbers => {
-                let list = value.as_array()?.iter().map(Json::as_f64);
-                Value::Numbers(list.collect::<Option<_>>()?)
-            }
-            Values::Switch | Values::Bool => Value::Bool(value.as_bool()?),
-            Values::Word(words) => Value::Word(words.iter().find(|w| Some(**w) == value.as_str())?),
-        })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Given, D::Error> {
+        super::values::deserialize(&params(), from)
     }
 }
 
@@ -282,7 +262,7 @@ mod tests {
     fn a_request_is_json() {
         let text = r#"{
             "to": "rope", "scale": "yarn", "stack": "decoder", "layers": "0-2,5",
-            "parameters": {"factor": 4.0, "law": {"beta_fast": 31.0}, "image_size": "3x4"},
+            "parameters": {"factor": 4.0, "law": {"beta_fast": 31.0}, "family": {"slopes": [0.5]}, "image_size": "3x4"},
             "hf_config": {"rope_theta": 1e6}, "input_roles": {"pos": "position"},
             "allowances": {"allow_rescale": true}
         }"#;
@@ -292,6 +272,10 @@ mod tests {
         assert_eq!(again, request);
         assert_eq!(request.layers, Some("0-2,5".parse().unwrap()));
         assert_eq!(request.parameters.law.number("beta-fast"), Some(31.0));
+        assert_eq!(
+            request.parameters.family.numbers("slopes"),
+            Some(&[0.5][..])
+        );
         assert!(request.hf_config.unwrap().parse().is_ok());
         assert_eq!(
             serde_json::from_str::<Request>("{}").unwrap(),

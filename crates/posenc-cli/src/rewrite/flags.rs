@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
+use posenc_encodings::words::Word;
 use posenc_onnx::RewriteError;
 use posenc_onnx::request::{
     Allowances, Antialias, Config, Corners, ImageSize, InputRole, Layers, Length, Parameters,
@@ -11,8 +12,9 @@ use posenc_onnx::request::{
 };
 
 use super::external::ExternalData;
+use super::family::FamilyArgs;
 use crate::rope::{self, RopeArgs, ScalingArgs};
-use crate::value::{self, List};
+use crate::value;
 
 /// Swap, rescale or remove the positional encoding of a model
 ///
@@ -59,7 +61,7 @@ Examples:
 #[command(next_help_heading = "Target")]
 struct TargetArgs {
     /// Encoding afterwards [default: the one found]
-    #[arg(long, value_name = "KIND", value_parser = value::one_of(Kind::targets()), hide_possible_values = true, long_help = KINDS)]
+    #[arg(long, value_name = "KIND", value_parser = value::one_of(Kind::targets()), hide_possible_values = true, long_help = kinds())]
     to: Option<Kind>,
 
     /// Hugging Face config that the graph is to follow
@@ -78,7 +80,7 @@ struct TargetArgs {
     #[arg(long, value_name = "STACK", value_parser = value::word::<Stack>())]
     stack: Option<Stack>,
 
-    /// How the encoding is to stand in the graph [default: keep]
+    /// Operators that the encoding consists of afterwards [default: keep]
     #[arg(long, value_name = "FORM", value_parser = form())]
     form: Option<FormWish>,
 
@@ -86,15 +88,16 @@ struct TargetArgs {
     #[arg(long, value_name = "TARGET", value_parser = value::word::<Target>(), default_value = "portable")]
     target: Target,
 
-    /// What an input means, where its name and uses do not tell
+    /// Role of an input that cannot be inferred
     #[arg(long, value_name = "NAME=ROLE", value_parser = value::named::<InputRole>)]
     input_role: Vec<(String, InputRole)>,
 }
 
-const KINDS: &str = "\
-Encoding afterwards [default: the one found]
-
-none, sinusoidal, learned, rope, alibi, t5-bias, relative-bias, shaw, transformer-xl, conv";
+fn kinds() -> String {
+    let words: Vec<&str> = Kind::targets().map(Word::name).collect();
+    let words = words.join(", ");
+    format!("Encoding afterwards [default: the one found]\n\n{words}")
+}
 
 /// A form, or the one found.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +105,6 @@ struct FormWish(Option<Form>);
 
 fn form() -> impl clap::builder::TypedValueParser<Value = FormWish> {
     use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-    use posenc_encodings::words::Word;
     let forms = Form::ALL
         .iter()
         .map(|f| PossibleValue::new(f.name()).help(f.about()));
@@ -118,21 +120,8 @@ struct TableArgs {
     #[arg(long, value_name = "LAYOUT", value_parser = value::word::<Layout>())]
     layout: Option<Layout>,
 
-    /// t5-bias: buckets, those of both directions together [default: 32]
-    #[arg(long, value_name = "N", value_parser = value::count)]
-    num_buckets: Option<usize>,
-
-    /// t5-bias, relative-bias, shaw: distance from which on all are alike
-    #[arg(long, value_name = "N", value_parser = value::count)]
-    max_distance: Option<usize>,
-
-    /// Tell keys after the query from keys before it [default: as the mask of the site says]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    bidirectional: Option<bool>,
-
-    /// alibi: slopes, one per head
-    #[arg(long, value_name = "LIST|FILE")]
-    slopes: Option<List>,
+    #[command(flatten)]
+    family: FamilyArgs,
 
     /// Resized tables: let the centers of the outermost cells coincide
     #[arg(long, action = ArgAction::SetTrue)]
@@ -208,7 +197,7 @@ pub(super) struct OutputArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checks")]
 pub(super) struct CheckArgs {
-    /// Insist on the comparison with the formula: where no runtime can make it, write nothing
+    /// Fail if no runtime can compare the result with the formula
     #[arg(long, action = ArgAction::SetTrue)]
     pub(super) verify: bool,
 
@@ -231,10 +220,7 @@ impl Args {
     pub(super) fn request(&self) -> anyhow::Result<Request> {
         let Self { target, tables, .. } = self;
         let parameters = Parameters {
-            num_buckets: tables.num_buckets,
-            max_distance: tables.max_distance,
-            bidirectional: tables.bidirectional,
-            slopes: tables.slopes.as_ref().map(|l| l.0.clone()),
+            family: tables.family.0.clone(),
             image_size: tables.image_size,
             corners: if tables.align_corners {
                 Corners::Aligned
@@ -284,6 +270,7 @@ mod tests {
     use std::fs;
 
     use clap::Parser;
+    use posenc_encodings::families::alibi;
     use posenc_encodings::param::{Given, Value};
     use posenc_onnx::request::LawName;
 
@@ -300,6 +287,17 @@ mod tests {
             .into_iter()
             .chain(line.split_whitespace());
         Line::try_parse_from(words).map(|l| l.args.request().unwrap())
+    }
+
+    /// What the line of the next test gives.
+    fn family() -> Given {
+        let mut given = Given::default();
+        given.set_count("num-buckets", 16);
+        given.set_count("max-distance", 64);
+        let [slopes, bidirectional] = [0, 1].map(|i| &alibi::FAMILY.params[i]);
+        given.set(bidirectional, Value::Bool(true));
+        given.set(slopes, Value::Numbers(vec![0.5, 0.25]));
+        given
     }
 
     #[test]
@@ -351,10 +349,7 @@ mod tests {
                     ("no-truncate", Value::Bool(true)),
                     ("short-factor", Value::Numbers(vec![1.0, 2.0])),
                 ]),
-                num_buckets: Some(16),
-                max_distance: Some(64),
-                bidirectional: Some(true),
-                slopes: Some(vec![0.5, 0.25]),
+                family: family(),
                 image_size: Some(ImageSize {
                     height: 384,
                     width: 512,
@@ -381,8 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn bidirectional_takes_a_value_only_behind_an_equals_sign() {
-        let of = |line| request(line).unwrap().parameters.bidirectional;
+    fn bidirectional_takes_a_value_only_after_an_equals_sign() {
+        let of = |line| {
+            request(line)
+                .unwrap()
+                .parameters
+                .family
+                .bool("bidirectional")
+        };
         assert_eq!(of("--bidirectional=false"), Some(false));
         assert_eq!(of("--bidirectional --dynamic"), Some(true));
         assert!(request("--bidirectional=maybe").is_err());

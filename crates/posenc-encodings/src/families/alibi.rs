@@ -8,11 +8,53 @@
 
 mod emit;
 
+use ndarray::ArrayD;
+use posenc_ir::Emitter;
 use serde_json::json;
 
+use crate::bias::{At, BiasPorts, Emitted, Fit, ReadFrom, Sample, Samples, ScoreBias};
+use crate::describe::Description;
+use crate::family::{Encoding, Entry, Family, GivenTensors, Learned, PlanError, SiteShape};
 use crate::miss::Miss;
+use crate::param::{Given, Param, Values};
 use crate::params::Params;
 use crate::samples::{Scores, most};
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "alibi",
+    about: "A bias on the scores, linear in the distance",
+    adds: "a linear bias on the scores",
+    params: &[SLOPES, BIDIRECTIONAL],
+    common: &[],
+    tensors: &[Learned {
+        name: "slopes",
+        shape: "[heads]",
+        about: "",
+        slot: 9,
+        shared: true,
+    }],
+    starts: ["the slopes of the paper", ""],
+    learned: &["slopes"],
+    describe,
+    entry: Entry::score_bias::<Alibi>(ReadFrom::FewTokens),
+};
+
+const SLOPES: Param = Param {
+    name: "slopes",
+    values: Values::Numbers,
+    help: "slopes, one per head",
+    unit: "1/token",
+    default: "",
+};
+
+const BIDIRECTIONAL: Param = Param {
+    name: "bidirectional",
+    values: Values::Bool,
+    help: "distinguish keys after the query from keys before it",
+    unit: "",
+    default: "as the mask of the site says",
+};
 
 /// Linear biases as the softmax sees them.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +67,7 @@ pub struct Alibi {
     pub symmetric: Option<bool>,
 }
 
-/// Slopes before and behind the query may differ by this share beyond what the type rounds.
+/// Slopes before and after the query may differ by this share beyond what the type rounds.
 const ALIKE: f64 = 1e-5;
 
 /// The slopes of the paper: `2^(−8(h+1)/n)` where n heads are a power of two; else those of the
@@ -42,18 +84,101 @@ pub fn slopes(heads: usize) -> Vec<f64> {
         .collect()
 }
 
-impl Alibi {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+/// `8 slopes 0.5 to 0.0039062, symmetric`.
+fn describe(to: &mut Description<'_>) {
+    if to.get("slopes").is_some() {
+        to.get("heads");
+        to.per_head("slopes", "slopes");
+    } else {
+        to.heads();
+    }
+    // Nothing shows it of causal attention, and nothing depends on it.
+    match to.bool("symmetric") {
+        Some(true) => to.say("symmetric"),
+        Some(false) => to.say("signed distance"),
+        None => {}
+    }
+}
+
+impl Encoding for Alibi {
+    fn family(&self) -> &'static Family {
+        &FAMILY
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("heads".into(), json!(self.heads));
         params.insert("slopes".into(), json!(self.slopes));
         params.insert("symmetric".into(), json!(self.symmetric));
         params
     }
+}
 
+impl ScoreBias for Alibi {
+    fn plan(site: &SiteShape, given: &Given, tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let heads = site.heads()?;
+        let slopes = match (tensors.values("slopes", &[heads])?, given.numbers("slopes")) {
+            (Some(slopes), _) => slopes,
+            (None, Some(slopes)) if slopes.len() == heads => slopes.to_vec(),
+            (None, Some(slopes)) => {
+                let why = format!("has {}, and attention {heads} heads", slopes.len());
+                return Err(PlanError::param("slopes", why));
+            }
+            (None, None) => slopes(heads),
+        };
+        let later = given.bool("bidirectional").unwrap_or(!site.causal);
+        Ok(Self {
+            heads,
+            slopes,
+            symmetric: later.then_some(true),
+        })
+    }
+
+    /// Slopes by least squares, one head for all that it is broadcast to.
+    fn identify(samples: &Samples<'_>) -> Result<Fit<Self>, Miss> {
+        let (mut alibi, error) = Self::of_scores(&samples.run.scores)?;
+        if let (1, Some(heads)) = (alibi.heads, samples.heads) {
+            alibi.slopes = vec![alibi.slopes[0]; heads];
+            alibi.heads = heads;
+        }
+        Ok(Fit::formula(alibi, error, 1))
+    }
+
+    fn heads(&self) -> usize {
+        self.heads
+    }
+
+    fn reference(&self, _: &[ArrayD<f64>], head: usize, at: At) -> Sample {
+        Sample::stored(self.at_distance(head, at.distance()))
+    }
+
+    fn emit(
+        &self,
+        out: &mut Emitter<'_>,
+        ports: &mut dyn BiasPorts,
+        _: &[ArrayD<f64>],
+    ) -> Option<Emitted> {
+        Some(self.nodes(out, ports))
+    }
+
+    fn times(&self, factor: f64) -> Box<dyn ScoreBias> {
+        let mut bias = self.clone();
+        bias.slopes.iter_mut().for_each(|slope| *slope *= factor);
+        Box::new(bias)
+    }
+
+    fn is_straight(&self) -> bool {
+        self.symmetric != Some(true)
+    }
+
+    fn is_up_to_a_constant(&self) -> bool {
+        self.symmetric.is_none()
+    }
+}
+
+impl Alibi {
     /// The bias of a head for a key at this distance from the query, key − query.
-    pub fn reference(&self, head: usize, distance: i64) -> f64 {
+    fn at_distance(&self, head: usize, distance: i64) -> f64 {
         let distance = distance as f64;
         match self.symmetric {
             Some(true) => -self.slopes[head] * distance.abs(),
@@ -62,7 +187,7 @@ impl Alibi {
     }
 
     /// Reads slopes off the scores; also the largest difference from the formula.
-    pub fn identify(scores: &Scores) -> Result<(Self, f64), Miss> {
+    fn of_scores(scores: &Scores) -> Result<(Self, f64), Miss> {
         let sides: Vec<Sides> = (0..scores.heads()).map(|h| Sides::of(scores, h)).collect();
         let slopes: Vec<f64> = sides.iter().filter_map(|s| s.earlier).collect();
         if slopes.len() < sides.len() {
@@ -110,7 +235,7 @@ impl Alibi {
         for head in 0..self.heads {
             for i in 0..scores.queries() {
                 let seen = scores.seen(head, i);
-                let rest = seen.map(|(d, v)| v - self.reference(head, d));
+                let rest = seen.map(|(d, v)| v - self.at_distance(head, d));
                 let (low, high) = rest.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
                     (a.min(v), b.max(v))
                 });
@@ -129,7 +254,7 @@ impl Alibi {
     }
 }
 
-/// The slopes of one head before and behind the query, by least squares within the rows.
+/// The slopes of one head before and after the query, by least squares within the rows.
 struct Sides {
     earlier: Option<f64>,
     later: Option<f64>,
@@ -190,7 +315,7 @@ mod tests {
     }
 
     fn read(scores: &Scores) -> Result<(Vec<f64>, Option<bool>), String> {
-        let found = Alibi::identify(scores).map_err(|miss| miss.to_string())?;
+        let found = Alibi::of_scores(scores).map_err(|miss| miss.to_string())?;
         Ok((found.0.slopes, found.0.symmetric))
     }
 
@@ -221,9 +346,9 @@ mod tests {
             };
             let cell = |h, i: i64, j: i64| match symmetric.is_none() && j > i {
                 true => f64::NEG_INFINITY,
-                false => alibi.reference(h, j - i),
+                false => alibi.at_distance(h, j - i),
             };
-            let (found, error) = Alibi::identify(&scores(3, 0, cell)).unwrap();
+            let (found, error) = Alibi::of_scores(&scores(3, 0, cell)).unwrap();
             assert_eq!(found, alibi);
             assert!(error < 1e-12);
         }

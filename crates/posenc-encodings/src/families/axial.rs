@@ -11,7 +11,7 @@ use ndarray::Array2;
 use serde_json::json;
 
 use super::rope::{LOOSE, Turns, layout};
-use crate::kind::Layout;
+use crate::layout::Layout;
 use crate::params::Params;
 
 /// A rotation by rows and columns.

@@ -12,7 +12,52 @@ pub mod emit;
 use ndarray::{Array1, Array2, Array3};
 use serde_json::json;
 
+use crate::describe::{Description, sides};
+use crate::family::{Entry, Family, Learned};
 use crate::params::Params;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "conv",
+    about: "A depthwise convolution added to the input",
+    adds: "`x + gelu(depthwise conv(x))` on the embeddings",
+    params: &[],
+    common: &[],
+    tensors: &[
+        Learned {
+            name: "weight",
+            shape: "[D, 1, k]",
+            about: "",
+            slot: 1,
+            shared: true,
+        },
+        Learned {
+            name: "bias",
+            shape: "[D]",
+            about: "",
+            slot: 10,
+            shared: true,
+        },
+    ],
+    starts: ["zeros, k = 3", "N(0, 4/k) as wav2vec 2.0"],
+    learned: &[],
+    describe,
+    entry: Entry::InputTerm {
+        of_positions: false,
+    },
+};
+
+/// `kernel 3 × 3, 64 groups`.
+fn describe(to: &mut Description<'_>) {
+    if let Some(kernel) = to.get("kernel") {
+        to.say(format!("kernel {}", sides(kernel)));
+    }
+    match to.count("groups") {
+        Some(1) => to.say("1 group"),
+        Some(groups) => to.say(format!("{groups} groups")),
+        None => {}
+    }
+}
 
 /// A convolutional encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,37 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::describe::Description;
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::params::Params;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "disentangled",
+    about: "Content-to-position and position-to-content scores of DeBERTa; found, not written",
+    adds: "",
+    params: &[],
+    common: &[],
+    tensors: &[],
+    starts: ["", ""],
+    learned: &[],
+    describe,
+    entry: Entry::FoundOnly,
+};
+
+/// `c2p and p2c terms, 8 buckets each way up to distance 64`.
+fn describe(to: &mut Description<'_>) {
+    let met = to.true_ones(&["c2p", "p2c"]);
+    let distance = to.up_to_distance();
+    match to.count("buckets") {
+        Some(buckets) => {
+            to.say(format!("{met} terms"));
+            to.say(format!("{buckets} buckets each way {distance}"));
+        }
+        None => to.say(format!("{met} terms {distance}")),
+    }
+}
 
 /// Disentangled attention.
 #[derive(Clone, Debug, PartialEq)]

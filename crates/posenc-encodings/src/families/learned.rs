@@ -14,8 +14,57 @@ pub mod emit;
 use ndarray::{Array2, ArrayView2, Axis};
 use serde_json::json;
 
+use crate::describe::Description;
+use crate::family::{self, Entry, Family};
 use crate::miss::Miss;
 use crate::params::Params;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "learned",
+    about: "A learned table added to the input, one row per position",
+    adds: "a table on the embeddings",
+    params: &[],
+    common: &[("max-length", "")],
+    tensors: &[family::Learned {
+        name: "position_embedding",
+        shape: "[N, D]",
+        about: "",
+        slot: 0,
+        shared: true,
+    }],
+    starts: [
+        "zeros, as many rows as the old table or the shortest limit",
+        "N(0, 0.02²) as BERT",
+    ],
+    learned: &[],
+    describe,
+    entry: Entry::InputTerm { of_positions: true },
+};
+
+/// `rows 2 to 65 of 66, width 64`, or `17 rows: 1 prefix + 4 × 4 grid, width 64`.
+fn describe(to: &mut Description<'_>) {
+    let usable = to.count("max_positions");
+    let (rows, offset) = (to.count("table_rows"), to.count("offset"));
+    match (usable, offset.unwrap_or(0), rows) {
+        (Some(usable), 0, rows) if rows.is_none_or(|rows| rows == usable) => {
+            let parts = to.parts_of_rows();
+            to.say(format!("{usable} rows{parts}"));
+        }
+        (Some(usable), offset, rows) if usable > 0 => {
+            let last = offset + usable - 1;
+            let of = rows.map_or_else(String::new, |rows| format!(" of {rows}"));
+            let parts = to.parts_of_rows();
+            to.say(format!("rows {offset} to {last}{of}{parts}"));
+        }
+        (_, _, Some(rows)) => {
+            let parts = to.parts_of_rows();
+            to.say(format!("a table of {rows} rows{parts}"));
+        }
+        _ => {}
+    }
+    to.width();
+}
 
 /// A learned table of positions.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,15 +7,53 @@
 //! section 3.2 (Swin). Variants: BEiT (class rows), Swin v2 (numbers from a small network), LeViT
 //! (queries on every second row and column).
 
-pub mod emit;
+mod emit;
 
 use std::collections::BTreeMap;
 
+use ndarray::ArrayD;
+use posenc_ir::Emitter;
 use serde_json::json;
 
+use crate::bias::{At, BiasPorts, Emitted, Fit, ReadFrom, Rows, Sample, Samples, ScoreBias};
+use crate::describe::{Description, sides};
+use crate::families::shaw;
+use crate::family::{Encoding, Entry, Family, GivenTensors, Learned, PlanError, SiteShape, Start};
 use crate::miss::Miss;
+use crate::param::{Given, Param, Values};
 use crate::params::Params;
-use crate::samples::{Scores, most};
+use crate::samples::{Scores, labels, most};
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "relative-bias",
+    about: "A learned bias on the scores, one value per clipped distance or window offset",
+    adds: "a bias per clipped distance",
+    params: &[MAX_DISTANCE],
+    common: &[],
+    tensors: &[Learned {
+        name: "relative_bias",
+        shape: "[2k+1, heads]",
+        about: "row = clip(key − query) + k",
+        slot: 3,
+        shared: true,
+    }],
+    starts: ["zeros", "N(0, 0.02²)"],
+    learned: &[],
+    describe,
+    entry: Entry::score_bias::<RelativeBias>(ReadFrom::Rows),
+};
+
+const MAX_DISTANCE: Param = Param {
+    name: "max-distance",
+    values: Values::Count,
+    help: "distance at which the encoding saturates",
+    unit: "tokens",
+    default: "128",
+};
+
+/// The clip where none is given.
+const FAR: usize = 128;
 
 /// Biases by distance.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,16 +70,102 @@ pub struct RelativeBias {
 /// Class and register rows that may stand in front of a window.
 const MOST_PREFIX: usize = 8;
 
-impl RelativeBias {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+/// `window 4 × 4, 2 and 4 heads`.
+fn describe(to: &mut Description<'_>) {
+    if let Some(window) = to.get("window") {
+        to.get("max_distance");
+        to.say(format!("window {}", sides(window)));
+    } else {
+        let distance = to.up_to_distance();
+        to.say(distance);
+    }
+    to.heads();
+}
+
+impl Encoding for RelativeBias {
+    fn family(&self) -> &'static Family {
+        &FAMILY
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("max_distance".into(), json!(self.max_distance));
         params.insert("window".into(), json!(self.window));
         params.insert("heads".into(), json!(self.heads));
         params
     }
+}
 
+impl ScoreBias for RelativeBias {
+    fn plan(site: &SiteShape, given: &Given, tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let clip = shaw::clip(given, tensors.dims("relative_bias"), FAR)?;
+        Ok(Self {
+            max_distance: Some(clip),
+            window: None,
+            heads: site.heads()?,
+        })
+    }
+
+    /// By the rows of a table, or by the distances that share a number, or else by the offsets in a
+    /// window that do.
+    fn identify(samples: &Samples<'_>) -> Result<Fit<Self>, Miss> {
+        let heads = samples.all_heads();
+        if let Some(Rows { by_distance, count }) = samples.rows {
+            let (bias, clipped) = Self::of_rows(by_distance, count, heads)?;
+            let needed = bias.max_distance.map_or(0, |k| 2 * k + 1);
+            return Ok(Fit {
+                max_length: bias.max_distance.filter(|_| !clipped).map(|k| k + 1),
+                by_rows: true,
+                ..Fit::learned(bias, count.max(needed))
+            });
+        }
+        let Ok(profile) = samples.run.profile() else {
+            let bias = Self::of_window(&samples.trial.scores)?;
+            let [rows, columns] = bias.window.unwrap_or_default();
+            let numbers = (2 * rows).saturating_sub(1) * (2 * columns).saturating_sub(1);
+            return Ok(Fit::learned(Self { heads, ..bias }, numbers));
+        };
+        let labels = labels(profile, samples.shift);
+        let numbers = labels.values().max().map_or(0, |label| label + 1);
+        let bias = match Self::of_labels(&labels, heads) {
+            Err(_) if samples.held => Self {
+                max_distance: None,
+                window: None,
+                heads,
+            },
+            clip => clip?,
+        };
+        Ok(Fit::learned(bias, numbers))
+    }
+
+    fn heads(&self) -> usize {
+        self.heads
+    }
+
+    fn tensors(&self) -> Vec<Vec<usize>> {
+        vec![vec![2 * self.max_distance.unwrap_or(0) + 1, self.heads]]
+    }
+
+    fn start(&self, _: usize, _: &SiteShape) -> Start {
+        Start::normal(0.02)
+    }
+
+    fn reference(&self, tensors: &[ArrayD<f64>], head: usize, at: At) -> Sample {
+        let row = self.row(at.distance());
+        Sample::stored(row.map_or(f64::NAN, |row| tensors[0][[row, head]]))
+    }
+
+    fn emit(
+        &self,
+        out: &mut Emitter<'_>,
+        ports: &mut dyn BiasPorts,
+        tensors: &[ArrayD<f64>],
+    ) -> Option<Emitted> {
+        self.nodes(out, ports, tensors)
+    }
+}
+
+impl RelativeBias {
     /// The row of the table for a key at this distance, key − query; `None` for windows.
     pub fn row(&self, distance: i64) -> Option<usize> {
         let k = i64::try_from(self.max_distance?).ok()?;

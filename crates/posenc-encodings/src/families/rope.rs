@@ -9,10 +9,121 @@ pub mod emit;
 mod identify;
 
 use ndarray::{Array2, Array3};
+use serde_json::Value;
 
 pub use identify::{Fit, LOOSE, Turns, Unread, identify, is_turning};
 
-use crate::kind::Layout;
+use crate::describe::{Description, between, entries, number, plain, sides};
+use crate::family::{Entry, Family};
+use crate::layout::Layout;
+use crate::params::Params;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "rope",
+    about: "Rotation of q and k",
+    adds: "queries and new keys are rotated",
+    params: &[],
+    common: &[
+        ("theta", "10,000"),
+        ("rotary-dim", "the whole head"),
+        ("layout", "`half`"),
+        ("scale", "and its flags"),
+        ("max-length", "for tables"),
+    ],
+    tensors: &[],
+    starts: ["", ""],
+    learned: &[],
+    describe,
+    entry: Entry::Rotation,
+};
+
+/// `θ 10000, 8 of 16 elements, halves, yarn × 4 from 64`.
+fn describe(to: &mut Description<'_>) {
+    if let Some(theta) = to.get("theta") {
+        to.say(format!("θ {}", number(theta)));
+    }
+    match (to.get("rotary_dim"), to.get("head_dim")) {
+        (Some(rotary), Some(head)) if rotary == head => to.say(format!("all {head} elements")),
+        (Some(rotary), Some(head)) => to.say(format!("{rotary} of {head} elements")),
+        (Some(rotary), None) => to.say(format!("{rotary} elements")),
+        _ => {}
+    }
+    if let Some(first) = to.get("first_feature") {
+        to.say(format!("from element {first} on"));
+    }
+    match to.get("layout").map(|l| (l, l.as_str())) {
+        Some((_, Some("half"))) => to.say("halves"),
+        Some((_, Some(other))) => to.say(other),
+        Some((layout, None)) => to.say(layout.to_string()),
+        None => {}
+    }
+    describe_coordinates(to);
+    if let Some(Value::Object(law)) = to.get("scaling") {
+        to.say(describe_law(law));
+    }
+    let factor = to.get("attention_factor").map(number);
+    // Half precision has 1 as 0.99999.
+    if let Some(factor) = factor.filter(|f| f != "1") {
+        to.say(format!("cos and sin × {factor}"));
+    }
+}
+
+fn describe_coordinates(to: &mut Description<'_>) {
+    if let Some(grid) = to.get("grid") {
+        let grid = sides(grid);
+        match to.count("prefix") {
+            Some(prefix) if prefix > 0 => {
+                to.say(format!(
+                    "by rows and columns of {prefix} prefix + {grid} grid"
+                ));
+            }
+            _ => to.say(format!("by rows and columns of {grid} grid")),
+        }
+    }
+    if let Some(Value::Array(sections)) = to.get("mrope_section") {
+        let pairs: Vec<String> = sections.iter().map(plain).collect();
+        let order = match to.bool("mrope_interleaved") {
+            Some(true) => ", interleaved",
+            _ => "",
+        };
+        let (streams, pairs) = (sections.len(), pairs.join(" + "));
+        to.say(format!("{pairs} pairs of {streams} positions{order}"));
+    }
+}
+
+/// `yarn × 4 from 64 (63 to 198)`, and the law's other parameters.
+fn describe_law(law: &Params) -> String {
+    let get = |name| law.get(name).filter(|v| !v.is_null());
+    let mut words = get("type")
+        .and_then(Value::as_str)
+        .unwrap_or("scaled")
+        .to_owned();
+    if let Some(factor) = get("factor") {
+        words += &format!(" × {}", number(factor));
+    }
+    let range = between(get("original_length_range"));
+    match (get("original_length"), range) {
+        (Some(length), None) => words += &format!(" from {length}"),
+        (Some(length), Some(range)) => words += &format!(" from {length} ({range})"),
+        (None, Some(range)) => words += &format!(" from {range}"),
+        (None, None) => {}
+    }
+    let read = [
+        "type",
+        "factor",
+        "original_length",
+        "original_length_range",
+        "exact",
+        // A parameter next to the law, as the factor on cos and sin.
+        "attention_factor",
+    ];
+    let more = entries(law, &read);
+    if !more.is_empty() {
+        words += &format!(" ({})", more.join(", "));
+    }
+    words
+}
 
 /// Rotary position embedding as a graph computes it.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,8 +16,86 @@ use std::collections::BTreeMap;
 use ndarray::Array2;
 use serde_json::json;
 
+use crate::describe::Description;
+use crate::family::{Entry, Family, Learned, PlanError};
 use crate::miss::Miss;
+use crate::param::{Given, Param, Values};
 use crate::params::Params;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "shaw",
+    about: "Learned vectors per clipped distance, added to the keys (and the values)",
+    adds: "vectors that meet queries, and vectors added to the values",
+    params: &[MAX_DISTANCE],
+    common: &[],
+    tensors: &[
+        Learned {
+            name: "relative_key",
+            shape: "[2k+1, head_dim]",
+            about: "",
+            slot: 4,
+            shared: false,
+        },
+        Learned {
+            name: "relative_value",
+            shape: "[2k+1, head_dim]",
+            about: "one or both",
+            slot: 5,
+            shared: false,
+        },
+    ],
+    starts: ["zeros", "Glorot"],
+    learned: &[],
+    describe,
+    entry: Entry::ScoreTerm,
+};
+
+const MAX_DISTANCE: Param = Param {
+    name: "max-distance",
+    values: Values::Count,
+    help: "distance at which the encoding saturates",
+    unit: "tokens",
+    default: "16",
+};
+
+/// `key and query terms up to distance 63`.
+fn describe(to: &mut Description<'_>) {
+    let met = to.true_ones(&["key", "query", "value"]);
+    let distance = to.up_to_distance();
+    to.say(format!("{met} terms {distance}").trim_start().to_owned());
+}
+
+/// The clip k of a table `[2k + 1, ..]` that is given by its name in a file and its dimensions, or
+/// the parameter `max-distance`, or else `default`.
+///
+/// # Errors
+/// Where the table has an even number of rows, or another clip than the parameter.
+pub fn clip(
+    given: &Given,
+    table: Option<(&str, &[usize])>,
+    default: usize,
+) -> Result<usize, PlanError> {
+    let asked = given.count("max-distance");
+    let rows = table.and_then(|(name, dims)| Some((name, *dims.first()?)));
+    let Some((name, rows)) = rows else {
+        return Ok(asked.unwrap_or(default));
+    };
+    if rows % 2 == 0 {
+        return Err(PlanError::Tensor {
+            name: name.to_owned(),
+            why: format!("has {rows} rows; a clip of ±k has 2k + 1"),
+        });
+    }
+    let clip = rows / 2;
+    match asked {
+        Some(asked) if asked != clip => {
+            let why = format!("is {asked}, and {name} has rows for ±{clip}");
+            Err(PlanError::param("max-distance", why))
+        }
+        _ => Ok(clip),
+    }
+}
 
 /// Relative position representations.
 #[derive(Clone, Debug, PartialEq)]

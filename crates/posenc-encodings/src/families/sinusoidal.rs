@@ -20,9 +20,89 @@ use serde_json::json;
 pub use fit::{Precision, identify};
 pub use grid::identify_grid;
 
-use crate::kind::Layout;
+use crate::describe::{Description, number};
+use crate::family::{Entry, Family};
+use crate::layout::Layout;
 use crate::params::Params;
 use crate::words;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "sinusoidal",
+    about: "Sines and cosines added to the input",
+    adds: "sines and cosines on the embeddings, computed for any length; a table of rows with \
+           `--max-length`",
+    params: &[],
+    common: &[("layout", ""), ("theta", "base 10,000")],
+    tensors: &[],
+    starts: ["", ""],
+    learned: &[],
+    describe,
+    entry: Entry::InputTerm { of_positions: true },
+};
+
+/// `64 rows, width 64, sines then cosines, frequencies 10000^(-i/32), positions from 2`.
+fn describe(to: &mut Description<'_>) {
+    let image = to.get("grid").is_some();
+    match to.count("max_positions") {
+        Some(rows) => {
+            let parts = to.parts_of_rows();
+            to.say(format!("{rows} rows{parts}"));
+        }
+        None if to.has("max_positions") => to.say("computed"),
+        None => {}
+    }
+    let width = to.width();
+    let cosines_first = to.bool("cosines_first") == Some(true);
+    match (to.word("layout"), cosines_first) {
+        (Some("half"), false) => to.say("sines then cosines"),
+        (Some("half"), true) => to.say("cosines then sines"),
+        (Some(layout), false) => to.say(layout),
+        (Some(layout), true) => to.say(format!("{layout}, cosines first")),
+        (None, _) => {}
+    }
+    describe_frequencies(to, image, width);
+    match to.word("order") {
+        Some("yx") => to.say("rows before columns"),
+        Some("xy") => to.say("columns before rows"),
+        _ => {}
+    }
+    if to.bool("normalized") == Some(true) {
+        to.say("coordinates up to 2π");
+    }
+    if let Some(offset) = to.count("offset").filter(|n| *n > 0) {
+        to.say(format!("positions from {offset}"));
+    }
+    if let Some(factor) = to.get("factor") {
+        to.say(format!("positions ÷ {}", number(factor)));
+    }
+    if let Some(amplitude) = to.get("amplitude") {
+        to.say(format!("rows × {}", number(amplitude)));
+    }
+}
+
+fn describe_frequencies(to: &mut Description<'_>, image: bool, width: Option<u64>) {
+    let base = to.get("base").map(number);
+    let less = match to.word("freq_denominator") {
+        Some("half_dim") => Some(0.0),
+        Some("half_dim-1") => Some(1.0),
+        _ => None,
+    };
+    match (base, less, width) {
+        (Some(base), Some(less), Some(width)) => {
+            // Each coordinate of an image has half of a row.
+            let width = if image { width / 2 } else { width };
+            let half = if less == 0.0 {
+                width as f64 / 2.0
+            } else {
+                (width / 2) as f64
+            };
+            to.say(format!("frequencies {base}^(-i/{})", half - less));
+        }
+        (Some(base), ..) => to.say(format!("base {base}")),
+        _ => {}
+    }
+}
 
 words! {
     /// What the exponents of the frequencies are divided by.

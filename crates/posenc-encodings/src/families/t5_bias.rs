@@ -1,7 +1,7 @@
 //! T5's bias: a learned value for each head and bucket of distances, added to the scores.
 //!
 //! With n buckets for a direction (half of all where later keys have their own, which follow
-//! behind those of earlier ones) and e = n/2, distance d has the bucket d where d < e, and beyond
+//! those of earlier ones) and e = n/2, distance d has the bucket d where d < e, and beyond
 //! `min(e + trunc(ln(d/e) / ln(max_distance/e) · (n − e)), n − 1)`. Where later keys have none of
 //! their own they count as distance 0. The table is `[buckets, heads]`; scores are not scaled.
 //! Source: Raffel et al., arXiv:1910.10683, section 2.1. Variants: a table per layer (umT5),
@@ -11,17 +11,76 @@ mod emit;
 
 use std::collections::BTreeMap;
 
+use ndarray::ArrayD;
+use posenc_ir::Emitter;
 use serde_json::json;
 
+use crate::bias::{At, BiasPorts, Emitted, Fit, ReadFrom, Sample, Samples, ScoreBias};
+use crate::describe::Description;
+use crate::family::{
+    Encoding, Entry, Family, GivenTensors, Learned, PlanError, SiteShape, Start, numbers_in,
+};
 use crate::miss::Miss;
+use crate::param::{Given, Param, Values};
 use crate::params::Params;
+use crate::samples::labels;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "t5-bias",
+    about: "A learned bias on the scores, one value per bucket of distances",
+    adds: "a bias per bucket",
+    params: &[NUM_BUCKETS, MAX_DISTANCE, BIDIRECTIONAL],
+    common: &[],
+    tensors: &[Learned {
+        name: "relative_attention_bias",
+        shape: "[buckets, heads]",
+        about: "",
+        slot: 2,
+        shared: true,
+    }],
+    starts: ["zeros", "N(0, 1/D) as T5"],
+    learned: &[],
+    describe,
+    entry: Entry::score_bias::<T5Bias>(ReadFrom::Rows),
+};
+
+const NUM_BUCKETS: Param = Param {
+    name: "num-buckets",
+    values: Values::Count,
+    help: "buckets, those of both directions together",
+    unit: "",
+    default: "32",
+};
+
+const MAX_DISTANCE: Param = Param {
+    name: "max-distance",
+    values: Values::Count,
+    help: "distance at which the encoding saturates",
+    unit: "tokens",
+    default: "128",
+};
+
+const BIDIRECTIONAL: Param = Param {
+    name: "bidirectional",
+    values: Values::Bool,
+    help: "distinguish keys after the query from keys before it",
+    unit: "",
+    default: "as the mask of the site says",
+};
+
+/// Buckets where none are given.
+const BUCKETS: usize = 32;
+
+/// The maximum distance where none is given.
+const FAR: usize = 128;
 
 /// Buckets of distances.
 #[derive(Clone, Debug, PartialEq)]
 pub struct T5Bias {
     /// Rows of the table.
     pub num_buckets: usize,
-    /// Distances from here on share the last bucket; `None` where the numbers do not tell.
+    /// Distances from here on share the last bucket; `None` where the numbers do not show it.
     pub max_distance: Option<usize>,
     /// The least and greatest maximum with the same buckets, where several have them.
     pub max_distance_range: Option<[usize; 2]>,
@@ -34,9 +93,27 @@ pub struct T5Bias {
 /// The greatest maximum distance that is tried.
 const FARTHEST: usize = 1 << 16;
 
-impl T5Bias {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+/// `32 buckets up to distance 128, both ways, 4 heads`.
+fn describe(to: &mut Description<'_>) {
+    let distance = to.up_to_distance();
+    match to.count("num_buckets") {
+        Some(buckets) => to.say(format!("{buckets} buckets {distance}")),
+        None => to.say(distance),
+    }
+    match to.bool("bidirectional") {
+        Some(true) => to.say("both ways"),
+        Some(false) => to.say("earlier keys only"),
+        None => {}
+    }
+    to.heads();
+}
+
+impl Encoding for T5Bias {
+    fn family(&self) -> &'static Family {
+        &FAMILY
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("num_buckets".into(), json!(self.num_buckets));
         params.insert("max_distance".into(), json!(self.max_distance));
@@ -48,7 +125,83 @@ impl T5Bias {
         params.insert("heads".into(), json!(self.heads));
         params
     }
+}
 
+impl ScoreBias for T5Bias {
+    fn plan(site: &SiteShape, given: &Given, tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let heads = site.heads()?;
+        let table = tensors.dims("relative_attention_bias");
+        let rows = table.and_then(|(_, dims)| dims.first().copied());
+        let asked = given.count("num-buckets");
+        let num_buckets = rows.or(asked).unwrap_or(BUCKETS);
+        if let Some(asked) = asked.filter(|n| *n != num_buckets) {
+            let why = format!("is {asked}, and the table has {num_buckets} rows");
+            return Err(PlanError::param("num-buckets", why));
+        }
+        let max_distance = given.count("max-distance").unwrap_or(FAR);
+        let bidirectional = given.bool("bidirectional").unwrap_or(!site.causal);
+        let least = if bidirectional { 4 } else { 2 };
+        if num_buckets < least || max_distance <= num_buckets / least {
+            return Err(PlanError::Values(format!(
+                "{num_buckets} buckets and a maximum distance of {max_distance} leave nothing \
+                 between them: a larger max-distance or num-buckets is needed"
+            )));
+        }
+        // The bucket of each distance is an int64.
+        numbers_in(&[2, max_distance, 2])?;
+        Ok(Self {
+            num_buckets,
+            max_distance: Some(max_distance),
+            max_distance_range: None,
+            bidirectional,
+            heads,
+        })
+    }
+
+    /// By the rows of a table, or by the distances that share a number.
+    fn identify(samples: &Samples<'_>) -> Result<Fit<Self>, Miss> {
+        let heads = samples.all_heads();
+        if let Some(rows) = samples.rows {
+            let bias = Self::of_rows(rows.by_distance, rows.count, heads)?;
+            return Ok(Fit {
+                by_rows: true,
+                ..Fit::learned(bias, rows.count)
+            });
+        }
+        let labels = labels(samples.run.profile()?, samples.shift);
+        let bias = Self::of_labels(&labels, heads)?;
+        let numbers = bias.num_buckets;
+        Ok(Fit::learned(bias, numbers))
+    }
+
+    fn heads(&self) -> usize {
+        self.heads
+    }
+
+    fn tensors(&self) -> Vec<Vec<usize>> {
+        vec![vec![self.num_buckets, self.heads]]
+    }
+
+    fn start(&self, _: usize, site: &SiteShape) -> Start {
+        Start::normal(((self.heads * site.head_dim.unwrap_or(1)) as f64).powf(-0.5))
+    }
+
+    fn reference(&self, tensors: &[ArrayD<f64>], head: usize, at: At) -> Sample {
+        let bucket = self.bucket(at.distance());
+        Sample::stored(bucket.map_or(f64::NAN, |bucket| tensors[0][[bucket, head]]))
+    }
+
+    fn emit(
+        &self,
+        out: &mut Emitter<'_>,
+        ports: &mut dyn BiasPorts,
+        tensors: &[ArrayD<f64>],
+    ) -> Option<Emitted> {
+        self.nodes(out, ports, tensors)
+    }
+}
+
+impl T5Bias {
     /// The bucket of a key at this distance from the query, key − query; `None` without a maximum.
     pub fn bucket(&self, distance: i64) -> Option<usize> {
         let max = self.max_distance?;
@@ -163,14 +316,12 @@ impl Maxima {
 
 /// The bucket of a distance, key − query.
 fn bucket(num_buckets: usize, max_distance: usize, bidirectional: bool, distance: i64) -> usize {
-    let (n, first) = match bidirectional {
-        true => (num_buckets / 2, distance > 0),
-        false => (num_buckets, false),
-    };
-    let first = if first { n } else { 0 };
-    let far = match bidirectional {
-        true => distance.unsigned_abs() as usize,
-        false => usize::try_from(-distance).unwrap_or(0),
+    let (n, first, far) = if bidirectional {
+        let n = num_buckets / 2;
+        let first = if distance > 0 { n } else { 0 };
+        (n, first, distance.unsigned_abs() as usize)
+    } else {
+        (num_buckets, 0, usize::try_from(-distance).unwrap_or(0))
     };
     let e = n / 2;
     if far < e || e == 0 {

@@ -14,8 +14,57 @@ use std::f64::consts::TAU;
 use ndarray::Array2;
 use serde_json::json;
 
+use crate::describe::{Description, plain};
+use crate::family::{Entry, Family, Learned};
 use crate::miss::Miss;
 use crate::params::Params;
+
+/// What the family declares.
+pub static FAMILY: Family = Family {
+    word: "transformer-xl",
+    about: "Projected sinusoids of the distance, with a content and a position bias",
+    adds: "queries meet projected sinusoids",
+    params: &[],
+    common: &[],
+    tensors: &[
+        Learned {
+            name: "content_bias",
+            shape: "[heads, head_dim]",
+            about: "",
+            slot: 6,
+            shared: false,
+        },
+        Learned {
+            name: "position_bias",
+            shape: "[heads, head_dim]",
+            about: "",
+            slot: 7,
+            shared: false,
+        },
+        Learned {
+            name: "position_projection",
+            shape: "[heads·head_dim, D]",
+            about: "",
+            slot: 8,
+            shared: false,
+        },
+    ],
+    starts: ["zeros", "N(0, 0.02²)"],
+    learned: &[],
+    describe,
+    entry: Entry::ScoreTerm,
+};
+
+/// `4 heads, 16 elements each`.
+fn describe(to: &mut Description<'_>) {
+    to.heads();
+    if let Some(width) = to.get("head_dim") {
+        to.say(format!("{} elements each", plain(width)));
+    }
+    if let Some(clamp) = to.get("clamp") {
+        to.say(format!("clamped at distance {}", plain(clamp)));
+    }
+}
 
 /// Relative sinusoids.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,10 +2,9 @@
 //!
 //! Each site is read off the numbers that its softmax sees where queries and keys are zero. What
 //! hides pairs is a mask, what is equal along the keys is nothing to a softmax; the rest is a bias,
-//! and the families are asked in turn. Where a table is looked up by distance, its rows tell more
-//! than the numbers do: rows that hold equal numbers, and distances beyond the trial run.
+//! which belongs to the family that fits best. Where a table is looked up by distance, its rows
+//! show more than the numbers do: rows that hold equal numbers, and distances beyond the trial run.
 
-mod evidence;
 mod factors;
 mod lookup;
 
@@ -25,13 +24,12 @@ use crate::attention::scores::{entries, plane};
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::region::Aspect;
 use crate::graph::signature::Signatures;
-use lookup::{Lookup, Origins, SwapPlan};
-use posenc_encodings::families::alibi::Alibi;
-use posenc_encodings::families::relative_bias::RelativeBias;
-use posenc_encodings::families::t5_bias::T5Bias;
+use lookup::{KnownRows, Lookup, Origins};
+use posenc_encodings::bias::{AnyFit, Profile, ReadFrom, Rows, Run, Samples};
+use posenc_encodings::families;
+use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::Stack;
-use posenc_encodings::miss::Miss;
-use posenc_encodings::samples::{Scores, most};
+use posenc_encodings::samples::{Scores, equal, most};
 
 /// Elements of the scores in a longer run.
 const LONGER: usize = 1 << 19;
@@ -49,7 +47,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
             continue;
         };
         let verdict = known.verdicts.entry(alike);
-        let verdict = verdict.or_insert_with(|| read(runs, &mut known.asked, site));
+        let verdict = verdict.or_insert_with(|| read(runs, &mut known.rows, site));
         match verdict {
             Verdict::Nothing => {}
             Verdict::Unread(why) => *unread.entry(why).or_default() += 1,
@@ -77,7 +75,7 @@ struct Known {
     /// Whether a plane holds no bias, by its address.
     flat: FxHashMap<usize, bool>,
     numbers: FxHashMap<Alike, usize>,
-    asked: SwapPlan,
+    rows: KnownRows,
     verdicts: FxHashMap<usize, Verdict>,
 }
 
@@ -133,11 +131,11 @@ struct Bias {
 }
 
 impl Bias {
-    fn of(encoding: Encoding) -> Self {
+    fn of(fit: AnyFit) -> Self {
         Self {
-            encoding,
-            fit_error: None,
-            max_length: None,
+            encoding: Encoding::ScoreBias(fit.bias),
+            fit_error: fit.residual,
+            max_length: fit.max_length,
             evidence: vec![],
         }
     }
@@ -180,13 +178,13 @@ fn may_bias(graph: &Graph, trace: &Trace, at: Use) -> bool {
     })
 }
 
-fn read(runs: &mut Runs<'_>, asked: &mut SwapPlan, site: &Site) -> Verdict {
+fn read(runs: &mut Runs<'_>, known: &mut KnownRows, site: &Site) -> Verdict {
     let found = runs.found;
     let graph = runs.model.graph();
     let entries = entries(graph, &found.classes, &found.trace, site);
     let origins = Origins::of(graph, &found.classes, &found.trace, &entries);
     let Some(plane) = &site.bias else {
-        return unseen(runs, asked, site, &entries, &origins);
+        return unseen(runs, known, site, &entries, &origins);
     };
     let Some(scores) = scores(plane, site, origins.tolerance()) else {
         let why = "the bias differs between sequences or windows, and not as a mask does";
@@ -195,8 +193,8 @@ fn read(runs: &mut Runs<'_>, asked: &mut SwapPlan, site: &Site) -> Verdict {
     if scores.is_flat() {
         return Verdict::Nothing;
     }
-    match named(runs, asked, site, &scores, &origins) {
-        Ok(bias) => Verdict::Bias(bias),
+    match named(runs, known, site, &Run::of(scores), &origins) {
+        Ok(fit) => Verdict::Bias(Bias::of(fit)),
         Err(misses) => Verdict::Bias(unknown(plane, misses)),
     }
 }
@@ -204,19 +202,25 @@ fn read(runs: &mut Runs<'_>, asked: &mut SwapPlan, site: &Site) -> Verdict {
 /// A bias whose numbers are absent: the rows that distances pick may still tell.
 fn unseen(
     runs: &Runs<'_>,
-    asked: &mut SwapPlan,
+    known: &mut KnownRows,
     site: &Site,
     entries: &[Use],
     origins: &Origins,
 ) -> Verdict {
     let (graph, trace) = (runs.model.graph(), &runs.found.trace);
     for lookup in &origins.lookups {
-        let Some(rows) = asked.rows(runs.model, trace, lookup) else {
+        let Some(rows) = known.rows(runs.model, trace, lookup) else {
             continue;
         };
         let heads = site.heads.or(lookup.width).unwrap_or(1);
-        if let Some(mut bias) = by_rows(rows, lookup, heads) {
+        let absent = Run::of(Scores::absent());
+        let samples = Samples {
+            heads: Some(heads),
+            ..Samples::of(&absent)
+        };
+        if let Some(fit) = by_rows(rows, lookup, &samples) {
             let why = "the data of the table is absent; its rows were inferred from the distances";
+            let mut bias = Bias::of(fit);
             bias.evidence.push(why.to_owned());
             return Verdict::Bias(bias);
         }
@@ -232,89 +236,108 @@ fn unseen(
     }
 }
 
-/// The first family that the numbers fit, or why none does.
+/// The family that fits best, or why none does.
 fn named(
     runs: &mut Runs<'_>,
-    asked: &mut SwapPlan,
+    known: &mut KnownRows,
     site: &Site,
-    scores: &Scores,
+    trial: &Run,
     origins: &Origins,
-) -> Result<Bias, Vec<String>> {
-    let heads = site.heads.unwrap_or(scores.heads());
-    let line = Alibi::identify(scores);
-    if line.is_err()
-        && let Ok(profile) = profile(scores)
-        && let Some(found) = by_lookup(runs, asked, scores, &profile, origins, heads)
+) -> Result<AnyFit, Vec<String>> {
+    let samples = Samples {
+        heads: site.heads,
+        ..Samples::of(trial)
+    };
+    let mut misses = Misses::default();
+    if best(&samples, &mut misses, |_, read_from| {
+        read_from == ReadFrom::FewTokens
+    })
+    .is_none()
+        && let Ok(profile) = trial.profile()
+        && let Some(found) = by_lookup(runs, known, &samples, profile, origins)
     {
         return found;
     }
-    // What the trial run is too short to tell.
-    let longer = longer(runs, site, origins);
-    let far = longer.as_ref().unwrap_or(scores);
-    let mut misses = vec![];
-    let mut miss = |family: &str, miss: Miss| misses.push(format!("no {family}: {miss}"));
-    match line.and_then(|_| Alibi::identify(far)) {
-        Ok((mut alibi, error)) => {
-            // One head stands for all that it is broadcast to.
-            if let (1, Some(heads)) = (alibi.heads, site.heads) {
-                alibi.slopes = vec![alibi.slopes[0]; heads];
-                alibi.heads = heads;
-            }
-            return Ok(Bias {
-                fit_error: Some(error),
-                ..Bias::of(Encoding::Alibi(alibi))
-            });
-        }
-        Err(why) => miss("alibi", why),
-    }
-    match profile(far) {
-        Ok(profile) => match by_numbers(runs, far, profile, origins, heads) {
-            Ok(bias) => return Ok(bias),
-            Err(whys) => misses.extend(whys),
-        },
-        Err(why) => {
-            miss("t5-bias", why);
-            match RelativeBias::of_window(scores) {
-                Ok(window) => {
-                    let window = RelativeBias { heads, ..window };
-                    return Ok(Bias::of(Encoding::RelativeBias(window)));
-                }
-                Err(why) => miss("relative-bias", why),
-            }
-        }
-    }
-    Err(misses)
+    // What the trial run is too short to show.
+    let longer = longer(runs, site, origins).map(Run::of);
+    let samples = Samples {
+        run: longer.as_ref().unwrap_or(trial),
+        ..samples
+    };
+    by_numbers(runs, &samples, origins, misses)
 }
 
-/// The numbers by distance, up to a constant for each query.
-fn profile(scores: &Scores) -> Result<BTreeMap<i64, Vec<f64>>, Miss> {
-    let anchored = || scores.anchored()?.by_distance().ok();
-    scores.by_distance().or_else(|why| anchored().ok_or(why))
+/// Why families do not fit, by their words.
+#[derive(Default)]
+struct Misses(Vec<(&'static str, String)>);
+
+impl Misses {
+    /// Each reason once.
+    fn evidence(self) -> Vec<String> {
+        let mut all: Vec<String> = vec![];
+        for (word, why) in self.0 {
+            let line = format!("no {word}: {why}");
+            if !all.contains(&line) {
+                all.push(line);
+            }
+        }
+        all
+    }
+}
+
+/// The best fit of the families that `tried` names.
+fn best(
+    samples: &Samples<'_>,
+    misses: &mut Misses,
+    tried: impl Fn(&Family, ReadFrom) -> bool,
+) -> Option<AnyFit> {
+    let mut best: Option<AnyFit> = None;
+    for family in families::all() {
+        let Entry::ScoreBias(bias) = &family.entry else {
+            continue;
+        };
+        if !tried(family, bias.read_from) {
+            continue;
+        }
+        match (bias.identify)(samples) {
+            Ok(fit) => {
+                let tolerance = samples.run.tolerance();
+                if best
+                    .as_ref()
+                    .is_none_or(|b| fit.is_better_than(b, tolerance))
+                {
+                    best = Some(fit);
+                }
+            }
+            Err(miss) => misses.0.push((family.word, miss.to_string())),
+        }
+    }
+    best
 }
 
 /// A function of the distance by the rows of a table, where one is looked up.
 fn by_lookup(
     runs: &Runs<'_>,
-    asked: &mut SwapPlan,
-    scores: &Scores,
-    profile: &BTreeMap<i64, Vec<f64>>,
+    known: &mut KnownRows,
+    samples: &Samples<'_>,
+    profile: &Profile,
     origins: &Origins,
-    heads: usize,
-) -> Option<Result<Bias, Vec<String>>> {
+) -> Option<Result<AnyFit, Vec<String>>> {
     let mut table = false;
-    // Only where nothing came before can queries stand elsewhere than behind all keys.
+    let scores = &samples.run.scores;
+    // Only where nothing came before can queries be elsewhere than after all keys.
     let mut places = places_of_queries(scores);
     places.truncate(if runs.found.lengths.past > 0 { 1 } else { 3 });
     for lookup in &origins.lookups {
-        let rows = asked.rows(runs.model, &runs.found.trace, lookup);
+        let rows = known.rows(runs.model, &runs.found.trace, lookup);
         let Some(rows) = rows.filter(|rows| follows(profile, rows)) else {
             continue;
         };
         table = true;
         for shift in places.iter().map(|origin| scores.origin - origin) {
             let rows = rows.iter().map(|(d, row)| (d + shift, *row)).collect();
-            if let Some(bias) = by_rows(&rows, lookup, heads) {
-                return Some(Ok(bias));
+            if let Some(fit) = by_rows(&rows, lookup, samples) {
+                return Some(Ok(fit));
             }
         }
     }
@@ -322,60 +345,71 @@ fn by_lookup(
     table.then(|| Err(vec![why.to_owned()]))
 }
 
-/// A function of the distance by its numbers alone.
-fn by_numbers(
-    runs: &Runs<'_>,
-    scores: &Scores,
-    profile: BTreeMap<i64, Vec<f64>>,
-    origins: &Origins,
-    heads: usize,
-) -> Result<Bias, Vec<String>> {
-    let mut misses = vec![];
-    for origin in places_of_queries(scores) {
-        let shift = scores.origin - origin;
-        let labels = labels(&profile, shift);
-        let clip = RelativeBias::of_labels(&labels, heads);
-        match clip {
-            Ok(clip) => return Ok(Bias::of(Encoding::RelativeBias(clip))),
-            Err(why) => misses.push(format!("no relative-bias: {why}")),
-        }
-        match T5Bias::of_labels(&labels, heads) {
-            Ok(t5) => return Ok(Bias::of(Encoding::T5Bias(t5))),
-            Err(why) => misses.push(format!("no t5-bias: {why}")),
-        }
-    }
-    if let Some(kernel) = evidence::kernel(&profile) {
-        return Err(vec![kernel]);
-    }
-    let numbers = profile.values().flatten().copied();
-    let numbers: Vec<f64> = numbers.filter(|v| v.is_finite()).collect();
-    if origins.hold(&runs.found.trace, &numbers) {
-        return Ok(Bias::of(Encoding::RelativeBias(RelativeBias {
-            max_distance: None,
-            window: None,
-            heads,
-        })));
-    }
-    misses.push("a function of the distance that no table holds".to_owned());
-    misses.dedup();
-    Err(misses)
-}
-
-fn by_rows(rows: &BTreeMap<i64, i64>, lookup: &Lookup, heads: usize) -> Option<Bias> {
-    let buckets = T5Bias::of_rows(rows, lookup.table, heads);
-    if let Ok(t5) = buckets {
-        return Some(Bias::of(Encoding::T5Bias(t5)));
-    }
-    let (clip, clipped) = RelativeBias::of_rows(rows, lookup.table, heads).ok()?;
-    let max_length = clip.max_distance.filter(|_| !clipped).map(|k| k + 1);
-    Some(Bias {
-        max_length,
-        ..Bias::of(Encoding::RelativeBias(clip))
+/// The family that the rows of a table show.
+fn by_rows(rows: &BTreeMap<i64, i64>, lookup: &Lookup, samples: &Samples<'_>) -> Option<AnyFit> {
+    let rows = Rows {
+        by_distance: rows,
+        count: lookup.table,
+    };
+    let samples = Samples {
+        rows: Some(rows),
+        ..*samples
+    };
+    let mut misses = Misses::default();
+    best(&samples, &mut misses, |_, read_from| {
+        read_from == ReadFrom::Rows
     })
 }
 
+/// The family that the numbers alone show. Families that missed are not tried again.
+fn by_numbers(
+    runs: &Runs<'_>,
+    samples: &Samples<'_>,
+    origins: &Origins,
+    mut misses: Misses,
+) -> Result<AnyFit, Vec<String>> {
+    let refuted: Vec<&str> = misses.0.iter().map(|(word, _)| *word).collect();
+    let scores = &samples.run.scores;
+    let profile = samples.run.profile();
+    let places = places_of_queries(scores);
+    for (i, origin) in places.iter().enumerate() {
+        let samples = Samples {
+            shift: scores.origin - origin,
+            ..*samples
+        };
+        // The queries of a formula are where the run has them.
+        let tried = |family: &Family, read_from: ReadFrom| {
+            read_from == ReadFrom::Rows || i == 0 && !refuted.contains(&family.word)
+        };
+        if let Some(fit) = best(&samples, &mut misses, tried) {
+            return Ok(fit);
+        }
+        if profile.is_err() {
+            break;
+        }
+    }
+    let Ok(profile) = profile else {
+        return Err(misses.evidence());
+    };
+    let numbers = profile.values().flatten().copied();
+    let numbers: Vec<f64> = numbers.filter(|v| v.is_finite()).collect();
+    if origins.hold(&runs.found.trace, &numbers) {
+        let samples = Samples {
+            held: true,
+            ..*samples
+        };
+        let again = &mut Misses::default();
+        if let Some(fit) = best(&samples, again, |_, read_from| read_from == ReadFrom::Rows) {
+            return Ok(fit);
+        }
+    }
+    let mut evidence = misses.evidence();
+    evidence.push("a function of the distance that no table holds".to_owned());
+    Err(evidence)
+}
+
 /// Whether distances that pick the same row have the same numbers.
-fn follows(profile: &BTreeMap<i64, Vec<f64>>, rows: &BTreeMap<i64, i64>) -> bool {
+fn follows(profile: &Profile, rows: &BTreeMap<i64, i64>) -> bool {
     let near = 1e-9 * most(profile.values().flatten());
     let mut of_row: BTreeMap<i64, &Vec<f64>> = BTreeMap::new();
     profile.iter().all(|(d, numbers)| {
@@ -385,29 +419,8 @@ fn follows(profile: &BTreeMap<i64, Vec<f64>>, rows: &BTreeMap<i64, i64>) -> bool
     })
 }
 
-/// Distances by which numbers they have: those with the same share a label.
-fn labels(profile: &BTreeMap<i64, Vec<f64>>, shift: i64) -> BTreeMap<i64, usize> {
-    let near = 1e-9 * most(profile.values().flatten());
-    let mut distinct: Vec<&Vec<f64>> = vec![];
-    let mut labels = BTreeMap::new();
-    for (d, numbers) in profile {
-        let known = distinct.iter().rposition(|n| equal(n, numbers, near));
-        let label = known.unwrap_or_else(|| {
-            distinct.push(numbers);
-            distinct.len() - 1
-        });
-        labels.insert(d + shift, label);
-    }
-    labels
-}
-
-fn equal(a: &[f64], b: &[f64], near: f64) -> bool {
-    let same = |(a, b): (&f64, &f64)| (a - b).abs() <= near || a.is_nan() && b.is_nan();
-    a.iter().zip(b).all(same)
-}
-
-/// Where the first query may stand among the keys: behind those of the past, or, where sequences
-/// are cut into blocks, in the middle block or at the start.
+/// The places of the first query among the keys: after those of the past, or, where sequences are
+/// cut into blocks, in the middle block or at the start.
 fn places_of_queries(scores: &Scores) -> Vec<i64> {
     let (_, queries, keys) = scores.values.dim();
     let extra = keys.saturating_sub(queries) as i64;
@@ -452,6 +465,8 @@ fn unknown(plane: &Plane, misses: Vec<String>) -> Bias {
     evidence.extend(misses);
     Bias {
         evidence,
-        ..Bias::of(Encoding::Unknown)
+        encoding: Encoding::Unknown,
+        fit_error: None,
+        max_length: None,
     }
 }

@@ -2,15 +2,13 @@
 
 use posenc_ir::{NodeId, Use};
 
-use posenc_encodings::families::alibi::Alibi;
+use posenc_encodings::bias::ScoreBias;
 use posenc_encodings::families::axial::Axial;
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::families::disentangled::Disentangled;
 use posenc_encodings::families::learned::Learned;
-use posenc_encodings::families::relative_bias::RelativeBias;
 use posenc_encodings::families::shaw::Shaw;
 use posenc_encodings::families::sinusoidal::Sinusoidal;
-use posenc_encodings::families::t5_bias::T5Bias;
 use posenc_encodings::families::transformer_xl::TransformerXl;
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::params::Params;
@@ -22,12 +20,8 @@ pub enum Encoding {
     Learned(Learned),
     /// Sines and cosines added to the embeddings.
     Sinusoidal(Sinusoidal),
-    /// A linear bias on the scores.
-    Alibi(Alibi),
-    /// A learned bias per bucket of distances.
-    T5Bias(T5Bias),
-    /// A learned bias per clipped distance, or per offset within a window.
-    RelativeBias(RelativeBias),
+    /// A bias on the scores.
+    ScoreBias(Box<dyn ScoreBias>),
     /// Learned vectors per distance that meet queries or keys.
     Shaw(Shaw),
     /// Projected sinusoids of the distance that meet queries.
@@ -53,7 +47,7 @@ pub struct Finding {
     pub sites: Vec<usize>,
     /// Where it enters: uses of values that carry position and no content.
     pub entries: Vec<Use>,
-    /// How it stands in the graph.
+    /// The operators that it consists of.
     pub form: Form,
     /// The largest difference between the graph's numbers and the family's formula; `None` where
     /// the family has none.
@@ -77,9 +71,7 @@ impl Encoding {
         match self {
             Self::Learned(_) => Kind::Learned,
             Self::Sinusoidal(_) => Kind::Sinusoidal,
-            Self::Alibi(_) => Kind::Alibi,
-            Self::T5Bias(_) => Kind::T5Bias,
-            Self::RelativeBias(_) => Kind::RelativeBias,
+            Self::ScoreBias(bias) => Kind::of(bias.family()),
             Self::Shaw(_) => Kind::Shaw,
             Self::TransformerXl(_) => Kind::TransformerXl,
             Self::Disentangled(_) => Kind::Disentangled,
@@ -94,9 +86,7 @@ impl Encoding {
         match self {
             Self::Learned(e) => e.params(),
             Self::Sinusoidal(e) => e.params(),
-            Self::Alibi(e) => e.params(),
-            Self::T5Bias(e) => e.params(),
-            Self::RelativeBias(e) => e.params(),
+            Self::ScoreBias(bias) => bias.params(),
             Self::Shaw(e) => e.params(),
             Self::TransformerXl(e) => e.params(),
             Self::Disentangled(e) => e.params(),
@@ -106,8 +96,8 @@ impl Encoding {
         }
     }
 
-    /// Whether it is added to the residual stream, and so stands before all sites at once.
+    /// Whether it is added to the residual stream, before all sites at once.
     pub fn is_absolute(&self) -> bool {
-        matches!(self, Self::Learned(_) | Self::Sinusoidal(_) | Self::Conv(_))
+        self.kind().is_absolute()
     }
 }

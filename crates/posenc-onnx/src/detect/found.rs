@@ -4,12 +4,12 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{NodeId, ValueId};
 
 use super::finding::Finding;
-use super::limit::Limit;
 use super::rotary::site::{AxialSite, RotarySite};
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::ports::{Lengths, Ports};
 use crate::graph::region::Region;
+use crate::report::Limit;
 
 /// Attention sites, everything that encodes position at them, and what bounds the length.
 #[derive(Clone, Debug)]

@@ -8,12 +8,12 @@ use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::limit::{Limit, LimitCause};
 use crate::detect::finding::Finding;
 use crate::detect::found::Found;
 use crate::detect::runs::Runs;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
+use crate::report::{Limit, LimitCause};
 
 /// Every limit that the graph holds, smallest first.
 pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {

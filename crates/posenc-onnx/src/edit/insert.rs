@@ -60,10 +60,8 @@ pub(crate) fn insert(
             EncodingSpec::Rope { .. } => {
                 rotation::insert(out, context, &mut positions, &mut rotations, group)?;
             }
-            EncodingSpec::Alibi { .. }
-            | EncodingSpec::T5Bias { .. }
-            | EncodingSpec::RelativeBias { .. } => {
-                scores::insert(out, context, &mut scores, group)?;
+            EncodingSpec::ScoreBias(spec) => {
+                scores::insert(out, context, &mut scores, group, spec)?;
             }
             EncodingSpec::Shaw { .. } | EncodingSpec::TransformerXl { .. } => {
                 terms::insert(out, context, &mut scores, group)?;

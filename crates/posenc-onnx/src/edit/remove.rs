@@ -151,7 +151,7 @@ fn found_before_scores<'a>(
 ) -> Result<Option<FoundBeforeScores<'a>>, RewriteError> {
     let mut found = FoundBeforeScores::default();
     for finding in &context.found.findings {
-        if !plan.speaks_of(context, finding) {
+        if !plan.removes(context, finding) {
             let seen = finding.sites.iter().any(|site| plan.has(*site));
             if plan.kind == Kind::None && seen {
                 let kind = finding.encoding.kind();

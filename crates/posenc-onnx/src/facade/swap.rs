@@ -1,6 +1,7 @@
 //! A request for another encoding.
 
 use posenc_encodings::kind::{Kind, Layout, Stack};
+use posenc_encodings::param::Value;
 
 use crate::request::{Layers, Request, Tensors};
 
@@ -78,6 +79,17 @@ impl Swap {
     }
 }
 
+impl Swap {
+    /// Gives a parameter that the family declares.
+    fn give(&mut self, name: &'static str, value: Option<Value>) {
+        let family = self.0.to.and_then(Kind::family);
+        let mut params = family.into_iter().flat_map(|family| family.params);
+        if let (Some(param), Some(value)) = (params.find(|p| p.name == name), value) {
+            self.0.parameters.family.set(param, value);
+        }
+    }
+}
+
 impl From<Swap> for Request {
     fn from(swap: Swap) -> Self {
         swap.0
@@ -106,8 +118,8 @@ pub struct Alibi {
 impl From<Alibi> for Swap {
     fn from(alibi: Alibi) -> Self {
         let mut swap = Self::from(Kind::Alibi);
-        swap.0.parameters.slopes = alibi.slopes;
-        swap.0.parameters.bidirectional = alibi.bidirectional;
+        swap.give("slopes", alibi.slopes.map(Value::Numbers));
+        swap.give("bidirectional", alibi.bidirectional.map(Value::Bool));
         swap
     }
 }
@@ -183,9 +195,9 @@ pub struct T5Bias {
 impl From<T5Bias> for Swap {
     fn from(bias: T5Bias) -> Self {
         let mut swap = Self::from(Kind::T5Bias);
-        swap.0.parameters.num_buckets = bias.num_buckets;
-        swap.0.parameters.max_distance = bias.max_distance;
-        swap.0.parameters.bidirectional = bias.bidirectional;
+        swap.give("num-buckets", bias.num_buckets.map(Value::Count));
+        swap.give("max-distance", bias.max_distance.map(Value::Count));
+        swap.give("bidirectional", bias.bidirectional.map(Value::Bool));
         swap
     }
 }
@@ -200,7 +212,7 @@ pub struct RelativeBias {
 impl From<RelativeBias> for Swap {
     fn from(bias: RelativeBias) -> Self {
         let mut swap = Self::from(Kind::RelativeBias);
-        swap.0.parameters.max_distance = bias.max_distance;
+        swap.give("max-distance", bias.max_distance.map(Value::Count));
         swap
     }
 }
@@ -216,7 +228,7 @@ pub struct Shaw {
 impl From<Shaw> for Swap {
     fn from(shaw: Shaw) -> Self {
         let mut swap = Self::from(Kind::Shaw);
-        swap.0.parameters.max_distance = shaw.max_distance;
+        swap.give("max-distance", shaw.max_distance.map(Value::Count));
         swap
     }
 }

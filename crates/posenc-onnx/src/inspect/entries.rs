@@ -12,9 +12,6 @@ use posenc_encodings::params::Params;
 /// Parameters that may differ within an entry: they become lists.
 const MANY: [&str; 1] = ["heads"];
 
-/// Parameters that are learned, and those of the first finding stand for all.
-const LEARNED: [&str; 1] = ["slopes"];
-
 /// The entries of these findings.
 pub(crate) fn of(model: &Model, found: &Found, findings: &[Finding]) -> Vec<Encoding> {
     let mut entries: Vec<(Encoding, Params)> = vec![];
@@ -22,7 +19,7 @@ pub(crate) fn of(model: &Model, found: &Found, findings: &[Finding]) -> Vec<Enco
         let kind = finding.encoding.kind();
         let params = finding.encoding.params();
         let stack = stack(found, finding);
-        let shared = shared(&params);
+        let shared = shared(kind, &params);
         let same = |(e, p): &&mut (Encoding, Params)| {
             let unknown = kind != Kind::Unknown || e.evidence == finding.evidence;
             e.kind == kind && e.stack == stack && *p == shared && unknown
@@ -72,9 +69,11 @@ fn stack(found: &Found, finding: &Finding) -> Option<Stack> {
     found.attention[*site].place.stack
 }
 
-/// The parameters that entries share.
-fn shared(params: &Params) -> Params {
-    let own = |name: &str| MANY.contains(&name) || LEARNED.contains(&name);
+/// The parameters that findings of one entry share: not those that are learned, of which the entry
+/// has those of its first finding.
+fn shared(kind: Kind, params: &Params) -> Params {
+    let learned = kind.family().map_or(&[][..], |family| family.learned);
+    let own = |name: &str| MANY.contains(&name) || learned.contains(&name);
     let kept = params.iter().filter(|(name, _)| !own(name));
     kept.map(|(k, v)| (k.clone(), v.clone())).collect()
 }

@@ -100,11 +100,10 @@ pub(crate) fn swap_plan(
 /// Refuses a parameter that has no effect: where `kind` is inserted, or else where the rotations of
 /// the model are rescaled.
 fn check_effect(request: &Request, kind: Option<Kind>) -> Result<(), RewriteError> {
-    let Some(flag) = request.idle(kind) else {
+    let Some(name) = request.ineffective(kind) else {
         return Ok(());
     };
-    let name = flag.trim_start_matches("--");
-    let on = kind.map_or("this rewrite".to_owned(), |kind| kind.to_string());
+    let on = kind.map_or("this rewrite".to_owned(), |kind| format!("`to` {kind}"));
     let why = format!("`{name}` has no effect on {on}; remove it");
     Err(Refusal::new(RefusalKind::NoEffect(name), why).into())
 }

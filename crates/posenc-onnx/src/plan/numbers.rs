@@ -26,6 +26,8 @@ pub(crate) enum Numbers {
 pub(crate) enum Init {
     /// Zeros, which change nothing.
     Zero,
+    /// One number throughout.
+    Constant(f64),
     /// Normal numbers of mean 0.
     Normal {
         /// Their standard deviation.
@@ -36,6 +38,11 @@ pub(crate) enum Init {
 }
 
 impl Numbers {
+    /// The numbers of a tensor in a file, with its name.
+    pub(crate) fn given((name, tensor): (String, Rc<Tensor>)) -> Self {
+        Self::Given { name, tensor }
+    }
+
     /// The dimensions of given numbers.
     pub(crate) fn dims(&self) -> Option<&[usize]> {
         match self {
@@ -84,9 +91,19 @@ impl Numbers {
 }
 
 impl Init {
+    /// One number throughout.
+    pub(crate) fn constant(value: f64) -> Self {
+        if value == 0.0 {
+            Self::Zero
+        } else {
+            Self::Constant(value)
+        }
+    }
+
     fn values(self, count: usize) -> Vec<f64> {
         match self {
             Self::Zero => vec![0.0; count],
+            Self::Constant(value) => vec![value; count],
             Self::Normal { std, seed } => {
                 let mut random = Random::new(seed);
                 (0..count).map(|_| std * normal(&mut random)).collect()

@@ -4,26 +4,20 @@
 mod near;
 mod vectors;
 
-use ndarray::{Array2, ArrayView1};
+use ndarray::{Array2, ArrayD, ArrayView1};
 
 use crate::error::RewriteError;
-use crate::plan::swap::THETA;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::{EncodingSpec, THETA};
 pub(crate) use near::Near;
-use posenc_encodings::families::alibi::Alibi;
-use posenc_encodings::families::t5_bias::T5Bias;
+use posenc_encodings::bias::{At, ScoreBias};
 use posenc_encodings::families::transformer_xl::Code;
 use vectors::Vectors;
 
 /// What joins the scores of a site.
 #[derive(Clone, Debug)]
 pub(crate) enum Formula {
-    /// `−m · distance`.
-    Alibi(Alibi),
-    /// A table `[buckets, heads]`.
-    T5Bias(T5Bias, Array2<f64>),
-    /// A table `[2k + 1, heads]`.
-    RelativeBias(Array2<f64>),
+    /// A bias with its learned tensors.
+    ScoreBias(Box<dyn ScoreBias>, Vec<ArrayD<f64>>),
     /// A table `[2k + 1, head_dim]` that meets queries.
     Shaw(Array2<f64>),
     /// Biases `[heads, head_dim]`, and the vectors of distances.
@@ -46,8 +40,7 @@ pub(crate) struct Scales {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair<'a> {
     pub(crate) head: usize,
-    /// Key − query.
-    pub(crate) distance: i64,
+    pub(crate) at: At,
     pub(crate) query: ArrayView1<'a, f64>,
     pub(crate) key: ArrayView1<'a, f64>,
 }
@@ -68,16 +61,9 @@ impl Formula {
             )
         };
         Ok(match new {
-            EncodingSpec::Alibi(alibi) => Some(Self::Alibi(alibi.clone())),
-            EncodingSpec::T5Bias { bias, table: t } => {
-                let table = table(t, bias.num_buckets, bias.heads)?;
-                Some(Self::T5Bias(bias.clone(), table))
+            EncodingSpec::ScoreBias(spec) => {
+                Some(Self::ScoreBias(spec.bias.clone(), spec.values()?))
             }
-            EncodingSpec::RelativeBias {
-                max_distance,
-                heads,
-                table: t,
-            } => Some(Self::RelativeBias(table(t, 2 * max_distance + 1, *heads)?)),
             EncodingSpec::Shaw {
                 max_distance,
                 key: Some(key),
@@ -117,19 +103,16 @@ impl Formula {
     pub(crate) fn at(&self, pair: Pair<'_>, scales: Scales, epsilon: f64) -> Near {
         let Pair {
             head,
-            distance,
+            at,
             query,
             key,
         } = pair;
+        let distance = at.distance();
         let row = |rows: usize| row_of(rows, distance);
-        let stored = |value: f64| Near::stored(value, epsilon);
         match self {
-            Self::Alibi(alibi) => stored(alibi.reference(head, distance)),
-            Self::T5Bias(bias, table) => stored(
-                bias.bucket(distance)
-                    .map_or(f64::NAN, |bucket| table[[bucket, head]]),
-            ),
-            Self::RelativeBias(table) => stored(table[[row(table.nrows()), head]]),
+            Self::ScoreBias(bias, tensors) => {
+                Near::sample(bias.reference(tensors, head, at), epsilon)
+            }
             Self::Shaw(table) => {
                 let met = Near::sum(query, table.row(row(table.nrows())), epsilon);
                 met.times(scales.product * scales.key)
@@ -167,7 +150,7 @@ impl Formula {
 
     /// Whether a softmax cannot tell it from one that differs by a constant for each query.
     pub(crate) fn is_up_to_a_constant(&self) -> bool {
-        matches!(self, Self::Alibi(alibi) if alibi.symmetric.is_none())
+        matches!(self, Self::ScoreBias(bias, _) if bias.is_up_to_a_constant())
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn check_removed(
         return present(rotary.node, Kind::Rope);
     }
     for finding in &context.found.findings {
-        if plan.speaks_of(context, finding) {
+        if plan.removes(context, finding) {
             let first = finding.sites.first().map(|site| context.site(*site).node);
             return match finding.node().or(first) {
                 Some(node) => present(node, finding.encoding.kind()),

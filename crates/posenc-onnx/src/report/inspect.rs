@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use posenc_ir::{DType, Model, Payload};
 use serde::Serialize;
 
+use super::limit::Limit;
 use super::{Attention, Encoding, SCHEMA};
-use crate::detect::limit::Limit;
 
 /// `Constant` nodes with at least this many elements hold weights rather than numbers.
 const WEIGHTS: usize = 256;
@@ -116,8 +116,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::detect::limit::LimitCause;
     use crate::report::AttentionKind;
+    use crate::report::LimitCause;
     use posenc_encodings::kind::{Form, Kind, Stack};
     use posenc_encodings::params::Params;
 

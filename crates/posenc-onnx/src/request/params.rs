@@ -1,4 +1,4 @@
-//! `--params`: learned numbers from a safetensors file.
+//! Learned numbers from a safetensors file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,6 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::attention::StackLayer;
 use crate::error::{Refusal, RewriteError};
-use crate::plan::numbers::Numbers;
 use crate::request::Tensors;
 use posenc_encodings::kind::Stack;
 
@@ -18,7 +17,7 @@ use posenc_encodings::kind::Stack;
 pub(crate) struct Params {
     path: String,
     tensors: BTreeMap<String, Rc<Tensor>>,
-    /// Names that were asked for.
+    /// Names that something has used.
     read: RefCell<BTreeSet<String>>,
 }
 
@@ -59,9 +58,9 @@ impl Params {
         })
     }
 
-    /// The numbers of a name for a site, from the nearest to the most general place: those of its
-    /// stack and layer, of its layer, of its stack, of all.
-    pub(crate) fn at(&self, place: StackLayer, name: &str) -> Option<Numbers> {
+    /// The tensor of a name for a site, with its full name, from the nearest to the most general
+    /// place: that of its stack and layer, of its layer, of its stack, of all.
+    pub(crate) fn at(&self, place: StackLayer, name: &str) -> Option<(String, Rc<Tensor>)> {
         let layer = format!("layers.{}.{name}", place.layer);
         let stack = place.stack.map(|stack| match stack {
             Stack::Encoder => "encoder",
@@ -79,16 +78,15 @@ impl Params {
             Some((name, tensor.clone()))
         })?;
         self.read.borrow_mut().insert(name.clone());
-        Some(Numbers::Given { name, tensor })
+        Some((name, tensor))
     }
 
-    /// Whether nothing of a file was asked for.
+    /// Whether nothing of a file was used.
     pub(crate) fn is_unread(&self) -> bool {
         self.read.borrow().is_empty()
     }
 
-    /// Refuses a file of which something was never asked for: a misspelled name would be passed
-    /// over in silence.
+    /// Refuses a file of which something is not used: a misspelled name would be ignored silently.
     ///
     /// # Errors
     /// With the first such name.
@@ -97,7 +95,7 @@ impl Params {
         match self.tensors.keys().find(|name| !read.contains(*name)) {
             Some(name) => {
                 let path = &self.path;
-                let why = format!("{path}: nothing reads {name}; leave it out or rename it");
+                let why = format!("{path}: nothing reads {name}; remove or rename it");
                 Err(Refusal::invalid(why).into())
             }
             None => Ok(()),

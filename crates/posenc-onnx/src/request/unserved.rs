@@ -1,13 +1,25 @@
-//! What can be said and is not done: not yet, or not by this rewrite.
+//! Options that are not supported yet, or have no effect on a rewrite.
 
 use super::{Allowances, Antialias, Corners, Length, Parameters, Request, Target};
 use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::kind::{Form, Kind};
 
 impl Request {
-    /// The first flag that was given and that no rewrite heeds yet; it must not be passed over in
-    /// silence.
-    pub fn unserved(&self) -> Option<&'static str> {
+    /// Checks what needs no model: that every option is supported, and that the parameters of laws
+    /// have an effect.
+    ///
+    /// # Errors
+    /// With the first option that is not supported or has no effect.
+    pub fn check_supported(&self) -> Result<(), Refusal> {
+        if let Some(name) = self.unsupported() {
+            let why = format!("`{name}` is not supported yet");
+            return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
+        }
+        Ok(self.check_law()?)
+    }
+
+    /// The first option that was given and that no rewrite supports yet.
+    fn unsupported(&self) -> Option<&'static str> {
         let Parameters {
             image_size,
             corners,
@@ -21,90 +33,73 @@ impl Request {
             write_config,
             sort: _,
         } = self.allowances;
-        let flags = [
-            ("--form", self.form.is_some_and(|form| form != Form::Ops)),
-            ("--target", self.target != Target::Portable),
-            ("--image-size", image_size.is_some()),
-            ("--align-corners", *corners == Corners::Aligned),
-            ("--antialias", *antialias == Antialias::On),
-            ("--dynamic", *length == Length::Dynamic),
-            ("--write-config", write_config),
+        let options = [
+            ("form", self.form.is_some_and(|form| form != Form::Ops)),
+            ("target", self.target != Target::Portable),
+            ("image-size", image_size.is_some()),
+            ("align-corners", *corners == Corners::Aligned),
+            ("antialias", *antialias == Antialias::On),
+            ("dynamic", *length == Length::Dynamic),
+            ("write-config", write_config),
         ];
-        let said = flags.into_iter().find(|(_, said)| *said);
-        said.map(|(flag, _)| flag)
+        let first = options.into_iter().find(|(_, given)| *given);
+        first.map(|(name, _)| name)
     }
 }
 
 impl Request {
-    /// Checks what needs no model: that every option is supported, and that the parameters of laws
-    /// have an effect.
-    ///
-    /// # Errors
-    /// With the first option that is not supported or has no effect.
-    pub fn check_supported(&self) -> Result<(), Refusal> {
-        if let Some(flag) = self.unserved() {
-            let name = flag.trim_start_matches("--");
-            let why = format!("`{name}` is not supported yet; remove it");
-            return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
+    /// The first option that was given and has no effect where this kind is put in; without a kind,
+    /// where what is there is stretched.
+    pub(crate) fn ineffective(&self, kind: Option<Kind>) -> Option<&'static str> {
+        let p = &self.parameters;
+        let family = kind.and_then(Kind::family);
+        let takes = |name: &str| family.is_some_and(|family| family.takes(name));
+        let tensors = family.map_or(&[][..], |family| family.tensors);
+        let starts = family.is_some_and(|family| !family.starts[1].is_empty());
+        let follows = family.is_some_and(|family| family.follows_positions());
+        let is_swap = kind.is_some();
+        let common = [
+            ("theta", p.theta.is_some()),
+            ("layout", p.layout.is_some()),
+            ("rotary-dim", p.rotary_dim.is_some()),
+        ];
+        let common = common
+            .iter()
+            .filter(|(name, given)| is_swap && *given && !takes(name));
+        let own = p.family.names().filter(|name| !takes(name));
+        let names = own.chain(common.map(|(name, _)| *name));
+        let options = [
+            ("params", self.params.is_some() && tensors.is_empty()),
+            ("seed", p.seed.is_some() && !starts),
+            (
+                "add-position-ids",
+                self.allowances.add_position_ids && !follows,
+            ),
+        ];
+        let options = options.iter().filter(|(_, is_ineffective)| *is_ineffective);
+        let mut all = options.map(|(name, _)| *name).chain(names);
+        if let Some(name) = all.next() {
+            return Some(name);
         }
-        Ok(self.check_law()?)
+        let is_stretched =
+            kind == Some(Kind::Rope) && (self.scale.is_some() || self.hf_config.is_some());
+        if is_swap && !is_stretched {
+            return self.only_of_scaling();
+        }
+        None
     }
 
-    /// The first flag that was given and that putting in this kind does not heed; without a kind,
-    /// stretching what is there.
-    pub(crate) fn idle(&self, kind: Option<Kind>) -> Option<&'static str> {
-        use Kind::TransformerXl as Xl;
-        use Kind::{Alibi, Conv, Learned, RelativeBias, Rope, Shaw, Sinusoidal, T5Bias};
+    /// The first option that was given and that only scaling uses.
+    fn only_of_scaling(&self) -> Option<&'static str> {
         let p = &self.parameters;
-        let anew = kind.is_some();
-        let tables: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl];
-        let given: &[Kind] = &[Learned, Conv, T5Bias, RelativeBias, Shaw, Xl, Alibi];
-        let flags: [(&str, bool, &[Kind]); 10] = [
-            ("--params", self.params.is_some(), given),
-            ("--seed", p.seed.is_some(), tables),
-            ("--num-buckets", p.num_buckets.is_some(), &[T5Bias]),
-            (
-                "--max-distance",
-                p.max_distance.is_some(),
-                &[T5Bias, RelativeBias, Shaw],
-            ),
-            (
-                "--bidirectional",
-                p.bidirectional.is_some(),
-                &[T5Bias, Alibi],
-            ),
-            ("--slopes", p.slopes.is_some(), &[Alibi]),
-            (
-                "--add-position-ids",
-                self.allowances.add_position_ids,
-                &[Learned, Sinusoidal, Rope],
-            ),
-            ("--theta", p.theta.is_some() && anew, &[Rope, Sinusoidal]),
-            ("--layout", p.layout.is_some() && anew, &[Rope, Sinusoidal]),
-            ("--rotary-dim", p.rotary_dim.is_some() && anew, &[Rope]),
+        let options = [
+            ("hf-config", self.hf_config.is_some()),
+            ("factor", p.factor.is_some()),
+            ("original-length", p.original_length.is_some()),
+            ("table-precision", p.table_precision.is_some()),
         ];
-        let idle = |(_, said, kinds): &(&str, bool, &[Kind])| {
-            *said && kind.is_none_or(|kind| !kinds.contains(&kind))
-        };
-        let idle = flags.into_iter().find(idle).map(|(flag, ..)| flag);
-        let stretched = kind == Some(Rope) && (self.scale.is_some() || self.hf_config.is_some());
-        match anew && !stretched {
-            true => idle.or_else(|| self.stretching()),
-            false => idle,
-        }
-    }
-
-    /// The first flag that was given and that only stretching heeds.
-    fn stretching(&self) -> Option<&'static str> {
-        let p = &self.parameters;
-        let flags = [
-            ("--hf-config", self.hf_config.is_some()),
-            ("--factor", p.factor.is_some()),
-            ("--original-length", p.original_length.is_some()),
-            ("--table-precision", p.table_precision.is_some()),
-        ];
-        let given = flags.into_iter().find(|(_, given)| *given);
-        given.map(|(flag, _)| flag).or_else(|| p.law.names().next())
+        let given = options.into_iter().find(|(_, given)| *given);
+        given.map(|(name, _)| name).or_else(|| p.law.names().next())
     }
 }
 
@@ -112,7 +107,9 @@ impl Request {
 mod tests {
     use super::*;
     use crate::request::Config;
+    use posenc_encodings::families::alibi;
     use posenc_encodings::laws::LawName;
+    use posenc_encodings::param::{Given, Value};
 
     #[test]
     fn what_is_done_is_not_named() {
@@ -124,46 +121,54 @@ mod tests {
             ..Request::default()
         };
         request.allowances.sort = true;
-        assert_eq!(request.unserved(), None);
-        assert_eq!(Request::default().unserved(), None);
+        assert_eq!(request.unsupported(), None);
+        assert_eq!(Request::default().unsupported(), None);
     }
 
     #[test]
     fn a_flag_of_another_kind_is_named() {
         let mut request = Request::default();
-        assert_eq!(request.idle(None), None);
-        request.parameters.slopes = Some(vec![0.5]);
-        assert_eq!(request.idle(Some(Kind::Alibi)), None);
+        assert_eq!(request.ineffective(None), None);
+        let slopes = Value::Numbers(vec![0.5]);
+        request
+            .parameters
+            .family
+            .set(&alibi::FAMILY.params[0], slopes);
+        assert_eq!(request.ineffective(Some(Kind::Alibi)), None);
         for kind in [None, Some(Kind::Rope), Some(Kind::None), Some(Kind::T5Bias)] {
-            assert_eq!(request.idle(kind), Some("--slopes"));
+            assert_eq!(request.ineffective(kind), Some("slopes"));
         }
-        request.parameters.slopes = None;
+        request.parameters.family = Given::default();
         request.parameters.theta = Some(1e6);
-        assert_eq!(request.idle(None), None);
-        assert_eq!(request.idle(Some(Kind::Learned)), Some("--theta"));
+        assert_eq!(request.ineffective(None), None);
+        assert_eq!(request.ineffective(Some(Kind::Learned)), Some("theta"));
     }
 
     #[test]
-    fn what_only_stretching_heeds_is_named() {
+    fn what_only_scaling_uses_is_named() {
         let mut request = Request::default();
         request.parameters.factor = Some(4.0);
-        assert_eq!(request.idle(None), None);
+        assert_eq!(request.ineffective(None), None);
         for kind in [Kind::None, Kind::Alibi, Kind::Rope] {
-            assert_eq!(request.idle(Some(kind)), Some("--factor"));
+            assert_eq!(request.ineffective(Some(kind)), Some("factor"));
         }
         request.scale = Some(LawName::Yarn.into());
-        assert_eq!(request.idle(Some(Kind::Rope)), None);
-        assert_eq!(request.idle(Some(Kind::Alibi)), Some("--factor"));
+        assert_eq!(request.ineffective(Some(Kind::Rope)), None);
+        assert_eq!(request.ineffective(Some(Kind::Alibi)), Some("factor"));
     }
 
     #[test]
     fn what_is_not_done_is_named() {
         let mut request = Request::default();
         request.allowances.write_config = true;
-        assert_eq!(request.unserved(), Some("--write-config"));
+        assert_eq!(request.unsupported(), Some("write-config"));
         request.parameters.length = crate::request::Length::Dynamic;
-        assert_eq!(request.unserved(), Some("--dynamic"));
+        assert_eq!(request.unsupported(), Some("dynamic"));
+        request.target = Target::OrtCuda;
+        assert_eq!(request.unsupported(), Some("target"));
         request.form = Some(Form::Contrib);
-        assert_eq!(request.unserved(), Some("--form"));
+        assert_eq!(request.unsupported(), Some("form"));
+        let refusal = request.check_supported().unwrap_err();
+        assert_eq!(refusal.kind(), &RefusalKind::UnsupportedOption("form"));
     }
 }

@@ -3,7 +3,7 @@
 use posenc_ir::{Attr, DType, Emitter, Tensor, ValueId};
 
 use super::Sinusoidal;
-use crate::kind::Layout;
+use crate::layout::Layout;
 use crate::opset::Opset;
 
 /// The code of positions `[.., token]` in floats of type `dtype`, f32 or f64: `[.., token, dim]`.

@@ -6,7 +6,7 @@ use ndarray::{Array2, ArrayView2};
 use posenc_ir::DType;
 
 use super::{Columns, Denominator, Sinusoidal};
-use crate::kind::Layout;
+use crate::layout::Layout;
 use crate::miss::Miss;
 
 /// How exactly rows are held.

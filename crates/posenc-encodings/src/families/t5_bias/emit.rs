@@ -1,22 +1,26 @@
 //! The nodes that look up a bias by the bucket of a distance.
 
-use posenc_ir::{Emitter, ValueId};
+use ndarray::ArrayD;
+use posenc_ir::{Emitter, Tensor};
 
 use super::T5Bias;
+use crate::bias::{BiasPorts, Emitted, Order};
 use crate::families::shaw;
-use crate::opset::Opset;
 
 impl T5Bias {
-    /// The biases `[query, key, heads..]` of distances, key − query, `[query, key]`, from a table
-    /// `[buckets, heads..]`; `None` without a maximum distance.
-    pub fn emit(
+    /// A table of the bucket of each near distance, and the table of biases by bucket.
+    pub(super) fn nodes(
         &self,
         out: &mut Emitter<'_>,
-        opset: Opset,
-        distances: ValueId,
-        table: ValueId,
-    ) -> Option<ValueId> {
+        ports: &mut dyn BiasPorts,
+        tensors: &[ArrayD<f64>],
+    ) -> Option<Emitted> {
         let max = i64::try_from(self.max_distance?).ok()?;
+        let dims = [&[self.num_buckets], ports.heads()].concat();
+        let values: Vec<f64> = tensors.first()?.iter().copied().collect();
+        let table = Tensor::from_f64(ports.dtype(), &dims, &values);
+        let table = ports.constant(out, "relative_attention_bias", table);
+        let distances = ports.distances(out);
         // Distances from here on share a bucket, on either side.
         let is_last = |d: i64| self.bucket(d) == self.bucket(d.signum() * max);
         // Buckets never fall with the distance.
@@ -24,9 +28,10 @@ impl T5Bias {
             let (mut before, mut from) = (0, max);
             while from - before > 1 {
                 let middle = before + (from - before) / 2;
-                match is_last(sign * middle) {
-                    true => from = middle,
-                    false => before = middle,
+                if is_last(sign * middle) {
+                    from = middle;
+                } else {
+                    before = middle;
                 }
             }
             from
@@ -36,8 +41,11 @@ impl T5Bias {
             .map(|d| i64::try_from(self.bucket(d)?).ok())
             .collect();
         let buckets = out.ints("buckets", &buckets?);
-        let rows = shaw::emit::rows(out, opset, distances, bound);
+        let rows = shaw::emit::rows(out, ports.opset(), distances, bound);
         let buckets = out.op("Gather", &[buckets, rows]);
-        Some(out.op("Gather", &[table, buckets]))
+        Some(Emitted {
+            value: out.op("Gather", &[table, buckets]),
+            order: Order::HeadsLast,
+        })
     }
 }

@@ -50,11 +50,11 @@ pub(crate) struct Lookup {
     behind: Vec<ValueId>,
 }
 
-/// The rows that were asked for already, by the index that picks them.
+/// The rows that were read already, by the index that picks them.
 #[derive(Default)]
-pub(crate) struct SwapPlan(FxHashMap<ValueId, Option<BTreeMap<i64, i64>>>);
+pub(crate) struct KnownRows(FxHashMap<ValueId, Option<BTreeMap<i64, i64>>>);
 
-impl SwapPlan {
+impl KnownRows {
     /// The row that each distance, key − query, picks; `None` where more than the distance counts.
     pub(crate) fn rows(
         &mut self,

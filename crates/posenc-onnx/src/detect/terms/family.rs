@@ -277,11 +277,11 @@ fn window(heads: usize, readings: &[&Reading]) -> Result<Encoding, &'static str>
     let mut sizes = heights.map(|h| [h, tokens / h]).filter(fits);
     let queries = readings.iter().all(|r| r.side == Side::Query);
     match (sizes.next(), sizes.next()) {
-        (Some(size), None) if queries => Ok(Encoding::RelativeBias(RelativeBias {
+        (Some(size), None) if queries => Ok(Encoding::ScoreBias(Box::new(RelativeBias {
             max_distance: None,
             window: Some(size),
             heads,
-        })),
+        }))),
         _ => Err(miss),
     }
 }
@@ -313,10 +313,12 @@ mod tests {
         let down = reading(Side::Query, |[y, _]| y + 2);
         let across = reading(Side::Query, |[_, x]| x + 3);
         for readings in [[&down, &across], [&across, &down]] {
-            let Ok(Encoding::RelativeBias(found)) = window(5, &readings) else {
+            let Ok(Encoding::ScoreBias(found)) = window(5, &readings) else {
                 panic!("no window");
             };
-            assert_eq!((found.window, found.heads), (Some([3, 4]), 5));
+            let params = found.params();
+            assert_eq!(params["window"], serde_json::json!([3, 4]));
+            assert_eq!(found.heads(), 5);
         }
     }
 

@@ -136,7 +136,17 @@ fn look_alikes_of_lines_are_not_named_so() {
         let d = s.op("Log", &[&d]);
         s.op("Neg", &[&d])
     });
-    assert!(is_unknown(&causal_with(kerple)) && is_unknown(&both_ways(kerple)));
+    let log = r#"{"heads":3,"r1":[0.25,0.0625,0.015625],"r2":[1.0,1.0,1.0],"variant":"log"}"#;
+    for model in [causal_with(kerple), both_ways(kerple)] {
+        assert_eq!(named(&model), [(Kind::Kerple, log.to_owned())]);
+    }
+    let root = of_distance(|s, d| {
+        let d = s.op("Abs", &[d]);
+        let d = s.op("Sqrt", &[&d]);
+        s.op("Neg", &[&d])
+    });
+    let power = log.replace("1.0", "0.5").replace("log", "power");
+    assert_eq!(named(&causal_with(root)), [(Kind::Kerple, power)]);
     let square = of_distance(|s, d| s.op("Mul", &[d, d]));
     assert!(is_unknown(&causal_with(square)));
     let one_sided = of_distance(|s, d| {

@@ -41,7 +41,7 @@ pub(crate) fn preserve(
         return Ok(None);
     }
     let findings = context.found.findings.iter();
-    let findings: Vec<&Finding> = findings.filter(|f| plan.speaks_of(context, f)).collect();
+    let findings: Vec<&Finding> = findings.filter(|f| plan.removes(context, f)).collect();
     preserved.record_places(context, &findings);
     if context.found.ports.first(Role::Positions).is_some() || plan.add_position_ids {
         return Ok(Some(preserved));

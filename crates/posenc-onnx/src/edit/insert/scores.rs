@@ -19,6 +19,7 @@ use posenc_ir::Emitter;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::Group;
+use crate::plan::swap::spec::BiasSpec;
 use biases::Biases;
 use cache::ScoreCache;
 
@@ -28,8 +29,9 @@ pub(crate) fn insert(
     context: &Context<'_>,
     scores: &mut ScoreCache<'_>,
     group: &Group,
+    spec: &BiasSpec,
 ) -> Result<(), RewriteError> {
-    let mut biases = Biases::new(context, scores, &group.new);
+    let mut biases = Biases::new(context, scores, spec)?;
     for site in &group.sites {
         let site = context.site(*site);
         if !biases.scores.claim(site, &group.new)? {

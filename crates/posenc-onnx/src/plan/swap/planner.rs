@@ -2,40 +2,36 @@
 
 use serde_json::json;
 
-use super::{EncodingSpec, Group, THETA};
+use super::size::refusal;
+use super::spec::{BiasSpec, EncodingSpec, Group, THETA};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::{Init, Numbers};
-use crate::plan::swap::size::numbers_in;
 use crate::report::{Inferred, LimitCause};
 use crate::request::hf_config::{HfConfig, RopeRequest};
 use crate::request::params::Params;
 use crate::request::{Parameters, Request};
-use posenc_encodings::families::alibi::{self, Alibi};
-use posenc_encodings::families::t5_bias::T5Bias;
+use posenc_encodings::bias::BiasFamily;
+use posenc_encodings::families::{conv, learned, shaw, transformer_xl};
+use posenc_encodings::family::{Entry, Family, GivenTensors, Learned, PlanError, SiteShape, Start};
 use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::laws::Rope;
-
-/// Buckets of T5.
-const BUCKETS: usize = 32;
-
-/// Distance from which on T5's buckets, and clipped biases, are alike.
-const FAR: usize = 128;
 
 /// The clip of Shaw's vectors (section 4.1 of the paper).
 const CLIP: usize = 16;
 
 /// Width of a convolution.
 const KERNEL: usize = 3;
+
 /// Makes a kind of encoding out of flags, files and what the model has.
 pub(crate) struct Planner<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) request: &'a Request,
     pub(crate) parameters: &'a Parameters,
     pub(crate) params: Params,
-    /// What `--hf-config` names.
+    /// The config of the request.
     pub(crate) config: Option<HfConfig>,
     pub(crate) sites: &'a [usize],
     pub(crate) inferred: Vec<Inferred>,
@@ -53,10 +49,9 @@ impl Planner<'_> {
             let new = self.encoding(kind, site)?;
             let stack = site.place.stack;
             let same = |g: &&mut Group| {
-                // What stands before all sites stands before those of one stack.
-                let beside = !EncodingSpec::is_absolute(kind)
-                    || self.context.site(g.sites[0]).place.stack == stack;
-                beside && g.new == new
+                // What is added before all sites is added before those of one stack.
+                let is_own = self.context.site(g.sites[0]).place.stack == stack;
+                (is_own || !kind.is_absolute()) && g.new == new
             };
             match groups.iter_mut().find(same) {
                 Some(group) => group.sites.push(i),
@@ -70,133 +65,162 @@ impl Planner<'_> {
     }
 
     fn encoding(&mut self, kind: Kind, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let p = self.parameters;
-        let place = || self.context.graph().place(site.node);
-        let unknown = |what: &str| -> RewriteError {
-            Refusal::unsupported(format!("{}: {what} of its attention is not known", place()))
-                .into()
+        let found_only = || {
+            let why = format!("{kind} is found, not written; give another `to`");
+            RewriteError::from(Refusal::invalid(why))
         };
-        let heads = || site.heads.ok_or_else(|| unknown("the number of heads"));
-        let head_dim = || site.head_dim.ok_or_else(|| unknown("the width of a head"));
-        let given = |name: &str| self.params.at(site.place, name);
-        let first_dim = |n: &Option<Numbers>| n.as_ref().and_then(|n| n.dims()?.first().copied());
-        Ok(match kind {
-            Kind::Learned => {
-                let table = given("position_embedding");
-                let rows = match first_dim(&table) {
-                    Some(rows) => rows,
-                    None => self.rows(site)?,
-                };
-                let table = table.unwrap_or(self.start(site, 0, 0.02));
-                EncodingSpec::Learned { rows, table }
+        let family = kind.family().ok_or_else(found_only)?;
+        if let Entry::ScoreBias(bias) = &family.entry {
+            return self.score_bias(family, bias, site);
+        }
+        match kind {
+            Kind::Learned => self.learned(site),
+            Kind::Sinusoidal => Ok(self.sinusoidal()),
+            Kind::Conv => Ok(self.conv(site)),
+            Kind::Rope => self.rope(site),
+            Kind::Shaw => self.shaw(site),
+            Kind::TransformerXl => self.transformer_xl(site),
+            _ => Err(found_only()),
+        }
+    }
+
+    /// What families know of a site.
+    fn shape(&self, site: &Site) -> SiteShape {
+        SiteShape {
+            heads: site.heads,
+            head_dim: site.head_dim,
+            causal: site.mask.causal == Some(true),
+        }
+    }
+
+    fn refusal(&self, site: &Site, error: PlanError) -> RewriteError {
+        refusal(error, || self.context.graph().place(site.node))
+    }
+
+    /// The tensors that the file of learned values has for a site.
+    fn tensors(&self, family: &Family, site: &Site) -> GivenTensors {
+        let mut tensors = GivenTensors::default();
+        for learned in family.tensors {
+            if let Some((name, tensor)) = self.params.at(site.place, learned.name) {
+                tensors.set(learned, name, tensor);
             }
-            Kind::Sinusoidal => EncodingSpec::Sinusoidal {
-                layout: p.layout.unwrap_or(Layout::Interleaved),
-                base: p.theta.unwrap_or(THETA),
-                rows: p.max_length,
-            },
-            Kind::Conv => {
-                let weight = given("weight");
-                let kernel = weight.as_ref().and_then(|w| w.dims()?.get(2).copied());
-                let kernel = kernel.unwrap_or(KERNEL);
-                EncodingSpec::Conv {
-                    kernel,
-                    // wav2vec 2.0 starts with a deviation of 2/√(k · dim), dim being 1 here.
-                    weight: weight.unwrap_or(self.start(site, 1, (4.0 / kernel as f64).sqrt())),
-                    bias: given("bias").unwrap_or(Numbers::Start(Init::Zero)),
-                }
-            }
-            Kind::Rope => {
-                let head_dim = head_dim()?;
-                let config = self.configured(site)?;
-                let of_config = config.as_ref().and_then(|c| c.rotary_dim);
-                let rotary_dim = p.rotary_dim.or(of_config).unwrap_or(head_dim);
-                let theta = p.theta.or(config.map(|c| c.theta)).unwrap_or(THETA);
-                let rope = Rope::new(theta, rotary_dim, head_dim)
-                    .map_err(|e| Refusal::invalid(format!("{}: {e}", place())))?;
-                EncodingSpec::Rope {
-                    rope,
-                    layout: p.layout.unwrap_or(Layout::Half),
-                }
-            }
-            Kind::Alibi => EncodingSpec::Alibi(self.alibi(site, heads()?)?),
-            Kind::T5Bias => {
-                let heads = heads()?;
-                let table = given("relative_attention_bias");
-                let rows = first_dim(&table).or(p.num_buckets).unwrap_or(BUCKETS);
-                let asked = p.num_buckets.unwrap_or(rows);
-                if asked != rows {
-                    let why = format!("`num-buckets` is {asked}, and the table has {rows} rows");
-                    return Err(Refusal::invalid(why).into());
-                }
-                let bias = T5Bias {
-                    num_buckets: rows,
-                    max_distance: Some(p.max_distance.unwrap_or(FAR)),
-                    max_distance_range: None,
-                    bidirectional: self.bidirectional(site),
-                    heads,
-                };
-                let least = if bias.bidirectional { 4 } else { 2 };
-                if rows < least || bias.max_distance <= Some(rows / least) {
-                    let why = format!(
-                        "{rows} buckets and a maximum distance of {} leave nothing between them; give \
-                         a larger `max-distance` or `num-buckets`",
-                        bias.max_distance.unwrap_or(0)
-                    );
-                    return Err(Refusal::invalid(why).into());
-                }
-                // The bucket of each distance is an int64.
-                numbers_in(&[2, p.max_distance.unwrap_or(FAR), 2])?;
-                let std = ((heads * site.head_dim.unwrap_or(1)) as f64).powf(-0.5);
-                let table = table.unwrap_or(self.start(site, 2, std));
-                EncodingSpec::T5Bias { bias, table }
-            }
-            Kind::RelativeBias => {
-                let table = given("relative_bias");
-                let max_distance = self.clip(first_dim(&table), FAR, "relative_bias")?;
-                EncodingSpec::RelativeBias {
-                    max_distance,
-                    heads: heads()?,
-                    table: table.unwrap_or(self.start(site, 3, 0.02)),
-                }
-            }
-            Kind::Shaw => {
-                let (key, value) = (given("relative_key"), given("relative_value"));
-                let rows = first_dim(&key).or(first_dim(&value));
-                let max_distance = self.clip(rows, CLIP, "relative_key")?;
-                let none = key.is_none() && value.is_none();
-                // Glorot's deviation for a table of such rows.
-                let wide = (2 * max_distance + 1 + head_dim()?) as f64;
-                let start = |n| none.then(|| self.start(site, n, (2.0 / wide).sqrt()));
-                EncodingSpec::Shaw {
-                    max_distance,
-                    key: key.or(start(4)),
-                    value: value.or(start(5)),
-                }
-            }
-            Kind::TransformerXl => {
-                let (heads, head_dim) = (heads()?, head_dim()?);
-                let projection = given("position_projection");
-                let dim = projection.as_ref().and_then(|w| w.dims()?.get(1).copied());
-                let dim = dim.unwrap_or(heads * head_dim);
-                let or = |name: &str, n| given(name).unwrap_or(self.start(site, n, 0.02));
-                EncodingSpec::TransformerXl {
-                    content_bias: or("content_bias", 6),
-                    position_bias: or("position_bias", 7),
-                    position_projection: projection.unwrap_or(self.start(site, 8, 0.02)),
-                    heads,
-                    head_dim,
-                    dim,
-                }
-            }
-            Kind::None | Kind::Disentangled | Kind::Unknown => {
-                let why = format!("{kind} is found, not written; give another `to`");
-                return Err(Refusal::invalid(why).into());
-            }
+        }
+        tensors
+    }
+
+    fn score_bias(
+        &self,
+        family: &Family,
+        functions: &BiasFamily,
+        site: &Site,
+    ) -> Result<EncodingSpec, RewriteError> {
+        let shape = self.shape(site);
+        let tensors = self.tensors(family, site);
+        let bias = (functions.plan)(&shape, &self.parameters.family, &tensors);
+        let bias = bias.map_err(|e| self.refusal(site, e))?;
+        let count = bias.tensors().len();
+        let numbers = family.tensors.iter().take(count).enumerate();
+        let tensors = numbers
+            .map(|(i, learned)| self.numbers(site, learned, bias.start(i, &shape)))
+            .collect();
+        Ok(EncodingSpec::ScoreBias(BiasSpec { bias, tensors }))
+    }
+
+    fn learned(&mut self, site: &Site) -> Result<EncodingSpec, RewriteError> {
+        let table = &learned::FAMILY.tensors[0];
+        let tensors = self.tensors(&learned::FAMILY, site);
+        let given = tensors.dims(table.name);
+        let rows = match given.and_then(|(_, dims)| dims.first().copied()) {
+            Some(rows) => rows,
+            None => self.rows(site)?,
+        };
+        let table = self.numbers(site, table, Start::normal(0.02));
+        Ok(EncodingSpec::Learned { rows, table })
+    }
+
+    fn sinusoidal(&self) -> EncodingSpec {
+        let p = self.parameters;
+        EncodingSpec::Sinusoidal {
+            layout: p.layout.unwrap_or(Layout::Interleaved),
+            base: p.theta.unwrap_or(THETA),
+            rows: p.max_length,
+        }
+    }
+
+    fn conv(&self, site: &Site) -> EncodingSpec {
+        let [weight, bias] = [0, 1].map(|i| &conv::FAMILY.tensors[i]);
+        let tensors = self.tensors(&conv::FAMILY, site);
+        let kernel = tensors.dims(weight.name);
+        let kernel = kernel.and_then(|(_, dims)| dims.get(2).copied());
+        let kernel = kernel.unwrap_or(KERNEL);
+        EncodingSpec::Conv {
+            kernel,
+            // wav2vec 2.0 starts with a deviation of 2/√(k · dim), dim being 1 here.
+            weight: self.numbers(site, weight, Start::normal((4.0 / kernel as f64).sqrt())),
+            bias: self.numbers(site, bias, Start::constant(0.0)),
+        }
+    }
+
+    fn rope(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
+        let p = self.parameters;
+        let head_dim = self.shape(site).head_dim();
+        let head_dim = head_dim.map_err(|e| self.refusal(site, e))?;
+        let config = self.configured(site)?;
+        let of_config = config.as_ref().and_then(|c| c.rotary_dim);
+        let rotary_dim = p.rotary_dim.or(of_config).unwrap_or(head_dim);
+        let theta = p.theta.or(config.map(|c| c.theta)).unwrap_or(THETA);
+        let rope = Rope::new(theta, rotary_dim, head_dim).map_err(|e| {
+            let place = self.context.graph().place(site.node);
+            Refusal::invalid(format!("{place}: {e}"))
+        })?;
+        Ok(EncodingSpec::Rope {
+            rope,
+            layout: p.layout.unwrap_or(Layout::Half),
         })
     }
 
-    /// What the configuration that is to be followed says of a layer.
+    fn shaw(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
+        let [key, value] = [0, 1].map(|i| &shaw::FAMILY.tensors[i]);
+        let tensors = self.tensors(&shaw::FAMILY, site);
+        let [given_key, given_value] = [key, value].map(|t| tensors.dims(t.name));
+        let given = given_key.or(given_value);
+        let refusal = |e| self.refusal(site, e);
+        let max_distance = shaw::clip(&self.parameters.family, given, CLIP).map_err(refusal)?;
+        // Glorot's deviation for a table of such rows.
+        let wide = 2 * max_distance + 1 + self.shape(site).head_dim().map_err(refusal)?;
+        let start = Start::normal((2.0 / wide as f64).sqrt());
+        let none = given.is_none();
+        let numbers =
+            |learned, is_given| (none || is_given).then(|| self.numbers(site, learned, start));
+        Ok(EncodingSpec::Shaw {
+            max_distance,
+            key: numbers(key, given_key.is_some()),
+            value: numbers(value, given_value.is_some()),
+        })
+    }
+
+    fn transformer_xl(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
+        let shape = self.shape(site);
+        let refusal = |e| self.refusal(site, e);
+        let heads = shape.heads().map_err(refusal)?;
+        let head_dim = shape.head_dim().map_err(refusal)?;
+        let learned = [0, 1, 2].map(|i| &transformer_xl::FAMILY.tensors[i]);
+        let tensors = self.tensors(&transformer_xl::FAMILY, site);
+        let dim = tensors.dims(learned[2].name);
+        let dim = dim.and_then(|(_, dims)| dims.get(1).copied());
+        let [content_bias, position_bias, position_projection] =
+            learned.map(|learned| self.numbers(site, learned, Start::normal(0.02)));
+        Ok(EncodingSpec::TransformerXl {
+            content_bias,
+            position_bias,
+            position_projection,
+            heads,
+            head_dim,
+            dim: dim.unwrap_or(heads * head_dim),
+        })
+    }
+
+    /// The rotation of a layer by the configuration of the request.
     fn configured(&self, site: &Site) -> Result<Option<RopeRequest>, RewriteError> {
         let (Some(source), Some(config)) = (&self.request.hf_config, &self.config) else {
             return Ok(None);
@@ -205,67 +229,27 @@ impl Planner<'_> {
         Ok(asked.map_err(|e| source.refuse(e))?)
     }
 
-    /// What a table starts from: zeros, or with a seed what the papers start from.
-    fn start(&self, site: &Site, table: u64, std: f64) -> Numbers {
-        Numbers::Start(match self.parameters.seed {
-            None => Init::Zero,
-            Some(seed) => {
-                let place = (
-                    site.place.layer as u64,
-                    site.place.stack.map_or(0, |s| s as u64 + 1),
-                );
-                // Where a layer shares nothing with its neighbors, it starts elsewhere.
-                let own = [place.0 * u64::from(!shared(table)), place.1, table];
-                let mix = own.iter().fold(seed, |s, n| {
-                    s.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(n + 1)
-                });
-                Init::Normal { std, seed: mix }
-            }
-        })
-    }
-
-    /// The clip that a table of so many rows has, or the one that is asked for.
-    fn clip(&self, rows: Option<usize>, default: usize, name: &str) -> Result<usize, RewriteError> {
-        let asked = self.parameters.max_distance;
-        let Some(rows) = rows else {
-            return Ok(asked.unwrap_or(default));
-        };
-        if rows % 2 == 0 {
-            let why = format!("{name} of `params` has {rows} rows; a clip of ±k has 2k + 1");
-            return Err(Refusal::invalid(why).into());
+    /// The numbers of a learned tensor: those of a file, or what it starts from.
+    fn numbers(&self, site: &Site, learned: &Learned, start: Start) -> Numbers {
+        if let Some(given) = self.params.at(site.place, learned.name) {
+            return Numbers::given(given);
         }
-        let clip = rows / 2;
-        match asked {
-            Some(asked) if asked != clip => {
-                let why = format!("`max-distance` is {asked}, and {name} of `params` has ±{clip}");
-                Err(Refusal::invalid(why).into())
-            }
-            _ => Ok(clip),
-        }
-    }
-
-    fn bidirectional(&self, site: &Site) -> bool {
-        let seen = site.mask.causal != Some(true);
-        self.parameters.bidirectional.unwrap_or(seen)
-    }
-
-    fn alibi(&self, site: &Site, heads: usize) -> Result<Alibi, RewriteError> {
-        let slopes = match self.params.at(site.place, "slopes") {
-            Some(given) => given.values(&[heads])?,
-            None => match &self.parameters.slopes {
-                Some(slopes) if slopes.len() == heads => slopes.clone(),
-                Some(slopes) => {
-                    let why = format!("`slopes` has {}, and attention {heads} heads", slopes.len());
-                    return Err(Refusal::invalid(why).into());
-                }
-                None => alibi::slopes(heads),
-            },
+        let std = start.deviation;
+        let Some(seed) = self.parameters.seed.filter(|_| std > 0.0) else {
+            return Numbers::Start(Init::constant(start.value));
         };
-        Ok(Alibi {
-            heads,
-            slopes,
-            symmetric: self.bidirectional(site).then_some(true),
-        })
+        // A layer that shares nothing with its neighbors has numbers of its own.
+        let layer = if learned.shared {
+            0
+        } else {
+            site.place.layer as u64
+        };
+        let stack = site.place.stack.map_or(0, |s| s as u64 + 1);
+        let own = [layer, stack, learned.slot];
+        let seed = own.iter().fold(seed, |s, n| {
+            s.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(n + 1)
+        });
+        Numbers::Start(Init::Normal { std, seed })
     }
 
     /// Rows of a table that no file gives.
@@ -293,8 +277,7 @@ impl Planner<'_> {
             (Some(rows), _) => (rows, "the table that it replaces"),
             (None, Some(rows)) => (rows, "the shortest of the graph's limits"),
             (None, None) => {
-                let why =
-                    "how many positions the table is to hold stands nowhere; give `max-length`";
+                let why = "cannot infer the table length: give `max-length`";
                 return Err(Refusal::missing("max-length", why).into());
             }
         };
@@ -308,10 +291,4 @@ impl Planner<'_> {
         }
         Ok(rows)
     }
-}
-
-/// Whether the layers of a stack share a table that no file gives: all but Shaw's and
-/// Transformer-XL's.
-fn shared(table: u64) -> bool {
-    table < 4
 }

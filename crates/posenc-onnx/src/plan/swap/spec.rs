@@ -1,8 +1,13 @@
-//! An encoding with the numbers that it is put in with.
+//! What is put in, and where.
 
-use crate::plan::numbers::Numbers;
-use posenc_encodings::families::alibi::Alibi;
-use posenc_encodings::families::t5_bias::T5Bias;
+use ndarray::{ArrayD, IxDyn};
+
+use crate::detect::context::Context;
+use crate::detect::finding::Finding;
+use crate::error::RewriteError;
+use crate::plan::numbers::{Init, Numbers};
+use crate::report::Inferred;
+use posenc_encodings::bias::ScoreBias;
 use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::laws::Rope;
 
@@ -30,18 +35,7 @@ pub(crate) enum EncodingSpec {
         rope: Rope,
         layout: Layout,
     },
-    Alibi(Alibi),
-    /// A table `[buckets, heads]`.
-    T5Bias {
-        bias: T5Bias,
-        table: Numbers,
-    },
-    /// A table `[2k + 1, heads]`.
-    RelativeBias {
-        max_distance: usize,
-        heads: usize,
-        table: Numbers,
-    },
+    ScoreBias(BiasSpec),
     /// Tables `[2k + 1, head_dim]`.
     Shaw {
         max_distance: usize,
@@ -62,9 +56,8 @@ impl EncodingSpec {
     /// The learned numbers.
     pub(crate) fn numbers(&mut self) -> Vec<&mut Numbers> {
         match self {
-            Self::Learned { table, .. }
-            | Self::T5Bias { table, .. }
-            | Self::RelativeBias { table, .. } => vec![table],
+            Self::Learned { table, .. } => vec![table],
+            Self::ScoreBias(spec) => spec.tensors.iter_mut().collect(),
             Self::Conv { weight, bias, .. } => vec![weight, bias],
             Self::Shaw { key, value, .. } => key.iter_mut().chain(value).collect(),
             Self::TransformerXl {
@@ -73,7 +66,7 @@ impl EncodingSpec {
                 position_projection,
                 ..
             } => vec![content_bias, position_bias, position_projection],
-            Self::Sinusoidal { .. } | Self::Rope { .. } | Self::Alibi(_) => vec![],
+            Self::Sinusoidal { .. } | Self::Rope { .. } => vec![],
         }
     }
 
@@ -83,16 +76,108 @@ impl EncodingSpec {
             Self::Sinusoidal { .. } => Kind::Sinusoidal,
             Self::Conv { .. } => Kind::Conv,
             Self::Rope { .. } => Kind::Rope,
-            Self::Alibi(_) => Kind::Alibi,
-            Self::T5Bias { .. } => Kind::T5Bias,
-            Self::RelativeBias { .. } => Kind::RelativeBias,
+            Self::ScoreBias(spec) => Kind::of(spec.bias.family()),
             Self::Shaw { .. } => Kind::Shaw,
             Self::TransformerXl { .. } => Kind::TransformerXl,
         }
     }
+}
 
-    /// Whether it stands before all sites of a stack at once.
-    pub(crate) fn is_absolute(kind: Kind) -> bool {
-        matches!(kind, Kind::Learned | Kind::Sinusoidal | Kind::Conv)
+/// A bias on the scores with its learned tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct BiasSpec {
+    /// The bias.
+    pub(crate) bias: Box<dyn ScoreBias>,
+    /// Its learned tensors, in the order of the family's list.
+    pub(crate) tensors: Vec<Numbers>,
+}
+
+impl PartialEq for BiasSpec {
+    fn eq(&self, other: &Self) -> bool {
+        *self.bias == *other.bias && self.tensors == other.tensors
     }
 }
+
+impl BiasSpec {
+    /// The values of the learned tensors.
+    ///
+    /// # Errors
+    /// Where a file gives one of other dimensions.
+    pub(crate) fn values(&self) -> Result<Vec<ArrayD<f64>>, RewriteError> {
+        let dims = self.bias.tensors();
+        let values = self.tensors.iter().zip(dims).map(|(numbers, dims)| {
+            let values = numbers.values(&dims)?;
+            Ok(ArrayD::from_shape_vec(IxDyn(&dims), values).unwrap_or_default())
+        });
+        values.collect()
+    }
+}
+
+/// What a swap changes, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct SwapPlan {
+    /// The kind.
+    pub(crate) kind: Kind,
+    /// The sites, by their index in [`Detection::attention`](crate::detect::Detection::attention),
+    /// in rising order.
+    pub(crate) sites: Vec<usize>,
+    /// What they get; none where nothing is put in.
+    pub(crate) groups: Vec<Group>,
+    /// Whether positions come from an input that is added.
+    pub(crate) add_position_ids: bool,
+    /// Rows of tables, caches and buffers.
+    pub(crate) max_length: Option<usize>,
+    /// Values that no flag gave.
+    pub(crate) inferred: Vec<Inferred>,
+}
+
+/// Sites that get the same.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) sites: Vec<usize>,
+    pub(crate) new: EncodingSpec,
+}
+
+impl SwapPlan {
+    /// Whether the plan changes a site.
+    pub(crate) fn has(&self, site: usize) -> bool {
+        self.sites.binary_search(&site).is_ok()
+    }
+
+    /// Whether a finding is to be removed: it acts on sites of the plan and, where it acts on all
+    /// of a stack at once, on no others of self-attention.
+    pub(crate) fn removes(&self, context: &Context<'_>, finding: &Finding) -> bool {
+        let own = finding.sites.iter().copied();
+        let mut own = own.filter(|site| !context.site(*site).cross).peekable();
+        if finding.encoding.is_absolute() {
+            own.peek().is_some() && own.all(|site| self.has(site))
+        } else {
+            own.any(|site| self.has(site))
+        }
+    }
+
+    /// The same with other groups.
+    pub(crate) fn with(&self, groups: Vec<Group>) -> Self {
+        Self {
+            groups,
+            ..self.clone()
+        }
+    }
+
+    /// The groups with random numbers in place of zeros, which would not show where they are.
+    pub(crate) fn with_random_values(&self) -> Vec<Group> {
+        let mut groups = self.groups.clone();
+        for (i, group) in groups.iter_mut().enumerate() {
+            for (j, numbers) in group.new.numbers().into_iter().enumerate() {
+                if numbers.is_zero() {
+                    let seed = (16 * i + j) as u64;
+                    *numbers = Numbers::Start(Init::Normal { std: 0.5, seed });
+                }
+            }
+        }
+        groups
+    }
+}
+
+/// Base θ of rotations and sinusoids.
+pub(crate) const THETA: f64 = 10_000.0;

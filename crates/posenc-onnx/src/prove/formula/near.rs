@@ -6,7 +6,8 @@
 
 use ndarray::ArrayView1;
 
-use crate::prove::bound::ROUNDINGS;
+use crate::prove::bound::{ROUNDINGS, SINGLE};
+use posenc_encodings::bias::Sample;
 
 /// A number, and how far a graph may be from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +23,14 @@ impl Near {
             value,
             bound: ROUNDINGS * epsilon * value.abs(),
         }
+    }
+
+    /// What a formula gives that is computed in single precision or better, and stored in a type of
+    /// precision ε.
+    pub(crate) fn sample(sample: Sample, epsilon: f64) -> Self {
+        let mut near = Self::stored(sample.value, epsilon);
+        near.bound += ROUNDINGS * epsilon.min(SINGLE) * sample.rounded;
+        near
     }
 
     /// The sum of products.

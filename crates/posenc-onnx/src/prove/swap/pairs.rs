@@ -6,6 +6,7 @@ use ndarray::{Array3, Array4};
 use crate::attention::plane::HIDDEN;
 use crate::prove::bound::{ROUNDINGS, Worst};
 use crate::prove::formula::{Formula, Near, Pair, Scales};
+use posenc_encodings::bias::At;
 
 /// The scores of a site in both graphs, and what they were computed from.
 pub(crate) struct Pairs {
@@ -124,7 +125,11 @@ impl Row<'_> {
         let (slots, kept) = (queries.dim().0, keys.dim().0);
         Pair {
             head: self.slot % self.pairs.was.dim().1,
-            distance: j as i64 - self.row as i64 - self.past,
+            at: At {
+                query: self.row as i64 + self.past,
+                key: j as i64,
+                keys: self.columns,
+            },
             query: queries.slice(ndarray::s![self.slot, self.row, ..]),
             key: keys.slice(ndarray::s![self.slot * kept / slots, j, ..]),
         }
@@ -151,11 +156,14 @@ mod tests {
     const ROWS: usize = 40;
 
     fn alibi(slopes: [f64; 2]) -> Formula {
-        Formula::Alibi(Alibi {
-            heads: 2,
-            slopes: slopes.to_vec(),
-            symmetric: None,
-        })
+        Formula::ScoreBias(
+            Box::new(Alibi {
+                heads: 2,
+                slopes: slopes.to_vec(),
+                symmetric: None,
+            }),
+            vec![],
+        )
     }
 
     /// Scores of a causal site with a bias, rounded to a type.

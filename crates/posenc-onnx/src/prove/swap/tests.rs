@@ -8,7 +8,7 @@ use crate::detect::context::Context;
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::plan::numbers::{Init, Numbers};
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
 use crate::prove::readback;
 use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
@@ -93,15 +93,9 @@ const NUMBERS: [&str; 3] = ["scores", "values", "embeddings"];
 /// The same kind with other numbers; rows of tables are shifted by one.
 fn wrong(new: &mut EncodingSpec) {
     match new {
-        EncodingSpec::Alibi(alibi) => alibi.slopes.iter_mut().for_each(|m| *m *= 1.5),
         EncodingSpec::Sinusoidal { base, .. } => *base *= 0.5,
         EncodingSpec::Learned { rows, table } => shifted(table, &[*rows, HIDDEN]),
-        EncodingSpec::T5Bias { bias, table } => shifted(table, &[bias.num_buckets, bias.heads]),
-        EncodingSpec::RelativeBias {
-            max_distance,
-            heads,
-            table,
-        } => shifted(table, &[2 * *max_distance + 1, *heads]),
+        EncodingSpec::ScoreBias(spec) => wrong_bias(spec),
         EncodingSpec::Shaw {
             max_distance,
             key,
@@ -119,9 +113,20 @@ fn wrong(new: &mut EncodingSpec) {
     }
 }
 
+fn wrong_bias(spec: &mut BiasSpec) {
+    let dims = spec.bias.tensors();
+    for (table, dims) in spec.tensors.iter_mut().zip(&dims) {
+        shifted(table, dims);
+    }
+    if dims.is_empty() {
+        spec.bias = spec.bias.times(1.5);
+    }
+}
+
 fn shifted(table: &mut Numbers, dims: &[usize]) {
     let mut values = table.values(dims).unwrap();
-    values.rotate_left(dims[1]);
+    let by = dims.get(1).map_or(0, |n| n % values.len());
+    values.rotate_left(by);
     *table = Numbers::Given {
         name: "table".into(),
         tensor: std::rc::Rc::new(Tensor::from_f64(DType::F32, dims, &values)),

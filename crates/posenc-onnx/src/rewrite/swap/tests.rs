@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use posenc_ir::Model;
 use safetensors::tensor::{Dtype, TensorView};
+use serde_json::json;
 
 use super::branch::swap;
 use crate::detect::context::Context;
@@ -14,7 +15,9 @@ use crate::plan::swap::spec::EncodingSpec;
 use crate::plan::swap::{SwapPlan, asked};
 use crate::prove::swap::Proof;
 use crate::request::{Request, Tensors};
+use posenc_encodings::families::alibi;
 use posenc_encodings::kind::{Kind, Stack};
+use posenc_encodings::param::Value;
 
 fn model() -> Model {
     let mut s = Sketch::default();
@@ -87,9 +90,11 @@ fn tables_start_from_zeros_and_with_a_seed_from_numbers() {
             .unwrap();
         assert_eq!((asked.sites.len(), asked.groups.len()), (2, 1));
         match asked.groups[0].new.clone() {
-            EncodingSpec::T5Bias { bias, table } => {
-                assert_eq!((bias.num_buckets, bias.bidirectional), (32, false));
-                table.values(&[32, HEADS]).unwrap()
+            EncodingSpec::ScoreBias(spec) => {
+                let params = spec.bias.params();
+                assert_eq!(params["num_buckets"], 32);
+                assert_eq!(params["bidirectional"], false);
+                spec.tensors[0].values(&[32, HEADS]).unwrap()
             }
             other => panic!("{other:?}"),
         }
@@ -108,10 +113,10 @@ fn tables_start_from_zeros_and_with_a_seed_from_numbers() {
 #[test]
 fn zeros_are_proven_by_other_numbers() {
     let asked = means(Kind::RelativeBias, |_| {}).unwrap().unwrap();
-    let EncodingSpec::RelativeBias { table, .. } = &asked.groups[0].new else {
+    let EncodingSpec::ScoreBias(spec) = &asked.groups[0].new else {
         panic!()
     };
-    assert_eq!(*table, Numbers::Start(Init::Zero));
+    assert_eq!(spec.tensors, [Numbers::Start(Init::Zero)]);
     let telling = asked.with_random_values();
     assert_ne!(telling, asked.groups);
     let given = asked.with(telling);
@@ -128,15 +133,18 @@ fn values_of_a_layer_win_over_those_of_all() {
         r.params = Some(Tensors::open(&path).unwrap())
     });
     let asked = asked.unwrap().unwrap();
-    let clips: Vec<(usize, Vec<usize>)> = asked
+    let clips: Vec<(Option<u64>, Vec<usize>)> = asked
         .groups
         .iter()
         .map(|g| match &g.new {
-            EncodingSpec::RelativeBias { max_distance, .. } => (*max_distance, g.sites.clone()),
+            EncodingSpec::ScoreBias(spec) => {
+                let clip = spec.bias.params()["max_distance"].as_u64();
+                (clip, g.sites.clone())
+            }
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(clips, [(2, vec![0]), (3, vec![1])]);
+    assert_eq!(clips, [(Some(2), vec![0]), (Some(3), vec![1])]);
 }
 
 #[test]
@@ -154,18 +162,26 @@ fn requests_that_do_not_fit_are_refused_with_what_to_do() {
             refused(Kind::Alibi, &layers("0-2")),
             "`layers` names layer 2",
         ),
-        (refused(Kind::Learned, &layers("0")), "leave out `layers`"),
+        (
+            refused(Kind::Learned, &layers("0")),
+            "`layers` cannot be used",
+        ),
         (refused(Kind::Learned, &|_| {}), "give `max-length`"),
         (
             refused(Kind::Alibi, &|r| r.stack = Some(Stack::Encoder)),
-            "leave out `stack` encoder",
+            "remove `stack` encoder",
         ),
         (
-            refused(Kind::Alibi, &|r| r.parameters.slopes = Some(vec![0.5; 2])),
+            refused(Kind::Alibi, &|r| {
+                let slopes = Value::Numbers(vec![0.5; 2]);
+                r.parameters.family.set(&alibi::FAMILY.params[0], slopes)
+            }),
             "`slopes` has 2, and attention 3 heads",
         ),
         (
-            refused(Kind::T5Bias, &|r| r.parameters.max_distance = Some(8)),
+            refused(Kind::T5Bias, &|r| {
+                r.parameters.family.set_count("max-distance", 8)
+            }),
             "leave nothing between",
         ),
         (
@@ -228,7 +244,9 @@ fn half_precision_is_read_and_integers_are_not() {
     };
     write(Dtype::F16, &[0x00, 0x38, 0x00, 0x34, 0x00, 0x30]);
     match slopes().unwrap().unwrap().groups[0].new.clone() {
-        EncodingSpec::Alibi(alibi) => assert_eq!(alibi.slopes, [0.5, 0.25, 0.125]),
+        EncodingSpec::ScoreBias(spec) => {
+            assert_eq!(spec.bias.params()["slopes"], json!([0.5, 0.25, 0.125]));
+        }
         other => panic!("{other:?}"),
     }
     write(Dtype::U8, &[1, 2, 3]);
@@ -257,7 +275,9 @@ fn proof(kind: Kind) -> Proof {
 /// Another encoding of the same kind, not far off.
 fn other(new: &mut EncodingSpec) {
     match new {
-        EncodingSpec::Alibi(alibi) => alibi.slopes[0] *= 1.001,
+        EncodingSpec::ScoreBias(spec) if spec.tensors.is_empty() => {
+            spec.bias = spec.bias.times(1.001);
+        }
         EncodingSpec::Sinusoidal { base, .. } => *base *= 1.01,
         _ => {
             for numbers in new.numbers() {

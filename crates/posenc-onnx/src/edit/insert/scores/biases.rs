@@ -1,8 +1,10 @@
 //! The biases of a group of sites, made once for sites that can share them.
 
-use posenc_ir::{DType, Emitter, Tensor, ValueId};
+use ndarray::ArrayD;
+use posenc_ir::{DType, Emitter, ScopeId, Tensor, ValueId};
 
 use super::cache::{ScoreCache, SiteScores};
+use super::grid::Grids;
 use super::head_order;
 use super::layout::{Layout, LayoutAxis};
 use super::path::ScorePath;
@@ -10,8 +12,9 @@ use super::placement::{self, Placement};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::plan::swap::spec::EncodingSpec;
-use posenc_encodings::families::relative_bias;
+use crate::plan::swap::spec::BiasSpec;
+use posenc_encodings::bias::{BiasPorts, Order};
+use posenc_encodings::opset::Opset;
 
 /// The lowest number of half precision.
 pub(crate) const LOWEST_HALF: f64 = -65504.0;
@@ -29,7 +32,9 @@ struct Made {
 pub(crate) struct Biases<'a, 'g> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) scores: &'a mut ScoreCache<'g>,
-    pub(crate) new: &'a EncodingSpec,
+    pub(crate) spec: &'a BiasSpec,
+    /// The values of its learned tensors.
+    tensors: Vec<ArrayD<f64>>,
     made: Vec<Made>,
 }
 
@@ -37,14 +42,15 @@ impl<'a, 'g> Biases<'a, 'g> {
     pub(crate) fn new(
         context: &'a Context<'a>,
         scores: &'a mut ScoreCache<'g>,
-        new: &'a EncodingSpec,
-    ) -> Self {
-        Self {
+        spec: &'a BiasSpec,
+    ) -> Result<Self, RewriteError> {
+        Ok(Self {
             context,
             scores,
-            new,
+            spec,
+            tensors: spec.values()?,
             made: vec![],
-        }
+        })
     }
 
     /// Adds the bias of a site in plain operators.
@@ -78,8 +84,7 @@ impl<'a, 'g> Biases<'a, 'g> {
     /// the type is precise enough for large numbers.
     fn is_straight(&self, context: &Context<'_>, path: &ScorePath) -> bool {
         let wide = |v| matches!(context.dtype(v), DType::F32 | DType::F64);
-        let line = matches!(self.new, EncodingSpec::Alibi(alibi) if alibi.symmetric != Some(true));
-        line && path.stages.iter().all(|s| wide(s.value))
+        self.spec.bias.is_straight() && path.stages.iter().all(|s| wide(s.value))
     }
 
     /// The mask with the bias added; once for masks of the same origin.
@@ -142,75 +147,84 @@ impl<'a, 'g> Biases<'a, 'g> {
         place: &Placement,
         dtype: DType,
     ) -> Result<(ValueId, Vec<LayoutAxis>), RewriteError> {
-        let opset = self.context.opset();
-        let mut lead = place.layout.lead();
-        let table = self.table(out, site, &lead, dtype)?;
+        let bias = &self.spec.bias;
+        let lead = place.layout.lead();
+        if lead.iter().product::<usize>() != bias.heads() {
+            return Err(self.context.refuse(site.node, "its heads do not fit"));
+        }
         let grids = &mut self.scores.grids;
-        let distances = if place.by_key {
-            grids.key_indices(out, grid)
-        } else {
-            grids.distances(out, grid)
+        let by_sequence = grids.is_ragged(grid);
+        let mut ports = Ports {
+            opset: self.context.opset(),
+            dtype,
+            heads: &lead,
+            grids,
+            grid,
+            by_key: place.by_key,
+            scopes: [self.context.graph().main(), site.scope],
         };
-        let ragged = grids.is_ragged(grid);
-        let (bias, mut axes, sequences) = match (self.new, table) {
-            (EncodingSpec::Alibi(alibi), _) => {
-                let heads = lead.len();
-                // An axis for the sequences after the heads.
-                lead.extend(ragged.then_some(1));
-                let bias = alibi.emit(out, distances, &lead, dtype);
-                (Some(bias), place.layout.heads_first(), heads)
-            }
-            (EncodingSpec::T5Bias { bias, .. }, Some(table)) => (
-                bias.emit(out, opset, distances, table),
-                place.layout.heads_last(),
-                0,
-            ),
-            (EncodingSpec::RelativeBias { max_distance, .. }, Some(table)) => (
-                relative_bias::emit::emit(out, opset, distances, *max_distance, table),
-                place.layout.heads_last(),
-                0,
-            ),
-            _ => (None, vec![], 0),
+        let made = bias.emit(out, &mut ports, &self.tensors);
+        let made = made.ok_or_else(|| {
+            let why = "its bias lacks a parameter that its formula needs";
+            self.context.refuse(site.node, why)
+        })?;
+        let (mut axes, sequences) = match made.order {
+            Order::HeadsFirst => (place.layout.heads_first(), lead.len()),
+            Order::HeadsLast => (place.layout.heads_last(), 0),
         };
-        if ragged {
+        if by_sequence {
             axes.insert(sequences, LayoutAxis::Sequence);
         }
-        let bias = bias.ok_or_else(|| self.context.refuse(site.node, "its bias has no formula"))?;
-        Ok((bias, axes))
+        Ok((made.value, axes))
+    }
+}
+
+/// The values around a bias.
+struct Ports<'p, 'g> {
+    opset: Opset,
+    dtype: DType,
+    heads: &'p [usize],
+    grids: &'p mut Grids<'g>,
+    grid: usize,
+    by_key: bool,
+    /// The main graph, and the scope of the site.
+    scopes: [ScopeId; 2],
+}
+
+impl BiasPorts for Ports<'_, '_> {
+    fn opset(&self) -> Opset {
+        self.opset
     }
 
-    /// The table `[rows, heads..]` of a bias that has one, in the main graph, which bodies share.
-    fn table(
-        &self,
-        out: &mut Emitter<'_>,
-        site: &Site,
-        lead: &[usize],
-        dtype: DType,
-    ) -> Result<Option<ValueId>, RewriteError> {
-        let (label, rows, heads, table) = match self.new {
-            EncodingSpec::T5Bias { bias, table } => (
-                "relative_attention_bias",
-                bias.num_buckets,
-                bias.heads,
-                table,
-            ),
-            EncodingSpec::RelativeBias {
-                max_distance,
-                heads,
-                table,
-            } => ("relative_bias", 2 * max_distance + 1, *heads, table),
-            _ => return Ok(None),
-        };
-        let dims = [&[rows], lead].concat();
-        let table = table.tensor(dtype, &[rows, heads])?;
-        let table = Tensor::new(dtype, dims, table.bytes().clone());
-        let table = table.ok_or_else(|| {
-            self.context
-                .refuse(site.node, "the table does not fit its heads")
-        })?;
-        out.set_scope(self.context.graph().main());
-        let table = out.constant(label, table);
-        out.set_scope(site.scope);
-        Ok(Some(table))
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn heads(&self) -> &[usize] {
+        self.heads
+    }
+
+    fn is_by_sequence(&self) -> bool {
+        self.grids.is_ragged(self.grid)
+    }
+
+    fn distances(&mut self, out: &mut Emitter<'_>) -> ValueId {
+        if self.by_key {
+            self.grids.key_indices(out, self.grid)
+        } else {
+            self.grids.distances(out, self.grid)
+        }
+    }
+
+    fn queries(&mut self, out: &mut Emitter<'_>) -> ValueId {
+        self.grids.query_positions(out, self.grid)
+    }
+
+    fn constant(&mut self, out: &mut Emitter<'_>, label: &str, tensor: Tensor) -> ValueId {
+        let [main, own] = self.scopes;
+        out.set_scope(main);
+        let constant = out.constant(label, tensor);
+        out.set_scope(own);
+        constant
     }
 }

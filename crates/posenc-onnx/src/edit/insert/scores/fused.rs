@@ -11,7 +11,6 @@ use crate::edit::insert::axes::Axes;
 use crate::edit::insert::decompose;
 use crate::edit::redirect::redirect_outputs;
 use crate::error::RewriteError;
-use crate::plan::swap::spec::EncodingSpec;
 
 /// The inputs of a fused operator.
 struct OperatorInputs {
@@ -89,7 +88,7 @@ impl Biases<'_, '_> {
             .heads
             .ok_or_else(|| refuse("its heads are not known"))?;
         let old = node.input(inputs.slot);
-        let straight = matches!(self.new, EncodingSpec::Alibi(a) if a.symmetric != Some(true));
+        let straight = self.spec.bias.is_straight();
         // A sink next to the keys makes a constant for each query visible.
         let sink = (11..node.inputs().len()).any(|slot| given(&slot)) || set(&"smooth_softmax");
         let counts = counts(self.scores.axes, site, node, &inputs, straight && !sink);

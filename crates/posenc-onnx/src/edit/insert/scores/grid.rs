@@ -45,6 +45,7 @@ struct Grid {
     keys: Option<ValueId>,
     last_key: Option<ValueId>,
     key_indices: Option<ValueId>,
+    query_positions: Option<ValueId>,
     distances: Option<ValueId>,
 }
 
@@ -94,6 +95,7 @@ impl<'a> Grids<'a> {
             keys: None,
             last_key: None,
             key_indices: None,
+            query_positions: None,
             distances: None,
         });
         self.grids.len() - 1
@@ -224,8 +226,17 @@ impl<'a> Grids<'a> {
         *self.grids[grid].distances.insert(distances)
     }
 
-    /// The index of each query among the keys, `[queries, 1]`.
-    fn query_positions(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+    /// The index of each query among the keys, `[queries, 1]`, after an axis of sequences if these
+    /// differ.
+    pub(crate) fn query_positions(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
+        if let Some(known) = self.grids[grid].query_positions {
+            return known;
+        }
+        let emitted = self.emit_query_positions(out, grid);
+        *self.grids[grid].query_positions.insert(emitted)
+    }
+
+    fn emit_query_positions(&mut self, out: &mut Emitter<'_>, grid: usize) -> ValueId {
         let known = &self.grids[grid];
         if let Some([queries, keys]) = known.fixed() {
             let past = keys as i64 - queries as i64;

@@ -97,7 +97,7 @@ fn before(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{KINDS, inserts, model, scaled, softmax, swapped};
+    use super::super::tests::{inserts, kinds, model, scaled, softmax, swapped};
     use crate::graph::sketch::{HIDDEN, Sketch};
     use posenc_encodings::kind::Kind;
 
@@ -147,7 +147,7 @@ mod tests {
             for (product, scores) in [(SWAPPED, SWAPPED), (PLAIN, SWAPPED), (SWAPPED, PLAIN)] {
                 let order = Order { product, scores };
                 let model = model(|s, x| layer(s, x, heads, order));
-                for kind in KINDS {
+                for kind in kinds() {
                     // Vectors that all heads share do not depend on the order.
                     if kind == Kind::Shaw {
                         continue;

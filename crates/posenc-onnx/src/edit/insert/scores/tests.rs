@@ -7,16 +7,26 @@ use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::{Swapped, swap};
+use posenc_encodings::family::Entry;
 use posenc_encodings::kind::Kind;
 
-/// All that acts on scores.
-pub(crate) const KINDS: [Kind; 5] = [
-    Kind::Alibi,
-    Kind::T5Bias,
-    Kind::RelativeBias,
-    Kind::Shaw,
-    Kind::TransformerXl,
-];
+/// Every kind that acts on scores.
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    let acts = |kind: &Kind| {
+        let entry = kind.family().map(|family| &family.entry);
+        matches!(entry, Some(Entry::ScoreBias(_) | Entry::ScoreTerm))
+    };
+    Kind::targets().filter(acts)
+}
+
+/// Every kind of bias.
+pub(crate) fn biases() -> impl Iterator<Item = Kind> {
+    let is_bias = |kind: &Kind| {
+        let entry = kind.family().map(|family| &family.entry);
+        matches!(entry, Some(Entry::ScoreBias(_)))
+    };
+    Kind::targets().filter(is_bias)
+}
 
 /// Whether a key is later than its query, `[token, token]`.
 pub(crate) fn later(s: &mut Sketch) -> String {
@@ -89,7 +99,7 @@ pub(crate) fn swapped(model: &Model, kind: Kind) -> Result<Option<Swapped>, Stri
 
 /// Inserts every kind, and detects it at every site.
 fn inserts_all(name: &str, model: &Model) {
-    for kind in KINDS {
+    for kind in kinds() {
         inserts(name, model, kind);
     }
 }
@@ -165,8 +175,8 @@ fn all_kinds_can_be_added_with_every_kind_of_mask() {
         let model = model(|s, x| plain(s, x, to_softmax));
         match name {
             // The cap changes the terms, so the formula does not apply.
-            "a soft cap" => KINDS[..3].iter().for_each(|kind| {
-                inserts(name, &model, *kind);
+            "a soft cap" => biases().for_each(|kind| {
+                inserts(name, &model, kind);
             }),
             _ => inserts_all(name, &model),
         }
