@@ -77,7 +77,7 @@ fn every_scaling_of_rope_has_a_row() {
 
 #[test]
 fn the_documents_keep_their_length() {
-    for (file, most) in [("README.md", 122), ("ARCHITECTURE.md", 200)] {
+    for (file, most) in [("README.md", 125), ("ARCHITECTURE.md", 200)] {
         let text = fs::read_to_string(root().join(file)).unwrap();
         assert!(text.lines().count() <= most, "{file}");
     }

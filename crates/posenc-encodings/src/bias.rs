@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use ndarray::ArrayD;
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
-use crate::family::{Encoding, Entry, GivenTensors, PlanError, SiteShape, Start};
+use crate::encoding::{Encoding, GivenTensors, PlanError, SiteShape, Start, same, same_params};
 use crate::miss::Miss;
 use crate::opset::Opset;
-use crate::param::Given;
+use crate::param::{Given, Param};
 use crate::samples::{Scores, most};
 
 /// A bias on the scores.
@@ -70,22 +70,16 @@ pub trait ScoreBias: Encoding + Object {
     }
 
     /// Whether this, as found in a model, is what `planned` describes. Without learned tensors all
-    /// parameters count, with some those that are given.
-    fn is_as_planned(&self, planned: &dyn ScoreBias, given: &Given) -> bool {
+    /// parameters count, with some those of `params` that are given.
+    fn is_as_planned(&self, planned: &dyn ScoreBias, params: &[Param], given: &Given) -> bool {
         let (found, planned) = (self.params(), planned.params());
         if self.tensors().is_empty() {
-            return crate::family::same_params(&found, &planned);
+            return same_params(&found, &planned);
         }
-        let mut given = self
-            .family()
-            .params
-            .iter()
-            .filter(|p| given.get(p.name).is_some());
+        let mut given = params.iter().filter(|p| given.get(p.name).is_some());
         given.all(|param| {
             let [found, planned] = [&found, &planned].map(|params| params.get(&param.key()));
-            found
-                .zip(planned)
-                .is_some_and(|(a, b)| crate::family::same(a, b))
+            found.zip(planned).is_some_and(|(a, b)| same(a, b))
         })
     }
 
@@ -333,14 +327,14 @@ pub enum ReadFrom {
     ManyTokens,
 }
 
-impl Entry {
-    /// A family of biases of this type.
-    pub const fn score_bias<T: ScoreBias>(read_from: ReadFrom) -> Self {
-        Self::ScoreBias(BiasFamily {
+impl BiasFamily {
+    /// The functions of this type.
+    pub const fn of<T: ScoreBias>(read_from: ReadFrom) -> Self {
+        Self {
             plan: plan::<T>,
             identify: identify::<T>,
             read_from,
-        })
+        }
     }
 }
 

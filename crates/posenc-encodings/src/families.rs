@@ -75,10 +75,10 @@ families! {
 }
 
 impl Kind {
-    /// The kind of a family.
-    pub fn of(family: &Family) -> Self {
+    /// The kind of a family, by its word.
+    pub fn of(word: &str) -> Self {
         let mut all = Self::ALL.iter().copied();
-        all.find(|kind| kind.name() == family.word)
+        all.find(|kind| kind.name() == word)
             .unwrap_or(Self::Unknown)
     }
 

@@ -10,6 +10,7 @@ pub mod bias;
 pub mod describe;
 #[cfg(test)]
 mod emitted;
+pub mod encoding;
 pub mod families;
 pub mod family;
 pub mod hf;

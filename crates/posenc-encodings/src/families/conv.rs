@@ -13,7 +13,8 @@ use ndarray::{Array1, Array2, Array3};
 use serde_json::json;
 
 use crate::describe::{Description, sides};
-use crate::family::{Entry, Family, Learned};
+use crate::encoding::Learned;
+use crate::family::{Entry, Family};
 use crate::params::Params;
 
 /// What the family declares.

@@ -15,7 +15,8 @@ use ndarray::{Array2, ArrayView2, Axis};
 use serde_json::json;
 
 use crate::describe::Description;
-use crate::family::{self, Entry, Family};
+use crate::encoding;
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::params::Params;
 
@@ -26,7 +27,7 @@ pub static FAMILY: Family = Family {
     adds: "a table on the embeddings",
     params: &[],
     common: &[("max-length", "")],
-    tensors: &[family::Learned {
+    tensors: &[encoding::Learned {
         name: "position_embedding",
         shape: "[N, D]",
         about: "",

@@ -17,8 +17,9 @@ use serde_json::json;
 
 use crate::bias::{At, BiasPorts, Emitted, Fit, ReadFrom, Rows, Sample, Samples, ScoreBias};
 use crate::describe::{Description, sides};
+use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape, Start};
 use crate::families::shaw;
-use crate::family::{Encoding, Entry, Family, GivenTensors, Learned, PlanError, SiteShape, Start};
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
 use crate::params::Params;
@@ -83,8 +84,8 @@ fn describe(to: &mut Description<'_>) {
 }
 
 impl Encoding for RelativeBias {
-    fn family(&self) -> &'static Family {
-        &FAMILY
+    fn word(&self) -> &'static str {
+        FAMILY.word
     }
 
     fn params(&self) -> Params {

@@ -17,7 +17,8 @@ use ndarray::Array2;
 use serde_json::json;
 
 use crate::describe::Description;
-use crate::family::{Entry, Family, Learned, PlanError};
+use crate::encoding::{Learned, PlanError};
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
 use crate::params::Params;

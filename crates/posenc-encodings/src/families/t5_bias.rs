@@ -17,9 +17,8 @@ use serde_json::json;
 
 use crate::bias::{At, BiasPorts, Emitted, Fit, ReadFrom, Sample, Samples, ScoreBias};
 use crate::describe::Description;
-use crate::family::{
-    Encoding, Entry, Family, GivenTensors, Learned, PlanError, SiteShape, Start, numbers_in,
-};
+use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape, Start, numbers_in};
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
 use crate::params::Params;
@@ -109,8 +108,8 @@ fn describe(to: &mut Description<'_>) {
 }
 
 impl Encoding for T5Bias {
-    fn family(&self) -> &'static Family {
-        &FAMILY
+    fn word(&self) -> &'static str {
+        FAMILY.word
     }
 
     fn params(&self) -> Params {

@@ -5,7 +5,7 @@ use ndarray::{ArrayD, IxDyn};
 use super::*;
 use crate::bias::{AnyFit, BiasFamily, Samples, ScoreBias};
 use crate::emitted::{Tokens, apart};
-use crate::family::{GivenTensors, SiteShape};
+use crate::encoding::{GivenTensors, SiteShape};
 use crate::param::{Given, Value, Values};
 
 /// Families of biases.
@@ -155,7 +155,7 @@ fn row(family: &Family) -> String {
         .map(|p| (p.name, Some(p.default).filter(|d| is_value(d))));
     let own = own.map(|(name, default)| (name, default.unwrap_or_default()));
     let flags: Vec<String> = family.common.iter().copied().chain(own).map(flag).collect();
-    let tensor = |t: &crate::family::Learned| match t.about {
+    let tensor = |t: &crate::encoding::Learned| match t.about {
         "" => format!("`{} {}`", t.name, t.shape),
         about => format!("`{} {}`, {about}", t.name, t.shape),
     };

@@ -15,7 +15,8 @@ use ndarray::Array2;
 use serde_json::json;
 
 use crate::describe::{Description, plain};
-use crate::family::{Entry, Family, Learned};
+use crate::encoding::Learned;
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::params::Params;
 

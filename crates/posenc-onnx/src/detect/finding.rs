@@ -71,7 +71,7 @@ impl Encoding {
         match self {
             Self::Learned(_) => Kind::Learned,
             Self::Sinusoidal(_) => Kind::Sinusoidal,
-            Self::ScoreBias(bias) => Kind::of(bias.family()),
+            Self::ScoreBias(bias) => Kind::of(bias.word()),
             Self::Shaw(_) => Kind::Shaw,
             Self::TransformerXl(_) => Kind::TransformerXl,
             Self::Disentangled(_) => Kind::Disentangled,

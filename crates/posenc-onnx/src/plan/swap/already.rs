@@ -66,8 +66,11 @@ impl Planner<'_> {
                 near && plain == *found && (rows.is_none() || *rows <= finding.max_length)
             }
             (Encoding::ScoreBias(found), EncodingSpec::ScoreBias(spec)) => {
-                let same = std::ptr::eq(found.family(), spec.bias.family());
-                let same = same && found.is_as_planned(&*spec.bias, &p.family);
+                let family = Kind::of(found.word()).family();
+                let same = found.word() == spec.bias.word()
+                    && family.is_some_and(|family| {
+                        found.is_as_planned(&*spec.bias, family.params, &p.family)
+                    });
                 same && (as_found || spec.tensors.is_empty())
             }
             (Encoding::Learned(found), EncodingSpec::Learned { .. }) => {

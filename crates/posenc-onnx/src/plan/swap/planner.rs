@@ -14,8 +14,9 @@ use crate::request::hf_config::{HfConfig, RopeRequest};
 use crate::request::params::Params;
 use crate::request::{Parameters, Request};
 use posenc_encodings::bias::BiasFamily;
+use posenc_encodings::encoding::{GivenTensors, Learned, PlanError, SiteShape, Start};
 use posenc_encodings::families::{conv, learned, shaw, transformer_xl};
-use posenc_encodings::family::{Entry, Family, GivenTensors, Learned, PlanError, SiteShape, Start};
+use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::laws::Rope;
 

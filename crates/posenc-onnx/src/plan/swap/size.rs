@@ -1,6 +1,6 @@
 //! How large what a request asks for may be.
 
-use posenc_encodings::family::{self, MOST_NUMBERS, PlanError};
+use posenc_encodings::encoding::{self, MOST_NUMBERS, PlanError};
 
 use crate::error::{Refusal, RewriteError};
 use crate::request::Parameters;
@@ -41,7 +41,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
 /// # Errors
 /// Where they are too many.
 pub(crate) fn numbers_in(dims: &[usize]) -> Result<usize, RewriteError> {
-    family::numbers_in(dims).map_err(|_| too_large(dims))
+    encoding::numbers_in(dims).map_err(|_| too_large(dims))
 }
 
 /// The refusal of a table of these dimensions.

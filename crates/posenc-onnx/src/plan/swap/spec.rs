@@ -76,7 +76,7 @@ impl EncodingSpec {
             Self::Sinusoidal { .. } => Kind::Sinusoidal,
             Self::Conv { .. } => Kind::Conv,
             Self::Rope { .. } => Kind::Rope,
-            Self::ScoreBias(spec) => Kind::of(spec.bias.family()),
+            Self::ScoreBias(spec) => Kind::of(spec.bias.word()),
             Self::Shaw { .. } => Kind::Shaw,
             Self::TransformerXl { .. } => Kind::TransformerXl,
         }

@@ -1,0 +1,208 @@
+//! An encoding with its parameters, and what a family plans it from.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use posenc_ir::Tensor;
+
+use crate::params::Params;
+
+/// An encoding with its parameters, whatever the family.
+pub trait Encoding: Any + Debug + Send + Sync {
+    /// The word of its family.
+    fn word(&self) -> &'static str;
+
+    /// The parameters by the names of the report.
+    fn params(&self) -> Params;
+}
+
+/// A learned tensor of a family.
+#[derive(Clone, Copy, Debug)]
+pub struct Learned {
+    /// Its name in a file of learned values.
+    pub name: &'static str,
+    /// Its dimensions in the words of the documentation, as `[buckets, heads]`.
+    pub shape: &'static str,
+    /// What it contains, for the documentation; empty where the name says it.
+    pub about: &'static str,
+    /// Which of the random streams of a seed it starts from; no two tensors share one.
+    pub slot: u64,
+    /// Whether the layers of a stack share one that no file gives.
+    pub shared: bool,
+}
+
+/// What a learned tensor starts from where no file gives it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// Every number without a seed.
+    pub value: f64,
+    /// The standard deviation with a seed, the mean being 0; 0 for the same number as without.
+    pub deviation: f64,
+}
+
+impl Start {
+    /// The same number with and without a seed.
+    pub const fn constant(value: f64) -> Self {
+        Self {
+            value,
+            deviation: 0.0,
+        }
+    }
+
+    /// Zeros, or with a seed normal numbers.
+    pub const fn normal(deviation: f64) -> Self {
+        Self {
+            value: 0.0,
+            deviation,
+        }
+    }
+}
+
+/// The attention site that an encoding is planned for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteShape {
+    /// Heads of queries, where known.
+    pub heads: Option<usize>,
+    /// Width of a head, where known.
+    pub head_dim: Option<usize>,
+    /// Whether a query sees no later keys.
+    pub causal: bool,
+}
+
+impl SiteShape {
+    /// Heads of queries.
+    ///
+    /// # Errors
+    /// Where they are not known.
+    pub fn heads(&self) -> Result<usize, PlanError> {
+        let unknown = PlanError::Unknown("the number of heads");
+        self.heads.ok_or(unknown)
+    }
+
+    /// Width of a head.
+    ///
+    /// # Errors
+    /// Where it is not known.
+    pub fn head_dim(&self) -> Result<usize, PlanError> {
+        let unknown = PlanError::Unknown("the width of a head");
+        self.head_dim.ok_or(unknown)
+    }
+}
+
+/// Why a family cannot be planned with what is given. It names parameters, not flags.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A property of the attention site is needed and not known.
+    #[error("{0} of its attention is not known")]
+    Unknown(&'static str),
+    /// The value of a parameter does not fit.
+    #[error("{param} {why}")]
+    Param {
+        /// The name of the parameter.
+        param: &'static str,
+        /// What is wrong, as a phrase that follows the name.
+        why: String,
+    },
+    /// A given tensor does not fit.
+    #[error("{name} {why}")]
+    Tensor {
+        /// Its name in the file.
+        name: String,
+        /// What is wrong, as a phrase that follows the name.
+        why: String,
+    },
+    /// Values do not fit each other.
+    #[error("{0}")]
+    Values(String),
+    /// A table would have more numbers than [`MOST_NUMBERS`].
+    #[error("a table of {0:?} has more than {MOST_NUMBERS} numbers")]
+    TooLarge(Vec<usize>),
+}
+
+impl PlanError {
+    /// A tensor of other dimensions than the model needs.
+    pub fn dims(name: &str, has: &[usize], needs: &[usize]) -> Self {
+        Self::Tensor {
+            name: name.to_owned(),
+            why: format!("is {has:?}, and the model needs {needs:?}"),
+        }
+    }
+
+    /// A parameter whose value does not fit.
+    pub fn param(param: &'static str, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self::Param { param, why }
+    }
+}
+
+/// Numbers of one table: 1 GiB of float32, half of what a file without external data holds.
+pub const MOST_NUMBERS: usize = 1 << 28;
+
+/// How many numbers a table of these dimensions has.
+///
+/// # Errors
+/// Where they are more than [`MOST_NUMBERS`].
+pub fn numbers_in(dims: &[usize]) -> Result<usize, PlanError> {
+    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+    let fits = count.filter(|n| *n <= MOST_NUMBERS);
+    fits.ok_or_else(|| PlanError::TooLarge(dims.to_vec()))
+}
+
+/// The tensors of a file that a site is given, by the names that the family declares.
+#[derive(Clone, Debug, Default)]
+pub struct GivenTensors(BTreeMap<&'static str, (String, Rc<Tensor>)>);
+
+impl GivenTensors {
+    /// Gives a tensor, with its name in the file.
+    pub fn set(&mut self, learned: &Learned, name: String, tensor: Rc<Tensor>) {
+        self.0.insert(learned.name, (name, tensor));
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The name in the file and the dimensions.
+    pub fn dims(&self, name: &str) -> Option<(&str, &[usize])> {
+        let (name, tensor) = self.0.get(name)?;
+        Some((name, tensor.dims()))
+    }
+
+    /// The values of a tensor, row by row; `None` where it is not given.
+    ///
+    /// # Errors
+    /// Where it has other dimensions than these.
+    pub fn values(&self, name: &str, dims: &[usize]) -> Result<Option<Vec<f64>>, PlanError> {
+        let Some((name, tensor)) = self.0.get(name) else {
+            return Ok(None);
+        };
+        if tensor.dims() != dims {
+            return Err(PlanError::dims(name, tensor.dims(), dims));
+        }
+        let values = (0..tensor.len()).filter_map(|i| tensor.get_f64(i));
+        Ok(Some(values.collect()))
+    }
+}
+
+/// Whether reported parameters have the same values; numbers may differ by a share of 1e-5.
+pub fn same_params(a: &Params, b: &Params) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .all(|(name, x)| b.get(name).is_some_and(|y| same(x, y)))
+}
+
+/// The same of two values.
+pub fn same(a: &serde_json::Value, b: &serde_json::Value) -> bool {
+    use serde_json::Value::{Array, Number};
+    match (a, b) {
+        (Number(x), Number(y)) => match (x.as_f64(), y.as_f64()) {
+            (Some(x), Some(y)) => (x - y).abs() <= 1e-5 * y.abs(),
+            _ => x == y,
+        },
+        (Array(x), Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same(x, y)),
+        _ => a == b,
+    }
+}
