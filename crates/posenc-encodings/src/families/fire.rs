@@ -22,7 +22,8 @@ use crate::bias::{
     At, BiasPorts, Emitted, Fit, Order, ReadFrom, Sample, Samples, ScoreBias, exact,
 };
 use crate::describe::{Description, plain};
-use crate::family::{Encoding, Entry, Family, GivenTensors, Learned, PlanError, SiteShape, Start};
+use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape, Start};
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::Given;
 use crate::params::Params;
@@ -96,8 +97,8 @@ fn describe(to: &mut Description<'_>) {
 }
 
 impl Encoding for Fire {
-    fn family(&self) -> &'static Family {
-        &FAMILY
+    fn word(&self) -> &'static str {
+        FAMILY.word
     }
 
     fn params(&self) -> Params {

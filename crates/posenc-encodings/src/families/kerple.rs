@@ -14,8 +14,9 @@ use crate::bias::{
     At, BiasPorts, Emitted, Fit, Order, Profile, ReadFrom, Sample, Samples, ScoreBias, exact,
 };
 use crate::describe::Description;
+use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape};
 use crate::families::alibi;
-use crate::family::{Encoding, Entry, Family, GivenTensors, Learned, PlanError, SiteShape};
+use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
 use crate::params::Params;
@@ -138,8 +139,8 @@ impl Variant {
 }
 
 impl Encoding for Kerple {
-    fn family(&self) -> &'static Family {
-        &FAMILY
+    fn word(&self) -> &'static str {
+        FAMILY.word
     }
 
     fn params(&self) -> Params {
