@@ -136,7 +136,7 @@ fn look_alikes_of_lines_are_not_named_so() {
         let d = s.op("Log", &[&d]);
         s.op("Neg", &[&d])
     });
-    let log = r#"{"heads":3,"r1":[0.25,0.0625,0.015625],"r2":[1.0,1.0,1.0],"variant":"log"}"#;
+    let log = r#"{"variant":"log","heads":3,"r1":[0.25,0.0625,0.015625],"r2":[1.0,1.0,1.0]}"#;
     for model in [causal_with(kerple), both_ways(kerple)] {
         assert_eq!(named(&model), [(Kind::Kerple, log.to_owned())]);
     }
