@@ -102,6 +102,22 @@ pub struct Code {
     pub error: f64,
 }
 
+/// Base of the frequencies in the paper's code of distances.
+const BASE: f64 = 10_000.0;
+
+impl Code {
+    /// The code that a rewrite inserts, `dim` numbers for each distance: sines, then cosines.
+    pub fn of_width(dim: usize) -> Self {
+        let frequency = |i: usize| BASE.powf(-2.0 * i as f64 / dim as f64);
+        Self {
+            interleaved: false,
+            frequencies: (0..dim / 2).map(frequency).collect(),
+            clamp: None,
+            error: 0.0,
+        }
+    }
+}
+
 /// The code of distances `query − key`, a row for each.
 pub fn reference(code: &Code, distances: &[i64]) -> Array2<f64> {
     let half = code.frequencies.len();

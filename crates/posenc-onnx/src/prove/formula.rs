@@ -7,7 +7,7 @@ mod vectors;
 use ndarray::{Array2, ArrayD, ArrayView1};
 
 use crate::error::RewriteError;
-use crate::plan::swap::spec::{EncodingSpec, THETA};
+use crate::plan::swap::spec::EncodingSpec;
 pub(crate) use near::Near;
 use posenc_encodings::bias::{At, ScoreBias};
 use posenc_encodings::families::transformer_xl::Code;
@@ -84,7 +84,7 @@ impl Formula {
                 position_bias: table(position_bias, *heads, *head_dim)?,
                 vectors: Box::new(Vectors::new(
                     table(position_projection, heads * head_dim, *dim)?,
-                    code(*dim),
+                    Code::of_width(*dim),
                 )),
             }),
             _ => None,
@@ -158,16 +158,4 @@ impl Formula {
 pub(crate) fn row_of(rows: usize, distance: i64) -> usize {
     let most = (rows / 2) as i64;
     (distance.clamp(-most, most) + most) as usize
-}
-
-/// The code of distances in a row of `dim` numbers: sines, then cosines.
-pub(crate) fn code(dim: usize) -> Code {
-    let pairs = dim / 2;
-    let frequency = |i: usize| THETA.powf(-2.0 * i as f64 / dim as f64);
-    Code {
-        interleaved: false,
-        frequencies: (0..pairs).map(frequency).collect(),
-        clamp: None,
-        error: 0.0,
-    }
 }

@@ -10,8 +10,8 @@ use crate::edit::insert::scores::layout::{Layout, LayoutAxis};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::spec::EncodingSpec;
-use crate::prove::formula::code;
 use posenc_encodings::families::shaw::emit::meet;
+use posenc_encodings::families::transformer_xl::Code;
 
 impl Term<'_, '_> {
     pub(crate) fn transformer_xl(
@@ -102,7 +102,7 @@ impl Term<'_, '_> {
             let code = term.shared(out, TermKey::Code { grid, dim, dtype }, |out, term| {
                 let grids = &mut term.scores.grids;
                 let ends = [grids.last_key(out, grid), grids.queries(out, grid)];
-                code(dim).emit(out, ends, dtype)
+                Code::of_width(dim).emit(out, ends, dtype)
             });
             let shape = [&layout.lead()[..], &[width, dim]].concat();
             let dims = [heads * width, dim];
