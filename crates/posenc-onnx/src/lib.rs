@@ -53,6 +53,7 @@ pub use facade::{
     Alibi, Learned, Model, Plan, PlannedEdit, RelativeBias, Rescale, Rewritten, Rope, Shaw,
     Sinusoidal, Swap, T5Bias, Unverified, Verification,
 };
+#[cfg(not(target_family = "wasm"))]
 pub use posenc_ir::external::{ExternalData, SaveError, Saved};
 #[cfg(feature = "ort")]
 pub use posenc_runtime::OrtBackend as Ort;
