@@ -146,22 +146,6 @@ impl Refusal {
     }
 }
 
-// Constructors of before refusals were typed.
-#[allow(dead_code, non_snake_case)]
-impl Refusal {
-    pub(crate) fn NoSite(reason: String) -> Self {
-        Self::no_site(reason)
-    }
-
-    pub(crate) fn Usage(reason: String) -> Self {
-        Self::invalid(reason)
-    }
-
-    pub(crate) fn Unsupported(reason: String) -> Self {
-        Self::unsupported(reason)
-    }
-}
-
 impl From<ParameterError> for Refusal {
     fn from(error: ParameterError) -> Self {
         match error {

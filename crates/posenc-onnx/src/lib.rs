@@ -55,6 +55,7 @@ pub use facade::{
 };
 pub use posenc_encodings::kind::Kind;
 pub use posenc_encodings::param::Value;
+#[cfg(not(target_family = "wasm"))]
 pub use posenc_ir::external::{ExternalData, SaveError, Saved};
 #[cfg(feature = "ort")]
 pub use posenc_runtime::OrtBackend as Ort;

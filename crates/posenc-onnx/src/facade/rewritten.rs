@@ -1,7 +1,9 @@
 //! The result of a rewrite.
 
+#[cfg(not(target_family = "wasm"))]
 use std::path::Path;
 
+#[cfg(not(target_family = "wasm"))]
 use posenc_ir::external::{ExternalData, SaveError, Saved};
 use posenc_runtime::Backend;
 
@@ -55,6 +57,7 @@ impl Rewritten {
     ///
     /// # Errors
     /// When the file cannot be written, or external data has no place there.
+    #[cfg(not(target_family = "wasm"))]
     pub fn save(
         &self,
         path: impl AsRef<Path>,

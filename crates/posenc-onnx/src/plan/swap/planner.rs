@@ -172,7 +172,7 @@ impl Planner<'_> {
         let theta = p.theta.or(config.map(|c| c.theta)).unwrap_or(THETA);
         let rope = Rope::new(theta, rotary_dim, head_dim).map_err(|e| {
             let place = self.context.graph().place(site.node);
-            Refusal::Usage(format!("{place}: {e}"))
+            Refusal::invalid(format!("{place}: {e}"))
         })?;
         Ok(EncodingSpec::Rope {
             rope,
