@@ -9,6 +9,7 @@ use crate::bias::{BiasFamily, ReadFrom, ScoreBias};
 use crate::describe::Description;
 use crate::encoding::Learned;
 use crate::param::Param;
+use crate::rotation::{Rotation, RotationFamily};
 
 /// A family of encodings.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Family {
     pub fn follows_positions(&self) -> bool {
         matches!(
             self.entry,
-            Entry::InputTerm { of_positions: true } | Entry::Rotation
+            Entry::InputTerm { of_positions: true } | Entry::Rotation(_)
         )
     }
 }
@@ -63,7 +64,7 @@ pub enum Entry {
         of_positions: bool,
     },
     /// Queries and keys are rotated.
-    Rotation,
+    Rotation(RotationFamily),
     /// A number for each head and pair of tokens is added to the scores.
     ScoreBias(BiasFamily),
     /// Vectors meet queries, keys or weights of attention.
@@ -76,5 +77,10 @@ impl Entry {
     /// A family of biases of this type.
     pub const fn score_bias<T: ScoreBias>(read_from: ReadFrom) -> Self {
         Self::ScoreBias(BiasFamily::of::<T>(read_from))
+    }
+
+    /// A family of rotations of this type.
+    pub const fn rotation<T: Rotation>() -> Self {
+        Self::Rotation(RotationFamily::of::<T>())
     }
 }

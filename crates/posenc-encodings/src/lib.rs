@@ -22,6 +22,7 @@ pub mod miss;
 pub mod opset;
 pub mod param;
 pub mod params;
+pub mod rotation;
 pub mod round;
 pub mod samples;
 pub mod words;

@@ -57,8 +57,8 @@ pub(crate) fn insert(
             EncodingSpec::Conv { .. } => {
                 convolution::insert(out, context, positions.preserved(), group)?
             }
-            EncodingSpec::Rope { .. } => {
-                rotation::insert(out, context, &mut positions, &mut rotations, group)?;
+            EncodingSpec::Rotation(new) => {
+                rotation::insert(out, context, &mut positions, &mut rotations, group, &**new)?;
             }
             EncodingSpec::ScoreBias(spec) => {
                 scores::insert(out, context, &mut scores, group, spec)?;

@@ -9,6 +9,7 @@ use crate::prove::swap::Proof;
 use crate::prove::tolerance;
 use crate::report::SiteCheck;
 use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
+use posenc_encodings::rotation::Rotation;
 
 /// Checks that the graph computes what was planned: rotations and embeddings by what detection
 /// reads, scores and weighted values by their formula.
@@ -19,7 +20,7 @@ pub(crate) fn check(context: &Context<'_>, proof: &Proof) -> Result<(), RewriteE
     for group in &proof.plan.groups {
         for site in &group.sites {
             match &group.new {
-                EncodingSpec::Rope { .. } => check_rotation(context, group, *site)?,
+                EncodingSpec::Rotation(new) => check_rotation(context, &**new, *site)?,
                 EncodingSpec::Learned { .. }
                 | EncodingSpec::Sinusoidal { .. }
                 | EncodingSpec::Conv { .. } => {
@@ -50,10 +51,11 @@ fn difference(failed: &SiteCheck) -> String {
     format!("{site}: {quantity} differ from the formula by {error}, more than {bound:.1e}")
 }
 
-fn check_rotation(context: &Context<'_>, group: &Group, site: usize) -> Result<(), RewriteError> {
-    let EncodingSpec::Rope { rope, layout } = &group.new else {
-        return Ok(());
-    };
+fn check_rotation(
+    context: &Context<'_>,
+    new: &dyn Rotation,
+    site: usize,
+) -> Result<(), RewriteError> {
     let found = context.found.rotary.iter().find(|r| r.site == site);
     let Some(found) = found else {
         let why = "cannot read the inserted rotation back";
@@ -61,20 +63,9 @@ fn check_rotation(context: &Context<'_>, group: &Group, site: usize) -> Result<(
     };
     let dtype = context.found.trace.get(found.query.region.output).dtype;
     let allowed = tolerance::of_frequencies(dtype);
-    let d = rope.rotary_dim as f64;
+    let planned = new.angles();
     for half in [&found.query, &found.key] {
-        let now = &half.rotation.rope;
-        let want = (0..rope.rotary_dim / 2).map(|i| rope.theta.powf(-2.0 * i as f64 / d));
-        let frequencies_match = now.inv_freq.len() == rope.rotary_dim / 2
-            && now
-                .inv_freq
-                .iter()
-                .zip(want)
-                .all(|(a, b)| (a - b).abs() <= allowed * b)
-            && (now.attention_factor - 1.0).abs() <= allowed;
-        // A single pair fits either layout.
-        let layout_matches = now.layout == Some(*layout) || rope.rotary_dim == 2;
-        if !frequencies_match || !layout_matches {
+        if !planned.matches(&half.rotation.rope.angles(), allowed) {
             let why = "the inserted rotation does not match the request";
             return Err(context.refuse(found.node, why));
         }

@@ -14,11 +14,11 @@ use crate::request::hf_config::{HfConfig, RopeRequest};
 use crate::request::params::Params;
 use crate::request::{Parameters, Request};
 use posenc_encodings::bias::BiasFamily;
-use posenc_encodings::encoding::{GivenTensors, Learned, PlanError, SiteShape, Start};
+use posenc_encodings::encoding::{Common, GivenTensors, Learned, PlanError, SiteShape, Start};
 use posenc_encodings::families::{conv, learned, shaw, transformer_xl};
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Kind, Layout};
-use posenc_encodings::laws::Rope;
+use posenc_encodings::rotation::RotationFamily;
 
 /// The clip of Shaw's vectors (section 4.1 of the paper).
 const CLIP: usize = 16;
@@ -71,14 +71,15 @@ impl Planner<'_> {
             RewriteError::from(Refusal::invalid(why))
         };
         let family = kind.family().ok_or_else(found_only)?;
-        if let Entry::ScoreBias(bias) = &family.entry {
-            return self.score_bias(family, bias, site);
+        match &family.entry {
+            Entry::ScoreBias(bias) => return self.score_bias(family, bias, site),
+            Entry::Rotation(rotation) => return self.rotation(rotation, site),
+            _ => {}
         }
         match kind {
             Kind::Learned => self.learned(site),
             Kind::Sinusoidal => Ok(self.sinusoidal()),
             Kind::Conv => Ok(self.conv(site)),
-            Kind::Rope => self.rope(site),
             Kind::Shaw => self.shaw(site),
             Kind::TransformerXl => self.transformer_xl(site),
             _ => Err(found_only()),
@@ -91,6 +92,17 @@ impl Planner<'_> {
             heads: site.heads,
             head_dim: site.head_dim,
             causal: site.mask.causal == Some(true),
+        }
+    }
+
+    /// Values that families share.
+    fn common(&self) -> Common {
+        let p = self.parameters;
+        Common {
+            theta: p.theta,
+            layout: p.layout,
+            rotary_dim: p.rotary_dim,
+            max_length: p.max_length,
         }
     }
 
@@ -162,22 +174,19 @@ impl Planner<'_> {
         }
     }
 
-    fn rope(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let p = self.parameters;
-        let head_dim = self.shape(site).head_dim();
-        let head_dim = head_dim.map_err(|e| self.refusal(site, e))?;
-        let config = self.configured(site)?;
-        let of_config = config.as_ref().and_then(|c| c.rotary_dim);
-        let rotary_dim = p.rotary_dim.or(of_config).unwrap_or(head_dim);
-        let theta = p.theta.or(config.map(|c| c.theta)).unwrap_or(THETA);
-        let rope = Rope::new(theta, rotary_dim, head_dim).map_err(|e| {
-            let place = self.context.graph().place(site.node);
-            Refusal::Usage(format!("{place}: {e}"))
-        })?;
-        Ok(EncodingSpec::Rope {
-            rope,
-            layout: p.layout.unwrap_or(Layout::Half),
-        })
+    fn rotation(
+        &self,
+        functions: &RotationFamily,
+        site: &Site,
+    ) -> Result<EncodingSpec, RewriteError> {
+        let mut common = self.common();
+        if let Some(config) = self.configured(site)? {
+            common.theta = common.theta.or(Some(config.theta));
+            common.rotary_dim = common.rotary_dim.or(config.rotary_dim);
+        }
+        let rotation = (functions.plan)(&self.shape(site), &common);
+        let rotation = rotation.map_err(|e| self.refusal(site, e))?;
+        Ok(EncodingSpec::Rotation(rotation))
     }
 
     fn shaw(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {

@@ -64,6 +64,7 @@ pub(crate) fn refusal(error: PlanError, place: impl FnOnce() -> String) -> Rewri
         PlanError::Param { param, why } => usage(format!("`{param}` {why}")),
         PlanError::Tensor { name, why } => usage(format!("{name} of `params` {why}")),
         PlanError::Values(why) => usage(why),
+        PlanError::Site(why) => usage(format!("{}: {why}", place())),
         PlanError::TooLarge(dims) => too_large(&dims),
     }
 }

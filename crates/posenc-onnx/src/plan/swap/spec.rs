@@ -9,7 +9,7 @@ use crate::plan::numbers::{Init, Numbers};
 use crate::report::Inferred;
 use posenc_encodings::bias::ScoreBias;
 use posenc_encodings::kind::{Kind, Layout};
-use posenc_encodings::laws::Rope;
+use posenc_encodings::rotation::Rotation;
 
 /// An encoding to put in.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,10 +31,7 @@ pub(crate) enum EncodingSpec {
         weight: Numbers,
         bias: Numbers,
     },
-    Rope {
-        rope: Rope,
-        layout: Layout,
-    },
+    Rotation(Box<dyn Rotation>),
     ScoreBias(BiasSpec),
     /// Tables `[2k + 1, head_dim]`.
     Shaw {
@@ -66,7 +63,7 @@ impl EncodingSpec {
                 position_projection,
                 ..
             } => vec![content_bias, position_bias, position_projection],
-            Self::Sinusoidal { .. } | Self::Rope { .. } => vec![],
+            Self::Sinusoidal { .. } | Self::Rotation(_) => vec![],
         }
     }
 
@@ -75,7 +72,7 @@ impl EncodingSpec {
             Self::Learned { .. } => Kind::Learned,
             Self::Sinusoidal { .. } => Kind::Sinusoidal,
             Self::Conv { .. } => Kind::Conv,
-            Self::Rope { .. } => Kind::Rope,
+            Self::Rotation(rotation) => Kind::of(rotation.word()),
             Self::ScoreBias(spec) => Kind::of(spec.bias.word()),
             Self::Shaw { .. } => Kind::Shaw,
             Self::TransformerXl { .. } => Kind::TransformerXl,

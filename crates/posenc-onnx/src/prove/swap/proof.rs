@@ -31,7 +31,7 @@ pub(crate) struct Proof {
 impl Proof {
     /// Whether nothing was inserted that this compares.
     pub(crate) fn is_empty(&self) -> bool {
-        let rotation = |g: &Group| matches!(g.new, EncodingSpec::Rope { .. });
+        let rotation = |g: &Group| matches!(g.new, EncodingSpec::Rotation(_));
         self.plan.groups.iter().all(rotation) && self.other_branches.iter().all(Self::is_empty)
     }
 

@@ -13,6 +13,7 @@ use crate::prove::readback;
 use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::swap;
+use posenc_encodings::families::rope::Rotary;
 use posenc_encodings::kind::{Kind, Layout};
 
 /// A layer of causal attention in a type.
@@ -308,17 +309,24 @@ fn reading_back_names_what_does_not_match() {
 }
 
 fn theta(new: &mut EncodingSpec) {
-    if let EncodingSpec::Rope { rope, .. } = new {
-        rope.theta *= 1.01;
-    }
+    change_rotation(new, |rotary| rotary.rope.theta *= 1.01);
 }
 
 fn other_layout(new: &mut EncodingSpec) {
-    if let EncodingSpec::Rope { layout, .. } = new {
-        *layout = match layout {
+    change_rotation(new, |rotary| {
+        rotary.layout = match rotary.layout {
             Layout::Half => Layout::Interleaved,
             Layout::Interleaved => Layout::Half,
         };
+    });
+}
+
+fn change_rotation(new: &mut EncodingSpec, change: impl Fn(&mut Rotary)) {
+    if let EncodingSpec::Rotation(rotation) = new {
+        let rotary = (&**rotation as &dyn std::any::Any).downcast_ref::<Rotary>();
+        let mut rotary = *rotary.unwrap();
+        change(&mut rotary);
+        *rotation = Box::new(rotary);
     }
 }
 
