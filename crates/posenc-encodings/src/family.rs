@@ -10,6 +10,7 @@ use crate::describe::Description;
 use crate::encoding::Learned;
 use crate::param::Param;
 use crate::rotation::{Rotation, RotationFamily};
+use crate::score_term::{ScoreTerm, TermFamily};
 
 /// A family of encodings.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ pub enum Entry {
     /// A number for each head and pair of tokens is added to the scores.
     ScoreBias(BiasFamily),
     /// Vectors meet queries, keys or weights of attention.
-    ScoreTerm,
+    ScoreTerm(TermFamily),
     /// Found, not written.
     FoundOnly,
 }
@@ -77,6 +78,11 @@ impl Entry {
     /// A family of biases of this type.
     pub const fn score_bias<T: ScoreBias>(read_from: ReadFrom) -> Self {
         Self::ScoreBias(BiasFamily::of::<T>(read_from))
+    }
+
+    /// A family of terms of vectors of this type.
+    pub const fn score_term<T: ScoreTerm>() -> Self {
+        Self::ScoreTerm(TermFamily::of::<T>())
     }
 
     /// A family of rotations of this type.

@@ -25,6 +25,7 @@ pub mod params;
 pub mod rotation;
 pub mod round;
 pub mod samples;
+pub mod score_term;
 pub mod words;
 
 #[doc(hidden)]

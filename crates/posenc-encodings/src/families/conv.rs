@@ -13,7 +13,7 @@ use ndarray::{Array1, Array2, Array3};
 use serde_json::json;
 
 use crate::describe::{Description, sides};
-use crate::encoding::Learned;
+use crate::encoding::{Encoding, Learned};
 use crate::family::{Entry, Family};
 use crate::params::Params;
 
@@ -69,9 +69,13 @@ pub struct Conv {
     pub groups: usize,
 }
 
-impl Conv {
-    /// The parameters by the names of the report; the width of a kernel of one axis is a number.
-    pub fn params(&self) -> Params {
+impl Encoding for Conv {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    // The width of a kernel of one axis is a number.
+    fn params(&self) -> Params {
         let kernel = match self.kernel[..] {
             [width] => json!(width),
             _ => json!(self.kernel),

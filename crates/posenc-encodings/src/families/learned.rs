@@ -84,9 +84,12 @@ pub struct Learned {
     pub grid: Option<[usize; 2]>,
 }
 
-impl Learned {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+impl encoding::Encoding for Learned {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("max_positions".into(), json!(self.max_positions));
         params.insert("table_rows".into(), json!(self.table_rows));
@@ -96,7 +99,9 @@ impl Learned {
         params.insert("grid".into(), json!(self.grid));
         params
     }
+}
 
+impl Learned {
     /// What is added at these positions, `[position, dim]`; `None` where one has no row.
     pub fn reference(
         &self,

@@ -23,6 +23,7 @@ pub use grid::identify_grid;
 use crate::describe::{Description, number};
 use crate::family::{Entry, Family};
 use crate::layout::Layout;
+use crate::encoding::Encoding;
 use crate::params::Params;
 use crate::words;
 
@@ -162,9 +163,12 @@ pub struct Image {
     pub prefix: usize,
 }
 
-impl Sinusoidal {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+impl Encoding for Sinusoidal {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("dim".into(), json!(self.dim));
         params.insert("layout".into(), json!(self.layout));
@@ -189,7 +193,9 @@ impl Sinusoidal {
         }
         params
     }
+}
 
+impl Sinusoidal {
     /// What is added to tokens at these positions, `[position, dim]`, in f64.
     pub fn reference(&self, positions: &[f64]) -> Array2<f64> {
         let angles: Vec<f64> = positions

@@ -63,8 +63,8 @@ pub(crate) fn insert(
             EncodingSpec::ScoreBias(spec) => {
                 scores::insert(out, context, &mut scores, group, spec)?;
             }
-            EncodingSpec::Shaw { .. } | EncodingSpec::TransformerXl { .. } => {
-                terms::insert(out, context, &mut scores, group)?;
+            EncodingSpec::ScoreTerm(spec) => {
+                terms::insert(out, context, &mut scores, group, spec)?;
             }
         }
     }

@@ -76,14 +76,11 @@ impl Planner<'_> {
             (Encoding::Learned(found), EncodingSpec::Learned { .. }) => {
                 as_found && p.max_length.is_none_or(|n| n <= found.max_positions)
             }
-            (Encoding::Shaw(found), EncodingSpec::Shaw { .. }) => {
-                as_found
-                    && p.family
-                        .count("max-distance")
-                        .is_none_or(|n| Some(n) == found.max_distance)
+            (found, EncodingSpec::ScoreTerm(spec)) => {
+                let found = found.known();
+                as_found && found.is_some_and(|found| spec.term.is_found_as(found, &p.family))
             }
-            (Encoding::TransformerXl(_), EncodingSpec::TransformerXl { .. })
-            | (Encoding::Conv(_), EncodingSpec::Conv { .. }) => as_found,
+            (Encoding::Conv(_), EncodingSpec::Conv { .. }) => as_found,
             _ => false,
         }
     }

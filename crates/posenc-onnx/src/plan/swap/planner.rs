@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::size::refusal;
-use super::spec::{BiasSpec, EncodingSpec, Group, THETA};
+use super::spec::{BiasSpec, EncodingSpec, Group, THETA, TermSpec};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -15,13 +15,11 @@ use crate::request::params::Params;
 use crate::request::{Parameters, Request};
 use posenc_encodings::bias::BiasFamily;
 use posenc_encodings::encoding::{Common, GivenTensors, Learned, PlanError, SiteShape, Start};
-use posenc_encodings::families::{conv, learned, shaw, transformer_xl};
+use posenc_encodings::families::{conv, learned};
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::rotation::RotationFamily;
-
-/// The clip of Shaw's vectors (section 4.1 of the paper).
-const CLIP: usize = 16;
+use posenc_encodings::score_term::TermFamily;
 
 /// Width of a convolution.
 const KERNEL: usize = 3;
@@ -73,6 +71,7 @@ impl Planner<'_> {
         let family = kind.family().ok_or_else(found_only)?;
         match &family.entry {
             Entry::ScoreBias(bias) => return self.score_bias(family, bias, site),
+            Entry::ScoreTerm(term) => return self.score_term(family, term, site),
             Entry::Rotation(rotation) => return self.rotation(rotation, site),
             _ => {}
         }
@@ -80,8 +79,6 @@ impl Planner<'_> {
             Kind::Learned => self.learned(site),
             Kind::Sinusoidal => Ok(self.sinusoidal()),
             Kind::Conv => Ok(self.conv(site)),
-            Kind::Shaw => self.shaw(site),
-            Kind::TransformerXl => self.transformer_xl(site),
             _ => Err(found_only()),
         }
     }
@@ -189,45 +186,21 @@ impl Planner<'_> {
         Ok(EncodingSpec::Rotation(rotation))
     }
 
-    fn shaw(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let [key, value] = [0, 1].map(|i| &shaw::FAMILY.tensors[i]);
-        let tensors = self.tensors(&shaw::FAMILY, site);
-        let [given_key, given_value] = [key, value].map(|t| tensors.dims(t.name));
-        let given = given_key.or(given_value);
-        let refusal = |e| self.refusal(site, e);
-        let max_distance = shaw::clip(&self.parameters.family, given, CLIP).map_err(refusal)?;
-        // Glorot's deviation for a table of such rows.
-        let wide = 2 * max_distance + 1 + self.shape(site).head_dim().map_err(refusal)?;
-        let start = Start::normal((2.0 / wide as f64).sqrt());
-        let none = given.is_none();
-        let numbers =
-            |learned, is_given| (none || is_given).then(|| self.numbers(site, learned, start));
-        Ok(EncodingSpec::Shaw {
-            max_distance,
-            key: numbers(key, given_key.is_some()),
-            value: numbers(value, given_value.is_some()),
-        })
-    }
-
-    fn transformer_xl(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let shape = self.shape(site);
-        let refusal = |e| self.refusal(site, e);
-        let heads = shape.heads().map_err(refusal)?;
-        let head_dim = shape.head_dim().map_err(refusal)?;
-        let learned = [0, 1, 2].map(|i| &transformer_xl::FAMILY.tensors[i]);
-        let tensors = self.tensors(&transformer_xl::FAMILY, site);
-        let dim = tensors.dims(learned[2].name);
-        let dim = dim.and_then(|(_, dims)| dims.get(1).copied());
-        let [content_bias, position_bias, position_projection] =
-            learned.map(|learned| self.numbers(site, learned, Start::normal(0.02)));
-        Ok(EncodingSpec::TransformerXl {
-            content_bias,
-            position_bias,
-            position_projection,
-            heads,
-            head_dim,
-            dim: dim.unwrap_or(heads * head_dim),
-        })
+    fn score_term(
+        &self,
+        family: &Family,
+        functions: &TermFamily,
+        site: &Site,
+    ) -> Result<EncodingSpec, RewriteError> {
+        let tensors = self.tensors(family, site);
+        let term = (functions.plan)(&self.shape(site), &self.parameters.family, &tensors);
+        let term = term.map_err(|e| self.refusal(site, e))?;
+        let used = term.tensors();
+        let tensors = family.tensors.iter().zip(used).enumerate();
+        let tensors = tensors
+            .map(|(i, (learned, dims))| dims.map(|_| self.numbers(site, learned, term.start(i))))
+            .collect();
+        Ok(EncodingSpec::ScoreTerm(TermSpec { term, tensors }))
     }
 
     /// The rotation of a layer by the configuration of the request.

@@ -10,6 +10,7 @@ use crate::report::Inferred;
 use posenc_encodings::bias::ScoreBias;
 use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::rotation::Rotation;
+use posenc_encodings::score_term::ScoreTerm;
 
 /// An encoding to put in.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,21 +34,7 @@ pub(crate) enum EncodingSpec {
     },
     Rotation(Box<dyn Rotation>),
     ScoreBias(BiasSpec),
-    /// Tables `[2k + 1, head_dim]`.
-    Shaw {
-        max_distance: usize,
-        key: Option<Numbers>,
-        value: Option<Numbers>,
-    },
-    /// Biases `[heads, head_dim]` and a projection `[heads · head_dim, dim]`.
-    TransformerXl {
-        heads: usize,
-        head_dim: usize,
-        dim: usize,
-        content_bias: Numbers,
-        position_bias: Numbers,
-        position_projection: Numbers,
-    },
+    ScoreTerm(TermSpec),
 }
 impl EncodingSpec {
     /// The learned numbers.
@@ -56,13 +43,7 @@ impl EncodingSpec {
             Self::Learned { table, .. } => vec![table],
             Self::ScoreBias(spec) => spec.tensors.iter_mut().collect(),
             Self::Conv { weight, bias, .. } => vec![weight, bias],
-            Self::Shaw { key, value, .. } => key.iter_mut().chain(value).collect(),
-            Self::TransformerXl {
-                content_bias,
-                position_bias,
-                position_projection,
-                ..
-            } => vec![content_bias, position_bias, position_projection],
+            Self::ScoreTerm(spec) => spec.tensors.iter_mut().flatten().collect(),
             Self::Sinusoidal { .. } | Self::Rotation(_) => vec![],
         }
     }
@@ -74,8 +55,7 @@ impl EncodingSpec {
             Self::Conv { .. } => Kind::Conv,
             Self::Rotation(rotation) => Kind::of(rotation.word()),
             Self::ScoreBias(spec) => Kind::of(spec.bias.word()),
-            Self::Shaw { .. } => Kind::Shaw,
-            Self::TransformerXl { .. } => Kind::TransformerXl,
+            Self::ScoreTerm(spec) => Kind::of(spec.term.word()),
         }
     }
 }
@@ -107,6 +87,41 @@ impl BiasSpec {
             Ok(ArrayD::from_shape_vec(IxDyn(&dims), values).unwrap_or_default())
         });
         values.collect()
+    }
+}
+
+/// A term of vectors on the scores with its learned tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct TermSpec {
+    /// The term.
+    pub(crate) term: Box<dyn ScoreTerm>,
+    /// Its learned tensors, in the order of the family's list; `None` for one that is not used.
+    pub(crate) tensors: Vec<Option<Numbers>>,
+}
+
+impl PartialEq for TermSpec {
+    fn eq(&self, other: &Self) -> bool {
+        *self.term == *other.term && self.tensors == other.tensors
+    }
+}
+
+impl TermSpec {
+    /// A learned tensor, where it is used.
+    pub(crate) fn tensor(&self, tensor: usize) -> Option<&Numbers> {
+        self.tensors.get(tensor)?.as_ref()
+    }
+
+    /// The values of a learned tensor; `None` where it is not used.
+    ///
+    /// # Errors
+    /// Where a file gives one of other dimensions.
+    pub(crate) fn values(&self, tensor: usize) -> Result<Option<ArrayD<f64>>, RewriteError> {
+        let dims = self.term.tensors().into_iter().nth(tensor).flatten();
+        let Some((numbers, dims)) = self.tensor(tensor).zip(dims) else {
+            return Ok(None);
+        };
+        let values = numbers.values(&dims)?;
+        Ok(ArrayD::from_shape_vec(IxDyn(&dims), values).ok())
     }
 }
 

@@ -14,6 +14,7 @@ use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::swap;
 use posenc_encodings::families::rope::Rotary;
+use posenc_encodings::families::transformer_xl::TransformerXlTerm;
 use posenc_encodings::kind::{Kind, Layout};
 
 /// A layer of causal attention in a type.
@@ -97,13 +98,11 @@ fn wrong(new: &mut EncodingSpec) {
         EncodingSpec::Sinusoidal { base, .. } => *base *= 0.5,
         EncodingSpec::Learned { rows, table } => shifted(table, &[*rows, HIDDEN]),
         EncodingSpec::ScoreBias(spec) => wrong_bias(spec),
-        EncodingSpec::Shaw {
-            max_distance,
-            key,
-            value,
-        } => {
-            for table in [key, value].into_iter().flatten() {
-                shifted(table, &[2 * *max_distance + 1, SIZE]);
+        EncodingSpec::ScoreTerm(spec) if spec.tensors.len() == 2 => {
+            for (table, dims) in spec.tensors.iter_mut().zip(spec.term.tensors()) {
+                if let Some((table, dims)) = table.as_mut().zip(dims) {
+                    shifted(table, &dims);
+                }
             }
         }
         _ => {
@@ -348,8 +347,8 @@ fn vectors_added_to_the_values_are_compared() {
     );
     let mut keyless = proof.clone();
     for group in &mut keyless.plan.groups {
-        if let EncodingSpec::Shaw { value, .. } = &mut group.new {
-            shifted(value.as_mut().unwrap(), &[33, SIZE]);
+        if let EncodingSpec::ScoreTerm(spec) = &mut group.new {
+            shifted(spec.tensors[1].as_mut().unwrap(), &[33, SIZE]);
         }
     }
     let checks = evaluated(&keyless);
@@ -364,8 +363,12 @@ fn the_longer_run_of_projected_codes_has_affordable_work() {
     let longest = proof.longest();
     assert!(longest > 100, "{longest}");
     for group in &mut proof.plan.groups {
-        if let EncodingSpec::TransformerXl { dim, .. } = &mut group.new {
-            *dim = 1 << 20;
+        if let EncodingSpec::ScoreTerm(spec) = &mut group.new {
+            spec.term = Box::new(TransformerXlTerm {
+                heads: HEADS,
+                head_dim: SIZE,
+                dim: 1 << 20,
+            });
         }
     }
     assert!(proof.longest() < longest, "{}", proof.longest());
