@@ -176,6 +176,9 @@ pub enum PlanError {
     /// Values do not fit each other.
     #[error("{0}")]
     Values(String),
+    /// A value is needed, and only the model can determine it where it is not given.
+    #[error("{0} is needed")]
+    Missing(&'static str),
     /// Values do not fit the attention site.
     #[error("{0}")]
     Site(String),

@@ -8,6 +8,7 @@
 use crate::bias::{BiasFamily, ReadFrom, ScoreBias};
 use crate::describe::Description;
 use crate::encoding::Learned;
+use crate::input_term::{InputFamily, InputTerm};
 use crate::param::Param;
 use crate::rotation::{Rotation, RotationFamily};
 use crate::score_term::{ScoreTerm, TermFamily};
@@ -49,10 +50,11 @@ impl Family {
 
     /// Whether it follows position ids.
     pub fn follows_positions(&self) -> bool {
-        matches!(
-            self.entry,
-            Entry::InputTerm { of_positions: true } | Entry::Rotation(_)
-        )
+        match &self.entry {
+            Entry::InputTerm(input) => input.of_positions,
+            Entry::Rotation(_) => true,
+            Entry::ScoreBias(_) | Entry::ScoreTerm(_) | Entry::FoundOnly => false,
+        }
     }
 }
 
@@ -60,10 +62,7 @@ impl Family {
 #[derive(Debug)]
 pub enum Entry {
     /// Added to the embeddings, before all layers of a stack.
-    InputTerm {
-        /// Whether it is a function of position ids.
-        of_positions: bool,
-    },
+    InputTerm(InputFamily),
     /// Queries and keys are rotated.
     Rotation(RotationFamily),
     /// A number for each head and pair of tokens is added to the scores.
@@ -78,6 +77,11 @@ impl Entry {
     /// A family of biases of this type.
     pub const fn score_bias<T: ScoreBias>(read_from: ReadFrom) -> Self {
         Self::ScoreBias(BiasFamily::of::<T>(read_from))
+    }
+
+    /// A family of terms on the embeddings of this type: functions of position ids, or not.
+    pub const fn input_term<T: InputTerm>(of_positions: bool) -> Self {
+        Self::InputTerm(InputFamily::of::<T>(of_positions))
     }
 
     /// A family of terms of vectors of this type.

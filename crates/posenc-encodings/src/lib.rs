@@ -15,6 +15,7 @@ pub mod families;
 pub mod family;
 pub mod hf;
 pub mod inferred;
+pub mod input_term;
 pub mod kind;
 pub mod laws;
 pub mod layout;

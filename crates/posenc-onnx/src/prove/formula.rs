@@ -126,7 +126,7 @@ impl Formula {
                 Some(Self::ScoreBias(spec.bias.clone(), spec.values()?))
             }
             EncodingSpec::ScoreTerm(spec) => TermFormula::of(spec)?.map(Self::ScoreTerm),
-            _ => None,
+            EncodingSpec::InputTerm(_) | EncodingSpec::Rotation(_) => None,
         })
     }
 

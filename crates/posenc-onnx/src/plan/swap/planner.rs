@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::size::refusal;
-use super::spec::{BiasSpec, EncodingSpec, Group, THETA, TermSpec};
+use super::spec::{BiasSpec, EncodingSpec, Group, InputSpec, TermSpec};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -15,14 +15,11 @@ use crate::request::params::Params;
 use crate::request::{Parameters, Request};
 use posenc_encodings::bias::BiasFamily;
 use posenc_encodings::encoding::{Common, GivenTensors, Learned, PlanError, SiteShape, Start};
-use posenc_encodings::families::{conv, learned};
 use posenc_encodings::family::{Entry, Family};
-use posenc_encodings::kind::{Kind, Layout};
+use posenc_encodings::input_term::InputFamily;
+use posenc_encodings::kind::Kind;
 use posenc_encodings::rotation::RotationFamily;
 use posenc_encodings::score_term::TermFamily;
-
-/// Width of a convolution.
-const KERNEL: usize = 3;
 
 /// Makes a kind of encoding out of flags, files and what the model has.
 pub(crate) struct Planner<'a> {
@@ -70,16 +67,11 @@ impl Planner<'_> {
         };
         let family = kind.family().ok_or_else(found_only)?;
         match &family.entry {
-            Entry::ScoreBias(bias) => return self.score_bias(family, bias, site),
-            Entry::ScoreTerm(term) => return self.score_term(family, term, site),
-            Entry::Rotation(rotation) => return self.rotation(rotation, site),
-            _ => {}
-        }
-        match kind {
-            Kind::Learned => self.learned(site),
-            Kind::Sinusoidal => Ok(self.sinusoidal()),
-            Kind::Conv => Ok(self.conv(site)),
-            _ => Err(found_only()),
+            Entry::InputTerm(input) => self.input_term(family, input, site),
+            Entry::Rotation(rotation) => self.rotation(rotation, site),
+            Entry::ScoreBias(bias) => self.score_bias(family, bias, site),
+            Entry::ScoreTerm(term) => self.score_term(family, term, site),
+            Entry::FoundOnly => Err(found_only()),
         }
     }
 
@@ -93,7 +85,7 @@ impl Planner<'_> {
     }
 
     /// Values that families share.
-    fn common(&self) -> Common {
+    pub(crate) fn common(&self) -> Common {
         let p = self.parameters;
         Common {
             theta: p.theta,
@@ -136,39 +128,25 @@ impl Planner<'_> {
         Ok(EncodingSpec::ScoreBias(BiasSpec { bias, tensors }))
     }
 
-    fn learned(&mut self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let table = &learned::FAMILY.tensors[0];
-        let tensors = self.tensors(&learned::FAMILY, site);
-        let given = tensors.dims(table.name);
-        let rows = match given.and_then(|(_, dims)| dims.first().copied()) {
-            Some(rows) => rows,
-            None => self.rows(site)?,
-        };
-        let table = self.numbers(site, table, Start::normal(0.02));
-        Ok(EncodingSpec::Learned { rows, table })
-    }
-
-    fn sinusoidal(&self) -> EncodingSpec {
-        let p = self.parameters;
-        EncodingSpec::Sinusoidal {
-            layout: p.layout.unwrap_or(Layout::Interleaved),
-            base: p.theta.unwrap_or(THETA),
-            rows: p.max_length,
+    fn input_term(
+        &mut self,
+        family: &Family,
+        functions: &InputFamily,
+        site: &Site,
+    ) -> Result<EncodingSpec, RewriteError> {
+        let tensors = self.tensors(family, site);
+        let mut common = self.common();
+        let mut term = (functions.plan)(&common, &tensors);
+        if matches!(term, Err(PlanError::Missing("max-length"))) {
+            common.max_length = Some(self.rows(site)?);
+            term = (functions.plan)(&common, &tensors);
         }
-    }
-
-    fn conv(&self, site: &Site) -> EncodingSpec {
-        let [weight, bias] = [0, 1].map(|i| &conv::FAMILY.tensors[i]);
-        let tensors = self.tensors(&conv::FAMILY, site);
-        let kernel = tensors.dims(weight.name);
-        let kernel = kernel.and_then(|(_, dims)| dims.get(2).copied());
-        let kernel = kernel.unwrap_or(KERNEL);
-        EncodingSpec::Conv {
-            kernel,
-            // wav2vec 2.0 starts with a deviation of 2/√(k · dim), dim being 1 here.
-            weight: self.numbers(site, weight, Start::normal((4.0 / kernel as f64).sqrt())),
-            bias: self.numbers(site, bias, Start::constant(0.0)),
-        }
+        let term = term.map_err(|e| self.refusal(site, e))?;
+        let tensors = family.tensors.iter().enumerate();
+        let tensors = tensors
+            .map(|(i, learned)| self.numbers(site, learned, term.start(i)))
+            .collect();
+        Ok(EncodingSpec::InputTerm(InputSpec { term, tensors }))
     }
 
     fn rotation(
@@ -235,11 +213,8 @@ impl Planner<'_> {
         Numbers::Start(Init::Normal { std, seed })
     }
 
-    /// Rows of a table that no file gives.
+    /// Rows of a table that neither a file nor the request gives.
     fn rows(&mut self, site: &Site) -> Result<usize, RewriteError> {
-        if let Some(rows) = self.parameters.max_length {
-            return Ok(rows);
-        }
         let reaches = |f: &&Finding| f.sites.contains(&site.index);
         let table = self
             .context

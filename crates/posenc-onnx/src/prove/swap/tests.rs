@@ -8,13 +8,16 @@ use crate::detect::context::Context;
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::plan::numbers::{Init, Numbers};
-use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
+use crate::plan::swap::spec::{BiasSpec, EncodingSpec, InputSpec};
 use crate::prove::readback;
 use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::swap;
+use posenc_encodings::families::learned::LearnedTerm;
 use posenc_encodings::families::rope::Rotary;
+use posenc_encodings::families::sinusoidal::SinusoidalTerm;
 use posenc_encodings::families::transformer_xl::TransformerXlTerm;
+use posenc_encodings::input_term::Source;
 use posenc_encodings::kind::{Kind, Layout};
 
 /// A layer of causal attention in a type.
@@ -95,8 +98,13 @@ const NUMBERS: [&str; 3] = ["scores", "values", "embeddings"];
 /// The same kind with other numbers; rows of tables are shifted by one.
 fn wrong(new: &mut EncodingSpec) {
     match new {
-        EncodingSpec::Sinusoidal { base, .. } => *base *= 0.5,
-        EncodingSpec::Learned { rows, table } => shifted(table, &[*rows, HIDDEN]),
+        EncodingSpec::InputTerm(spec) => match spec.term.source() {
+            Source::Table(_) if spec.tensors.len() == 1 => {
+                shifted(&mut spec.tensors[0], &spec.term.tensors(HIDDEN)[0]);
+            }
+            Source::Convolution(_) => other_start(new),
+            _ => with_base(spec, 0.5),
+        },
         EncodingSpec::ScoreBias(spec) => wrong_bias(spec),
         EncodingSpec::ScoreTerm(spec) if spec.tensors.len() == 2 => {
             for (table, dims) in spec.tensors.iter_mut().zip(spec.term.tensors()) {
@@ -105,12 +113,22 @@ fn wrong(new: &mut EncodingSpec) {
                 }
             }
         }
-        _ => {
-            for numbers in new.numbers() {
-                *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 77 });
-            }
-        }
+        _ => other_start(new),
     }
+}
+
+fn other_start(new: &mut EncodingSpec) {
+    for numbers in new.numbers() {
+        *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 77 });
+    }
+}
+
+/// Replaces a sinusoidal term by one of another base.
+fn with_base(spec: &mut InputSpec, factor: f64) {
+    let term = (&*spec.term as &dyn std::any::Any).downcast_ref::<SinusoidalTerm>();
+    let mut term = term.unwrap().clone();
+    term.base *= factor;
+    spec.term = Box::new(term);
 }
 
 fn wrong_bias(spec: &mut BiasSpec) {
@@ -330,8 +348,13 @@ fn change_rotation(new: &mut EncodingSpec, change: impl Fn(&mut Rotary)) {
 }
 
 fn fewer_rows(new: &mut EncodingSpec) {
-    if let EncodingSpec::Learned { rows, .. } = new {
-        *rows -= 1;
+    if let EncodingSpec::InputTerm(spec) = new
+        && let Source::Table(rows) = spec.term.source()
+    {
+        spec.term = Box::new(LearnedTerm {
+            rows: rows - 1,
+            width: None,
+        });
     }
 }
 
