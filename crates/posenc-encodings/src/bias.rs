@@ -3,14 +3,15 @@
 //! A family of biases implements [`ScoreBias`]. Positions are indices among the keys: with a cache
 //! the first new query is at the number of cached keys.
 
-use std::any::Any;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use ndarray::ArrayD;
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
-use crate::encoding::{Encoding, GivenTensors, PlanError, SiteShape, Start, same, same_params};
+use crate::encoding::{
+    Encoding, GivenTensors, PlanError, SiteShape, Start, objects, same, same_params,
+};
 use crate::miss::Miss;
 use crate::opset::Opset;
 use crate::param::{Given, Param};
@@ -95,36 +96,7 @@ pub trait ScoreBias: Encoding + Object {
     }
 }
 
-/// What every [`ScoreBias`] that can be cloned and compared has.
-pub trait Object {
-    /// A copy.
-    fn boxed(&self) -> Box<dyn ScoreBias>;
-
-    /// Whether this is the same encoding with the same parameters.
-    fn equals(&self, other: &dyn ScoreBias) -> bool;
-}
-
-impl<T: ScoreBias + Clone + PartialEq> Object for T {
-    fn boxed(&self) -> Box<dyn ScoreBias> {
-        Box::new(self.clone())
-    }
-
-    fn equals(&self, other: &dyn ScoreBias) -> bool {
-        (other as &dyn Any).downcast_ref() == Some(self)
-    }
-}
-
-impl Clone for Box<dyn ScoreBias> {
-    fn clone(&self) -> Self {
-        (**self).boxed()
-    }
-}
-
-impl PartialEq for dyn ScoreBias {
-    fn eq(&self, other: &Self) -> bool {
-        self.equals(other)
-    }
-}
+objects!(ScoreBias);
 
 /// A query and a key of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use posenc_ir::Tensor;
 
+use crate::layout::Layout;
 use crate::params::Params;
 
 /// An encoding with its parameters, whatever the family.
@@ -16,6 +17,65 @@ pub trait Encoding: Any + Debug + Send + Sync {
 
     /// The parameters by the names of the report.
     fn params(&self) -> Params;
+}
+
+/// Makes boxes of a trait of encodings comparable and cloneable, by the trait `Object` that its types
+/// have without more.
+macro_rules! objects {
+    ($name:ident) => {
+        #[doc = concat!("What every [`", stringify!($name), "`] that can be cloned and compared has.")]
+        pub trait Object {
+            /// A copy.
+            fn boxed(&self) -> Box<dyn $name>;
+
+            /// Whether this is the same encoding with the same parameters.
+            fn equals(&self, other: &dyn $name) -> bool;
+        }
+
+        impl<T: $name + Clone + PartialEq> Object for T {
+            fn boxed(&self) -> Box<dyn $name> {
+                Box::new(self.clone())
+            }
+
+            fn equals(&self, other: &dyn $name) -> bool {
+                (other as &dyn std::any::Any).downcast_ref() == Some(self)
+            }
+        }
+
+        impl Clone for Box<dyn $name> {
+            fn clone(&self) -> Self {
+                (**self).boxed()
+            }
+        }
+
+        impl PartialEq for dyn $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.equals(other)
+            }
+        }
+    };
+}
+
+pub(crate) use objects;
+
+/// Values of a request that families of several ways of entry share.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Common {
+    /// The base θ of frequencies.
+    pub theta: Option<f64>,
+    /// The order of sines and cosines, or the pairs of a rotation.
+    pub layout: Option<Layout>,
+    /// The features of a head that are rotated.
+    pub rotary_dim: Option<usize>,
+    /// Rows of a table.
+    pub max_length: Option<usize>,
+}
+
+impl Common {
+    /// The base θ, 10,000 where none is given.
+    pub fn theta(&self) -> f64 {
+        self.theta.unwrap_or(10_000.0)
+    }
 }
 
 /// A learned tensor of a family.
@@ -116,6 +176,12 @@ pub enum PlanError {
     /// Values do not fit each other.
     #[error("{0}")]
     Values(String),
+    /// A value is needed, and only the model can determine it where it is not given.
+    #[error("{0} is needed")]
+    Missing(&'static str),
+    /// Values do not fit the attention site.
+    #[error("{0}")]
+    Site(String),
     /// A table would have more numbers than [`MOST_NUMBERS`].
     #[error("a table of {0:?} has more than {MOST_NUMBERS} numbers")]
     TooLarge(Vec<usize>),

@@ -94,7 +94,7 @@ impl Kind {
     /// Whether it is added to the embeddings, before all layers of a stack.
     pub fn is_absolute(self) -> bool {
         let family = self.family();
-        family.is_some_and(|family| matches!(family.entry, Entry::InputTerm { .. }))
+        family.is_some_and(|family| matches!(family.entry, Entry::InputTerm(_)))
     }
 }
 

@@ -8,7 +8,10 @@
 use crate::bias::{BiasFamily, ReadFrom, ScoreBias};
 use crate::describe::Description;
 use crate::encoding::Learned;
+use crate::input_term::{InputFamily, InputTerm};
 use crate::param::Param;
+use crate::rotation::{Rotation, RotationFamily};
+use crate::score_term::{ScoreTerm, TermFamily};
 
 /// A family of encodings.
 #[derive(Debug)]
@@ -47,10 +50,11 @@ impl Family {
 
     /// Whether it follows position ids.
     pub fn follows_positions(&self) -> bool {
-        matches!(
-            self.entry,
-            Entry::InputTerm { of_positions: true } | Entry::Rotation
-        )
+        match &self.entry {
+            Entry::InputTerm(input) => input.of_positions,
+            Entry::Rotation(_) => true,
+            Entry::ScoreBias(_) | Entry::ScoreTerm(_) | Entry::FoundOnly => false,
+        }
     }
 }
 
@@ -58,16 +62,13 @@ impl Family {
 #[derive(Debug)]
 pub enum Entry {
     /// Added to the embeddings, before all layers of a stack.
-    InputTerm {
-        /// Whether it is a function of position ids.
-        of_positions: bool,
-    },
+    InputTerm(InputFamily),
     /// Queries and keys are rotated.
-    Rotation,
+    Rotation(RotationFamily),
     /// A number for each head and pair of tokens is added to the scores.
     ScoreBias(BiasFamily),
     /// Vectors meet queries, keys or weights of attention.
-    ScoreTerm,
+    ScoreTerm(TermFamily),
     /// Found, not written.
     FoundOnly,
 }
@@ -76,5 +77,20 @@ impl Entry {
     /// A family of biases of this type.
     pub const fn score_bias<T: ScoreBias>(read_from: ReadFrom) -> Self {
         Self::ScoreBias(BiasFamily::of::<T>(read_from))
+    }
+
+    /// A family of terms on the embeddings of this type: functions of position ids, or not.
+    pub const fn input_term<T: InputTerm>(of_positions: bool) -> Self {
+        Self::InputTerm(InputFamily::of::<T>(of_positions))
+    }
+
+    /// A family of terms of vectors of this type.
+    pub const fn score_term<T: ScoreTerm>() -> Self {
+        Self::ScoreTerm(TermFamily::of::<T>())
+    }
+
+    /// A family of rotations of this type.
+    pub const fn rotation<T: Rotation>() -> Self {
+        Self::Rotation(RotationFamily::of::<T>())
     }
 }

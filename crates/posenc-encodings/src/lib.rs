@@ -15,6 +15,7 @@ pub mod families;
 pub mod family;
 pub mod hf;
 pub mod inferred;
+pub mod input_term;
 pub mod kind;
 pub mod laws;
 pub mod layout;
@@ -22,8 +23,10 @@ pub mod miss;
 pub mod opset;
 pub mod param;
 pub mod params;
+pub mod rotation;
 pub mod round;
 pub mod samples;
+pub mod score_term;
 pub mod words;
 
 #[doc(hidden)]

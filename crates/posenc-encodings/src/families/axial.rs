@@ -11,6 +11,7 @@ use ndarray::Array2;
 use serde_json::json;
 
 use super::rope::{LOOSE, Turns, layout};
+use crate::encoding::Encoding;
 use crate::layout::Layout;
 use crate::params::Params;
 
@@ -36,9 +37,12 @@ pub struct Axial {
     pub head_dim: usize,
 }
 
-impl Axial {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+impl Encoding for Axial {
+    fn word(&self) -> &'static str {
+        super::rope::FAMILY.word
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         let theta = self.theta.map(|t| rounded(t, 5));
         params.insert("theta".into(), json!(theta));
@@ -52,7 +56,9 @@ impl Axial {
         params.insert("scaling".into(), json!(null));
         params
     }
+}
 
+impl Axial {
     /// cos and sin of every pair, times m, in f64, for coordinates that start at `origin`: two
     /// tables `[token, pair]`.
     pub fn reference(&self, origin: [f64; 2]) -> (Array2<f64>, Array2<f64>) {

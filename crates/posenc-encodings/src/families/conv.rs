@@ -9,12 +9,15 @@
 
 pub mod emit;
 
-use ndarray::{Array1, Array2, Array3};
+use std::any::Any;
+
+use ndarray::{Array1, Array2, Array3, ArrayD};
 use serde_json::json;
 
 use crate::describe::{Description, sides};
-use crate::encoding::Learned;
+use crate::encoding::{Common, Encoding, GivenTensors, Learned, PlanError, Start};
 use crate::family::{Entry, Family};
+use crate::input_term::{InputTerm, Source};
 use crate::params::Params;
 
 /// What the family declares.
@@ -43,9 +46,7 @@ pub static FAMILY: Family = Family {
     starts: ["zeros, k = 3", "N(0, 4/k) as wav2vec 2.0"],
     learned: &[],
     describe,
-    entry: Entry::InputTerm {
-        of_positions: false,
-    },
+    entry: Entry::input_term::<ConvTerm>(false),
 };
 
 /// `kernel 3 × 3, 64 groups`.
@@ -69,9 +70,13 @@ pub struct Conv {
     pub groups: usize,
 }
 
-impl Conv {
-    /// The parameters by the names of the report; the width of a kernel of one axis is a number.
-    pub fn params(&self) -> Params {
+impl Encoding for Conv {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    // The width of a kernel of one axis is a number.
+    fn params(&self) -> Params {
         let kernel = match self.kernel[..] {
             [width] => json!(width),
             _ => json!(self.kernel),
@@ -80,6 +85,86 @@ impl Conv {
         params.insert("kernel".into(), kernel);
         params.insert("groups".into(), json!(self.groups));
         params
+    }
+}
+
+/// Width of the kernel of a rewrite.
+const KERNEL: usize = 3;
+
+/// A convolution as a rewrite inserts it: depthwise, along the tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvTerm {
+    /// Width of the kernel.
+    pub kernel: usize,
+    /// Width of the embeddings, where a file gives the weights.
+    pub width: Option<usize>,
+}
+
+impl Encoding for ConvTerm {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("kernel".into(), json!(self.kernel));
+        params
+    }
+}
+
+impl InputTerm for ConvTerm {
+    fn plan(_common: &Common, tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let given = tensors.dims(FAMILY.tensors[0].name);
+        let size = |axis: usize| given.and_then(|(_, dims)| dims.get(axis).copied());
+        Ok(Self {
+            kernel: size(2).unwrap_or(KERNEL),
+            width: size(0),
+        })
+    }
+
+    fn source(&self) -> Source {
+        Source::Convolution(self.kernel)
+    }
+
+    fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    fn tensors(&self, dim: usize) -> Vec<Vec<usize>> {
+        vec![vec![dim, 1, self.kernel], vec![dim]]
+    }
+
+    fn start(&self, tensor: usize) -> Start {
+        if tensor == 0 {
+            // wav2vec 2.0 starts with a deviation of 2/√(k · dim), dim being 1 here.
+            Start::normal((4.0 / self.kernel as f64).sqrt())
+        } else {
+            Start::constant(0.0)
+        }
+    }
+
+    // It is a function of the embeddings.
+    fn reference(
+        &self,
+        _tensors: &[ArrayD<f64>],
+        _dim: usize,
+        _positions: &[usize],
+    ) -> Option<Array2<f64>> {
+        None
+    }
+
+    fn is_read_as(&self, found: &dyn Encoding) -> bool {
+        let found = (found as &dyn Any).downcast_ref::<Conv>();
+        found.is_some_and(|found| found.kernel == [self.kernel])
+    }
+
+    fn is_found_as(
+        &self,
+        found: &dyn Encoding,
+        _max_length: Option<usize>,
+        _common: &Common,
+    ) -> bool {
+        found.word() == self.word()
     }
 }
 

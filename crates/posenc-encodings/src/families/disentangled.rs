@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::describe::Description;
 use crate::family::{Entry, Family};
 use crate::miss::Miss;
+use crate::encoding::Encoding;
 use crate::params::Params;
 
 /// What the family declares.
@@ -57,9 +58,12 @@ pub struct Disentangled {
     pub max_distance: Option<usize>,
 }
 
-impl Disentangled {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+impl Encoding for Disentangled {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("c2p".into(), json!(self.c2p));
         params.insert("p2c".into(), json!(self.p2c));

@@ -11,12 +11,16 @@
 
 pub mod emit;
 
-use ndarray::{Array2, ArrayView2, Axis};
+use std::any::Any;
+
+use ndarray::{Array2, ArrayD, ArrayView2, Axis, Ix2};
 use serde_json::json;
 
 use crate::describe::Description;
-use crate::encoding;
+use super::sinusoidal::Sinusoidal;
+use crate::encoding::{self, Common, GivenTensors, PlanError, Start};
 use crate::family::{Entry, Family};
+use crate::input_term::{InputTerm, Source};
 use crate::miss::Miss;
 use crate::params::Params;
 
@@ -40,7 +44,7 @@ pub static FAMILY: Family = Family {
     ],
     learned: &[],
     describe,
-    entry: Entry::InputTerm { of_positions: true },
+    entry: Entry::input_term::<LearnedTerm>(true),
 };
 
 /// `rows 2 to 65 of 66, width 64`, or `17 rows: 1 prefix + 4 × 4 grid, width 64`.
@@ -84,9 +88,12 @@ pub struct Learned {
     pub grid: Option<[usize; 2]>,
 }
 
-impl Learned {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+impl encoding::Encoding for Learned {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("max_positions".into(), json!(self.max_positions));
         params.insert("table_rows".into(), json!(self.table_rows));
@@ -96,7 +103,91 @@ impl Learned {
         params.insert("grid".into(), json!(self.grid));
         params
     }
+}
 
+/// A table as a rewrite inserts it: row p at position p.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnedTerm {
+    /// Rows of the table.
+    pub rows: usize,
+    /// Their width, where a file gives the table.
+    pub width: Option<usize>,
+}
+
+impl encoding::Encoding for LearnedTerm {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("max_positions".into(), json!(self.rows));
+        params.insert("table_rows".into(), json!(self.rows));
+        params
+    }
+}
+
+impl InputTerm for LearnedTerm {
+    fn plan(common: &Common, tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let given = tensors.dims(FAMILY.tensors[0].name);
+        let size = |axis: usize| given.and_then(|(_, dims)| dims.get(axis).copied());
+        let rows = size(0).or(common.max_length);
+        Ok(Self {
+            rows: rows.ok_or(PlanError::Missing("max-length"))?,
+            width: size(1),
+        })
+    }
+
+    fn source(&self) -> Source {
+        Source::Table(self.rows)
+    }
+
+    fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    fn tensors(&self, dim: usize) -> Vec<Vec<usize>> {
+        vec![vec![self.rows, dim]]
+    }
+
+    fn start(&self, _tensor: usize) -> Start {
+        Start::normal(0.02)
+    }
+
+    fn reference(
+        &self,
+        tensors: &[ArrayD<f64>],
+        _dim: usize,
+        positions: &[usize],
+    ) -> Option<Array2<f64>> {
+        let table = tensors.first()?.view().into_dimensionality::<Ix2>().ok()?;
+        let all = positions.iter().all(|row| *row < table.nrows());
+        all.then(|| table.select(Axis(0), positions))
+    }
+
+    fn is_read_as(&self, found: &dyn encoding::Encoding) -> bool {
+        let found = found as &dyn Any;
+        if let Some(found) = found.downcast_ref::<Learned>() {
+            return found.table_rows == self.rows && found.offset == 0;
+        }
+        // A table may hold sinusoids.
+        let found = found.downcast_ref::<Sinusoidal>();
+        found.is_some_and(|found| found.max_positions == Some(self.rows))
+    }
+
+    fn is_found_as(
+        &self,
+        found: &dyn encoding::Encoding,
+        _max_length: Option<usize>,
+        common: &Common,
+    ) -> bool {
+        let found = (found as &dyn Any).downcast_ref::<Learned>();
+        let asked = common.max_length;
+        found.is_some_and(|found| asked.is_none_or(|n| n <= found.max_positions))
+    }
+}
+
+impl Learned {
     /// What is added at these positions, `[position, dim]`; `None` where one has no row.
     pub fn reference(
         &self,
@@ -202,6 +293,27 @@ mod tests {
             let got = offset(read, first).map_err(|m| m.why);
             assert_eq!(got, want.map_err(str::to_owned), "{name}");
         }
+    }
+
+    #[test]
+    fn a_table_of_a_rewrite_has_given_rows_or_needs_a_length() {
+        let none = GivenTensors::default();
+        let plan = |max_length: Option<usize>| {
+            let common = Common {
+                max_length,
+                ..Common::default()
+            };
+            LearnedTerm::plan(&common, &none)
+        };
+        assert_eq!(plan(None), Err(PlanError::Missing("max-length")));
+        let term = plan(Some(3)).unwrap();
+        assert_eq!(term.tensors(2), [[3, 2]]);
+        let table = ndarray::arr2(&[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]);
+        let of = |positions: &[usize]| {
+            InputTerm::reference(&term, &[table.clone().into_dyn()], 2, positions)
+        };
+        assert_eq!(of(&[2, 0]), Some(ndarray::arr2(&[[5.0, 6.0], [1.0, 2.0]])));
+        assert_eq!(of(&[3]), None);
     }
 
     #[test]

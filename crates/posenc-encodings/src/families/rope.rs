@@ -9,14 +9,19 @@ pub mod emit;
 mod identify;
 
 use ndarray::{Array2, Array3};
-use serde_json::Value;
+use posenc_ir::{DType, Emitter, Tensor, ValueId};
+use serde_json::{Value, json};
 
 pub use identify::{Fit, LOOSE, Turns, Unread, identify, is_turning};
 
 use crate::describe::{Description, between, entries, number, plain, sides};
+use crate::encoding::{Common, Encoding, PlanError, SiteShape};
 use crate::family::{Entry, Family};
+use crate::laws;
 use crate::layout::Layout;
+use crate::opset::Opset;
 use crate::params::Params;
+use crate::rotation::{Angles, Rotation, Shape};
 
 /// What the family declares.
 pub static FAMILY: Family = Family {
@@ -35,7 +40,7 @@ pub static FAMILY: Family = Family {
     starts: ["", ""],
     learned: &[],
     describe,
-    entry: Entry::Rotation,
+    entry: Entry::rotation::<Rotary>(),
 };
 
 /// `θ 10000, 8 of 16 elements, halves, yarn × 4 from 64`.
@@ -125,6 +130,82 @@ fn describe_law(law: &Params) -> String {
     words
 }
 
+/// Rotary position embedding without scaling, as a rewrite inserts it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotary {
+    /// θ and the widths of a head and of its rotated part, the first of its features.
+    pub rope: laws::Rope,
+    /// The pairs.
+    pub layout: Layout,
+}
+
+impl Encoding for Rotary {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("theta".into(), json!(self.rope.theta));
+        params.insert("head_dim".into(), json!(self.rope.head_dim));
+        params.insert("rotary_dim".into(), json!(self.rope.rotary_dim));
+        params.insert("layout".into(), json!(self.layout));
+        params
+    }
+}
+
+impl Rotation for Rotary {
+    fn plan(site: &SiteShape, common: &Common) -> Result<Self, PlanError> {
+        let head_dim = site.head_dim()?;
+        let rotary_dim = common.rotary_dim.unwrap_or(head_dim);
+        let rope = laws::Rope::new(common.theta(), rotary_dim, head_dim);
+        Ok(Self {
+            rope: rope.map_err(|e| PlanError::Site(e.to_string()))?,
+            layout: common.layout.unwrap_or(Layout::Half),
+        })
+    }
+
+    fn head_dim(&self) -> usize {
+        self.rope.head_dim
+    }
+
+    fn angles(&self) -> Angles {
+        let d = self.rope.rotary_dim as f64;
+        let frequency = |i: usize| self.rope.theta.powf(-2.0 * i as f64 / d);
+        Angles {
+            inv_freq: (0..self.rope.pairs()).map(frequency).collect(),
+            factor: 1.0,
+            layout: Some(self.layout),
+        }
+    }
+
+    fn tables(&self, count: usize, dtype: DType) -> [Tensor; 2] {
+        self.wave_tables(count, dtype)
+    }
+
+    fn waves(
+        &self,
+        out: &mut Emitter<'_>,
+        opset: Opset,
+        positions: ValueId,
+        lead: usize,
+        dtype: DType,
+    ) -> [ValueId; 2] {
+        self.emit_waves(out, opset, positions, lead, dtype)
+    }
+
+    fn rotate(
+        &self,
+        out: &mut Emitter<'_>,
+        opset: Opset,
+        x: ValueId,
+        shape: Shape,
+        waves: [ValueId; 2],
+    ) -> ValueId {
+        self.emit_rotated(out, opset, x, shape, waves)
+    }
+}
+
 /// Rotary position embedding as a graph computes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
@@ -143,6 +224,15 @@ pub struct Rope {
 }
 
 impl Rope {
+    /// Its frequencies and layout.
+    pub fn angles(&self) -> Angles {
+        Angles {
+            inv_freq: self.inv_freq.clone(),
+            factor: self.attention_factor,
+            layout: self.layout,
+        }
+    }
+
     /// cos and sin of every pair, times m, in f64: two tables `[pos, pair]`.
     pub fn reference(&self, positions: &[f64]) -> (Array2<f64>, Array2<f64>) {
         let shape = (positions.len(), self.inv_freq.len());

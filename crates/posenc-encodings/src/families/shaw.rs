@@ -11,17 +11,19 @@
 
 pub mod emit;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
-use ndarray::Array2;
+use ndarray::{Array1, Array2, ArrayD, Ix2};
 use serde_json::json;
 
 use crate::describe::Description;
-use crate::encoding::{Learned, PlanError};
+use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape, Start};
 use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
 use crate::params::Params;
+use crate::score_term::{ScoreTerm, Vectors};
 
 /// What the family declares.
 pub static FAMILY: Family = Family {
@@ -49,7 +51,7 @@ pub static FAMILY: Family = Family {
     starts: ["zeros", "Glorot"],
     learned: &[],
     describe,
-    entry: Entry::ScoreTerm,
+    entry: Entry::score_term::<ShawTerm>(),
 };
 
 const MAX_DISTANCE: Param = Param {
@@ -67,6 +69,9 @@ fn describe(to: &mut Description<'_>) {
     to.say(format!("{met} terms {distance}").trim_start().to_owned());
 }
 
+/// The clip of a rewrite (section 4.1 of the paper).
+const CLIP: usize = 16;
+
 /// The clip k of a table `[2k + 1, ..]` that is given by its name in a file and its dimensions, or
 /// the parameter `max-distance`, or else `default`.
 ///
@@ -77,7 +82,7 @@ pub fn clip(
     table: Option<(&str, &[usize])>,
     default: usize,
 ) -> Result<usize, PlanError> {
-    let asked = given.count("max-distance");
+    let asked = given.count(MAX_DISTANCE.name);
     let rows = table.and_then(|(name, dims)| Some((name, *dims.first()?)));
     let Some((name, rows)) = rows else {
         return Ok(asked.unwrap_or(default));
@@ -92,9 +97,104 @@ pub fn clip(
     match asked {
         Some(asked) if asked != clip => {
             let why = format!("is {asked}, and {name} has rows for ±{clip}");
-            Err(PlanError::param("max-distance", why))
+            Err(PlanError::param(MAX_DISTANCE.name, why))
         }
         _ => Ok(clip),
+    }
+}
+
+/// Relative position representations as a rewrite inserts them: tables that all heads share, with
+/// rows that grow with the distance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShawTerm {
+    /// Distances beyond count as this one, k.
+    pub max_distance: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+    /// Whether vectors meet queries.
+    pub key: bool,
+    /// Whether vectors are added to the values.
+    pub value: bool,
+}
+
+impl ShawTerm {
+    /// The encoding that a model then has.
+    fn shaw(&self) -> Shaw {
+        Shaw {
+            max_distance: Some(self.max_distance),
+            ahead: None,
+            key: self.key,
+            value: self.value,
+            query: false,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        2 * self.max_distance + 1
+    }
+
+    /// The clip of its tables.
+    fn clip(&self) -> Clip {
+        Clip {
+            center: i64::try_from(self.max_distance).unwrap_or(i64::MAX),
+            step: 1,
+            behind: Some(self.max_distance),
+            ahead: Some(self.max_distance),
+        }
+    }
+}
+
+impl Encoding for ShawTerm {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
+        self.shaw().params()
+    }
+}
+
+impl ScoreTerm for ShawTerm {
+    fn plan(site: &SiteShape, given: &Given, tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let [key, value] = [0, 1].map(|i| tensors.dims(FAMILY.tensors[i].name));
+        let max_distance = clip(given, key.or(value), CLIP)?;
+        let none = key.or(value).is_none();
+        Ok(Self {
+            max_distance,
+            head_dim: site.head_dim()?,
+            key: none || key.is_some(),
+            value: none || value.is_some(),
+        })
+    }
+
+    fn tensors(&self) -> Vec<Option<Vec<usize>>> {
+        let table = |used: bool| used.then(|| vec![self.rows(), self.head_dim]);
+        vec![table(self.key), table(self.value)]
+    }
+
+    fn start(&self, _tensor: usize) -> Start {
+        // Glorot's deviation for a table of such rows.
+        let wide = self.rows() + self.head_dim;
+        Start::normal((2.0 / wide as f64).sqrt())
+    }
+
+    fn vectors(&self) -> Vectors {
+        Vectors::Clipped {
+            max_distance: self.max_distance,
+        }
+    }
+
+    fn vector(&self, tensors: &[ArrayD<f64>], _head: usize, distance: i64) -> Option<Array1<f64>> {
+        let table = tensors.first().filter(|_| self.key)?;
+        let row = usize::try_from(self.clip().row(distance)).ok()?;
+        let table = table.view().into_dimensionality::<Ix2>().ok()?;
+        (row < table.nrows()).then(|| table.row(row).to_owned())
+    }
+
+    fn is_found_as(&self, found: &dyn Encoding, given: &Given) -> bool {
+        let found = (found as &dyn Any).downcast_ref::<Shaw>();
+        let asked = given.count(MAX_DISTANCE.name);
+        found.is_some_and(|found| asked.is_none_or(|n| Some(n) == found.max_distance))
     }
 }
 
@@ -113,9 +213,13 @@ pub struct Shaw {
     pub query: bool,
 }
 
-impl Shaw {
-    /// The parameters by the names of the report; `max_distance` is a pair where it is uneven.
-    pub fn params(&self) -> Params {
+impl Encoding for Shaw {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    // `max_distance` is a pair where it is uneven.
+    fn params(&self) -> Params {
         let mut params = Params::new();
         let distance = match self.ahead {
             Some(ahead) => json!([self.max_distance, ahead]),
@@ -230,6 +334,30 @@ mod tests {
                     assert_eq!(identify(&rows(|d| clip.row(d))), Ok(clip));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_term_of_a_rewrite_adds_what_the_reference_says() {
+        let term = ShawTerm {
+            max_distance: 2,
+            head_dim: 3,
+            key: true,
+            value: false,
+        };
+        let table = Array2::from_shape_fn((5, 3), |(r, c)| (3 * r + c) as f64);
+        let queries = Array2::from_shape_fn((6, 3), |(i, c)| (i as f64 - c as f64).sin());
+        let want = reference(&queries, 6, &table, term.clip());
+        let tensors = [table.into_dyn(), ArrayD::zeros(vec![])];
+        for ((i, j), want) in want.indexed_iter() {
+            let at = crate::bias::At {
+                query: i as i64,
+                key: j as i64,
+                keys: 6,
+            };
+            let query = queries.row(i);
+            let got = ScoreTerm::reference(&term, &tensors, 1, at, [query, query]);
+            assert!((got - want).abs() < 1e-12, "{i} {j}");
         }
     }
 

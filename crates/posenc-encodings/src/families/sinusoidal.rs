@@ -14,7 +14,10 @@ pub mod emit;
 mod fit;
 mod grid;
 
-use ndarray::Array2;
+use std::any::Any;
+
+use ndarray::{Array2, ArrayD};
+use posenc_ir::{Emitter, ValueId};
 use serde_json::json;
 
 pub use fit::{Precision, identify};
@@ -22,7 +25,10 @@ pub use grid::identify_grid;
 
 use crate::describe::{Description, number};
 use crate::family::{Entry, Family};
+use crate::input_term::{InputTerm, Positions, Source};
 use crate::layout::Layout;
+use crate::opset::Opset;
+use crate::encoding::{Common, Encoding, GivenTensors, PlanError};
 use crate::params::Params;
 use crate::words;
 
@@ -38,7 +44,7 @@ pub static FAMILY: Family = Family {
     starts: ["", ""],
     learned: &[],
     describe,
-    entry: Entry::InputTerm { of_positions: true },
+    entry: Entry::input_term::<SinusoidalTerm>(true),
 };
 
 /// `64 rows, width 64, sines then cosines, frequencies 10000^(-i/32), positions from 2`.
@@ -162,9 +168,12 @@ pub struct Image {
     pub prefix: usize,
 }
 
-impl Sinusoidal {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+impl Encoding for Sinusoidal {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("dim".into(), json!(self.dim));
         params.insert("layout".into(), json!(self.layout));
@@ -189,7 +198,136 @@ impl Sinusoidal {
         }
         params
     }
+}
 
+/// A sinusoidal code as a rewrite inserts it: that of the paper for rows of any width, with the
+/// layout and the base that are given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SinusoidalTerm {
+    /// Sines and cosines in turn, or all sines first.
+    pub layout: Layout,
+    /// The base of the frequencies.
+    pub base: f64,
+    /// Rows of a table; `None` where they are computed.
+    pub rows: Option<usize>,
+}
+
+impl SinusoidalTerm {
+    /// The code in rows of this width.
+    fn code(&self, dim: usize) -> Sinusoidal {
+        Sinusoidal {
+            dim,
+            layout: self.layout,
+            base: self.base,
+            cosines_first: false,
+            denominator: Denominator::Pairs,
+            factor: 1.0,
+            amplitude: 1.0,
+            max_positions: None,
+            offset: 0,
+            image: None,
+        }
+    }
+
+    /// Whether a base read from a graph is this one.
+    fn has_base(&self, found: f64) -> bool {
+        (found - self.base).abs() <= 1e-3 * self.base
+    }
+}
+
+impl Encoding for SinusoidalTerm {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
+        let mut params = Params::new();
+        params.insert("layout".into(), json!(self.layout));
+        params.insert("base".into(), json!(self.base));
+        params.insert("max_positions".into(), json!(self.rows));
+        params
+    }
+}
+
+impl InputTerm for SinusoidalTerm {
+    fn plan(common: &Common, _tensors: &GivenTensors) -> Result<Self, PlanError> {
+        Ok(Self {
+            layout: common.layout.unwrap_or(Layout::Interleaved),
+            base: common.theta(),
+            rows: common.max_length,
+        })
+    }
+
+    fn source(&self) -> Source {
+        self.rows.map_or(Source::Computed, Source::Table)
+    }
+
+    fn reference(
+        &self,
+        _tensors: &[ArrayD<f64>],
+        dim: usize,
+        positions: &[usize],
+    ) -> Option<Array2<f64>> {
+        let positions: Vec<f64> = positions.iter().map(|p| *p as f64).collect();
+        Some(self.code(dim).reference(&positions))
+    }
+
+    fn frequency(&self, dim: usize, column: usize) -> Option<f64> {
+        let pair = match self.layout {
+            Layout::Half => column % (dim / 2).max(1),
+            Layout::Interleaved => column / 2,
+        };
+        let denominator = Denominator::Pairs.of(dim);
+        Some(self.base.powf(-(pair as f64) / denominator))
+    }
+
+    fn emit(
+        &self,
+        out: &mut Emitter<'_>,
+        opset: Opset,
+        dim: usize,
+        positions: Positions,
+    ) -> Option<ValueId> {
+        let Positions { value, lead, dtype } = positions;
+        Some(self.code(dim).emit(out, opset, value, lead, dtype))
+    }
+
+    fn is_read_as(&self, found: &dyn Encoding) -> bool {
+        let found = (found as &dyn Any).downcast_ref::<Sinusoidal>();
+        found.is_some_and(|found| {
+            let plain = Sinusoidal {
+                layout: self.layout,
+                denominator: Denominator::Pairs,
+                cosines_first: false,
+                factor: 1.0,
+                amplitude: 1.0,
+                ..found.clone()
+            };
+            let rows = self.rows.is_none_or(|n| found.max_positions == Some(n));
+            plain == *found && rows && self.has_base(found.base)
+        })
+    }
+
+    fn is_found_as(
+        &self,
+        found: &dyn Encoding,
+        max_length: Option<usize>,
+        _common: &Common,
+    ) -> bool {
+        let found = (found as &dyn Any).downcast_ref::<Sinusoidal>();
+        found.is_some_and(|found| {
+            let plain = Sinusoidal {
+                base: found.base,
+                max_positions: found.max_positions,
+                ..self.code(found.dim)
+            };
+            let rows = self.rows.is_none() || self.rows <= max_length;
+            plain == *found && rows && self.has_base(found.base)
+        })
+    }
+}
+
+impl Sinusoidal {
     /// What is added to tokens at these positions, `[position, dim]`, in f64.
     pub fn reference(&self, positions: &[f64]) -> Array2<f64> {
         let angles: Vec<f64> = positions

@@ -11,14 +11,16 @@ mod emit;
 
 use std::f64::consts::TAU;
 
-use ndarray::Array2;
+use ndarray::{Array1, Array2, ArrayD, ArrayView2, Ix2, s};
 use serde_json::json;
 
 use crate::describe::{Description, plain};
-use crate::encoding::Learned;
+use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape, Start};
 use crate::family::{Entry, Family};
 use crate::miss::Miss;
+use crate::param::Given;
 use crate::params::Params;
+use crate::score_term::{ScoreTerm, Vectors};
 
 /// What the family declares.
 pub static FAMILY: Family = Family {
@@ -53,7 +55,7 @@ pub static FAMILY: Family = Family {
     starts: ["zeros", "N(0, 0.02²)"],
     learned: &[],
     describe,
-    entry: Entry::ScoreTerm,
+    entry: Entry::score_term::<TransformerXlTerm>(),
 };
 
 /// `4 heads, 16 elements each`.
@@ -78,14 +80,97 @@ pub struct TransformerXl {
     pub clamp: Option<usize>,
 }
 
-impl TransformerXl {
-    /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+impl Encoding for TransformerXl {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
         let mut params = Params::new();
         params.insert("heads".into(), json!(self.heads));
         params.insert("head_dim".into(), json!(self.head_dim));
         params.insert("clamp".into(), json!(self.clamp));
         params
+    }
+}
+
+/// Relative sinusoids as a rewrite inserts them: all sines first, without a clamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransformerXlTerm {
+    /// Heads of queries.
+    pub heads: usize,
+    /// Features of a head.
+    pub head_dim: usize,
+    /// Width of the sinusoids.
+    pub dim: usize,
+}
+
+impl Encoding for TransformerXlTerm {
+    fn word(&self) -> &'static str {
+        FAMILY.word
+    }
+
+    fn params(&self) -> Params {
+        let found = TransformerXl {
+            heads: self.heads,
+            head_dim: self.head_dim,
+            clamp: None,
+        };
+        found.params()
+    }
+}
+
+impl ScoreTerm for TransformerXlTerm {
+    fn plan(site: &SiteShape, _given: &Given, tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let (heads, head_dim) = (site.heads()?, site.head_dim()?);
+        let projection = tensors.dims(FAMILY.tensors[2].name);
+        let dim = projection.and_then(|(_, dims)| dims.get(1).copied());
+        Ok(Self {
+            heads,
+            head_dim,
+            dim: dim.unwrap_or(heads * head_dim),
+        })
+    }
+
+    fn tensors(&self) -> Vec<Option<Vec<usize>>> {
+        let bias = Some(vec![self.heads, self.head_dim]);
+        let projection = Some(vec![self.heads * self.head_dim, self.dim]);
+        vec![bias.clone(), bias, projection]
+    }
+
+    fn start(&self, _tensor: usize) -> Start {
+        Start::normal(0.02)
+    }
+
+    fn vectors(&self) -> Vectors {
+        Vectors::Projected {
+            heads: self.heads,
+            head_dim: self.head_dim,
+            dim: self.dim,
+        }
+    }
+
+    fn biases<'a>(&self, tensors: &'a [ArrayD<f64>]) -> Option<[ArrayView2<'a, f64>; 2]> {
+        let bias = |i: usize| {
+            let bias: &'a ArrayD<f64> = tensors.get(i)?;
+            bias.view().into_dimensionality().ok()
+        };
+        Some([bias(0)?, bias(1)?])
+    }
+
+    fn vector(&self, tensors: &[ArrayD<f64>], head: usize, distance: i64) -> Option<Array1<f64>> {
+        let projection = tensors.get(2)?.view().into_dimensionality::<Ix2>().ok()?;
+        // The code is that of query − key.
+        let code = reference(&Code::of_width(self.dim), &[-distance]);
+        let rows = head * self.head_dim..(head + 1) * self.head_dim;
+        if code.ncols() != projection.ncols() || rows.end > projection.nrows() {
+            return None;
+        }
+        Some(projection.slice(s![rows, ..]).dot(&code.row(0)))
+    }
+
+    fn is_found_as(&self, found: &dyn Encoding, _given: &Given) -> bool {
+        found.word() == self.word()
     }
 }
 
@@ -282,6 +367,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_term_of_a_rewrite_meets_biased_queries_with_projected_codes() {
+        let term = TransformerXlTerm {
+            heads: 2,
+            head_dim: 2,
+            dim: 4,
+        };
+        let wave = |(a, b): (usize, usize)| (1.3 * a as f64 + 0.7 * b as f64).sin();
+        let [u, v] = [0, 5].map(|n| Array2::from_shape_fn((2, 2), |(h, c)| wave((h + n, c))));
+        let w = Array2::from_shape_fn((4, 4), wave);
+        let tensors = [u.into_dyn(), v.into_dyn(), w.into_dyn()];
+        let [q, k] = [[0.3, -1.0], [2.0, 0.5]].map(Array1::from_iter);
+        let at = crate::bias::At {
+            query: 7,
+            key: 4,
+            keys: 8,
+        };
+        let got = ScoreTerm::reference(&term, &tensors, 1, at, [q.view(), k.view()]);
+        let code = |c: usize| {
+            let angle: f64 = 3.0 * [1.0, 0.01][c % 2];
+            if c < 2 { angle.sin() } else { angle.cos() }
+        };
+        let mut want = 0.0;
+        for f in 0..2 {
+            let r: f64 = (0..4).map(|c| wave((2 + f, c)) * code(c)).sum();
+            want += wave((1, f)) * k[f] + (q[f] + wave((6, f))) * r;
+        }
+        assert!((got - want).abs() < 1e-12, "{got} {want}");
     }
 
     #[test]

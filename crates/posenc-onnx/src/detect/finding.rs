@@ -3,6 +3,7 @@
 use posenc_ir::{NodeId, Use};
 
 use posenc_encodings::bias::ScoreBias;
+use posenc_encodings::encoding;
 use posenc_encodings::families::axial::Axial;
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::families::disentangled::Disentangled;
@@ -66,34 +67,29 @@ impl Finding {
 }
 
 impl Encoding {
+    /// The encoding as its family has it; `None` where no family fits.
+    pub fn known(&self) -> Option<&dyn encoding::Encoding> {
+        Some(match self {
+            Self::Learned(e) => e,
+            Self::Sinusoidal(e) => e,
+            Self::ScoreBias(bias) => &**bias,
+            Self::Shaw(e) => e,
+            Self::TransformerXl(e) => e,
+            Self::Disentangled(e) => e,
+            Self::Conv(e) => e,
+            Self::Axial(e) => e,
+            Self::Unknown => return None,
+        })
+    }
+
     /// The family.
     pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Learned(_) => Kind::Learned,
-            Self::Sinusoidal(_) => Kind::Sinusoidal,
-            Self::ScoreBias(bias) => Kind::of(bias.word()),
-            Self::Shaw(_) => Kind::Shaw,
-            Self::TransformerXl(_) => Kind::TransformerXl,
-            Self::Disentangled(_) => Kind::Disentangled,
-            Self::Conv(_) => Kind::Conv,
-            Self::Axial(_) => Kind::Rope,
-            Self::Unknown => Kind::Unknown,
-        }
+        self.known().map_or(Kind::Unknown, |e| Kind::of(e.word()))
     }
 
     /// The parameters by the names of the report.
     pub(crate) fn params(&self) -> Params {
-        match self {
-            Self::Learned(e) => e.params(),
-            Self::Sinusoidal(e) => e.params(),
-            Self::ScoreBias(bias) => bias.params(),
-            Self::Shaw(e) => e.params(),
-            Self::TransformerXl(e) => e.params(),
-            Self::Disentangled(e) => e.params(),
-            Self::Conv(e) => e.params(),
-            Self::Axial(e) => e.params(),
-            Self::Unknown => Params::new(),
-        }
+        self.known().map_or_else(Params::new, |e| e.params())
     }
 
     /// Whether it is added to the residual stream, before all sites at once.

@@ -21,6 +21,7 @@ use posenc_ir::Emitter;
 use crate::error::RewriteError;
 use crate::plan::swap::SwapPlan;
 use crate::plan::swap::spec::EncodingSpec;
+use posenc_encodings::input_term::Source;
 use posenc_encodings::opset::Opset;
 
 pub(crate) use axes::Axes;
@@ -51,20 +52,23 @@ pub(crate) fn insert(
     let mut scores = scores::cache::ScoreCache::new(axes);
     for group in &plan.groups {
         match &group.new {
-            EncodingSpec::Learned { .. } | EncodingSpec::Sinusoidal { .. } => {
-                stream::insert(out, context, &mut positions, group)?;
-            }
-            EncodingSpec::Conv { .. } => {
-                convolution::insert(out, context, positions.preserved(), group)?
-            }
-            EncodingSpec::Rope { .. } => {
-                rotation::insert(out, context, &mut positions, &mut rotations, group)?;
+            EncodingSpec::InputTerm(spec) => match spec.term.source() {
+                Source::Convolution(kernel) => {
+                    let preserved = positions.preserved();
+                    convolution::insert(out, context, preserved, group, spec, kernel)?;
+                }
+                Source::Table(_) | Source::Computed => {
+                    stream::insert(out, context, &mut positions, group, spec)?;
+                }
+            },
+            EncodingSpec::Rotation(new) => {
+                rotation::insert(out, context, &mut positions, &mut rotations, group, &**new)?;
             }
             EncodingSpec::ScoreBias(spec) => {
                 scores::insert(out, context, &mut scores, group, spec)?;
             }
-            EncodingSpec::Shaw { .. } | EncodingSpec::TransformerXl { .. } => {
-                terms::insert(out, context, &mut scores, group)?;
+            EncodingSpec::ScoreTerm(spec) => {
+                terms::insert(out, context, &mut scores, group, spec)?;
             }
         }
     }

@@ -157,13 +157,8 @@ fn swapped(planned: &Planned<'_>, found: &Found, plan: &SwapPlan) -> Vec<Planned
         let group = plan.groups.iter().find(|g| g.sites.contains(site));
         let to = group.map_or(Value::Null, |group| {
             let mut to = json!({"kind": group.new.kind()});
-            if let EncodingSpec::Rope { rope, layout } = &group.new {
-                to["params"] = json!({
-                    "theta": rope.theta,
-                    "head_dim": rope.head_dim,
-                    "rotary_dim": rope.rotary_dim,
-                    "layout": layout,
-                });
+            if let EncodingSpec::Rotation(rotation) = &group.new {
+                to["params"] = Value::Object(rotation.params());
             }
             to
         });

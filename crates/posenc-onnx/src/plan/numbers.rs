@@ -43,14 +43,6 @@ impl Numbers {
         Self::Given { name, tensor }
     }
 
-    /// The dimensions of given numbers.
-    pub(crate) fn dims(&self) -> Option<&[usize]> {
-        match self {
-            Self::Given { tensor, .. } => Some(tensor.dims()),
-            Self::Start(_) => None,
-        }
-    }
-
     /// Whether every value is 0.
     pub(crate) fn is_zero(&self) -> bool {
         match self {

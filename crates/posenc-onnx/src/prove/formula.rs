@@ -4,13 +4,14 @@
 mod near;
 mod vectors;
 
-use ndarray::{Array2, ArrayD, ArrayView1};
+use ndarray::{Array1, Array2, ArrayD, ArrayView1, Ix2};
 
 use crate::error::RewriteError;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::{EncodingSpec, TermSpec};
 pub(crate) use near::Near;
 use posenc_encodings::bias::{At, ScoreBias};
 use posenc_encodings::families::transformer_xl::Code;
+use posenc_encodings::score_term;
 use vectors::Vectors;
 
 /// What joins the scores of a site.
@@ -18,14 +19,83 @@ use vectors::Vectors;
 pub(crate) enum Formula {
     /// A bias with its learned tensors.
     ScoreBias(Box<dyn ScoreBias>, Vec<ArrayD<f64>>),
-    /// A table `[2k + 1, head_dim]` that meets queries.
-    Shaw(Array2<f64>),
-    /// Biases `[heads, head_dim]`, and the vectors of distances.
-    TransformerXl {
-        content_bias: Array2<f64>,
-        position_bias: Array2<f64>,
-        vectors: Box<Vectors>,
-    },
+    /// A term of vectors.
+    ScoreTerm(TermFormula),
+}
+
+/// A term of vectors with its learned tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct TermFormula {
+    /// Biases on queries, `[heads, head_dim]`: before they meet keys, and before they meet vectors.
+    biases: Option<[Array2<f64>; 2]>,
+    vectors: TermVectors,
+}
+
+/// The vectors that queries meet.
+#[derive(Clone, Debug)]
+enum TermVectors {
+    /// A table `[2k + 1, head_dim]`.
+    Clipped(Array2<f64>),
+    Projected(Box<Vectors>),
+}
+
+impl TermFormula {
+    /// `None` where nothing is added to the scores.
+    fn of(spec: &TermSpec) -> Result<Option<Self>, RewriteError> {
+        let table = |tensor: usize| -> Result<Option<Array2<f64>>, RewriteError> {
+            let values = spec.values(tensor)?;
+            Ok(values.and_then(|values| values.into_dimensionality::<Ix2>().ok()))
+        };
+        Ok(match spec.term.vectors() {
+            score_term::Vectors::Clipped { .. } => table(0)?.map(|table| Self {
+                biases: None,
+                vectors: TermVectors::Clipped(table),
+            }),
+            score_term::Vectors::Projected { dim, .. } => {
+                let biases = table(0)?.zip(table(1)?);
+                table(2)?.map(|projection| Self {
+                    biases: biases.map(|(content, position)| [content, position]),
+                    vectors: TermVectors::Projected(Box::new(Vectors::new(
+                        projection,
+                        Code::of_width(dim),
+                    ))),
+                })
+            }
+        })
+    }
+
+    /// What a pair gets.
+    fn at(&self, pair: Pair<'_>, scales: Scales, epsilon: f64) -> Near {
+        let Pair {
+            head,
+            at,
+            query,
+            key,
+        } = pair;
+        let distance = at.distance();
+        let biased = |bias: &Array2<f64>| &query + &(scales.query * &bias.row(head));
+        let met = |query: &Array1<f64>| match &self.vectors {
+            TermVectors::Clipped(table) => Near::sum(
+                query.view(),
+                table.row(row_of(table.nrows(), distance)),
+                epsilon,
+            ),
+            TermVectors::Projected(vectors) => vectors.met(head, distance, query, epsilon),
+        };
+        let Some([content_bias, position_bias]) = &self.biases else {
+            return met(&query.to_owned()).times(scales.product * scales.key);
+        };
+        let content = biased(content_bias);
+        // The bias meets keys in one sum with the query.
+        let whole = Near::sum(content.view(), key, epsilon);
+        let content = Near {
+            value: scales.query * content_bias.row(head).dot(&key),
+            ..whole
+        };
+        let position = met(&biased(position_bias));
+        let sum = content.plus(position.times(scales.key));
+        sum.times(scales.product)
+    }
 }
 
 /// Factors that a graph puts on queries and keys before their product, and on the product.
@@ -46,54 +116,25 @@ pub(crate) struct Pair<'a> {
 }
 
 impl Formula {
-    /// The formula of what is put in; `None` where it adds nothing to the scores.
+    /// The formula of what is inserted; `None` where it adds nothing to the scores.
     ///
     /// # Errors
     /// Where given numbers have other dimensions than the site needs.
-    pub(crate) fn of(
-        new: &EncodingSpec,
-        head_dim: Option<usize>,
-    ) -> Result<Option<Self>, RewriteError> {
-        let table = |numbers: &crate::plan::numbers::Numbers, rows: usize, columns: usize| {
-            let values = numbers.values(&[rows, columns])?;
-            Ok::<_, RewriteError>(
-                Array2::from_shape_vec((rows, columns), values).unwrap_or_default(),
-            )
-        };
+    pub(crate) fn of(new: &EncodingSpec) -> Result<Option<Self>, RewriteError> {
         Ok(match new {
             EncodingSpec::ScoreBias(spec) => {
                 Some(Self::ScoreBias(spec.bias.clone(), spec.values()?))
             }
-            EncodingSpec::Shaw {
-                max_distance,
-                key: Some(key),
-                ..
-            } => {
-                let width = head_dim.unwrap_or(0);
-                Some(Self::Shaw(table(key, 2 * max_distance + 1, width)?))
-            }
-            EncodingSpec::TransformerXl {
-                heads,
-                head_dim,
-                dim,
-                content_bias,
-                position_bias,
-                position_projection,
-            } => Some(Self::TransformerXl {
-                content_bias: table(content_bias, *heads, *head_dim)?,
-                position_bias: table(position_bias, *heads, *head_dim)?,
-                vectors: Box::new(Vectors::new(
-                    table(position_projection, heads * head_dim, *dim)?,
-                    Code::of_width(*dim),
-                )),
-            }),
-            _ => None,
+            EncodingSpec::ScoreTerm(spec) => TermFormula::of(spec)?.map(Self::ScoreTerm),
+            EncodingSpec::InputTerm(_) | EncodingSpec::Rotation(_) => None,
         })
     }
 
     /// Makes ready for distances up to this one either way.
     pub(crate) fn reach(&mut self, farthest: i64) {
-        if let Self::TransformerXl { vectors, .. } = self {
+        if let Self::ScoreTerm(term) = self
+            && let TermVectors::Projected(vectors) = &mut term.vectors
+        {
             vectors.reach(farthest);
         }
     }
@@ -101,39 +142,11 @@ impl Formula {
     /// What a pair gets, and how far from it a graph may be that computes in a type of precision
     /// `epsilon`.
     pub(crate) fn at(&self, pair: Pair<'_>, scales: Scales, epsilon: f64) -> Near {
-        let Pair {
-            head,
-            at,
-            query,
-            key,
-        } = pair;
-        let distance = at.distance();
-        let row = |rows: usize| row_of(rows, distance);
         match self {
             Self::ScoreBias(bias, tensors) => {
-                Near::sample(bias.reference(tensors, head, at), epsilon)
+                Near::sample(bias.reference(tensors, pair.head, pair.at), epsilon)
             }
-            Self::Shaw(table) => {
-                let met = Near::sum(query, table.row(row(table.nrows())), epsilon);
-                met.times(scales.product * scales.key)
-            }
-            Self::TransformerXl {
-                content_bias,
-                position_bias,
-                vectors,
-            } => {
-                let biased = |bias: &Array2<f64>| &query + &(scales.query * &bias.row(head));
-                let content = biased(content_bias);
-                // The bias meets keys in one sum with the query.
-                let whole = Near::sum(content.view(), key, epsilon);
-                let content = Near {
-                    value: scales.query * content_bias.row(head).dot(&key),
-                    ..whole
-                };
-                let position = vectors.met(head, distance, &biased(position_bias), epsilon);
-                let sum = content.plus(position.times(scales.key));
-                sum.times(scales.product)
-            }
+            Self::ScoreTerm(term) => term.at(pair, scales, epsilon),
         }
     }
 
@@ -145,7 +158,7 @@ impl Formula {
 
     /// Whether it depends on more than the distance.
     pub(crate) fn meets_content(&self) -> bool {
-        matches!(self, Self::Shaw(_) | Self::TransformerXl { .. })
+        matches!(self, Self::ScoreTerm(_))
     }
 
     /// Whether a softmax cannot tell it from one that differs by a constant for each query.

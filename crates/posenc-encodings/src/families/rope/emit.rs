@@ -7,25 +7,12 @@
 use posenc_ir::{Attr, DType, Emitter, Tensor, ValueId};
 
 use crate::laws::{Rope, Scaling};
+use super::Rotary;
 use crate::layout::Layout;
 use crate::opset::Opset;
+use crate::rotation::Shape;
 
-/// A rotation to be written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turn {
-    pub rope: Rope,
-    pub layout: Layout,
-}
-
-/// The axes of what turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    pub rank: usize,
-    /// Where the features of a head stand.
-    pub feature: usize,
-}
-
-impl Turn {
+impl Rotary {
     fn is_apart(&self) -> bool {
         self.layout == Layout::Half && self.rope.rotary_dim < self.rope.head_dim
     }
@@ -53,7 +40,7 @@ impl Turn {
     }
 
     /// cos and sin `[token, column]` of the first positions.
-    pub fn tables(&self, count: usize, dtype: DType) -> [Tensor; 2] {
+    pub fn wave_tables(&self, count: usize, dtype: DType) -> [Tensor; 2] {
         let (frequencies, signs) = self.frequencies();
         let dims = [count, frequencies.len()];
         let table = |wave: &dyn Fn(f64, f64) -> f64| {
@@ -71,7 +58,7 @@ impl Turn {
 
     /// cos and sin `[.., token, column]` of positions `[.., token]` in floats of this type, f32 or
     /// f64; `lead` is the number of axes before the tokens.
-    pub fn waves(
+    pub fn emit_waves(
         &self,
         out: &mut Emitter<'_>,
         opset: Opset,
@@ -95,7 +82,7 @@ impl Turn {
 
     /// Turns `x`; cos and sin broadcast with the part of it that turns, or with half of that where
     /// the halves are turned apart.
-    pub fn turned(
+    pub fn emit_rotated(
         &self,
         out: &mut Emitter<'_>,
         opset: Opset,
@@ -210,15 +197,15 @@ mod tests {
     const TOKENS: usize = 5;
     const HEADS: usize = 3;
 
-    fn turn(layout: Layout, rotary_dim: usize, head_dim: usize) -> Turn {
-        Turn {
+    fn turn(layout: Layout, rotary_dim: usize, head_dim: usize) -> Rotary {
+        Rotary {
             rope: Rope::new(100.0, rotary_dim, head_dim).unwrap(),
             layout,
         }
     }
 
     /// The rotation as the reference knows it.
-    fn reference(turn: &Turn) -> rope::Rope {
+    fn reference(turn: &Rotary) -> rope::Rope {
         let n = turn.rope.pairs();
         let pair = |i: usize| match turn.layout {
             Layout::Half => (i, i + n),
@@ -268,12 +255,12 @@ mod tests {
                 Tensor::from_f64(DType::F64, &[TOKENS], &positions),
             ];
             let got = emitted(opset.0, &given, |out, given| {
-                let waves = turn.waves(out, opset, given[1], 0, DType::F64);
+                let waves = turn.emit_waves(out, opset, given[1], 0, DType::F64);
                 let shape = Shape {
                     rank: 3,
                     feature: 2,
                 };
-                turn.turned(out, opset, given[0], shape, waves)
+                turn.emit_rotated(out, opset, given[0], shape, waves)
             });
             let far = apart(&got, &want);
             assert!(far < 1e-12, "{layout} {rotary_dim} of {head_dim}: {far}");
@@ -285,13 +272,13 @@ mod tests {
                 given[1].clone(),
             ];
             let got = emitted(opset.0, &given, |out, given| {
-                let waves = turn.waves(out, opset, given[1], 0, DType::F64);
+                let waves = turn.emit_waves(out, opset, given[1], 0, DType::F64);
                 let waves = waves.map(|w| out.op("Transpose", &[w]));
                 let shape = Shape {
                     rank: 3,
                     feature: 1,
                 };
-                turn.turned(out, opset, given[0], shape, waves)
+                turn.emit_rotated(out, opset, given[0], shape, waves)
             });
             let got = got.into_dimensionality::<Ix3>().unwrap();
             let far = apart(got.view().permuted_axes([0, 2, 1]), &want);
@@ -305,9 +292,9 @@ mod tests {
             let turn = turn(layout, rotary_dim, head_dim);
             let positions: Vec<f64> = (0..TOKENS).map(|p| p as f64).collect();
             let given = [Tensor::from_f64(DType::F64, &[TOKENS], &positions)];
-            for (place, table) in turn.tables(TOKENS, DType::F64).iter().enumerate() {
+            for (place, table) in turn.wave_tables(TOKENS, DType::F64).iter().enumerate() {
                 let got = emitted(17, &given, |out, given| {
-                    turn.waves(out, Opset(17), given[0], 0, DType::F64)[place]
+                    turn.emit_waves(out, Opset(17), given[0], 0, DType::F64)[place]
                 });
                 assert_eq!(got.shape(), table.dims());
                 let far = apart(&got, &table.to_f64s().unwrap());
@@ -322,7 +309,7 @@ mod tests {
         let positions = [0.0, 1.0, 2.0, 4.0, 5.0, 6.0];
         let given = [Tensor::from_f64(DType::F64, &[2, 3], &positions)];
         let got = emitted(13, &given, |out, given| {
-            turn.waves(out, Opset(13), given[0], 1, DType::F64)[0]
+            turn.emit_waves(out, Opset(13), given[0], 1, DType::F64)[0]
         });
         assert_eq!(got.shape(), [2, 3, 8]);
         assert!((got[[1, 0, 0]] - 4f64.cos()).abs() < 1e-12);
@@ -340,7 +327,7 @@ mod tests {
                 rank: 3,
                 feature: 2,
             };
-            turn.turned(&mut out, Opset(17), x, shape, [x, x]);
+            turn.emit_rotated(&mut out, Opset(17), x, shape, [x, x]);
             let text = out.finish().text(graph);
             let nodes = text.split("@@ new nodes\n").nth(1).unwrap_or_default();
             nodes.lines().filter(|line| line.starts_with('+')).count()

@@ -6,23 +6,24 @@ use super::Sinusoidal;
 use crate::layout::Layout;
 use crate::opset::Opset;
 
+impl Sinusoidal {
 /// The code of positions `[.., token]` in floats of type `dtype`, f32 or f64: `[.., token, dim]`.
 /// `lead` is the number of axes before the tokens. Factor, offset, amplitude and the order of
 /// sines and cosines are the plain ones.
-pub fn computed(
+pub fn emit(
+    &self,
     out: &mut Emitter<'_>,
     opset: Opset,
-    code: &Sinusoidal,
     positions: ValueId,
     lead: usize,
     dtype: DType,
 ) -> ValueId {
-    let pairs = code.dim / 2;
-    let lone = code.dim % 2;
-    let frequency = |i: usize| code.base.powf(-(i as f64) / code.denominator.of(code.dim));
+    let pairs = self.dim / 2;
+    let lone = self.dim % 2;
+    let frequency = |i: usize| self.base.powf(-(i as f64) / self.denominator.of(self.dim));
     let frequencies = |count: usize| -> Vec<f64> { (0..count).map(frequency).collect() };
     let token = lead as i64;
-    match code.layout {
+    match self.layout {
         Layout::Half => {
             let column = opset.unsqueeze(out, positions, &[token + 1]);
             let [sin, cos] = waves(out, column, &[pairs], &frequencies(pairs), dtype);
@@ -47,10 +48,11 @@ pub fn computed(
                 return rows;
             }
             // And in a lone sine, where sines and cosines alternate.
-            let [first, end, axis] = [0, code.dim as i64, token + 1].map(|n| out.ints("cut", &[n]));
+            let [first, end, axis] = [0, self.dim as i64, token + 1].map(|n| out.ints("cut", &[n]));
             out.op("Slice", &[rows, first, end, axis])
         }
     }
+}
 }
 
 /// Sines and cosines of positions in a column, times frequencies.
@@ -97,7 +99,7 @@ mod tests {
                 let positions: Vec<f64> = (0..40).map(f64::from).collect();
                 let given = [Tensor::from_f64(DType::F64, &[40], &positions)];
                 let got = emitted(17, &given, |out, given| {
-                    computed(out, Opset(17), &code, given[0], 0, DType::F64)
+                    code.emit(out, Opset(17), given[0], 0, DType::F64)
                 });
                 assert_eq!(got.shape(), [40, dim], "{layout}");
                 let far = apart(&got, &code.reference(&positions));
@@ -122,7 +124,7 @@ mod tests {
             let given = [Tensor::from_f64(DType::F64, &[2, 3], &positions)];
             for opset in [11, 13, 20] {
                 let got = emitted(opset, &given, |out, given| {
-                    computed(out, Opset(opset), &code, given[0], 1, DType::F64)
+                    code.emit(out, Opset(opset), given[0], 1, DType::F64)
                 });
                 assert_eq!(got.shape(), [2, 3, 8]);
                 let far = apart(&got, &code.reference(&positions));

@@ -7,7 +7,7 @@ use super::stream::StreamPoint;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::Group;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::InputSpec;
 use posenc_encodings::families::conv::emit::{Axes, added};
 
 pub(crate) fn insert(
@@ -15,30 +15,27 @@ pub(crate) fn insert(
     context: &Context<'_>,
     preserved: Option<&Preserved>,
     group: &Group,
+    spec: &InputSpec,
+    kernel: usize,
 ) -> Result<(), RewriteError> {
-    let EncodingSpec::Conv {
-        kernel,
-        weight,
-        bias,
-    } = &group.new
-    else {
-        return Ok(());
-    };
     let past = group.sites.iter().find(|site| context.site(**site).past);
     if let Some(site) = past {
         let why = "a convolution needs the embeddings of earlier tokens, and a cache holds only \
                    keys and values";
         return Err(context.refuse(context.site(*site).node, why));
     }
-    let width = weight.dims().and_then(|d| d.first().copied());
-    let point = StreamPoint::of(context, preserved, group, width)?;
+    let point = StreamPoint::of(context, preserved, group, spec.term.width())?;
     let Some(batch) = point.batch.filter(|_| point.rank == 3) else {
         let why = "a convolution needs embeddings with axes of sequences, tokens and features";
         return Err(context.refuse(point.node, why));
     };
     out.set_scope(context.graph().main());
-    let weight = weight.tensor(point.dtype, &[point.dim, 1, *kernel])?;
-    let bias = bias.tensor(point.dtype, &[point.dim])?;
+    let dims = spec.term.tensors(point.dim);
+    let ([weight, bias], [weight_dims, bias_dims]) = (&spec.tensors[..], &dims[..]) else {
+        return Err(context.refuse(point.node, "a convolution needs weights and a bias"));
+    };
+    let weight = weight.tensor(point.dtype, weight_dims)?;
+    let bias = bias.tensor(point.dtype, bias_dims)?;
     let numbers = [out.constant("weight", weight), out.constant("bias", bias)];
     out.set_scope(context.graph().value(point.value).scope());
     let axes = Axes {
@@ -46,7 +43,7 @@ pub(crate) fn insert(
         channel: point.feature,
         token: point.token,
     };
-    let sizes = [point.dim, *kernel];
+    let sizes = [point.dim, kernel];
     let sum = added(
         out,
         context.opset(),

@@ -14,25 +14,35 @@ use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::lane::Lane;
 use crate::plan::swap::Group;
-use crate::plan::swap::spec::EncodingSpec;
-use posenc_encodings::families::rope::emit::{Shape, Turn};
-use posenc_encodings::kind::Layout;
+use posenc_encodings::rotation::{Rotation, Shape};
 
 /// Values that rotations share.
 #[derive(Debug, Default)]
 pub(crate) struct Rotations {
+    /// The different rotations; their index identifies them.
+    known: Vec<Box<dyn Rotation>>,
     /// cos and sin `[.., token, column]`.
     waves: FxHashMap<Key, [ValueId; 2]>,
     /// The same, aligned with the axes of a value.
     aligned: FxHashMap<(Key, Vec<usize>, usize), [ValueId; 2]>,
     /// Rotated values.
-    rotated: FxHashMap<(ValueId, TurnKey), ValueId>,
+    rotated: FxHashMap<(ValueId, usize), ValueId>,
     /// Uses that read rotated values.
     redirected: FxHashSet<Use>,
 }
 
-type TurnKey = (u64, usize, usize, Layout);
-type Key = (PositionSource, TurnKey, DType);
+type Key = (PositionSource, usize, DType);
+
+impl Rotations {
+    /// The index of a rotation.
+    fn index_of(&mut self, new: &dyn Rotation) -> usize {
+        let known = self.known.iter().position(|known| **known == *new);
+        known.unwrap_or_else(|| {
+            self.known.push(new.boxed());
+            self.known.len() - 1
+        })
+    }
+}
 
 /// Inserts rotations at the sites of a group.
 pub(crate) fn insert(
@@ -41,14 +51,9 @@ pub(crate) fn insert(
     positions: &mut Positions<'_>,
     rotations: &mut Rotations,
     group: &Group,
+    new: &dyn Rotation,
 ) -> Result<(), RewriteError> {
-    let EncodingSpec::Rope { rope, layout } = &group.new else {
-        return Ok(());
-    };
-    let turn = Turn {
-        rope: *rope,
-        layout: *layout,
-    };
+    let key = rotations.index_of(new);
     for index in &group.sites {
         let site = context.site(*index);
         let mut writer = Writer {
@@ -57,7 +62,8 @@ pub(crate) fn insert(
             rotations,
             site,
             index: *index,
-            turn,
+            new,
+            key,
         };
         match decompose::decompose(out, context, site)? {
             Some(parts) => writer.rotate_decomposed(out, parts)?,
@@ -76,14 +82,16 @@ struct Writer<'a, 'p> {
     rotations: &'a mut Rotations,
     site: &'a Site,
     index: usize,
-    turn: Turn,
+    new: &'a dyn Rotation,
+    /// Its index among the known rotations.
+    key: usize,
 }
 
 impl Writer<'_, '_> {
     /// Rotates queries or keys.
     fn rotate_side(&mut self, out: &mut Emitter<'_>, side: Side) -> Result<(), RewriteError> {
         let context = self.context;
-        let head_dim = self.turn.rope.head_dim;
+        let head_dim = self.new.head_dim();
         let any = |value: ValueId, lane: &Lane| fit(context, value, lane, head_dim);
         let mut target = RotationTarget::of(context, self.site, side, &any)?;
         let dims = context.dims(target.value).unwrap_or_default();
@@ -95,7 +103,7 @@ impl Writer<'_, '_> {
             };
             target = RotationTarget::of(context, self.site, side, &separate)?;
         }
-        let key = (target.value, self.turn_key());
+        let key = (target.value, self.key);
         let rotated = match self.rotations.rotated.get(&key) {
             Some(rotated) => *rotated,
             None => {
@@ -125,23 +133,13 @@ impl Writer<'_, '_> {
         let lane = Lane {
             sequence: 1,
             feature: Some(2),
-            group: Some(self.turn.rope.head_dim),
+            group: Some(self.new.head_dim()),
             offset: 0,
         };
         for value in [&mut parts.query, &mut parts.key] {
             *value = self.rotate(out, *value, &parts.dims, lane)?;
         }
         parts.replace(out, self.context, self.site)
-    }
-
-    fn turn_key(&self) -> TurnKey {
-        let rope = self.turn.rope;
-        (
-            rope.theta.to_bits(),
-            rope.rotary_dim,
-            rope.head_dim,
-            self.turn.layout,
-        )
     }
 
     /// Rotates `value`, which has these dimensions in the trial run.
@@ -175,13 +173,13 @@ impl Writer<'_, '_> {
         let waves = self.waves(out, source, dtype, &axes, shape.rank)?;
         out.set_scope(scope);
         if !split {
-            return Ok(self.turn.turned(out, opset, value, shape, waves));
+            return Ok(self.new.rotate(out, opset, value, shape, waves));
         }
         let lead = vec![0; feature];
-        let head_dim = self.turn.rope.head_dim as i64;
+        let head_dim = self.new.head_dim() as i64;
         let apart = out.ints("heads", &[&lead[..], &[-1, head_dim]].concat());
         let apart = out.op("Reshape", &[value, apart]);
-        let rotated = self.turn.turned(out, opset, apart, shape, waves);
+        let rotated = self.new.rotate(out, opset, apart, shape, waves);
         let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
         Ok(out.op("Reshape", &[rotated, whole]))
     }
@@ -256,7 +254,7 @@ impl Writer<'_, '_> {
         axes: &[usize],
         rank: usize,
     ) -> Result<[ValueId; 2], RewriteError> {
-        let key = (source, self.turn_key(), dtype);
+        let key = (source, self.key, dtype);
         let waves = match self.rotations.waves.get(&key) {
             Some(waves) => *waves,
             None => {
@@ -285,14 +283,14 @@ impl Writer<'_, '_> {
         let context = self.context;
         if let PositionSource::Fixed(n) = source {
             out.set_scope(context.graph().main());
-            let [cos, sin] = self.turn.tables(n, dtype);
+            let [cos, sin] = self.new.tables(n, dtype);
             return [out.constant("cos", cos), out.constant("sin", sin)];
         }
         let values = self.positions.values(out, source);
         let wide = wide(dtype);
         let floats = self.positions.floats(out, values, wide);
         let lead = usize::from(values.by_sequence);
-        let waves = self.turn.waves(out, context.opset(), floats, lead, wide);
+        let waves = self.new.waves(out, context.opset(), floats, lead, wide);
         if dtype == wide {
             waves
         } else {

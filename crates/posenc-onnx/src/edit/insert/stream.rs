@@ -12,10 +12,9 @@ use crate::attention::stream::{Begin, InsertionPoint};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::Group;
-use crate::plan::swap::size::numbers_in;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::InputSpec;
 use posenc_encodings::families::learned::emit::{Pick, rows};
-use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal, emit::computed};
+use posenc_encodings::input_term::{self, InputTerm, Source};
 
 /// Where an encoding is added to the stream of a stack.
 #[derive(Clone, Debug)]
@@ -41,53 +40,23 @@ pub(crate) fn insert(
     context: &Context<'_>,
     positions: &mut Positions<'_>,
     group: &Group,
+    spec: &InputSpec,
 ) -> Result<(), RewriteError> {
-    let width = match &group.new {
-        EncodingSpec::Learned { table, .. } => table.dims().and_then(|d| d.get(1).copied()),
-        _ => None,
-    };
-    let point = StreamPoint::of(context, positions.preserved(), group, width)?;
+    let point = StreamPoint::of(context, positions.preserved(), group, spec.term.width())?;
     let at = ValueAxis {
         value: point.value,
         axis: point.token,
     };
     let source = positions.source(out, group.sites[0], at)?;
-    let rows = match &group.new {
-        EncodingSpec::Learned { rows, table } => {
-            let table = table.tensor(point.dtype, &[*rows, point.dim])?;
-            picked(out, context, positions, &point, source, table)?
+    let table = |count: usize| spec.table([count, point.dim], point.dtype);
+    let rows = match (spec.term.source(), source) {
+        (Source::Table(rows), _) => picked(out, context, positions, &point, source, table(rows)?)?,
+        (_, PositionSource::Fixed(n)) => {
+            out.set_scope(context.graph().main());
+            let rows = out.constant("positions", table(n)?);
+            point.aligned(out, context, rows, false)?
         }
-        EncodingSpec::Sinusoidal { layout, base, rows } => {
-            let code = Sinusoidal {
-                dim: point.dim,
-                layout: *layout,
-                base: *base,
-                cosines_first: false,
-                denominator: Denominator::Pairs,
-                factor: 1.0,
-                amplitude: 1.0,
-                max_positions: None,
-                offset: 0,
-                image: None,
-            };
-            let table = |count: usize| {
-                numbers_in(&[count, point.dim])?;
-                let positions: Vec<f64> = (0..count).map(|p| p as f64).collect();
-                let rows = code.reference(&positions);
-                let values: Vec<f64> = rows.iter().copied().collect();
-                Ok::<_, RewriteError>(Tensor::from_f64(point.dtype, &[count, point.dim], &values))
-            };
-            match (rows, source) {
-                (Some(rows), _) => picked(out, context, positions, &point, source, table(*rows)?)?,
-                (None, PositionSource::Fixed(n)) => {
-                    out.set_scope(context.graph().main());
-                    let rows = out.constant("positions", table(n)?);
-                    point.aligned(out, context, rows, false)?
-                }
-                (None, _) => waves(out, context, positions, &point, source, &code)?,
-            }
-        }
-        _ => return Ok(()),
+        _ => computed(out, context, positions, &point, source, &*spec.term)?,
     };
     out.set_scope(context.graph().value(point.value).scope());
     let sum = out.op("Add", &[point.value, rows]);
@@ -158,20 +127,26 @@ fn index(out: &mut Emitter<'_>, context: &Context<'_>, values: PositionValues) -
     }
 }
 
-/// Sines and cosines, computed from positions.
-fn waves(
+/// Rows that are computed from positions.
+fn computed(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     positions: &mut Positions<'_>,
     point: &StreamPoint,
     source: PositionSource,
-    code: &Sinusoidal,
+    term: &dyn InputTerm,
 ) -> Result<ValueId, RewriteError> {
     let values = positions.values(out, source);
     let dtype = wide(point.dtype);
-    let floats = positions.floats(out, values, dtype);
-    let lead = usize::from(values.by_sequence);
-    let mut rows = computed(out, context.opset(), code, floats, lead, dtype);
+    let floats = input_term::Positions {
+        value: positions.floats(out, values, dtype),
+        lead: usize::from(values.by_sequence),
+        dtype,
+    };
+    let Some(mut rows) = term.emit(out, context.opset(), point.dim, floats) else {
+        let why = format!("{} is not computed from positions", term.word());
+        return Err(context.refuse(point.node, why));
+    };
     if point.dtype != dtype {
         rows = out.cast(rows, point.dtype);
     }

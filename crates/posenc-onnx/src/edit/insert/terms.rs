@@ -1,11 +1,11 @@
-//! Adds terms of vectors by distance: Shaw, Transformer-XL.
+//! Adds terms of vectors by distance: rows of a table, or projected sines and cosines.
 //!
 //! A term is added to the product of queries and keys before any scale. It reads queries as they
 //! enter the product. If the graph has scaled keys before the product, vectors are scaled likewise.
 
+mod clipped;
 mod product;
-mod shaw;
-mod transformer_xl;
+mod projected;
 mod values;
 
 use posenc_ir::{DType, Emitter, ValueId};
@@ -17,8 +17,9 @@ use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::Group;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::TermSpec;
 use posenc_encodings::opset::Opset;
+use posenc_encodings::score_term::Vectors;
 use product::Product;
 pub(crate) use values::WeightedValues;
 
@@ -31,6 +32,7 @@ pub(crate) fn insert(
     context: &Context<'_>,
     scores: &mut ScoreCache<'_>,
     group: &Group,
+    spec: &TermSpec,
 ) -> Result<(), RewriteError> {
     let mut made = vec![];
     for site in &group.sites {
@@ -38,8 +40,10 @@ pub(crate) fn insert(
         if !scores.claim(site, &group.new)? {
             continue;
         }
-        if context.opset() < EINSUM && matches!(group.new, EncodingSpec::Shaw { .. }) {
-            return Err(context.refuse(site.node, "shaw needs opset 12 or later"));
+        let vectors = spec.term.vectors();
+        if context.opset() < EINSUM && matches!(vectors, Vectors::Clipped { .. }) {
+            let why = format!("{} needs opset 12 or later", spec.term.word());
+            return Err(context.refuse(site.node, why));
         }
         out.set_scope(site.scope);
         let product = Product::of(context, site)?;
@@ -48,13 +52,18 @@ pub(crate) fn insert(
             context,
             scores,
             site,
+            word: spec.term.word(),
             product,
             spot,
             made: &mut made,
         };
-        match &group.new {
-            EncodingSpec::Shaw { .. } => term.shaw(out, &group.new)?,
-            _ => term.transformer_xl(out, &group.new)?,
+        match vectors {
+            Vectors::Clipped { max_distance } => term.clipped(out, spec, max_distance)?,
+            Vectors::Projected {
+                heads,
+                head_dim,
+                dim,
+            } => term.projected(out, spec, [heads, head_dim, dim])?,
         }
     }
     out.set_scope(context.graph().main());
@@ -69,6 +78,8 @@ struct Term<'a, 'g> {
     context: &'a Context<'a>,
     scores: &'a mut ScoreCache<'g>,
     site: &'a Site,
+    /// The word of the family.
+    word: &'static str,
     product: Product,
     spot: SiteScores,
     made: &'a mut Made,

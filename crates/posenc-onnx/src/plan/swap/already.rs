@@ -3,7 +3,6 @@
 use super::planner::Planner;
 use super::spec::{EncodingSpec, Group};
 use crate::detect::finding::{Encoding, Finding};
-use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
 use posenc_encodings::kind::Kind;
 
 impl Planner<'_> {
@@ -49,23 +48,20 @@ impl Planner<'_> {
     fn is_as_planned(&self, finding: &Finding, new: &EncodingSpec) -> bool {
         let p = self.parameters;
         let as_found = self.request.params.is_none() && p.seed.is_none();
-        match (&finding.encoding, new) {
-            (Encoding::Sinusoidal(found), EncodingSpec::Sinusoidal { layout, base, rows }) => {
-                let plain = Sinusoidal {
-                    layout: *layout,
-                    base: found.base,
-                    denominator: Denominator::Pairs,
-                    image: None,
-                    offset: 0,
-                    cosines_first: false,
-                    factor: 1.0,
-                    amplitude: 1.0,
-                    ..found.clone()
-                };
-                let near = (found.base - base).abs() <= 1e-3 * base;
-                near && plain == *found && (rows.is_none() || *rows <= finding.max_length)
+        let Some(found) = finding.encoding.known() else {
+            return false;
+        };
+        match new {
+            EncodingSpec::InputTerm(spec) => {
+                let length = finding.max_length;
+                let same = spec.term.is_found_as(found, length, &self.common());
+                same && (as_found || spec.tensors.is_empty())
             }
-            (Encoding::ScoreBias(found), EncodingSpec::ScoreBias(spec)) => {
+            EncodingSpec::ScoreTerm(spec) => as_found && spec.term.is_found_as(found, &p.family),
+            EncodingSpec::ScoreBias(spec) => {
+                let Encoding::ScoreBias(found) = &finding.encoding else {
+                    return false;
+                };
                 let family = Kind::of(found.word()).family();
                 let same = found.word() == spec.bias.word()
                     && family.is_some_and(|family| {
@@ -73,18 +69,7 @@ impl Planner<'_> {
                     });
                 same && (as_found || spec.tensors.is_empty())
             }
-            (Encoding::Learned(found), EncodingSpec::Learned { .. }) => {
-                as_found && p.max_length.is_none_or(|n| n <= found.max_positions)
-            }
-            (Encoding::Shaw(found), EncodingSpec::Shaw { .. }) => {
-                as_found
-                    && p.family
-                        .count("max-distance")
-                        .is_none_or(|n| Some(n) == found.max_distance)
-            }
-            (Encoding::TransformerXl(_), EncodingSpec::TransformerXl { .. })
-            | (Encoding::Conv(_), EncodingSpec::Conv { .. }) => as_found,
-            _ => false,
+            EncodingSpec::Rotation(_) => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::size::refusal;
-use super::spec::{BiasSpec, EncodingSpec, Group, THETA};
+use super::spec::{BiasSpec, EncodingSpec, Group, InputSpec, TermSpec};
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -14,17 +14,12 @@ use crate::request::hf_config::{HfConfig, RopeRequest};
 use crate::request::params::Params;
 use crate::request::{Parameters, Request};
 use posenc_encodings::bias::BiasFamily;
-use posenc_encodings::encoding::{GivenTensors, Learned, PlanError, SiteShape, Start};
-use posenc_encodings::families::{conv, learned, shaw, transformer_xl};
+use posenc_encodings::encoding::{Common, GivenTensors, Learned, PlanError, SiteShape, Start};
 use posenc_encodings::family::{Entry, Family};
-use posenc_encodings::kind::{Kind, Layout};
-use posenc_encodings::laws::Rope;
-
-/// The clip of Shaw's vectors (section 4.1 of the paper).
-const CLIP: usize = 16;
-
-/// Width of a convolution.
-const KERNEL: usize = 3;
+use posenc_encodings::input_term::InputFamily;
+use posenc_encodings::kind::Kind;
+use posenc_encodings::rotation::RotationFamily;
+use posenc_encodings::score_term::TermFamily;
 
 /// Makes a kind of encoding out of flags, files and what the model has.
 pub(crate) struct Planner<'a> {
@@ -71,17 +66,12 @@ impl Planner<'_> {
             RewriteError::from(Refusal::invalid(why))
         };
         let family = kind.family().ok_or_else(found_only)?;
-        if let Entry::ScoreBias(bias) = &family.entry {
-            return self.score_bias(family, bias, site);
-        }
-        match kind {
-            Kind::Learned => self.learned(site),
-            Kind::Sinusoidal => Ok(self.sinusoidal()),
-            Kind::Conv => Ok(self.conv(site)),
-            Kind::Rope => self.rope(site),
-            Kind::Shaw => self.shaw(site),
-            Kind::TransformerXl => self.transformer_xl(site),
-            _ => Err(found_only()),
+        match &family.entry {
+            Entry::InputTerm(input) => self.input_term(family, input, site),
+            Entry::Rotation(rotation) => self.rotation(rotation, site),
+            Entry::ScoreBias(bias) => self.score_bias(family, bias, site),
+            Entry::ScoreTerm(term) => self.score_term(family, term, site),
+            Entry::FoundOnly => Err(found_only()),
         }
     }
 
@@ -91,6 +81,17 @@ impl Planner<'_> {
             heads: site.heads,
             head_dim: site.head_dim,
             causal: site.mask.causal == Some(true),
+        }
+    }
+
+    /// Values that families share.
+    pub(crate) fn common(&self) -> Common {
+        let p = self.parameters;
+        Common {
+            theta: p.theta,
+            layout: p.layout,
+            rotary_dim: p.rotary_dim,
+            max_length: p.max_length,
         }
     }
 
@@ -127,98 +128,57 @@ impl Planner<'_> {
         Ok(EncodingSpec::ScoreBias(BiasSpec { bias, tensors }))
     }
 
-    fn learned(&mut self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let table = &learned::FAMILY.tensors[0];
-        let tensors = self.tensors(&learned::FAMILY, site);
-        let given = tensors.dims(table.name);
-        let rows = match given.and_then(|(_, dims)| dims.first().copied()) {
-            Some(rows) => rows,
-            None => self.rows(site)?,
-        };
-        let table = self.numbers(site, table, Start::normal(0.02));
-        Ok(EncodingSpec::Learned { rows, table })
-    }
-
-    fn sinusoidal(&self) -> EncodingSpec {
-        let p = self.parameters;
-        EncodingSpec::Sinusoidal {
-            layout: p.layout.unwrap_or(Layout::Interleaved),
-            base: p.theta.unwrap_or(THETA),
-            rows: p.max_length,
+    fn input_term(
+        &mut self,
+        family: &Family,
+        functions: &InputFamily,
+        site: &Site,
+    ) -> Result<EncodingSpec, RewriteError> {
+        let tensors = self.tensors(family, site);
+        let mut common = self.common();
+        let mut term = (functions.plan)(&common, &tensors);
+        if matches!(term, Err(PlanError::Missing("max-length"))) {
+            common.max_length = Some(self.rows(site)?);
+            term = (functions.plan)(&common, &tensors);
         }
+        let term = term.map_err(|e| self.refusal(site, e))?;
+        let tensors = family.tensors.iter().enumerate();
+        let tensors = tensors
+            .map(|(i, learned)| self.numbers(site, learned, term.start(i)))
+            .collect();
+        Ok(EncodingSpec::InputTerm(InputSpec { term, tensors }))
     }
 
-    fn conv(&self, site: &Site) -> EncodingSpec {
-        let [weight, bias] = [0, 1].map(|i| &conv::FAMILY.tensors[i]);
-        let tensors = self.tensors(&conv::FAMILY, site);
-        let kernel = tensors.dims(weight.name);
-        let kernel = kernel.and_then(|(_, dims)| dims.get(2).copied());
-        let kernel = kernel.unwrap_or(KERNEL);
-        EncodingSpec::Conv {
-            kernel,
-            // wav2vec 2.0 starts with a deviation of 2/√(k · dim), dim being 1 here.
-            weight: self.numbers(site, weight, Start::normal((4.0 / kernel as f64).sqrt())),
-            bias: self.numbers(site, bias, Start::constant(0.0)),
+    fn rotation(
+        &self,
+        functions: &RotationFamily,
+        site: &Site,
+    ) -> Result<EncodingSpec, RewriteError> {
+        let mut common = self.common();
+        if let Some(config) = self.configured(site)? {
+            common.theta = common.theta.or(Some(config.theta));
+            common.rotary_dim = common.rotary_dim.or(config.rotary_dim);
         }
+        let rotation = (functions.plan)(&self.shape(site), &common);
+        let rotation = rotation.map_err(|e| self.refusal(site, e))?;
+        Ok(EncodingSpec::Rotation(rotation))
     }
 
-    fn rope(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let p = self.parameters;
-        let head_dim = self.shape(site).head_dim();
-        let head_dim = head_dim.map_err(|e| self.refusal(site, e))?;
-        let config = self.configured(site)?;
-        let of_config = config.as_ref().and_then(|c| c.rotary_dim);
-        let rotary_dim = p.rotary_dim.or(of_config).unwrap_or(head_dim);
-        let theta = p.theta.or(config.map(|c| c.theta)).unwrap_or(THETA);
-        let rope = Rope::new(theta, rotary_dim, head_dim).map_err(|e| {
-            let place = self.context.graph().place(site.node);
-            Refusal::invalid(format!("{place}: {e}"))
-        })?;
-        Ok(EncodingSpec::Rope {
-            rope,
-            layout: p.layout.unwrap_or(Layout::Half),
-        })
-    }
-
-    fn shaw(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let [key, value] = [0, 1].map(|i| &shaw::FAMILY.tensors[i]);
-        let tensors = self.tensors(&shaw::FAMILY, site);
-        let [given_key, given_value] = [key, value].map(|t| tensors.dims(t.name));
-        let given = given_key.or(given_value);
-        let refusal = |e| self.refusal(site, e);
-        let max_distance = shaw::clip(&self.parameters.family, given, CLIP).map_err(refusal)?;
-        // Glorot's deviation for a table of such rows.
-        let wide = 2 * max_distance + 1 + self.shape(site).head_dim().map_err(refusal)?;
-        let start = Start::normal((2.0 / wide as f64).sqrt());
-        let none = given.is_none();
-        let numbers =
-            |learned, is_given| (none || is_given).then(|| self.numbers(site, learned, start));
-        Ok(EncodingSpec::Shaw {
-            max_distance,
-            key: numbers(key, given_key.is_some()),
-            value: numbers(value, given_value.is_some()),
-        })
-    }
-
-    fn transformer_xl(&self, site: &Site) -> Result<EncodingSpec, RewriteError> {
-        let shape = self.shape(site);
-        let refusal = |e| self.refusal(site, e);
-        let heads = shape.heads().map_err(refusal)?;
-        let head_dim = shape.head_dim().map_err(refusal)?;
-        let learned = [0, 1, 2].map(|i| &transformer_xl::FAMILY.tensors[i]);
-        let tensors = self.tensors(&transformer_xl::FAMILY, site);
-        let dim = tensors.dims(learned[2].name);
-        let dim = dim.and_then(|(_, dims)| dims.get(1).copied());
-        let [content_bias, position_bias, position_projection] =
-            learned.map(|learned| self.numbers(site, learned, Start::normal(0.02)));
-        Ok(EncodingSpec::TransformerXl {
-            content_bias,
-            position_bias,
-            position_projection,
-            heads,
-            head_dim,
-            dim: dim.unwrap_or(heads * head_dim),
-        })
+    fn score_term(
+        &self,
+        family: &Family,
+        functions: &TermFamily,
+        site: &Site,
+    ) -> Result<EncodingSpec, RewriteError> {
+        let tensors = self.tensors(family, site);
+        let term = (functions.plan)(&self.shape(site), &self.parameters.family, &tensors);
+        let term = term.map_err(|e| self.refusal(site, e))?;
+        let used = term.tensors();
+        let tensors = family.tensors.iter().zip(used).enumerate();
+        let tensors = tensors
+            .map(|(i, (learned, dims))| dims.map(|_| self.numbers(site, learned, term.start(i))))
+            .collect();
+        Ok(EncodingSpec::ScoreTerm(TermSpec { term, tensors }))
     }
 
     /// The rotation of a layer by the configuration of the request.
@@ -253,11 +213,8 @@ impl Planner<'_> {
         Numbers::Start(Init::Normal { std, seed })
     }
 
-    /// Rows of a table that no file gives.
+    /// Rows of a table that neither a file nor the request gives.
     fn rows(&mut self, site: &Site) -> Result<usize, RewriteError> {
-        if let Some(rows) = self.parameters.max_length {
-            return Ok(rows);
-        }
         let reaches = |f: &&Finding| f.sites.contains(&site.index);
         let table = self
             .context

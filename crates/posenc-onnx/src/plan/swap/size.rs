@@ -64,6 +64,11 @@ pub(crate) fn refusal(error: PlanError, place: impl FnOnce() -> String) -> Rewri
         PlanError::Param { param, why } => usage(format!("`{param}` {why}")),
         PlanError::Tensor { name, why } => usage(format!("{name} of `params` {why}")),
         PlanError::Values(why) => usage(why),
+        PlanError::Missing(param) => {
+            let why = format!("cannot infer {param}: give `{param}`");
+            Refusal::missing(param, why).into()
+        }
+        PlanError::Site(why) => usage(format!("{}: {why}", place())),
         PlanError::TooLarge(dims) => too_large(&dims),
     }
 }

@@ -1,86 +1,108 @@
 //! What is put in, and where.
 
 use ndarray::{ArrayD, IxDyn};
+use posenc_ir::{DType, Tensor};
 
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
-use crate::error::RewriteError;
+use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::{Init, Numbers};
+use crate::plan::swap::size::numbers_in;
 use crate::report::Inferred;
 use posenc_encodings::bias::ScoreBias;
-use posenc_encodings::kind::{Kind, Layout};
-use posenc_encodings::laws::Rope;
+use posenc_encodings::encoding::Encoding;
+use posenc_encodings::input_term::InputTerm;
+use posenc_encodings::kind::Kind;
+use posenc_encodings::rotation::Rotation;
+use posenc_encodings::score_term::ScoreTerm;
 
 /// An encoding to put in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EncodingSpec {
-    /// A table, `[rows, dim]`.
-    Learned {
-        rows: usize,
-        table: Numbers,
-    },
-    /// Sines and cosines; a table where there are `rows`, else computed.
-    Sinusoidal {
-        layout: Layout,
-        base: f64,
-        rows: Option<usize>,
-    },
-    /// `x + gelu(conv(x))`, with a weight `[dim, 1, kernel]` and a bias `[dim]`.
-    Conv {
-        kernel: usize,
-        weight: Numbers,
-        bias: Numbers,
-    },
-    Rope {
-        rope: Rope,
-        layout: Layout,
-    },
+    InputTerm(InputSpec),
+    Rotation(Box<dyn Rotation>),
     ScoreBias(BiasSpec),
-    /// Tables `[2k + 1, head_dim]`.
-    Shaw {
-        max_distance: usize,
-        key: Option<Numbers>,
-        value: Option<Numbers>,
-    },
-    /// Biases `[heads, head_dim]` and a projection `[heads · head_dim, dim]`.
-    TransformerXl {
-        heads: usize,
-        head_dim: usize,
-        dim: usize,
-        content_bias: Numbers,
-        position_bias: Numbers,
-        position_projection: Numbers,
-    },
+    ScoreTerm(TermSpec),
 }
 impl EncodingSpec {
     /// The learned numbers.
     pub(crate) fn numbers(&mut self) -> Vec<&mut Numbers> {
         match self {
-            Self::Learned { table, .. } => vec![table],
+            Self::InputTerm(spec) => spec.tensors.iter_mut().collect(),
             Self::ScoreBias(spec) => spec.tensors.iter_mut().collect(),
-            Self::Conv { weight, bias, .. } => vec![weight, bias],
-            Self::Shaw { key, value, .. } => key.iter_mut().chain(value).collect(),
-            Self::TransformerXl {
-                content_bias,
-                position_bias,
-                position_projection,
-                ..
-            } => vec![content_bias, position_bias, position_projection],
-            Self::Sinusoidal { .. } | Self::Rope { .. } => vec![],
+            Self::ScoreTerm(spec) => spec.tensors.iter_mut().flatten().collect(),
+            Self::Rotation(_) => vec![],
+        }
+    }
+
+    /// The encoding, whatever the way of entry.
+    pub(crate) fn encoding(&self) -> &dyn Encoding {
+        match self {
+            Self::InputTerm(spec) => &*spec.term,
+            Self::Rotation(rotation) => &**rotation,
+            Self::ScoreBias(spec) => &*spec.bias,
+            Self::ScoreTerm(spec) => &*spec.term,
         }
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Learned { .. } => Kind::Learned,
-            Self::Sinusoidal { .. } => Kind::Sinusoidal,
-            Self::Conv { .. } => Kind::Conv,
-            Self::Rope { .. } => Kind::Rope,
-            Self::ScoreBias(spec) => Kind::of(spec.bias.word()),
-            Self::Shaw { .. } => Kind::Shaw,
-            Self::TransformerXl { .. } => Kind::TransformerXl,
-        }
+        Kind::of(self.encoding().word())
     }
+}
+
+/// A term on the embeddings with its learned tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct InputSpec {
+    /// The term.
+    pub(crate) term: Box<dyn InputTerm>,
+    /// Its learned tensors, in the order of the family's list.
+    pub(crate) tensors: Vec<Numbers>,
+}
+
+impl PartialEq for InputSpec {
+    fn eq(&self, other: &Self) -> bool {
+        *self.term == *other.term && self.tensors == other.tensors
+    }
+}
+
+impl InputSpec {
+    /// The values of the learned tensors for embeddings of width `dim`.
+    ///
+    /// # Errors
+    /// Where a file gives one of other dimensions.
+    pub(crate) fn values(&self, dim: usize) -> Result<Vec<ArrayD<f64>>, RewriteError> {
+        values(&self.tensors, &self.term.tensors(dim))
+    }
+
+    /// The first rows as a table `[count, dim]`.
+    ///
+    /// # Errors
+    /// As [`Self::values`], and where it would be too large.
+    pub(crate) fn table(
+        &self,
+        [count, dim]: [usize; 2],
+        dtype: DType,
+    ) -> Result<Tensor, RewriteError> {
+        let tensors = self.values(dim)?;
+        numbers_in(&[count, dim])?;
+        let positions: Vec<usize> = (0..count).collect();
+        let rows = self.term.reference(&tensors, dim, &positions);
+        let rows = rows.ok_or_else(|| {
+            let why = format!("{} has no {count} rows", self.term.word());
+            Refusal::unsupported(why)
+        })?;
+        let values: Vec<f64> = rows.iter().copied().collect();
+        Ok(Tensor::from_f64(dtype, &[count, dim], &values))
+    }
+}
+
+/// The values of learned tensors of these dimensions.
+fn values(tensors: &[Numbers], dims: &[Vec<usize>]) -> Result<Vec<ArrayD<f64>>, RewriteError> {
+    let values = tensors.iter().zip(dims).map(|(numbers, dims)| {
+        let values = numbers.values(dims)?;
+        Ok(ArrayD::from_shape_vec(IxDyn(dims), values).unwrap_or_default())
+    });
+    values.collect()
 }
 
 /// A bias on the scores with its learned tensors.
@@ -104,12 +126,42 @@ impl BiasSpec {
     /// # Errors
     /// Where a file gives one of other dimensions.
     pub(crate) fn values(&self) -> Result<Vec<ArrayD<f64>>, RewriteError> {
-        let dims = self.bias.tensors();
-        let values = self.tensors.iter().zip(dims).map(|(numbers, dims)| {
-            let values = numbers.values(&dims)?;
-            Ok(ArrayD::from_shape_vec(IxDyn(&dims), values).unwrap_or_default())
-        });
-        values.collect()
+        values(&self.tensors, &self.bias.tensors())
+    }
+}
+
+/// A term of vectors on the scores with its learned tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct TermSpec {
+    /// The term.
+    pub(crate) term: Box<dyn ScoreTerm>,
+    /// Its learned tensors, in the order of the family's list; `None` for one that is not used.
+    pub(crate) tensors: Vec<Option<Numbers>>,
+}
+
+impl PartialEq for TermSpec {
+    fn eq(&self, other: &Self) -> bool {
+        *self.term == *other.term && self.tensors == other.tensors
+    }
+}
+
+impl TermSpec {
+    /// A learned tensor, where it is used.
+    pub(crate) fn tensor(&self, tensor: usize) -> Option<&Numbers> {
+        self.tensors.get(tensor)?.as_ref()
+    }
+
+    /// The values of a learned tensor; `None` where it is not used.
+    ///
+    /// # Errors
+    /// Where a file gives one of other dimensions.
+    pub(crate) fn values(&self, tensor: usize) -> Result<Option<ArrayD<f64>>, RewriteError> {
+        let dims = self.term.tensors().into_iter().nth(tensor).flatten();
+        let Some((numbers, dims)) = self.tensor(tensor).zip(dims) else {
+            return Ok(None);
+        };
+        let values = numbers.values(&dims)?;
+        Ok(ArrayD::from_shape_vec(IxDyn(&dims), values).ok())
     }
 }
 
@@ -178,6 +230,3 @@ impl SwapPlan {
         groups
     }
 }
-
-/// Base θ of rotations and sinusoids.
-pub(crate) const THETA: f64 = 10_000.0;

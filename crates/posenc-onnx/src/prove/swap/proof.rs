@@ -8,6 +8,7 @@ use crate::detect::finding::Finding;
 use crate::graph::ports::Lengths;
 use crate::plan::swap::spec::EncodingSpec;
 use crate::plan::swap::{Group, SwapPlan};
+use posenc_encodings::score_term::Vectors;
 
 /// Tokens of the longer of the two runs: enough for the last bucket of T5.
 const LONG: usize = 200;
@@ -31,7 +32,7 @@ pub(crate) struct Proof {
 impl Proof {
     /// Whether nothing was inserted that this compares.
     pub(crate) fn is_empty(&self) -> bool {
-        let rotation = |g: &Group| matches!(g.new, EncodingSpec::Rope { .. });
+        let rotation = |g: &Group| matches!(g.new, EncodingSpec::Rotation(_));
         self.plan.groups.iter().all(rotation) && self.other_branches.iter().all(Self::is_empty)
     }
 
@@ -43,7 +44,12 @@ impl Proof {
                 .sites
                 .iter()
                 .filter_map(|i| self.swapped.1.attention.get(*i));
-            let vectors = matches!(group.new, EncodingSpec::Shaw { .. });
+            let vectors = match &group.new {
+                EncodingSpec::ScoreTerm(spec) => {
+                    matches!(spec.term.vectors(), Vectors::Clipped { .. })
+                }
+                _ => false,
+            };
             sites
                 .map(|site| {
                     site.heads
@@ -64,14 +70,18 @@ impl Proof {
 
     /// The most tokens of the longer run.
     pub(super) fn longest(&self) -> usize {
-        let work = |group: &Group| match group.new {
-            EncodingSpec::TransformerXl {
-                heads,
-                head_dim,
-                dim,
-                ..
-            } => heads.saturating_mul(head_dim).saturating_mul(2 * dim),
-            _ => 0,
+        let work = |group: &Group| {
+            let EncodingSpec::ScoreTerm(spec) = &group.new else {
+                return 0;
+            };
+            match spec.term.vectors() {
+                Vectors::Projected {
+                    heads,
+                    head_dim,
+                    dim,
+                } => heads.saturating_mul(head_dim).saturating_mul(2 * dim),
+                Vectors::Clipped { .. } => 0,
+            }
         };
         let work = self.plan.groups.iter().map(work);
         let work = work.fold(0, usize::saturating_add);

@@ -1,6 +1,6 @@
 //! What is added to the embeddings: the sum for known content.
 
-use ndarray::{Array2, Array3, ArrayD, Axis};
+use ndarray::{Array2, Array3, ArrayD, Ix3};
 use posenc_ir::eval::gelu_erf;
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
@@ -11,13 +11,12 @@ use super::site::Traced;
 use crate::attention::Site;
 use crate::graph::lane::Lane;
 use crate::plan::swap::Group;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::{EncodingSpec, InputSpec};
 use crate::prove::VerifyError;
 use crate::prove::bound::{Against, Precision, ROUNDINGS, SINGLE, Worst};
 use crate::prove::formula::Near;
 use crate::report::SiteCheck;
-use posenc_encodings::families::sinusoidal::{Denominator, Sinusoidal};
-use posenc_encodings::kind::Layout;
+use posenc_encodings::input_term::Source;
 
 /// Compares the sum of random content and the inserted encoding with the formula; `None` for
 /// encodings that are not added to the embeddings.
@@ -29,12 +28,9 @@ pub(crate) fn check(
     group: &Group,
 ) -> Result<Option<SiteCheck>, VerifyError> {
     let (model, found) = &proof.swapped;
-    if !matches!(
-        group.new,
-        EncodingSpec::Learned { .. } | EncodingSpec::Sinusoidal { .. } | EncodingSpec::Conv { .. }
-    ) {
+    let EncodingSpec::InputTerm(spec) = &group.new else {
         return Ok(None);
-    }
+    };
     let first = group.sites.first();
     let Some((first, site)) = first.and_then(|i| Some((*i, found.attention.get(*i)?))) else {
         return Ok(None);
@@ -61,7 +57,7 @@ pub(crate) fn check(
     }
     let epsilon = embeddings.fed.dtype().epsilon();
     let epsilon = epsilon.unwrap_or(SINGLE).max(SINGLE);
-    let [want, bound] = expected(&group.new, &x, past, epsilon)
+    let [want, bound] = expected(spec, &x, past, epsilon)
         .ok_or_else(|| refuse("the formula has no rows for these positions"))?;
     let mut worst = Worst::default();
     for ((got, want), bound) in y.iter().zip(&want).zip(&bound) {
@@ -103,72 +99,35 @@ impl Embeddings {
 
 /// The sum by the formula, `[slot, token, feature]`, and the bound on what is added.
 fn expected(
-    new: &EncodingSpec,
+    spec: &InputSpec,
     x: &Array3<f64>,
     past: usize,
     epsilon: f64,
 ) -> Option<[Array3<f64>; 2]> {
     let (_, tokens, dim) = x.dim();
-    let (rows, bound) = match new {
-        EncodingSpec::Learned { rows, table } => {
-            let table = table.values(&[*rows, dim]).ok()?;
-            let table = Array2::from_shape_vec((*rows, dim), table).ok()?;
-            let at: Vec<usize> = (past..past + tokens).collect();
-            let inside = at.iter().all(|p| p < rows);
-            let rows = inside.then(|| table.select(Axis(0), &at))?;
-            let bound = rows.mapv(|v| Near::stored(v, epsilon).bound);
-            (rows, bound)
-        }
-        EncodingSpec::Sinusoidal { layout, base, .. } => {
-            let code = Sinusoidal {
-                dim,
-                layout: *layout,
-                cosines_first: false,
-                denominator: Denominator::Pairs,
-                base: *base,
-                factor: 1.0,
-                amplitude: 1.0,
-                max_positions: None,
-                offset: 0,
-                image: None,
-            };
-            let at: Vec<f64> = (past..past + tokens).map(|p| p as f64).collect();
-            (code.reference(&at), waves(&code, &at, epsilon))
-        }
-        EncodingSpec::Conv {
-            kernel,
-            weight,
-            bias,
-        } => {
-            let weight = weight.values(&[dim, 1, *kernel]).ok()?;
-            let weight = Array3::from_shape_vec((dim, 1, *kernel), weight).ok()?;
-            let bias = bias.values(&[dim]).ok()?;
-            return Some(convolved(x, &weight, &bias, epsilon));
-        }
-        _ => return None,
-    };
-    let bound = bound.broadcast(x.dim())?.to_owned();
-    Some([x + &rows, bound])
-}
-
-/// The bound on the sines and cosines of positions.
-fn waves(code: &Sinusoidal, at: &[f64], epsilon: f64) -> Array2<f64> {
+    let tensors = spec.values(dim).ok()?;
+    if let Source::Convolution(_) = spec.term.source() {
+        let [weight, bias] = &tensors[..] else {
+            return None;
+        };
+        let weight = weight.clone().into_dimensionality::<Ix3>().ok()?;
+        return Some(convolved(x, &weight, bias.as_slice()?, epsilon));
+    }
+    let at: Vec<usize> = (past..past + tokens).collect();
+    let rows = spec.term.reference(&tensors, dim, &at)?;
     let precision = Precision {
         angle: SINGLE,
         stored: Some(DType::F32),
         content: epsilon,
     };
-    let pairs = (code.dim / 2).max(1);
-    Array2::from_shape_fn((at.len(), code.dim), |(p, column)| {
-        let pair = match code.layout {
-            Layout::Half => column % pairs,
-            Layout::Interleaved => column / 2,
-        };
-        let frequency = code
-            .base
-            .powf(-(pair as f64) / code.denominator.of(code.dim));
-        precision.wave(at[p], frequency, 1.0, Against::Formula)
-    })
+    let bound = Array2::from_shape_fn(rows.dim(), |(p, column)| {
+        match spec.term.frequency(dim, column) {
+            Some(f) => precision.wave(at[p] as f64, f, 1.0, Against::Formula),
+            None => Near::stored(rows[[p, column]], epsilon).bound,
+        }
+    });
+    let bound = bound.broadcast(x.dim())?.to_owned();
+    Some([x + &rows, bound])
 }
 
 /// `x + gelu(conv(x))` with zeros before and after the tokens, and the bound on the second term.

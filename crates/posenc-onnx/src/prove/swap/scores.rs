@@ -22,19 +22,18 @@ use crate::report::SiteCheck;
 
 /// The formula of a group, made once for all sites with the same head dimension.
 #[derive(Default)]
-pub(crate) struct CachedFormula(Option<(Option<usize>, Option<Formula>)>);
+pub(crate) struct CachedFormula(Option<Option<Formula>>);
 
 impl CachedFormula {
     /// `None` where nothing is added to the scores.
     fn of(&mut self, group: &Group, site: &Site) -> Result<Option<&mut Formula>, VerifyError> {
-        let same = |cached: &(Option<usize>, _)| cached.0 == site.head_dim;
-        if !self.0.as_ref().is_some_and(same) {
-            let formula = Formula::of(&group.new, site.head_dim);
+        if self.0.is_none() {
+            let formula = Formula::of(&group.new);
             let formula =
                 formula.map_err(|e| VerifyError::unsupported(&site.name, e.to_string()))?;
-            self.0 = Some((site.head_dim, formula));
+            self.0 = Some(formula);
         }
-        Ok(self.0.as_mut().and_then(|cached| cached.1.as_mut()))
+        Ok(self.0.as_mut().and_then(Option::as_mut))
     }
 }
 

@@ -8,11 +8,16 @@ use crate::detect::context::Context;
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::plan::numbers::{Init, Numbers};
-use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
+use crate::plan::swap::spec::{BiasSpec, EncodingSpec, InputSpec};
 use crate::prove::readback;
 use crate::report::SiteCheck;
 use crate::request::{Parameters, Request};
 use crate::rewrite::swap::branch::swap;
+use posenc_encodings::families::learned::LearnedTerm;
+use posenc_encodings::families::rope::Rotary;
+use posenc_encodings::families::sinusoidal::SinusoidalTerm;
+use posenc_encodings::families::transformer_xl::TransformerXlTerm;
+use posenc_encodings::input_term::Source;
 use posenc_encodings::kind::{Kind, Layout};
 
 /// A layer of causal attention in a type.
@@ -93,24 +98,37 @@ const NUMBERS: [&str; 3] = ["scores", "values", "embeddings"];
 /// The same kind with other numbers; rows of tables are shifted by one.
 fn wrong(new: &mut EncodingSpec) {
     match new {
-        EncodingSpec::Sinusoidal { base, .. } => *base *= 0.5,
-        EncodingSpec::Learned { rows, table } => shifted(table, &[*rows, HIDDEN]),
+        EncodingSpec::InputTerm(spec) => match spec.term.source() {
+            Source::Table(_) if spec.tensors.len() == 1 => {
+                shifted(&mut spec.tensors[0], &spec.term.tensors(HIDDEN)[0]);
+            }
+            Source::Convolution(_) => other_start(new),
+            _ => with_base(spec, 0.5),
+        },
         EncodingSpec::ScoreBias(spec) => wrong_bias(spec),
-        EncodingSpec::Shaw {
-            max_distance,
-            key,
-            value,
-        } => {
-            for table in [key, value].into_iter().flatten() {
-                shifted(table, &[2 * *max_distance + 1, SIZE]);
+        EncodingSpec::ScoreTerm(spec) if spec.tensors.len() == 2 => {
+            for (table, dims) in spec.tensors.iter_mut().zip(spec.term.tensors()) {
+                if let Some((table, dims)) = table.as_mut().zip(dims) {
+                    shifted(table, &dims);
+                }
             }
         }
-        _ => {
-            for numbers in new.numbers() {
-                *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 77 });
-            }
-        }
+        _ => other_start(new),
     }
+}
+
+fn other_start(new: &mut EncodingSpec) {
+    for numbers in new.numbers() {
+        *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 77 });
+    }
+}
+
+/// Replaces a sinusoidal term by one of another base.
+fn with_base(spec: &mut InputSpec, factor: f64) {
+    let term = (&*spec.term as &dyn std::any::Any).downcast_ref::<SinusoidalTerm>();
+    let mut term = term.unwrap().clone();
+    term.base *= factor;
+    spec.term = Box::new(term);
 }
 
 fn wrong_bias(spec: &mut BiasSpec) {
@@ -308,23 +326,35 @@ fn reading_back_names_what_does_not_match() {
 }
 
 fn theta(new: &mut EncodingSpec) {
-    if let EncodingSpec::Rope { rope, .. } = new {
-        rope.theta *= 1.01;
-    }
+    change_rotation(new, |rotary| rotary.rope.theta *= 1.01);
 }
 
 fn other_layout(new: &mut EncodingSpec) {
-    if let EncodingSpec::Rope { layout, .. } = new {
-        *layout = match layout {
+    change_rotation(new, |rotary| {
+        rotary.layout = match rotary.layout {
             Layout::Half => Layout::Interleaved,
             Layout::Interleaved => Layout::Half,
         };
+    });
+}
+
+fn change_rotation(new: &mut EncodingSpec, change: impl Fn(&mut Rotary)) {
+    if let EncodingSpec::Rotation(rotation) = new {
+        let rotary = (&**rotation as &dyn std::any::Any).downcast_ref::<Rotary>();
+        let mut rotary = *rotary.unwrap();
+        change(&mut rotary);
+        *rotation = Box::new(rotary);
     }
 }
 
 fn fewer_rows(new: &mut EncodingSpec) {
-    if let EncodingSpec::Learned { rows, .. } = new {
-        *rows -= 1;
+    if let EncodingSpec::InputTerm(spec) = new
+        && let Source::Table(rows) = spec.term.source()
+    {
+        spec.term = Box::new(LearnedTerm {
+            rows: rows - 1,
+            width: None,
+        });
     }
 }
 
@@ -340,8 +370,8 @@ fn vectors_added_to_the_values_are_compared() {
     );
     let mut keyless = proof.clone();
     for group in &mut keyless.plan.groups {
-        if let EncodingSpec::Shaw { value, .. } = &mut group.new {
-            shifted(value.as_mut().unwrap(), &[33, SIZE]);
+        if let EncodingSpec::ScoreTerm(spec) = &mut group.new {
+            shifted(spec.tensors[1].as_mut().unwrap(), &[33, SIZE]);
         }
     }
     let checks = evaluated(&keyless);
@@ -356,8 +386,12 @@ fn the_longer_run_of_projected_codes_has_affordable_work() {
     let longest = proof.longest();
     assert!(longest > 100, "{longest}");
     for group in &mut proof.plan.groups {
-        if let EncodingSpec::TransformerXl { dim, .. } = &mut group.new {
-            *dim = 1 << 20;
+        if let EncodingSpec::ScoreTerm(spec) = &mut group.new {
+            spec.term = Box::new(TransformerXlTerm {
+                heads: HEADS,
+                head_dim: SIZE,
+                dim: 1 << 20,
+            });
         }
     }
     assert!(proof.longest() < longest, "{}", proof.longest());

@@ -1,7 +1,7 @@
 //! What the inserted encoding adds to the weighted values of a site: vectors by distance, weighted
 //! like the values.
 
-use ndarray::{Array2, Array3, ArrayD};
+use ndarray::{Array2, Array3, ArrayD, Ix2};
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 
@@ -15,19 +15,23 @@ use crate::prove::VerifyError;
 use crate::prove::bound::{ROUNDINGS, Worst};
 use crate::prove::formula::{Near, row_of};
 use crate::report::SiteCheck;
+use posenc_encodings::score_term::Vectors;
 
 /// Compares the weighted sum of values and vectors with the formula, for random weights; `None`
 /// where no vectors are added.
 pub(crate) fn check(both: &SwappedSite<'_>) -> Result<Option<SiteCheck>, VerifyError> {
-    let EncodingSpec::Shaw {
-        max_distance,
-        value: Some(table),
-        ..
-    } = &both.group.new
-    else {
+    let EncodingSpec::ScoreTerm(spec) = &both.group.new else {
         return Ok(None);
     };
+    if !matches!(spec.term.vectors(), Vectors::Clipped { .. }) {
+        return Ok(None);
+    }
     let (_, site) = both.sites()?;
+    let table = spec.values(1);
+    let table = table.map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;
+    let Some(table) = table.and_then(|table| table.into_dimensionality::<Ix2>().ok()) else {
+        return Ok(None);
+    };
     let (model, found) = &both.proof.swapped;
     let context = Context { model, found };
     let refuse = |why: &str| unsupported(site, why);
@@ -44,10 +48,6 @@ pub(crate) fn check(both: &SwappedSite<'_>) -> Result<Option<SiteCheck>, VerifyE
         seeds,
     };
     let is = both.by.compute(&run, &given, sum)?;
-    let width = site.head_dim.unwrap_or(0);
-    let table = table.values(&[2 * max_distance + 1, width]);
-    let table = table.map_err(|why| VerifyError::unsupported(&site.name, why.to_string()))?;
-    let table = Array2::from_shape_vec((2 * max_distance + 1, width), table).unwrap_or_default();
     let epsilon = trace.get(values.value).dtype.and_then(DType::epsilon);
     let gathered = Gathered::of(&values, &given, is);
     let worst =

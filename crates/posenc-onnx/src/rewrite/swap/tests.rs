@@ -16,6 +16,7 @@ use crate::plan::swap::{SwapPlan, asked};
 use crate::prove::swap::Proof;
 use crate::request::{Request, Tensors};
 use posenc_encodings::families::alibi;
+use posenc_encodings::families::sinusoidal::SinusoidalTerm;
 use posenc_encodings::kind::{Kind, Stack};
 use posenc_encodings::param::Value;
 
@@ -278,7 +279,12 @@ fn other(new: &mut EncodingSpec) {
         EncodingSpec::ScoreBias(spec) if spec.tensors.is_empty() => {
             spec.bias = spec.bias.times(1.001);
         }
-        EncodingSpec::Sinusoidal { base, .. } => *base *= 1.01,
+        EncodingSpec::InputTerm(spec) if spec.tensors.is_empty() => {
+            let term = (&*spec.term as &dyn std::any::Any).downcast_ref::<SinusoidalTerm>();
+            let mut term = term.unwrap().clone();
+            term.base *= 1.01;
+            spec.term = Box::new(term);
+        }
         _ => {
             for numbers in new.numbers() {
                 *numbers = Numbers::Start(Init::Normal { std: 0.01, seed: 9 });

@@ -14,7 +14,7 @@ use posenc_encodings::kind::Kind;
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     let acts = |kind: &Kind| {
         let entry = kind.family().map(|family| &family.entry);
-        matches!(entry, Some(Entry::ScoreBias(_) | Entry::ScoreTerm))
+        matches!(entry, Some(Entry::ScoreBias(_) | Entry::ScoreTerm(_)))
     };
     Kind::targets().filter(acts)
 }

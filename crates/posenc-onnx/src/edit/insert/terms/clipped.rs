@@ -8,25 +8,18 @@ use super::values::WeightedValues;
 use crate::edit::insert::scores::cache::TermKey;
 use crate::error::RewriteError;
 use crate::plan::numbers::Numbers;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::TermSpec;
 use posenc_encodings::families::shaw::emit;
 
 impl Term<'_, '_> {
-    pub(crate) fn shaw(
+    pub(crate) fn clipped(
         mut self,
         out: &mut Emitter<'_>,
-        new: &EncodingSpec,
+        spec: &TermSpec,
+        max_distance: usize,
     ) -> Result<(), RewriteError> {
-        let EncodingSpec::Shaw {
-            max_distance,
-            key,
-            value,
-        } = new
-        else {
-            return Ok(());
-        };
-        let k = i64::try_from(*max_distance).unwrap_or(i64::MAX);
-        if let Some(table) = key {
+        let k = i64::try_from(max_distance).unwrap_or(i64::MAX);
+        if let Some(table) = spec.tensor(0) {
             let factor = self.product.on_keys;
             let vectors = self.vectors(out, "relative_key", k, table, factor)?;
             let p = &self.product;
@@ -39,7 +32,7 @@ impl Term<'_, '_> {
             );
             self.join(out, term)?;
         }
-        if let Some(table) = value {
+        if let Some(table) = spec.tensor(1) {
             let values = WeightedValues::of(self.context, self.site)?;
             let vectors = self.vectors(out, "relative_value", k, table, 1.0)?;
             // ONNX Runtime computes the product faster with the keys last.

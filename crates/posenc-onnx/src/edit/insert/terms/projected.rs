@@ -9,40 +9,38 @@ use crate::edit::insert::scores::head_order;
 use crate::edit::insert::scores::layout::{Layout, LayoutAxis};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::Numbers;
-use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::spec::TermSpec;
 use posenc_encodings::families::shaw::emit::meet;
 use posenc_encodings::families::transformer_xl::Code;
 
 impl Term<'_, '_> {
-    pub(crate) fn transformer_xl(
+    pub(crate) fn projected(
         mut self,
         out: &mut Emitter<'_>,
-        new: &EncodingSpec,
+        spec: &TermSpec,
+        [heads, head_dim, dim]: [usize; 3],
     ) -> Result<(), RewriteError> {
-        let EncodingSpec::TransformerXl {
-            heads,
-            head_dim,
-            dim,
-            content_bias,
-            position_bias,
-            position_projection,
-        } = new
+        let [
+            Some(content_bias),
+            Some(position_bias),
+            Some(position_projection),
+        ] = [0, 1, 2].map(|i| spec.tensor(i))
         else {
-            return Ok(());
+            return Err(self.refuse("it has no biases on queries or no projection"));
         };
-        if *dim == 0 || dim % 2 == 1 {
+        if dim == 0 || dim % 2 == 1 {
             let why = format!("the width of sines and cosines must be even, and {dim} was given");
             return Err(Refusal::invalid(why).into());
         }
         head_order::check(self.context, self.site, &self.spot.path)?;
-        let queries = self.layout(*heads)?;
-        let sizes = [*heads, *head_dim];
+        let queries = self.layout(heads)?;
+        let sizes = [heads, head_dim];
         let content = self.biased(out, "content_bias", content_bias, &queries, sizes)?;
         let position = self.biased(out, "position_bias", position_bias, &queries, sizes)?;
-        let sizes = [*heads, *head_dim, *dim];
+        let sizes = [heads, head_dim, dim];
         let vectors = self.vectors_of(out, position_projection, &queries, sizes)?;
         let met = self.met(out, position, vectors, &queries)?;
-        let places = self.places(out, *heads)?;
+        let places = self.places(out, heads)?;
         let axis = self.product.axis(self.product.key).unwrap_or(0);
         let axis = [("axis", Attr::Int(axis as i64))];
         let term = out.op_with("GatherElements", &[met, places], &axis);
@@ -129,7 +127,8 @@ impl Term<'_, '_> {
             return Ok(out.op("MatMul", &[queries, vectors]));
         }
         if self.context.opset() < EINSUM {
-            return Err(self.refuse("transformer-xl of this product needs opset 12 or later"));
+            let why = format!("{} of this product needs opset 12 or later", self.word);
+            return Err(self.refuse(&why));
         }
         let heads = layout.head_axes().filter_map(|a| p.content.get(a).copied());
         let letters: Vec<char> = heads.chain([p.feature, FREE]).collect();
