@@ -54,7 +54,7 @@ pub struct Finding {
     pub fit_error: Option<f64>,
     /// The longest sequence that it can encode; `None` without an end.
     pub max_length: Option<usize>,
-    /// What speaks for an encoding that no family fits.
+    /// What indicates an encoding that no family fits.
     pub evidence: Vec<String>,
 }
 

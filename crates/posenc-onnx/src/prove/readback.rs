@@ -90,7 +90,7 @@ fn check_absolute(context: &Context<'_>, group: &Group, site: usize) -> Result<(
         (Encoding::Learned(found), EncodingSpec::Learned { rows, .. }) => {
             found.table_rows == *rows && found.offset == 0
         }
-        // A learned table may hold sinusoids.
+        // A learned table may contain sinusoids.
         (Encoding::Sinusoidal(found), EncodingSpec::Learned { rows, .. }) => {
             found.max_positions == Some(*rows)
         }

@@ -26,13 +26,13 @@ pub(crate) struct Rotations {
     /// The same, aligned with the axes of a value.
     aligned: FxHashMap<(Key, Vec<usize>, usize), [ValueId; 2]>,
     /// Rotated values.
-    rotated: FxHashMap<(ValueId, TurnKey), ValueId>,
+    rotated: FxHashMap<(ValueId, RotationKey), ValueId>,
     /// Uses that read rotated values.
     redirected: FxHashSet<Use>,
 }
 
-type TurnKey = (u64, usize, usize, Layout);
-type Key = (PositionSource, TurnKey, DType);
+type RotationKey = (u64, usize, usize, Layout);
+type Key = (PositionSource, RotationKey, DType);
 
 /// Inserts rotations at the sites of a group.
 pub(crate) fn insert(
@@ -45,7 +45,7 @@ pub(crate) fn insert(
     let EncodingSpec::Rope { rope, layout } = &group.new else {
         return Ok(());
     };
-    let turn = Turn {
+    let rotation = Turn {
         rope: *rope,
         layout: *layout,
     };
@@ -57,7 +57,7 @@ pub(crate) fn insert(
             rotations,
             site,
             index: *index,
-            turn,
+            rotation,
         };
         match decompose::decompose(out, context, site)? {
             Some(parts) => writer.rotate_decomposed(out, parts)?,
@@ -76,14 +76,14 @@ struct Writer<'a, 'p> {
     rotations: &'a mut Rotations,
     site: &'a Site,
     index: usize,
-    turn: Turn,
+    rotation: Turn,
 }
 
 impl Writer<'_, '_> {
     /// Rotates queries or keys.
     fn rotate_side(&mut self, out: &mut Emitter<'_>, side: Side) -> Result<(), RewriteError> {
         let context = self.context;
-        let head_dim = self.turn.rope.head_dim;
+        let head_dim = self.rotation.rope.head_dim;
         let any = |value: ValueId, lane: &Lane| fit(context, value, lane, head_dim);
         let mut target = RotationTarget::of(context, self.site, side, &any)?;
         let dims = context.dims(target.value).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Writer<'_, '_> {
             };
             target = RotationTarget::of(context, self.site, side, &separate)?;
         }
-        let key = (target.value, self.turn_key());
+        let key = (target.value, self.rotation_key());
         let rotated = match self.rotations.rotated.get(&key) {
             Some(rotated) => *rotated,
             None => {
@@ -125,7 +125,7 @@ impl Writer<'_, '_> {
         let lane = Lane {
             sequence: 1,
             feature: Some(2),
-            group: Some(self.turn.rope.head_dim),
+            group: Some(self.rotation.rope.head_dim),
             offset: 0,
         };
         for value in [&mut parts.query, &mut parts.key] {
@@ -134,13 +134,13 @@ impl Writer<'_, '_> {
         parts.replace(out, self.context, self.site)
     }
 
-    fn turn_key(&self) -> TurnKey {
-        let rope = self.turn.rope;
+    fn rotation_key(&self) -> RotationKey {
+        let rope = self.rotation.rope;
         (
             rope.theta.to_bits(),
             rope.rotary_dim,
             rope.head_dim,
-            self.turn.layout,
+            self.rotation.layout,
         )
     }
 
@@ -175,13 +175,13 @@ impl Writer<'_, '_> {
         let waves = self.waves(out, source, dtype, &axes, shape.rank)?;
         out.set_scope(scope);
         if !split {
-            return Ok(self.turn.turned(out, opset, value, shape, waves));
+            return Ok(self.rotation.turned(out, opset, value, shape, waves));
         }
         let lead = vec![0; feature];
-        let head_dim = self.turn.rope.head_dim as i64;
+        let head_dim = self.rotation.rope.head_dim as i64;
         let apart = out.ints("heads", &[&lead[..], &[-1, head_dim]].concat());
         let apart = out.op("Reshape", &[value, apart]);
-        let rotated = self.turn.turned(out, opset, apart, shape, waves);
+        let rotated = self.rotation.turned(out, opset, apart, shape, waves);
         let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
         Ok(out.op("Reshape", &[rotated, whole]))
     }
@@ -256,7 +256,7 @@ impl Writer<'_, '_> {
         axes: &[usize],
         rank: usize,
     ) -> Result<[ValueId; 2], RewriteError> {
-        let key = (source, self.turn_key(), dtype);
+        let key = (source, self.rotation_key(), dtype);
         let waves = match self.rotations.waves.get(&key) {
             Some(waves) => *waves,
             None => {
@@ -285,14 +285,16 @@ impl Writer<'_, '_> {
         let context = self.context;
         if let PositionSource::Fixed(n) = source {
             out.set_scope(context.graph().main());
-            let [cos, sin] = self.turn.tables(n, dtype);
+            let [cos, sin] = self.rotation.tables(n, dtype);
             return [out.constant("cos", cos), out.constant("sin", sin)];
         }
         let values = self.positions.values(out, source);
         let wide = wide(dtype);
         let floats = self.positions.floats(out, values, wide);
         let lead = usize::from(values.by_sequence);
-        let waves = self.turn.waves(out, context.opset(), floats, lead, wide);
+        let waves = self
+            .rotation
+            .waves(out, context.opset(), floats, lead, wide);
         if dtype == wide {
             waves
         } else {
