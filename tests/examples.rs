@@ -23,10 +23,10 @@ const REFUSED: &[(&str, &str)] = &[
     ),
 ];
 
-/// A command line that is shown to users.
+/// A command line in the documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Example {
-    /// Where it is shown.
+    /// Where it is documented.
     source: String,
     line: String,
 }
@@ -234,7 +234,7 @@ fn every_example_of_help_and_documents_ends_as_documented() {
     }
     for (line, _) in REFUSED {
         if !examples.iter().any(|example| example.line == *line) {
-            bad.push(format!("{line}: not shown; remove it from REFUSED"));
+            bad.push(format!("{line}: not documented; remove it from REFUSED"));
         }
     }
     assert!(bad.is_empty(), "\n{}", bad.join("\n"));
