@@ -11,7 +11,7 @@ const KEY: &str = "posenc.rope";
 
 /// Sites with one rotation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SiteRecord {
+pub(crate) struct SiteRecord {
     /// The sites, by their places in `Found::attention`.
     pub layers: Vec<usize>,
     /// Base θ before the scaling.
@@ -33,7 +33,7 @@ fn one() -> f64 {
 
 impl SiteRecord {
     /// The embedding before the scaling.
-    pub fn rope(&self) -> Rope {
+    pub(crate) fn rope(&self) -> Rope {
         Rope {
             theta: self.theta,
             rotary_dim: self.rotary_dim,
@@ -62,7 +62,7 @@ impl SiteRecord {
 
 /// What an earlier rewrite wrote.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub(crate) struct Record {
     /// The length that tables and buffers were extended to, where it was known.
     pub max_length: Option<usize>,
     sites: Vec<Value>,
@@ -70,7 +70,7 @@ pub struct Record {
 
 impl Record {
     /// Whether any site was scaled.
-    pub fn is_scaled(&self) -> bool {
+    pub(crate) fn is_scaled(&self) -> bool {
         let is_scaled = |site: &Value| {
             let law = site["scaling"]["type"].as_str();
             law.is_some_and(|law| law != Scaling::None.name())
@@ -79,7 +79,7 @@ impl Record {
     }
 
     /// The length before the scaling, where it was known.
-    pub fn original_length(&self) -> Option<usize> {
+    pub(crate) fn original_length(&self) -> Option<usize> {
         let length = |site: &Value| site["scaling"]["original_length"].as_u64();
         let length = self.sites.iter().find_map(length)?;
         usize::try_from(length).ok()
@@ -90,12 +90,12 @@ impl Record {
     ///
     /// # Errors
     /// In words, what is missing or impossible in it.
-    pub fn site(&self, site: usize) -> Option<Result<SiteRecord, String>> {
+    pub(crate) fn site(&self, site: usize) -> Option<Result<SiteRecord, String>> {
         self.raw(site).map(SiteRecord::read)
     }
 
     /// The correction of the softmax scale that a site has; 1 where there is none.
-    pub fn softmax_factor(&self, site: usize) -> f64 {
+    pub(crate) fn softmax_factor(&self, site: usize) -> f64 {
         let factor = self.raw(site).and_then(|s| s["softmax_factor"].as_f64());
         factor.unwrap_or(1.0)
     }
@@ -109,7 +109,7 @@ impl Record {
 }
 
 /// The record of a model, where there is one that can be read.
-pub fn record(model: &Model) -> Option<Record> {
+pub(crate) fn record(model: &Model) -> Option<Record> {
     let entry: Value = serde_json::from_str(model.metadata(KEY)?).ok()?;
     let sites = entry.get("sites")?.as_array()?.clone();
     let max_length = entry["max_length"].as_u64();

@@ -15,7 +15,7 @@ use posenc_encodings::params::Params;
 
 /// An encoding other than a rotation by one position, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// A learned table added to the embeddings.
     Learned(Learned),
     /// Sines and cosines added to the embeddings.
@@ -38,7 +38,7 @@ pub enum Encoding {
 
 /// An encoding at the place where it was found.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The encoding.
     pub encoding: Encoding,
     /// The attention sites that see it, by their place in [`Found::attention`].
@@ -60,14 +60,14 @@ pub struct Finding {
 
 impl Finding {
     /// The node at which it enters first.
-    pub fn node(&self) -> Option<NodeId> {
+    pub(crate) fn node(&self) -> Option<NodeId> {
         self.entries.first().map(|u| u.node)
     }
 }
 
 impl Encoding {
     /// The family.
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Learned(_) => Kind::Learned,
             Self::Sinusoidal(_) => Kind::Sinusoidal,
@@ -82,7 +82,7 @@ impl Encoding {
     }
 
     /// The parameters by the names of the report.
-    pub fn params(&self) -> Params {
+    pub(crate) fn params(&self) -> Params {
         match self {
             Self::Learned(e) => e.params(),
             Self::Sinusoidal(e) => e.params(),
@@ -97,7 +97,7 @@ impl Encoding {
     }
 
     /// Whether it is added to the residual stream, before all sites at once.
-    pub fn is_absolute(&self) -> bool {
+    pub(crate) fn is_absolute(&self) -> bool {
         self.kind().is_absolute()
     }
 }

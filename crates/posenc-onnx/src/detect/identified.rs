@@ -7,7 +7,7 @@ use posenc_encodings::families::rope::Rope;
 use posenc_encodings::laws::{Identified, identify, identify_growth, identify_lists};
 
 /// The scaling of a site, identified from its numbers.
-pub fn identified(found: &Found, site: &RotarySite) -> Identified {
+pub(crate) fn identified(found: &Found, site: &RotarySite) -> Identified {
     let rope = &site.query.rotation.rope;
     let tolerance = tolerance(found, site);
     let near = identify(

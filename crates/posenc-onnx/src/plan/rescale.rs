@@ -13,7 +13,7 @@ use posenc_encodings::laws::{LawError, Rope, Scaling};
 
 /// The frequencies that a site gets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub(crate) struct Target {
     /// The unscaled embedding.
     pub rope: Rope,
     /// The law that changes it.
@@ -24,7 +24,7 @@ pub struct Target {
 
 /// A rescale of rotary sites.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Indices into `Found::rotary`, each with its target.
     pub targets: Vec<(usize, Target)>,
     /// The length that tables, caches and buffers must hold, where it is known.
@@ -58,7 +58,7 @@ impl Plan {
 ///
 /// # Errors
 /// When the request does not fit the model, or a value that is needed cannot be inferred.
-pub fn plan(
+pub(crate) fn plan(
     model: &Model,
     found: &Found,
     limits: &[Limit],

@@ -3,7 +3,7 @@
 mod already;
 mod planner;
 pub(crate) mod size;
-pub mod spec;
+pub(crate) mod spec;
 
 use crate::attention::Site;
 use crate::detect::context::Context;
