@@ -10,10 +10,10 @@ use posenc_tests::shared::root;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A command line that is shown to users.
+/// A command line in the documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Example {
-    /// Where it is shown.
+    /// Where it is documented.
     source: String,
     line: String,
 }

@@ -55,7 +55,7 @@ pub(crate) struct Finding {
     pub fit_error: Option<f64>,
     /// The longest sequence that it can encode; `None` without an end.
     pub max_length: Option<usize>,
-    /// What speaks for an encoding that no family fits.
+    /// What indicates an encoding that no family fits.
     pub evidence: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Finding {
 
 impl Encoding {
     /// The encoding as its family has it; `None` where no family fits.
-    pub fn known(&self) -> Option<&dyn encoding::Encoding> {
+    pub(crate) fn known(&self) -> Option<&dyn encoding::Encoding> {
         Some(match self {
             Self::Learned(e) => e,
             Self::Sinusoidal(e) => e,

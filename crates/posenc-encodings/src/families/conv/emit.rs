@@ -7,8 +7,11 @@ use crate::opset::Opset;
 /// A value `[.., token, .., channel]` with one more axis, and where its axes stand.
 #[derive(Clone, Copy, Debug)]
 pub struct Axes {
+    /// The axis of sequences.
     pub batch: usize,
+    /// The axis of features.
     pub channel: usize,
+    /// The axis of tokens.
     pub token: usize,
 }
 
