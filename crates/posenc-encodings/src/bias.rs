@@ -10,7 +10,7 @@ use ndarray::ArrayD;
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
 use crate::encoding::{
-    Encoding, GivenTensors, PlanError, SiteShape, Start, objects, same, same_params,
+    Encoding, GivenTensors, PlanError, Planned, SiteShape, Start, objects, same, same_params,
 };
 use crate::miss::Miss;
 use crate::opset::Opset;
@@ -281,7 +281,7 @@ impl AnyFit {
 #[derive(Clone, Copy, Debug)]
 pub struct BiasFamily {
     /// [`ScoreBias::plan`].
-    pub plan: fn(&SiteShape, &Given, &GivenTensors) -> Result<Box<dyn ScoreBias>, PlanError>,
+    pub plan: fn(&SiteShape, &Given, &GivenTensors) -> Planned<dyn ScoreBias>,
     /// [`ScoreBias::identify`].
     pub identify: fn(&Samples<'_>) -> Result<AnyFit, Miss>,
     /// What it is read from.
@@ -314,7 +314,7 @@ fn plan<T: ScoreBias>(
     site: &SiteShape,
     given: &Given,
     tensors: &GivenTensors,
-) -> Result<Box<dyn ScoreBias>, PlanError> {
+) -> Planned<dyn ScoreBias> {
     Ok(Box::new(T::plan(site, given, tensors)?))
 }
 

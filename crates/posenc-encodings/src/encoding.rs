@@ -151,6 +151,9 @@ impl SiteShape {
     }
 }
 
+/// An encoding of a family for a site, or why it cannot be planned.
+pub type Planned<T> = Result<Box<T>, PlanError>;
+
 /// Why a family cannot be planned with what is given. It names parameters, not flags.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {

@@ -6,7 +6,7 @@
 use ndarray::{Array2, ArrayD};
 use posenc_ir::{DType, Emitter, ValueId};
 
-use crate::encoding::{Common, Encoding, GivenTensors, PlanError, Start, objects};
+use crate::encoding::{Common, Encoding, GivenTensors, PlanError, Planned, Start, objects};
 use crate::opset::Opset;
 
 /// A term on the embeddings.
@@ -108,7 +108,7 @@ pub struct Positions {
 #[derive(Clone, Copy, Debug)]
 pub struct InputFamily {
     /// [`InputTerm::plan`].
-    pub plan: fn(&Common, &GivenTensors) -> Result<Box<dyn InputTerm>, PlanError>,
+    pub plan: fn(&Common, &GivenTensors) -> Planned<dyn InputTerm>,
     /// Whether it is a function of position ids.
     pub of_positions: bool,
 }
@@ -123,9 +123,6 @@ impl InputFamily {
     }
 }
 
-fn plan<T: InputTerm>(
-    common: &Common,
-    tensors: &GivenTensors,
-) -> Result<Box<dyn InputTerm>, PlanError> {
+fn plan<T: InputTerm>(common: &Common, tensors: &GivenTensors) -> Planned<dyn InputTerm> {
     Ok(Box::new(T::plan(common, tensors)?))
 }

@@ -34,7 +34,7 @@ mod docs;
 #[cfg(test)]
 pub(crate) mod golden;
 #[cfg(test)]
-mod laws;
+mod properties;
 
 pub use config::{EVERYWHERE, scaling_of_config};
 pub use dynamic::identify_growth;

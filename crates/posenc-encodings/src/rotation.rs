@@ -4,7 +4,7 @@
 
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
-use crate::encoding::{Common, Encoding, PlanError, SiteShape, objects};
+use crate::encoding::{Common, Encoding, PlanError, Planned, SiteShape, objects};
 use crate::layout::Layout;
 use crate::opset::Opset;
 
@@ -106,7 +106,7 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug)]
 pub struct RotationFamily {
     /// [`Rotation::plan`].
-    pub plan: fn(&SiteShape, &Common) -> Result<Box<dyn Rotation>, PlanError>,
+    pub plan: fn(&SiteShape, &Common) -> Planned<dyn Rotation>,
 }
 
 impl RotationFamily {
@@ -116,6 +116,6 @@ impl RotationFamily {
     }
 }
 
-fn plan<T: Rotation>(site: &SiteShape, common: &Common) -> Result<Box<dyn Rotation>, PlanError> {
+fn plan<T: Rotation>(site: &SiteShape, common: &Common) -> Planned<dyn Rotation> {
     Ok(Box::new(T::plan(site, common)?))
 }

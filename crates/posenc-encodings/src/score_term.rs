@@ -6,7 +6,7 @@
 use ndarray::{Array1, ArrayD, ArrayView1, ArrayView2};
 
 use crate::bias::At;
-use crate::encoding::{Encoding, GivenTensors, PlanError, SiteShape, Start, objects};
+use crate::encoding::{Encoding, GivenTensors, PlanError, Planned, SiteShape, Start, objects};
 use crate::param::Given;
 
 /// A term of vectors on the scores.
@@ -94,7 +94,7 @@ pub enum Vectors {
 #[derive(Clone, Copy, Debug)]
 pub struct TermFamily {
     /// [`ScoreTerm::plan`].
-    pub plan: fn(&SiteShape, &Given, &GivenTensors) -> Result<Box<dyn ScoreTerm>, PlanError>,
+    pub plan: fn(&SiteShape, &Given, &GivenTensors) -> Planned<dyn ScoreTerm>,
 }
 
 impl TermFamily {
@@ -108,6 +108,6 @@ fn plan<T: ScoreTerm>(
     site: &SiteShape,
     given: &Given,
     tensors: &GivenTensors,
-) -> Result<Box<dyn ScoreTerm>, PlanError> {
+) -> Planned<dyn ScoreTerm> {
     Ok(Box::new(T::plan(site, given, tensors)?))
 }

@@ -131,7 +131,7 @@ mod tests {
     fn frequencies_are_those_worked_out_by_hand() {
         let rope = Rope::new(10_000.0, 8, 8).unwrap();
         let alpha = Alpha::new(16.0).unwrap();
-        assert!(near(alpha.base(&rope), 403_174.735_966_359_41, 1e-15));
+        assert!(near(alpha.base(&rope), 403_174.735_966_359_4, 1e-15));
         let want = [
             1.0,
             3.968_502_629_920_498_7e-2,

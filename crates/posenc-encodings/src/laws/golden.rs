@@ -9,6 +9,8 @@ use posenc_encodings::laws::{
 /// One configuration with what Hugging Face made of it at several lengths.
 pub(crate) struct Case {
     pub(crate) name: String,
+    /// The configuration, which only the tests of configurations read.
+    #[allow(dead_code)]
     pub(crate) config: Value,
     pub(crate) rope: Rope,
     pub(crate) scaling: Scaling,

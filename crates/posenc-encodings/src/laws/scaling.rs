@@ -47,8 +47,7 @@ impl Scaling {
     }
 
     fn facts(&self) -> &'static Facts {
-        self.law_name()
-            .map_or_else(|| Plain::facts(), LawName::facts)
+        self.law_name().map_or_else(Plain::facts, LawName::facts)
     }
 
     /// The word of the law on the command line and in JSON, `none` for plain RoPE.

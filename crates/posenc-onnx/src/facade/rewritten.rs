@@ -50,7 +50,7 @@ impl Rewritten {
     /// # Errors
     /// When the model is too large for one file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, posenc_ir::Error> {
-        Ok(self.0.model.to_bytes()?.into())
+        self.0.model.to_bytes()
     }
 
     /// Writes the model to a file, which appears when it is complete.

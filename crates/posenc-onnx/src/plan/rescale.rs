@@ -91,8 +91,8 @@ pub(crate) fn plan(
         max_length: request.parameters.max_length,
     };
     let targets = match &request.hf_config {
-        Some(config) => planner.from_config(config)?,
-        None => planner.from_parameters()?,
+        Some(config) => planner.targets_of_config(config)?,
+        None => planner.targets_of_parameters()?,
     };
     planner.refuse_second_scaling(&targets)?;
     Ok(Plan {
@@ -113,7 +113,7 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// The targets that a config describes.
-    fn from_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
+    fn targets_of_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
         let config = source.parse()?;
         let mut targets = vec![];
         for (i, site) in requested(self.found, self.request) {
@@ -160,7 +160,7 @@ impl Planner<'_> {
     }
 
     /// The targets that the request's own parameters describe.
-    fn from_parameters(&mut self) -> Result<Vec<(usize, Target)>, RewriteError> {
+    fn targets_of_parameters(&mut self) -> Result<Vec<(usize, Target)>, RewriteError> {
         let mut parameters = self.request.parameters.clone();
         if self.request.scale.is_none() && parameters.theta.is_none() {
             return Ok(self.kept());
