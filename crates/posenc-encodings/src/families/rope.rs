@@ -309,6 +309,25 @@ mod tests {
     }
 
     #[test]
+    fn a_rotation_of_a_rewrite_has_the_waves_of_the_reference() {
+        let site = SiteShape {
+            head_dim: Some(4),
+            ..SiteShape::default()
+        };
+        let rotary = Rotary::plan(&site, &Common::default()).unwrap();
+        let found = rope(&[(0, 2), (1, 3)], &[1.0, 0.01]);
+        assert!(rotary.angles().matches(&found.angles(), 1e-12));
+        let (cos, sin) = found.reference(&[7.0]);
+        for (i, [c, s]) in rotary.reference(7.0).into_iter().enumerate() {
+            assert!((c - cos[[0, i]]).abs() < 1e-12 && (s - sin[[0, i]]).abs() < 1e-12);
+        }
+        let other = rope(&[(0, 1), (2, 3)], &[1.0, 0.01]);
+        assert!(!rotary.angles().matches(&other.angles(), 1e-12), "layout");
+        let site = SiteShape::default();
+        assert!(Rotary::plan(&site, &Common::default()).is_err());
+    }
+
+    #[test]
     fn products_depend_on_the_distance_alone() {
         let r = rope(&[(0, 1), (2, 3)], &[0.7, 0.01]);
         let q = Array3::from_shape_vec((1, 1, 4), vec![0.3, -1.0, 2.0, 0.5]).unwrap();
