@@ -33,7 +33,7 @@ impl Cell {
 }
 
 impl From<String> for Cell {
-    /// Names come from models, so control characters are replaced.
+    /// Names are read from models, so control characters are replaced.
     fn from(text: String) -> Self {
         Self {
             text: one_line(&text),

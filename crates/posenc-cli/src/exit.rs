@@ -15,7 +15,7 @@ use posenc_runtime::RuntimeError;
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// What was asked is done.
+    /// The request was carried out.
     Done = 0,
     /// A check found a difference, or there was nothing to work on.
     Difference = 1,
@@ -25,7 +25,7 @@ pub(crate) enum Exit {
     Model = 3,
     /// A form that is not supported.
     Unsupported = 4,
-    /// The asked runtime or execution provider is not there.
+    /// The requested runtime or execution provider is not available.
     Unavailable = 5,
 }
 
@@ -51,7 +51,7 @@ impl Failure {
         }
     }
 
-    /// What is asked for is not supported.
+    /// The request is not supported.
     pub(crate) fn unsupported(sentence: impl Into<String>) -> Self {
         Self {
             exit: Exit::Unsupported,
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// The same end as of `cause`, with a sentence that names the file.
+    /// The same exit code as `cause`, with a sentence that names the file.
     pub(crate) fn of_file(file: &str, cause: &anyhow::Error) -> Self {
         let sentence = format!("{cause:#}");
         Self {
@@ -72,8 +72,8 @@ impl Failure {
         }
     }
 
-    /// The same end as of `cause`, with something to know beside it.
-    pub(crate) fn beside(cause: &anyhow::Error, note: &str) -> Self {
+    /// The same exit code as `cause`, with a note after its sentence.
+    pub(crate) fn with_note(cause: &anyhow::Error, note: &str) -> Self {
         Self {
             exit: Exit::of(cause),
             sentence: format!("{cause:#}; {note}"),

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use posenc_runtime::Places;
 use posenc_runtime::discover::{System, upwards};
 
-/// Asks Python where a package is without importing it.
+/// Finds out from Python where a package is, without importing it.
 const FIND: &str = "\
 import importlib.util as u
 s = u.find_spec('onnxruntime')

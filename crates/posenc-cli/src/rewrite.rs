@@ -46,17 +46,17 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let absent = model::absence(input, model.as_ir())?;
     let done = model::named(input, rewrite(&model, &request, proof));
     let (done, mut report) = done.map_err(|e| match &absent {
-        Some(absent) => Failure::beside(&e, absent).into(),
+        Some(absent) => Failure::with_note(&e, absent).into(),
         None => e,
     })?;
     report.warnings.extend(absent);
     let output = match &options.output {
         Some(output) => output.clone(),
         None if options.in_place => input.clone(),
-        None => output::beside(input, &report, &request),
+        None => output::default_path(input, &report, &request),
     };
-    let held = report.check.as_ref().is_none_or(|check| check.ok);
-    if held && !options.dry_run {
+    let passed = report.check.as_ref().is_none_or(|check| check.ok);
+    if passed && !options.dry_run {
         output::check(input, &output, options.in_place, &read)?;
         progress.now(format!("writing {}", output.display()));
         external::save(done.as_ir(), input, &output, options.external_data)?;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     }
     // The process ends here: to free a large graph piece by piece would take time for nothing.
     std::mem::forget((model, done));
-    Ok(if held { Exit::Done } else { Exit::Difference })
+    Ok(if passed { Exit::Done } else { Exit::Difference })
 }
 
 /// Rewrites the model and compares the result with formulas.

@@ -86,7 +86,7 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "it must be a whole number above 0".to_owned())
 }
 
-/// A name and a word: `NAME=WORD`. The name may itself hold a `=`.
+/// A name and a word: `NAME=WORD`. The name may itself contain a `=`.
 pub(crate) fn named<T: Word>(text: &str) -> Result<(String, T), String> {
     let (name, word) = text
         .rsplit_once('=')

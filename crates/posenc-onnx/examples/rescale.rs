@@ -12,7 +12,7 @@ use posenc_onnx::{ExternalData, Model, Rescale};
 pub fn rescale(input: &Path, output: &Path) -> Result<String, Box<dyn Error>> {
     let model = Model::open(input)?;
     // Where the graph does not show the length that it was trained on, its config may.
-    let request = Rescale::yarn(4.0).model_config(Config::beside(input));
+    let request = Rescale::yarn(4.0).model_config(Config::next_to(input));
     let plan = model.plan(request)?;
     let words = plan.to_string();
     let done = plan.apply()?;

@@ -135,7 +135,7 @@ impl Trial {
         let ports = Ports::of(graph, &options.roles);
         let classes = Classes::of(graph, &ports);
         let mut trial = Self::run(model, options, (ports, classes), TRIAL.sequence);
-        // Of the ways to read open dimensions, the one in which most sites are found.
+        // Of the readings of open dimensions, the one with the most sites.
         if unrecognized::has_unknown_sizes(graph, &trial.classes, &trial.trace) {
             for ports in trial.ports.others() {
                 let inputs = (ports, trial.classes.clone());

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_node_comes_first() {
+    fn the_node_is_named_first() {
         let refusal = Refusal::missing("theta", "cannot infer the base: give `theta`");
         assert_eq!(refusal.to_string(), "cannot infer the base: give `theta`");
         assert_eq!((refusal.node(), refusal.site()), (None, None));

@@ -71,7 +71,7 @@ pub(crate) fn entries(model: &Model, found: &Found) -> Vec<Encoding> {
 /// RoPE: an entry for each set of parameters.
 pub(crate) fn inspect_encodings(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
-    // Sites that turn alike have the same parameters.
+    // Sites that rotate alike have the same parameters.
     let mut known: Vec<(&RotarySite, Map<String, Value>)> = vec![];
     for site in &found.rotary {
         let alike = |other: &RotarySite| {
@@ -159,7 +159,7 @@ fn tidy(value: Value) -> Value {
     }
 }
 
-/// Position that acts on queries or keys, but in no way that is known.
+/// Position that acts on queries or keys by no known formula.
 fn unknown(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
     for refused in &found.unknown {
@@ -190,9 +190,10 @@ fn attention(site: &Site) -> Attention {
         name: site.name.clone(),
         stack: site.place.stack,
         layer: Some(site.place.layer),
-        kind: match site.cross {
-            true => AttentionKind::Cross,
-            false => AttentionKind::SelfAttention,
+        kind: if site.cross {
+            AttentionKind::Cross
+        } else {
+            AttentionKind::SelfAttention
         },
         heads: site.heads,
         kv_heads: site.kv_heads,

@@ -28,7 +28,7 @@
 //! | [`Rewritten::save`], [`Rewritten::to_bytes`] | the result is written |
 //!
 //! Nothing is printed, and nothing is read but what is named: the `config.json` next to a model is
-//! read by [`Config::beside`](request::Config::beside) alone. A request that is refused says why
+//! read by [`Config::next_to`](request::Config::next_to) alone. A request that is refused says why
 //! with a [`Refusal`].
 //!
 //! The features `tract` and `ort` link the runtime of that name; without them, models are

@@ -143,7 +143,7 @@ pub struct Allowances {
     pub add_position_ids: bool,
     /// Scale what is already scaled.
     pub allow_rescale: bool,
-    /// Write a `config.json` for the result beside it.
+    /// Write a `config.json` for the result next to it.
     pub write_config: bool,
     /// Write nodes in an order of computation, where the input does not.
     pub sort: bool,

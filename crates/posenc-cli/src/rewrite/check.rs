@@ -17,7 +17,7 @@ pub(super) enum Proof {
     Required,
 }
 
-/// Fills in the check of a report. The embedded runtime makes it; what that cannot run goes to
+/// Fills in the check of a report. The embedded runtime makes it; what that cannot run is left to
 /// ONNX Runtime.
 ///
 /// # Errors

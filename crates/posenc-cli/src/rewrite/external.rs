@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_of_places_come_with_advice() {
+    fn problems_of_places_include_advice() {
         for (problem, advice) in [
             (PlaceProblem::OtherFolder, "link, copy or inline"),
             (PlaceProblem::Exists, "remove it first"),

@@ -156,7 +156,7 @@ pub(super) struct OutputArgs {
         short,
         long,
         value_name = "OUT",
-        help = "File to write [default: <stem>.<kind>[-<scale>].onnx beside the input]"
+        help = "File to write [default: <stem>.<kind>[-<scale>].onnx next to the input]"
     )]
     pub(super) output: Option<PathBuf>,
 
@@ -180,7 +180,7 @@ pub(super) struct OutputArgs {
     #[arg(long, action = ArgAction::SetTrue)]
     add_position_ids: bool,
 
-    /// Write a Hugging Face config for the result beside it
+    /// Write a Hugging Face config for the result next to it
     #[arg(long, action = ArgAction::SetTrue)]
     write_config: bool,
 
@@ -248,7 +248,7 @@ impl Args {
             scale: self.scaling.scale,
             parameters,
             hf_config: config.map_err(RewriteError::from)?,
-            model_config: Config::beside(&self.model),
+            model_config: Config::next_to(&self.model),
             params: params.map_err(RewriteError::from)?,
             layers: target.layers.clone(),
             stack: target.stack,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_nothing_asked() {
+    fn no_flag_is_no_request() {
         assert_eq!(request("").unwrap(), Request::default());
         assert_eq!(request("--form keep").unwrap(), Request::default());
     }

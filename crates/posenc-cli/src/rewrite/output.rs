@@ -1,4 +1,4 @@
-//! Where a rewrite goes.
+//! Where the result of a rewrite is written.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,36 +21,35 @@ pub(super) fn check(
     in_place: bool,
     read: &[&Path],
 ) -> anyhow::Result<()> {
-    let shown = output.display();
+    let path = output.display();
     if output.is_dir() {
-        let sentence = format!("{shown}: is a folder; give the file to write with -o");
+        let sentence = format!("{path}: is a folder; give the file to write with -o");
         return Err(Failure::usage(sentence).into());
     }
     let folder = output.parent().filter(|f| !f.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|f| !f.is_dir()) {
         let folder = folder.display();
-        let sentence = format!("{shown}: there is no folder {folder}; make it first");
+        let sentence = format!("{path}: there is no folder {folder}; make it first");
         return Err(Failure::usage(sentence).into());
     }
     if output.symlink_metadata().is_ok() && !output.is_file() {
-        let sentence =
-            format!("{shown}: is no regular file, or a link to nowhere; give another -o");
+        let sentence = format!("{path}: is no regular file, or a link to nowhere; give another -o");
         return Err(Failure::usage(sentence).into());
     }
     if read.iter().any(|path| is_same(path, output)) {
-        let sentence = format!("{shown}: is read by this command; give another -o");
+        let sentence = format!("{path}: is read by this command; give another -o");
         return Err(Failure::usage(sentence).into());
     }
     if !in_place && is_same(input, output) {
         let sentence =
-            format!("{shown}: is the input; give another -o, or --in-place to replace the model");
+            format!("{path}: is the input; give another -o, or --in-place to replace the model");
         return Err(Failure::usage(sentence).into());
     }
     Ok(())
 }
 
-/// `<stem>.<kind>[-<scale>].onnx` beside the input.
-pub(super) fn beside(input: &Path, report: &Rewrite, request: &Request) -> PathBuf {
+/// `<stem>.<kind>[-<scale>].onnx` in the folder of the input.
+pub(super) fn default_path(input: &Path, report: &Rewrite, request: &Request) -> PathBuf {
     let to = report.edits.first().map(|edit| &edit.to);
     let word = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let kind = word(to.and_then(|to| to.get("kind")));
@@ -147,12 +146,15 @@ mod tests {
                 scale,
                 ..Request::default()
             };
-            assert_eq!(beside(Path::new(input), &report, &request), Path::new(want));
+            assert_eq!(
+                default_path(Path::new(input), &report, &request),
+                Path::new(want)
+            );
         }
     }
 
     #[test]
-    fn the_input_is_replaced_only_when_told_so_by_whatever_name() {
+    fn the_input_is_replaced_only_on_request_by_whatever_name() {
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("m.onnx");
         std::fs::write(&input, b"model").unwrap();

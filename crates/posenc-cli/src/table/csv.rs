@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_back_to_the_bit() {
+    fn every_number_is_read_back_to_the_bit() {
         let table = table("--scale linear --rotary-dim 6 --factor 3 --length 100").unwrap();
         let text = csv(&table);
         let mut lines = text.lines();

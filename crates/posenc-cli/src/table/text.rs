@@ -69,13 +69,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_tells_what_happens_to_a_pair() {
+    fn a_row_shows_what_happens_to_a_pair() {
         let yarn = "--scale yarn --rotary-dim 16 --original-length 64 --factor 4 --theta 1e4";
         insta::assert_snapshot!(text(&table(yarn).unwrap(), Palette::Plain));
     }
 
     #[test]
-    fn a_resting_pair_and_a_missing_length_are_shown_as_such() {
+    fn a_pair_that_does_not_rotate_and_a_missing_length_are_marked() {
         let line = "--scale proportional --rotary-dim 4 --head-dim 8 --factor 1 --length 64";
         insta::assert_snapshot!(text(&table(line).unwrap(), Palette::Plain));
     }

@@ -98,7 +98,7 @@ fn mark(ok: bool) -> String {
     format!("<td class=\"{class}\">{word}</td>")
 }
 
-/// Names come from models, which may be hostile.
+/// Names are read from models, which may be hostile.
 fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_stands_alone_and_escapes_names() {
+    fn a_page_needs_no_other_file_and_escapes_names() {
         let page = html(&report(false), "m.onnx & \"other\"");
         assert!(page.contains("logits &lt;a&amp;b&gt;"));
         assert!(page.contains("<title>m.onnx &amp; &quot;other&quot;</title>"));

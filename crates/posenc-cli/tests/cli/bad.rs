@@ -24,7 +24,7 @@ enum Expected {
 }
 
 /// Runs `inspect`, `rewrite` and `print` on a file. None of them may panic, print more than one line
-/// of error, or leave an output behind an error.
+/// of error, or leave an output after an error.
 fn answers(model: &str, expected: Expected) -> [Ran; 2] {
     let folder = Folder::new();
     let output = folder.path().join("out.onnx");

@@ -104,7 +104,7 @@ fn colors_are_for_those_who_want_them() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_reader_that_closes_the_pipe_is_no_error() {
     let mut command = binary();
     command.args(["completions", "bash"]);
     command.stdout(std::process::Stdio::piped());

@@ -79,7 +79,7 @@ fn every_mode_gives_the_model_that_never_was_apart() {
             }
             let (got, elsewhere) = constants(&output);
             assert!(got == want, "{what}");
-            // What the rewrite gave other values stands in the model now.
+            // What the rewrite gave other values is stored in the model now.
             let (_, before) = constants(&model);
             let least = if mode == "inline" { 0 } else { 1 };
             assert!(elsewhere >= least, "{what}: {elsewhere}");
@@ -107,7 +107,7 @@ fn data_in_a_folder_below_keeps_its_path() {
 }
 
 #[test]
-fn data_of_another_model_in_the_way_is_left_alone() {
+fn data_of_another_model_at_the_same_path_is_left_alone() {
     let folder = Folder::new();
     let model = split(&folder, "m.data", Out::Weights);
     fs::create_dir(folder.path().join("away")).unwrap();
@@ -169,10 +169,10 @@ fn data_that_is_absent_and_needed_is_named() {
 }
 
 #[test]
-fn a_result_that_no_file_can_hold_is_refused_before_it_is_written() {
+fn a_result_too_large_for_a_file_is_refused_before_it_is_written() {
     let folder = Folder::new();
     let model = split(&folder, "m.data", Out::Weights);
-    // Two gigabytes of nothing, which no disk holds.
+    // Two gigabytes of zeros, which take no disk space.
     let mut proto = crate::split::decoded(&model);
     let length = (1u64 << 31).to_string();
     let graph = proto.graph.as_mut().unwrap();

@@ -62,7 +62,7 @@ fn llama(folder: &Folder) -> String {
 }
 
 #[test]
-fn a_rescaled_model_stands_beside_the_input_and_says_what_it_is() {
+fn a_rescaled_model_is_written_next_to_the_input_under_a_descriptive_name() {
     let folder = Folder::new();
     let model = llama(&folder);
     let before = std::fs::read(&model).unwrap();
@@ -123,7 +123,7 @@ fn a_dry_run_writes_nothing_and_a_diff_shows_the_graph() {
 }
 
 #[test]
-fn a_flag_that_nothing_heeds_is_exit_4_and_named() {
+fn a_flag_without_effect_is_exit_4_and_named() {
     let folder = Folder::new();
     let model = llama(&folder);
     for flag in ["--form=contrib", "--add-position-ids"] {

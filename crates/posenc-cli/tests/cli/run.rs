@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use posenc_ir::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto};
 use prost::Message;
 
-/// What a run left behind.
+/// What a run wrote and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -60,7 +60,7 @@ impl Folder {
         self.0.path()
     }
 
-    /// The names of what stands in it, sorted.
+    /// The names of the files in it, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name();

@@ -1,4 +1,4 @@
-//! Models whose tensors stand in files of data.
+//! Models whose tensors are stored in other files.
 
 use posenc_ir::proto::{ModelProto, StringStringEntryProto, TensorProto};
 use posenc_ir::{Model, Payload};
@@ -76,7 +76,7 @@ pub(crate) fn decoded(path: &str) -> ModelProto {
     ModelProto::decode(std::fs::read(path).unwrap().as_slice()).unwrap()
 }
 
-/// Sends the initializers that stand elsewhere to another location.
+/// Gives the initializers that are stored outside the model another location.
 pub(crate) fn relocate(proto: &mut ModelProto, location: &str) {
     let graph = proto.graph.as_mut().unwrap();
     let entries = graph
@@ -88,7 +88,8 @@ pub(crate) fn relocate(proto: &mut ModelProto, location: &str) {
     }
 }
 
-/// Name, type and bytes of every constant, wherever they stand; and how many stand elsewhere.
+/// Name, type and bytes of every constant, wherever it is stored; and how many are stored outside
+/// the model.
 pub(crate) fn constants(path: &str) -> (Vec<(String, String)>, usize) {
     let model = Model::open(path).unwrap();
     model.check().unwrap();

@@ -176,16 +176,16 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
     }
     let ran = limited("65536", &whole, "out.onnx", "auto");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    // The data has room, the model that comes after it has not.
+    // The disk limit suffices for the data, but not for the model that is written after it.
     let data = fs::metadata(folder.path().join("m.data")).unwrap().len();
     let mut proto = decoded(&model);
     let unread = unread(u32::try_from(data).unwrap() + (1 << 16));
     proto.graph.as_mut().unwrap().initializer.push(unread);
     fs::write(&model, proto.encode_to_vec()).unwrap();
-    let room = data.div_ceil(512);
+    let blocks = data.div_ceil(512);
     let names = folder.names();
-    let ran = limited(&room.to_string(), &model, "away/out.onnx", "copy");
-    ran.failed(2, "the model has no room");
+    let ran = limited(&blocks.to_string(), &model, "away/out.onnx", "copy");
+    ran.failed(2, "the model does not fit");
     assert_eq!(folder.names(), names);
     let left = fs::read_dir(folder.path().join("away")).unwrap().count();
     assert_eq!(left, 0, "the data went with it");

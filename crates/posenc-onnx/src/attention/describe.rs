@@ -78,7 +78,7 @@ fn one_stream(graph: &Graph, classes: &Classes, site: &Site) -> bool {
             let content: Vec<ValueId> = inputs
                 .filter(|v| classes.of_value(*v).has(Class::CONTENT))
                 .collect();
-            // What attention has mixed in comes from anywhere.
+            // After attention, content of any position is mixed in.
             let node = graph.node(id);
             if !(is_product(node) && content.len() > 1) {
                 seen.extend(content);

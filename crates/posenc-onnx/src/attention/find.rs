@@ -19,7 +19,7 @@ use crate::graph::lane::{Lane, back, wrap};
 use crate::graph::operators::{is_elementwise, is_product, is_rearrangement};
 use crate::graph::ports::Ports;
 
-/// Every attention site of the graph, in order of computation. Of the branches of an `If` that hold
+/// Every attention site of the graph, in order of computation. Of the branches of an `If` that contain
 /// attention, `branch` selects one, the one with the most sites being 0.
 pub(crate) fn sites(
     model: &Model,

@@ -341,7 +341,7 @@ fn joining(
 /// Changes of shape around a rotation are few.
 const STEPS: usize = 8;
 
-/// The first value for which `whole` holds on the only path from `value`.
+/// The first value for which `whole` is true on the only path from `value`.
 fn first_whole(
     mut value: ValueId,
     neighbors: impl Fn(ValueId) -> Vec<ValueId>,

@@ -175,7 +175,7 @@ impl Op<'_> {
         })
     }
 
-    /// The operator that holds the projections itself.
+    /// The operator that contains the projections itself.
     fn projecting(&self) -> Option<Shape> {
         let heads = self.count("num_heads")?;
         let hidden = match self.node.ints("qkv_hidden_sizes").ok()? {

@@ -34,7 +34,7 @@ impl Plane {
             });
         }
         // A query that sees nothing, or numbers far below all that others see, fills up a block or
-        // is padding: next to it a bias is lost to rounding. Where all queries do, nothing is hidden.
+        // is padding: next to it a bias disappears in rounding. Where all queries do, nothing is hidden.
         let best = bias.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if !best.is_finite() {
             bias.fill(0.0);
@@ -64,7 +64,7 @@ impl Plane {
     }
 
     /// The bias `[head, query, key]` that all groups share: what hides pairs in some of them
-    /// alone, as the masks of shifted windows do, is lifted. `None` where groups differ in other ways.
+    /// alone, as the masks of shifted windows do, is lifted. `None` where groups differ otherwise.
     pub(crate) fn shared(&self) -> Option<Array3<f64>> {
         let [groups, heads, queries, keys] = self.bias.dim().into();
         let first = self.bias.index_axis(Axis(0), 0);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_sees_nothing_beside_one_that_does_is_hidden() {
+    fn a_query_that_sees_nothing_next_to_one_that_does_is_hidden() {
         const NONE: f64 = f64::NEG_INFINITY;
         let first = [[true, true], [false, false]];
         for low in [NONE, f64::NAN, -1e10, f64::from(f32::MIN)] {

@@ -12,7 +12,7 @@ use crate::graph::operators::{is_copy, is_layout};
 const STEPS: usize = 24;
 
 /// The product of the numbers that an operand is multiplied with between its projection and the product.
-/// Where earlier keys join, the factor is that of the new ones: the cache holds its keys as they
+/// Where earlier keys join, the factor is that of the new ones: the cache contains its keys as they
 /// join.
 pub(crate) fn before(graph: &Graph, classes: &Classes, trace: &Trace, operand: &Operand) -> f64 {
     let mut value = operand.value;
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(on_keys(&model(0.25, 0.5, Joined::AlongFeatures)), 0.5);
     }
 
-    /// The largest number of the vectors that are put in.
+    /// The largest number of the vectors that are inserted.
     fn largest(model: &Model) -> f64 {
         let mut request = Request {
             to: Some(Kind::Shaw),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_beside_keys_get_their_factor() {
+    fn vectors_next_to_keys_get_their_factor() {
         for joined in [Joined::Not, Joined::AlongTokens] {
             let [one, half] = [1.0, 0.5].map(|early| largest(&model(early, 1.0, joined)));
             assert!((half / one - 0.5).abs() < 1e-6, "{half} {one}");

@@ -39,7 +39,7 @@ pub(crate) struct Site {
     pub head_dim: Option<usize>,
     /// Which keys are masked.
     pub mask: Mask,
-    /// Whether keys come from another sequence.
+    /// Whether keys are computed from another sequence.
     pub cross: bool,
     /// Whether earlier keys join.
     pub past: bool,

@@ -6,9 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::site::{Site, StackLayer};
 use posenc_encodings::kind::Stack;
 
-/// Tells the stacks apart: what keys of cross-attention are computed from is the encoder.
+/// Assigns a stack to each site: what keys of cross-attention are computed from is the encoder.
 pub(crate) fn assign(graph: &Graph, sites: &mut [Site]) {
-    let encoder = behind_cross_keys(graph, sites);
+    let encoder = ancestors_of_cross_keys(graph, sites);
     let mut next: FxHashMap<Option<Stack>, usize> = FxHashMap::default();
     for site in sites {
         let stack = match (encoder.is_empty(), encoder.contains(&site.node)) {
@@ -28,7 +28,7 @@ pub(crate) fn assign(graph: &Graph, sites: &mut [Site]) {
 }
 
 /// The sites that a key of cross-attention depends on.
-fn behind_cross_keys(graph: &Graph, sites: &[Site]) -> FxHashSet<NodeId> {
+fn ancestors_of_cross_keys(graph: &Graph, sites: &[Site]) -> FxHashSet<NodeId> {
     let nodes: FxHashSet<NodeId> = sites.iter().map(|s| s.node).collect();
     let cross = sites.iter().filter(|s| s.cross);
     let mut stack: Vec<ValueId> = cross.map(|s| s.key.value).collect();

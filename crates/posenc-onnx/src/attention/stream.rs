@@ -240,7 +240,7 @@ impl<'a> Walk<'a> {
         }
         if node.domain().is_empty() && node.op() == "Gather" {
             let slot = |i: usize| node.input(i).is_some_and(|v| self.is_content(v));
-            if slot(1) && !slot(0) && self.has_room() {
+            if slot(1) && !slot(0) && self.has_budget() {
                 self.stream.lookups.push(Lookup {
                     entry: Use::new(id, 0),
                     sites: vec![],
@@ -265,7 +265,7 @@ impl<'a> Walk<'a> {
                 continue;
             };
             let varies = embeds(node) || self.varies(id, slot, free, *tokens);
-            if !varies || !self.has_room() {
+            if !varies || !self.has_budget() {
                 continue;
             }
             self.stream.additions.push(Addition {
@@ -295,7 +295,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether one more may join; if not, that is noted.
-    fn has_room(&mut self) -> bool {
+    fn has_budget(&mut self) -> bool {
         let joined = self.stream.additions.len() + self.stream.lookups.len();
         self.stream.more |= joined >= MOST;
         joined < MOST

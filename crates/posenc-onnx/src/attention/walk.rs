@@ -14,8 +14,8 @@ const MOST_RUNS: usize = 1024;
 
 /// What `find` sees in a scope and in the bodies below it.
 ///
-/// Of the branches of an `If` those count with the most sites, or the one that comes `branch`
-/// places after it; where fewer hold any, the last that does. A body that runs a constant
+/// Of the branches of an `If` those count with the most sites, or the one `branch`
+/// places after it; where fewer contain any, the last that does. A body that runs a constant
 /// number of times counts as often.
 pub(crate) fn scope(
     graph: &Graph,
@@ -77,7 +77,7 @@ pub(crate) fn scope(
 /// The sites of a node with bodies.
 fn together(node: &Node, trace: &Trace, branch: usize, mut bodies: Vec<Vec<Site>>) -> Vec<Site> {
     bodies.retain(|sites| !sites.is_empty());
-    // Of bodies that hold as many the first comes first.
+    // Of bodies with as many sites the first is first.
     bodies.sort_by_key(|sites| Reverse(sites.len()));
     bodies.truncate(branch + 1);
     let sites = bodies.pop().unwrap_or_default();

@@ -212,7 +212,7 @@ impl<'a> Candidate<'a> {
         findings
     }
 
-    /// The rows as sines and cosines, with the table that holds them.
+    /// The rows as sines and cosines, with the table that contains them.
     fn sinusoidal(
         &self,
         rows: &Rows,
@@ -373,7 +373,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// The coarser of two types in which the same numbers are held.
+/// The coarser of two types in which the same numbers are stored.
 trait Coarser {
     fn max_loss(self, other: Self) -> Self;
 }

@@ -3,7 +3,7 @@
 //! Each site is read off the numbers that its softmax sees where queries and keys are zero. What
 //! hides pairs is a mask, what is equal along the keys is nothing to a softmax; the rest is a bias,
 //! which belongs to the family that fits best. Where a table is looked up by distance, its rows
-//! show more than the numbers do: rows that hold equal numbers, and distances beyond the trial run.
+//! show more than the numbers do: rows of equal numbers, and distances beyond the trial run.
 
 mod factors;
 mod lookup;
@@ -72,7 +72,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
 #[derive(Default)]
 struct Known {
     signatures: Signatures,
-    /// Whether a plane holds no bias, by its address.
+    /// Whether a plane contains no bias, by its address.
     flat: FxHashMap<usize, bool>,
     numbers: FxHashMap<Alike, usize>,
     rows: KnownRows,
@@ -160,7 +160,7 @@ impl Bias {
     }
 }
 
-/// Whether a value that enters holds more than two numbers, as masks do not.
+/// Whether a value that enters contains more than two numbers, as masks do not.
 fn may_bias(graph: &Graph, trace: &Trace, at: Use) -> bool {
     let value = graph.node(at.node).input(at.slot()).map(|v| trace.get(v));
     let Some(value) = value.filter(|v| v.dtype != Some(DType::Bool)) else {
@@ -199,7 +199,7 @@ fn read(runs: &mut Runs<'_>, known: &mut KnownRows, site: &Site) -> Verdict {
     }
 }
 
-/// A bias whose numbers are absent: the rows that distances pick may still tell.
+/// A bias whose numbers are absent: the rows that distances select may still identify it.
 fn unseen(
     runs: &Runs<'_>,
     known: &mut KnownRows,
@@ -393,7 +393,7 @@ fn by_numbers(
     };
     let numbers = profile.values().flatten().copied();
     let numbers: Vec<f64> = numbers.filter(|v| v.is_finite()).collect();
-    if origins.hold(&runs.found.trace, &numbers) {
+    if origins.contain(&runs.found.trace, &numbers) {
         let samples = Samples {
             held: true,
             ..*samples
@@ -404,7 +404,7 @@ fn by_numbers(
         }
     }
     let mut evidence = misses.evidence();
-    evidence.push("a function of the distance that no table holds".to_owned());
+    evidence.push("a function of the distance that no table contains".to_owned());
     Err(evidence)
 }
 
@@ -433,7 +433,7 @@ fn scores(plane: &Plane, site: &Site, tolerance: f64) -> Option<Scores> {
     let past = i64::try_from(plane.past).ok()?;
     Some(Scores {
         values: plane.shared()?,
-        // Of cross-attention the lengths tell nothing.
+        // In cross-attention the lengths determine nothing.
         origin: if site.cross { 0 } else { past },
         tolerance,
     })

@@ -1,4 +1,4 @@
-//! The branches of an `If` that each hold attention, as in a decoder that was merged from one with
+//! The branches of an `If` that each contain attention, as in a decoder that was merged from one with
 //! and one without a cache.
 
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ScopeKind};
@@ -20,7 +20,7 @@ pub(crate) struct Branch {
     pub(crate) found: Found,
 }
 
-/// Every branch that holds attention of its own, the one that `options` name first.
+/// Every branch that contains attention of its own, the one that `options` name first.
 pub(crate) fn branches(model: &Model, options: &Options) -> Vec<Branch> {
     let found = detect(model, options);
     let others = other_branches(model, options, &found);

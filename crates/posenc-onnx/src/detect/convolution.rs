@@ -90,7 +90,7 @@ struct Branch {
 
 impl Branch {
     /// The branch that ends in input `slot` of an addition; `None` where it starts elsewhere, or
-    /// holds no grouped convolution.
+    /// contains no grouped convolution.
     fn of(runs: &Runs<'_>, id: NodeId, slot: usize) -> Option<Self> {
         let graph = runs.model.graph();
         let node = graph.node(id);

@@ -55,7 +55,7 @@ pub(crate) struct Finding {
     pub fit_error: Option<f64>,
     /// The longest sequence that it can encode; `None` without an end.
     pub max_length: Option<usize>,
-    /// What speaks for an encoding that no family fits.
+    /// What indicates an encoding that no family fits.
     pub evidence: Vec<String>,
 }
 

@@ -30,13 +30,13 @@ pub(crate) struct Found {
     pub axial: Vec<AxialSite>,
     /// Position that acts on queries or keys and is no rotation, with the reason.
     pub unknown: Vec<Refused>,
-    /// The regions of queries and keys at sites that rotate in no known way; each site is among
+    /// The regions of queries and keys at sites that rotate in an unknown way; each site is among
     /// `unknown`.
     pub(crate) unknown_rotations: Vec<(usize, Vec<Region>)>,
     /// Every encoding but rotations by one position: rotations on a grid, then absolute ones,
     /// biases, terms and convolutions.
     pub findings: Vec<Finding>,
-    /// Candidates other than rotations that were examined and turned out to be something else.
+    /// Candidates other than rotations that were examined and are something else.
     pub refused: Vec<Refused>,
     /// Everything that bounds the length, but for tables that are added whole
     /// ([`limits::all`](super::limits::all) includes them).

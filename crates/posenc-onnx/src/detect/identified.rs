@@ -44,7 +44,7 @@ fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> I
     }
 }
 
-/// How exactly the graph holds its frequencies, as a share of each.
+/// How exactly the graph stores its frequencies, as a share of each.
 pub(crate) fn tolerance(found: &Found, site: &RotarySite) -> f64 {
     match found.trace.get(site.query.region.output).dtype {
         Some(DType::F16) => 2e-3,

@@ -15,7 +15,7 @@ use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
 use crate::report::{Limit, LimitCause};
 
-/// Every limit that the graph holds, smallest first.
+/// Every limit of the graph, smallest first.
 pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
     let graph = runs.model.graph();
     let mut found = BTreeSet::new();
@@ -125,7 +125,7 @@ struct Reach {
 }
 
 impl Reach {
-    /// Of an index in the trial run, which may hold the rows of each of `copies` sequences one after
+    /// Of an index in the trial run, which may contain the rows of each of `copies` sequences one after
     /// another.
     fn of(trace: &Trace, node: &Node, index: ValueId, copies: usize) -> Option<Self> {
         let numbers = trace.get(index).to_i64()?;
@@ -374,7 +374,7 @@ fn gathers(node: &Node) -> bool {
     )
 }
 
-/// Whether a constant holds no more than two different numbers, as masks do.
+/// Whether a constant contains no more than two different numbers, as masks do.
 fn two_valued(trace: &Trace, table: ValueId) -> bool {
     let Some(data) = trace.get(table).to_f64() else {
         return false;

@@ -30,8 +30,8 @@ fn frequency(i: usize) -> f64 {
 
 /// What a case changes about a plain decoder of one layer.
 struct Form {
-    /// Queries or keys, turned, as `[batch, heads, sequence, size]`, from the residual stream.
-    turned: fn(&mut Sketch, &str, Side) -> String,
+    /// Queries or keys, rotated, as `[batch, heads, sequence, size]`, from the residual stream.
+    rotated: fn(&mut Sketch, &str, Side) -> String,
     /// Weighted values from queries, keys and values `[batch, heads, sequence, size]`.
     attend: fn(&mut Sketch, &str, &str, &str) -> String,
     /// What is done to the residual stream first.
@@ -47,7 +47,7 @@ enum Side {
 impl Default for Form {
     fn default() -> Self {
         Self {
-            turned: |s, x, _| {
+            rotated: |s, x, _| {
                 let q = s.headed(x);
                 halves(s, &q)
             },
@@ -62,8 +62,8 @@ fn model(form: &Form) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let x = (form.embed)(&mut s, x);
-    let q = (form.turned)(&mut s, &x, Side::Query);
-    let k = (form.turned)(&mut s, &x, Side::Key);
+    let q = (form.rotated)(&mut s, &x, Side::Query);
+    let k = (form.rotated)(&mut s, &x, Side::Key);
     let v = s.headed(&x);
     let y = (form.attend)(&mut s, &q, &k, &v);
     let y = s.merged(&y);
@@ -126,7 +126,7 @@ fn mixed(s: &mut Sketch, x: &str, swapped: &str, cos: &str, sin: &str) -> String
     s.op("Add", &[&a, &b])
 }
 
-/// cos and sin of angles that stand twice side by side.
+/// cos and sin of angles that are stored twice, side by side.
 fn waves(s: &mut Sketch, angles: &str) -> (String, String) {
     let both = s.concat(&[angles, angles], -1);
     (s.op("Cos", &[&both]), s.op("Sin", &[&both]))

@@ -81,7 +81,7 @@ pub(crate) fn not_attention(
     ))
 }
 
-/// Whether a product with content comes next, whatever moves the weights before it.
+/// Whether a product with content is next, whatever moves the weights before it.
 fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
     let mut stack = vec![weights];
     let mut seen = FxHashSet::default();

@@ -63,7 +63,7 @@ pub(crate) fn remove(
     }
     remove_before_scores(out, context, plan)?;
     remove_from_scores(out, context, plan)?;
-    // New values that turned out not to be needed.
+    // New values that are not needed after all.
     out.omit_unused();
     Ok(())
 }

@@ -66,7 +66,7 @@ pub(crate) fn rescale(
         return Ok(None);
     }
     let (next, applied) = model.clone().with_patch(patch)?;
-    // One patch serves all groups; the first group holds its counts.
+    // One patch serves all groups; the first group has its counts.
     if let Some(first) = groups.first_mut() {
         first.nodes_added = applied.added.len();
         first.nodes_removed = applied.removed.len();
@@ -239,7 +239,7 @@ impl Writer<'_> {
         if !switches && near == self.job.factor {
             return Ok(());
         }
-        // Scalars that hold the present factor, with their uses.
+        // Scalars that contain the present factor, with their uses.
         let mut scalars: BTreeMap<ValueId, Vec<Use>> = BTreeMap::new();
         let mut bare: Vec<(ValueId, Vec<Use>)> = vec![];
         for wave in &c.waves {

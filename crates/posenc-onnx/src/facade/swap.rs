@@ -163,7 +163,7 @@ impl From<Rope> for Swap {
 pub struct Sinusoidal {
     /// The base of the frequencies; `None`: 10000.
     pub base: Option<f64>,
-    /// The order within a row; `None`: sine and cosine in turn.
+    /// The order within a row; `None`: sine and cosine alternate.
     pub layout: Option<Layout>,
 }
 

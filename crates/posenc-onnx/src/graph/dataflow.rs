@@ -187,7 +187,7 @@ impl Classes {
     }
 }
 
-/// Whether a value holds the integers of a graph input, reshaped or cast at most.
+/// Whether a value contains the integers of a graph input, reshaped or cast at most.
 pub(crate) fn is_fed_ids(graph: &Graph, mut value: ValueId) -> bool {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);

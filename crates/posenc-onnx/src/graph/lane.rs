@@ -1,7 +1,7 @@
 //! Axis roles: which axis of a value is the sequence and which the features of a head, carried
 //! from a node's output back to its inputs.
 //!
-//! Roles, not axis numbers: a model may be sequence-first, fold heads into the batch, or hold
+//! Roles, not axis numbers: a model may be sequence-first, fold heads into the batch, or store
 //! keys transposed.
 
 mod back;

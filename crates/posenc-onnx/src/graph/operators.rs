@@ -1,6 +1,6 @@
 //! What operators do to their inputs, by name: one list for each question.
 //!
-//! A walk that follows content asks these; where a walk has a list of its own, it says why.
+//! A walk that follows content uses these; where a walk has a list of its own, it says why.
 
 use posenc_ir::Node;
 

@@ -8,7 +8,7 @@ mod port;
 mod role;
 
 pub(crate) use port::{Lengths, Port, Role};
-pub(crate) use role::holds_time_steps;
+pub(crate) use role::contains_time_steps;
 use role::role;
 
 use std::collections::BTreeMap;

@@ -81,7 +81,7 @@ pub(crate) fn before(
     let (read, None) = (*contracted.next()?, contracted.next()) else {
         return None;
     };
-    // The features that come out are rows of the matrix, those that go in its columns.
+    // Output features are rows of the matrix, input features its columns.
     if own.contains(&made) || !other.contains(&made) || !other.contains(&read) {
         return None;
     }

@@ -43,7 +43,7 @@ pub(crate) struct Inside {
     pub first: usize,
     /// Tokens of the trial run.
     pub length: usize,
-    /// The input that holds the last position of each sequence.
+    /// The input that contains the last position of each sequence.
     pub positions: Option<ValueId>,
 }
 

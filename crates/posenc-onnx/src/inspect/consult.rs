@@ -1,4 +1,4 @@
-//! What a config tells that a graph cannot.
+//! What a config determines and a graph does not.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,11 @@ use crate::report::{Encoding, Inspect};
 use crate::request::hf_config::{HfConfig, HfConfigError, RopeRequest};
 use posenc_encodings::kind::Kind;
 
-/// How far two parameters may lie apart and be the same.
+/// How far two parameters may differ and count as the same.
 const CLOSE: f64 = 1e-2;
 
 impl Inspect {
-    /// Fills in the lengths that the graph tells only as a range, and warns where the config
+    /// Fills in the lengths that the graph determines only as a range, and warns where the config
     /// says another thing than the graph computes.
     ///
     /// # Errors
@@ -65,10 +65,10 @@ fn consult(encoding: &mut Encoding, request: &RopeRequest) -> Option<String> {
         .get("original_length_range")
         .and_then(Value::as_array)
         .map(|range| range.iter().filter_map(Value::as_u64).collect());
-    let told = law.get("original_length").and_then(Value::as_u64);
-    let fits = match (range.as_deref(), told) {
+    let found = law.get("original_length").and_then(Value::as_u64);
+    let fits = match (range.as_deref(), found) {
         (Some(&[low, high]), _) => (low..=high).contains(&(length as u64)),
-        (_, Some(told)) => told == length as u64,
+        (_, Some(found)) => found == length as u64,
         (_, None) => true,
     };
     if !fits {

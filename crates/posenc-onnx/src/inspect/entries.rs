@@ -42,9 +42,10 @@ pub(crate) fn of(model: &Model, found: &Found, findings: &[Finding]) -> Vec<Enco
                 entry.layers.push(layer);
             }
         }
-        entry.sites += match finding.encoding.is_absolute() {
-            true => 1,
-            false => finding.sites.len(),
+        entry.sites += if finding.encoding.is_absolute() {
+            1
+        } else {
+            finding.sites.len()
         };
         if let Some(fit) = finding.fit_error {
             entry.fit_error = Some(entry.fit_error.unwrap_or(0.0).max(fit));
@@ -63,7 +64,7 @@ pub(crate) fn of(model: &Model, found: &Found, findings: &[Finding]) -> Vec<Enco
     entries.into_iter().map(|(entry, _)| entry).collect()
 }
 
-/// The stack whose sites see it; of both, that of the decoder is told by its own finding.
+/// The stack whose sites see it; where both do, the decoder has a finding of its own.
 fn stack(found: &Found, finding: &Finding) -> Option<Stack> {
     let site = finding.sites.first()?;
     found.attention[*site].place.stack

@@ -79,7 +79,7 @@ pub(crate) fn rescale_plans(
 /// What replaces the encodings of a branch; `None` where it has the requested ones already.
 ///
 /// # Errors
-/// As [`swap::asked`], and where only a part of what a body computes would change.
+/// As [`swap::plan`], and where only a part of what a body computes would change.
 pub(crate) fn swap_plan(
     model: &Model,
     branch: &Branch,
@@ -90,7 +90,7 @@ pub(crate) fn swap_plan(
         model,
         found: &branch.found,
     };
-    let Some(plan) = swap::asked(&context, request)? else {
+    let Some(plan) = swap::plan(&context, request)? else {
         return Ok(None);
     };
     check_branches(&context, &plan.sites, branches)?;

@@ -27,7 +27,7 @@ pub(crate) struct Target {
 pub(crate) struct Plan {
     /// Indices into `Found::rotary`, each with its target.
     pub targets: Vec<(usize, Target)>,
-    /// The length to make room for, where it is known.
+    /// The length that tables, caches and buffers must hold, where it is known.
     pub max_length: Option<usize>,
     /// Values that the request did not give.
     pub inferred: Vec<Inferred>,
@@ -145,8 +145,8 @@ impl Planner<'_> {
                 self.infer(value);
             }
             let original = wanted.scaling.original_length();
-            self.make_room(wanted.max_position);
-            self.make_room(original.and_then(|length| wanted.scaling.extended(length)));
+            self.extend_length(wanted.max_position);
+            self.extend_length(original.and_then(|length| wanted.scaling.extended(length)));
             targets.push((
                 i,
                 Target {
@@ -216,7 +216,7 @@ impl Planner<'_> {
         for value in inferred {
             self.infer(value);
         }
-        self.make_room(
+        self.extend_length(
             p.original_length
                 .and_then(|length| scaling.extended(length)),
         );
@@ -227,8 +227,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Raises the length to make room for, unless the request gives it.
-    fn make_room(&mut self, length: Option<usize>) {
+    /// Raises the length that tables must hold, unless the request gives it.
+    fn extend_length(&mut self, length: Option<usize>) {
         if self.request.parameters.max_length.is_none() {
             self.max_length = self.max_length.max(length);
         }
@@ -274,14 +274,18 @@ impl Planner<'_> {
                 None => config.max_position().map_err(|e| source.refuse(e))?,
             };
             if let Some(length) = length {
-                return Ok(Some((length, "config.json beside the model".into())));
+                return Ok(Some((length, "config.json next to the model".into())));
             }
         }
         if let Some(length) = record(self.model).and_then(|r| r.original_length()) {
             return Ok(Some((length, "the model's posenc.rope metadata".into())));
         }
-        let holds = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
-        let shortest = self.limits.iter().filter(holds).min_by_key(|l| l.length);
+        let is_of_graph = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
+        let shortest = self
+            .limits
+            .iter()
+            .filter(is_of_graph)
+            .min_by_key(|l| l.length);
         Ok(shortest.map(|l| {
             let name = l.value.as_deref().unwrap_or("a fixed shape");
             (l.length, format!("the graph's {} {name}", l.cause))

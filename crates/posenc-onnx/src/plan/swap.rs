@@ -1,4 +1,4 @@
-//! What a request puts in at each site, with its numbers.
+//! What a request inserts at each site, with its numbers.
 
 mod already;
 mod planner;
@@ -15,11 +15,11 @@ use posenc_encodings::kind::Kind;
 use planner::Planner;
 pub(crate) use spec::{Group, SwapPlan};
 
-/// Plans a swap; `None` where the model already is what the request describes.
+/// Plans a swap; `None` where the model already matches the request.
 ///
 /// # Errors
 /// When the request does not fit the model, or a value that is needed cannot be inferred.
-pub(crate) fn asked(
+pub(crate) fn plan(
     context: &Context<'_>,
     request: &Request,
 ) -> Result<Option<SwapPlan>, RewriteError> {

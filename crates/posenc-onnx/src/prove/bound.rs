@@ -19,7 +19,7 @@ pub(crate) const ROUNDINGS: f64 = 4.0;
 /// The types in which a graph computes a rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Precision {
-    /// ε of the coarsest type that an angle passes through; that of f32 for tables, which hold no
+    /// ε of the coarsest type that an angle passes through; that of f32 for tables, which contain no
     /// angles.
     pub(crate) angle: f64,
     /// The type in which the frequencies are stored; `None` for tables.
@@ -61,7 +61,7 @@ impl Precision {
         m * (self.angle(p, f, against) + ROUNDINGS * self.content)
     }
 
-    /// The bound on a rotated feature whose pair holds `a` and `b`, from that on cos and sin.
+    /// The bound on a rotated feature whose pair is `a` and `b`, from that on cos and sin.
     pub(crate) fn rotated(&self, wave: f64, m: f64, a: f64, b: f64) -> f64 {
         (a.abs() + b.abs()) * (wave + ROUNDINGS * m * self.content)
     }

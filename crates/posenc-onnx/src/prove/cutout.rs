@@ -18,7 +18,7 @@ use crate::graph::region::{Region, reads};
 /// The most bytes that the constants of one rotation may take: its tables.
 const LIMIT: usize = 1 << 29;
 
-/// Where the positions of a cut-out rotation come from.
+/// What the positions of a cut-out rotation are computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Positions {
     /// They are fed where the graph has them as numbers.
@@ -27,7 +27,7 @@ pub(crate) enum Positions {
     Computed,
 }
 
-/// A value that holds positions as numbers.
+/// A value that contains positions as numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct PositionInput {
     /// Its name as an input.
@@ -167,8 +167,8 @@ pub(crate) fn cut_out(
     }))
 }
 
-/// How positions are fed as this value: the axis along which it holds them, and its number for the
-/// first token less that token's position. `None` if it does not hold the positions of all tokens.
+/// How positions are fed as this value: the axis along which it contains them, and its number for the
+/// first token less that token's position. `None` if it does not contain the positions of all tokens.
 fn fed_positions(
     graph: &Graph,
     classes: &Classes,

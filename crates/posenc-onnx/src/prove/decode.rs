@@ -17,7 +17,7 @@ use crate::report::Run;
 /// row per token. Empty for a model without a cache.
 ///
 /// # Errors
-/// When the output that holds a cache after a run cannot be identified, or the runtime fails.
+/// When the output that contains a cache after a run cannot be identified, or the runtime fails.
 pub(crate) fn decode(
     subject: &Subject<'_>,
     length: usize,
@@ -97,7 +97,7 @@ fn cache(subject: &Subject<'_>, outputs: &Outputs) -> Result<Vec<(String, Tensor
             found.map(|(_, tensor)| tensor.clone())
         });
         let tensor = tensor.ok_or_else(|| {
-            let why = "cannot identify the output that holds this cache after a run";
+            let why = "cannot identify the output that contains this cache after a run";
             VerifyError::unsupported(name, why)
         })?;
         Ok((name.to_owned(), tensor))
@@ -120,7 +120,7 @@ fn last_row(tensor: &Tensor) -> Option<Tensor> {
     is_float.then(|| Tensor::from_f64(tensor.dtype(), &dims, &last))
 }
 
-/// The output of the model that holds the keys or values of a cache after a run.
+/// The output of the model that contains the keys or values of a cache after a run.
 fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
     let outputs = graph.scope(graph.main()).outputs();
     let mut stack = vec![past];

@@ -144,7 +144,7 @@ fn as_read(model: &Model, found: &Found, site: &RotarySite) -> Expected {
 }
 
 /// Refines frequencies by the angles of ever larger positions in tables; returns the number of
-/// positions that the tables hold.
+/// positions of the tables.
 fn refine(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
     let graph = model.graph();
     let constants: Vec<_> = tables
@@ -166,7 +166,7 @@ fn refine(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
             Some(table.columns[column].sign * tensor.get_f64(at)?)
         })
     };
-    let full_turn = std::f64::consts::TAU;
+    let revolution = std::f64::consts::TAU;
     for (pair, f) in inv_freq.iter_mut().enumerate() {
         let mut position = 16;
         while position < 2 * count {
@@ -176,7 +176,7 @@ fn refine(model: &Model, tables: &[Table], inv_freq: &mut [f64]) -> usize {
             };
             let guess = *f * at as f64;
             let off = s.atan2(c) - guess;
-            *f = (guess + off - (off / full_turn).round() * full_turn) / at as f64;
+            *f = (guess + off - (off / revolution).round() * revolution) / at as f64;
             position *= 2;
         }
     }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sequences_after_the_first_are_padded_and_only_when_asked() {
+    fn only_sequences_after_the_first_are_padded_and_only_on_request() {
         let mask = |padding| of("llama/torchscript", AT, padding)["attention_mask"].to_i64s();
         assert_eq!(mask(Padding::None).unwrap(), [1; 16]);
         let padded = mask(Padding::Right).unwrap();

@@ -1,4 +1,4 @@
-//! What must hold after each patch, by detection in the patched graph.
+//! What must be true after each patch, by detection in the patched graph.
 
 use posenc_ir::NodeId;
 
@@ -226,7 +226,7 @@ mod tests {
             model: &model,
             found: &before,
         };
-        let plan = crate::plan::swap::asked(&context, &request)
+        let plan = crate::plan::swap::plan(&context, &request)
             .unwrap()
             .unwrap();
         let graph = model.graph();

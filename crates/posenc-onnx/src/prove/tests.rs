@@ -22,7 +22,7 @@ fn short() -> VerifyOptions {
 }
 
 #[test]
-fn a_model_agrees_with_itself_in_two_runtimes_and_in_decode() {
+fn a_model_equals_itself_in_two_runtimes_and_in_decode() {
     let backends = boxed(&[Evaluator::default(), Evaluator::default()]);
     for (name, sites, decodes) in [
         ("llama/torchscript", 8, false),

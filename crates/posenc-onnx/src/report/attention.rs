@@ -6,7 +6,7 @@ use posenc_encodings::kind::{Form, Stack};
 use posenc_encodings::words;
 
 words! {
-    /// Where the keys of a site come from.
+    /// What the keys of a site are computed from.
     "kind of attention" AttentionKind {
         /// From the sequence of the queries.
         SelfAttention = "self",
@@ -18,7 +18,7 @@ words! {
 /// One attention site: a softmax over keys, or a fused operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Attention {
-    /// The scope or node under which the site stands.
+    /// The scope or node of the site.
     pub name: String,
     /// The stack; `None` where the model has one.
     pub stack: Option<Stack>,
@@ -38,8 +38,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// Whether a mask of the input hides keys.
     pub padding_mask: bool,
-    /// Whether keys and values of earlier runs come in.
+    /// Whether keys and values of earlier runs are an input.
     pub past: bool,
-    /// How the site stands in the graph.
+    /// How the site is written in the graph.
     pub form: Form,
 }

@@ -16,7 +16,7 @@ pub struct Encoding {
     pub layers: Vec<usize>,
     /// How many sites or additions carry it.
     pub sites: usize,
-    /// How it stands in the graph.
+    /// How it is written in the graph.
     pub form: Form,
     /// What the family is parameterized by; see the README for the names.
     pub params: Params,
@@ -25,9 +25,9 @@ pub struct Encoding {
     pub fit_error: Option<f64>,
     /// The longest sequence that it can encode; `None` without an end.
     pub max_length: Option<usize>,
-    /// Nodes where it stands.
+    /// Nodes where it enters.
     pub nodes: Vec<String>,
-    /// What speaks for a position-dependent term that no family fits.
+    /// What indicates a position-dependent term that no family fits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
 }

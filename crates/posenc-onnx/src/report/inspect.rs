@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::limit::Limit;
 use super::{Attention, Encoding, SCHEMA};
 
-/// `Constant` nodes with at least this many elements hold weights rather than numbers.
+/// `Constant` nodes with at least this many elements are weights rather than numbers.
 const WEIGHTS: usize = 256;
 
 /// What a model encodes positions with.
@@ -26,7 +26,7 @@ pub struct Inspect {
     pub limits: Vec<Limit>,
     /// What a user should know, one sentence each.
     pub warnings: Vec<String>,
-    /// Candidates that were looked at and refused; written when asked for.
+    /// Candidates that were looked at and refused; written on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Vec<Refusal>>,
 }
@@ -53,7 +53,7 @@ pub struct ModelSummary {
     pub path: String,
     /// [`Model::fingerprint`].
     pub fingerprint: String,
-    /// [`Model::sha256`], where asked for.
+    /// [`Model::sha256`], where requested.
     pub sha256: Option<String>,
     /// The version of the file format.
     pub ir_version: i64,
@@ -65,7 +65,7 @@ pub struct ModelSummary {
     pub nodes: usize,
     /// Elements of float initializers and large float constants.
     pub parameters: u64,
-    /// Whether tensors stand in other files.
+    /// Whether tensors are stored in other files.
     pub external_data: bool,
 }
 

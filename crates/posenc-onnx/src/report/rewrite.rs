@@ -16,13 +16,13 @@ pub struct Rewrite {
     pub input: Endpoint,
     /// The model that was written; `None` for a dry run.
     pub output: Option<Endpoint>,
-    /// The changes, in the order of the sites; none where the model already was what was asked.
+    /// The changes, in the order of the sites; none where the model already matched the request.
     pub edits: Vec<Edit>,
-    /// Nodes that stood before something that they read, and stand behind it now; written where
-    /// there were any.
+    /// Nodes that preceded something that they read, and were moved after it; written where
+    /// there are any.
     #[serde(skip_serializing_if = "is_zero")]
     pub sorted: usize,
-    /// What holds between the two models.
+    /// What is guaranteed of the two models.
     pub guarantee: Guarantee,
     /// What another function means for the weights, in one sentence; written where an encoding
     /// was swapped.
@@ -79,26 +79,26 @@ pub struct Endpoint {
 pub struct Edit {
     /// The attention site or the node, by its place in the graph.
     pub site: String,
-    /// What stood there: a kind and its parameters; `null` for nothing.
+    /// The encoding before: a kind and its parameters; `null` for nothing.
     pub from: Value,
-    /// What stands there now.
+    /// The encoding after.
     pub to: Value,
-    /// Nodes that came.
+    /// Nodes that were added.
     pub nodes_added: usize,
-    /// Nodes that went.
+    /// Nodes that were removed.
     pub nodes_removed: usize,
     /// Initializers with another payload or shape.
     pub initializers_changed: usize,
 }
 
 words! {
-    /// What holds between a model and its rewrite. The least of the edits' counts.
+    /// What is guaranteed of a model and its rewrite: the least over all edits.
     "guarantee" Guarantee {
         /// Every output keeps its bits.
         Bits = "bits",
         /// The same function, rounded elsewhere.
         Rounding = "rounding",
-        /// Another function, as asked.
+        /// Another function, as requested.
         NewFunction = "new-function",
     }
 }

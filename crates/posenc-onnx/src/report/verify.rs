@@ -66,7 +66,7 @@ pub struct Run {
     pub ok: bool,
     /// The first value, in order of computation, that is out of bounds; where looked for.
     pub first_divergence: Option<String>,
-    /// How many nodes each execution provider ran; empty where the runtime does not tell.
+    /// How many nodes each execution provider ran; empty where the runtime does not report it.
     pub placement: BTreeMap<String, usize>,
 }
 

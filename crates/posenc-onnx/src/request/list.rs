@@ -31,7 +31,7 @@ pub enum ListError {
     #[error("{0:?} is no finite number; write the list as 1.0,1.5,2.0")]
     Number(String),
     /// Nothing.
-    #[error("the list holds no number; write it as 1.0,1.5,2.0")]
+    #[error("the list contains no number; write it as 1.0,1.5,2.0")]
     Empty,
 }
 

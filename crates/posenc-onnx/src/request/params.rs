@@ -25,10 +25,10 @@ impl Params {
     /// Reads a file.
     ///
     /// # Errors
-    /// Where it is no safetensors file, or holds another type than float32, float16 and bfloat16.
+    /// Where it is no safetensors file, or contains another type than float32, float16 and bfloat16.
     pub(crate) fn read(file: &Tensors) -> Result<Self, RewriteError> {
-        let shown = file.name().to_owned();
-        let fail = |why: String| Refusal::invalid(format!("{shown}: {why}"));
+        let path = file.name().to_owned();
+        let fail = |why: String| Refusal::invalid(format!("{path}: {why}"));
         let file = SafeTensors::deserialize(file.bytes())
             .map_err(|e| fail(format!("not a safetensors file: {e}")))?;
         let mut tensors = BTreeMap::new();
@@ -47,12 +47,12 @@ impl Params {
                 .ok_or_else(|| fail(format!("{name} is cut off")))?;
             let finite = |i| tensor.get_f64(i).is_some_and(f64::is_finite);
             if !(0..tensor.len()).all(finite) {
-                return Err(fail(format!("{name} holds a number that is not finite")).into());
+                return Err(fail(format!("{name} contains a number that is not finite")).into());
             }
             tensors.insert(name, Rc::new(tensor));
         }
         Ok(Self {
-            path: shown,
+            path,
             tensors,
             read: RefCell::default(),
         })

@@ -37,11 +37,11 @@ impl Config {
     /// ```
     /// # use posenc_onnx::{Model, Rescale, request::Config};
     /// let path = "../../fixtures/mini/rope/model.onnx";
-    /// let rescale = Rescale::linear(2.0).model_config(Config::beside(path));
+    /// let rescale = Rescale::linear(2.0).model_config(Config::next_to(path));
     /// assert!(!Model::open(path)?.plan(rescale)?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn beside(model: impl AsRef<Path>) -> Option<Self> {
+    pub fn next_to(model: impl AsRef<Path>) -> Option<Self> {
         let path = model.as_ref().parent()?.join("config.json");
         path.is_file().then(|| Self::deferred(&path))
     }

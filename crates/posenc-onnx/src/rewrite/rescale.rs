@@ -106,7 +106,7 @@ pub(super) fn rescale_branches(
         has_planned_frequencies(&next, found, &detect(&next, &branch.options), plan)?;
         let place = found.rotary.first().map(|site| at.graph().place(site.node));
         let Some((model, first)) = &mut done else {
-            let why = "it turns otherwise than the branch before it, which is as asked for";
+            let why = "its rotation differs from that of the branch before it, which already matches the request";
             return Err(Refusal::unsupported(why)
                 .at(place.unwrap_or_default())
                 .into());

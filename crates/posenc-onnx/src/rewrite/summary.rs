@@ -129,9 +129,9 @@ pub(super) fn cache_of_swapped(
 ) -> Option<&'static str> {
     let rotates = |found: &Found| found.rotary.iter().any(|r| sites.contains(&r.site));
     if rotates(before) && before.ports.has_past() {
-        Some("keys in caches of the old model were turned by its rope: start with an empty cache")
+        Some("caches of the old model contain rotated keys: start with an empty cache")
     } else if after.ports.has_past() && rotates(after) {
-        Some("keys in caches of the old model were not turned: start with an empty cache")
+        Some("caches of the old model contain keys without rotation: start with an empty cache")
     } else {
         None
     }

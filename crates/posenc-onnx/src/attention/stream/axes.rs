@@ -42,7 +42,7 @@ impl Tokens {
     }
 }
 
-/// The inputs of a projection that are multiplied; the others hold scales and the like. `None` for
+/// The inputs of a projection that are multiplied; the others are scales and the like. `None` for
 /// other operators.
 pub(crate) fn operands(node: &Node) -> Option<[usize; 2]> {
     match node.op() {

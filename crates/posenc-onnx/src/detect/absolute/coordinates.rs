@@ -8,7 +8,7 @@ use crate::attention::stream::Lookup;
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::found::Found;
 use crate::graph::operators::{is_copy, is_product, is_rearrangement};
-use crate::graph::ports::{Port, Role, holds_time_steps};
+use crate::graph::ports::{Port, Role, contains_time_steps};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::kind::Form;
 
@@ -87,7 +87,7 @@ fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
     }
     let coordinates = |(value, cut): &(ValueId, bool)| {
         let port = found.ports.iter().find(|p| p.value == *value);
-        port.is_some_and(|p| *cut && holds_coordinates(p) || holds_time_steps(graph, p))
+        port.is_some_and(|p| *cut && contains_coordinates(p) || contains_time_steps(graph, p))
     };
     !fed.is_empty() && fed.iter().all(coordinates)
 }
@@ -139,17 +139,17 @@ fn content(graph: &Graph, found: &Found, id: NodeId) -> impl Iterator<Item = Val
     reads.filter(|v| found.is_content(*v))
 }
 
-/// Whether an input holds a few coordinates of each token: a point, a box or the corners of a
-/// quadrilateral. Floats count where another input holds the tokens.
+/// Whether an input contains a few coordinates of each token: a point, a box or the corners of a
+/// quadrilateral. Floats count where another input contains the tokens.
 fn is_coordinate_input(graph: &Graph, found: &Found, port: &Port) -> bool {
     let few = matches!(port.dims.last(), Some(Dim::Known(2 | 4 | 8)));
     let are_tokens = |other: &Port| {
         let content = matches!(other.role, Role::Content | Role::Tokens);
-        other.value != port.value && content && !holds_coordinates(other)
+        other.value != port.value && content && !contains_coordinates(other)
     };
     let has_tokens = || found.ports.iter().any(are_tokens);
-    few && holds_coordinates(port) && (port.dtype.is_int() || has_tokens())
-        || holds_time_steps(graph, port)
+    few && contains_coordinates(port) && (port.dtype.is_int() || has_tokens())
+        || contains_time_steps(graph, port)
 }
 
 /// Whether the content of a value is computed from coordinates alone.
@@ -186,7 +186,7 @@ fn follows(graph: &Graph, found: &Found, known: &mut CoordinateCache, value: Val
     known.get(&value) == Some(&true)
 }
 
-fn holds_coordinates(port: &Port) -> bool {
+fn contains_coordinates(port: &Port) -> bool {
     let last = match port.dims.last() {
         Some(Dim::Known(n)) => Some(*n),
         _ => None,

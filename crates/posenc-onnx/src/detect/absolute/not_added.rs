@@ -5,7 +5,7 @@ use crate::attention::stream::Join;
 use crate::detect::finding::{Encoding, Finding};
 
 impl Candidate<'_> {
-    /// Position that joins the content in another way than a sum.
+    /// Position that joins the content by something other than a sum.
     pub(crate) fn not_added(&self) -> Option<(Key, Finding)> {
         let join = self.addition.join;
         if join == Join::Multiplied && self.is_rotation() {

@@ -85,7 +85,7 @@ fn by_token(mut data: ArrayD<f64>, tokens: Tokens) -> Array2<f64> {
     Array2::from_shape_vec((count, width), flat).unwrap_or_default()
 }
 
-/// The length of one sequence where `count` rows hold the same for each of `copies`.
+/// The length of one sequence where `count` rows are the same for each of `copies`.
 fn whole(count: usize, copies: usize, same: impl Fn(usize, usize) -> bool) -> usize {
     if copies < 2 || !count.is_multiple_of(copies) {
         return count;
@@ -119,7 +119,7 @@ pub(crate) fn of_table(trace: &Trace, table: &PositionTable) -> Option<Rows> {
 }
 
 /// Rows of a table from `first` on, at its start and up to its end, with their places from
-/// `first`; `None` where the table holds no floats in rows that can be read as they are.
+/// `first`; `None` where the table contains no floats in rows that can be read as they are.
 pub(crate) fn sample(
     trace: &Trace,
     table: &PositionTable,

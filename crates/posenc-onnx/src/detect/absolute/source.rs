@@ -13,7 +13,7 @@ use crate::graph::operators::{is_copy, is_layout};
 /// A table whose rows are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PositionTable {
-    /// The constant that holds it.
+    /// The constant that contains it.
     pub(crate) value: ValueId,
     /// Its rows.
     pub(crate) rows: usize,

@@ -1,4 +1,4 @@
-//! Where biases come from: tables of which distances pick rows.
+//! What biases are computed from: tables whose rows are selected by distance.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
 
-/// Distances up to here are asked for.
+/// The largest distance whose row is determined.
 const FARTHEST: i64 = 1100;
 
-/// Elements of a constant that is looked into.
-const HELD: usize = 1 << 18;
+/// The most elements of a constant that is compared with.
+const MOST_ELEMENTS: usize = 1 << 18;
 
-/// Numbers differ by this share at most from those that a constant holds.
+/// Numbers differ by this share at most from those of a constant.
 const NEAR: f64 = 1e-6;
 
 /// Rows and distances are smaller than this.
@@ -34,7 +34,7 @@ pub(crate) struct Origins {
     pub(crate) absent: bool,
     /// Constants of a float type.
     constants: Vec<ValueId>,
-    /// The float type of the fewest digits on the way.
+    /// The float type of the fewest digits on the path.
     coarsest: Option<DType>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Lookup {
     pub(crate) width: Option<usize>,
     index: ValueId,
     /// What the index is computed from, the index included.
-    behind: Vec<ValueId>,
+    ancestors: Vec<ValueId>,
 }
 
 /// The rows that were read already, by the index that picks them.
@@ -97,31 +97,34 @@ impl Origins {
         origins
     }
 
-    /// Whether one constant holds all these numbers, up to one factor.
-    pub(crate) fn hold(&self, trace: &Trace, numbers: &[f64]) -> bool {
+    /// Whether one constant contains all these numbers, up to one factor.
+    pub(crate) fn contain(&self, trace: &Trace, numbers: &[f64]) -> bool {
         let Some(first) = numbers.iter().copied().find(|v| *v != 0.0) else {
             return false;
         };
         self.constants.iter().any(|value| {
             let known = trace.get(*value);
-            if known.elements().is_none_or(|n| !(2..=HELD).contains(&n)) {
+            if known
+                .elements()
+                .is_none_or(|n| !(2..=MOST_ELEMENTS).contains(&n))
+            {
                 return false;
             }
-            let mut held: Vec<f64> = known.to_f64().into_iter().flatten().collect();
-            held.retain(|v| v.is_finite());
-            held.sort_by(f64::total_cmp);
-            let holds = |v: f64| {
+            let mut stored: Vec<f64> = known.to_f64().into_iter().flatten().collect();
+            stored.retain(|v| v.is_finite());
+            stored.sort_by(f64::total_cmp);
+            let contains = |v: f64| {
                 let near = NEAR * v.abs();
-                let at = held.partition_point(|h| *h < v - near);
-                held.get(at).is_some_and(|h| *h <= v + near)
+                let at = stored.partition_point(|h| *h < v - near);
+                stored.get(at).is_some_and(|h| *h <= v + near)
             };
-            let by = |factor: f64| numbers.iter().all(|v| holds(v / factor));
-            let factors = held.iter().filter(|h| **h != 0.0).map(|h| first / h);
+            let by = |factor: f64| numbers.iter().all(|v| contains(v / factor));
+            let factors = stored.iter().filter(|h| **h != 0.0).map(|h| first / h);
             by(1.0) || factors.into_iter().any(by)
         })
     }
 
-    /// How exactly the graph holds what enters.
+    /// How exactly the graph stores what enters.
     pub(crate) fn tolerance(&self) -> f64 {
         match self.coarsest {
             Some(DType::F16) => 1e-3,
@@ -175,7 +178,7 @@ impl Lookup {
             table: dims[axis],
             width: rows.elements()?.checked_div(dims[axis]),
             index,
-            behind: ancestors(graph, classes, vec![index]),
+            ancestors: ancestors(graph, classes, vec![index]),
         })
     }
 
@@ -192,7 +195,7 @@ impl Lookup {
         Some(rows)
     }
 
-    /// Asks for the rows of other distances, by giving the graph other distances to start from.
+    /// Determines the rows of other distances, by giving the graph other distances to start from.
     fn farther(
         &self,
         model: &Model,
@@ -204,7 +207,7 @@ impl Lookup {
         if sources.is_empty() {
             return None;
         }
-        let ask = |distances: &[i64]| -> Option<Vec<i64>> {
+        let rows_at = |distances: &[i64]| -> Option<Vec<i64>> {
             let seeds: FxHashMap<ValueId, Value> = sources
                 .iter()
                 .map(|s| Some((s.value, s.seed(trace, distances)?)))
@@ -214,32 +217,32 @@ impl Lookup {
             let near = |v: &f64| (v.abs() < WHOLE).then_some(*v as i64);
             rows.iter().take(distances.len()).map(near).collect()
         };
-        // In another order each distance has to pick the row that it did.
-        let turned: Vec<i64> = index
+        // In reverse order each distance has to select the same row as before.
+        let reversed: Vec<i64> = index
             .distances()
             .collect::<Vec<_>>()
             .into_iter()
             .rev()
             .collect();
-        let expected: Option<Vec<i64>> = turned.iter().map(|d| rows.get(d).copied()).collect();
-        if ask(&turned) != expected {
+        let expected: Option<Vec<i64>> = reversed.iter().map(|d| rows.get(d).copied()).collect();
+        if rows_at(&reversed) != expected {
             return None;
         }
-        let step = i64::try_from(turned.len()).ok().filter(|n| *n > 0)?;
+        let step = i64::try_from(reversed.len()).ok().filter(|n| *n > 0)?;
         let mut first = -FARTHEST;
         while first <= FARTHEST {
             let distances: Vec<i64> = (first..first + step).collect();
-            rows.extend(distances.iter().copied().zip(ask(&distances)?));
+            rows.extend(distances.iter().copied().zip(rows_at(&distances)?));
             first += step;
         }
         Some(())
     }
 
-    /// The values that hold the distance of each pair, where nothing before them does.
+    /// The values that contain the distance of each pair, where nothing before them does.
     fn sources(&self, graph: &Graph, trace: &Trace, index: &Square) -> Vec<Source> {
         let size = index.cells.len() * index.copies;
         let whole = |v: &ValueId| trace.get(*v).elements() == Some(size);
-        let candidates = self.behind.iter().copied().filter(whole);
+        let candidates = self.ancestors.iter().copied().filter(whole);
         let source = |value: ValueId| {
             let (id, _) = graph.producer(value)?;
             let mut before = graph.node(id).inputs().iter().flatten();
@@ -263,12 +266,12 @@ impl Lookup {
 struct Square {
     cells: Vec<i64>,
     columns: usize,
-    /// How often they stand one after another, for the sequences of a batch.
+    /// How often they are repeated, for the sequences of a batch.
     copies: usize,
 }
 
 impl Square {
-    /// Of a value whose last two axes are queries and keys, and whose others hold the same again.
+    /// Of a value whose last two axes are queries and keys, and whose others repeat the same.
     fn of(value: &Value) -> Option<Self> {
         let dims = value.dims.as_ref()?;
         let (last, before) = (*dims.last()?, *dims.get(dims.len().checked_sub(2)?)?);
@@ -287,7 +290,7 @@ impl Square {
         })
     }
 
-    /// The distance of each pair: the last query stands at the last key.
+    /// The distance of each pair: the last query is at the last key.
     fn distances(&self) -> impl Iterator<Item = i64> {
         let columns = self.columns as i64;
         let past = columns - self.cells.len() as i64 / columns;
@@ -311,12 +314,11 @@ impl Source {
         let cells = distances.iter().cycle().take(all);
         let cells = cells.map(|d| self.sign * d + self.here);
         let dtype = known.dtype?;
-        let value = match dtype.is_float() {
-            true => {
-                let cells = cells.map(|v| v as f64).collect();
-                Value::float(ArrayD::from_shape_vec(dims, cells).ok()?)
-            }
-            false => Value::int(ArrayD::from_shape_vec(dims, cells.collect()).ok()?),
+        let value = if dtype.is_float() {
+            let cells = cells.map(|v| v as f64).collect();
+            Value::float(ArrayD::from_shape_vec(dims, cells).ok()?)
+        } else {
+            Value::int(ArrayD::from_shape_vec(dims, cells.collect()).ok()?)
         };
         Some(value.with_dtype(dtype))
     }

@@ -192,7 +192,7 @@ impl<'a> Probing<'a> {
         })
     }
 
-    /// What comes out, `[slot, pos, feature]`, for content by slot, token and feature.
+    /// The output, `[slot, pos, feature]`, for content by slot, token and feature.
     fn run(&self, content: impl Fn(usize, usize, usize) -> f64) -> Result<Array3<f64>, Unread> {
         let region = self.region;
         let x = Array3::from_shape_fn((self.others, self.length, self.width), |(slot, p, j)| {
@@ -254,7 +254,7 @@ impl<'a> Probing<'a> {
         (mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5
     }
 
-    /// Whether random content, the same in slots that `like` maps to one, comes out as the matrices
+    /// Whether random content, the same in slots that `like` maps to one, is mapped as the matrices
     /// say.
     fn obeys(
         &self,

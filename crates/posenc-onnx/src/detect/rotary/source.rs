@@ -1,4 +1,4 @@
-//! Where a graph holds the numbers of a rotation: frequencies that angles are computed from,
+//! Where a graph stores the numbers of a rotation: frequencies that angles are computed from,
 //! or tables of cos and sin whose rows are picked by position.
 //!
 //! A constant is taken for what it does: it is replaced by codes, the rotation is probed again,
@@ -25,10 +25,10 @@ use cone::{Cone, derives};
 pub(crate) use data::{Column, Computed, RotarySource, Table, Wave};
 use table::TableProbe;
 
-/// Finds where the graph holds the numbers of a rotation.
+/// Finds where the graph stores the numbers of a rotation.
 ///
 /// # Errors
-/// A sentence with the reason why no constant holds them.
+/// A sentence with the reason why no constant contains them.
 pub(crate) fn source(
     model: &Model,
     found: &Found,
@@ -48,12 +48,12 @@ pub(crate) fn positions(model: &Model, found: &Found, half: &RotaryOperand) -> O
     Cone::of(model.graph(), &found.classes, half).positions(model.graph(), found)
 }
 
-/// Lengths that decide between frequencies: scalars that hold the trial run's length and that a
+/// Lengths that decide between frequencies: scalars that contain the trial run's length and that a
 /// comparison or a branch before the rotation reads.
 pub(crate) fn lengths(model: &Model, found: &Found, half: &RotaryOperand) -> Vec<ValueId> {
     let graph = model.graph();
     let total = (found.lengths.past + found.lengths.sequence) as i64;
-    let holds = |v: ValueId| {
+    let is_length = |v: ValueId| {
         let class = found.classes.of_value(v);
         let value = found.trace.get(v);
         let data = value.to_i64().filter(|d| d.len() == 1);
@@ -76,7 +76,7 @@ pub(crate) fn lengths(model: &Model, found: &Found, half: &RotaryOperand) -> Vec
             if !seen.insert(value) || class.has(Class::POSITION) || class.has(Class::CONTENT) {
                 continue;
             }
-            if holds(value) {
+            if is_length(value) {
                 lengths.push(value);
             } else if let Some((id, _)) = graph.producer(value) {
                 stack.extend(graph.node(id).inputs().iter().flatten());
@@ -139,7 +139,7 @@ fn computed(
             }
         }
     }
-    Err("no constant holds the frequencies that the angles are computed from".to_owned())
+    Err("no constant contains the frequencies that the angles are computed from".to_owned())
 }
 
 /// Which elements share a code: each its own, or, where there are more elements than pairs, those
@@ -218,26 +218,26 @@ fn tables(
         }
     }
     let covered = |wave: Wave| {
-        let held: BTreeSet<usize> = tables
+        let pairs: BTreeSet<usize> = tables
             .iter()
             .flat_map(|t| &t.columns)
             .filter(|c| c.wave == wave)
             .map(|c| c.pair)
             .collect();
-        held.len() == half.rotation.rope.pairs.len()
+        pairs.len() == half.rotation.rope.pairs.len()
     };
     if covered(Wave::Cos) && covered(Wave::Sin) {
         Ok(RotarySource::Tables(tables))
     } else {
-        Err("no constant holds the cosines and sines".to_owned())
+        Err("no constant contains the cosines and sines".to_owned())
     }
 }
 
-/// Constants that hold tables: of those that are computed from each other, the stored one.
+/// Constants that contain tables: of those that are computed from each other, the stored one.
 fn outermost(graph: &Graph, found: &Found, cone: &Cone, pairs: usize) -> Vec<ValueId> {
     let all = cone.constants(graph, found, pairs.max(2));
     let set: FxHashSet<ValueId> = all.iter().copied().collect();
-    // A value that is computed from another candidate does not hold the numbers itself.
+    // A value that is computed from another candidate does not contain the numbers itself.
     all.iter()
         .copied()
         .filter(|v| !derives(graph, *v, &set))

@@ -15,9 +15,9 @@ use posenc_encodings::kind::Form;
 
 /// The longest sequence whose distances all have rows; `None` where distances are clipped.
 pub(crate) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<usize> {
-    let (behind, ahead) = limits(clip, rows);
+    let (before, ahead) = limits(clip, rows);
     let ends = [
-        (clip.behind.is_none() && distances.keys().any(|d| *d < 0)).then_some(behind),
+        (clip.behind.is_none() && distances.keys().any(|d| *d < 0)).then_some(before),
         (clip.ahead.is_none() && distances.keys().any(|d| *d > 0)).then_some(ahead),
     ];
     ends.into_iter().flatten().min().map(|n| n + 1)
@@ -129,12 +129,12 @@ fn by_distance(site: &Site, met: &[Met], value: Option<&Gathering>) -> Finding {
         return unknown(site, entries, why);
     };
     let (first, ..) = clips[0];
-    let agrees = |c: &Clip| {
+    let is_compatible = |c: &Clip| {
         // An end that no pair reaches is unknown.
         let same = |a: Option<usize>, b: Option<usize>| a.is_none() || b.is_none() || a == b;
         c.step == first.step && same(c.behind, first.behind) && same(c.ahead, first.ahead)
     };
-    if !clips.iter().all(|(c, ..)| agrees(c)) {
+    if !clips.iter().all(|(c, ..)| is_compatible(c)) {
         let why = "queries, keys and values have vectors for different distances";
         return unknown(site, entries, why);
     }
@@ -178,10 +178,10 @@ fn shaw(met: &[Met], value: bool, clips: &[Clipped<'_, Clip>]) -> Shaw {
             side(clip.ahead, most.map(|m| m.1), true),
         )
     });
-    let (behind, ahead) = ends.fold((None, None), |(a, b), (c, d)| (a.or(c), b.or(d)));
+    let (before, ahead) = ends.fold((None, None), |(a, b), (c, d)| (a.or(c), b.or(d)));
     Shaw {
-        max_distance: behind.or(ahead),
-        ahead: ahead.filter(|a| behind.is_some_and(|b| b != *a)),
+        max_distance: before.or(ahead),
+        ahead: ahead.filter(|a| before.is_some_and(|b| b != *a)),
         key: has(met, Side::Query),
         value,
         query: has(met, Side::Key),
@@ -190,8 +190,8 @@ fn shaw(met: &[Met], value: bool, clips: &[Clipped<'_, Clip>]) -> Shaw {
 
 /// Whether distances are clipped, and nowhere but to the first and the last row.
 fn at_ends(clip: &Clip, rows: usize) -> bool {
-    let (behind, ahead) = limits(clip, rows);
-    let ends = [(clip.behind, behind), (clip.ahead, ahead)];
+    let (before, ahead) = limits(clip, rows);
+    let ends = [(clip.behind, before), (clip.ahead, ahead)];
     let mut seen = ends.iter().filter_map(|(at, end)| Some((*at)? == *end));
     seen.next()
         .is_some_and(|first| first && seen.all(|end| end))
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_that_meet_offsets_down_and_across_tell_the_window() {
+    fn queries_that_meet_offsets_down_and_across_determine_the_window() {
         let down = reading(Side::Query, |[y, _]| y + 2);
         let across = reading(Side::Query, |[_, x]| x + 3);
         for readings in [[&down, &across], [&across, &down]] {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn other_terms_tell_no_window() {
+    fn other_terms_determine_no_window() {
         let down = reading(Side::Query, |[y, _]| y + 2);
         let across = reading(Side::Query, |[_, x]| x + 3);
         let of_keys = reading(Side::Key, |[_, x]| x + 3);

@@ -12,7 +12,7 @@ use crate::graph::operators::{is_copy, is_reshape};
 const TOKENS: (usize, usize) = (128, 600);
 
 /// The row of each distance in a run that is long enough to see the table end, where an index
-/// of the graph holds just the rows of `reading`.
+/// of the graph contains just the rows of `reading`.
 pub(crate) fn distances(
     runs: &mut Runs<'_>,
     picks: &[ValueId],

@@ -62,14 +62,14 @@ impl Reader<'_> {
         let zero = filled(&|_| 0.0)?;
         let one = filled(&|_| 1.0)? - &zero;
         let seen = visible(&zero);
-        let mut telling = vec![];
+        let mut candidates = vec![];
         for axis in (0..dims.len()).filter(|a| dims[*a] > 1) {
             let numbers = (filled(&|at| at[axis] as f64)? - &zero) / &one;
             if varies(&numbers, &seen) {
-                telling.push((axis, numbers));
+                candidates.push((axis, numbers));
             }
         }
-        let Some((axis, numbers)) = telling.pop().filter(|_| telling.is_empty()) else {
+        let Some((axis, numbers)) = candidates.pop().filter(|_| candidates.is_empty()) else {
             return Ok(None);
         };
         let rows = agreed(&numbers, |pair| seen[pair] && one[pair] != 0.0, whole).ok_or(
@@ -173,7 +173,7 @@ impl Reader<'_> {
             let plane = dims[axis] == queries || dims[axis] == keys;
             sides.push(match (rows < queries, columns < keys) {
                 _ if rows == 0 => continue,
-                // Behind a causal mask, keys of one query are few as well.
+                // After a causal mask, keys of one query are few as well.
                 (true, true) if rows == 1 && (columns > 1 || any_row(token)) => Side::Query,
                 (true, true) if columns == 1 => Side::Key,
                 (true, false) => Side::Query,
@@ -327,7 +327,7 @@ fn whole(number: f64) -> Option<i64> {
     ((number - near).abs() < WHOLE && near.abs() < 1e12).then_some(near as i64)
 }
 
-/// One number for each pair, on which all heads and groups in which it counts agree; `None` where
+/// One number for each pair, the same for all heads and groups in which it counts; `None` where
 /// they do not, or where it is none.
 fn agreed(
     numbers: &Array4<f64>,

@@ -9,7 +9,7 @@ use super::meeting::chain;
 use crate::graph::operators::is_product;
 use crate::graph::product::Letters;
 
-/// Where rows come from.
+/// What rows are computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowSource {
     pub(crate) value: ValueId,

@@ -124,10 +124,10 @@ pub(crate) fn rows(
             .collect()
     };
     let differ = |v: &Vec<f64>| v.iter().any(|x| (x - v[0]).abs() > 0.5);
-    let mut telling = (0..tables.len())
+    let mut varying = (0..tables.len())
         .filter(|a| tables[*a] > 1)
         .filter(|a| numbered(keys / 2, *a).is_some_and(|v| differ(&v)));
-    let axis = telling.next().filter(|_| telling.next().is_none())?;
+    let axis = varying.next().filter(|_| varying.next().is_none())?;
     let mut rows = Array2::from_elem((queries, keys), None);
     for key in [0, keys / 2, keys - 1] {
         for (i, row) in numbered(key, axis)?.into_iter().enumerate() {

@@ -15,7 +15,7 @@ type Embed = fn(&mut Sketch, String) -> String;
 
 fn looked_at(embed: Embed) -> (Model, Found) {
     let form = Form {
-        turned: |s, x, _| s.headed(x),
+        rotated: |s, x, _| s.headed(x),
         embed,
         ..Form::default()
     };
@@ -103,7 +103,7 @@ fn tables_are_found_however_their_rows_are_read() {
             0,
         ),
         (
-            "the other way round, batched and scaled",
+            "operands exchanged, batched and scaled",
             |s, x| {
                 let at = s.range();
                 let at = s.unsqueeze(&at, &[0]);
@@ -187,7 +187,7 @@ fn tables_are_found_however_their_rows_are_read() {
 }
 
 #[test]
-fn sinusoids_are_told_from_learned_rows_by_their_numbers() {
+fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
     let cases: [(&str, Embed, Encoding); 8] = [
         (
             "stored",
@@ -382,7 +382,7 @@ fn limits_are_the_rows_that_positions_reach() {
         s.op("Add", &[&x, &p])
     });
     assert_eq!(reserved, [ROWS - 2]);
-    // Rows beyond the last are never asked for.
+    // Rows beyond the last are never selected.
     let clipped = limit(|s, x| {
         let (at, last) = (s.range(), s.int(ROWS as i64 - 1));
         let at = s.op("Min", &[&at, &last]);
@@ -397,7 +397,7 @@ fn limits_are_the_rows_that_positions_reach() {
         s.op("Add", &[&x, &p])
     });
     assert!(types.is_empty(), "{types:?}");
-    // Numbers at the end of what an integer holds are rows of no table.
+    // Numbers at the limits of an integer are rows of no table.
     for far in [i64::MAX - 3, i64::MIN, i64::MIN + 9] {
         let mut s = Sketch::default();
         let x = s.embedded();

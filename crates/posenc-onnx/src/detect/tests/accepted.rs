@@ -19,10 +19,10 @@ fn halved_case(name: &'static str, form: Form) -> Case {
     }
 }
 
-/// A case that turns queries and keys in another way.
-fn turned(name: &'static str, turned: fn(&mut Sketch, &str, Side) -> String) -> Case {
+/// A case that rotates queries and keys in another way.
+fn rotated(name: &'static str, rotated: fn(&mut Sketch, &str, Side) -> String) -> Case {
     let form = Form {
-        turned,
+        rotated,
         ..Form::default()
     };
     halved_case(name, form)
@@ -41,7 +41,7 @@ fn attended(name: &'static str, attend: fn(&mut Sketch, &str, &str, &str) -> Str
 fn interleaved(name: &'static str, how: fn(&mut Sketch, &str, Side) -> String) -> Case {
     Case {
         layout: Layout::Interleaved,
-        ..turned(name, how)
+        ..rotated(name, how)
     }
 }
 
@@ -65,11 +65,11 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Where and how queries and keys are turned.
+/// Where and how queries and keys are rotated.
 fn rotations() -> Vec<Case> {
     vec![
         halved_case("plain", Form::default()),
-        turned("rows of a cache by position ids", |s, x, side| {
+        rotated("rows of a cache by position ids", |s, x, side| {
             let ids = match side {
                 Side::Query => s.input("position_ids", DType::I64, &["batch", "sequence"]),
                 Side::Key => "position_ids".to_owned(),
@@ -88,7 +88,7 @@ fn rotations() -> Vec<Case> {
             let (cos, sin) = (rows(f64::cos), rows(f64::sin));
             by(s, &q, &cos, &sin)
         }),
-        turned("before heads and tokens trade places", |s, x, _| {
+        rotated("before heads and tokens trade places", |s, x, _| {
             let q = s.projected(x);
             let angles = angles(s);
             let angles = s.unsqueeze(&angles, &[1]);
@@ -96,7 +96,7 @@ fn rotations() -> Vec<Case> {
             let q = by(s, &q, &cos, &sin);
             s.transpose(&q, &[0, 2, 1, 3])
         }),
-        turned("tokens before sequences", |s, x, _| {
+        rotated("tokens before sequences", |s, x, _| {
             let q = s.projected(x);
             let q = s.transpose(&q, &[1, 0, 2, 3]);
             let angles = angles(s);
@@ -105,12 +105,12 @@ fn rotations() -> Vec<Case> {
             let q = by(s, &q, &cos, &sin);
             s.transpose(&q, &[1, 2, 0, 3])
         }),
-        turned("the rest of the features joins at the end", |s, x, _| {
+        rotated("the rest of the features joins at the end", |s, x, _| {
             let q = s.headed(x);
-            let turning = s.slice(&q, -1, [0, SIZE as i64, 1]);
+            let rotating = s.slice(&q, -1, [0, SIZE as i64, 1]);
             let rest = s.slice(&q, -1, [SIZE as i64, 1 << 40, 1]);
-            let first = s.slice(&turning, -1, [0, PAIRS as i64, 1]);
-            let second = s.slice(&turning, -1, [PAIRS as i64, 1 << 40, 1]);
+            let first = s.slice(&rotating, -1, [0, PAIRS as i64, 1]);
+            let second = s.slice(&rotating, -1, [PAIRS as i64, 1 << 40, 1]);
             let angles = angles(s);
             let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
             let (a, b) = (s.op("Mul", &[&first, &cos]), s.op("Mul", &[&second, &sin]));
@@ -118,7 +118,7 @@ fn rotations() -> Vec<Case> {
             let (low, high) = (s.op("Sub", &[&a, &b]), s.op("Add", &[&c, &d]));
             s.concat(&[&low, &high, &rest], -1)
         }),
-        turned("what queries and keys are projected from", |s, x, _| {
+        rotated("what queries and keys are projected from", |s, x, _| {
             let apart = s.reshape(x, &[0, 0, HEADS as i64, SIZE as i64]);
             let angles = angles(s);
             let angles = s.unsqueeze(&angles, &[1]);
@@ -127,7 +127,7 @@ fn rotations() -> Vec<Case> {
             let x = s.reshape(&x, &[0, 0, HIDDEN as i64]);
             s.headed(&x)
         }),
-        turned("halves split", |s, x, _| {
+        rotated("halves split", |s, x, _| {
             let q = s.headed(x);
             let sizes = s.ints(&[PAIRS as i64, PAIRS as i64]);
             let parts = s.many("Split", &[&q, &sizes], &[("axis", A::Int(-1))], 2);
@@ -163,7 +163,7 @@ fn rotations() -> Vec<Case> {
                 s.reshape(&q, &[0, 0, 0, SIZE as i64])
             },
         ),
-        turned("partners by a matrix that trades places", |s, x, _| {
+        rotated("partners by a matrix that trades places", |s, x, _| {
             let q = s.headed(x);
             let cell = |n: usize| {
                 let (i, j) = (n / SIZE, n % SIZE);
@@ -179,7 +179,7 @@ fn rotations() -> Vec<Case> {
             let (cos, sin) = waves(s, &angles);
             mixed(s, &q, &other, &cos, &sin)
         }),
-        turned("queries and keys stacked", |s, x, side| {
+        rotated("queries and keys stacked", |s, x, side| {
             let q = s.headed(x);
             let other = s.headed(x);
             let (q, other) = (s.unsqueeze(&q, &[0]), s.unsqueeze(&other, &[0]));
@@ -188,7 +188,7 @@ fn rotations() -> Vec<Case> {
             let at = s.int(if side == Side::Query { 0 } else { 1 });
             s.gather(&both, &at, 0)
         }),
-        turned("sin stored negated", |s, x, _| {
+        rotated("sin stored negated", |s, x, _| {
             let q = s.headed(x);
             let at = s.range();
             let cells = |of: fn(f64) -> f64, sign: f64| {
@@ -203,7 +203,7 @@ fn rotations() -> Vec<Case> {
             let (a, b) = (s.op("Mul", &[&q, &cos]), s.op("Mul", &[&other, &sin]));
             s.op("Sub", &[&a, &b])
         }),
-        turned("scaled before it turns", |s, x, _| {
+        rotated("scaled before it rotates", |s, x, _| {
             let q = s.headed(x);
             let scale = s.float(0.6);
             let q = s.op("Mul", &[&q, &scale]);
@@ -215,7 +215,7 @@ fn rotations() -> Vec<Case> {
 /// Where positions and frequencies come from.
 fn frequencies() -> Vec<Case> {
     vec![
-        turned("reciprocal frequencies", |s, x, _| {
+        rotated("reciprocal frequencies", |s, x, _| {
             let at = s.range();
             let at = s.cast(&at, DType::F32);
             let at = s.unsqueeze(&at, &[-1]);
@@ -223,7 +223,7 @@ fn frequencies() -> Vec<Case> {
             let angles = s.op("Div", &[&at, &scale]);
             on_angles(s, x, &angles)
         }),
-        turned("an outer product by Einsum", |s, x, _| {
+        rotated("an outer product by Einsum", |s, x, _| {
             let at = s.range();
             let at = s.cast(&at, DType::F32);
             let f = s.floats(&[PAIRS], (0..PAIRS).map(frequency));
@@ -231,7 +231,7 @@ fn frequencies() -> Vec<Case> {
             let angles = s.with("Einsum", &[&at, &f], &equation);
             on_angles(s, x, &angles)
         }),
-        turned("frequencies stored twice", |s, x, _| {
+        rotated("frequencies stored twice", |s, x, _| {
             let at = s.range();
             let at = s.cast(&at, DType::F32);
             let at = s.unsqueeze(&at, &[-1]);
@@ -241,7 +241,7 @@ fn frequencies() -> Vec<Case> {
             let q = s.headed(x);
             by(s, &q, &cos, &sin)
         }),
-        turned("frequencies in double precision", |s, x, _| {
+        rotated("frequencies in double precision", |s, x, _| {
             let at = s.range();
             let at = s.cast(&at, DType::F64);
             let at = s.unsqueeze(&at, &[-1]);
@@ -250,7 +250,7 @@ fn frequencies() -> Vec<Case> {
             let angles = s.cast(&angles, DType::F32);
             on_angles(s, x, &angles)
         }),
-        turned("frequencies computed in the graph", |s, x, _| {
+        rotated("frequencies computed in the graph", |s, x, _| {
             let at = s.range();
             let at = s.cast(&at, DType::F32);
             let at = s.unsqueeze(&at, &[-1]);
@@ -264,7 +264,7 @@ fn frequencies() -> Vec<Case> {
             let angles = s.op("Mul", &[&at, &f]);
             on_angles(s, x, &angles)
         }),
-        turned("positions counted from the mask", |s, x, side| {
+        rotated("positions counted from the mask", |s, x, side| {
             let mask = match side {
                 Side::Query => s.input("attention_mask", DType::I64, &["batch", "sequence"]),
                 Side::Key => "attention_mask".to_owned(),
@@ -276,7 +276,7 @@ fn frequencies() -> Vec<Case> {
             let angles = s.unsqueeze(&angles, &[1]);
             on_angles(s, x, &angles)
         }),
-        turned("positions of a float type", |s, x, side| {
+        rotated("positions of a float type", |s, x, side| {
             let at = match side {
                 Side::Query => s.input("positions", DType::F32, &["batch", "sequence"]),
                 Side::Key => "positions".to_owned(),
@@ -285,7 +285,7 @@ fn frequencies() -> Vec<Case> {
             let angles = s.unsqueeze(&angles, &[1]);
             on_angles(s, x, &angles)
         }),
-        turned("positions of one axis", |s, x, side| {
+        rotated("positions of one axis", |s, x, side| {
             let at = match side {
                 Side::Query => s.input("position_ids", DType::I32, &["sequence"]),
                 Side::Key => "position_ids".to_owned(),
@@ -293,7 +293,7 @@ fn frequencies() -> Vec<Case> {
             let angles = angles_of(s, &at);
             on_angles(s, x, &angles)
         }),
-        turned("positions under an unusual name", |s, x, side| {
+        rotated("positions under an unusual name", |s, x, side| {
             let at = match side {
                 Side::Query => s.input("input_pos", DType::I64, &["sequence"]),
                 Side::Key => "input_pos".to_owned(),
@@ -331,7 +331,7 @@ fn misread(case: &Case) -> Option<String> {
     None
 }
 
-/// What a rescale makes other than what was asked.
+/// What a rescale makes other than what was requested.
 fn misscaled(case: &Case) -> Option<String> {
     let mut model = model(&case.form);
     let done = match rewrite(&mut model, &halved()) {

@@ -1,4 +1,4 @@
-//! Every form without what turns its queries and keys.
+//! Every form without the rotation of its queries and keys.
 
 use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::{Budget, Value, trace};
@@ -38,21 +38,21 @@ fn operands(model: &Model) -> Option<[ArrayD<f64>; 2]> {
     Some([of(&site.query)?, of(&site.key)?])
 }
 
-/// A model without what turns its queries and keys, or why there is none.
-fn bared(form: &Form) -> Result<Model, String> {
+/// A model without the rotation of its queries and keys, or why it cannot be removed.
+fn without_rotation(form: &Form) -> Result<Model, String> {
     let mut bare = model(form);
     rewrite(&mut bare, &none()).map_err(|why| why.to_string())?;
     let text = bare.graph().text();
     match rewrite(&mut bare, &none()) {
         Ok(done) if done.report.edits.is_empty() && bare.graph().text() == text => Ok(bare),
-        Ok(_) => Err("taken out twice".to_owned()),
+        Ok(_) => Err("removed twice".to_owned()),
         Err(why) => Err(format!("the second time: {why}")),
     }
 }
 
-/// What a model without its rotation is other than it should be.
-fn misbared(form: &Form) -> Option<String> {
-    let (whole, bare) = (model(form), bared(form));
+/// What is wrong with a model whose rotation was removed; `None` if nothing is.
+fn fault_without_rotation(form: &Form) -> Option<String> {
+    let (whole, bare) = (model(form), without_rotation(form));
     let bare = match bare {
         Ok(bare) => bare,
         Err(why) => return Some(why),
@@ -64,23 +64,25 @@ fn misbared(form: &Form) -> Option<String> {
         if before.shape() != after.shape() {
             return Some(format!("{:?} {:?}", before.shape(), after.shape()));
         }
-        // The first token stands at position 0, where nothing turns.
+        // The first token is at position 0, where nothing rotates.
         let first = before.index_axis(Axis(0), 0);
         let near = |a: &f64, b: &f64| (a - b).abs() < 1e-9;
-        let turns = before.axis_iter(Axis(0)).any(|x| x != first);
+        let rotates = before.axis_iter(Axis(0)).any(|x| x != first);
         let alike = |x: ndarray::ArrayViewD<'_, f64>| x.iter().zip(&first).all(|(a, b)| near(a, b));
-        if !turns || !after.axis_iter(Axis(0)).all(alike) {
-            return Some(format!("turned before: {turns}, and other numbers after"));
+        if !rotates || !after.axis_iter(Axis(0)).all(alike) {
+            return Some(format!(
+                "rotated before: {rotates}, and other numbers after"
+            ));
         }
     }
     None
 }
 
 #[test]
-fn rope_is_taken_out_however_it_is_written() {
+fn rope_is_removed_in_every_form() {
     let wrong: Vec<(&str, String)> = accepted::cases()
         .iter()
-        .filter_map(|c| Some((c.name, misbared(&c.form)?)))
+        .filter_map(|c| Some((c.name, fault_without_rotation(&c.form)?)))
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -94,12 +96,12 @@ fn with_values(attend: fn(&mut Sketch, &str, &str, &str) -> String) -> Form {
 }
 
 #[test]
-fn values_that_turn_go_with_queries_and_keys() {
-    let turned = with_values(|s, q, k, v| {
+fn rotations_of_values_are_removed_with_those_of_queries_and_keys() {
+    let rotated = with_values(|s, q, k, v| {
         let v = halves(s, v);
         attend(s, q, k, &v)
     });
-    let bare = bared(&turned).unwrap();
+    let bare = without_rotation(&rotated).unwrap();
     let waves = bare.graph().nodes().filter(|(_, n)| n.is("Cos")).count();
     assert_eq!(waves, 0);
     let gated = with_values(|s, q, k, v| {
@@ -109,14 +111,14 @@ fn values_that_turn_go_with_queries_and_keys() {
         let v = s.op("Mul", &[v, &at]);
         attend(s, q, k, &v)
     });
-    let why = bared(&gated).unwrap_err();
+    let why = without_rotation(&gated).unwrap_err();
     assert!(why.contains("encoding of the values"), "{why}");
 }
 
 #[test]
-fn what_turns_by_no_known_rotation_is_taken_out_and_what_does_not_turn_is_refused() {
+fn an_unknown_rotation_is_removed_and_what_is_no_rotation_is_refused() {
     let refused = refused::cases().into_iter().filter(|c| c.unknown);
-    let (stay, go): (Vec<_>, Vec<_>) = refused.partition(|c| bared(&c.form).is_err());
+    let (stay, go): (Vec<_>, Vec<_>) = refused.partition(|c| without_rotation(&c.form).is_err());
     let names = |cases: &[refused::Case]| cases.iter().map(|c| c.name).collect::<Vec<_>>();
     assert_eq!(
         names(&stay),
@@ -125,9 +127,9 @@ fn what_turns_by_no_known_rotation_is_taken_out_and_what_does_not_turn_is_refuse
             "no partner",
             "a partner without a sign",
             "a table added to queries and keys",
-            "waves beside the features of queries and keys",
+            "waves next to the features of queries and keys",
             "gates by position",
-            "halves from two projections, turned by content",
+            "halves from two projections, rotated by content",
         ]
     );
     assert!(

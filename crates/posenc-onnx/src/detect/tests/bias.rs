@@ -25,7 +25,7 @@ fn causal_with(bias: impl Fn(&mut Sketch) -> String) -> Model {
 }
 
 /// Attention with a bias and no mask.
-fn both_ways(bias: impl Fn(&mut Sketch) -> String) -> Model {
+fn bidirectional(bias: impl Fn(&mut Sketch) -> String) -> Model {
     changed(|s, scores| {
         let bias = bias(s);
         s.op("Add", &[&scores, &bias])
@@ -36,11 +36,11 @@ fn both_ways(bias: impl Fn(&mut Sketch) -> String) -> Model {
 fn named(model: &Model) -> Vec<(Kind, String)> {
     let detection = found(model);
     let findings = detection.findings;
-    let shown = |f: &crate::detect::finding::Finding| {
+    let named = |f: &crate::detect::finding::Finding| {
         let params = serde_json::Value::Object(f.encoding.params());
         (f.encoding.kind(), params.to_string())
     };
-    findings.iter().map(shown).collect()
+    findings.iter().map(named).collect()
 }
 
 /// Whether nothing is reported but a position that no family fits.
@@ -82,7 +82,7 @@ fn lines_are_named_in_every_form() {
         sloped(s, SLOPES, &far)
     };
     assert_eq!(named(&causal_with(by_distance)), alibi("null"));
-    assert_eq!(named(&both_ways(by_distance)), alibi("false"));
+    assert_eq!(named(&bidirectional(by_distance)), alibi("false"));
     let by_key = |s: &mut Sketch| {
         let at = s.range();
         let at = s.cast(&at, DType::F32);
@@ -96,7 +96,7 @@ fn lines_are_named_in_every_form() {
         let far = s.op("Neg", &[&far]);
         sloped(s, SLOPES, &far)
     };
-    assert_eq!(named(&both_ways(symmetric)), alibi("true"));
+    assert_eq!(named(&bidirectional(symmetric)), alibi("true"));
     let from_table = |s: &mut Sketch| {
         let cells = SLOPES
             .into_iter()
@@ -137,7 +137,7 @@ fn look_alikes_of_lines_are_not_named_so() {
         s.op("Neg", &[&d])
     });
     let log = r#"{"variant":"log","heads":3,"r1":[0.25,0.0625,0.015625],"r2":[1.0,1.0,1.0]}"#;
-    for model in [causal_with(kerple), both_ways(kerple)] {
+    for model in [causal_with(kerple), bidirectional(kerple)] {
         assert_eq!(named(&model), [(Kind::Kerple, log.to_owned())]);
     }
     let root = of_distance(|s, d| {
@@ -153,7 +153,7 @@ fn look_alikes_of_lines_are_not_named_so() {
         let zero = s.float(0.0);
         s.op("Max", &[d, &zero])
     });
-    assert!(is_unknown(&both_ways(one_sided)));
+    assert!(is_unknown(&bidirectional(one_sided)));
     assert_eq!(
         named(&causal_with(one_sided)),
         [],
@@ -174,7 +174,11 @@ fn look_alikes_of_lines_are_not_named_so() {
         let at = s.cast(&at, DType::F32);
         s.unsqueeze(&at, &[1])
     };
-    assert_eq!(named(&both_ways(of_query)), [], "a softmax does not see it");
+    assert_eq!(
+        named(&bidirectional(of_query)),
+        [],
+        "a softmax does not see it"
+    );
     // Clipped far beyond the trial run.
     let clipped = of_distance(|s, d| {
         let least = s.float(-40.0);
@@ -193,7 +197,7 @@ struct Buckets {
     both: bool,
     sign: i64,
     before: i64,
-    behind: i64,
+    after: i64,
 }
 
 const T5: Buckets = Buckets {
@@ -202,7 +206,7 @@ const T5: Buckets = Buckets {
     both: true,
     sign: 1,
     before: 0,
-    behind: 0,
+    after: 0,
 };
 
 fn bucket_of(s: &mut Sketch, b: Buckets) -> String {
@@ -241,8 +245,8 @@ fn bucket_by(s: &mut Sketch, b: Buckets, d: &str) -> String {
     let x = s.op("Min", &[&x, &last]);
     let row = s.op("Where", &[&near, &d, &x]);
     let row = s.op("Add", &[&row, &first]);
-    let behind = s.int(b.behind);
-    s.op("Add", &[&row, &behind])
+    let after = s.int(b.after);
+    s.op("Add", &[&row, &after])
 }
 
 /// T5's bias with a table of its own.
@@ -279,14 +283,17 @@ fn buckets_are_named_with_count_maximum_and_direction() {
         map.remove("exact");
         params
     };
-    assert_eq!(read(&both_ways(|s| bucketed(s, T5))), t5(32, "128", true));
-    let one_way = Buckets { both: false, ..T5 };
     assert_eq!(
-        read(&causal_with(|s| bucketed(s, one_way))),
+        read(&bidirectional(|s| bucketed(s, T5))),
+        t5(32, "128", true)
+    );
+    let unidirectional = Buckets { both: false, ..T5 };
+    assert_eq!(
+        read(&causal_with(|s| bucketed(s, unidirectional))),
         t5(32, "128", false)
     );
     assert_eq!(
-        read(&both_ways(|s| bucketed(s, one_way))),
+        read(&bidirectional(|s| bucketed(s, unidirectional))),
         t5(32, "128", false)
     );
     assert_eq!(read(&causal_with(|s| bucketed(s, T5))), t5(32, "128", true));
@@ -296,12 +303,12 @@ fn buckets_are_named_with_count_maximum_and_direction() {
         ..T5
     };
     assert_eq!(
-        read(&both_ways(|s| bucketed(s, farther))),
+        read(&bidirectional(|s| bucketed(s, farther))),
         t5(320, "800", true)
     );
     let nearer = Buckets { max: 100.0, ..T5 };
     assert_eq!(
-        read(&both_ways(|s| bucketed(s, nearer))),
+        read(&bidirectional(|s| bucketed(s, nearer))),
         t5(32, "100", true)
     );
 }
@@ -310,9 +317,9 @@ fn buckets_are_named_with_count_maximum_and_direction() {
 fn buckets_of_other_distances_are_unknown() {
     let mirrored = Buckets { sign: -1, ..T5 };
     let before = Buckets { before: 1, ..T5 };
-    let behind = Buckets { behind: 1, ..T5 };
-    for (name, case) in [("sign", mirrored), ("before", before), ("behind", behind)] {
-        let model = both_ways(|s| bucketed(s, case));
+    let after = Buckets { after: 1, ..T5 };
+    for (name, case) in [("sign", mirrored), ("before", before), ("after", after)] {
+        let model = bidirectional(|s| bucketed(s, case));
         assert!(is_unknown(&model), "{name}: {:?}", named(&model));
     }
     let blind = Buckets {
@@ -325,7 +332,7 @@ fn buckets_of_other_distances_are_unknown() {
         [],
         "one bucket for all seen"
     );
-    let more = both_ways(|s| {
+    let more = bidirectional(|s| {
         let bias = bucketed(s, T5);
         let far = far(s);
         let line = sloped(s, SLOPES, &far);
@@ -351,11 +358,14 @@ fn clips_are_named_and_others_are_not() {
         let params = format!(r#"{{"max_distance":{k},"window":null,"heads":3}}"#);
         vec![(Kind::RelativeBias, params)]
     };
-    assert_eq!(named(&both_ways(|s| clipped(s, 5, [-5, 5]))), clip("5"));
+    assert_eq!(named(&bidirectional(|s| clipped(s, 5, [-5, 5]))), clip("5"));
     assert_eq!(named(&causal_with(|s| clipped(s, 5, [-5, 5]))), clip("5"));
-    assert_eq!(named(&both_ways(|s| clipped(s, 40, [-40, 40]))), clip("40"));
-    assert_eq!(named(&both_ways(|s| clipped(s, 5, [-4, 4]))), clip("4"));
-    let lopsided = both_ways(|s| clipped(s, 5, [-5, 3]));
+    assert_eq!(
+        named(&bidirectional(|s| clipped(s, 40, [-40, 40]))),
+        clip("40")
+    );
+    assert_eq!(named(&bidirectional(|s| clipped(s, 5, [-4, 4]))), clip("4"));
+    let lopsided = bidirectional(|s| clipped(s, 5, [-5, 3]));
     assert!(is_unknown(&lopsided), "{:?}", named(&lopsided));
 }
 
@@ -375,14 +385,14 @@ fn masks_are_no_biases_and_free_tables_are_unknown() {
     });
     assert_eq!(named(&window), []);
     assert_eq!(found(&window).attention[0].mask.window, Some(4));
-    let free = both_ways(|s| {
+    let free = bidirectional(|s| {
         let table = s.weights(&[HEADS, 32, 32]);
         let at = s.range();
         let table = s.gather(&table, &at, 1);
         s.gather(&table, &at, 2)
     });
     assert!(is_unknown(&free), "{:?}", named(&free));
-    let by_key = both_ways(|s| {
+    let by_key = bidirectional(|s| {
         let table = s.weights(&[HEADS, 1, 32]);
         let at = s.range();
         s.gather(&table, &at, 2)
@@ -391,9 +401,9 @@ fn masks_are_no_biases_and_free_tables_are_unknown() {
 }
 
 #[test]
-fn rows_tell_buckets_whose_numbers_are_absent() {
-    let lost = |rows: fn(&mut Sketch) -> String| {
-        let model = both_ways(|s| {
+fn rows_identify_buckets_whose_numbers_are_absent() {
+    let without_numbers = |rows: fn(&mut Sketch) -> String| {
+        let model = bidirectional(|s| {
             let row = rows(s);
             let table = s.weights(&[32, HEADS]);
             s.make_absent(&table);
@@ -403,7 +413,10 @@ fn rows_tell_buckets_whose_numbers_are_absent() {
         let kinds: Vec<Kind> = found.findings.iter().map(|f| f.encoding.kind()).collect();
         (kinds, found.warnings.len())
     };
-    assert_eq!(lost(|s| bucket_of(s, T5)), (vec![Kind::T5Bias], 0));
+    assert_eq!(
+        without_numbers(|s| bucket_of(s, T5)),
+        (vec![Kind::T5Bias], 0)
+    );
     let square = |s: &mut Sketch| {
         let d = distance(s);
         let d = s.op("Mul", &[&d, &d]);
@@ -411,7 +424,7 @@ fn rows_tell_buckets_whose_numbers_are_absent() {
         s.op("Min", &[&d, &last])
     };
     assert_eq!(
-        lost(square),
+        without_numbers(square),
         (vec![], 1),
         "named as what could not be evaluated"
     );
@@ -458,7 +471,7 @@ fn block(first: i64) -> Model {
 }
 
 #[test]
-fn buckets_are_read_where_queries_stand_in_the_middle_block() {
+fn buckets_are_read_where_queries_are_in_the_middle_block() {
     let kinds = |model: &Model| -> Vec<Kind> { named(model).into_iter().map(|n| n.0).collect() };
     assert_eq!(kinds(&block(4)), [Kind::T5Bias]);
     assert_eq!(kinds(&block(5)), [Kind::Unknown], "one too far");

@@ -22,7 +22,7 @@ fn convolved(s: &mut Sketch, x: &str, groups: usize, taps: usize) -> String {
 }
 
 /// `[batch, sequence, channels]` as `[batch, channels, sequence]`, and back.
-fn turned(s: &mut Sketch, x: &str) -> String {
+fn transposed(s: &mut Sketch, x: &str) -> String {
     s.transpose(x, &[0, 2, 1])
 }
 
@@ -36,19 +36,19 @@ fn cases() -> Vec<Case> {
     let case = |name, want, embed| Case { name, embed, want };
     vec![
         case("grouped, activated", Some((&[5], 4)), |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, 4, 5);
             let y = activated(s, &y);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             s.op("Add", &[&x, &y])
         }),
         case(
             "depthwise, before activation",
             Some((&[3], HIDDEN)),
             |s, x| {
-                let t = turned(s, &x);
+                let t = transposed(s, &x);
                 let y = convolved(s, &t, HIDDEN, 3);
-                let y = turned(s, &y);
+                let y = transposed(s, &y);
                 s.op("Add", &[&y, &x])
             },
         ),
@@ -56,13 +56,13 @@ fn cases() -> Vec<Case> {
             "an even kernel whose last token is cropped",
             Some((&[4], 2)),
             |s, x| {
-                let t = turned(s, &x);
+                let t = transposed(s, &x);
                 let w = s.weights(&[HIDDEN, HIDDEN / 2, 4]);
                 let attrs = [("group", A::Int(2)), ("pads", A::Ints(&[2, 2]))];
                 let y = s.with("Conv", &[&t, &w], &attrs);
                 let y = s.slice(&y, 2, [0, -1, 1]);
                 let y = activated(s, &y);
-                let y = turned(s, &y);
+                let y = transposed(s, &y);
                 s.op("Add", &[&x, &y])
             },
         ),
@@ -70,16 +70,16 @@ fn cases() -> Vec<Case> {
             "a norm between convolution and addition",
             Some((&[3], 3)),
             |s, x| {
-                let t = turned(s, &x);
+                let t = transposed(s, &x);
                 let y = convolved(s, &t, 3, 3);
-                let y = turned(s, &y);
+                let y = transposed(s, &y);
                 let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
                 let y = s.op("LayerNormalization", &[&y, &scale, &bias]);
                 s.op("Add", &[&x, &y])
             },
         ),
         case("tokens on a grid", Some((&[3, 3], HIDDEN)), |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let grid = s.reshape(&t, &[0, 0, 2, -1]);
             let w = s.weights(&[HIDDEN, 1, 3, 3]);
             let attrs = [
@@ -89,41 +89,41 @@ fn cases() -> Vec<Case> {
             let y = s.with("Conv", &[&grid, &w], &attrs);
             let y = s.op("Add", &[&grid, &y]);
             let y = s.reshape(&y, &[0, 0, -1]);
-            turned(s, &y)
+            transposed(s, &y)
         }),
         case("added by a norm", Some((&[5], 4)), |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, 4, 5);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
             s.op("ms.SkipLayerNormalization", &[&y, &x, &scale, &bias])
         }),
         case("a product, added by a norm", None, |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, HIDDEN, 3);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             let w = s.weights(&[HIDDEN, HIDDEN]);
             let y = s.op("MatMul", &[&y, &w]);
             let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
             s.op("ms.SkipLayerNormalization", &[&x, &y, &scale, &bias])
         }),
         case("no addition", None, |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, 4, 5);
-            turned(s, &y)
+            transposed(s, &y)
         }),
         case("added to something else", None, |s, x| {
             let w = s.weights(&[HIDDEN, HIDDEN]);
             let other = s.op("MatMul", &[&x, &w]);
-            let t = turned(s, &other);
+            let t = transposed(s, &other);
             let y = convolved(s, &t, 4, 5);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             s.op("Add", &[&x, &y])
         }),
         case("a product after the convolution", None, |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, HIDDEN, 3);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             let w = s.weights(&[HIDDEN, HIDDEN]);
             let y = s.op("MatMul", &[&y, &w]);
             s.op("Add", &[&x, &y])
@@ -131,9 +131,9 @@ fn cases() -> Vec<Case> {
         case("within a feed-forward block", None, |s, x| {
             let (up, down) = (s.weights(&[HIDDEN, HIDDEN]), s.weights(&[HIDDEN, HIDDEN]));
             let y = s.op("MatMul", &[&x, &up]);
-            let t = turned(s, &y);
+            let t = transposed(s, &y);
             let y = convolved(s, &t, HIDDEN, 3);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             let y = activated(s, &y);
             let y = s.op("MatMul", &[&y, &down]);
             s.op("Add", &[&x, &y])
@@ -142,31 +142,31 @@ fn cases() -> Vec<Case> {
             "between pointwise convolutions, as in a Conformer",
             None,
             |s, x| {
-                let t = turned(s, &x);
+                let t = transposed(s, &x);
                 let y = convolved(s, &t, 1, 1);
                 let y = convolved(s, &y, HIDDEN, 5);
                 let y = activated(s, &y);
                 let y = convolved(s, &y, 1, 1);
-                let y = turned(s, &y);
+                let y = transposed(s, &y);
                 s.op("Add", &[&x, &y])
             },
         ),
         case("channels that are not grouped", None, |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, 1, 3);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             s.op("Add", &[&x, &y])
         }),
         case("a kernel of one token", None, |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, HIDDEN, 1);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             s.op("Add", &[&x, &y])
         }),
         case("a sum with a constant", None, |s, x| {
-            let t = turned(s, &x);
+            let t = transposed(s, &x);
             let y = convolved(s, &t, 4, 3);
-            let y = turned(s, &y);
+            let y = transposed(s, &y);
             let bias = s.weights(&[HIDDEN]);
             s.op("Add", &[&y, &bias])
         }),
@@ -177,7 +177,7 @@ fn cases() -> Vec<Case> {
 fn convolutions_are_encodings_where_they_are_added_to_their_input() {
     for case in cases() {
         let model = model(&Form {
-            turned: |s, x, _| s.headed(x),
+            rotated: |s, x, _| s.headed(x),
             embed: case.embed,
             ..Form::default()
         });
@@ -198,12 +198,12 @@ fn convolutions_are_encodings_where_they_are_added_to_their_input() {
 }
 
 #[test]
-fn a_product_on_the_way_is_named_as_the_reason() {
+fn a_product_on_the_path_is_named_as_the_reason() {
     let case = cases()
         .into_iter()
         .find(|c| c.name.contains("feed-forward"));
     let model = model(&Form {
-        turned: |s, x, _| s.headed(x),
+        rotated: |s, x, _| s.headed(x),
         embed: case.unwrap().embed,
         ..Form::default()
     });
@@ -219,7 +219,7 @@ fn a_product_on_the_way_is_named_as_the_reason() {
 fn convolutions_are_taken_out_and_what_they_were_added_to_stays() {
     for case in cases().into_iter().filter(|c| c.want.is_some()) {
         let mut bare = model(&Form {
-            turned: |s, x, _| s.headed(x),
+            rotated: |s, x, _| s.headed(x),
             embed: case.embed,
             ..Form::default()
         });
@@ -239,7 +239,7 @@ fn convolutions_are_taken_out_and_what_they_were_added_to_stays() {
         done.unwrap_or_else(|why| panic!("{}: {why}", case.name));
         bare.check().unwrap();
         assert_eq!(count(&bare, "Conv"), 0, "{}", case.name);
-        // The embeddings, and a norm that adds; the norm of the branch goes with it.
+        // The embeddings, and a norm that adds; the norm of the branch is removed with it.
         let after = (count(&bare, "Gather"), norms(&bare));
         let branch = usize::from(case.name.starts_with("a norm between"));
         assert_eq!(after, (before.0, before.1 - branch), "{}", case.name);
@@ -248,7 +248,7 @@ fn convolutions_are_taken_out_and_what_they_were_added_to_stays() {
 
 /// A convolution that takes steps of two tokens, added to `other` pooled to as many.
 fn strided(s: &mut Sketch, x: &str, other: &str) -> String {
-    let (x, other) = (turned(s, x), turned(s, other));
+    let (x, other) = (transposed(s, x), transposed(s, other));
     let w = s.weights(&[HIDDEN, HIDDEN / 4, 4]);
     let attrs = [
         ("group", A::Int(4)),
@@ -261,14 +261,14 @@ fn strided(s: &mut Sketch, x: &str, other: &str) -> String {
     let pooled = s.with("AveragePool", &[&other], &attrs);
     let pooled = s.slice(&pooled, 2, [0, i64::MAX, 1]);
     let y = s.op("Add", &[&pooled, &y]);
-    turned(s, &y)
+    transposed(s, &y)
 }
 
 #[test]
 fn a_convolution_that_takes_steps_is_added_to_its_input_pooled() {
     let looked_at = |embed: fn(&mut Sketch, String) -> String| {
         let model = model(&Form {
-            turned: |s, x, _| s.headed(x),
+            rotated: |s, x, _| s.headed(x),
             attend: |s, q, k, v| {
                 let scores = scores(s, q, k);
                 let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);

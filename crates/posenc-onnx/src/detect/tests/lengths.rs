@@ -13,7 +13,7 @@ fn masked(s: &mut Sketch, q: &str, k: &str, v: &str) -> String {
 }
 
 #[test]
-fn inputs_of_two_stacks_are_of_one_length_where_the_graph_asks_for_it() {
+fn inputs_of_two_stacks_are_of_one_length_where_the_graph_needs_it() {
     let model = model(&Form {
         attend: masked,
         embed: |s, x| {

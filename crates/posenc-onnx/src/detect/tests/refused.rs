@@ -1,6 +1,6 @@
 use super::*;
 
-/// A form of attention whose queries and keys do not turn by rope; whether position is seen to act
+/// A form of attention whose queries and keys do not rotate by rope; whether position is seen to act
 /// on them nevertheless.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -8,25 +8,25 @@ pub(crate) struct Case {
     pub(crate) unknown: bool,
 }
 
-fn odd(name: &'static str, turned: fn(&mut Sketch, &str, Side) -> String) -> Case {
+fn odd(name: &'static str, rotated: fn(&mut Sketch, &str, Side) -> String) -> Case {
     Case {
         name,
         form: Form {
-            turned,
+            rotated,
             ..Form::default()
         },
         unknown: true,
     }
 }
 
-fn none(name: &'static str, turned: fn(&mut Sketch, &str, Side) -> String) -> Case {
+fn none(name: &'static str, rotated: fn(&mut Sketch, &str, Side) -> String) -> Case {
     Case {
         unknown: false,
-        ..odd(name, turned)
+        ..odd(name, rotated)
     }
 }
 
-/// Turns by angles that `of` makes from `[sequence, pairs]`.
+/// Rotates by angles that `of` makes from `[sequence, pairs]`.
 fn bent(s: &mut Sketch, x: &str, of: impl Fn(&mut Sketch, &str) -> String) -> String {
     let q = s.headed(x);
     let plain = angles(s);
@@ -69,7 +69,7 @@ pub(crate) fn cases() -> Vec<Case> {
             },
         ),
         odd(
-            "an angle that stands still from some position on",
+            "an angle that is constant from some position on",
             |s, x, _| {
                 bent(s, x, |s, angles| {
                     let most = s.float(4.0);
@@ -141,7 +141,7 @@ pub(crate) fn cases() -> Vec<Case> {
             s.op("Add", &[&q, &cos])
         }),
         odd(
-            "waves beside the features of queries and keys",
+            "waves next to the features of queries and keys",
             |s, x, _| {
                 let q = s.headed(x);
                 let angles = angles(s);
@@ -168,7 +168,7 @@ pub(crate) fn cases() -> Vec<Case> {
             mixed(s, &q, &other, &cos, &sin)
         }),
         odd(
-            "halves from two projections, turned by content",
+            "halves from two projections, rotated by content",
             |s, x, _| {
                 let q = s.headed(x);
                 let other = s.headed(x);
@@ -189,7 +189,7 @@ pub(crate) fn cases() -> Vec<Case> {
             s.op("Mul", &[&q, &scale])
         }),
         none(
-            "numbers beside the features, the same everywhere",
+            "numbers next to the features, the same everywhere",
             |s, x, _| {
                 let q = s.headed(x);
                 let row = s.weights(&[1, 1, 1, SIZE]);
@@ -198,7 +198,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 s.concat(&[&q, &row], -1)
             },
         ),
-        none("a turn that is the same everywhere", |s, x, _| {
+        none("a rotation that is the same everywhere", |s, x, _| {
             let q = s.headed(x);
             let cos = s.floats(&[SIZE], (0..SIZE).map(|i| frequency(i % PAIRS).cos()));
             let sin = s.floats(&[SIZE], (0..SIZE).map(|i| frequency(i % PAIRS).sin()));
@@ -208,7 +208,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case {
             name: "waves added to the residual stream",
             form: Form {
-                turned: |s, x, _| s.headed(x),
+                rotated: |s, x, _| s.headed(x),
                 embed: |s, x| {
                     let angles = angles(s);
                     let wide = s.concat(&[angles.as_str(); 6], -1);
@@ -220,9 +220,9 @@ pub(crate) fn cases() -> Vec<Case> {
             unknown: false,
         },
         Case {
-            name: "values turned, queries and keys not",
+            name: "values rotated, queries and keys not",
             form: Form {
-                turned: |s, x, _| s.headed(x),
+                rotated: |s, x, _| s.headed(x),
                 attend: |s, q, k, v| {
                     let v = halves(s, v);
                     attend(s, q, k, &v)
@@ -234,7 +234,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case {
             name: "a distance added to the scores",
             form: Form {
-                turned: |s, x, _| s.headed(x),
+                rotated: |s, x, _| s.headed(x),
                 attend: |s, q, k, v| {
                     let scores = scores(s, q, k);
                     let at = s.range();
@@ -349,7 +349,7 @@ fn blocks() -> Vec<Block> {
             let w = s.weights(&[HIDDEN, HIDDEN, 3]);
             s.with("Conv", &[&x, &w], &[("pads", A::Ints(&[1, 1]))])
         }),
-        block("waves of position beside content", |s, x| {
+        block("waves of position next to content", |s, x| {
             let angles = angles(s);
             let wide = s.concat(&[angles.as_str(); 6], -1);
             let (cos, sin) = (s.op("Cos", &[&wide]), s.op("Sin", &[&wide]));

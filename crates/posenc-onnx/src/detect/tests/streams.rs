@@ -26,7 +26,7 @@ fn streamed(s: &mut Sketch, side: Side, of: [i64; PAIRS]) -> String {
     s.unsqueeze(&angles, &[1])
 }
 
-fn turned(s: &mut Sketch, x: &str, angles: &str) -> String {
+fn rotated(s: &mut Sketch, x: &str, angles: &str) -> String {
     let q = s.headed(x);
     let (cos, sin) = waves(s, angles);
     let other = swapped(s, &q);
@@ -35,7 +35,7 @@ fn turned(s: &mut Sketch, x: &str, angles: &str) -> String {
 
 fn streams(of: fn(&mut Sketch, &str, Side) -> String) -> Option<Streams> {
     let model = model(&Form {
-        turned: of,
+        rotated: of,
         ..Form::default()
     });
     let found = found(&model);
@@ -47,29 +47,29 @@ fn streams(of: fn(&mut Sketch, &str, Side) -> String) -> Option<Streams> {
 fn pairs_are_shared_out_among_streams() {
     let sections = streams(|s, x, side| {
         let angles = streamed(s, side, [0, 1, 1, 2]);
-        turned(s, x, &angles)
+        rotated(s, x, &angles)
     });
     let want = Streams {
         sections: vec![1, 2, 1],
         interleaved: false,
     };
     assert_eq!(sections, Some(want));
-    let by_turns = streams(|s, x, side| {
+    let by_rotation = streams(|s, x, side| {
         let angles = streamed(s, side, [0, 1, 2, 0]);
-        turned(s, x, &angles)
+        rotated(s, x, &angles)
     });
     let want = Streams {
         sections: vec![2, 1, 1],
         interleaved: true,
     };
-    assert_eq!(by_turns, Some(want));
+    assert_eq!(by_rotation, Some(want));
 }
 
 #[test]
 fn one_stream_is_none() {
     let second = streams(|s, x, side| {
         let angles = streamed(s, side, [1; PAIRS]);
-        turned(s, x, &angles)
+        rotated(s, x, &angles)
     });
     assert_eq!(second, None);
     let plain = streams(|s, x, _| {

@@ -26,8 +26,8 @@ fn found_after(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Foun
     let mut s = Sketch::default();
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
-    let turned = s.transpose(&k, &[0, 1, 3, 2]);
-    let scores = s.op("MatMul", &[&q, &turned]);
+    let transposed = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &transposed]);
     let scores = term(&mut s, &scores, &q, &k);
     let scale = s.float(0.3);
     let scores = s.op("Mul", &[&scores, &scale]);
@@ -40,7 +40,7 @@ fn found_after(term: Term, after: fn(&mut Sketch, &str, &str) -> String) -> Foun
 }
 
 /// What is reported: kind and parameters of each finding.
-fn told(found: &Found) -> Vec<(Kind, Value)> {
+fn reported(found: &Found) -> Vec<(Kind, Value)> {
     let findings = found.findings.iter();
     let one = |f: &crate::detect::finding::Finding| {
         (f.encoding.kind(), Value::Object(f.encoding.params()))
@@ -54,8 +54,8 @@ fn shaw(distance: Value, [key, value, query]: [bool; 3]) -> Vec<(Kind, Value)> {
 }
 
 fn is_unknown(found: &Found) -> bool {
-    let told = told(found);
-    told.len() == 1 && told[0].0 == Kind::Unknown && !found.findings[0].evidence.is_empty()
+    let all = reported(found);
+    all.len() == 1 && all[0].0 == Kind::Unknown && !found.findings[0].evidence.is_empty()
 }
 
 /// `key − query`, `[query, key]`.
@@ -93,26 +93,26 @@ fn queries_that_meet_vectors_by_clipped_distance_are_shaw() {
         let index = clipped(s, [-CLIP, CLIP], CLIP);
         meets(s, scores, q, &index, QUERY)
     });
-    assert_eq!(told(&found), shaw(json!(4), [true, false, false]));
+    assert_eq!(reported(&found), shaw(json!(4), [true, false, false]));
 }
 
 #[test]
-fn keys_are_told_from_queries_and_both_are_one_encoding() {
+fn keys_are_distinguished_from_queries_and_both_are_one_encoding() {
     let found = found_with(|s, scores, _, k| {
         let index = clipped(s, [-CLIP, CLIP], CLIP);
         meets(s, scores, k, &index, KEY)
     });
-    assert_eq!(told(&found), shaw(json!(4), [false, false, true]));
+    assert_eq!(reported(&found), shaw(json!(4), [false, false, true]));
     let found = found_with(|s, scores, q, k| {
         let index = clipped(s, [-CLIP, CLIP], CLIP);
         let scores = meets(s, scores, q, &index, QUERY);
         meets(s, &scores, k, &index, KEY)
     });
-    assert_eq!(told(&found), shaw(json!(4), [true, false, true]));
+    assert_eq!(reported(&found), shaw(json!(4), [true, false, true]));
 }
 
 #[test]
-fn values_by_distance_are_told() {
+fn values_by_distance_are_found() {
     let found = found_after(
         |_, scores, _, _| scores.to_owned(),
         |s, weights, weighted| {
@@ -124,7 +124,7 @@ fn values_by_distance_are_told() {
             s.op("Add", &[weighted, &more])
         },
     );
-    assert_eq!(told(&found), shaw(json!(4), [false, true, false]));
+    assert_eq!(reported(&found), shaw(json!(4), [false, true, false]));
 }
 
 #[test]
@@ -133,12 +133,12 @@ fn other_clips_are_other_reports() {
         let index = clipped(s, [-3, 3], CLIP);
         meets(s, scores, q, &index, QUERY)
     });
-    assert_eq!(told(&at_three), shaw(json!(3), [true, false, false]));
+    assert_eq!(reported(&at_three), shaw(json!(3), [true, false, false]));
     let uneven = found_with(|s, scores, q, _| {
         let index = clipped(s, [-4, 2], CLIP);
         meets(s, scores, q, &index, QUERY)
     });
-    assert_eq!(told(&uneven), shaw(json!([4, 2]), [true, false, false]));
+    assert_eq!(reported(&uneven), shaw(json!([4, 2]), [true, false, false]));
     let shifted = found_with(|s, scores, q, _| {
         let distance = distance(s);
         let one = s.int(1);
@@ -148,7 +148,10 @@ fn other_clips_are_other_reports() {
         let index = s.op("Add", &[&index, &bounds[2]]);
         meets(s, scores, q, &index, QUERY)
     });
-    assert_eq!(told(&shifted), shaw(json!([5, 3]), [true, false, false]));
+    assert_eq!(
+        reported(&shifted),
+        shaw(json!([5, 3]), [true, false, false])
+    );
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn keys_and_queries_that_meet_opposite_distances_are_unknown() {
         let index = s.transpose(&index, &[1, 0]);
         meets(s, &scores, k, &index, KEY)
     });
-    assert!(is_unknown(&found), "{:?}", told(&found));
+    assert!(is_unknown(&found), "{:?}", reported(&found));
 }
 
 #[test]
@@ -169,8 +172,8 @@ fn vectors_by_no_distance_are_unknown() {
             let table = s.weights(&[30, SIZE]);
             let at = s.range();
             let vectors = s.gather(&table, &at, 0);
-            let turned = s.transpose(&vectors, &[1, 0]);
-            let term = s.op("MatMul", &[q, &turned]);
+            let transposed = s.transpose(&vectors, &[1, 0]);
+            let term = s.op("MatMul", &[q, &transposed]);
             s.op("Add", &[scores, &term])
         }),
         ("by absolute distance", |s, scores, q, _| {
@@ -193,7 +196,7 @@ fn vectors_by_no_distance_are_unknown() {
     ];
     for (name, term) in cases {
         let found = found_with(term);
-        assert!(is_unknown(&found), "{name}: {:?}", told(&found));
+        assert!(is_unknown(&found), "{name}: {:?}", reported(&found));
     }
 }
 
@@ -206,8 +209,8 @@ fn terms_without_position_are_refused_with_the_reason() {
             s.op("Add", &[scores, &term])
         }),
         ("another product of content", |s, scores, q, k| {
-            let turned = s.transpose(k, &[0, 1, 3, 2]);
-            let term = s.op("MatMul", &[q, &turned]);
+            let transposed = s.transpose(k, &[0, 1, 3, 2]);
+            let term = s.op("MatMul", &[q, &transposed]);
             s.op("Add", &[scores, &term])
         }),
         ("a gate of each query", |s, scores, q, _| {
@@ -218,7 +221,7 @@ fn terms_without_position_are_refused_with_the_reason() {
     ];
     for (name, term) in cases {
         let found = found_with(term);
-        assert_eq!(told(&found), [], "{name}");
+        assert_eq!(reported(&found), [], "{name}");
         assert!(!found.refused.is_empty(), "{name}");
     }
 }
@@ -279,7 +282,7 @@ fn falling(m: usize) -> f64 {
 fn queries_that_meet_projected_sinusoids_are_transformer_xl() {
     let found = found_with(|s, scores, q, _| relative(s, scores, q, falling, 0));
     let want = json!({"heads": HEADS, "head_dim": SIZE, "clamp": null});
-    assert_eq!(told(&found), [(Kind::TransformerXl, want)]);
+    assert_eq!(reported(&found), [(Kind::TransformerXl, want)]);
 }
 
 #[test]
@@ -304,7 +307,7 @@ fn changed_sinusoids_are_unknown() {
     ];
     for (name, term) in cases {
         let found = found_with(term);
-        assert!(is_unknown(&found), "{name}: {:?}", told(&found));
+        assert!(is_unknown(&found), "{name}: {:?}", reported(&found));
     }
 }
 
@@ -318,8 +321,8 @@ fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) ->
     let mut s = Sketch::default();
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
-    let turned = s.transpose(&k, &[0, 1, 3, 2]);
-    let scores = s.op("MatMul", &[&q, &turned]);
+    let transposed = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &transposed]);
     let table = s.weights(&[HEADS, SIZE, rows]);
     let all = s.op("MatMul", &[&q, &table]);
     let (step, center) = (s.int(step), s.int(center));
@@ -340,7 +343,7 @@ fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) ->
 
 #[test]
 fn vectors_of_each_head_are_disentangled_where_a_table_of_even_rows_is_cut_in_two() {
-    let kind = |s: Found| told(&s).iter().map(|t| t.0).collect::<Vec<_>>();
+    let kind = |s: Found| reported(&s).iter().map(|t| t.0).collect::<Vec<_>>();
     assert_eq!(kind(by_head(8, 4, -1)), [Kind::Disentangled]);
     assert_eq!(kind(by_head(9, 4, -1)), [Kind::Shaw]);
     assert_eq!(kind(by_head(8, 3, -1)), [Kind::Shaw]);
@@ -348,8 +351,8 @@ fn vectors_of_each_head_are_disentangled_where_a_table_of_even_rows_is_cut_in_tw
 }
 
 #[test]
-fn distances_that_share_other_rows_than_the_last_tell_no_maximum() {
-    let farthest = |s: Found| told(&s)[0].1["max_distance"].clone();
+fn distances_that_share_other_rows_than_the_last_determine_no_maximum() {
+    let farthest = |s: Found| reported(&s)[0].1["max_distance"].clone();
     assert_eq!(farthest(by_head(8, 4, -1)), json!(4));
     assert_eq!(farthest(by_head_within([1, 6], 8, 4, -1)), json!(null));
 }

@@ -1,4 +1,4 @@
-//! Inputs whose sizes have to agree, and sizes that stay unknown.
+//! Inputs whose sizes have to be equal, and sizes that stay unknown.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn with_boxes(names: &[&str]) -> Model {
 }
 
 #[test]
-fn sizes_of_other_names_may_have_to_agree() {
+fn sizes_of_other_names_may_have_to_be_equal() {
     for names in [["batch", "sequence", "4"], ["batch", "boxes", "4"]] {
         let found = found(&with_boxes(&names));
         assert_eq!(found.attention.len(), 1, "{names:?}");
@@ -126,7 +126,7 @@ fn a_softmax_of_products_that_is_read_as_no_attention_is_warned_of() {
 }
 
 #[test]
-fn inputs_that_hold_no_numbers_or_too_many_are_not_made_up() {
+fn inputs_of_no_numbers_or_too_many_are_not_made_up() {
     for (dtype, length) in [
         (DType::String, "sequence"),
         (DType::U4, "sequence"),

@@ -1,4 +1,4 @@
-//! Where the lengths of axes come from, and whether they are the same in every run.
+//! What the lengths of axes are computed from, and whether they are the same in every run.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -191,7 +191,7 @@ impl ValueAxis {
     }
 
     /// Whether an axis of queries or keys is the batch axis: it exists before the projection, or
-    /// comes from the batch of an input.
+    /// is the batch of an input.
     fn is_batch_of_heads(self, context: &Context<'_>) -> bool {
         let (graph, trace) = (context.graph(), &context.found.trace);
         if !self.is_as_long(context) {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_found_again_from_anywhere_on_the_way() {
+    fn an_origin_is_found_from_any_value_on_the_path() {
         let make = |s: &mut Sketch, x: &str| {
             let y = s.op("Neg", &[x]);
             let y = s.unsqueeze(&y, &[0]);

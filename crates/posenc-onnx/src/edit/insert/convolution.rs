@@ -20,7 +20,7 @@ pub(crate) fn insert(
 ) -> Result<(), RewriteError> {
     let past = group.sites.iter().find(|site| context.site(**site).past);
     if let Some(site) = past {
-        let why = "a convolution needs the embeddings of earlier tokens, and a cache holds only \
+        let why = "a convolution needs the embeddings of earlier tokens, but a cache contains only \
                    keys and values";
         return Err(context.refuse(context.site(*site).node, why));
     }

@@ -140,7 +140,7 @@ fn gathered(out: &mut Emitter<'_>, at: ValueAxis, index: ValueId) -> ValueId {
     out.op_with("Gather", &[shape, index], &[("axis", Attr::Int(0))])
 }
 
-/// Values of the graph that hold the length of an axis already.
+/// Values of the graph that are the length of an axis already.
 #[derive(Debug, Default)]
 struct Existing {
     scalar: Option<ValueId>,

@@ -40,7 +40,7 @@ const BUFFER: &str = "its cache may be longer than its content, so the positions
 /// What determines the number of tokens before the new ones of a site.
 ///
 /// # Errors
-/// If earlier keys cannot be located, or are stored in a buffer and no input of the operator holds
+/// If earlier keys cannot be located, or are stored in a buffer and no input of the operator contains
 /// the end of each sequence.
 pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, RewriteError> {
     let context = axes.context;

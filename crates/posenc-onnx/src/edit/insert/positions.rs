@@ -28,7 +28,7 @@ pub(crate) struct Positions<'a> {
     floats: FxHashMap<(ValueId, DType), ValueId>,
 }
 
-/// Where the positions of the new tokens of a stack come from.
+/// What the positions of the new tokens of a stack are computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PositionSource {
     /// From 0 on, for a fixed number of tokens.
@@ -147,7 +147,7 @@ impl<'a> Positions<'a> {
         if all != Some(tokens + context.found.lengths.past) {
             return Ok(None);
         }
-        // Positions of earlier tokens come first.
+        // Positions of earlier tokens are first.
         let count = self.lengths.list(out, context, length);
         out.set_scope(context.graph().value(value).scope());
         let first = out.op("Neg", &[count]);
@@ -320,7 +320,7 @@ fn range(n: usize) -> Tensor {
     Tensor::from_i64(&[n], &(0..n as i64).collect::<Vec<_>>())
 }
 
-/// The dimensions of batch and tokens, as declared by the input that a length comes from.
+/// The dimensions of batch and tokens, as declared by the input that a length is read from.
 fn dims_of_tokens(context: &Context<'_>, length: Length) -> Option<Vec<Dim>> {
     let ports = &context.found.ports;
     let (port, axis) = match length {
@@ -360,7 +360,7 @@ fn from_input(
         Some([all]) if *all == tokens => false,
         Some([_, all]) if *all == tokens => true,
         _ => {
-            let why = format!("the input {name} does not hold one position for each new token");
+            let why = format!("the input {name} does not contain one position for each new token");
             return Err(Refusal::unsupported(why).into());
         }
     };

@@ -81,7 +81,7 @@ fn picked(
     // fewer rows than tokens does not broadcast, except if the table has one row.
     let (pick, by_sequence) = match source {
         PositionSource::Fixed(n) if n > count => {
-            let why = format!("its sequence has length {n}, and the table has {count} rows");
+            let why = format!("its sequence has length {n}, but the table has {count} rows");
             return Err(context.refuse(point.node, why));
         }
         PositionSource::Fixed(n) if n == count => (Pick::All, false),

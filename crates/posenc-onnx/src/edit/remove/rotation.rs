@@ -18,8 +18,8 @@ use crate::plan::swap::SwapPlan;
 /// A region that rotates queries, keys or values of selected sites.
 pub(crate) struct RotatedRegion<'a> {
     region: Cow<'a, Region>,
-    /// How detection read it; `None` if it did not.
-    way: Option<ProbeMode>,
+    /// How detection probed it; `None` if it did not.
+    mode: Option<ProbeMode>,
     /// One of its sites.
     site: usize,
 }
@@ -52,7 +52,7 @@ pub(crate) fn rotated_regions<'a>(
         .collect();
     let mut seen = FxHashSet::default();
     let mut rotated = vec![];
-    for (site, region, way) in all {
+    for (site, region, mode) in all {
         if !plan.has(site) || !seen.insert(region_key(region)) {
             continue;
         }
@@ -63,19 +63,19 @@ pub(crate) fn rotated_regions<'a>(
             return Err(context.refuse(context.site(site).node, why));
         }
         let region = Cow::Borrowed(region);
-        rotated.push(RotatedRegion { region, way, site });
+        rotated.push(RotatedRegion { region, mode, site });
     }
     let mut sites: Vec<usize> = rotated.iter().map(|rotated| rotated.site).collect();
     sites.dedup();
     for site in sites {
         let values = values::rotated_values(context, context.site(site))?;
-        let Some((region, way)) = values.filter(|(region, _)| seen.insert(region_key(region)))
+        let Some((region, mode)) = values.filter(|(region, _)| seen.insert(region_key(region)))
         else {
             continue;
         };
         rotated.push(RotatedRegion {
             region: Cow::Owned(region),
-            way,
+            mode,
             site,
         });
     }
@@ -120,7 +120,7 @@ impl RotatedRegion<'_> {
         if self.region.inside.is_some() {
             return remove_from_operator(out, context, replacements, id);
         }
-        let changes = layout_changes::find(context, &self.region, self.way);
+        let changes = layout_changes::find(context, &self.region, self.mode);
         let Some(changes) = changes else {
             let why = "cannot determine how its rotation reorders the features";
             return Err(context.refuse(id, why));

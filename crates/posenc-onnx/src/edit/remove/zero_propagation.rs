@@ -293,7 +293,7 @@ impl<'a> ZeroPropagation<'a> {
     }
 }
 
-/// The position of each node in execution order. Nodes of a body come before the node that holds
+/// The position of each node in execution order. Nodes of a body are before the node that contains
 /// it.
 fn execution_order(graph: &Graph) -> Vec<usize> {
     let mut indices = vec![0; graph.node_count()];

@@ -22,7 +22,7 @@ pub(crate) fn is_longer(
 }
 
 /// Dynamic NTK: `1 / θ'^e` with `θ' = θ · (s·L/L_max − (s − 1))^(d/(d−2))`, in f32. `exponents`
-/// holds `e = 2i/d` for each element of the result and has its shape; `reciprocal` omits the
+/// contains `e = 2i/d` for each element of the result and has its shape; `reciprocal` omits the
 /// division.
 pub(crate) fn grown(
     out: &mut Emitter<'_>,

@@ -209,7 +209,7 @@ impl Lane {
     }
 }
 
-/// The axis of `from` that holds the features of `axis` of `to`, in heads of `group` each, and the
+/// The axis of `from` that contains the features of `axis` of `to`, in heads of `group` each, and the
 /// width of a head there; `None` where they are spread over several axes.
 fn regrouped_features(
     from: &[usize],
@@ -286,13 +286,13 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_that_is_not_there_comes_from_nowhere() {
+    fn an_axis_that_does_not_exist_has_no_origin() {
         assert_eq!(regrouped_features(&[2, 7], &[2, 7], 2, None), (None, None));
         assert_eq!(regrouped(&[2, 7], &[2, 7], 2), None);
     }
 
     #[test]
-    fn regrouping_finds_an_axis_only_where_it_stands_alone() {
+    fn regrouping_finds_an_axis_only_where_it_is_alone() {
         type Case = (&'static [usize], &'static [usize], usize, Option<usize>);
         let cases: [Case; 6] = [
             (&[2, 7, 64], &[2, 7, 4, 16], 1, Some(1)),

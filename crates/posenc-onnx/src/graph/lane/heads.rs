@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_stand_where_their_head_token_and_feature_say() {
+    fn elements_are_located_by_head_token_and_feature() {
         // Dimensions, lane, an element, and where it belongs.
         type Case = (&'static [usize], Lane, &'static [usize], [usize; 3]);
         let cases: [Case; 5] = [

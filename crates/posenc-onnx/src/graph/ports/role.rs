@@ -39,9 +39,9 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     }
 }
 
-/// Whether an input holds the time step of each token: integers, by the name. One number for a
+/// Whether an input contains the time step of each token: integers, by the name. One number for a
 /// whole sequence is the step of a process, as in diffusion.
-pub(crate) fn holds_time_steps(graph: &Graph, port: &Port) -> bool {
+pub(crate) fn contains_time_steps(graph: &Graph, port: &Port) -> bool {
     let name = graph.name(port.value).to_lowercase();
     let says = ["timestep", "time_step"];
     let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);

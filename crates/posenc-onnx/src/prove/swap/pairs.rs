@@ -94,7 +94,7 @@ impl Row<'_> {
             return;
         }
         let mut anchor: Option<Near> = None;
-        // The nearest key comes first: it determines the constant of the row.
+        // The nearest key is first: it determines the constant of the row.
         for j in (0..self.columns).rev() {
             let (old, new) = (score(was, j), score(is, j));
             if best - old >= HIDDEN || !old.is_finite() {

@@ -229,7 +229,7 @@ fn biases_of_operators_are_compared_with_their_formula() {
     for (op, mask, opset) in forms {
         let model = model(DType::F32, opset, |s, x| operator(s, x, op, mask));
         let kinds = [Kind::Alibi, Kind::T5Bias, Kind::RelativeBias];
-        // A mask enters in the same way for all kinds, so one is enough.
+        // A mask enters alike for all kinds, so one is enough.
         let few = if mask == Some(DType::F32) { 1 } else { 3 };
         for kind in kinds.into_iter().take(few) {
             let name = format!("{kind} in {op} with {mask:?}");

@@ -228,7 +228,7 @@ fn a_length_outside_of_the_dict_overrides_longropes_factor() {
 }
 
 #[test]
-fn the_base_comes_from_the_first_key_that_has_it() {
+fn the_base_is_read_from_the_first_key_that_has_it() {
     let cases = [
         ("none", json!({}), 10_000.0),
         ("rope_theta", json!({"rope_theta": 500_000}), 5e5),
@@ -259,7 +259,7 @@ fn the_base_comes_from_the_first_key_that_has_it() {
 }
 
 #[test]
-fn the_rotary_width_comes_from_the_first_key_that_has_it() {
+fn the_rotary_width_is_read_from_the_first_key_that_has_it() {
     let cases = [
         ("nothing", json!({}), None, None),
         (

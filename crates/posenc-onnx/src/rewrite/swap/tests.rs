@@ -12,7 +12,7 @@ use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 use crate::plan::numbers::{Init, Numbers};
 use crate::plan::swap::spec::EncodingSpec;
-use crate::plan::swap::{SwapPlan, asked};
+use crate::plan::swap::{self, SwapPlan};
 use crate::prove::swap::Proof;
 use crate::request::{Request, Tensors};
 use posenc_encodings::families::alibi;
@@ -55,7 +55,7 @@ fn means(kind: Kind, change: impl Fn(&mut Request)) -> Result<Option<SwapPlan>, 
         ..Request::default()
     };
     change(&mut request);
-    asked(&context, &request).map_err(|e| e.to_string())
+    swap::plan(&context, &request).map_err(|e| e.to_string())
 }
 
 /// A file of tensors that count up from 1.
@@ -79,18 +79,18 @@ fn file(tensors: &[(&str, &[usize])]) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn nothing_to_take_out_is_nothing_to_do() {
+fn nothing_to_remove_is_nothing_to_do() {
     assert!(means(Kind::None, |_| {}).unwrap().is_none());
 }
 
 #[test]
 fn tables_start_from_zeros_and_with_a_seed_from_numbers() {
     let of = |seed: Option<u64>| {
-        let asked = means(Kind::T5Bias, |r| r.parameters.seed = seed)
+        let planned = means(Kind::T5Bias, |r| r.parameters.seed = seed)
             .unwrap()
             .unwrap();
-        assert_eq!((asked.sites.len(), asked.groups.len()), (2, 1));
-        match asked.groups[0].new.clone() {
+        assert_eq!((planned.sites.len(), planned.groups.len()), (2, 1));
+        match planned.groups[0].new.clone() {
             EncodingSpec::ScoreBias(spec) => {
                 let params = spec.bias.params();
                 assert_eq!(params["num_buckets"], 32);
@@ -105,22 +105,22 @@ fn tables_start_from_zeros_and_with_a_seed_from_numbers() {
     assert_eq!(of(Some(1)), of(Some(1)));
     assert_ne!(of(Some(1)), of(Some(2)));
     // Layers whose vectors are their own start elsewhere each.
-    let asked = means(Kind::Shaw, |r| r.parameters.seed = Some(1))
+    let planned = means(Kind::Shaw, |r| r.parameters.seed = Some(1))
         .unwrap()
         .unwrap();
-    assert_eq!(asked.groups.len(), 2);
+    assert_eq!(planned.groups.len(), 2);
 }
 
 #[test]
 fn zeros_are_proven_by_other_numbers() {
-    let asked = means(Kind::RelativeBias, |_| {}).unwrap().unwrap();
-    let EncodingSpec::ScoreBias(spec) = &asked.groups[0].new else {
+    let planned = means(Kind::RelativeBias, |_| {}).unwrap().unwrap();
+    let EncodingSpec::ScoreBias(spec) = &planned.groups[0].new else {
         panic!()
     };
     assert_eq!(spec.tensors, [Numbers::Start(Init::Zero)]);
-    let telling = asked.with_random_values();
-    assert_ne!(telling, asked.groups);
-    let given = asked.with(telling);
+    let random = planned.with_random_values();
+    assert_ne!(random, planned.groups);
+    let given = planned.with(random);
     assert_eq!(given.with_random_values(), given.groups);
 }
 
@@ -130,11 +130,11 @@ fn values_of_a_layer_win_over_those_of_all() {
         ("relative_bias", &[5, HEADS]),
         ("layers.1.relative_bias", &[7, HEADS]),
     ]);
-    let asked = means(Kind::RelativeBias, |r| {
+    let planned = means(Kind::RelativeBias, |r| {
         r.params = Some(Tensors::open(&path).unwrap())
     });
-    let asked = asked.unwrap().unwrap();
-    let clips: Vec<(Option<u64>, Vec<usize>)> = asked
+    let planned = planned.unwrap().unwrap();
+    let clips: Vec<(Option<u64>, Vec<usize>)> = planned
         .groups
         .iter()
         .map(|g| match &g.new {
@@ -150,8 +150,8 @@ fn values_of_a_layer_win_over_those_of_all() {
 
 #[test]
 fn layers_are_chosen_by_their_place() {
-    let asked = means(Kind::Alibi, |r| r.layers = Some("1".parse().unwrap()));
-    assert_eq!(asked.unwrap().unwrap().sites, [1]);
+    let planned = means(Kind::Alibi, |r| r.layers = Some("1".parse().unwrap()));
+    assert_eq!(planned.unwrap().unwrap().sites, [1]);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn half_precision_is_read_and_integers_are_not() {
     assert!(slopes().unwrap_err().contains("not a safetensors file"));
 }
 
-/// What was put in into the small model, and what shows that it computes what was asked for.
+/// What was inserted into the small model, and the proof that it matches the request.
 fn proof(kind: Kind) -> Proof {
     let model = model();
     let options = Options::default();
@@ -294,14 +294,14 @@ fn other(new: &mut EncodingSpec) {
 }
 
 #[test]
-fn the_proof_holds_for_what_was_put_in_and_for_nothing_else() {
+fn the_proof_is_of_what_was_inserted_and_of_nothing_else() {
     let kinds = Kind::targets().filter(|k| !matches!(k, Kind::None | Kind::Rope));
     for kind in kinds {
         let mut proof = proof(kind);
-        let held = proof.evaluate().unwrap();
+        let checks = proof.evaluate().unwrap();
         assert!(
-            !held.is_empty() && held.iter().all(|c| c.ok),
-            "{kind}: {held:?}"
+            !checks.is_empty() && checks.iter().all(|c| c.ok),
+            "{kind}: {checks:?}"
         );
         for group in &mut proof.plan.groups {
             other(&mut group.new);

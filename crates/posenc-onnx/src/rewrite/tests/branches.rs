@@ -10,7 +10,7 @@ use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::Kind;
 
-/// A layer behind embeddings with a table added, on keys that `earlier` may join.
+/// A layer after embeddings with a table added, on keys that `earlier` may join.
 fn layer(s: &mut Sketch, earlier: Option<&str>) -> String {
     let (words, rows) = (s.weights(&[30, HIDDEN]), s.weights(&[40, HIDDEN]));
     let x = s.gather(&words, "input_ids", 0);
@@ -102,7 +102,7 @@ fn what_is_said_is_of_the_branch_that_was_changed() {
 }
 
 #[test]
-fn what_turns_is_stretched_in_every_branch() {
+fn a_rotation_is_rescaled_in_every_branch() {
     let request = |to: Option<Kind>, scaled: bool| {
         let mut request = Request {
             to,
@@ -130,16 +130,16 @@ fn what_turns_is_stretched_in_every_branch() {
     let mut at_once = merged(|s| layer(s, None));
     rewrite(&mut at_once, &request(Some(Kind::Rope), true)).unwrap();
     assert_eq!(fastest(&at_once), [Some(0.25); 2]);
-    let mut in_turn = merged(|s| layer(s, None));
-    rewrite(&mut in_turn, &request(Some(Kind::Rope), false)).unwrap();
-    assert_eq!(fastest(&in_turn), [Some(1.0); 2]);
-    let done = rewrite(&mut in_turn, &request(None, true)).unwrap();
-    assert_eq!(fastest(&in_turn), [Some(0.25); 2]);
+    let mut in_two_steps = merged(|s| layer(s, None));
+    rewrite(&mut in_two_steps, &request(Some(Kind::Rope), false)).unwrap();
+    assert_eq!(fastest(&in_two_steps), [Some(1.0); 2]);
+    let done = rewrite(&mut in_two_steps, &request(None, true)).unwrap();
+    assert_eq!(fastest(&in_two_steps), [Some(0.25); 2]);
     let changed = done.report.edits.iter().map(|e| e.initializers_changed);
     assert!(changed.sum::<usize>() > 0);
-    let again = rewrite(&mut in_turn, &request(None, true)).unwrap();
+    let again = rewrite(&mut in_two_steps, &request(None, true)).unwrap();
     assert!(again.report.edits.is_empty());
-    // A branch that turns alone is stretched alone.
+    // A rotation in one branch only is rescaled there only.
     let mut alone = merged(|s| s.floats(&[1, 1, 1, 1], [0.0]));
     rewrite(&mut alone, &request(Some(Kind::Rope), true)).unwrap();
     assert_eq!(fastest(&alone)[0], Some(0.25));
@@ -154,14 +154,14 @@ fn the_proof_is_of_every_branch() {
     };
     let mut proof = rewrite(&mut model, &request).unwrap().proof.unwrap();
     assert_eq!(proof.other_branches.len(), 1);
-    let held = proof.evaluate().unwrap();
-    assert!(held.iter().all(|c| c.ok));
+    let checks = proof.evaluate().unwrap();
+    assert!(checks.iter().all(|c| c.ok));
     let alone = Proof {
         other_branches: vec![],
         ..proof.clone()
     };
-    assert!(alone.evaluate().unwrap().len() < held.len());
-    // The first branch is as asked; the second is not.
+    assert!(alone.evaluate().unwrap().len() < checks.len());
+    // The first branch matches the request; the second does not.
     for group in &mut proof.other_branches[0].plan.groups {
         for numbers in group.new.numbers() {
             *numbers = Numbers::Start(Init::Normal { std: 0.5, seed: 9 });

@@ -54,12 +54,12 @@ fn edits_name_what_each_stack_had() {
     };
     request.parameters.factor = Some(2.0);
     let done = rewrite(&mut model, &request).unwrap();
-    let told = done.report.edits.iter().map(|edit| {
+    let reported = done.report.edits.iter().map(|edit| {
         let theta = |side: &serde_json::Value| side["params"]["theta"].as_f64();
         let law = edit.to["params"]["scaling"]["type"].as_str();
         (theta(&edit.from), theta(&edit.to), law)
     });
-    let told: Vec<_> = told.collect();
+    let reported: Vec<_> = reported.collect();
     let scaled = |theta| (Some(theta), Some(theta), Some("linear"));
-    assert_eq!(told, [scaled(1e4), scaled(1e4), scaled(1e6)]);
+    assert_eq!(reported, [scaled(1e4), scaled(1e4), scaled(1e6)]);
 }

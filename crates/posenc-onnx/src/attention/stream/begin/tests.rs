@@ -1,4 +1,4 @@
-//! Where something is added, whatever stands before the first layer.
+//! Where something is added, whatever is before the first layer.
 
 use posenc_ir::{DType, Model};
 
@@ -129,7 +129,7 @@ fn looked_up_embeddings_begin_before_the_first_norm() {
 }
 
 #[test]
-fn other_content_begins_behind_its_last_projection() {
+fn other_content_begins_after_its_last_projection() {
     let features = |s: &mut Sketch| {
         let x = s.input("features", DType::F32, &["batch", "sequence", "7"]);
         let w = s.weights(&[7, HIDDEN]);
@@ -162,7 +162,7 @@ fn other_content_begins_behind_its_last_projection() {
 
 #[test]
 fn what_has_no_one_value_before_it_has_no_begin() {
-    // Queries and keys of two inputs, of which neither stands before both.
+    // Queries and keys of two inputs, of which neither is before both.
     let mut s = Sketch::default();
     let hidden = HIDDEN.to_string();
     let inputs = ["a", "b"].map(|n| s.input(n, DType::F32, &["batch", "sequence", &hidden]));

@@ -53,7 +53,7 @@ impl Cone {
                 continue;
             };
             let node = graph.node(id);
-            // What depends on a length only holds no frequency.
+            // What depends on a length only contains no frequency.
             if node.is("Shape") || node.is("Size") {
                 continue;
             }

@@ -1,9 +1,9 @@
-//! Where a graph holds the numbers of a rotation. Data only.
+//! Where a graph stores the numbers of a rotation. Data only.
 
 use posenc_ir::{NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-/// Where the graph holds the numbers of a rotation.
+/// Where the graph stores the numbers of a rotation.
 #[derive(Clone, Debug)]
 pub(crate) enum RotarySource {
     /// Angles are computed as position times frequency.
@@ -15,13 +15,13 @@ pub(crate) enum RotarySource {
 /// Frequencies that angles are computed from.
 #[derive(Clone, Debug)]
 pub(crate) struct Computed {
-    /// The constant that holds them.
+    /// The constant that contains them.
     pub root: ValueId,
     /// Its dimensions.
     pub dims: Vec<usize>,
     /// For each element the pair that it rotates.
     pub pair: Vec<usize>,
-    /// Whether it holds reciprocals.
+    /// Whether it contains reciprocals.
     pub reciprocal: bool,
     /// The positions, as integers where the graph has them so.
     pub positions: Option<ValueId>,
@@ -42,7 +42,7 @@ pub(crate) struct Table {
     pub axis: usize,
     /// The position of row 0.
     pub first: i64,
-    /// What each column holds; columns run over the other axes in row-major order.
+    /// What each column contains; columns run over the other axes in row-major order.
     pub columns: Vec<Column>,
     /// The positions that pick rows; `None` where they are unknown.
     pub positions: Option<ValueId>,

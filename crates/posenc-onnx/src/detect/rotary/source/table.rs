@@ -53,22 +53,22 @@ impl<F: Fn(ArrayD<f64>) -> Option<Array3<f64>>> TableProbe<'_, F> {
 
     /// The one row that all pairs read at a position.
     fn row(&self, maps: &Array3<f64>, p: usize) -> Option<i64> {
-        let mut held = BTreeSet::new();
+        let mut first_rows = BTreeSet::new();
         for pair in self.pairs() {
             let (a, b) = self.pair(pair)?;
             let values = [maps[[p, a, a]].abs(), maps[[p, b, a]].abs()];
-            held.extend(
+            first_rows.extend(
                 values
                     .iter()
                     .filter(|v| **v > 0.5)
                     .map(|v| v.round() as i64),
             );
         }
-        let one = held.iter().next().copied();
-        one.filter(|_| held.len() == 1).map(|row| row - 1)
+        let one = first_rows.iter().next().copied();
+        one.filter(|_| first_rows.len() == 1).map(|row| row - 1)
     }
 
-    /// What each column holds, where rows are on `axis`.
+    /// What each column contains, where rows are on `axis`.
     pub(crate) fn columns(&self, axis: usize) -> Option<Vec<Column>> {
         let count: usize = self.dims.iter().product::<usize>() / self.dims[axis].max(1);
         let column_of = |index: &[usize]| {
@@ -81,13 +81,13 @@ impl<F: Fn(ArrayD<f64>) -> Option<Array3<f64>>> TableProbe<'_, F> {
         for pair in self.pairs() {
             let (a, b) = self.pair(pair)?;
             // The second feature may read columns of its own.
-            let held = [
+            let readers = [
                 (maps[[0, a, a]], Wave::Cos, 1.0),
                 (maps[[0, b, b]], Wave::Cos, 1.0),
                 (maps[[0, b, a]], Wave::Sin, 1.0),
                 (maps[[0, a, b]], Wave::Sin, -1.0),
             ];
-            for (value, wave, sign) in held {
+            for (value, wave, sign) in readers {
                 if value.abs() < 0.5 {
                     continue;
                 }

@@ -11,14 +11,14 @@ fn wide_rows(s: &mut Sketch, at: &str, width: usize) -> String {
     s.op("Expand", &[&p, &shape])
 }
 
-/// Features with others beside them, as many as before.
-fn beside(s: &mut Sketch, x: &str, others: &str, width: usize) -> String {
+/// Features with others next to them, projected to as many as before.
+fn concatenated(s: &mut Sketch, x: &str, others: &str, width: usize) -> String {
     let x = s.concat(&[x, others], 2);
     let w = s.weights(&[HIDDEN + width, HIDDEN]);
     s.op("MatMul", &[&x, &w])
 }
 
-/// The sum of features and of those rows that stand as far ahead as an input says.
+/// The sum of features and of those rows that are as far ahead as an input says.
 fn picked(s: &mut Sketch, x: &str, rows: &str) -> String {
     let by = s.input("shift", DType::I64, &["batch", "1", "1"]);
     let at = s.range();
@@ -44,11 +44,11 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
             "picks by content from rows [14, 24]",
         ),
         (
-            "beside the features",
+            "next to the features",
             |s, x| {
                 let at = s.range();
                 let p = wide_rows(s, &at, 4);
-                beside(s, &x, &p, 4)
+                concatenated(s, &x, &p, 4)
             },
             "concatenates with the features rows [14, 4]",
         ),
@@ -57,7 +57,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
             |s, x| {
                 let at = s.range();
                 let p = wide_rows(s, &at, HIDDEN);
-                beside(s, &p, &x, HIDDEN)
+                concatenated(s, &p, &x, HIDDEN)
             },
             "concatenates with the features rows [14, 24]",
         ),
@@ -100,16 +100,16 @@ fn what_joins_otherwise_than_in_a_sum_and_is_no_position_is_not_reported() {
             let p = wide_rows(s, &types, HIDDEN);
             picked(s, &x, &p)
         }),
-        ("a row beside all features", |s, x| {
+        ("a row next to all features", |s, x| {
             let (at, zero) = (s.range(), s.int(0));
             let types = s.op("Mul", &[&at, &zero]);
             let p = wide_rows(s, &types, 4);
-            beside(s, &x, &p, 4)
+            concatenated(s, &x, &p, 4)
         }),
-        ("other content beside the features", |s, x| {
+        ("other content next to the features", |s, x| {
             let w = s.weights(&[HIDDEN, 4]);
             let y = s.op("MatMul", &[&x, &w]);
-            beside(s, &x, &y, 4)
+            concatenated(s, &x, &y, 4)
         }),
         ("a scale", |s, x| {
             let scale = s.weights(&[HIDDEN]);
@@ -145,8 +145,8 @@ fn what_joins_otherwise_than_in_a_sum_and_is_no_position_is_not_reported() {
 }
 
 #[test]
-fn rows_beside_the_features_whose_numbers_are_absent_are_unknown() {
-    let lost = encodings(|s, x| {
+fn rows_next_to_the_features_whose_numbers_are_absent_are_unknown() {
+    let without_numbers = encodings(|s, x| {
         let at = s.range();
         let table = s.weights(&[ROWS, 4]);
         s.make_absent(&table);
@@ -154,14 +154,14 @@ fn rows_beside_the_features_whose_numbers_are_absent_are_unknown() {
         let (shape, width) = (s.op("Shape", &["input_ids"]), s.ints(&[4]));
         let shape = s.concat(&[&shape, &width], 0);
         let p = s.op("Expand", &[&p, &shape]);
-        beside(s, &x, &p, 4)
+        concatenated(s, &x, &p, 4)
     });
-    assert_eq!(lost, [Encoding::Unknown]);
+    assert_eq!(without_numbers, [Encoding::Unknown]);
     let content = encodings(|s, x| {
         let w = s.weights(&[HIDDEN, 4]);
         s.make_absent(&w);
         let y = s.op("MatMul", &[&x, &w]);
-        beside(s, &x, &y, 4)
+        concatenated(s, &x, &y, 4)
     });
     assert_eq!(content, []);
 }

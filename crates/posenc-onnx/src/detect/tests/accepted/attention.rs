@@ -1,11 +1,11 @@
-//! Operators that turn and attend by themselves, and other ways to attend.
+//! Operators that rotate and attend by themselves, and other ways to attend.
 
 use super::*;
 
-/// One operator that turns.
+/// One operator that rotates.
 pub(crate) fn native() -> Vec<Case> {
     vec![
-        turned(
+        rotated(
             "the operator of com.microsoft on merged heads",
             |s, x, _| {
                 let w = s.weights(&[HIDDEN, HIDDEN]);
@@ -19,7 +19,7 @@ pub(crate) fn native() -> Vec<Case> {
                 s.transpose(&q, &[0, 2, 1, 3])
             },
         ),
-        turned("the standard operator on merged heads", |s, x, _| {
+        rotated("the standard operator on merged heads", |s, x, _| {
             let w = s.weights(&[HIDDEN, HIDDEN]);
             let q = s.op("MatMul", &[x, &w]);
             let angles = angles(s);
@@ -84,7 +84,7 @@ pub(crate) fn attentions() -> Vec<Case> {
             let weights = s.op("Softmax", &[&scores]);
             s.op("MatMul", &[&weights, v])
         }),
-        attended("a sink beside the keys", |s, q, k, v| {
+        attended("a sink next to the keys", |s, q, k, v| {
             let scores = scores(s, q, k);
             let scores = causal(s, &scores);
             let first = s.slice(&scores, -1, [0, 1, 1]);

@@ -26,7 +26,7 @@ pub(crate) struct ScoreCache<'a> {
     done: Vec<(NodeId, EncodingSpec)>,
 }
 
-/// What a mask is computed from. Masks of the same origin hold the same numbers.
+/// What a mask is computed from. Masks of the same origin contain the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MaskOrigin {
     /// The signature of the operators that compute it.

@@ -1,5 +1,5 @@
 //! Checks the order of sequences and heads. Numbers for each head are aligned with the last axes
-//! apart from queries and keys, so the axis of sequences has to come before the axes of heads.
+//! apart from queries and keys, so the axis of sequences has to be before the axes of heads.
 
 use posenc_ir::ValueId;
 use rustc_hash::FxHashSet;
@@ -15,7 +15,7 @@ use crate::graph::product::Letters;
 /// Checks the scores of a site, as far as the axis of sequences is known.
 ///
 /// # Errors
-/// If heads come before sequences.
+/// If heads are before sequences.
 pub(crate) fn check(
     context: &Context<'_>,
     site: &Site,
@@ -55,7 +55,7 @@ fn refused(context: &Context<'_>, site: &Site) -> RewriteError {
     context.refuse(site.node, why)
 }
 
-/// Whether all heads come after the axis `batch`.
+/// Whether all heads are after the axis `batch`.
 fn is_first(site: &Site, dims: &[usize], plane: [usize; 2], batch: usize) -> bool {
     let after = (batch + 1..dims.len()).filter(|a| !plane.contains(a));
     let after: usize = after.map(|a| dims[a]).product();

@@ -11,7 +11,7 @@ pub(crate) struct Layout {
     rank: usize,
     /// Axes of heads with their sizes, outermost first; none for one head.
     heads: Vec<(usize, usize)>,
-    /// Whether the first of these axes also holds the sequences of the batch.
+    /// Whether the first of these axes also contains the sequences of the batch.
     folded: bool,
     /// The other two axes: queries and keys, or tokens and features.
     plane: [usize; 2],

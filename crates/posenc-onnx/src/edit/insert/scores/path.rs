@@ -212,9 +212,9 @@ impl PathNode<'_> {
         self.context.found.trace.get(value).to_f64()
     }
 
-    fn all(&self, slot: usize, holds: impl Fn(f64) -> bool) -> bool {
+    fn all(&self, slot: usize, is_met: impl Fn(f64) -> bool) -> bool {
         let numbers = self.numbers(slot);
-        numbers.is_some_and(|n| n.iter().all(|v| holds(*v)))
+        numbers.is_some_and(|n| n.iter().all(|v| is_met(*v)))
     }
 
     /// Whether a `Clip` changes no score of a visible pair.

@@ -36,7 +36,7 @@ impl WeightedValues {
         let (steps, products) = products_of_weights(context, site);
         let [(node, weights)] = products[..] else {
             return Err(refuse(
-                "its weights are multiplied with values at no place, or at several",
+                "cannot locate the one product of its weights and values",
             ));
         };
         Self::at(context, site, &steps, node, weights)

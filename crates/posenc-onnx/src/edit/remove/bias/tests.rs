@@ -22,7 +22,7 @@ type Joined = fn(&mut Sketch, &str, &[String]) -> String;
 fn model(made: Made, joined: Joined, factor: f64) -> Analyzed {
     let mut s = Sketch::default();
     s.input("attention_mask", DType::I64, &["batch", "sequence"]);
-    // Ids come first in the order of inputs, as ports expect no order.
+    // Ids are the first input: ports expect no order.
     let all = std::cell::RefCell::new(None);
     let y = layers(&mut s, &|s, heads| {
         let mut all = all.borrow_mut();

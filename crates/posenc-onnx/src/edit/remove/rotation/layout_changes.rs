@@ -18,12 +18,12 @@ use crate::graph::region::Region;
 pub(crate) fn find(
     context: &Context<'_>,
     region: &Region,
-    way: Option<ProbeMode>,
+    mode: Option<ProbeMode>,
 ) -> Option<Vec<NodeId>> {
     let (from, to) = (context.dims(region.input)?, context.dims(region.output)?);
     let none = (from == to).then(Vec::new);
     let mut chains = none.into_iter().chain(chain(context, region));
-    chains.find(|chain| does_nothing_else(context, region, way, chain) == Some(true))
+    chains.find(|chain| does_nothing_else(context, region, mode, chain) == Some(true))
 }
 
 /// Applies copies of these nodes to a value.
@@ -83,7 +83,7 @@ fn changes_layout(op: &str) -> bool {
 fn does_nothing_else(
     context: &Context<'_>,
     region: &Region,
-    way: Option<ProbeMode>,
+    mode: Option<ProbeMode>,
     changes: &[NodeId],
 ) -> Option<bool> {
     let dims = context.dims(region.input)?;
@@ -93,7 +93,7 @@ fn does_nothing_else(
     let x = ArrayD::from_shape_vec(IxDyn(dims), numbers.collect()).ok()?;
     let moved = apply(context, changes, x.clone())?;
     let moved = region.output_lane.split(moved)?;
-    if way == Some(ProbeMode::Spread) {
+    if mode == Some(ProbeMode::Spread) {
         // Each head is rotated by itself, in place.
         return Some(region.input_lane.split(x)? == moved);
     }

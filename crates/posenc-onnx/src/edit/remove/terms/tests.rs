@@ -119,7 +119,7 @@ fn seen(s: &mut Sketch) -> String {
 }
 
 /// Attention of biased queries with positions in a mask, and a product of queries with vectors that
-/// hold `other` in every feature, expanded to the sequence.
+/// contain `other` in every feature, expanded to the sequence.
 fn in_a_mask(s: &mut Sketch, heads: &Heads, factor: f64, other: &str) -> String {
     let u = bias(s, factor);
     let q = s.op("Add", &[&heads.q, &u]);
