@@ -18,7 +18,7 @@ pub struct Edit {
     /// Metadata that was added.
     pub metadata: BTreeMap<String, String>,
     /// Everything else, one sentence each: nodes and constants that were removed or changed in
-    /// another way, fields that moved.
+    /// another form, fields that moved.
     pub other: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// A command line that is shown to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Example {
-    /// Where it is shown.
+    /// Where it is documented.
     source: String,
     line: String,
 }

@@ -122,7 +122,7 @@ pub fn json(path: &Path) -> Value {
 /// The runs in a file of tensors named `<run>/input/<name>` and `<run>/output/<name>`.
 fn runs(path: &Path) -> BTreeMap<String, Run> {
     let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let (header, data) = header(&bytes).expect("fixtures hold safetensors");
+    let (header, data) = header(&bytes).expect("fixtures contain safetensors");
     let mut runs: BTreeMap<String, Run> = BTreeMap::new();
     for (key, entry) in header.as_object().into_iter().flatten() {
         let parts: Vec<&str> = key.splitn(3, '/').collect();

@@ -124,7 +124,7 @@ fn parsing_survives_seeds_regressions_and_mutations() {
 }
 
 #[test]
-fn text_comes_back_from_seeds_regressions_and_mutations() {
+fn text_is_read_back_from_seeds_regressions_and_mutations() {
     smoke("text_round_trip", 600, text_round_trip);
 }
 
@@ -169,15 +169,15 @@ fn a_payload_from_outside_is_noticed_wherever_it_is_stored() {
         ("an initializer", planted(|g, t, _| g.initializer.push(t))),
         (
             "a constant",
-            planted(|g, t, _| g.node.push(held("Constant", t))),
+            planted(|g, t, _| g.node.push(with_tensor("Constant", t))),
         ),
         (
             "an attribute",
-            planted(|g, t, _| g.node.push(held("Fill", t))),
+            planted(|g, t, _| g.node.push(with_tensor("Fill", t))),
         ),
         (
             "a body",
-            planted(|g, t, _| g.node.push(around(held("Fill", t)))),
+            planted(|g, t, _| g.node.push(around(with_tensor("Fill", t)))),
         ),
         (
             "a function",
@@ -185,7 +185,7 @@ fn a_payload_from_outside_is_noticed_wherever_it_is_stored() {
                 functions.push(FunctionProto {
                     name: Some("f".into()),
                     domain: Some("own".into()),
-                    node: vec![held("Fill", t)],
+                    node: vec![with_tensor("Fill", t)],
                     ..Default::default()
                 });
             }),
@@ -224,7 +224,7 @@ fn planted(put: fn(&mut GraphProto, TensorProto, &mut Vec<FunctionProto>)) -> Mo
 }
 
 /// A node with a tensor as attribute.
-fn held(op: &str, tensor: TensorProto) -> NodeProto {
+fn with_tensor(op: &str, tensor: TensorProto) -> NodeProto {
     NodeProto {
         op_type: Some(op.into()),
         output: vec!["held".into()],

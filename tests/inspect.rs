@@ -15,18 +15,18 @@ fn entries(report: &Value) -> Vec<&Value> {
 }
 
 /// Whether a found value is the wanted one: numbers to a thousandth, objects key by key.
-fn agrees(got: &Value, want: &Value) -> bool {
+fn is_equal(got: &Value, want: &Value) -> bool {
     match (got, want) {
         (Value::Number(got), Value::Number(want)) => {
             let [got, want] = [got, want].map(|n| n.as_f64().unwrap_or(f64::NAN));
             (got - want).abs() <= 1e-3 * want.abs()
         }
         (Value::Object(found), Value::Object(want)) => want.iter().all(|(key, want)| {
-            found.get(key).is_some_and(|v| agrees(v, want))
+            found.get(key).is_some_and(|v| is_equal(v, want))
                 || in_range(found.get(&format!("{key}_range")), want)
         }),
         (Value::Array(got), Value::Array(want)) => {
-            got.len() == want.len() && got.iter().zip(want).all(|(g, w)| agrees(g, w))
+            got.len() == want.len() && got.iter().zip(want).all(|(g, w)| is_equal(g, w))
         }
         _ => got == want,
     }
@@ -54,7 +54,7 @@ fn missing(truth: &Value, report: &Value) -> Vec<String> {
     }
     let mut left = got.clone();
     for want in want {
-        match left.iter().position(|got| agrees(got, want)) {
+        match left.iter().position(|got| is_equal(got, want)) {
             Some(found) => drop(left.remove(found)),
             None => missing.push(format!("no {want} in {got:?}")),
         }

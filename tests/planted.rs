@@ -63,7 +63,7 @@ fn plant(message: &mut Message, n: usize, random: &mut Random) {
         Value::Varint(n as u64),
         Value::Fixed64((n as u64).to_le_bytes()),
         Value::Fixed32((n as u32).to_le_bytes()),
-        // A group that holds a number and another group.
+        // A group that contains a number and another group.
         Value::Group(vec![0x08, 0x05, 0x13, 0x14]),
         Value::Bytes(mark),
     ];
@@ -169,7 +169,7 @@ fn differ(kind: Kind, before: &[u8], after: &[u8], path: &str, found: &mut Vec<S
             Some(child) if old.payload != new.payload => {
                 differ(child, old.payload, new.payload, &here, found);
             }
-            // Only its tag or length is encoded in another way.
+            // Only its tag or length is encoded differently.
             Some(_) => found.push(format!("{here} header")),
             None => found.push(here),
         }
@@ -351,10 +351,10 @@ fn a_removed_or_changed_unknown_field_is_noticed_anywhere() {
             .iter()
             .position(|f| f.number >= 1000)
             .unwrap();
-        let mut lost = tree.clone();
-        lost.nth_mut(n).unwrap().fields.remove(planted);
+        let mut without_field = tree.clone();
+        without_field.nth_mut(n).unwrap().fields.remove(planted);
         message.fields[planted].value = Value::Varint(1 << 40);
-        for damaged in [&lost, &changes] {
+        for damaged in [&without_field, &changes] {
             let damaged = damaged.encode(Style::Canonical);
             assert!(!changed(&bytes, &damaged).is_empty(), "message {n}");
         }

@@ -9,7 +9,7 @@ fn readme() -> String {
     fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// The lines of the README's fenced block in that language that holds `part`.
+/// The lines of the README's fenced block in that language that contains `part`.
 fn block(language: &str, part: &str) -> Vec<String> {
     let text = readme();
     let fence = format!("```{language}\n");
@@ -41,14 +41,14 @@ fn every_line_of_the_diff_is_what_the_tool_prints() {
     let ran = binary::run(arguments.chain(["--dry-run"]));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let printed: Vec<&str> = ran.stdout.lines().collect();
-    let shown = block("diff", "+++");
-    for line in &shown {
+    let block_lines = block("diff", "+++");
+    for line in &block_lines {
         assert!(printed.contains(&&line[..]), "{line}");
     }
     // Only context and the metadata entry are left out.
     let changed = printed.iter().filter(|l| l.starts_with(['+', '-']));
     let left_out: Vec<&&str> = changed
-        .filter(|l| !shown.contains(&(**l).to_owned()))
+        .filter(|l| !block_lines.contains(&(**l).to_owned()))
         .collect();
     assert_eq!(left_out.len(), 3, "{left_out:#?}");
 }
@@ -61,8 +61,12 @@ fn the_inspection_is_what_the_tool_prints() {
         .find(|part| part.starts_with("inspect fixtures"));
     let ran = binary::run(command.expect("the README names the command").split(' '));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let shown = block("text", "Encodings").join("\n");
-    assert!(ran.stdout.trim_end().ends_with(&shown), "{}", ran.stdout);
+    let block_lines = block("text", "Encodings").join("\n");
+    assert!(
+        ran.stdout.trim_end().ends_with(&block_lines),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]

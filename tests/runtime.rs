@@ -217,7 +217,7 @@ fn both() -> [Box<dyn Backend>; 2] {
 }
 
 #[test]
-fn outputs_come_in_the_requested_order() {
+fn outputs_are_in_the_requested_order() {
     let model = transposed();
     let x = Tensor::from_f32(&[1, 2], &[1.0, 2.0]);
     let transposed = Tensor::from_f32(&[2, 1], &[1.0, 2.0]);

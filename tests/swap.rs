@@ -1,4 +1,4 @@
-//! Swapped models compared with PyTorch. The fixtures `mini*` hold one transformer with every
+//! Swapped models compared with PyTorch. The fixtures `mini*` contain one transformer with every
 //! encoding: each is the oracle of the others, swapped to its encoding.
 
 mod caches;

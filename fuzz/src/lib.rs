@@ -1,6 +1,6 @@
 //! Bodies of the fuzz targets, and mutations of their inputs.
 //!
-//! `fuzz_targets` holds a small program for each body. The ordinary tests include this file and run
+//! `fuzz_targets` contains a small program for each body. The ordinary tests include this file and run
 //! the bodies on the seeds, on earlier findings, and on some hundreds of mutations.
 
 pub mod decode;

@@ -11,7 +11,7 @@ pub fn text_parse(data: &[u8]) {
         return;
     };
     if let Ok(model) = Model::parse(text) {
-        comes_back(&model);
+        is_read_back(&model);
     }
 }
 
@@ -22,11 +22,11 @@ pub fn text_parse(data: &[u8]) {
 /// or gives another text.
 pub fn text_round_trip(data: &[u8]) {
     if let Ok(model) = Model::from_bytes(data.to_vec()) {
-        comes_back(&model);
+        is_read_back(&model);
     }
 }
 
-fn comes_back(model: &Model) {
+fn is_read_back(model: &Model) {
     let printed = model.text(Weights::Full);
     let text = printed.to_string();
     let parsed = Model::parse(&text);

@@ -176,7 +176,7 @@ fn heads(values: &[f64]) -> Vec<f64> {
 }
 
 /// Two query heads over one key head, causal: query i sees the last `window` keys up to i, all of
-/// them where the window is −1. Rotating turns the first components by their position, so that the
+/// them where the window is −1. Rotation changes the first components by their position, so that the
 /// score of i and j is q·k·cos(i − j).
 fn group_query(name: &'static str, window: i64, rotary: i64) -> Case {
     let dims = ["b", "s", ""];

@@ -261,7 +261,7 @@ fn swapped_models_have_no_more_nodes_than_native_exports() {
         for target in targets(name) {
             for source in [&source, &other] {
                 let name = format!("{} to {}", source.name(), target.exporter);
-                // The exports hold tables of sines; without a length, a swap computes them.
+                // The exports contain tables of sines; without a length, a swap computes them.
                 let made = if target.exporter.starts_with("sinusoidal") {
                     rewritten(&source.model(), &tabled(&target), None)
                 } else {

@@ -42,5 +42,5 @@ fn main() -> Result<()> {
 fn root() -> Result<&'static Path> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .context("xtask stands in the workspace")
+        .context("xtask is in the workspace")
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The folder in which the package stands; it is installed where it is not there yet.
+/// The folder of the package, which is installed if it is not there yet.
 pub(crate) fn install(root: &Path) -> Result<PathBuf> {
     let folder = root.join(FOLDER);
     let is_there = || folder.join("onnx").is_dir();

@@ -53,7 +53,7 @@ pub(crate) fn gather() -> Places {
         explicit: None,
         project,
         python,
-        system: System::Asked,
+        system: System::Included,
     }
 }
 

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::params::Params;
 
-/// Entries of a list that are shown at its start.
-const SHOWN: usize = 4;
+/// Entries of a list that are written before it is shortened.
+const MOST_ENTRIES: usize = 4;
 
-/// The parameters of a report on the way into words. What a family reads by name it has put into
-/// words; every other parameter follows under its name.
+/// Describes the parameters of a report in words. A family describes those that it reads by name;
+/// every other parameter follows under its name.
 #[derive(Debug)]
 pub struct Description<'a> {
     params: &'a Params,
@@ -83,7 +83,7 @@ impl<'a> Description<'a> {
         let falls = numbers.windows(2).all(|w| w[0] > w[1]);
         let rises = numbers.windows(2).all(|w| w[0] < w[1]);
         match list.as_slice() {
-            [first, .., last] if list.len() > SHOWN && (falls || rises) => {
+            [first, .., last] if list.len() > MOST_ENTRIES && (falls || rises) => {
                 let ends = [first, last].map(plain);
                 self.say(format!("{} {noun} {} to {}", list.len(), ends[0], ends[1]));
             }
@@ -115,10 +115,10 @@ impl<'a> Description<'a> {
         let range = between(self.get("max_distance_range"));
         match (self.get("max_distance"), range) {
             (Some(Value::Array(sides)), _) => match sides.as_slice() {
-                [behind, ahead] => format!(
+                [before, after] => format!(
                     "up to distance {} before and {} after",
-                    plain(behind),
-                    plain(ahead)
+                    plain(before),
+                    plain(after)
                 ),
                 other => format!("up to distance {}", short(other)),
             },
@@ -156,7 +156,7 @@ pub fn entries(params: &Params, read: &[&str]) -> Vec<String> {
 
 fn entry(name: &str, value: &Value) -> String {
     match value {
-        Value::Null => format!("{name} not told"),
+        Value::Null => format!("{name} unknown"),
         Value::Bool(true) => name.to_owned(),
         Value::Bool(false) => format!("not {name}"),
         Value::Number(_) => format!("{name} {}", number(value)),
@@ -168,17 +168,17 @@ fn entry(name: &str, value: &Value) -> String {
 
 /// The first entries of a list, and its last.
 pub fn short(list: &[Value]) -> String {
-    let shown = |values: &[Value]| {
+    let joined = |values: &[Value]| {
         let values: Vec<String> = values.iter().map(within).collect();
         values.join(" ")
     };
     match list {
         [] => "none".to_owned(),
-        [start @ .., last] if start.len() > SHOWN => {
-            let (start, last) = (shown(&start[..SHOWN - 1]), within(last));
+        [start @ .., last] if start.len() > MOST_ENTRIES => {
+            let (start, last) = (joined(&start[..MOST_ENTRIES - 1]), within(last));
             format!("{start} … {last} ({})", list.len())
         }
-        _ => shown(list),
+        _ => joined(list),
     }
 }
 

@@ -192,7 +192,7 @@ impl PlanError {
     pub fn dims(name: &str, has: &[usize], needs: &[usize]) -> Self {
         Self::Tensor {
             name: name.to_owned(),
-            why: format!("is {has:?}, and the model needs {needs:?}"),
+            why: format!("has shape {has:?}, but the model needs {needs:?}"),
         }
     }
 
@@ -203,7 +203,7 @@ impl PlanError {
     }
 }
 
-/// Numbers of one table: 1 GiB of float32, half of what a file without external data holds.
+/// Numbers of one table: 1 GiB of float32, half of what a file without external data can hold.
 pub const MOST_NUMBERS: usize = 1 << 28;
 
 /// How many numbers a table of these dimensions has.

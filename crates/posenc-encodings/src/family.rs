@@ -1,7 +1,7 @@
 //! What a family of encodings declares about itself.
 //!
 //! The file of a family has one [`Family`], which says everything about it as data: its word, its
-//! parameters, its learned tensors, its words for people, and how position enters. From these come
+//! parameters, its learned tensors, its words for people, and how position enters. From these follow
 //! the flags of the command line, the names in files of learned values, the check that a given
 //! value has an effect, and the tables of the documentation. `families.rs` lists the families.
 

@@ -7,7 +7,7 @@ words! {
     "layout" Layout {
         /// Pairs `(x[i], x[i + d/2])`; all sines, then all cosines.
         Half = "half",
-        /// Pairs `(x[2i], x[2i + 1])`; sine and cosine in turn.
+        /// Pairs `(x[2i], x[2i + 1])`; sine and cosine alternate.
         Interleaved = "interleaved",
     }
 }

@@ -7,7 +7,7 @@ use posenc_ir::{Attr, DType, Emitter, Tensor, ValueId};
 pub struct Opset(pub i64);
 
 impl Opset {
-    /// The first version with all the operators that are put in.
+    /// The first version with all the operators that are inserted.
     pub const OLDEST: Self = Self(11);
 
     /// From here on axes and sizes are inputs.

@@ -1,7 +1,7 @@
 //! Parameters as data: what a family or a law declares about each of them, and the values that a
 //! request gives.
 //!
-//! From a [`Param`] come the flag of the command line with its help, the key of records and
+//! From a [`Param`] follow the flag of the command line with its help, the key of records and
 //! configurations, the check that a given value has an effect, and the tables of the
 //! documentation.
 

@@ -19,7 +19,7 @@ pub struct Scores {
     pub values: Array3<f64>,
     /// The place of the first query among the keys.
     pub origin: i64,
-    /// How exactly the graph holds its numbers, as a share of the largest.
+    /// How exactly the graph stores its numbers, as a share of the largest.
     pub tolerance: f64,
 }
 

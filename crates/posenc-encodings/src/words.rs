@@ -17,7 +17,7 @@ pub trait Word: Copy + FromStr<Err = UnknownWord> + Send + Sync + 'static {
 /// Declares an enum with its words: [`Word`], `Display`, `FromStr` and `Serialize`.
 ///
 /// The doc comment of a variant is what [`Word::about`] says; `default` names the variant that
-/// holds when nothing was said.
+/// applies when nothing was given.
 #[macro_export]
 macro_rules! words {
     ($(#[$meta:meta])* $what:literal $name:ident {

@@ -70,8 +70,8 @@ fn order<'g>(graph: &'g Graph, warnings: &mut Warnings<'g>) -> Result<()> {
         };
         graph.order(scope)?;
         let text = match count {
-            1 => "the node comes before a node that it reads".to_owned(),
-            n => format!("{n} nodes of the graph come before nodes that they read"),
+            1 => "the node is before a node that it reads".to_owned(),
+            n => format!("{n} nodes of the graph are before nodes that they read"),
         };
         let text = format!("{text}: nodes are not topologically sorted");
         warnings.at(graph.place(first), text);

@@ -61,7 +61,7 @@ pub struct CutPort {
 impl Model {
     /// Cuts out the nodes that compute `outputs` from `inputs`, as a model of its own.
     ///
-    /// Walks backwards from the outputs and stops at the inputs. The new model holds the nodes that
+    /// Walks backwards from the outputs and stops at the inputs. The new model contains the nodes that
     /// were reached with their bodies and captures, the constants, and the functions that are
     /// called. Other inputs of the graph that are reached become inputs with their declared type;
     /// inputs with a default become constants. Values keep their names; outputs have no type.
@@ -369,7 +369,7 @@ impl<'g> Walk<'g> {
         for value in defined.chain(computed.flatten().copied()) {
             let name = graph.name(value);
             if self.bodies.contains(&graph.value(value).scope()) {
-                let why = "the cut holds the value twice: in the graph and in a body";
+                let why = "the cut contains the value twice: in the graph and in a body";
                 return Err(Error::unsupported(why).at(name));
             }
             match names.insert(name, value) {

@@ -107,7 +107,7 @@ impl DType {
         whole || self == Self::Bool || self.epsilon().is_some()
     }
 
-    /// Whether the type holds real numbers with a fraction.
+    /// Whether the type is of real numbers with a fraction.
     pub fn is_float(self) -> bool {
         self.epsilon().is_some()
             || matches!(
@@ -123,7 +123,7 @@ impl DType {
             )
     }
 
-    /// Whether the type holds integers.
+    /// Whether the type is of integers.
     pub fn is_int(self) -> bool {
         matches!(
             self,

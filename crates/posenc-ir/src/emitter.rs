@@ -326,7 +326,7 @@ impl<'g> Emitter<'g> {
     /// they read.
     ///
     /// # Errors
-    /// When `old` is not a constant, the element type differs, or `seen_by` holds a use of another
+    /// When `old` is not a constant, the element type differs, or `seen_by` contains a use of another
     /// value.
     pub fn replace_constant(
         &mut self,

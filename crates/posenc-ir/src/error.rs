@@ -121,5 +121,5 @@ impl fmt::Display for Error {
     }
 }
 
-// Without `source`: the sentence of an I/O error holds its cause already.
+// Without `source`: the sentence of an I/O error contains its cause already.
 impl std::error::Error for Error {}

@@ -1,6 +1,6 @@
 //! A partial evaluator in f64 and i64: runs a graph at concrete lengths with unknown content.
 //!
-//! A [`Value`] holds what is known: element type, dimensions, data. An operator computes data where
+//! A [`Value`] is what is known: element type, dimensions, data. An operator computes data where
 //! its inputs are known and the [`Budget`] allows it, and otherwise infers type and dimensions.
 //! Floats of every type are computed in f64; integers are computed, and wrap, in i64.
 //!

@@ -28,7 +28,7 @@ impl Model {
     /// The sha256, in lower-case hex, of the file as it was read, with every tensor payload of
     /// 1 KiB or more replaced by its element type, dimensions and length.
     ///
-    /// This holds for initializers and attributes at any nesting. Replaced payloads are not read;
+    /// This is true of initializers and attributes at any nesting. Replaced payloads are not read;
     /// models that differ only in the values of large weights have the same fingerprint.
     pub fn fingerprint(&self) -> String {
         fingerprint(self.source(), self.map.as_ref())

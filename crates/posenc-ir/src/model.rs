@@ -56,7 +56,7 @@ pub(crate) struct Part {
     pub(crate) kind: PartKind,
 }
 
-/// What a top-level field holds.
+/// What a top-level field contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PartKind {
     /// The main graph.
@@ -108,7 +108,7 @@ impl Model {
             match f.number {
                 field::GRAPH if f.delimited => {
                     if main.replace(f.payload.clone()).is_some() {
-                        return Err(Error::decode("it holds two graphs"));
+                        return Err(Error::decode("it contains two graphs"));
                     }
                     kind = PartKind::Graph;
                 }
@@ -133,7 +133,7 @@ impl Model {
             });
         }
         let head = ModelProto::decode(head.as_slice()).map_err(|e| Error::decode(e.to_string()))?;
-        let main = main.ok_or_else(|| Error::decode("it holds no graph"))?;
+        let main = main.ok_or_else(|| Error::decode("it contains no graph"))?;
         let mut graph = graph::read::read(&source, main, &functions, passed)?;
         graph.external_dir = Arc::new(ExternalDir::of(path));
         // Default attributes of functions and training graphs are not read.
@@ -244,7 +244,7 @@ impl Model {
     /// The model with a patch applied. Unlike [`Model::commit`], it does not copy the graph.
     ///
     /// # Errors
-    /// As [`Model::commit`]; the model is lost then.
+    /// As [`Model::commit`]; the model is unusable then.
     pub fn with_patch(mut self, patch: Patch) -> Result<(Self, Applied)> {
         let applied = self.graph.commit(patch)?;
         Ok((self, applied))

@@ -1,8 +1,8 @@
-//! Which messages of the format can hold tensors, and in which fields.
+//! Which messages of the format can contain tensors, and in which fields.
 
 use crate::field;
 
-/// A message that can hold tensors.
+/// A message that can contain tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     Model,
@@ -16,7 +16,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// The message in a field, where it can hold tensors.
+    /// The message in a field, where it can contain tensors.
     pub(crate) fn child(self, number: u32) -> Option<Self> {
         use field::{attribute, function, graph, model, node, sparse, training};
         Some(match (self, number) {

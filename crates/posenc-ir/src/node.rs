@@ -12,7 +12,7 @@ use crate::proto::{AttributeProto, TensorProto, attribute_proto::AttributeType};
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) scope: ScopeId,
-    /// The field of the source that holds the message; `None` for new nodes.
+    /// The field of the source that contains the message; `None` for new nodes.
     pub(crate) piece: Option<PieceId>,
     pub(crate) name: EcoString,
     pub(crate) operator: Arc<Operator>,

@@ -24,7 +24,7 @@ impl Graph {
     }
 }
 
-/// Whether every node of a scope comes after the nodes that it reads.
+/// Whether every node of a scope is after the nodes that it reads.
 pub(crate) fn is_in_order(graph: &Graph, scope: ScopeId) -> bool {
     let nodes = &graph.scope(scope).nodes;
     // Handles of one scope are consecutive except for new nodes.

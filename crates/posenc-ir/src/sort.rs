@@ -5,7 +5,7 @@ use crate::graph::{Graph, ScopeKind};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::Model;
 
-/// By node: whether it comes before a node that it, or one of its bodies, reads.
+/// By node: whether it is before a node that it, or one of its bodies, reads.
 #[derive(Debug)]
 pub(crate) struct Misplaced(Vec<bool>);
 
@@ -19,7 +19,7 @@ impl Misplaced {
             }
         }
         let mut misplaced = vec![false; graph.node_count()];
-        // The reader, or the node that holds it in the producer's scope, must come later.
+        // The reader, or the node that contains it in the producer's scope, must be later.
         let mut look = |from: ScopeId, reader: Option<NodeId>, value: ValueId| {
             let Some((producer, _)) = graph.producer(value) else {
                 return;

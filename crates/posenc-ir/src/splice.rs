@@ -397,7 +397,7 @@ impl<'a> Splice<'a> {
         if spliced {
             return Ok(out);
         }
-        // `value_floats` and the like cannot hold dimensions; fields other than the value are kept.
+        // `value_floats` and the like cannot store dimensions; fields other than the value are kept.
         let mut out = Encoded::default();
         for f in wire::fields(self.source, at) {
             let f = f?;

@@ -114,7 +114,7 @@ impl Stored {
     ///
     /// # Errors
     /// When the payload does not have the length of the type and the dimensions; when it is
-    /// external, sparse, or holds strings.
+    /// external, sparse, or contains strings.
     pub fn tensor(&self) -> Result<Tensor> {
         let dtype = self
             .dtype

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use posenc_ir::{DType, Tensor};
 
-/// A number that a tensor holds, little endian.
+/// A number of a tensor, little endian.
 pub(crate) trait Element: Copy {
     const DTYPE: DType;
     const BYTES: usize;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// The places to look at; the caller gathers them from the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The library, or the folder that holds it, as the user named it (`ORT_DYLIB_PATH`).
+    /// The library, or the folder that contains it, as the user named it (`ORT_DYLIB_PATH`).
     pub explicit: Option<PathBuf>,
-    /// Folders that may hold a folder `.onnxruntime`, which is what
+    /// Folders that may contain a folder `.onnxruntime`, which is what
     /// `pip install --target .onnxruntime onnxruntime` writes: see [`upwards`].
     pub project: Vec<PathBuf>,
     /// Prefixes of Python installations (`VIRTUAL_ENV`, `CONDA_PREFIX`), or folders of the Python
@@ -29,7 +29,7 @@ pub enum System {
     #[default]
     Skipped,
     /// It is tried last.
-    Asked,
+    Included,
 }
 
 /// Why a library is a candidate.
@@ -62,9 +62,9 @@ pub fn upwards(folder: &Path) -> Vec<PathBuf> {
     folder.ancestors().map(Path::to_path_buf).collect()
 }
 
-/// The libraries to try, best first. Within a folder the newest version comes first.
+/// The libraries to try, best first. Within a folder the newest version is first.
 ///
-/// Folders that do not exist or cannot be read hold no candidate.
+/// Folders that do not exist or cannot be read contain no candidate.
 pub fn candidates(places: &Places) -> Vec<Candidate> {
     let mut found = Vec::new();
     let mut add = |source, paths: Vec<PathBuf>| {
@@ -97,7 +97,7 @@ pub fn candidates(places: &Places) -> Vec<Candidate> {
             add(Source::Python, installed(&packages));
         }
     }
-    if places.system == System::Asked {
+    if places.system == System::Included {
         let names = if cfg!(windows) {
             ["onnxruntime.dll"].as_slice()
         } else if cfg!(target_os = "macos") {
@@ -135,7 +135,7 @@ fn site_packages(prefix: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The libraries in `folder`, newest first; one without a version in its name comes last.
+/// The libraries in `folder`, newest first; one without a version in its name is last.
 fn libraries(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<(Reverse<Vec<u64>>, PathBuf)> = entries(folder)
         .into_iter()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_version_in_a_folder_comes_first() {
+    fn the_newest_version_in_a_folder_is_first() {
         let root = tree(&[
             ".onnxruntime/onnxruntime/capi/libonnxruntime.so",
             ".onnxruntime/onnxruntime/capi/libonnxruntime.so.1.9.2",
@@ -268,7 +268,7 @@ mod tests {
             explicit: Some(root.path().join(path)),
             project: vec![root.path().to_path_buf()],
             python: vec![],
-            system: System::Asked,
+            system: System::Included,
         };
         let cases = [
             (
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_project_comes_before_python_and_python_before_the_system() {
+    fn the_project_is_before_python_and_python_before_the_system() {
         let root = tree(&[
             "venv/lib/python3.9/site-packages/onnxruntime/capi/libonnxruntime.so.1.29.0",
             "venv/lib/python3.11/site-packages/onnxruntime/capi/libonnxruntime.so.1.28.0",
@@ -306,7 +306,7 @@ mod tests {
             python: ["venv", "missing", "win", "package/onnxruntime", "venv"]
                 .map(|p| root.path().join(p))
                 .to_vec(),
-            system: System::Asked,
+            system: System::Included,
         };
         let found = found(root.path(), &places);
         let want = [

@@ -1,4 +1,4 @@
-//! Runs ONNX models and cut-out subgraphs with tract or ONNX Runtime, behind one trait.
+//! Runs ONNX models and cut-out subgraphs with tract or ONNX Runtime, through one trait.
 //!
 //! | feature | runtime | how it is linked |
 //! |---|---|---|

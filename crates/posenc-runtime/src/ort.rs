@@ -21,7 +21,7 @@ use placement::Recorder;
 
 /// ONNX Runtime 1.24 or newer.
 ///
-/// A process holds one library: the first that is opened stays, and opening a library at another
+/// A process has one library: the first that is opened stays, and opening a library at another
 /// path fails.
 #[derive(Clone, Copy, Debug)]
 pub struct OrtBackend {

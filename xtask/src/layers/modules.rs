@@ -148,7 +148,7 @@ impl Tree {
         } else {
             let (file, folder) = match declared.path {
                 Some(path) => {
-                    let file = beside(&file, &path);
+                    let file = sibling(&file, &path);
                     let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
                     (file.clone(), folder.to_owned())
                 }
@@ -170,7 +170,7 @@ impl Tree {
 }
 
 /// A path relative to the folder of a file.
-fn beside(file: &str, path: &str) -> String {
+fn sibling(file: &str, path: &str) -> String {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
     for part in path.split('/') {

@@ -7,7 +7,7 @@ use super::Sources;
 use super::circles::circles;
 use super::imports::{Imports, imports};
 use super::modules::Tree;
-use super::table::{Place, Table, holds};
+use super::table::{Place, Table, contains};
 
 /// What is wrong.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum Problem {
     TwoLayers(String),
     /// An exception for a circle that does not exist, by its reason.
     StaleException(String),
-    /// A path of a layer that holds no file.
+    /// A path of a layer that contains no file.
     StalePath {
         layer: String,
         path: String,
@@ -77,7 +77,7 @@ pub(super) fn check(sources: &Sources, table: &Table) -> Report {
     }
     for layer in &table.layers {
         for path in &layer.paths {
-            if !files.keys().any(|file| holds(path, file)) {
+            if !files.keys().any(|file| contains(path, file)) {
                 problems.push(Problem::StalePath {
                     layer: layer.name.clone(),
                     path: path.clone(),

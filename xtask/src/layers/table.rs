@@ -11,7 +11,7 @@
 //! - mutual recursion inside the evaluator: `crates/a/src/eval/{run,trace}.rs`
 //! ```
 //!
-//! `x/` holds all files under `x/` and the file `x.rs`; the longest path decides. `*` is any part
+//! `x/` contains all files under `x/` and the file `x.rs`; the longest path decides. `*` is any part
 //! of one name. The list names the circles that are allowed, each with a reason and all its files.
 
 use std::collections::BTreeSet;
@@ -95,7 +95,7 @@ impl Table {
     pub(super) fn place(&self, file: &str) -> Place {
         let mut best = (0, Place::Nowhere);
         for (at, layer) in self.layers.iter().enumerate() {
-            let fitting = layer.paths.iter().filter(|path| holds(path, file));
+            let fitting = layer.paths.iter().filter(|path| contains(path, file));
             let Some(length) = fitting.map(String::len).max() else {
                 continue;
             };
@@ -139,8 +139,8 @@ fn expand(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a path of the table holds a file.
-pub(super) fn holds(path: &str, file: &str) -> bool {
+/// Whether a path of the table contains a file.
+pub(super) fn contains(path: &str, file: &str) -> bool {
     let Some(folder) = path.strip_suffix('/') else {
         return fits(path, file);
     };

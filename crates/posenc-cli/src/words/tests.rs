@@ -221,7 +221,7 @@ fn what_acts_by_distance() {
         (
             Kind::Unknown,
             json!({"shape": "odd", "peak": null}),
-            "shape odd, peak not told",
+            "shape odd, peak unknown",
         ),
     ]);
 }

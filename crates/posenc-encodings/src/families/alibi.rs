@@ -2,7 +2,7 @@
 //!
 //! `b(h, i, j) = −m_h · (i − j)` for keys j ≤ i; a constant for each query may be added, which a
 //! softmax does not see, so `m_h · j` is the same encoding (Bloom). Where later keys are seen, the
-//! bias is `−m_h · abs(i − j)` (JinaBERT) or goes on as it is. For n = 2^k heads
+//! bias is `−m_h · abs(i − j)` (JinaBERT) or continues as it is. For n = 2^k heads
 //! `m_h = 2^(−8(h+1)/n)`; learned and other slopes occur.
 //! Source: Press et al., arXiv:2108.12409, section 3.
 
@@ -122,7 +122,7 @@ impl ScoreBias for Alibi {
             (Some(slopes), _) => slopes,
             (None, Some(slopes)) if slopes.len() == heads => slopes.to_vec(),
             (None, Some(slopes)) => {
-                let why = format!("has {}, and attention {heads} heads", slopes.len());
+                let why = format!("has {} numbers, but attention has {heads} heads", slopes.len());
                 return Err(PlanError::param("slopes", why));
             }
             (None, None) => slopes(heads),
@@ -192,7 +192,7 @@ impl Alibi {
         let sides: Vec<Sides> = (0..scores.heads()).map(|h| Sides::of(scores, h)).collect();
         let slopes: Vec<f64> = sides.iter().filter_map(|s| s.earlier).collect();
         if slopes.len() < sides.len() {
-            return Err(Miss::new("too few keys are seen to tell a slope"));
+            return Err(Miss::new("too few keys are seen to determine a slope"));
         }
         let later: Option<Vec<f64>> = sides.iter().map(|s| s.later).collect();
         let steepest = most(slopes.iter().chain(later.iter().flatten()));
@@ -210,7 +210,7 @@ impl Alibi {
             Some(later) if alike(1.0, &later) => Some(false),
             Some(later) => {
                 return Err(Miss::new(format!(
-                    "slopes {} before the query and {} behind it",
+                    "slopes {} before the query and {} after it",
                     listed(&slopes),
                     listed(&later)
                 )));
@@ -277,7 +277,7 @@ impl Sides {
                     squares += x * x;
                 }
             }
-            // One step tells a difference, not a line.
+            // One step determines a difference, not a line.
             (squares > 1.0).then(|| products / squares)
         };
         Self {
@@ -288,9 +288,9 @@ impl Sides {
 }
 
 fn listed(slopes: &[f64]) -> String {
-    let shown: Vec<String> = slopes.iter().take(4).map(|m| format!("{m:.4}")).collect();
+    let first: Vec<String> = slopes.iter().take(4).map(|m| format!("{m:.4}")).collect();
     let more = if slopes.len() > 4 { ", …" } else { "" };
-    format!("[{}{more}]", shown.join(", "))
+    format!("[{}{more}]", first.join(", "))
 }
 
 #[cfg(test)]
@@ -309,9 +309,10 @@ mod tests {
     }
 
     fn causal(of: impl Fn(usize, f64) -> f64) -> Scores {
-        scores(3, 2, |h, i, j| match j > i {
-            true => f64::NEG_INFINITY,
-            false => of(h, (j - i) as f64),
+        scores(3, 2, |h, i, j| if j > i {
+            f64::NEG_INFINITY
+        } else {
+            of(h, (j - i) as f64)
         })
     }
 
@@ -326,9 +327,10 @@ mod tests {
     fn lines_are_read_whatever_constant_each_query_adds() {
         let want = |symmetric| Ok((SLOPES.to_vec(), symmetric));
         assert_eq!(read(&causal(|h, d| SLOPES[h] * d)), want(None));
-        let by_key = scores(3, 2, |h, i, j| match j > i {
-            true => f64::NEG_INFINITY,
-            false => SLOPES[h] * j as f64 + (i * i) as f64,
+        let by_key = scores(3, 2, |h, i, j| if j > i {
+            f64::NEG_INFINITY
+        } else {
+            SLOPES[h] * j as f64 + (i * i) as f64
         });
         assert_eq!(read(&by_key), want(None));
         let onward = scores(3, 0, |h, i, j| SLOPES[h] * (j - i) as f64);
@@ -345,9 +347,10 @@ mod tests {
                 slopes: vec![0.7, -0.1, 0.3],
                 symmetric,
             };
-            let cell = |h, i: i64, j: i64| match symmetric.is_none() && j > i {
-                true => f64::NEG_INFINITY,
-                false => alibi.at_distance(h, j - i),
+            let cell = |h, i: i64, j: i64| if symmetric.is_none() && j > i {
+                f64::NEG_INFINITY
+            } else {
+                alibi.at_distance(h, j - i)
             };
             let (found, error) = Alibi::of_scores(&scores(3, 0, cell)).unwrap();
             assert_eq!(found, alibi);
@@ -385,7 +388,7 @@ mod tests {
                 causal(|h, d| if h == 1 { d * d } else { d }),
             ),
             (
-                "other slopes behind the query",
+                "other slopes after the query",
                 scores(3, 0, |_, i, j| {
                     if j > i {
                         -0.5 * (j - i) as f64
@@ -395,10 +398,11 @@ mod tests {
                 }),
             ),
             (
-                "heads that look one way each",
-                scores(2, 0, |h, i, j| match (h == 0) == (j > i) && i != j {
-                    true => hidden,
-                    false => -(i - j).abs() as f64,
+                "heads that see one direction each",
+                scores(2, 0, |h, i, j| if (h == 0) == (j > i) && i != j {
+                    hidden
+                } else {
+                    -(i - j).abs() as f64
                 }),
             ),
             (

@@ -1,7 +1,7 @@
-//! Rotary position embedding on a grid: some pairs of a head's features turn by the row of a
-//! patch, the others by its column; class and register tokens before the patches do not turn.
+//! Rotary position embedding on a grid: some pairs of a head's features rotate by the row of a
+//! patch, the others by its column; class and register tokens before the patches do not rotate.
 //!
-//! Patch (y, x) turns pair i by `f_i · (y − y₀)` or `f_i · (x − x₀)`. In most models the
+//! Patch (y, x) rotates pair i by `f_i · (y − y₀)` or `f_i · (x − x₀)`. In most models the
 //! frequencies of an axis are geometric, `f_j = f_0 · θ^(−j/n)` for its n pairs; f_0 depends on
 //! whether coordinates count patches (Pixtral, EVA) or run from −1 to 1 (DINOv3).
 //! Sources: Heo et al., arXiv:2403.13298, section 3.2; Siméoni et al., arXiv:2508.10104, section
@@ -20,7 +20,7 @@ use crate::params::Params;
 pub struct Axial {
     /// Rows and columns of the patches.
     pub grid: [usize; 2],
-    /// Tokens before the patches that do not turn.
+    /// Tokens before the patches that do not rotate.
     pub prefix: usize,
     /// For each pair its axis (0: rows, 1: columns) and the radians from one patch to the next,
     /// between −π and π.
@@ -79,18 +79,16 @@ impl Axial {
     }
 
     /// Tries every grid that the tokens fill, the squarest first.
-    pub fn identify(turns: &Turns, head_dim: usize) -> Option<(Self, f64)> {
-        let (length, pairs) = turns.cos.dim();
-        let rests = |p: usize| {
-            let turned = |i: usize| turns.sin[[p, i]].hypot(turns.cos[[p, i]] - turns.factor);
-            (0..pairs).all(|i| turned(i) < LOOSE * turns.factor)
+    pub fn identify(rotations: &Turns, head_dim: usize) -> Option<(Self, f64)> {
+        let (length, pairs) = rotations.cos.dim();
+        let is_fixed = |p: usize| {
+            let change =
+                |i: usize| rotations.sin[[p, i]].hypot(rotations.cos[[p, i]] - rotations.factor);
+            (0..pairs).all(|i| change(i) < LOOSE * rotations.factor)
         };
-        let resting = (0..length).take_while(|p| rests(*p)).count();
-        // The first patch rests too where coordinates start at 0.
-        for prefix in [Some(resting), resting.checked_sub(1)]
-            .into_iter()
-            .flatten()
-        {
+        let fixed = (0..length).take_while(|p| is_fixed(*p)).count();
+        // The first patch does not rotate either where coordinates start at 0.
+        for prefix in [Some(fixed), fixed.checked_sub(1)].into_iter().flatten() {
             let patches = length - prefix;
             let mut grids: Vec<[usize; 2]> = (2..=patches / 2)
                 .filter(|h| patches.is_multiple_of(*h))
@@ -98,18 +96,18 @@ impl Axial {
                 .collect();
             grids.sort_by_key(|[h, w]| h.abs_diff(*w));
             for grid in grids {
-                if let Some((steps, fit)) = steps(turns, prefix, grid) {
+                if let Some((steps, fit)) = steps(rotations, prefix, grid) {
                     let axial = Self {
                         theta: theta(&steps),
                         grid,
                         prefix,
                         steps,
-                        layout: layout(&turns.pairs, head_dim),
-                        pairs: turns.pairs.clone(),
-                        attention_factor: turns.factor,
+                        layout: layout(&rotations.pairs, head_dim),
+                        pairs: rotations.pairs.clone(),
+                        attention_factor: rotations.factor,
                         head_dim,
                     };
-                    return Some((axial, fit.max(turns.fit_error)));
+                    return Some((axial, fit.max(rotations.fit_error)));
                 }
             }
         }
@@ -121,21 +119,26 @@ fn rounded(x: f64, digits: usize) -> f64 {
     format!("{x:.*e}", digits - 1).parse().unwrap_or(x)
 }
 
-/// Axis and step of every pair, and the largest deviation; `None` unless each pair turns along
-/// one axis of the grid and both axes turn some.
+/// Axis and step of every pair, and the largest deviation; `None` unless each pair rotates along
+/// one axis of the grid, and each axis rotates at least one pair.
 fn steps(
-    turns: &Turns,
+    rotations: &Turns,
     prefix: usize,
     [rows, columns]: [usize; 2],
 ) -> Option<(Vec<(usize, f64)>, f64)> {
     let mut fit: f64 = 0.0;
     let mut steps = vec![];
-    for pair in 0..turns.pairs.len() {
-        // cos and sin of the turn from one patch to another.
+    for pair in 0..rotations.pairs.len() {
+        // cos and sin of the rotation from one patch to another.
         let between = |a: usize, b: usize| {
-            let at = |p: usize| (turns.cos[[prefix + p, pair]], turns.sin[[prefix + p, pair]]);
+            let at = |p: usize| {
+                (
+                    rotations.cos[[prefix + p, pair]],
+                    rotations.sin[[prefix + p, pair]],
+                )
+            };
             let ((c, s), (d, t)) = (at(a), at(b));
-            let m = turns.factor * turns.factor;
+            let m = rotations.factor * rotations.factor;
             ((c * d + s * t) / m, (c * t - s * d) / m)
         };
         let mut along = |axis: usize| -> Option<f64> {
@@ -172,18 +175,18 @@ fn steps(
     (has(0) && has(1)).then_some((steps, fit))
 }
 
-/// θ of frequencies that fall geometrically along both axes; the last ones tell it, since the
-/// first may have turned more than once round. None where a pair turns backwards.
+/// θ of frequencies that fall geometrically along both axes; read off the last ones, since
+/// the first may exceed a full rotation. `None` where a pair rotates backwards.
 fn theta(steps: &[(usize, f64)]) -> Option<f64> {
     let of = |axis: usize| {
         let own: Vec<f64> = steps.iter().filter(|s| s.0 == axis).map(|s| s.1).collect();
         let n = own.len();
         let ratio = *own.last()? / own.get(n.checked_sub(2)?)?;
-        let turn = std::f64::consts::TAU;
+        let circle = std::f64::consts::TAU;
         let fits = own.iter().rev().enumerate().all(|(back, f)| {
             let want = own[n - 1] * ratio.powi(-(i32::try_from(back).unwrap_or(i32::MAX)));
             let off = want - f;
-            let off = off - turn * (off / turn).round();
+            let off = off - circle * (off / circle).round();
             off.abs() < 1e-3 * want.max(LOOSE)
         });
         let falls = own[n - 1] > 0.0 && ratio < 1.0 && fits;
@@ -212,7 +215,7 @@ mod tests {
         }
     }
 
-    fn turns(axial: &Axial, origin: [f64; 2]) -> Turns {
+    fn rotations(axial: &Axial, origin: [f64; 2]) -> Turns {
         let (cos, sin) = axial.reference(origin);
         Turns {
             pairs: axial.pairs.clone(),
@@ -226,10 +229,10 @@ mod tests {
     const STEPS: [(usize, f64); 4] = [(0, 1.0), (0, 0.1), (1, 1.0), (1, 0.1)];
 
     #[test]
-    fn rows_columns_and_what_stands_before_them_are_told() {
+    fn rows_columns_and_tokens_before_them_are_read() {
         for origin in [[0.5, 0.5], [0.0, 0.0], [-1.0, -1.5]] {
             let want = axial(&STEPS);
-            let (got, fit) = Axial::identify(&turns(&want, origin), 8).unwrap();
+            let (got, fit) = Axial::identify(&rotations(&want, origin), 8).unwrap();
             assert_eq!((got.grid, got.prefix), ([3, 4], 2), "{origin:?}");
             assert!((got.theta.unwrap() - 100.0).abs() < 1e-6);
             assert!(fit < 1e-12);
@@ -237,23 +240,23 @@ mod tests {
     }
 
     #[test]
-    fn a_frequency_that_is_off_by_one_percent_takes_theta_away() {
+    fn theta_is_unknown_where_a_frequency_is_off_by_one_percent() {
         let mut steps = STEPS.to_vec();
         steps.extend([(0, 0.01), (1, 0.01)]);
-        let (plain, _) = Axial::identify(&turns(&axial(&steps), [0.5; 2]), 12).unwrap();
+        let (plain, _) = Axial::identify(&rotations(&axial(&steps), [0.5; 2]), 12).unwrap();
         assert!((plain.theta.unwrap() - 1000.0).abs() < 1e-6);
         steps[0].1 *= 1.01;
-        let (odd, _) = Axial::identify(&turns(&axial(&steps), [0.5; 2]), 12).unwrap();
+        let (odd, _) = Axial::identify(&rotations(&axial(&steps), [0.5; 2]), 12).unwrap();
         assert_eq!(odd.theta, None);
     }
 
     #[test]
-    fn pairs_that_turn_backwards_take_theta_away() {
-        // More than half a turn from patch to patch looks like a turn back and is none.
+    fn theta_is_unknown_where_a_pair_rotates_backwards() {
+        // More than half a rotation from patch to patch looks like a rotation backwards and is none.
         let of = |axis: usize| [4.0, 0.4, 0.04].map(|f| (axis, f));
         let steps = [of(0), of(1)].concat();
         let read = |steps: &[(usize, f64)]| {
-            Axial::identify(&turns(&axial(steps), [0.5; 2]), 12)
+            Axial::identify(&rotations(&axial(steps), [0.5; 2]), 12)
                 .unwrap()
                 .0
         };
@@ -270,28 +273,28 @@ mod tests {
     #[test]
     fn what_is_no_grid_is_refused() {
         let one_axis = axial(&[(1, 1.0), (1, 0.1)]);
-        let both = |turns: &mut Turns| {
-            // The first pair turns by the sum of row and column.
+        let both = |rotations: &mut Turns| {
+            // The first pair rotates by the sum of row and column.
             for t in 2..14 {
                 let (y, x) = ((t - 2) / 4, (t - 2) % 4);
                 let angle = 0.7 * (y + x) as f64 + 0.3;
-                turns.cos[[t, 0]] = angle.cos();
-                turns.sin[[t, 0]] = angle.sin();
+                rotations.cos[[t, 0]] = angle.cos();
+                rotations.sin[[t, 0]] = angle.sin();
             }
         };
-        let one_patch = |turns: &mut Turns| turns.sin[[9, 2]] *= -1.0;
-        let squared = |turns: &mut Turns| {
+        let one_patch = |rotations: &mut Turns| rotations.sin[[9, 2]] *= -1.0;
+        let squared = |rotations: &mut Turns| {
             for t in 2..14 {
                 let angle = 0.2 * (((t - 2) % 4) as f64).powi(2) + 0.3;
-                turns.cos[[t, 3]] = angle.cos();
-                turns.sin[[t, 3]] = angle.sin();
+                rotations.cos[[t, 3]] = angle.cos();
+                rotations.sin[[t, 3]] = angle.sin();
             }
         };
-        let plain = turns(&axial(&STEPS), [0.5; 2]);
+        let plain = rotations(&axial(&STEPS), [0.5; 2]);
         let bent = |f: &dyn Fn(&mut Turns)| {
-            let mut turns = plain.clone();
-            f(&mut turns);
-            turns
+            let mut rotations = plain.clone();
+            f(&mut rotations);
+            rotations
         };
         let mut line = plain.clone();
         for t in 0..14 {
@@ -300,14 +303,14 @@ mod tests {
                 line.sin[[t, i]] = (f * t as f64).sin();
             }
         }
-        for (name, turns) in [
-            ("one axis", turns(&one_axis, [0.5; 2])),
+        for (name, rotations) in [
+            ("one axis", rotations(&one_axis, [0.5; 2])),
             ("row and column at once", bent(&both)),
-            ("one patch turned back", bent(&one_patch)),
+            ("one patch rotated backwards", bent(&one_patch)),
             ("not in proportion", bent(&squared)),
             ("a line", line),
         ] {
-            assert!(Axial::identify(&turns, 8).is_none(), "{name}");
+            assert!(Axial::identify(&rotations, 8).is_none(), "{name}");
         }
     }
 }

@@ -83,7 +83,7 @@ pub struct Buckets {
 }
 
 /// The bucket of a distance `query − key` before it is clipped to the table, and how near the
-/// logarithm comes to the next one.
+/// logarithm rounds to the next one.
 fn bucket(distance: i64, middle: i64, max_distance: i64) -> (i64, f64) {
     let far = distance.abs();
     if far <= middle {
@@ -103,7 +103,7 @@ pub fn reference(distance: i64, count: usize, max_distance: usize) -> i64 {
     (bucket(distance, span / 2, far).0 + span).clamp(0, 2 * span - 1)
 }
 
-/// Logarithms in single precision tell no nearer.
+/// Logarithms in single precision are no more exact.
 const CLOSE: f64 = 1e-4;
 
 /// Maximum distances that are tried.
@@ -125,7 +125,7 @@ pub fn identify(rows: &BTreeMap<i64, i64>) -> Result<Buckets, Miss> {
     if super::shaw::identify(rows).is_ok() {
         return Err(Miss::new("rows are clipped at most, and in no buckets"));
     }
-    // How many rows are one off, where a logarithm comes close to the next bucket.
+    // How many rows are one off, where a logarithm is close to the next bucket.
     let off = |middle: i64, far: i64| -> Option<usize> {
         let span = 2 * middle;
         let mut off = 0;

@@ -119,7 +119,7 @@ impl ScoreBias for Fire {
         for name in ["c", "threshold"] {
             let is_zero = |values: &Vec<f64>| values.contains(&0.0);
             if tensors.values(name, &[1])?.as_ref().is_some_and(is_zero) {
-                let why = "is 0, and has to be positive".to_owned();
+                let why = "is 0 but must be positive".to_owned();
                 let name = name.to_owned();
                 return Err(PlanError::Tensor { name, why });
             }
@@ -259,7 +259,7 @@ impl ScoreBias for Fire {
     }
 }
 
-/// Six digits, which is as many as float32 holds.
+/// Six digits, which is the precision of float32.
 fn rounded(number: f64) -> f64 {
     format!("{number:.5e}").parse().unwrap_or(number)
 }

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_come_from_files_or_the_slopes_of_alibi() {
+    fn parameters_are_those_of_files_or_the_slopes_of_alibi() {
         let site = SiteShape {
             heads: Some(2),
             ..SiteShape::default()
@@ -451,6 +451,6 @@ mod tests {
         let why = file(&[0.5, 0.0]).unwrap_err().to_string();
         assert_eq!(why, "r1 has a number that is not above 0");
         let why = file(&[0.5]).unwrap_err().to_string();
-        assert_eq!(why, "r1 is [1], and the model needs [2]");
+        assert_eq!(why, "r1 has shape [1], but the model needs [2]");
     }
 }

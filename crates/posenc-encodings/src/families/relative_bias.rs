@@ -2,7 +2,7 @@
 //!
 //! `b(h, i, j) = table[clip(j − i, −k, k) + k, h]`; without a clip the table ends the sequence.
 //! In windows of `rows × columns` tokens `b(h, i, j) = table[(dy, dx), h]` with the offset between
-//! the places of i and j; class rows may stand in front, with a number of their own each way.
+//! the places of i and j; class rows may precede it, with a number of their own in each direction.
 //! Source: Huang et al., arXiv:1809.04281, section 3.4 (clipped); Liu et al., arXiv:2103.14030,
 //! section 3.2 (Swin). Variants: BEiT (class rows), Swin v2 (numbers from a small network), LeViT
 //! (queries on every second row and column).
@@ -60,7 +60,7 @@ const FAR: usize = 128;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelativeBias {
     /// Distances beyond count as this one, or have no number; `None` for windows and where the
-    /// numbers do not tell.
+    /// numbers do not determine it.
     pub max_distance: Option<usize>,
     /// Rows and columns of the window.
     pub window: Option<[usize; 2]>,
@@ -68,7 +68,7 @@ pub struct RelativeBias {
     pub heads: usize,
 }
 
-/// Class and register rows that may stand in front of a window.
+/// Class and register rows that may precede a window.
 const MOST_PREFIX: usize = 8;
 
 /// `window 4 × 4, 2 and 4 heads`.
@@ -174,7 +174,7 @@ impl RelativeBias {
     }
 
     /// Reads the clip off the rows of a table that distances pick: they follow the distance one by
-    /// one up to the clip on both sides. Also tells whether there is a clip.
+    /// one up to the clip on both sides. Also returns whether there is a clip.
     pub fn of_rows(
         rows: &BTreeMap<i64, i64>,
         table: usize,
@@ -209,12 +209,12 @@ impl RelativeBias {
             (true, true) if before.0 == after.0 => (known(before.0), true),
             (true, false) => (known(before.0), true),
             (false, true) => (known(after.0), true),
-            // The middle of the table stands for distance 0, its ends for the farthest.
+            // The middle of the table is distance 0, its ends for the farthest.
             (false, false) if symmetric => (known(here), false),
             (false, false) => (None, false),
             (true, true) => {
                 return Err(Miss::new(format!(
-                    "distances clip at {} before and {} behind the query",
+                    "distances clip at {} before and {} after the query",
                     before.0, after.0
                 )));
             }
@@ -288,7 +288,7 @@ impl RelativeBias {
     }
 }
 
-/// Tokens in rows of `columns` behind a prefix; queries stand on every `step`-th of both.
+/// Tokens in rows of `columns` after a prefix; queries are on every `step`-th of both.
 #[derive(Clone, Copy)]
 struct Grid {
     prefix: usize,
@@ -356,10 +356,10 @@ mod tests {
     }
 
     #[test]
-    fn rows_tell_the_clip_in_either_direction() {
+    fn rows_determine_the_clip_in_either_direction() {
         assert_eq!(clip(&rows(8, 40), 17), Some((Some(8), true)));
-        let turned = rows(8, 40).into_iter().map(|(d, r)| (-d, r)).collect();
-        assert_eq!(clip(&turned, 17), Some((Some(8), true)));
+        let reversed = rows(8, 40).into_iter().map(|(d, r)| (-d, r)).collect();
+        assert_eq!(clip(&reversed, 17), Some((Some(8), true)));
         let open = (-13..=13).map(|d| (d, d + 63)).collect();
         assert_eq!(
             clip(&open, 127),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_tell_the_clip_where_it_is_seen() {
+    fn numbers_determine_the_clip_where_it_is_seen() {
         let labels = |far: i64, label: fn(i64) -> i64| {
             let at = (-far..=far).map(|d| (d, (label(d) + 100) as usize));
             RelativeBias::of_labels(&at.collect(), 2).map(|r| r.max_distance)

@@ -131,10 +131,10 @@ impl ScoreBias for T5Bias {
         let heads = site.heads()?;
         let table = tensors.dims("relative_attention_bias");
         let rows = table.and_then(|(_, dims)| dims.first().copied());
-        let asked = given.count("num-buckets");
-        let num_buckets = rows.or(asked).unwrap_or(BUCKETS);
-        if let Some(asked) = asked.filter(|n| *n != num_buckets) {
-            let why = format!("is {asked}, and the table has {num_buckets} rows");
+        let requested = given.count("num-buckets");
+        let num_buckets = rows.or(requested).unwrap_or(BUCKETS);
+        if let Some(requested) = requested.filter(|n| *n != num_buckets) {
+            let why = format!("is {requested}, but the table has {num_buckets} rows");
             return Err(PlanError::param("num-buckets", why));
         }
         let max_distance = given.count("max-distance").unwrap_or(FAR);
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn buckets_are_those_of_the_paper() {
-        // n = 16 each way: 8 exact, and 128 / 8 = 2^4 over 8 buckets: each √2 another one.
+        // n = 16 in each direction: 8 exact, and 128 / 8 = 2^4 over 8 buckets: each √2 another one.
         let far = [
             (0, 0),
             (7, 7),
@@ -385,7 +385,7 @@ mod tests {
         for (distance, want) in far {
             assert_eq!(bucket(32, 128, true, -distance), want, "{distance} before");
             let later = if distance > 0 { want + 16 } else { 0 };
-            assert_eq!(bucket(32, 128, true, distance), later, "{distance} behind");
+            assert_eq!(bucket(32, 128, true, distance), later, "{distance} before");
             assert_eq!(bucket(32, 128, false, distance), 0, "causal {distance}");
         }
         let causal = [(15, 15), (16, 16), (20, 17), (128, 31), (4000, 31)];
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_tell_count_direction_and_maximum() {
+    fn rows_determine_count_direction_and_maximum() {
         for (n, max) in [
             (8, 20),
             (32, 128),
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_alone_tell_the_buckets_that_are_seen() {
+    fn numbers_alone_determine_the_buckets_that_are_seen() {
         for (n, max, both) in [
             (8, 20, true),
             (32, 128, true),

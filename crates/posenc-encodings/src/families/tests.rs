@@ -1,4 +1,4 @@
-//! The registry: every family of biases is told from all others by its numbers.
+//! The registry: every family of biases is distinguished from all others by its numbers.
 
 use ndarray::{ArrayD, IxDyn};
 

@@ -154,7 +154,7 @@ mod tests {
 
     /// θ = 10000, α = 1000, d = 128 as in Hunyuan's configs; computed with 50 decimal digits.
     #[test]
-    fn hunyuans_frequencies_agree_with_decimal_arithmetic() {
+    fn hunyuans_frequencies_equal_those_of_decimal_arithmetic() {
         let rope = Rope::new(10_000.0, 128, 128).unwrap();
         let scaling = Scaling::Alpha(Alpha::new(1000.0).unwrap());
         let got = scaling.frequencies(&rope, 1).inv_freq;

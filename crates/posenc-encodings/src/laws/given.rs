@@ -13,7 +13,7 @@ pub struct Extension {
     pub factor: Option<f64>,
     /// Length that the model was trained on, in tokens.
     pub original_length: Option<usize>,
-    /// Length to make room for, in tokens; only a factor that is left out depends on it.
+    /// Length that tables must hold, in tokens; only a factor that is left out depends on it.
     pub max_length: Option<usize>,
 }
 

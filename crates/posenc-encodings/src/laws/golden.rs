@@ -116,7 +116,7 @@ fn hugging_face_order_gives_hugging_face_bits() {
 }
 
 #[test]
-fn the_formula_in_f64_agrees_with_hugging_face_to_f32_rounding() {
+fn the_formula_in_f64_equals_hugging_face_up_to_f32_rounding() {
     for case in cases() {
         for run in &case.runs {
             let got = case.scaling.frequencies(&case.rope, run.length);

@@ -1,4 +1,4 @@
-//! Laws that hold for every rotary embedding, as properties.
+//! Properties of all scaling laws of rotary embeddings.
 
 use proptest::prelude::*;
 
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn scaled_frequencies_lie_between_interpolated_and_plain(
+    fn scaled_frequencies_are_between_interpolated_and_plain(
         rope in ropes(), factor in 1.0..64.0_f64, original in 8..200_000_usize
     ) {
         let plain = Scaling::None.frequencies(&rope, 1).inv_freq;
@@ -164,7 +164,7 @@ fn ntk_interpolates_the_last_pair_by_exactly_the_factor() {
 }
 
 #[test]
-fn mscale_counts_only_beside_mscale_all_dim() {
+fn mscale_counts_only_with_mscale_all_dim() {
     let yarn = Yarn::new(40.0, 4096).unwrap();
     let m = 0.1 * 40.0_f64.ln() + 1.0;
     let half = 0.1 * 0.5 * 40.0_f64.ln() + 1.0;
@@ -195,7 +195,7 @@ fn mscale_counts_only_beside_mscale_all_dim() {
 }
 
 #[test]
-fn longrope_takes_its_factor_from_where_it_is_told() {
+fn longrope_takes_its_factor_from_the_given_source() {
     let longrope = |attention| LongRope {
         short_factor: vec![1.0],
         long_factor: vec![2.0],

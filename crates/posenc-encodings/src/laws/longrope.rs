@@ -94,14 +94,14 @@ pub struct LongRope {
     pub short_factor: Vec<f64>,
     /// Divisors above the original length, `[pairs]`.
     pub long_factor: Vec<f64>,
-    /// Length L0 above which `long_factor` holds.
+    /// Length L0 above which `long_factor` is used.
     pub original_length: usize,
     /// Factor on cos and sin.
     pub attention: LongRopeAttention,
 }
 
 impl LongRope {
-    /// Whether the long list holds at that length.
+    /// Whether the long list is used at that length.
     pub fn is_long(&self, length: usize) -> bool {
         length > self.original_length
     }

@@ -1,4 +1,4 @@
-//! From the list of laws to the types that hold any of them.
+//! From the list of laws to the types that contain any of them.
 
 /// Declares the modules of the laws, [`Scaling`](super::Scaling) and
 /// [`LawName`](super::LawName).

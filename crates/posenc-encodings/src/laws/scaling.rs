@@ -81,7 +81,7 @@ impl Scaling {
     /// are rounded once from f64: bit for bit what torch gives for 4 and 8
     /// pairs. torch's vectorized power, which serves longer lists, may differ
     /// in the last place. Where a factor of 1 must change nothing, the plain
-    /// frequencies come back bit for bit.
+    /// frequencies are the same bit for bit.
     pub fn frequencies_hf(&self, rope: &Rope, length: usize) -> FrequenciesF32 {
         FrequenciesF32 {
             inv_freq: self.law().inv_freq_hf(rope, length),

@@ -13,7 +13,7 @@ pub struct Row {
     pub plain: f64,
     /// Frequency, radians per position.
     pub inv_freq: f64,
-    /// Positions per turn, `2π / inv_freq`; infinite for a pair that does not rotate.
+    /// Positions per full rotation, `2π / inv_freq`; infinite for a pair that does not rotate.
     pub wavelength: f64,
     /// Frequency as a multiple of the plain one: 1 unchanged, `1/s` interpolated.
     pub ratio: f64,

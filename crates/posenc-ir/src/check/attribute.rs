@@ -27,12 +27,12 @@ pub(super) fn check(graph: &Graph, node: &Node) -> Result<()> {
             }
             continue;
         }
-        let (declared, holds) = (a.r#type(), content(a));
-        if let Some(holds) =
-            holds.filter(|h| declared != AttributeType::Undefined && *h != declared)
+        let (declared, found) = (a.r#type(), content(a));
+        if let Some(found) =
+            found.filter(|h| declared != AttributeType::Undefined && *h != declared)
         {
-            let (declared, holds) = (words(declared), words(holds));
-            let why = format!("attribute {name} is declared as {declared} but holds {holds}");
+            let (declared, found) = (words(declared), words(found));
+            let why = format!("attribute {name} is declared as {declared} but contains {found}");
             return Err(Error::invalid(why));
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn fits(node: &Node, i: usize, want: AttributeType) -> Result<()> {
         .filter(|(at, _)| *at == i)
         .count();
     if want == AttributeType::Graph && bodies != 1 && !is_reference {
-        let why = format!("attribute {name} holds {bodies} graphs instead of one");
+        let why = format!("attribute {name} contains {bodies} graphs instead of one");
         return Err(Error::invalid(why));
     }
     Ok(())

@@ -22,11 +22,11 @@ pub(super) struct Functions<'g> {
 /// The size of a scope with all calls expanded.
 #[derive(Clone, Copy, Default)]
 struct Size {
-    /// Nodes that come from calls.
+    /// Nodes of expanded calls.
     expanded: u64,
     /// All nodes.
     nodes: u64,
-    /// Bytes of the nodes that come from calls.
+    /// Bytes of the nodes of expanded calls.
     expanded_bytes: u64,
     /// Bytes of all nodes.
     bytes: u64,

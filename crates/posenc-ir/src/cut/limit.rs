@@ -1,8 +1,8 @@
-//! The limit of what a cut may hold.
+//! The limit of the size of a cut.
 
 use crate::error::{Error, Result};
 
-/// How many bytes a cut may hold.
+/// How many bytes a cut may have.
 pub(super) struct ByteLimit {
     left: usize,
     limit: usize,
@@ -22,7 +22,7 @@ impl ByteLimit {
             }
             None => {
                 let limit = self.limit;
-                let why = format!("the cut holds more than {limit} bytes of weights and nodes");
+                let why = format!("the cut contains more than {limit} bytes of weights and nodes");
                 Err(Error::unsupported(why).at(place()))
             }
         }

@@ -4,7 +4,7 @@ use crate::proto::attribute_proto::AttributeType;
 use crate::samples::{self, constant, find, floats, lines, model, node, untyped, value};
 use crate::tensor::Tensor;
 
-const ROOM: usize = 1 << 16;
+const LIMIT: usize = 1 << 16;
 
 /// ids → Shape → … → angles → cos, sin; x, and a weight.
 fn rotary() -> GraphProto {
@@ -64,11 +64,11 @@ fn names(ports: &[CutPort]) -> Vec<&str> {
 }
 
 #[test]
-fn a_cut_holds_only_what_its_outputs_need() {
+fn a_cut_contains_only_what_its_outputs_need() {
     let m = model(rotary());
     let g = m.graph();
     let outputs = [find(g, "cos"), find(g, "sin"), find(g, "cos")];
-    let cut = m.cut(&[], &outputs, ROOM).unwrap();
+    let cut = m.cut(&[], &outputs, LIMIT).unwrap();
     let small = read(&cut);
     assert_eq!(
         lines(&small),
@@ -103,7 +103,7 @@ fn a_cut_starts_at_the_given_values() {
         at(find(g, "q"), DType::F32, &[]),
         at(find(g, "x"), DType::F16, &[Dim::Known(7)]),
     ];
-    let cut = m.cut(&begin, &[find(g, "y")], ROOM).unwrap();
+    let cut = m.cut(&begin, &[find(g, "y")], LIMIT).unwrap();
     let small = read(&cut);
     assert_eq!(lines(&small), ["cos = Cos(angles)", "y = Mul(q, cos)"]);
     // Nothing reads x, and it is an input all the same: feeds go by the list.
@@ -133,7 +133,7 @@ fn new_nodes_are_cut_like_others() {
     out.replace_constant(inv_freq, &uses, half.clone()).unwrap();
     m.commit(out.finish()).unwrap();
     let begin = [at(find(m.graph(), "column"), DType::F32, &[])];
-    let cut = m.cut(&begin, &[scaled], ROOM).unwrap();
+    let cut = m.cut(&begin, &[scaled], LIMIT).unwrap();
     let small = read(&cut);
     assert_eq!(
         lines(&small),
@@ -192,7 +192,7 @@ fn branching() -> GraphProto {
 fn bodies_are_cut_with_their_captures() {
     let m = model(branching());
     let g = m.graph();
-    let cut = m.cut(&[], &[find(g, "y")], ROOM).unwrap();
+    let cut = m.cut(&[], &[find(g, "y")], LIMIT).unwrap();
     let small = read(&cut);
     assert_eq!(lines(&small), ["a = Neg(x)", "y = If(c)"]);
     assert_eq!(names(&cut.inputs), ["c", "x"]);
@@ -202,14 +202,14 @@ fn bodies_are_cut_with_their_captures() {
         Some(Tensor::from_f32(&[1], &[3.0]))
     );
     let begin = [at(find(g, "a"), DType::F32, &[Dim::Known(1)])];
-    let cut = m.cut(&begin, &[find(g, "y")], ROOM).unwrap();
+    let cut = m.cut(&begin, &[find(g, "y")], LIMIT).unwrap();
     assert_eq!(lines(&read(&cut)), ["y = If(c)"]);
 }
 
 #[test]
 fn a_cut_inside_of_a_body_reaches_out_of_it() {
     let m = model(branching());
-    let cut = m.cut(&[], &[find(m.graph(), "t")], ROOM).unwrap();
+    let cut = m.cut(&[], &[find(m.graph(), "t")], LIMIT).unwrap();
     let want = ["a = Neg(x)", "sum = Add(a, w)", "t = Mul(sum, inner)"];
     assert_eq!(lines(&read(&cut)), want);
 }
@@ -241,14 +241,14 @@ fn only_called_functions_are_in_a_cut() {
         })
     };
     let m = Model::from_bytes(proto.encode_to_vec()).unwrap();
-    let cut = m.cut(&[], &[find(m.graph(), "y")], ROOM).unwrap();
+    let cut = m.cut(&[], &[find(m.graph(), "y")], LIMIT).unwrap();
     let small = read(&cut);
     let g = small.graph();
     let functions: Vec<&str> = g.scopes().skip(1).map(|s| g.scope(s).name()).collect();
     assert_eq!(functions, ["Inner", "Outer"]);
     // An input of a function has no type to give to an input of the cut.
     let inside = find(m.graph(), "fy");
-    let why = m.cut(&[], &[inside], ROOM).unwrap_err();
+    let why = m.cut(&[], &[inside], LIMIT).unwrap_err();
     assert_eq!(
         why.to_string(),
         "fx: the cut reaches an input of unknown type"
@@ -283,14 +283,14 @@ fn external_payloads_are_embedded_in_bodies_too() {
     let path = folder.path().join("model.onnx");
     std::fs::write(&path, samples::model_proto(graph).encode_to_vec()).unwrap();
     let m = Model::open(&path).unwrap();
-    let small = read(&m.cut(&[], &[find(m.graph(), "y")], ROOM).unwrap());
+    let small = read(&m.cut(&[], &[find(m.graph(), "y")], LIMIT).unwrap());
     for (name, want) in [("w", 2.5), ("inner", 3.5)] {
         let got = small.graph().constant(find(small.graph(), name));
         assert_eq!(got, Some(Tensor::from_f32(&[1], &[want])), "{name}");
     }
     std::fs::write(folder.path().join("data"), [0; 9]).unwrap();
     let m = Model::open(&path).unwrap();
-    let why = m.cut(&[], &[find(m.graph(), "y")], ROOM).unwrap_err();
+    let why = m.cut(&[], &[find(m.graph(), "y")], LIMIT).unwrap_err();
     assert!(why.to_string().contains("do not match the type"), "{why}");
 }
 
@@ -303,23 +303,23 @@ fn what_cannot_be_cut_is_refused_with_the_reason() {
     let angles = at(find(g, "angles"), DType::F32, &[]);
     let cases = [
         (
-            "no room for the weight",
+            "no budget for the weight",
             m.cut(&[], &[y], 70),
             "more than 70 bytes of weights",
         ),
         (
             "an input twice",
-            m.cut(&[angles.clone(), angles], &[y], ROOM),
+            m.cut(&[angles.clone(), angles], &[y], LIMIT),
             "angles: the value is given twice as an input of the cut",
         ),
         (
             "an output of no graph",
-            m.cut(&[], &[foreign], ROOM),
+            m.cut(&[], &[foreign], LIMIT),
             "output of the cut is not a value of the graph",
         ),
         (
             "an input of no graph",
-            m.cut(&[at(foreign, DType::F32, &[])], &[y], ROOM),
+            m.cut(&[at(foreign, DType::F32, &[])], &[y], LIMIT),
             "input of the cut is not a value of the graph",
         ),
     ];
@@ -327,19 +327,24 @@ fn what_cannot_be_cut_is_refused_with_the_reason() {
         let got = got.unwrap_err().to_string();
         assert!(got.contains(want), "{name}: {got}");
     }
-    assert!(m.cut(&[], &[y], ROOM).is_ok());
+    assert!(m.cut(&[], &[y], LIMIT).is_ok());
 
     let m = model(branching());
     let g = m.graph();
-    let why = m.cut(&[], &[find(g, "y"), find(g, "t")], ROOM).unwrap_err();
-    assert!(why.to_string().contains("holds the value twice"), "{why}");
+    let why = m
+        .cut(&[], &[find(g, "y"), find(g, "t")], LIMIT)
+        .unwrap_err();
+    assert!(
+        why.to_string().contains("contains the value twice"),
+        "{why}"
+    );
     let why = m.cut(
         &[at(find(g, "sum"), DType::F32, &[])],
         &[find(g, "y")],
-        ROOM,
+        LIMIT,
     );
     let why = why.unwrap_err().to_string();
-    assert!(why.contains("the cut holds the value twice"), "{why}");
+    assert!(why.contains("the cut contains the value twice"), "{why}");
 }
 
 #[test]
@@ -358,8 +363,8 @@ fn two_values_of_one_name_are_refused() {
     });
     let g = m.graph();
     let same: Vec<ValueId> = g.values().filter(|v| g.name(*v) == "same").collect();
-    assert!(m.cut(&[], &same[..1], ROOM).is_ok());
-    let why = m.cut(&[], &same, ROOM).unwrap_err().to_string();
+    assert!(m.cut(&[], &same[..1], LIMIT).is_ok());
+    let why = m.cut(&[], &same, LIMIT).unwrap_err().to_string();
     assert_eq!(why, "same: two values of the cut have this name");
 }
 
@@ -371,10 +376,10 @@ fn a_removed_value_cannot_be_cut() {
     let mut out = g.emitter(g.main(), "skip");
     out.redirect(q, x).unwrap();
     m.commit(out.finish()).unwrap();
-    assert!(m.cut(&[], &[cos], ROOM).is_ok());
+    assert!(m.cut(&[], &[cos], LIMIT).is_ok());
     let w = find(m.graph(), "w");
     for gone in [q, w] {
-        let why = m.cut(&[], &[gone], ROOM).unwrap_err().to_string();
+        let why = m.cut(&[], &[gone], LIMIT).unwrap_err().to_string();
         assert!(why.contains("removed from the graph"), "{why}");
     }
 }

@@ -120,7 +120,7 @@ impl Aligned<'_> {
         }
     }
 
-    /// Sorts the nodes of b like their partners; nodes without one come before their first reader.
+    /// Sorts the nodes of b like their partners; nodes without one are before their first reader.
     fn reorder(&self, out: &mut Graph) {
         let mut place = vec![usize::MAX; self.a.node_count()];
         for scope in self.a.scopes() {
@@ -139,7 +139,7 @@ impl Aligned<'_> {
             }
             let mut sorted = nodes;
             let lone = |n: &NodeId| self.diff.pairs.partner(1, *n).is_none();
-            // Nodes without a partner come first, in topological order.
+            // Nodes without a partner are first, in topological order.
             sorted.sort_by_key(|n| (key[n.index()], !lone(n)));
             out.scopes[scope.index()].nodes = sorted;
             let initializers = &mut out.scopes[scope.index()].initializers;

@@ -209,7 +209,7 @@ pub(super) fn fused_mat_mul(c: &Call<'_>) -> Outputs {
     multiply(c, [0, 1], transposed, dtype, |a| scaled(a, alpha))
 }
 
-/// Moves the first axis behind the batch axes, before the last.
+/// Moves the first axis after the batch axes, before the last.
 fn move_after_batch(value: &Value, budget: &Budget) -> Option<Value> {
     let dims = value.dims.as_deref().filter(|d| d.len() > 2)?;
     let last = dims.len() - 1;

@@ -5,7 +5,7 @@ use super::shape;
 use super::{Value, Why};
 
 /// Y `[steps, directions, batch, hidden]`, Y_h and (of LSTM) Y_c `[directions, batch, hidden]`;
-/// with `layout` 1 the batch comes first.
+/// with `layout` 1 the batch is first.
 pub(super) fn recurrent(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let hidden = match (c.int("hidden_size")?, c.dims(2)) {

@@ -65,7 +65,7 @@ pub(super) fn log_sum_exp(c: &Call<'_>) -> Outputs {
 fn reduce(c: &Call<'_>, kind: Kind) -> Outputs {
     let x = c.need(0)?;
     let keep = c.int("keepdims")?.unwrap_or(1) != 0;
-    let idle = c.flag("noop_with_empty_axes")?;
+    let keeps_all = c.flag("noop_with_empty_axes")?;
     let axes = c.list("axes", 1)?;
     let Some(dims) = x.dims.as_deref() else {
         return typed(x.dtype);
@@ -74,7 +74,7 @@ fn reduce(c: &Call<'_>, kind: Kind) -> Outputs {
         Given::Unknown => return typed(x.dtype),
         Given::Known(axes) if !axes.is_empty() => axis_set(&axes, dims.len())?,
         // Every element is reduced alone.
-        _ if idle => vec![false; dims.len()],
+        _ if keeps_all => vec![false; dims.len()],
         _ => vec![true; dims.len()],
     };
     let axes = dims.iter().zip(&gone);

@@ -38,7 +38,7 @@ pub(super) struct Run<'a, M> {
     opsets: BTreeMap<String, i64>,
     standard: i64,
     budget: Budget,
-    /// Bytes that may still be held.
+    /// Bytes that may still be used.
     left: usize,
     /// Elements that may still be computed, also those that are not kept.
     work: Cell<usize>,
@@ -126,8 +126,8 @@ impl<'a, M: Memory> Run<'a, M> {
         } else {
             FxHashMap::default()
         };
-        let held = kept.values().map(bytes).sum();
-        let budget = self.now(if frozen { EAGER } else { usize::MAX }, held);
+        let in_use = kept.values().map(bytes).sum();
+        let budget = self.now(if frozen { EAGER } else { usize::MAX }, in_use);
         let outputs = self.evaluate(node, &budget, &kept);
         for (out, mut value) in node.outputs().iter().zip(outputs) {
             let Some(out) = *out else {
@@ -147,9 +147,9 @@ impl<'a, M: Memory> Run<'a, M> {
         }
     }
 
-    /// The budget of the next node, with `held` bytes in use outside of the memory.
-    fn now(&self, most: usize, held: usize) -> Budget {
-        let left = self.left.saturating_sub(held) / 8;
+    /// The budget of the next node, with `in_use` bytes allocated outside of the memory.
+    fn now(&self, most: usize, in_use: usize) -> Budget {
+        let left = self.left.saturating_sub(in_use) / 8;
         let elements = left.min(self.work.get()).max(SMALL);
         Budget {
             elements: elements.min(self.budget.elements).min(most),
@@ -215,20 +215,20 @@ impl<'a, M: Memory> Run<'a, M> {
     /// Computes a deferred value and the deferred values that it needs, into `known`.
     pub(super) fn force(&self, value: ValueId, known: &mut FxHashMap<ValueId, Value>) {
         let (order, mut readers) = self.needed(value, known);
-        let mut held: usize = known.values().map(bytes).sum();
+        let mut in_use: usize = known.values().map(bytes).sum();
         for id in order {
             let node = self.graph.node(id);
             // Control flow is not run again.
             let outputs = if node.bodies().next().is_some() {
                 Vec::new()
             } else {
-                self.evaluate(node, &self.now(usize::MAX, held), known)
+                self.evaluate(node, &self.now(usize::MAX, in_use), known)
             };
             let outputs = outputs.into_iter().map(Some).chain(std::iter::repeat(None));
             for (out, found) in node.outputs().iter().zip(outputs) {
                 if let Some(out) = out {
                     let found = found.unwrap_or_else(|| self.memory.get(*out).clone());
-                    held = held.saturating_add(bytes(&found));
+                    in_use = in_use.saturating_add(bytes(&found));
                     known.insert(*out, found);
                 }
             }
@@ -240,7 +240,7 @@ impl<'a, M: Memory> Run<'a, M> {
                 if *left == 0
                     && let Some(done) = known.remove(input)
                 {
-                    held = held.saturating_sub(bytes(&done));
+                    in_use = in_use.saturating_sub(bytes(&done));
                 }
             }
         }

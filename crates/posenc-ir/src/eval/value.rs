@@ -41,7 +41,7 @@ impl Value {
         }
     }
 
-    /// A float32 value (held in f64).
+    /// A float32 value (stored as f64).
     pub fn float(array: ArrayD<f64>) -> Self {
         Self::of(Some(DType::F32), Array::Float(array.into_shared()))
     }

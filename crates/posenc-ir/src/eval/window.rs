@@ -74,13 +74,13 @@ impl Window {
             Auto::Valid => (0, 0),
             Auto::No => (i128::from(self.pads[i]), i128::from(self.pads[i + rank])),
         };
-        let room = n + before + after - self.span(i);
-        if room < 0 {
+        let free = n + before + after - self.span(i);
+        if free < 0 {
             return Err(Why::Dimension.into());
         }
-        let mut count = room / stride + 1;
+        let mut count = free / stride + 1;
         // When rounding up, a last window that starts in the input or the first pads counts.
-        if self.ceil && room % stride != 0 && count * stride < n + before {
+        if self.ceil && free % stride != 0 && count * stride < n + before {
             count += 1;
         }
         dim(count)

@@ -25,7 +25,7 @@ impl External {
     pub(crate) fn relative(&self) -> Result<&Path> {
         // Separators on other systems, and the end of a name for the operating system.
         if self.location.contains(['\\', '\0']) {
-            return Err(self.refused("holds a character that portable paths cannot have"));
+            return Err(self.refused("contains a character that portable paths cannot have"));
         }
         let path = Path::new(&self.location);
         let stays = |c| matches!(c, Component::Normal(_) | Component::CurDir);

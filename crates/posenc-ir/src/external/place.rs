@@ -119,7 +119,7 @@ fn compare(from: &Path, to: &Path, folder: &Path) -> Outcome {
     }
 }
 
-/// Whether two regular files hold the same bytes.
+/// Whether two regular files contain the same bytes.
 fn is_same(a: &Path, b: &Path) -> io::Result<bool> {
     let (left, right) = (fs::metadata(a)?, fs::metadata(b)?);
     // Checked before anything is opened: opening a pipe blocks.

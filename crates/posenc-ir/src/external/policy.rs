@@ -46,7 +46,7 @@ pub enum SaveError {
     /// ([`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge)).
     #[error(transparent)]
     Write(Error),
-    /// A file would be in the way, or out of reach.
+    /// A file exists at the path, or the path is outside the folder.
     #[error("{}: {problem}", path.display())]
     Place {
         /// The file or folder.

@@ -33,7 +33,7 @@ impl Model {
     /// Reads a model from a stream into memory. External data is looked up in the folder of `path`.
     ///
     /// # Errors
-    /// When the stream cannot be read, or does not hold a model.
+    /// When the stream cannot be read, or does not contain a model.
     pub fn from_reader(mut reader: impl Read, path: Option<&Path>) -> Result<Self> {
         let mut bytes = vec![];
         let read = reader.read_to_end(&mut bytes);

@@ -51,22 +51,22 @@ fn every_method_copies_the_same_bytes() {
     from.write_all(&bytes).unwrap();
     // Memory is another file system than the disk, where that is mounted.
     let folders = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
-    let ways: [&[Method]; 3] = [
+    let methods: [&[Method]; 3] = [
         METHODS,
         &[Method::Sendfile, Method::Buffer],
         &[Method::Buffer],
     ];
     for folder in folders.iter().filter(|folder| folder.is_dir()) {
-        for ways in ways {
+        for methods in methods {
             let mut to = tempfile::tempfile_in(folder).unwrap();
             to.write_all(b"before").unwrap();
-            copy(&from, 5..bytes.len() as u64 - 7, &to, ways).unwrap();
+            copy(&from, 5..bytes.len() as u64 - 7, &to, methods).unwrap();
             to.write_all(b"after").unwrap();
             to.rewind().unwrap();
             let mut got = vec![];
             to.read_to_end(&mut got).unwrap();
             let want = [b"before", &bytes[5..bytes.len() - 7], b"after"].concat();
-            assert!(got == want, "{ways:?} to {}", folder.display());
+            assert!(got == want, "{methods:?} to {}", folder.display());
         }
     }
 }
@@ -91,7 +91,10 @@ fn a_truncated_source_and_a_full_target_are_errors() {
 #[test]
 fn new_files_appear_complete_or_not_at_all() {
     type Make = fn(&Path) -> io::Result<NewFile>;
-    let makes: [(&str, Make); 2] = [("beside", NewFile::in_folder_of), ("named", NewFile::named)];
+    let makes: [(&str, Make); 2] = [
+        ("in folder", NewFile::in_folder_of),
+        ("named", NewFile::named),
+    ];
     for (name, make) in makes {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");

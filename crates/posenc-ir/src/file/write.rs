@@ -27,7 +27,7 @@ impl Model {
     /// where the system has no unnamed ones), which replaces `path` when it is complete and on
     /// disk: even if the process is killed, `path` is either the old file or the new one. `path`
     /// may be the file that the model was read from, whose permissions the new file gets.
-    /// Unchanged bytes are copied in the kernel where possible; no weights are held in memory.
+    /// Unchanged bytes are copied in the kernel where possible; no weights are kept in memory.
     ///
     /// # Errors
     /// When the model has more than 2³¹ − 1 bytes, the most that readers of protobuf accept; when

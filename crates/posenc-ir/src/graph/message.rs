@@ -110,7 +110,7 @@ pub(crate) fn tensor_type(dtype: Option<DType>, dims: Option<&[Dim]>) -> TypePro
     }
 }
 
-/// Whether the type holds more than [`type_of`] keeps: another type than a dense tensor, or negative
+/// Whether the type contains more than [`type_of`] keeps: another type than a dense tensor, or negative
 /// dimensions.
 pub(crate) fn is_not_kept(proto: &TypeProto) -> bool {
     use tensor_shape_proto::dimension::Value as D;

@@ -24,7 +24,7 @@ use crate::wire::{self, Field};
 /// The deepest nesting of bodies; real models have less than 5.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// Fields of at least this many bytes hold weights.
+/// Fields of at least this many bytes are weights.
 const LONG: usize = 1 << 18;
 
 /// Reads the main graph and the functions, whose messages are at these ranges of `source`;

@@ -46,7 +46,7 @@ pub(crate) struct Piece {
     pub(crate) item: Item,
 }
 
-/// What a field of a graph message holds.
+/// What a field of a graph message contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Node(NodeId),

@@ -53,7 +53,7 @@ struct Commit<'g> {
     applied: Applied,
     /// How many nodes the graph had before.
     old_nodes: usize,
-    /// Values that lost uses.
+    /// Values with fewer uses than before.
     orphans: Vec<ValueId>,
     /// Scopes whose nodes or captures changed.
     touched: Vec<ScopeId>,
@@ -302,7 +302,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The node of `scope` that is `node` or holds it in a body.
+    /// The node of `scope` that is `node` or contains it in a body.
     fn ancestor_in(&self, mut node: NodeId, scope: ScopeId) -> Option<NodeId> {
         loop {
             let at = self.node(node).scope;

@@ -31,7 +31,7 @@ impl Graph {
         };
         for init in &patch.initializers {
             if matches!(self.scope(init.scope).kind, ScopeKind::Function { .. }) {
-                let why = "a function cannot hold initializers";
+                let why = "a function cannot contain initializers";
                 return Err(Error::patch(why).at(self.scope(init.scope).name.to_string()));
             }
         }

@@ -134,7 +134,7 @@ fn record(graph: &Graph, edits: &[Edit]) -> Patch {
 }
 
 /// Every use is listed where it is read, and nowhere else.
-fn uses_agree(graph: &Graph) -> bool {
+fn uses_are_consistent(graph: &Graph) -> bool {
     let mut read: Vec<(ValueId, crate::graph::Use)> = vec![];
     for (id, node) in graph.nodes() {
         for (slot, value) in node.inputs().iter().enumerate() {
@@ -168,19 +168,19 @@ proptest! {
         for edits in rounds {
             let patch = record(model.graph(), &edits);
             let (text, bytes) = (model.graph().text(), model.to_bytes().unwrap());
-            let shown = patch.text(model.graph());
+            let text = patch.text(model.graph());
             if model.commit(patch).is_err() {
                 prop_assert_eq!(model.graph().text(), text);
                 prop_assert_eq!(model.to_bytes().unwrap(), bytes);
             } else if model.graph().text() != text {
-                prop_assert!(!shown.is_empty());
+                prop_assert!(!text.is_empty());
             }
             prop_assert!(model.check().is_ok());
-            prop_assert!(uses_agree(model.graph()));
+            prop_assert!(uses_are_consistent(model.graph()));
             prop_assert_eq!(&interface(model.graph()), &names);
             let again = Model::from_bytes(model.to_bytes().unwrap()).unwrap();
             prop_assert!(again.check().is_ok());
-            prop_assert!(uses_agree(again.graph()));
+            prop_assert!(uses_are_consistent(again.graph()));
             prop_assert_eq!(again.graph().text(), model.graph().text());
             prop_assert_eq!(again.to_bytes().unwrap(), model.to_bytes().unwrap());
         }

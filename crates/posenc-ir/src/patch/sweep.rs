@@ -18,7 +18,7 @@ impl Graph {
     /// Removes the nodes and initializers of unused values in `orphans`, and those used only by them.
     pub(super) fn sweep(&mut self, mut orphans: Vec<ValueId>) -> Vec<NodeId> {
         let mut removed = vec![];
-        // The number of remaining uses, of values that lost some.
+        // The number of remaining uses, of values with fewer uses than before.
         let mut left: BTreeMap<ValueId, usize> = BTreeMap::new();
         while let Some(value) = orphans.pop() {
             let v = self.value(value);

@@ -78,7 +78,7 @@ fn names(model: &Model, nodes: &[NodeId]) -> Vec<String> {
 }
 
 #[test]
-fn new_nodes_come_before_their_first_reader() {
+fn new_nodes_are_before_their_first_reader() {
     let mut m = model(plain());
     let applied = commit(&mut m, |g, out| {
         let a = find(g, "a");
@@ -351,14 +351,14 @@ fn a_copy_keeps_attributes_that_are_not_replaced() {
     let mut graph = plain();
     let mut fused = node("Fused", &["x", "w", "w"], &["f", "", "more"]);
     fused.domain = Some("com.microsoft".to_owned());
-    fused.attribute = vec![int("heads", 3), int("turn", 1)];
+    fused.attribute = vec![int("heads", 3), int("flag", 1)];
     graph.node.push(fused);
     graph.node.push(node("Add", &["f", "more"], &["z"]));
     graph.output.push(untyped("z"));
     let mut m = model(graph);
     let applied = commit(&mut m, |g, out| {
         let (x, node) = (find(g, "x"), producer(g, "f"));
-        let set = [("turn", Attr::Int(0))];
+        let set = [("flag", Attr::Int(0))];
         let copied = out.copy(node, &[Some(x), None, Some(x)], &set).unwrap();
         let [Some(f), None, Some(more)] = copied[..] else {
             panic!("{copied:?}");
@@ -373,19 +373,19 @@ fn a_copy_keeps_attributes_that_are_not_replaced() {
     let copy = g.node(producer(g, "e/fused_0"));
     assert_eq!(copy.domain(), "com.microsoft");
     assert_eq!(
-        (copy.int("heads"), copy.int("turn")),
+        (copy.int("heads"), copy.int("flag")),
         (Ok(Some(3)), Ok(Some(0)))
     );
 }
 
 #[test]
-fn an_added_input_comes_last_with_its_type() {
+fn an_added_input_is_last_with_its_type() {
     let mut m = model(branching());
     let dims = [Dim::Symbol("batch".into()), Dim::Known(3), Dim::Unknown];
     let mut out = m.graph().emitter(m.graph().main(), "e");
     out.input("ids", DType::I64, &dims).unwrap();
-    let shown = out.finish().text(m.graph());
-    assert_eq!(shown, "@@ inputs\n+ int64[batch,3,?] ids\n");
+    let text = out.finish().text(m.graph());
+    assert_eq!(text, "@@ inputs\n+ int64[batch,3,?] ids\n");
     commit(&mut m, |g, out| {
         let ids = out.input("ids", DType::I64, &dims).unwrap();
         // A body reads it as it reads any value around it.
@@ -429,20 +429,20 @@ fn an_input_alone_changes_the_bytes() {
 
 #[test]
 fn values_are_removed_only_where_nothing_uses_them() {
-    // A node that nothing reads yet stays for the patch to come.
+    // A node that nothing reads yet stays for the next patch.
     let mut m = model(plain());
     commit(&mut m, |g, out| {
         let twice = out.op("Neg", &[find(g, "a")]);
         out.op("Sin", &[twice]);
     });
-    let held = m.clone();
+    let original = m.clone();
     let applied = commit(&mut m, |g, out| {
         out.remove_if_unused(find(g, "e/sin_0")).unwrap()
     });
     assert_eq!(names(&m, &applied.removed), ["Sin", "Neg"]);
     assert_eq!(lines(&m), lines(&model(plain())));
     // Where this patch reads it, it stays; so do outputs and what was read before.
-    let mut m = held;
+    let mut m = original;
     let applied = commit(&mut m, |g, out| {
         let sin = find(g, "e/sin_0");
         let sum = out.op("Add", &[find(g, "y"), sin]);
@@ -464,7 +464,7 @@ fn unused_new_nodes_can_be_omitted() {
         let negated = out.op("Neg", &[find(g, "y")]);
         out.redirect(find(g, "y"), negated).unwrap();
         out.omit_unused();
-        // What comes later stays for the patch to come.
+        // What follows stays for the next patch.
         out.op("Cos", &[find(g, "a")]);
     });
     assert_eq!(names(&m, &applied.added), ["Neg", "Cos"]);

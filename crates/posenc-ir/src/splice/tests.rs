@@ -155,7 +155,7 @@ fn padded_or_plain(number: u32, payload: &[u8]) -> Vec<u8> {
     }
 }
 
-fn holds(bytes: &[u8], run: &[u8]) -> bool {
+fn contains(bytes: &[u8], run: &[u8]) -> bool {
     bytes.windows(run.len()).any(|w| w == run)
 }
 
@@ -185,7 +185,7 @@ fn a_model_without_edits_keeps_its_bytes() {
     assert_eq!(m.to_bytes().unwrap(), odd.bytes);
     assert_eq!(m.encode().unwrap().segments.len(), 1);
     for (name, run) in &odd.runs {
-        assert!(holds(&odd.bytes, run), "{name}");
+        assert!(contains(&odd.bytes, run), "{name}");
     }
 }
 
@@ -231,7 +231,7 @@ fn an_edit_changes_only_the_bytes_of_edited_messages() {
         let mut m = read(odd.bytes);
         let bytes = edited(&mut m, edit);
         for (run, content) in &odd.runs {
-            let kept = holds(&bytes, content);
+            let kept = contains(&bytes, content);
             assert_eq!(kept, !changed.contains(run), "{name}: {run}");
         }
         // What was edited keeps its own unknown fields.
@@ -245,7 +245,7 @@ fn an_edit_changes_only_the_bytes_of_edited_messages() {
             "in a node of a function",
             "in a function",
         ] {
-            assert!(holds(&bytes, &unknown(mark)), "{name}: {mark}");
+            assert!(contains(&bytes, &unknown(mark)), "{name}: {mark}");
         }
     }
 }
@@ -328,7 +328,7 @@ fn metadata_and_imports_are_added_after_their_kind() {
     m.import_opset("", 23);
     let bytes = m.to_bytes().unwrap();
     for (name, run) in &odd.runs {
-        assert!(holds(&bytes, run), "{name}");
+        assert!(contains(&bytes, run), "{name}");
     }
     let mut again = read(bytes.clone());
     assert_eq!(again.metadata("posenc.a"), Some("3"));

@@ -15,12 +15,12 @@ impl Printer<'_> {
     pub(super) fn attributes(&mut self, id: NodeId, depth: usize) -> fmt::Result {
         let node = self.graph.node(id);
         let all = node.attributes().iter().enumerate();
-        let shown: Vec<(usize, &AttributeProto)> = all.filter(|(_, a)| !is_sparse(a)).collect();
-        if shown.is_empty() {
+        let dense: Vec<(usize, &AttributeProto)> = all.filter(|(_, a)| !is_sparse(a)).collect();
+        if dense.is_empty() {
             return Ok(());
         }
         self.out.write_str(" <")?;
-        for (n, (index, attribute)) in shown.into_iter().enumerate() {
+        for (n, (index, attribute)) in dense.into_iter().enumerate() {
             self.out.write_str(if n > 0 { ", " } else { "" })?;
             let bodies = node.indexed_bodies().iter().filter(|(i, _)| *i == index);
             let bodies: Vec<ScopeId> = bodies.map(|(_, scope)| *scope).collect();
@@ -73,7 +73,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The value of an attribute that holds one.
+    /// The value of an attribute that contains one.
     fn single(
         &mut self,
         a: &AttributeProto,
@@ -104,7 +104,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The values of an attribute that holds a list.
+    /// The values of an attribute that contains a list.
     fn list(
         &mut self,
         a: &AttributeProto,
@@ -225,7 +225,7 @@ fn shows_type(a: &AttributeProto, ty: AttributeType) -> bool {
     }
 }
 
-/// Whether the attribute holds sparse tensors, which the syntax cannot express.
+/// Whether the attribute contains sparse tensors, which the syntax cannot express.
 pub(super) fn is_sparse(a: &AttributeProto) -> bool {
     matches!(
         kind(a),

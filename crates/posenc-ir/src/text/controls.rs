@@ -1,4 +1,4 @@
-//! Control characters, shown as symbols.
+//! Control characters, written as symbols.
 
 use std::fmt::{self, Write};
 
@@ -68,7 +68,7 @@ impl Write for Discard {
 }
 
 /// The text with symbols for all control characters.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     let mut symbols = Symbols::new(String::with_capacity(text.len()), Controls::Show);
     symbols
         .write_str(text)

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::controls::shown;
+use super::controls::visible;
 use super::notes::Notes;
 use super::{Weights, is_identifier, is_keyword, is_word, name, quote, shape_text, type_text};
 use crate::graph::message::shape_proto;
@@ -55,7 +55,7 @@ impl Graph {
         printer
             .scope(self.main(), 0)
             .expect("writing into a string does not fail");
-        shown(&out)
+        visible(&out)
     }
 }
 

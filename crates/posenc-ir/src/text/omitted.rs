@@ -203,7 +203,7 @@ impl Scan<'_> {
                 .iter()
                 .filter(|(i, _)| *i == index)
                 .count();
-            if holds_more(attribute) || bodies > shown_bodies(attribute) {
+            if has_other_values(attribute) || bodies > written_bodies(attribute) {
                 let what = "values of attributes that do not have their type are omitted";
                 self.notes.note(what, || graph.place(id));
             }
@@ -298,7 +298,7 @@ impl Scan<'_> {
 }
 
 /// The number of bodies of an attribute that are written.
-fn shown_bodies(a: &AttributeProto) -> usize {
+fn written_bodies(a: &AttributeProto) -> usize {
     let is_reference = a.ref_attr_name.as_deref().is_some_and(|r| !r.is_empty());
     match kind(a) {
         AttributeType::Graph if !is_reference => 1,
@@ -308,10 +308,10 @@ fn shown_bodies(a: &AttributeProto) -> usize {
 }
 
 /// Whether the attribute has values of another type than its own.
-fn holds_more(a: &AttributeProto) -> bool {
+fn has_other_values(a: &AttributeProto) -> bool {
     use AttributeType as T;
     let kind = kind(a);
-    let held = [
+    let fields = [
         (a.f.is_some(), T::Float),
         (a.i.is_some(), T::Int),
         (a.s.is_some(), T::String),
@@ -335,7 +335,7 @@ fn holds_more(a: &AttributeProto) -> bool {
         _ => true,
     };
     let more = |(there, ty): &(bool, T)| *there && (*ty != kind || is_reference) && counts(*ty);
-    unknown || held.iter().any(more)
+    unknown || fields.iter().any(more)
 }
 
 fn has_payload(v: f32) -> bool {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::controls::shown;
+use super::controls::visible;
 use super::graph::{Detail, Pass, Printer};
 use super::notes::Notes;
 use super::{Weights, model};
@@ -59,5 +59,5 @@ fn of_graph(graph: &Graph, write: impl FnOnce(&mut Printer<'_>) -> fmt::Result) 
         notes: Notes::default(),
     };
     write(&mut printer).expect("writing into a string does not fail");
-    shown(out.trim_end())
+    visible(out.trim_end())
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use super::controls::shown;
+use super::controls::visible;
 use super::graph::{Detail, Pass, Printer, values};
 use super::notes::Notes;
 use super::{Weights, name, shape_text};
@@ -24,7 +24,7 @@ impl Patch {
         let mut out = String::new();
         self.write(graph, &mut out)
             .expect("writing into a string does not fail");
-        shown(&out)
+        visible(&out)
     }
 
     fn write(&self, graph: &Graph, out: &mut String) -> fmt::Result {
@@ -156,7 +156,7 @@ impl Patch {
     }
 }
 
-/// A node of the graph with other inputs; bodies are not shown.
+/// A node of the graph with other inputs; bodies are not written.
 fn line(graph: &Graph, id: NodeId, inputs: &str) -> String {
     let node = graph.node(id);
     let domain = match node.domain() {

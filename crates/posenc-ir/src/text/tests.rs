@@ -164,7 +164,7 @@ fn a_model_prints_in_the_official_syntax() {
 }
 
 #[test]
-fn weights_are_elided_or_written_as_asked() {
+fn weights_are_elided_or_written_as_requested() {
     let m = model(rich());
     let cases = [
         (Weights::None, "float[9] large = [\"length\": \"36\"]"),

@@ -96,7 +96,7 @@ fn absent_data_differs_by_location() {
     let folder = |name: &str| home.path().join(name);
     let places = [
         ("same", ("q.bin", "0"), &[][..]),
-        ("behind", ("q.bin", "16"), &["q"]),
+        ("after", ("q.bin", "16"), &["q"]),
         ("renamed", ("r.bin", "0"), &["q"]),
     ];
     let a = stored(&folder("a"), &sum([("p.bin", "0"), ("q.bin", "0")]), &files);

@@ -201,22 +201,22 @@ fn the_order_of_inputs_and_outputs_counts_and_nothing_else_differs_by_it() {
     let inputs = "float[2] s, float[2] t, float[2] d = {1, 2}, float[2] e = {3, 4}";
     let outputs = "float[2] y, float[2] z";
     let before = model(inputs, outputs);
-    let (turned_in, turned_out) = (
+    let (swapped_in, swapped_out) = (
         "inputs: Some(\"s, t\") Some(\"t, s\")",
         "outputs: Some(\"y, z\") Some(\"z, y\")",
     );
     let cases: [(&str, &str, &[&str]); 9] = [
         (inputs, outputs, &[]),
-        (inputs, "float[2] z, float[2] y", &[turned_out]),
+        (inputs, "float[2] z, float[2] y", &[swapped_out]),
         (
             "float[2] t, float[2] s, float[2] d = {1, 2}, float[2] e = {3, 4}",
             outputs,
-            &[turned_in],
+            &[swapped_in],
         ),
         (
             "float[2] t, float[2] d = {1, 2}, float[2] s, float[2] e = {3, 4}",
             "float[2] z, float[2] y",
-            &[turned_in, turned_out],
+            &[swapped_in, swapped_out],
         ),
         (
             "float[2] e = {3, 4}, float[2] s, float[2] d = {1, 2}, float[2] t",
@@ -237,7 +237,7 @@ fn the_order_of_inputs_and_outputs_counts_and_nothing_else_differs_by_it() {
         (
             inputs,
             "float[2] z, float[2] y, float[2] n",
-            &["output + float[2] n", turned_out],
+            &["output + float[2] n", swapped_out],
         ),
     ];
     for (inputs, outputs, want) in cases {

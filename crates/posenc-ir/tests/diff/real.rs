@@ -90,14 +90,14 @@ fn check(path: &Path, changes: usize, checked: &mut Checked) {
             let found = Diff::between(&model, &other).unwrap();
             let [added, removed, changed, others] = want;
             let back = Diff::between(&other, &model).unwrap();
-            for (way, found, want) in [
+            for (direction, found, want) in [
                 ("there", found, want),
                 ("back", back, [removed, added, changed, others]),
             ] {
                 let got = counts(&found);
                 if got != want {
                     let brief = brief(&found);
-                    wrong.push(format!("{at} {what} {seed} {way}: {got:?}\n{brief}"));
+                    wrong.push(format!("{at} {what} {seed} {direction}: {got:?}\n{brief}"));
                 }
             }
         }
@@ -141,7 +141,7 @@ fn attribute(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
     true
 }
 
-/// Swaps two inputs that nodes compute, each in its own way.
+/// Swaps two inputs that nodes compute, each by a different operator.
 fn inputs(model: &mut ModelProto, numbers: &mut Numbers) -> bool {
     let ops: BTreeMap<String, String> = nodes(model)
         .iter()

@@ -135,7 +135,7 @@ fn shuffle_nodes(nodes: &mut Vec<NodeProto>, numbers: &mut Numbers) {
             }
         }
     }
-    assert_eq!(order.len(), nodes.len(), "the nodes stand in no circle");
+    assert_eq!(order.len(), nodes.len(), "the nodes form no circle");
     *nodes = order;
 }
 

@@ -1,4 +1,4 @@
-//! Any model: names, element types, kinds of attributes and types as they come.
+//! Any model: arbitrary names, element types, kinds of attributes and types.
 
 use bytes::Bytes;
 use posenc_ir::DType;

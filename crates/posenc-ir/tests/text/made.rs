@@ -459,11 +459,11 @@ fn external_payloads_round_trip_as_their_location() {
         ],
         ..Default::default()
     };
-    let held = AttributeProto {
+    let attribute = AttributeProto {
         t: Some(outside("t")),
         ..named("a", AttributeType::Tensor)
     };
-    let proto = model(graph(node(vec![held]), vec![outside("w")]));
+    let proto = model(graph(node(vec![attribute]), vec![outside("w")]));
     let (text, back) = through_text(&proto);
     assert_eq!(text.matches("\"checksum\": \"abc\"").count(), 2, "{text}");
     assert!(normal(proto) == normal(back), "{text}");

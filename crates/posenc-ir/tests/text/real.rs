@@ -10,7 +10,7 @@ use super::normal::normal;
 use crate::shared::{collections, fixtures, root};
 
 /// Prints and parses; text and messages must be the same.
-fn comes_back(path: &Path) {
+fn is_read_back(path: &Path) {
     let at = path.display();
     let model = Model::open(path).unwrap_or_else(|e| panic!("{at}: {e}"));
     let text = model.text(Weights::Full).to_string();
@@ -30,7 +30,7 @@ fn comes_back(path: &Path) {
 #[test]
 fn every_model_round_trips_through_its_text() {
     for model in fixtures().into_iter().chain(collections()) {
-        comes_back(&model);
+        is_read_back(&model);
     }
 }
 

@@ -60,7 +60,7 @@ impl Numbers {
             Self::Given { name, tensor } => {
                 if tensor.dims() != dims {
                     let why = format!(
-                        "{name} of `params` is {:?}, and the model needs {dims:?}",
+                        "{name} of `params` has shape {:?}, but the model needs {dims:?}",
                         tensor.dims()
                     );
                     return Err(Refusal::invalid(why).into());
@@ -139,7 +139,7 @@ mod tests {
         let error = given.values(&[3, 2]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "position_embedding of `params` is [2, 3], and the model needs [3, 2]"
+            "position_embedding of `params` has shape [2, 3], but the model needs [3, 2]"
         );
     }
 }

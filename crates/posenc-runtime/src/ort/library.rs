@@ -20,7 +20,7 @@ pub(super) struct Library {
 }
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
-/// Held while a library is loaded, so that two threads do not load two.
+/// Locked while a library is loaded, so that two threads do not load two.
 static LOADING: Mutex<()> = Mutex::new(());
 
 /// The library of the process, loaded from the first candidate that is a library of ONNX Runtime.

@@ -57,7 +57,7 @@ fn read(file: &Path) -> std::io::Result<BTreeMap<String, usize>> {
     Ok(count(&lines))
 }
 
-/// Distinct nodes by provider. The profile holds one event a line, and one kernel event for each run
+/// Distinct nodes by provider. The profile has one event a line, and one kernel event for each run
 /// of a node.
 fn count(lines: &[String]) -> BTreeMap<String, usize> {
     let mut nodes = BTreeSet::new();

@@ -44,7 +44,7 @@ fn check_graph(framework: &Onnx, graph: &GraphProto) -> Result<()> {
     for node in &graph.node {
         check_operator(framework, node)?;
         for attribute in &node.attribute {
-            // `Cast` and similar operators hold their type in `to` or `dtype`.
+            // `Cast` and similar operators have their type in `to` or `dtype`.
             let names_type = attribute.name == "to" || attribute.name == "dtype";
             if names_type && attribute.i == i64::from(BF16) {
                 return Err(no_bf16(label(node)));

@@ -26,7 +26,7 @@ const FEWEST: usize = 24;
 /// Pieces that f may have: hidden units and one.
 const MOST_PIECES: usize = 33;
 
-/// Points of a piece that is more than the way from one bend to the next.
+/// Points of a piece that is more than the distance from one bend to the next.
 const LONG: usize = 4;
 
 /// The least and greatest c: beyond them ψ is a line or a step.
@@ -116,7 +116,7 @@ fn psi(c: f64, x: f64) -> f64 {
     (c * x).ln_1p()
 }
 
-/// The c that most triples of distances agree on.
+/// The c of most triples of distances.
 fn scale(row: &Row, near: f64) -> Option<f64> {
     let mut votes: Vec<f64> = vec![];
     let mut triples = 0;
@@ -149,7 +149,7 @@ fn scale(row: &Row, near: f64) -> Option<f64> {
     (best >= 12 && 8 * best >= triples).then(|| votes[range.start + range.len() / 2])
 }
 
-/// The c whose ψ is at this share of the way from a to e at b.
+/// The c whose ψ is at this share of the distance from a to e at b.
 fn solved([a, b, e]: [f64; 3], share: f64) -> Option<f64> {
     let at = |c: f64| (psi(c, b) - psi(c, a)) / (psi(c, e) - psi(c, a));
     let [mut low, mut high] = RANGE;

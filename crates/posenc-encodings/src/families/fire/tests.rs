@@ -223,9 +223,9 @@ fn files_give_the_width_and_have_to_be_positive() {
     );
     assert_eq!(plan("c", &[1], 0.5).unwrap().width, Some(WIDTH));
     let why = |name, dims: &[usize], value| plan(name, dims, value).unwrap_err().to_string();
-    assert_eq!(why("c", &[1], 0.0), "c is 0, and has to be positive");
+    assert_eq!(why("c", &[1], 0.0), "c is 0 but must be positive");
     assert_eq!(
         why("threshold", &[2], 1.0),
-        "threshold is [2], and the model needs [1]"
+        "threshold has shape [2], but the model needs [1]"
     );
 }

@@ -53,10 +53,10 @@ pub fn identify_growth(
             factor * l / length - (factor - 1.0)
         }
     };
-    let agrees = |&(l, theta, _): &(f64, f64, f64)| {
+    let is_compatible = |&(l, theta, _): &(f64, f64, f64)| {
         ((theta / base).powf(inverse) / growth(l) - 1.0).abs() <= slack
     };
-    if !bases.iter().all(agrees) {
+    if !bases.iter().all(is_compatible) {
         return None;
     }
     let found = Dynamic {

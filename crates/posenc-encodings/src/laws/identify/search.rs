@@ -3,7 +3,7 @@
 /// What a search looks for. The first in which a law fits ends the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// Frequencies of some pairs, where the slower ones of the head are 0. The samples hold those
+    /// Frequencies of some pairs, where the slower ones of the head are 0. The samples contain those
     /// that rotate.
     Resting,
     /// Geometric frequencies that do not start at 1.

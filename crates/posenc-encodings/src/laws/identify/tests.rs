@@ -67,7 +67,7 @@ fn range(found: &IdentifiedScaling) -> Option<[usize; 2]> {
     serde_json::from_value(found.get("original_length_range").clone()).ok()
 }
 
-fn agrees(found: &Identified, rope: &Rope, scaling: &Scaling) -> Result<(), String> {
+fn compare(found: &Identified, rope: &Rope, scaling: &Scaling) -> Result<(), String> {
     let name = found
         .scaling
         .as_ref()
@@ -117,7 +117,7 @@ fn every_law_is_read_back_from_f64_and_f32() {
             F32,
         );
         for (form, found) in [("f64", exact), ("f32", rounded), ("Hugging Face", hf)] {
-            if let Err(why) = agrees(&found, rope, scaling) {
+            if let Err(why) = compare(&found, rope, scaling) {
                 wrong.push(format!("{form} {rope:?} {scaling:?}: {why}"));
             }
         }
@@ -185,7 +185,7 @@ fn hugging_faces_own_numbers_are_read_back() {
             }) if inv_freq.len() == 4 => {
                 assert_eq!(name, "custom", "{}", case.name);
             }
-            scaling => agrees(&found, &case.rope, scaling)
+            scaling => compare(&found, &case.rope, scaling)
                 .unwrap_or_else(|why| panic!("{}: {why}", case.name)),
         }
         if let Some(scaling) = found.scaling(run.attention_factor) {
@@ -294,7 +294,7 @@ fn deepseeks_yarn_has_no_factor_on_cos_and_sin() {
         mscale_all_dim: Some(1.0),
         ..Yarn::new(40.0, 4096).unwrap()
     };
-    agrees(
+    compare(
         &read(&Scaling::Yarn(yarn), &rope, F32, |x| x),
         &rope,
         &Scaling::Yarn(yarn),
@@ -307,7 +307,7 @@ fn llama3_with_another_ratio_of_frequency_factors_shows_it() {
     let rope = Rope::new(5e5, 128, 128).unwrap();
     let scaling = Scaling::Llama3(Llama3::new(8.0, 1.0, 6.0, 8192).unwrap());
     let found = read(&scaling, &rope, F32, |x| f64::from(x as f32));
-    agrees(&found, &rope, &scaling).unwrap();
+    compare(&found, &rope, &scaling).unwrap();
     assert_eq!(found.scaling.unwrap().get("high_freq_factor"), 6.0);
 }
 
@@ -378,7 +378,7 @@ fn growth_with_length_is_dynamic_ntk() {
 }
 
 #[test]
-fn two_lists_are_longrope_and_theta_comes_from_their_decimals() {
+fn two_lists_are_longrope_and_theta_is_read_from_their_decimals() {
     for case in golden::cases() {
         let Scaling::LongRope(longrope) = &case.scaling else {
             continue;

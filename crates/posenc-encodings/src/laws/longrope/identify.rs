@@ -17,7 +17,7 @@ struct Found {
     short_factor: Option<Vec<f64>>,
     /// Divisors above it, `[pairs]`; absent where θ is unknown.
     long_factor: Option<Vec<f64>>,
-    /// Length above which the long list holds.
+    /// Length above which the long list is used.
     original_length: usize,
 }
 

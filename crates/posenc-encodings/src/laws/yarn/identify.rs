@@ -138,7 +138,7 @@ fn shape(ratios: &Ratios<'_>, low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Pair that turns `turns` times within a length.
+/// Pair that completes `turns` rotations within a length.
 fn pair(ratios: &Ratios<'_>, turns: f64, length: f64) -> f64 {
     let d = ratios.samples.dim as f64;
     d * (length / (turns * TAU)).ln() / (2.0 * ratios.theta.value.ln())
@@ -167,7 +167,7 @@ fn default_ramps(ratios: &Ratios<'_>) -> Vec<[f64; 2]> {
         let length = (edge[0] * edge[1]).sqrt();
         let ramp = whole_ramp(ratios, length);
         // Ramps beyond the last pair move none; neither do those of lengths
-        // that are shorter than a turn of the first.
+        // that are shorter than a rotation of the first.
         let moves = ramp[0] + 1.0 < pairs as f64 && ramp[0] <= ramp[1];
         if moves && ramps.last() != Some(&ramp) {
             ramps.push(ramp);
@@ -311,7 +311,7 @@ fn free_ramp(ratios: &Ratios<'_>) -> Option<Fit> {
     }
     let bottom = 1.0 - ratios.ratio[end];
     let share = |i: usize| (1.0 - ratios.ratio[i]) / bottom;
-    // The line through the outer points; the inner ones have to agree.
+    // The line through the outer points; the inner ones have to fit it.
     let slope = (share(end - 1) - share(start)) / (end - 1 - start) as f64;
     let low = start as f64 - share(start) / slope;
     let high = low + 1.0 / slope;

@@ -63,7 +63,7 @@ fn external_data_must_be_in_the_folder_of_the_model() {
         ("at the end", with("offset", "8")),
         ("with its length", with("length", "8")),
         ("with what nobody knows", with("checksum", "-")),
-        ("absent, and not asked for", large(at("absent"))),
+        ("absent, and not requested", large(at("absent"))),
         ("absent with its folder", large(at("no/such/data"))),
     ];
     for (name, proto) in fine {
@@ -237,22 +237,22 @@ fn external_data_of_attributes_is_checked_too() {
 #[test]
 fn a_cache_that_links_both_files_into_one_folder_is_read() {
     let outer = tempfile::tempdir().unwrap();
-    let (blobs, shown) = (outer.path().join("blobs"), outer.path().join("shown"));
+    let (blobs, snapshot) = (outer.path().join("blobs"), outer.path().join("snapshot"));
     std::fs::create_dir_all(&blobs).unwrap();
-    std::fs::create_dir_all(&shown).unwrap();
+    std::fs::create_dir_all(&snapshot).unwrap();
     std::fs::write(
         blobs.join("1"),
         external(&[("location", "data")]).encode_to_vec(),
     )
     .unwrap();
     std::fs::write(blobs.join("2"), [0; 8]).unwrap();
-    std::os::unix::fs::symlink("../blobs/1", shown.join("model.onnx")).unwrap();
-    std::os::unix::fs::symlink("../blobs/2", shown.join("data")).unwrap();
-    let m = Model::open(shown.join("model.onnx")).unwrap();
+    std::os::unix::fs::symlink("../blobs/1", snapshot.join("model.onnx")).unwrap();
+    std::os::unix::fs::symlink("../blobs/2", snapshot.join("data")).unwrap();
+    let m = Model::open(snapshot.join("model.onnx")).unwrap();
     m.check().unwrap();
     // A model that is not a link itself may not name that folder.
-    std::fs::copy(blobs.join("1"), shown.join("own.onnx")).unwrap();
-    let m = Model::open(shown.join("own.onnx")).unwrap();
+    std::fs::copy(blobs.join("1"), snapshot.join("own.onnx")).unwrap();
+    let m = Model::open(snapshot.join("own.onnx")).unwrap();
     let error = m.check().unwrap_err().to_string();
     assert!(error.contains("leads out of the model's folder"), "{error}");
 }

@@ -37,9 +37,10 @@ fn chain(length: usize, width: usize) -> ModelProto {
                 format!("b{}", k - 1)
             };
             let to = format!("b{k}");
-            match i + 1 < length {
-                true => call(&format!("F{}", i + 1), &from, &to),
-                false => node("Relu", &[&from], &[&to]),
+            if i + 1 < length {
+                call(&format!("F{}", i + 1), &from, &to)
+            } else {
+                node("Relu", &[&from], &[&to])
             }
         });
         function(&format!("F{i}"), nodes.collect())
@@ -47,12 +48,13 @@ fn chain(length: usize, width: usize) -> ModelProto {
     calling((0..length).map(each).collect())
 }
 
-/// F0 holds an `If` with a call of F1 in its branch, and so on.
+/// F0 contains an `If` with a call of F1 in its branch, and so on.
 fn nested_calls(length: usize) -> ModelProto {
     let each = |i: usize| {
-        let inner = match i + 1 < length {
-            true => call(&format!("F{}", i + 1), "a", "t"),
-            false => node("Neg", &["a"], &["t"]),
+        let inner = if i + 1 < length {
+            call(&format!("F{}", i + 1), "a", "t")
+        } else {
+            node("Neg", &["a"], &["t"])
         };
         let other = branch(vec![node("Neg", &["a"], &["e"])], "e");
         let bodies = vec![

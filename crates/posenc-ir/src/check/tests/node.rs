@@ -205,7 +205,7 @@ fn other_nodes_are_refused_with_the_reason() {
             "a string that says it is a number",
             17,
             concat(lying),
-            "attribute axis is declared as an integer but holds a string",
+            "attribute axis is declared as an integer but contains a string",
         ),
         (
             "twice",
@@ -277,7 +277,7 @@ fn other_nodes_are_refused_with_the_reason() {
             "a branch without a graph",
             17,
             with(node("If", &["x"], &["y"]), vec![no_body]),
-            "attribute then_branch holds 0 graphs instead of one",
+            "attribute then_branch contains 0 graphs instead of one",
         ),
         (
             "a branch that gives more",

@@ -95,9 +95,9 @@ fn warnings_are_listed_once_with_their_first_place() {
             "out of order",
             unsorted(),
             &[
-                "g/z_node: 2 nodes of the graph come before nodes that they read: nodes are not \
+                "g/z_node: 2 nodes of the graph are before nodes that they read: nodes are not \
                  topologically sorted",
-                "g/q_node.then_branch/t_node: the node comes before a node that it reads: nodes \
+                "g/q_node.then_branch/t_node: the node is before a node that it reads: nodes \
                  are not topologically sorted",
             ],
         ),

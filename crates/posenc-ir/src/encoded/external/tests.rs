@@ -52,7 +52,7 @@ fn attribute(name: &str, t: TensorProto) -> AttributeProto {
     a
 }
 
-/// Tensors wherever they can stand, made by `tensor`.
+/// Tensors wherever they can occur, made by `tensor`.
 fn everywhere(tensor: fn(&str, u8) -> TensorProto) -> ModelProto {
     let with = |op: &str, out: &str, a: AttributeProto| {
         let inputs: &[&str] = if op == "Constant" { &[] } else { &["c"] };

@@ -222,7 +222,7 @@ fn resizing_to_the_same_size_keeps_the_numbers() {
 
 #[test]
 fn fused_biases_pick_rows_by_bucket() {
-    // With 8 buckets and a maximum of 20 each way: 0, 1, 2 up to 6, 3 from 7.
+    // With 8 buckets and a maximum of 20 in each direction: 0, 1, 2 up to 6, 3 from 7.
     let table = floats(&[8, 1], &[0., 1., 2., 3., 4., 5., 6., 7.]);
     let bias = |both: i64| {
         let op = contrib("RelativePositionBias").int("max_distance", 20);

@@ -154,8 +154,8 @@ fn reductions_fold_their_axes() {
             "{name}"
         );
     }
-    let idle = op("ReduceSum").int("noop_with_empty_axes", 1);
-    assert_eq!(idle.numbers(&[x, list(&[])]).0, [2, 2]);
+    let keeps_all = op("ReduceSum").int("noop_with_empty_axes", 1);
+    assert_eq!(keeps_all.numbers(&[x, list(&[])]).0, [2, 2]);
     let empty = op("ReduceMax").run(&[floats(&[0], &[])]).unwrap();
     assert!(empty.data.is_none());
 }

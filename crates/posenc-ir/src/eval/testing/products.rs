@@ -81,11 +81,11 @@ fn convolutions_weigh_what_their_window_covers() {
 }
 
 #[test]
-fn the_first_axis_may_come_before_the_batch_axes() {
+fn the_first_axis_may_be_before_the_batch_axes() {
     // Numbers of ONNX Runtime 1.31.
     let (a, b) = (count(&[2, 3, 2]), count(&[3, 2, 2]));
-    let turned = contrib("FusedMatMul").int("transBatchA", 1);
-    let got = turned.numbers(&[a.clone(), b.clone()]);
+    let transposed = contrib("FusedMatMul").int("transBatchA", 1);
+    let got = transposed.numbers(&[a.clone(), b.clone()]);
     assert_eq!(got.0, [3, 2, 2]);
     assert_eq!(
         got.1,
@@ -220,7 +220,7 @@ fn normalizations_center_and_scale() {
 
 #[test]
 fn fused_rotations_rotate_pairs_by_the_angle_of_their_row() {
-    // A quarter turn at position 1, none at 0.
+    // A rotation by 90° at position 1, none at 0.
     let cos = floats(&[2, 1], &[1.0, 0.0]);
     let sin = floats(&[2, 1], &[0.0, 1.0]);
     let x = floats(&[1, 1, 2, 4], &[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);

@@ -149,8 +149,8 @@ fn large_constants_are_computed_when_something_other_than_a_weight_product_reads
     let big: Vec<f32> = (0..n * n).map(|v| v as f32).collect();
     let nodes = vec![
         node("Neg", &["weight"], &["negative"]),
-        node("Transpose", &["negative"], &["turned"]),
-        node("MatMul", &["x", "turned"], &["product"]),
+        node("Transpose", &["negative"], &["transposed"]),
+        node("MatMul", &["x", "transposed"], &["product"]),
         node("Neg", &["table"], &["other"]),
         node("Gather", &["other", "ids"], &["rows"]),
         node("Neg", &["bias"], &["shift"]),
@@ -174,7 +174,7 @@ fn large_constants_are_computed_when_something_other_than_a_weight_product_reads
     );
     for (name, known) in [
         ("negative", false),
-        ("turned", false),
+        ("transposed", false),
         ("product", false),
         ("other", false),
         ("shift", true),
@@ -188,7 +188,7 @@ fn large_constants_are_computed_when_something_other_than_a_weight_product_reads
         numbers(get(&model, &run, "picked")).1[..2],
         [-400.0, -401.0]
     );
-    // A probe that asks for one gets it.
+    // A probe that requests one gets it.
     let from = seeds(&model, &[("x", floats(&[1, n], &vec![1.0; n]))]);
     let target = [samples::find(model.graph(), "product")];
     let product = probe(&model, &run, &from, &target, &BUDGET).unwrap();
@@ -257,7 +257,7 @@ fn bodies_of_loops_and_scans_have_dimensions() {
             node("Unsqueeze", &["next", "axes"], &["piece"]),
         ],
         vec![int_constant("axes", &[1], &[0])],
-        vec![untyped("turn"), untyped("go"), untyped("carried")],
+        vec![untyped("step"), untyped("go"), untyped("carried")],
         &["go_on", "next", "piece"],
     );
     let count = node("Loop", &["most", "", "x"], &["last", "pieces"]);
@@ -352,13 +352,13 @@ fn a_trace_stays_within_its_budget_and_computes_small_values() {
         let seeds = seeds(&m, &[("x", Value::opaque(DType::F32, [length]))]);
         trace(&m, &seeds, NOTHING, &budget)
     };
-    let held = |t: &Trace| {
+    let kept = |t: &Trace| {
         let known = |i: &usize| get(&m, t, &format!("r{i}")).data.is_some();
         (0..9).filter(known).count()
     };
-    assert_eq!(held(&run(1 << 9)), 9, "short ones fit all together");
+    assert_eq!(kept(&run(1 << 9)), 9, "short ones fit all together");
     let long = run(1 << 12);
-    assert!((1..=3).contains(&held(&long)), "{}", held(&long));
+    assert!((1..=3).contains(&kept(&long)), "{}", kept(&long));
     let last = get(&m, &long, "last");
     assert_eq!(last.to_i64().unwrap()[0], 1 << 12);
 }
@@ -386,6 +386,6 @@ fn a_long_chain_of_large_constants_is_computed_from_its_end() {
     let seeds = seeds(&m, &[("x", Value::opaque(DType::F32, [2]))]);
     let t = trace(&m, &seeds, NOTHING, &budget);
     assert!(get(&m, &t, "r10").data.is_none(), "it waits to be read");
-    // What only the chain reads is not held, so that the end of it has room.
+    // What only the chain reads is not kept, so that the budget suffices for its end.
     assert!(get(&m, &t, "y").data.is_some());
 }

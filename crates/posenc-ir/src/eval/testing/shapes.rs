@@ -80,8 +80,8 @@ fn transposed_elements_move_with_their_axes() {
     let want = (vec![3, 2], vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     assert_eq!(op("Transpose").numbers(std::slice::from_ref(&x)), want);
     // The elements stay in order when the transposed array gets the standard layout.
-    let turned = op("Transpose").run(std::slice::from_ref(&x)).unwrap();
-    let flat = op("Reshape").numbers(&[turned, list(&[-1])]);
+    let transposed = op("Transpose").run(std::slice::from_ref(&x)).unwrap();
+    let flat = op("Reshape").numbers(&[transposed, list(&[-1])]);
     assert_eq!(flat, (vec![6], want.1));
     for perm in [&[0][..], &[0, 0], &[0, 2]] {
         assert!(

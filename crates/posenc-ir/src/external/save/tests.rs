@@ -217,19 +217,19 @@ fn absent_data_is_an_error_where_it_must_be_copied() {
     let (dir, model) = folder();
     fs::remove_file(dir.path().join("data/w.bin")).unwrap();
     let away = dir.path().join("away/out.onnx");
-    let beside = dir.path().join("out.onnx");
+    let sibling = dir.path().join("out.onnx");
     for (output, policy) in [
         (&away, ExternalData::Copy),
         (&away, ExternalData::Auto),
-        (&beside, ExternalData::Inline),
-        (&beside, ExternalData::Copy),
+        (&sibling, ExternalData::Inline),
+        (&sibling, ExternalData::Copy),
     ] {
         let error = prepared(&model, output, policy).unwrap_err();
         assert!(matches!(error, SaveError::Model(_)), "{error}");
         assert!(error.to_string().contains("w.bin"), "{error}");
     }
     for policy in [ExternalData::Auto, ExternalData::Keep] {
-        assert!(prepared(&model, &beside, policy).is_ok(), "{policy:?}");
+        assert!(prepared(&model, &sibling, policy).is_ok(), "{policy:?}");
     }
 }
 

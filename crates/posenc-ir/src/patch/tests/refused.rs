@@ -16,8 +16,12 @@ fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
     // The body alone is edited; the circle is in the graph around it.
     let circle_around_a_body: Edit = |g, out| {
         let t = find(g, "t");
-        let holds = |u: &&Use| g.producer(t) == Some((u.node, 0));
-        let at = *g.uses(find(g, "a")).iter().find(holds).unwrap();
+        let is_use_of_producer = |u: &&Use| g.producer(t) == Some((u.node, 0));
+        let at = *g
+            .uses(find(g, "a"))
+            .iter()
+            .find(is_use_of_producer)
+            .unwrap();
         out.redirect_use(find(g, "a"), at, find(g, "z")).unwrap();
     };
     let out_of_body: Edit = |g, out| {
@@ -157,12 +161,11 @@ fn a_function_accepts_nodes_and_no_initializers() {
         let g = m.graph();
         let input = g.values().find(|v| g.name(*v) == "in").unwrap();
         let mut out = g.emitter(g.value(input).scope(), "e");
-        let new = match constant {
-            true => {
-                let two = out.scalar("two", DType::F32, 2.0);
-                out.op("Mul", &[input, two])
-            }
-            false => out.op("Abs", &[input]),
+        let new = if constant {
+            let two = out.scalar("two", DType::F32, 2.0);
+            out.op("Mul", &[input, two])
+        } else {
+            out.op("Abs", &[input])
         };
         out.redirect(input, new).unwrap();
         let patch = out.finish();

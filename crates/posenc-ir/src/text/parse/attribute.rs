@@ -12,7 +12,7 @@ use crate::wire::{put_bytes, put_int, put_varint};
 /// One value: its type, and its encoding without a tag.
 struct Single {
     kind: AttributeType,
-    /// The value of an integer, which may stand in for a float.
+    /// The value of an integer, which may be written for a float.
     int: i64,
     encoded: Vec<u8>,
 }
@@ -84,7 +84,7 @@ impl Cursor<'_> {
             self.peek();
             let start = *self;
             if self.eat(b'@') {
-                return Err(start.error("a list cannot hold a reference"));
+                return Err(start.error("a list cannot contain a reference"));
             }
             let value = start.fitting(self.single(depth)?, kind)?;
             kind = Some(value.kind);

@@ -283,7 +283,7 @@ fn inconsistent_attributes_are_refused() {
         let error = Model::parse(&text).map(drop).expect_err(&text).to_string();
         assert!(error.starts_with("line 1, column "), "{text}: {error}");
     }
-    // The same text with an attribute that holds together is read.
+    // The same text with a consistent attribute is read.
     assert!(Model::parse("g (float x) => (y) { y = F <a = 1> (x) }").is_ok());
 }
 

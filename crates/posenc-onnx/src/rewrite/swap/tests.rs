@@ -177,7 +177,7 @@ fn requests_that_do_not_fit_are_refused_with_what_to_do() {
                 let slopes = Value::Numbers(vec![0.5; 2]);
                 r.parameters.family.set(&alibi::FAMILY.params[0], slopes)
             }),
-            "`slopes` has 2, and attention 3 heads",
+            "`slopes` has 2 numbers, but attention has 3 heads",
         ),
         (
             refused(Kind::T5Bias, &|r| {
