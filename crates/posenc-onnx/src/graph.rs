@@ -9,4 +9,4 @@ pub(crate) mod product;
 pub(crate) mod region;
 pub(crate) mod signature;
 #[cfg(test)]
-pub mod sketch;
+pub(crate) mod sketch;

@@ -1,4 +1,6 @@
 //! Runs the programs under `examples/`.
+// The examples are read as modules here, where nothing outside can reach their functions.
+#![allow(unreachable_pub)]
 
 use std::path::{Path, PathBuf};
 

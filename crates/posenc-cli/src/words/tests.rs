@@ -171,7 +171,7 @@ fn what_acts_by_distance() {
         (
             Kind::T5Bias,
             bias(json!(20), true),
-            "8 buckets up to distance 20, both ways, 4 heads",
+            "8 buckets up to distance 20, both directions, 4 heads",
         ),
         (
             Kind::T5Bias,
@@ -211,7 +211,7 @@ fn what_acts_by_distance() {
         (
             Kind::Disentangled,
             json!({"c2p": true, "p2c": true, "buckets": 8, "max_distance": 64}),
-            "c2p and p2c terms, 8 buckets each way up to distance 64",
+            "c2p and p2c terms, 8 buckets per direction up to distance 64",
         ),
         (
             Kind::Disentangled,

@@ -408,10 +408,12 @@ mod tests {
         };
         assert_eq!(labels(20, |d| d.clamp(-8, 8)), Ok(Some(8)));
         assert_eq!(labels(20, |d| d.clamp(-9, 9)), Ok(Some(9)));
-        assert!(labels(9, |d| d.clamp(-8, 8)).is_err(), "too short a run");
-        assert!(labels(20, |d| d).is_err(), "no clip");
-        assert!(labels(20, |d| d.clamp(-8, 6)).is_err(), "two clips");
-        assert!(labels(20, |d| d.clamp(-8, 8) / 2).is_err(), "steps");
+        let unlike = Miss::new("distances are not clipped alike on both sides");
+        let unlike = Err::<Option<usize>, _>(unlike);
+        assert_eq!(labels(9, |d| d.clamp(-8, 8)), unlike, "too short a run");
+        assert_eq!(labels(20, |d| d), unlike, "no clip");
+        assert_eq!(labels(20, |d| d.clamp(-8, 6)), unlike, "two clips");
+        assert_eq!(labels(20, |d| d.clamp(-8, 8) / 2), unlike, "steps");
     }
 
     fn window(rows: usize, columns: usize, prefix: usize, step: usize) -> Scores {
@@ -458,7 +460,8 @@ mod tests {
         let change = |f: &dyn Fn(&mut Scores)| {
             let mut scores = window(4, 4, 1, 1);
             f(&mut scores);
-            RelativeBias::of_window(&scores).is_err()
+            let why = RelativeBias::of_window(&scores).unwrap_err().why;
+            why == "pairs of equal offset differ in every window"
         };
         assert!(change(&|s| s.values[[1, 5, 9]] *= 1.01), "one number");
         assert!(change(&|s| s.values[[0, 3, 3]] *= -1.0), "one sign");
@@ -482,6 +485,7 @@ mod tests {
             origin: 0,
             tolerance: 1e-6,
         };
-        assert!(RelativeBias::of_window(&random).is_err());
+        let why = RelativeBias::of_window(&random).unwrap_err().why;
+        assert_eq!(why, "pairs of equal offset differ in every window");
     }
 }

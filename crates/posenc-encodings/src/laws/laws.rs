@@ -291,6 +291,10 @@ fn bad_parameters_are_refused_in_one_sentence() {
         assert_eq!(scaling.check(&rope).unwrap_err().to_string(), want);
     }
     Scaling::LongRope(longrope(4)).check(&rope).unwrap();
+}
+
+#[test]
+fn impossible_widths_are_refused_in_one_sentence() {
     let one_pair = Rope::new(10_000.0, 2, 16).unwrap();
     let error = Scaling::Ntk(Ntk { factor: 2.0 })
         .check(&one_pair)
@@ -306,9 +310,12 @@ fn bad_parameters_are_refused_in_one_sentence() {
         (1e4, 7, 8),
         (1e4, 16, 8),
     ] {
-        assert!(
-            Rope::new(theta, rotary, head).is_err(),
-            "{theta} {rotary} {head}"
-        );
+        let why = Rope::new(theta, rotary, head).unwrap_err().to_string();
+        let parameter = if rotary == 8 && head == 8 {
+            "theta must"
+        } else {
+            "rotary width must"
+        };
+        assert!(why.starts_with(parameter), "{why}");
     }
 }

@@ -1,7 +1,7 @@
 //! YaRN: fast pairs stay, slow pairs are interpolated, a linear ramp between.
 //!
 //! `f_i · (r_i/s + 1 - r_i)` with `r_i = clamp((i - low)/(high - low), 0, 1)`,
-//! where `low` and `high` are the pairs that turn `beta_fast` and `beta_slow`
+//! where `low` and `high` are the pairs that rotate `beta_fast` and `beta_slow`
 //! times within the original length L0:
 //! `pair(n) = d · ln(L0/(2πn)) / (2 ln θ)`. They are rounded outward unless
 //! `truncate` is false, then `low` is at least 0 and `high` at most `d - 1`.

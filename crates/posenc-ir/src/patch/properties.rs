@@ -168,12 +168,12 @@ proptest! {
         for edits in rounds {
             let patch = record(model.graph(), &edits);
             let (text, bytes) = (model.graph().text(), model.to_bytes().unwrap());
-            let text = patch.text(model.graph());
+            let described = patch.text(model.graph());
             if model.commit(patch).is_err() {
                 prop_assert_eq!(model.graph().text(), text);
                 prop_assert_eq!(model.to_bytes().unwrap(), bytes);
             } else if model.graph().text() != text {
-                prop_assert!(!text.is_empty());
+                prop_assert!(!described.is_empty());
             }
             prop_assert!(model.check().is_ok());
             prop_assert!(uses_are_consistent(model.graph()));

@@ -178,6 +178,7 @@ mod tests {
     #[test]
     fn a_config_that_cannot_be_followed_is_an_error() {
         let wrong = config(1e4, json!({"rope_type": "yran"}));
-        assert!(report(yarn()).consult(&wrong).is_err());
+        let why = report(yarn()).consult(&wrong).unwrap_err().to_string();
+        assert!(why.contains("yran"), "{why}");
     }
 }

@@ -122,6 +122,7 @@ mod tests {
         assert_eq!("linear".parse(), Ok(ScaleType::Law(LawName::Linear)));
         assert_eq!(ScaleType::ALL.first(), Some(&ScaleType::None));
         assert_eq!(ScaleType::ALL.last(), Some(&ScaleType::Truncate));
-        assert!("rope".parse::<ScaleType>().is_err());
+        let why = "rope".parse::<ScaleType>().unwrap_err().to_string();
+        assert!(why.starts_with("\"rope\" is no "), "{why}");
     }
 }

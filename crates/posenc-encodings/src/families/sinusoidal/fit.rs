@@ -254,7 +254,7 @@ fn wrapped(angle: f64) -> f64 {
 }
 
 /// The number of fewest digits that lies this near.
-pub fn snap(x: f64, share: f64) -> f64 {
+pub(crate) fn snap(x: f64, share: f64) -> f64 {
     let near = |digits: usize| format!("{x:.digits$e}").parse::<f64>().ok();
     let close = |y: &f64| (y - x).abs() <= share * x.abs();
     (0..9).filter_map(near).find(close).unwrap_or(x)
