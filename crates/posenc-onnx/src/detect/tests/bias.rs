@@ -539,10 +539,7 @@ fn factors_that_follow_the_position_are_unknown() {
         ..Request::default()
     };
     let before = model.graph().text();
-    let why = crate::rewrite::rewrite(&mut model, &to_none)
-        .unwrap_err()
-        .to_string();
-    assert!(why.contains("cannot remove"), "{why}");
+    assert!(crate::rewrite::rewrite(&mut model, &to_none).is_err());
     assert_eq!(model.graph().text(), before);
     let nothing: [(&str, Factor); 4] = [
         ("a mask", |s| {
