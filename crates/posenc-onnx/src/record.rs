@@ -63,7 +63,7 @@ impl SiteRecord {
 /// What an earlier rewrite wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
-    /// The length that was made room for, where it was known.
+    /// The length that tables and buffers were extended to, where it was known.
     pub max_length: Option<usize>,
     sites: Vec<Value>,
 }

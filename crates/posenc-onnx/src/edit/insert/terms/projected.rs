@@ -29,7 +29,7 @@ impl Term<'_, '_> {
             return Err(self.refuse("it has no biases on queries or no projection"));
         };
         if dim == 0 || dim % 2 == 1 {
-            let why = format!("the width of sines and cosines must be even, and {dim} was given");
+            let why = format!("the width of sines and cosines must be even, got {dim}");
             return Err(Refusal::invalid(why).into());
         }
         head_order::check(self.context, self.site, &self.spot.path)?;
