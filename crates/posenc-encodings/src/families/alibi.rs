@@ -122,7 +122,10 @@ impl ScoreBias for Alibi {
             (Some(slopes), _) => slopes,
             (None, Some(slopes)) if slopes.len() == heads => slopes.to_vec(),
             (None, Some(slopes)) => {
-                let why = format!("has {} numbers, but attention has {heads} heads", slopes.len());
+                let why = format!(
+                    "has {} numbers, but attention has {heads} heads",
+                    slopes.len()
+                );
                 return Err(PlanError::param("slopes", why));
             }
             (None, None) => slopes(heads),
@@ -309,10 +312,12 @@ mod tests {
     }
 
     fn causal(of: impl Fn(usize, f64) -> f64) -> Scores {
-        scores(3, 2, |h, i, j| if j > i {
-            f64::NEG_INFINITY
-        } else {
-            of(h, (j - i) as f64)
+        scores(3, 2, |h, i, j| {
+            if j > i {
+                f64::NEG_INFINITY
+            } else {
+                of(h, (j - i) as f64)
+            }
         })
     }
 
@@ -327,10 +332,12 @@ mod tests {
     fn lines_are_read_whatever_constant_each_query_adds() {
         let want = |symmetric| Ok((SLOPES.to_vec(), symmetric));
         assert_eq!(read(&causal(|h, d| SLOPES[h] * d)), want(None));
-        let by_key = scores(3, 2, |h, i, j| if j > i {
-            f64::NEG_INFINITY
-        } else {
-            SLOPES[h] * j as f64 + (i * i) as f64
+        let by_key = scores(3, 2, |h, i, j| {
+            if j > i {
+                f64::NEG_INFINITY
+            } else {
+                SLOPES[h] * j as f64 + (i * i) as f64
+            }
         });
         assert_eq!(read(&by_key), want(None));
         let onward = scores(3, 0, |h, i, j| SLOPES[h] * (j - i) as f64);
@@ -347,10 +354,12 @@ mod tests {
                 slopes: vec![0.7, -0.1, 0.3],
                 symmetric,
             };
-            let cell = |h, i: i64, j: i64| if symmetric.is_none() && j > i {
-                f64::NEG_INFINITY
-            } else {
-                alibi.at_distance(h, j - i)
+            let cell = |h, i: i64, j: i64| {
+                if symmetric.is_none() && j > i {
+                    f64::NEG_INFINITY
+                } else {
+                    alibi.at_distance(h, j - i)
+                }
             };
             let (found, error) = Alibi::of_scores(&scores(3, 0, cell)).unwrap();
             assert_eq!(found, alibi);
@@ -399,10 +408,12 @@ mod tests {
             ),
             (
                 "heads that see one direction each",
-                scores(2, 0, |h, i, j| if (h == 0) == (j > i) && i != j {
-                    hidden
-                } else {
-                    -(i - j).abs() as f64
+                scores(2, 0, |h, i, j| {
+                    if (h == 0) == (j > i) && i != j {
+                        hidden
+                    } else {
+                        -(i - j).abs() as f64
+                    }
                 }),
             ),
             (
@@ -412,7 +423,17 @@ mod tests {
                 }),
             ),
         ];
-        let reasons = ["a line leaves residuals", "a line leaves residuals", "a line leaves residuals", "a line leaves residuals", "a line leaves residuals", "a line leaves residuals", "slopes [0.2000", "too few keys are seen", "slopes [1.0000]"];
+        let reasons = [
+            "a line leaves residuals",
+            "a line leaves residuals",
+            "a line leaves residuals",
+            "a line leaves residuals",
+            "a line leaves residuals",
+            "a line leaves residuals",
+            "slopes [0.2000",
+            "too few keys are seen",
+            "slopes [1.0000]",
+        ];
         for ((name, scores), reason) in cases.into_iter().zip(reasons) {
             let why = read(&scores).unwrap_err();
             assert!(why.starts_with(reason), "{name}: {why}");

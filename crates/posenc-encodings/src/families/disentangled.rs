@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::describe::Description;
+use crate::encoding::Encoding;
 use crate::family::{Entry, Family};
 use crate::miss::Miss;
-use crate::encoding::Encoding;
 use crate::params::Params;
 
 /// What the family declares.
@@ -206,7 +206,14 @@ mod tests {
                 }
             }),
         ];
-        let reasons = ["rows are clipped at most", "rows are clipped at most", "rows follow no buckets", "rows follow no buckets", "rows follow no buckets", "rows follow no buckets"];
+        let reasons = [
+            "rows are clipped at most",
+            "rows are clipped at most",
+            "rows follow no buckets",
+            "rows follow no buckets",
+            "rows follow no buckets",
+            "rows follow no buckets",
+        ];
         for ((name, of), reason) in cases.into_iter().zip(reasons) {
             let why = identify(&rows(200, of)).unwrap_err().why;
             assert!(why.starts_with(reason), "{name}: {why}");

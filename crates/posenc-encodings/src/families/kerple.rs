@@ -424,7 +424,13 @@ mod tests {
                 CAUSAL.run(|h, at| value(h, at) * (1.0 + at.query as f64)),
             ),
         ];
-        let reasons = ["a log kernel leaves", "a power kernel leaves", "keys before and after the query differ", "keys before and after the query differ", "pairs of equal distance differ"];
+        let reasons = [
+            "a log kernel leaves",
+            "a power kernel leaves",
+            "keys before and after the query differ",
+            "keys before and after the query differ",
+            "pairs of equal distance differ",
+        ];
         for ((name, run), reason) in cases.into_iter().zip(reasons) {
             let why = read(&run).unwrap_err().why;
             assert!(why.starts_with(reason), "{name}: {why}");

@@ -16,8 +16,8 @@ use std::any::Any;
 use ndarray::{Array2, ArrayD, ArrayView2, Axis, Ix2};
 use serde_json::json;
 
-use crate::describe::Description;
 use super::sinusoidal::Sinusoidal;
+use crate::describe::Description;
 use crate::encoding::{self, Common, GivenTensors, PlanError, Start};
 use crate::family::{Entry, Family};
 use crate::input_term::{InputTerm, Source};
@@ -235,14 +235,15 @@ pub fn offset(read: &[i64], first: usize) -> Result<usize, Miss> {
         return Err(Miss::new("fewer than two positions are at hand"));
     };
     if let Some(pair) = read.windows(2).find(|w| w[1] != w[0] + 1) {
-        let why = match next == start && read.iter().all(|r| *r == start) {
-            true => "every token reads the same row".to_owned(),
-            false => format!("row {} is followed by row {}", pair[0], pair[1]),
+        let why = if next == start && read.iter().all(|r| *r == start) {
+            "every token reads the same row".to_owned()
+        } else {
+            format!("row {} is followed by row {}", pair[0], pair[1])
         };
         return Err(Miss::new(why));
     }
     let start = usize::try_from(start).map_err(|_| Miss::new("rows are counted from the end"))?;
-    // Without a cache in this branch, the first token stands at 0.
+    // Without a cache in this branch, the first token is at 0.
     Ok(start.checked_sub(first).unwrap_or(start))
 }
 

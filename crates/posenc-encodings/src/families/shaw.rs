@@ -295,12 +295,14 @@ pub fn identify(rows: &BTreeMap<i64, i64>) -> Result<Clip, Miss> {
             .filter(|(d, _)| **d * sign > straight)
             .map(|(_, row)| *row)
             .collect();
-        match beyond.iter().all(|row| *row == last) {
-            true if beyond.is_empty() => Ok(None),
-            true => Ok(usize::try_from(straight).ok()),
-            false => Err(Miss::new(
+        if beyond.is_empty() {
+            Ok(None)
+        } else if beyond.iter().all(|row| *row == last) {
+            Ok(usize::try_from(straight).ok())
+        } else {
+            Err(Miss::new(
                 "rows neither follow the distance nor are clipped",
-            )),
+            ))
         }
     };
     Ok(Clip {

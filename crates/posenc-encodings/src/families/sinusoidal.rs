@@ -24,11 +24,11 @@ pub use fit::{Precision, identify};
 pub use grid::identify_grid;
 
 use crate::describe::{Description, number};
+use crate::encoding::{Common, Encoding, GivenTensors, PlanError};
 use crate::family::{Entry, Family};
 use crate::input_term::{InputTerm, Positions, Source};
 use crate::layout::Layout;
 use crate::opset::Opset;
-use crate::encoding::{Common, Encoding, GivenTensors, PlanError};
 use crate::params::Params;
 use crate::words;
 
@@ -348,9 +348,10 @@ impl Sinusoidal {
         } = self.image?;
         let half = self.dim / 2;
         let coordinates = |count: usize| -> Vec<f64> {
-            let whole = match normalized {
-                true => count as f64 / std::f64::consts::TAU,
-                false => self.factor,
+            let whole = if normalized {
+                count as f64 / std::f64::consts::TAU
+            } else {
+                self.factor
             };
             let first = self.offset;
             (0..count).map(|p| (p + first) as f64 / whole).collect()
@@ -360,9 +361,10 @@ impl Sinusoidal {
             (rows * columns, self.dim),
             |(token, column)| {
                 let [row, place] = [token / columns, token % columns];
-                match (column < half) == (order == Order::RowsFirst) {
-                    true => y[[row, column % half]],
-                    false => x[[place, column % half]],
+                if (column < half) == (order == Order::RowsFirst) {
+                    y[[row, column % half]]
+                } else {
+                    x[[place, column % half]]
                 }
             },
         ))

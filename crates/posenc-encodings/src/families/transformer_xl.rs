@@ -208,9 +208,10 @@ pub fn reference(code: &Code, distances: &[i64]) -> Array2<f64> {
     let half = code.frequencies.len();
     let bound = code.clamp.map_or(f64::INFINITY, |c| c as f64);
     Array2::from_shape_fn((distances.len(), 2 * half), |(row, column)| {
-        let (m, cosine) = match code.interleaved {
-            true => (column / 2, column % 2 == 1),
-            false => (column % half, column >= half),
+        let (m, cosine) = if code.interleaved {
+            (column / 2, column % 2 == 1)
+        } else {
+            (column % half, column >= half)
         };
         let angle = (distances[row] as f64).clamp(-bound, bound) * code.frequencies[m];
         if cosine { angle.cos() } else { angle.sin() }
@@ -236,11 +237,14 @@ pub fn identify(rows: &[(i64, Vec<f64>)]) -> Result<Code, Miss> {
     };
     let half = width / 2;
     let clamp = clamp(rows);
-    let mut missed = Miss::new("the vectors are no sines and cosines of the distance");
+    let mut missed = Miss::new("the vectors are not sines and cosines of the distance");
     for interleaved in [false, true] {
-        let place = |m: usize| match interleaved {
-            true => (2 * m, 2 * m + 1),
-            false => (m, m + half),
+        let place = |m: usize| {
+            if interleaved {
+                (2 * m, 2 * m + 1)
+            } else {
+                (m, m + half)
+            }
         };
         let angle = |row: &Vec<f64>, m: usize| row[place(m).0].atan2(row[place(m).1]);
         let mut code = Code {

@@ -182,7 +182,10 @@ mod tests {
         assert!(!scaling.is_identity(&rope));
         let one = Scaling::Alpha(Alpha::new(1.0).unwrap());
         assert!(one.is_identity(&rope));
-        assert_eq!(one.frequencies(&rope, 1), Scaling::None.frequencies(&rope, 1));
+        assert_eq!(
+            one.frequencies(&rope, 1),
+            Scaling::None.frequencies(&rope, 1)
+        );
     }
 
     #[test]
@@ -199,9 +202,8 @@ mod tests {
     fn flags_and_records_give_it() {
         let rope = Rope::new(10_000.0, 16, 16).unwrap();
         let given = |alpha| Given::from_iter([("alpha", param::Value::Number(alpha))]);
-        let of = |given: &Given| {
-            Scaling::from_given(LawName::Alpha, given, Extension::default(), &rope)
-        };
+        let of =
+            |given: &Given| Scaling::from_given(LawName::Alpha, given, Extension::default(), &rope);
         let want = Scaling::Alpha(Alpha { alpha: 1000.0 });
         assert_eq!(of(&given(1000.0)), Ok((want.clone(), vec![])));
         let text = r#"{"alpha":1000.0,"type":"alpha"}"#;

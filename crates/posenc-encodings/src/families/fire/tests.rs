@@ -198,7 +198,22 @@ fn numbers_that_no_network_makes_are_refused() {
             .of(&fire, &tensors),
         ),
     ];
-    let reasons = ["no three distances", "no three distances", "no three distances", "no three distances", "no three distances", "no three distances", "no three distances", "no three distances", "no three distances", "lines of different queries are no multiples", "lines of different queries are no multiples", "lines of different queries bend", "keys before and after the query differ", "too few distances"];
+    let reasons = [
+        "no three distances",
+        "no three distances",
+        "no three distances",
+        "no three distances",
+        "no three distances",
+        "no three distances",
+        "no three distances",
+        "no three distances",
+        "no three distances",
+        "lines of different queries are no multiples",
+        "lines of different queries are no multiples",
+        "lines of different queries bend",
+        "keys before and after the query differ",
+        "too few distances",
+    ];
     for ((name, run), reason) in cases.into_iter().zip(reasons) {
         let why = read(&run).unwrap_err().why;
         assert!(why.starts_with(reason), "{name}: {why}");

@@ -6,8 +6,8 @@
 
 use posenc_ir::{Attr, DType, Emitter, Tensor, ValueId};
 
-use crate::laws::{Rope, Scaling};
 use super::Rotary;
+use crate::laws::{Rope, Scaling};
 use crate::layout::Layout;
 use crate::opset::Opset;
 use crate::rotation::Shape;

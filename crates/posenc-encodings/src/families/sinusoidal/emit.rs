@@ -7,52 +7,53 @@ use crate::layout::Layout;
 use crate::opset::Opset;
 
 impl Sinusoidal {
-/// The code of positions `[.., token]` in floats of type `dtype`, f32 or f64: `[.., token, dim]`.
-/// `lead` is the number of axes before the tokens. Factor, offset, amplitude and the order of
-/// sines and cosines are the plain ones.
-pub fn emit(
-    &self,
-    out: &mut Emitter<'_>,
-    opset: Opset,
-    positions: ValueId,
-    lead: usize,
-    dtype: DType,
-) -> ValueId {
-    let pairs = self.dim / 2;
-    let lone = self.dim % 2;
-    let frequency = |i: usize| self.base.powf(-(i as f64) / self.denominator.of(self.dim));
-    let frequencies = |count: usize| -> Vec<f64> { (0..count).map(frequency).collect() };
-    let token = lead as i64;
-    match self.layout {
-        Layout::Half => {
-            let column = opset.unsqueeze(out, positions, &[token + 1]);
-            let [sin, cos] = waves(out, column, &[pairs], &frequencies(pairs), dtype);
-            let mut parts = vec![sin, cos];
-            if lone > 0 {
-                // A row of odd width ends in zero.
-                let zero = out.scalar("zero", dtype, 0.0);
-                parts.push(out.op("Mul", &[column, zero]));
+    /// The code of positions `[.., token]` in floats of type `dtype`, f32 or f64: `[.., token, dim]`.
+    /// `lead` is the number of axes before the tokens. Factor, offset, amplitude and the order of
+    /// sines and cosines are the plain ones.
+    pub fn emit(
+        &self,
+        out: &mut Emitter<'_>,
+        opset: Opset,
+        positions: ValueId,
+        lead: usize,
+        dtype: DType,
+    ) -> ValueId {
+        let pairs = self.dim / 2;
+        let lone = self.dim % 2;
+        let frequency = |i: usize| self.base.powf(-(i as f64) / self.denominator.of(self.dim));
+        let frequencies = |count: usize| -> Vec<f64> { (0..count).map(frequency).collect() };
+        let token = lead as i64;
+        match self.layout {
+            Layout::Half => {
+                let column = opset.unsqueeze(out, positions, &[token + 1]);
+                let [sin, cos] = waves(out, column, &[pairs], &frequencies(pairs), dtype);
+                let mut parts = vec![sin, cos];
+                if lone > 0 {
+                    // A row of odd width ends in zero.
+                    let zero = out.scalar("zero", dtype, 0.0);
+                    parts.push(out.op("Mul", &[column, zero]));
+                }
+                out.op_with("Concat", &parts, &[("axis", Attr::Int(token + 1))])
             }
-            out.op_with("Concat", &parts, &[("axis", Attr::Int(token + 1))])
-        }
-        Layout::Interleaved => {
-            let count = pairs + lone;
-            let column = opset.unsqueeze(out, positions, &[token + 1, token + 2]);
-            let [sin, cos] = waves(out, column, &[count, 1], &frequencies(count), dtype);
-            let both = out.op_with("Concat", &[sin, cos], &[("axis", Attr::Int(token + 2))]);
-            let mut dims = vec![0; lead + 1];
-            dims.push(-1);
-            let dims = out.ints("dims", &dims);
-            let rows = out.op("Reshape", &[both, dims]);
-            if lone == 0 {
-                return rows;
+            Layout::Interleaved => {
+                let count = pairs + lone;
+                let column = opset.unsqueeze(out, positions, &[token + 1, token + 2]);
+                let [sin, cos] = waves(out, column, &[count, 1], &frequencies(count), dtype);
+                let both = out.op_with("Concat", &[sin, cos], &[("axis", Attr::Int(token + 2))]);
+                let mut dims = vec![0; lead + 1];
+                dims.push(-1);
+                let dims = out.ints("dims", &dims);
+                let rows = out.op("Reshape", &[both, dims]);
+                if lone == 0 {
+                    return rows;
+                }
+                // And in a lone sine, where sines and cosines alternate.
+                let [first, end, axis] =
+                    [0, self.dim as i64, token + 1].map(|n| out.ints("cut", &[n]));
+                out.op("Slice", &[rows, first, end, axis])
             }
-            // And in a lone sine, where sines and cosines alternate.
-            let [first, end, axis] = [0, self.dim as i64, token + 1].map(|n| out.ints("cut", &[n]));
-            out.op("Slice", &[rows, first, end, axis])
         }
     }
-}
 }
 
 /// Sines and cosines of positions in a column, times frequencies.

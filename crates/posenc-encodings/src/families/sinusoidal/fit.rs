@@ -231,14 +231,15 @@ impl Law {
             (d, base)
         });
         let digits = |base: f64| format!("{base:e}").split('e').next().map_or(0, str::len);
-        match digits(both[1].1) < digits(both[0].1) {
-            true => both[1],
-            false => both[0],
+        if digits(both[1].1) < digits(both[0].1) {
+            both[1]
+        } else {
+            both[0]
         }
     }
 }
 
-/// The position of the first token: the lowest frequency tells it roughly, each higher one more
+/// The position of the first token: the lowest frequency gives it roughly, each higher one more
 /// exactly.
 fn first_position(lines: &[Line]) -> f64 {
     let slowest = lines.last().map_or(0.0, |l| wrapped(l.at_first) / l.slope);

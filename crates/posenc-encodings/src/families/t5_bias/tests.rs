@@ -89,8 +89,7 @@ fn a_maximum_beyond_what_is_seen_is_a_range_or_unknown() {
 #[test]
 fn other_rows_are_refused_or_read_as_what_they_are() {
     let good = rows(32, 128, true, 1100);
-    let changed =
-        |f: &dyn Fn(i64, i64) -> i64| good.iter().map(|(d, r)| (*d, f(*d, *r))).collect();
+    let changed = |f: &dyn Fn(i64, i64) -> i64| good.iter().map(|(d, r)| (*d, f(*d, *r))).collect();
     let cases: [(&str, BTreeMap<i64, i64>); 6] = [
         (
             "directions trade places",
@@ -161,7 +160,13 @@ fn runs_that_are_no_buckets_are_refused() {
         }),
         ("a pair that returns", |d| bucket(32, 128, false, d) % 20),
     ];
-    let reasons = ["the runs of equal numbers", "no two distances share", "the runs of equal numbers", "the runs of equal numbers", "the runs of equal numbers"];
+    let reasons = [
+        "the runs of equal numbers",
+        "no two distances share",
+        "the runs of equal numbers",
+        "the runs of equal numbers",
+        "the runs of equal numbers",
+    ];
     for ((name, label), reason) in cases.into_iter().zip(reasons) {
         let labels = (-far..=0).map(|d| (d, label(d))).collect();
         let why = T5Bias::of_labels(&labels, 1).unwrap_err().why;

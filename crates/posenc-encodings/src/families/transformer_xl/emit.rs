@@ -31,9 +31,10 @@ impl Code {
         let angles = out.op("Mul", &[frequencies, distances]);
         let (sin, cos) = (out.op("Sin", &[angles]), out.op("Cos", &[angles]));
         let code = out.op_with("Concat", &[sin, cos], &[("axis", Attr::Int(0))]);
-        match exact == dtype {
-            true => code,
-            false => out.cast(code, dtype),
+        if exact == dtype {
+            code
+        } else {
+            out.cast(code, dtype)
         }
     }
 }

@@ -30,9 +30,10 @@ impl Vectors {
         let frequencies: Array1<f64> = frequencies.copied().collect();
         let none = Array2::zeros((0, projection.nrows()));
         Self {
-            turns: match frequencies.len() == projection.ncols() {
-                true => projection.mapv(f64::abs).dot(&frequencies),
-                false => Array1::zeros(projection.nrows()),
+            turns: if frequencies.len() == projection.ncols() {
+                projection.mapv(f64::abs).dot(&frequencies)
+            } else {
+                Array1::zeros(projection.nrows())
             },
             reach: None,
             values: none.clone(),
