@@ -39,8 +39,8 @@ impl RewriteError {
 
 /// A request that is refused: why, and where in the model.
 ///
-/// The reason is a sentence for people. It names options in backticks, as the fields of a
-/// [`Request`](crate::request::Request) in JSON: `` `max_length` ``.
+/// The reason is a sentence for people. It names options in backticks and with hyphens:
+/// `` `max-length` `` is the field `max_length` of [`Parameters`](crate::request::Parameters).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
@@ -50,8 +50,8 @@ pub struct Refusal {
     site: Option<String>,
 }
 
-/// What kind of reason a [`Refusal`] has. Names of parameters are those of
-/// [`Request`](crate::request::Request) in JSON.
+/// What kind of reason a [`Refusal`] has. Names of parameters have hyphens, as in
+/// reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalKind {

@@ -89,7 +89,8 @@ pub(crate) fn check_branches(
             let others = node.bodies().map(|b| b.1).filter(|body| *body != scope);
             let others: Vec<ScopeId> = others.filter(|_| node.is("If")).collect();
             if let Some(id) = unknown_attention(graph, others, &known) {
-                let why = "attention in this branch could not be read, and would keep its encoding";
+                let why = "another branch of this If has attention that was not recognized; it would \
+                           keep the old encoding";
                 return Err(context.refuse(id, why));
             }
             scope = node.scope();

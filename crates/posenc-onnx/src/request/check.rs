@@ -41,8 +41,7 @@ impl Request {
     /// # Errors
     /// With the first option that is not supported or has no effect.
     pub fn check_supported(&self) -> Result<(), Refusal> {
-        if let Some(flag) = self.unsupported() {
-            let name = flag.trim_start_matches("");
+        if let Some(name) = self.unsupported() {
             let why = format!("`{name}` is not supported yet; remove it");
             return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
         }

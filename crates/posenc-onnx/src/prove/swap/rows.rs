@@ -57,8 +57,9 @@ pub(crate) fn check(
     }
     let epsilon = embeddings.fed.dtype().epsilon();
     let epsilon = epsilon.unwrap_or(SINGLE).max(SINGLE);
-    let [want, bound] = expected(spec, &x, past, epsilon)
-        .ok_or_else(|| refuse("the formula has no rows for these positions"))?;
+    let [want, bound] = expected(spec, &x, past, epsilon).ok_or_else(|| {
+        refuse("cannot check the added rows: the new encoding has none for these positions")
+    })?;
     let mut worst = Worst::default();
     for ((got, want), bound) in y.iter().zip(&want).zip(&bound) {
         // The sum is rounded too.
