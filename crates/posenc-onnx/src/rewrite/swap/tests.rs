@@ -204,7 +204,7 @@ fn files_that_do_not_fit_are_refused_by_name() {
         (
             Kind::Alibi,
             &[("slopes", &[HEADS + 1])],
-            "slopes of `params` is [4]",
+            "slopes of `params` has shape [4]",
         ),
         (
             Kind::RelativeBias,
