@@ -5,6 +5,8 @@
 //! same one. The line of the last query then predicts those of all others, for a query i at the
 //! arguments `ψ(d) · ψ(last) ÷ ψ(max(L, i))`.
 
+use rustc_hash::FxHashMap;
+
 use crate::miss::Miss;
 use crate::samples::Scores;
 
@@ -83,8 +85,8 @@ fn rows(scores: &Scores) -> Result<Vec<(usize, Row)>, Miss> {
     for i in 0..scores.queries() {
         let mut row: Row = vec![];
         for head in 0..scores.heads() {
-            let seen: Vec<(i64, f64)> = scores.seen(head, i).collect();
-            let of = |d: i64| seen.iter().find(|(at, _)| *at == d).map(|(_, v)| *v);
+            let seen: FxHashMap<i64, f64> = scores.seen(head, i).collect();
+            let of = |d: i64| seen.get(&d).copied();
             let Some(own) = of(0) else { break };
             let mut last = 0;
             for d in 0.. {
