@@ -1,5 +1,8 @@
 //! Biases of the scores that are to be named, and look-alikes that are not.
 
+mod coordinates;
+mod factors;
+
 use super::*;
 use posenc_encodings::kind::Kind;
 
@@ -512,86 +515,4 @@ fn queries_that_fill_up_a_block_do_not_hide_a_bias() {
     assert_eq!(kinds(&filled(None)), [], "a mask alone");
     let flat = |s: &mut Sketch| s.floats(&[HEADS, 1, 1], [0.5, -1.0, 2.0]);
     assert_eq!(kinds(&filled(Some(flat))), [], "the same for all keys");
-}
-
-/// What scores are multiplied with.
-type Factor = fn(&mut Sketch) -> String;
-
-#[test]
-fn factors_that_follow_the_position_are_unknown() {
-    let times = |factor: Factor| {
-        changed(|s, scores| {
-            let factor = factor(s);
-            let scores = s.op("Mul", &[&factor, &scores]);
-            causal(s, &scores)
-        })
-    };
-    let decay = |s: &mut Sketch| {
-        let far = far(s);
-        let far = s.op("Abs", &[&far]);
-        let line = sloped(s, SLOPES.map(|m| -m), &far);
-        s.op("Exp", &[&line])
-    };
-    assert!(is_unknown(&times(decay)));
-    let mut model = times(decay);
-    let to_none = Request {
-        to: Some(Kind::None),
-        ..Request::default()
-    };
-    let before = model.graph().text();
-    assert!(crate::rewrite::rewrite(&mut model, &to_none).is_err());
-    assert_eq!(model.graph().text(), before);
-    let nothing: [(&str, Factor); 4] = [
-        ("a mask", |s| {
-            let d = distance(s);
-            let zero = s.int(0);
-            let seen = s.op("LessOrEqual", &[&d, &zero]);
-            s.cast(&seen, DType::F32)
-        }),
-        ("a temperature", |s| s.float(0.3)),
-        ("a temperature for each head", |s| {
-            s.floats(&[HEADS, 1, 1], SLOPES)
-        }),
-        ("the same for all keys", |s| {
-            let at = s.range();
-            let at = s.cast(&at, DType::F32);
-            let at = s.op("Exp", &[&at]);
-            s.unsqueeze(&at, &[1])
-        }),
-    ];
-    for (name, factor) in nothing {
-        assert_eq!(named(&times(factor)), [], "{name}");
-    }
-}
-
-/// Attention whose scores are biased by the rows that differences between numbers of the input
-/// pick, each number standing for a token.
-fn by_differences(numbers: fn(&mut Sketch) -> String) -> Model {
-    changed(|s, scores| {
-        let at = numbers(s);
-        let (rows, columns) = (s.unsqueeze(&at, &[2]), s.unsqueeze(&at, &[1]));
-        let d = s.op("Sub", &[&columns, &rows]);
-        let [low, high, first] = [-5, 5, 5].map(|n| s.int(n));
-        let d = s.op("Max", &[&d, &low]);
-        let d = s.op("Min", &[&d, &high]);
-        let row = s.op("Add", &[&d, &first]);
-        let table = s.weights(&[11, HEADS]);
-        let bias = s.gather(&table, &row, 0);
-        let bias = s.transpose(&bias, &[0, 3, 1, 2]);
-        s.op("Add", &[&scores, &bias])
-    })
-}
-
-#[test]
-fn biases_that_coordinates_pick_are_unknown() {
-    let boxes = by_differences(|s| {
-        let boxes = s.input("bbox", DType::I64, &["batch", "sequence", "4"]);
-        let zero = s.int(0);
-        s.gather(&boxes, &zero, 2)
-    });
-    assert!(is_unknown(&boxes), "{:?}", named(&boxes));
-    let ids = by_differences(|_| "input_ids".to_owned());
-    assert_eq!(named(&ids), [], "what tokens are is no position");
-    let types = by_differences(|s| s.input("token_type_ids", DType::I64, &["batch", "sequence"]));
-    assert_eq!(named(&types), []);
 }
