@@ -114,8 +114,11 @@ impl SwappedSite<'_> {
         };
         let epsilon = [product, scores].into_iter().filter_map(epsilon);
         let epsilon = epsilon.reduce(f64::max);
+        let scales = self
+            .scales(before, &was, &products)
+            .ok_or_else(|| refuse("cannot tell its keys from an attention sink"))?;
         Ok(Pairs {
-            scales: self.scales(before, &was, &products),
+            scales,
             epsilon: epsilon.unwrap_or(f64::from(f32::EPSILON)),
             was,
             is,
@@ -237,8 +240,9 @@ impl SwappedSite<'_> {
         factor.unwrap_or(1.0)
     }
 
-    /// The factors that the bare graph applies to queries, keys and their product.
-    fn scales(&self, site: &Site, was: &Array4<f64>, products: &Array4<f64>) -> Scales {
+    /// The factors that the bare graph applies to queries, keys and their product; `None` if a visible
+    /// column of the scores has no product, as that of a sink.
+    fn scales(&self, site: &Site, was: &Array4<f64>, products: &Array4<f64>) -> Option<Scales> {
         let (model, found) = &self.proof.bare;
         let (graph, classes) = (model.graph(), &found.classes);
         let before =
@@ -250,18 +254,18 @@ impl SwappedSite<'_> {
             let seen: Vec<usize> = (0..row.len()).filter(|j| best - row[*j] < HIDDEN).collect();
             for pair in seen.windows(2) {
                 steps.0 += (row[pair[1]] - row[pair[0]]).abs();
-                steps.1 += (product[pair[1]] - product[pair[0]]).abs();
+                steps.1 += (product.get(pair[1])? - product.get(pair[0])?).abs();
             }
         }
-        Scales {
+        let product = if steps.1 > 0.0 {
+            steps.0 / steps.1
+        } else {
+            1.0
+        };
+        Some(Scales {
             query: before(&site.query),
             key: before(&site.key),
-            product: self.factor_of_product(site)
-                * if steps.1 > 0.0 {
-                    steps.0 / steps.1
-                } else {
-                    1.0
-                },
-        }
+            product: self.factor_of_product(site) * product,
+        })
     }
 }

@@ -268,6 +268,36 @@ fn tampered(mut proof: Proof, op: &str, slot: usize, tensor: &Tensor) -> Proof {
     proof
 }
 
+/// The same layer with a sink: a column next to the keys that takes attention and gives no value.
+fn with_sink(s: &mut Sketch, x: &str) -> String {
+    let [q, k, v] = [0; 3].map(|_| headed(s, x, DType::F32));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let (start, three, one) = (s.ints(&[0]), s.ints(&[3]), s.ints(&[1]));
+    let dims = s.op("Shape", &[&scores]);
+    let dims = s.op("Slice", &[&dims, &start, &three, &start]);
+    let dims = s.concat(&[&dims, &one], 0);
+    let sink = s.floats(&[1, HEADS, 1, 1], (0..HEADS).map(|h| h as f64));
+    let sink = s.op("Expand", &[&sink, &dims]);
+    let wide = s.concat(&[&scores, &sink], 3);
+    let weights = s.with("Softmax", &[&wide], &[("axis", A::Int(-1))]);
+    let end = s.ints(&[-1]);
+    let weights = s.op("Slice", &[&weights, &start, &end, &three]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    joined(s, x, &y)
+}
+
+#[test]
+fn a_bias_next_to_a_sink_is_refused() {
+    for kind in [Kind::Alibi, Kind::T5Bias, Kind::Kerple] {
+        let sink = model(DType::F32, 17, with_sink);
+        let why = proof(&sink, kind).unwrap_err();
+        assert!(why.contains("sink"), "{kind}: {why}");
+        let plain = model(DType::F32, 17, |s, x| layer(s, x, DType::F32));
+        assert!(proof(&plain, kind).is_ok(), "{kind}");
+    }
+}
+
 #[test]
 fn unmasking_fails() {
     let no = Tensor::from_bool(&[1, 1], &[false]);
