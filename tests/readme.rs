@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use posenc_encodings::laws::LawName;
+use posenc_encodings::words::Word;
 use posenc_tests::binary;
 use posenc_tests::shared::root;
 
@@ -73,7 +75,7 @@ fn the_inspection_is_what_the_tool_prints() {
 fn every_scaling_of_rope_has_a_row() {
     let text = readme();
     let rows: Vec<&str> = text.lines().filter(|l| l.starts_with('|')).collect();
-    for scale in "linear ntk dynamic yarn longrope llama3 proportional alpha".split(' ') {
+    for scale in LawName::ALL.iter().map(|law| law.name()) {
         let cell = format!("| `--scale {scale}` |");
         assert!(rows.iter().any(|row| row.contains(&cell)), "{scale}");
     }

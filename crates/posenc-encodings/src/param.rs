@@ -6,6 +6,7 @@
 //! documentation.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A parameter of a family or a law.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +49,22 @@ pub enum Values {
     Word(&'static [&'static str]),
 }
 
+impl Values {
+    /// Whether a value is one of them.
+    pub fn contain(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Positive, Value::Number(n)) => n.is_finite() && *n > 0.0,
+            (Self::NotNegative, Value::Number(n)) => n.is_finite() && *n >= 0.0,
+            (Self::Count, Value::Count(n)) => *n > 0,
+            (Self::Numbers, Value::Numbers(_)) | (Self::Switch | Self::Bool, Value::Bool(_)) => {
+                true
+            }
+            (Self::Word(words), Value::Word(word)) => words.contains(word),
+            _ => false,
+        }
+    }
+}
+
 /// A value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -61,6 +78,18 @@ pub enum Value {
     Bool(bool),
     /// Of [`Values::Word`].
     Word(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Count(count) => count.fmt(f),
+            Self::Numbers(numbers) => write!(f, "{numbers:?}"),
+            Self::Bool(bool) => bool.fmt(f),
+            Self::Word(word) => f.write_str(word),
+        }
+    }
 }
 
 /// The values that a request gives, by the names of their parameters.
@@ -199,6 +228,37 @@ mod tests {
         unit: "",
         default: "1",
     };
+
+    #[test]
+    fn values_out_of_range_and_of_another_type_are_not_contained() {
+        let contained = [
+            (Values::Positive, Value::Number(0.5)),
+            (Values::NotNegative, Value::Number(0.0)),
+            (Values::Count, Value::Count(1)),
+            (Values::Numbers, Value::Numbers(vec![-1.0])),
+            (Values::Switch, Value::Bool(true)),
+            (Values::Bool, Value::Bool(false)),
+            (Values::Word(&["log", "power"]), Value::Word("power")),
+        ];
+        for (values, value) in contained {
+            assert!(values.contain(&value), "{values:?} {value:?}");
+        }
+        let others = [
+            (Values::Positive, Value::Number(0.0)),
+            (Values::Positive, Value::Number(f64::NAN)),
+            (Values::Positive, Value::Number(f64::INFINITY)),
+            (Values::Positive, Value::Count(1)),
+            (Values::NotNegative, Value::Number(-1.0)),
+            (Values::Count, Value::Count(0)),
+            (Values::Count, Value::Number(1.0)),
+            (Values::Numbers, Value::Number(1.0)),
+            (Values::Bool, Value::Word("true")),
+            (Values::Word(&["log", "power"]), Value::Word("root")),
+        ];
+        for (values, value) in others {
+            assert!(!values.contain(&value), "{values:?} {value:?}");
+        }
+    }
 
     #[test]
     fn values_are_kept_by_name() {

@@ -3,6 +3,7 @@
 use posenc_encodings::kind::{Kind, Layout, Stack};
 use posenc_encodings::param::Value;
 
+use crate::error::Refusal;
 use crate::request::{Layers, Request, Tensors};
 
 /// A request to replace the encodings of a model.
@@ -78,26 +79,45 @@ impl Swap {
         self
     }
 
-    /// Gives a parameter that the family declares this value. The names of parameters and their
-    /// types are those of `rewrite --help`; a family without the parameter ignores the call.
+    /// Gives a parameter of the family this value. Names and types are those of `rewrite --help`,
+    /// without the hyphens before a flag.
+    ///
+    /// # Errors
+    /// If the family has no parameter of this name, or the value is of another type or out of
+    /// range.
     ///
     /// ```
     /// # use posenc_onnx::{Kind, Model, Swap, Value};
     /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
-    /// let swap = Swap::to(Kind::Kerple).parameter("variant", Value::Word("power"));
+    /// let swap = Swap::to(Kind::Kerple).parameter("variant", Value::Word("power"))?;
     /// let done = model.plan(swap)?.apply()?;
     /// assert_eq!(done.report().edits[0].to["params"]["variant"], "power");
+    /// assert!(Swap::to(Kind::Kerple).parameter("slopes", Value::Numbers(vec![0.5])).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn parameter(mut self, name: &str, value: Value) -> Self {
-        self.set(name, Some(value));
-        self
+    pub fn parameter(mut self, name: &str, value: Value) -> Result<Self, Refusal> {
+        let kind = self.0.to.unwrap_or(Kind::None);
+        let params = kind.family().map_or(&[][..], |family| family.params);
+        let Some(param) = params.iter().find(|param| param.name == name) else {
+            return Err(Refusal::invalid(format!(
+                "{kind} has no parameter `{name}`"
+            )));
+        };
+        if !param.values.contain(&value) {
+            let why = format!("`{name}` of {kind} cannot be {value}");
+            return Err(Refusal::invalid(why));
+        }
+        self.0.parameters.family.set(param, value);
+        Ok(self)
     }
 
+    /// The same for a parameter that the family has, if there is a value; values out of range are
+    /// refused when the request is planned.
     fn set(&mut self, name: &str, value: Option<Value>) {
         let family = self.0.to.and_then(Kind::family);
         let param = family.and_then(|family| family.params.iter().find(|p| p.name == name));
-        if let (Some(param), Some(value)) = (param, value) {
+        let param = param.expect("the family declares the fields of its type");
+        if let Some(value) = value {
             self.0.parameters.family.set(param, value);
         }
     }

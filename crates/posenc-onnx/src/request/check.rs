@@ -35,17 +35,33 @@ impl Request {
 }
 
 impl Request {
-    /// Checks what needs no model: that every option is supported, and that the parameters of laws
-    /// have an effect.
+    /// Checks what needs no model: that every option is supported, that the parameters of laws have
+    /// an effect, and that those of the inserted family are in range.
     ///
     /// # Errors
-    /// With the first option that is not supported or has no effect.
+    /// With the first option that is not supported, has no effect or is out of range.
     pub fn check_supported(&self) -> Result<(), Refusal> {
         if let Some(name) = self.unsupported() {
             let why = format!("`{name}` is not supported yet; remove it");
             return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
         }
-        Ok(self.check_law()?)
+        self.check_law()?;
+        self.check_family()
+    }
+
+    /// Refuses values that the inserted family cannot have.
+    fn check_family(&self) -> Result<(), Refusal> {
+        let Some(kind) = self.to else { return Ok(()) };
+        for param in kind.family().map_or(&[][..], |family| family.params) {
+            match self.parameters.family.get(param.name) {
+                Some(value) if !param.values.contain(value) => {
+                    let why = format!("`{}` of {kind} cannot be {value}", param.name);
+                    return Err(Refusal::invalid(why));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The first parameter that is given and has no effect where this kind is inserted, or without a
@@ -142,6 +158,31 @@ mod tests {
         request.parameters.theta = Some(1e6);
         assert_eq!(request.ineffective(None), None);
         assert_eq!(request.ineffective(Some(Kind::Learned)), Some("theta"));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        let check = |kind, name, value| {
+            let mut request = Request {
+                to: Some(kind),
+                ..Request::default()
+            };
+            request.parameters.family = Given::from_iter([(name, value)]);
+            request.check_supported().map_err(|why| why.to_string())
+        };
+        let (count, word) = (Value::Count, Value::Word);
+        assert_eq!(check(Kind::T5Bias, "num-buckets", count(8)), Ok(()));
+        assert_eq!(check(Kind::Kerple, "variant", word("power")), Ok(()));
+        for (kind, name, value, want) in [
+            (Kind::T5Bias, "num-buckets", count(0), "cannot be 0"),
+            (Kind::Shaw, "max-distance", count(0), "cannot be 0"),
+            (Kind::Shaw, "max-distance", word("far"), "cannot be far"),
+            (Kind::Kerple, "variant", word("root"), "cannot be root"),
+            (Kind::Alibi, "slopes", count(1), "cannot be 1"),
+        ] {
+            let why = check(kind, name, value).unwrap_err();
+            assert!(why.contains(want), "{kind} {name}: {why}");
+        }
     }
 
     #[test]

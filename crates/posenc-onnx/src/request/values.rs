@@ -64,9 +64,9 @@ fn read<'de, D: Deserializer<'de>, P: Iterator<Item = &'static Param>>(
     for (key, value) in Map::deserialize(from)? {
         let param = params().find(|param| param.key() == key);
         let param = param.ok_or_else(|| D::Error::custom(format!("no {owner} has {key}")))?;
-        let value = of_json(param, &value);
-        let value = value.ok_or_else(|| D::Error::custom(format!("{key} has a wrong type")))?;
-        given.set(param, value);
+        let read = of_json(param, &value).filter(|read| param.values.contain(read));
+        let read = read.ok_or_else(|| D::Error::custom(format!("{key} cannot be {value}")))?;
+        given.set(param, read);
     }
     Ok(given)
 }
