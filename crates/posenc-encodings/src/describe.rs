@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::params::Params;
+use crate::round::to_digits;
 
 /// Entries of a list that are written before it is shortened.
 const MOST_ENTRIES: usize = 4;
@@ -243,7 +244,7 @@ pub fn compact(number: f64) -> String {
     if !number.is_finite() {
         return infinite(number);
     }
-    let rounded: f64 = format!("{number:.4e}").parse().unwrap_or(number);
+    let rounded = to_digits(number, 5);
     if (1e-3..1e7).contains(&rounded.abs()) {
         rounded.to_string()
     } else {

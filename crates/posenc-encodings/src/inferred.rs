@@ -24,3 +24,10 @@ impl Inferred {
         }
     }
 }
+
+/// Adds a value to a list, once.
+pub fn add(list: &mut Vec<Inferred>, value: Inferred) {
+    if !list.contains(&value) {
+        list.push(value);
+    }
+}

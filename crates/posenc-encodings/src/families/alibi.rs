@@ -19,6 +19,7 @@ use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
 use crate::params::Params;
+use crate::round::to_digits;
 use crate::samples::{Scores, most};
 
 /// What the family declares.
@@ -252,7 +253,7 @@ impl Alibi {
     /// Slopes to seven digits.
     fn rounded(mut self) -> Self {
         for slope in &mut self.slopes {
-            *slope = format!("{slope:.6e}").parse().unwrap_or(*slope);
+            *slope = to_digits(*slope, 7);
         }
         self
     }

@@ -14,6 +14,7 @@ use super::rope::{LOOSE, Turns, layout};
 use crate::encoding::Encoding;
 use crate::layout::Layout;
 use crate::params::Params;
+use crate::round::to_digits;
 
 /// A rotation by rows and columns.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,12 +45,12 @@ impl Encoding for Axial {
 
     fn params(&self) -> Params {
         let mut params = Params::new();
-        let theta = self.theta.map(|t| rounded(t, 5));
+        let theta = self.theta.map(|t| to_digits(t, 5));
         params.insert("theta".into(), json!(theta));
         params.insert("head_dim".into(), json!(self.head_dim));
         params.insert("rotary_dim".into(), json!(2 * self.pairs.len()));
         params.insert("layout".into(), json!(self.layout));
-        let factor = rounded(self.attention_factor, 7);
+        let factor = to_digits(self.attention_factor, 7);
         params.insert("attention_factor".into(), json!(factor));
         params.insert("grid".into(), json!(self.grid));
         params.insert("prefix".into(), json!(self.prefix));
@@ -113,10 +114,6 @@ impl Axial {
         }
         None
     }
-}
-
-fn rounded(x: f64, digits: usize) -> f64 {
-    format!("{x:.*e}", digits - 1).parse().unwrap_or(x)
 }
 
 /// Axis and step of every pair, and the largest deviation; `None` unless each pair rotates along

@@ -27,6 +27,7 @@ use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::Given;
 use crate::params::Params;
+use crate::round::to_digits;
 
 /// What the family declares.
 pub static FAMILY: Family = Family {
@@ -137,8 +138,8 @@ impl ScoreBias for Fire {
         let fire = Self {
             heads: samples.all_heads(),
             width: None,
-            c: Some(rounded(found.c)),
-            threshold: found.threshold.map(rounded),
+            c: Some(to_digits(found.c, 6)),
+            threshold: found.threshold.map(|l| to_digits(l, 6)),
         };
         // A slope for each piece of f, where it bends, and c.
         Ok(Fit::formula(fire, found.residual, 2 * found.pieces + 2))
@@ -257,11 +258,6 @@ impl ScoreBias for Fire {
             order: Order::HeadsLast,
         })
     }
-}
-
-/// Six digits, which is the precision of float32.
-fn rounded(number: f64) -> f64 {
-    format!("{number:.5e}").parse().unwrap_or(number)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
 use crate::params::Params;
+use crate::round::to_digits;
 
 /// What the family declares.
 pub static FAMILY: Family = Family {
@@ -52,6 +53,9 @@ pub static FAMILY: Family = Family {
     describe,
     entry: Entry::score_bias::<Kerple>(ReadFrom::FewTokens),
 };
+
+/// The highest power for which the kernel of the distance is conditionally positive definite.
+const HIGHEST_POWER: f64 = 2.0;
 
 const VARIANT: Param = Param {
     name: "variant",
@@ -170,11 +174,14 @@ impl ScoreBias for Kerple {
                 why: "has a number that is not above 0".into(),
             })
         };
-        Ok(Self {
-            variant,
-            r1: given("r1", r1)?,
-            r2: given("r2", r2)?,
-        })
+        let (r1, r2) = (given("r1", r1)?, given("r2", r2)?);
+        if variant == Variant::Power && r2.iter().any(|r| *r > HIGHEST_POWER) {
+            return Err(PlanError::Tensor {
+                name: "r2".to_owned(),
+                why: format!("has a power above {HIGHEST_POWER}"),
+            });
+        }
+        Ok(Self { variant, r1, r2 })
     }
 
     /// By two distances for each head, which all others have to confirm.
@@ -194,7 +201,7 @@ impl ScoreBias for Kerple {
             (bias.r1, bias.r2) = (vec![*r1; heads], vec![*r2; heads]);
         }
         for r in bias.r1.iter_mut().chain(&mut bias.r2) {
-            *r = format!("{r:.6e}").parse().unwrap_or(*r);
+            *r = to_digits(*r, 7);
         }
         Ok(Fit::formula(bias, error, 2))
     }
@@ -275,7 +282,7 @@ impl Kerple {
         for (one, all) in first.iter().zip(last) {
             let r = variant.r2_of(all / one, far);
             let most = if variant == Variant::Power {
-                2.0 + 1e-6
+                HIGHEST_POWER + 1e-6
             } else {
                 RANGE[1]
             };
@@ -453,6 +460,11 @@ mod tests {
         given.set(&VARIANT, crate::param::Value::Word("power"));
         let power = plan(&given, &tensors).unwrap();
         assert_eq!((power.variant, &power.r1), (Variant::Power, &slopes));
+        let mut powers = GivenTensors::default();
+        let tensor = Tensor::from_f32(&[2], &[2.0, 2.5]);
+        powers.set(&FAMILY.tensors[1], "r2".into(), tensor.into());
+        let why = plan(&given, &powers).unwrap_err().to_string();
+        assert_eq!(why, "r2 has a power above 2");
         let mut file = |values: &[f32]| {
             let tensor = Tensor::from_f32(&[values.len()], values);
             tensors.set(&FAMILY.tensors[0], "r1".into(), tensor.into());

@@ -12,8 +12,8 @@ use crate::plan::change::Change;
 use crate::plan::rescale;
 use crate::plan::swap::SwapPlan;
 use crate::plan::swap::spec::EncodingSpec;
-use crate::report::Inferred;
 use crate::rewrite::{Planned, describe};
+use posenc_encodings::inferred::{self, Inferred};
 
 /// What a request changes in a model. Nothing is edited before [`apply`](Self::apply).
 ///
@@ -48,14 +48,14 @@ pub struct PlannedEdit {
 
 impl<'a> Plan<'a> {
     pub(super) fn new(planned: Planned<'a>) -> Self {
-        let (mut edits, mut inferred) = (vec![], vec![]);
+        let (mut edits, mut all) = (vec![], vec![]);
         match &planned.change {
             Change::Sort | Change::Nothing { .. } => {}
             Change::Rescale(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
                     if let Some(plan) = plan {
                         edits.extend(rescaled(&planned, &branch.found, plan));
-                        inferred.extend(plan.inferred.iter().cloned());
+                        all.extend(plan.inferred.iter().cloned());
                     }
                 }
             }
@@ -63,21 +63,19 @@ impl<'a> Plan<'a> {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
                     if let Some(plan) = plan {
                         edits.extend(swapped(&planned, &branch.found, plan));
-                        inferred.extend(plan.inferred.iter().cloned());
+                        all.extend(plan.inferred.iter().cloned());
                     }
                 }
             }
         }
-        let mut once: Vec<Inferred> = vec![];
-        for value in inferred {
-            if !once.contains(&value) {
-                once.push(value);
-            }
+        let mut inferred = vec![];
+        for value in all {
+            inferred::add(&mut inferred, value);
         }
         Self {
             planned,
             edits,
-            inferred: once,
+            inferred,
         }
     }
 

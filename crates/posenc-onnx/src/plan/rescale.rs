@@ -7,8 +7,9 @@ use crate::detect::identified::identified;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::record::{SiteRecord, record};
-use crate::report::{Inferred, Limit, LimitCause};
+use crate::report::{Limit, LimitCause};
 use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
+use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::laws::{LawError, Rope, Scaling};
 
 /// The frequencies that a site gets.
@@ -256,9 +257,7 @@ impl Planner<'_> {
     }
 
     fn infer(&mut self, value: Inferred) {
-        if !self.inferred.contains(&value) {
-            self.inferred.push(value);
-        }
+        inferred::add(&mut self.inferred, value);
     }
 
     /// The length that the model was trained for, with its source.

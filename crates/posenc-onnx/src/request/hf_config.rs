@@ -14,7 +14,7 @@ mod widths;
 use serde_json::{Map, Value};
 
 use posenc_encodings::hf::Dict;
-use posenc_encodings::inferred::Inferred;
+use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::laws::{Rope, Scaling, ScalingError};
 
 pub use layers::LayerKind;
@@ -193,9 +193,7 @@ impl HfConfig {
         for layer in 0..self.layers()?.unwrap_or(1).min(layers::MOST_LAYERS) {
             let request = self.rope_for(layer)?;
             for inferred in request.into_iter().flat_map(|request| request.inferred) {
-                if !all.contains(&inferred) {
-                    all.push(inferred);
-                }
+                inferred::add(&mut all, inferred);
             }
         }
         Ok(all)

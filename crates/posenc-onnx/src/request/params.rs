@@ -59,7 +59,7 @@ impl Params {
     }
 
     /// The tensor of a name for a site, with its full name, from the nearest to the most general
-    /// place: that of its stack and layer, of its layer, of its stack, of all.
+    /// place: that of its stack and layer, of its stack, of its layer, of all.
     pub(crate) fn at(&self, place: StackLayer, name: &str) -> Option<(String, Rc<Tensor>)> {
         let layer = format!("layers.{}.{name}", place.layer);
         let stack = place.stack.map(|stack| match stack {

@@ -4,6 +4,7 @@ pub(crate) mod branch;
 #[cfg(test)]
 mod tests;
 
+use posenc_encodings::inferred;
 use posenc_ir::Model;
 use serde_json::{Value, json};
 
@@ -113,9 +114,7 @@ impl Inserted {
         let plans = rescale_plans(next, &branches, limits, request)?;
         let plan = plans[0].as_ref().expect("the first branch has a plan");
         for value in &plan.inferred {
-            if !report.inferred.contains(value) {
-                report.inferred.push(value.clone());
-            }
+            inferred::add(&mut report.inferred, value.clone());
         }
         if let Some((scaled, groups)) = rescale_branches(next, &branches, &plans, request)? {
             *next = scaled;

@@ -1,7 +1,5 @@
 //! From flags, files and the model to the encoding that each site gets.
 
-use serde_json::json;
-
 use super::size::refusal;
 use super::spec::{BiasSpec, EncodingSpec, Group, InputSpec, TermSpec};
 use crate::attention::Site;
@@ -9,13 +7,14 @@ use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::numbers::{Init, Numbers};
-use crate::report::{Inferred, LimitCause};
+use crate::report::LimitCause;
 use crate::request::hf_config::{HfConfig, RopeRequest};
 use crate::request::params::Params;
 use crate::request::{Parameters, Request};
 use posenc_encodings::bias::BiasFamily;
 use posenc_encodings::encoding::{Common, GivenTensors, Learned, PlanError, SiteShape, Start};
 use posenc_encodings::family::{Entry, Family};
+use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::input_term::InputFamily;
 use posenc_encodings::kind::Kind;
 use posenc_encodings::rotation::RotationFamily;
@@ -239,14 +238,8 @@ impl Planner<'_> {
                 return Err(Refusal::missing("max-length", why).into());
             }
         };
-        let inferred = Inferred {
-            name: "max-length".into(),
-            value: json!(rows),
-            source: source.into(),
-        };
-        if !self.inferred.contains(&inferred) {
-            self.inferred.push(inferred);
-        }
+        let length = Inferred::new("max-length", rows, source);
+        inferred::add(&mut self.inferred, length);
         Ok(rows)
     }
 }
