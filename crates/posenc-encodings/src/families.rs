@@ -4,6 +4,9 @@ pub mod axial;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
 use crate::family::{Entry, Family};
 use crate::words::{UnknownWord, Word};
 
@@ -21,6 +24,8 @@ macro_rules! families {
                 #[doc = concat!("The family of [`", stringify!($module), "`].")]
                 $variant,
             )+
+            /// A family outside this crate.
+            Custom(Custom),
             /// A position-dependent term that no family fits; found, not written.
             Unknown,
         }
@@ -30,6 +35,7 @@ macro_rules! families {
             pub fn family(self) -> Option<&'static Family> {
                 match self {
                     Self::None | Self::Unknown => None,
+                    Self::Custom(custom) => Some(custom.0),
                     $(Self::$variant => Some(&$module::FAMILY),)+
                 }
             }
@@ -42,6 +48,7 @@ macro_rules! families {
                 match self {
                     Self::None => "none",
                     Self::Unknown => "unknown",
+                    Self::Custom(custom) => custom.0.word,
                     $(Self::$variant => $module::FAMILY.word,)+
                 }
             }
@@ -52,6 +59,7 @@ macro_rules! families {
                     Self::Unknown => {
                         "A position-dependent term that no family fits; found, not written"
                     }
+                    Self::Custom(custom) => custom.0.about,
                     $(Self::$variant => $module::FAMILY.about,)+
                 }
             }
@@ -75,11 +83,19 @@ families! {
 }
 
 impl Kind {
-    /// The kind of a family, by its word.
+    /// The kind of a family in the registry, by its word.
     pub fn of(word: &str) -> Self {
         let mut all = Self::ALL.iter().copied();
         all.find(|kind| kind.name() == word)
             .unwrap_or(Self::Unknown)
+    }
+
+    /// The kind of a family: [`Kind::Custom`] for one that is not in the registry, whatever its
+    /// word.
+    pub fn of_family(family: &'static Family) -> Self {
+        let registered = |kind: &Self| kind.family().is_some_and(|own| std::ptr::eq(own, family));
+        let mut all = Self::ALL.iter().copied();
+        all.find(registered).unwrap_or(Self::Custom(Custom(family)))
     }
 
     /// The kinds that a rewrite can aim at.
@@ -95,6 +111,36 @@ impl Kind {
     pub fn is_absolute(self) -> bool {
         let family = self.family();
         family.is_some_and(|family| matches!(family.entry, Entry::InputTerm(_)))
+    }
+}
+
+/// A family outside this crate, compared by its word.
+#[derive(Clone, Copy, Debug)]
+pub struct Custom(&'static Family);
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.word == other.0.word
+    }
+}
+
+impl Eq for Custom {}
+
+impl PartialOrd for Custom {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Custom {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.word.cmp(other.0.word)
+    }
+}
+
+impl Hash for Custom {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.word.hash(state);
     }
 }
 

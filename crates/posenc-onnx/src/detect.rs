@@ -19,6 +19,7 @@ mod unrecognized;
 
 use std::collections::BTreeMap;
 
+use posenc_encodings::family::Family;
 use posenc_ir::Model;
 use posenc_ir::eval::{Trace, trace};
 
@@ -41,6 +42,8 @@ pub(crate) struct Options {
     /// Which of the branches of an `If` with attention is examined; those after the first are of
     /// a decoder without earlier keys.
     pub(crate) branch: usize,
+    /// Families of score biases outside of the registry.
+    pub(crate) custom: Vec<&'static Family>,
 }
 
 /// Tokens of the trial run: enough to see an angle grow, few enough to be quick.
@@ -76,6 +79,7 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         classes,
         trace,
         attention,
+        custom: options.custom.clone(),
         rotary: vec![],
         axial: vec![],
         unknown: vec![],

@@ -53,8 +53,10 @@ pub use facade::{
     Alibi, Learned, Model, Plan, PlannedEdit, RelativeBias, Rescale, Rewritten, Rope, Shaw,
     Sinusoidal, Swap, T5Bias, Unverified, Verification,
 };
+pub use posenc_encodings as encodings;
 pub use posenc_encodings::kind::Kind;
 pub use posenc_encodings::param::Value;
+pub use posenc_ir as ir;
 #[cfg(not(target_family = "wasm"))]
 pub use posenc_ir::external::{ExternalData, SaveError, Saved};
 #[cfg(feature = "ort")]

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use check::check_custom;
 pub use layers::{Layers, LayersError};
 pub use list::{ListError, parse_list};
 pub use posenc_encodings::laws::LawName;

@@ -12,6 +12,8 @@ pub(crate) mod swap;
 #[cfg(test)]
 mod tests;
 
+use posenc_encodings::family::Family;
+use posenc_encodings::kind::Kind;
 use posenc_ir::Model;
 
 use crate::detect::branches::{Branch, branches};
@@ -38,13 +40,18 @@ pub(crate) struct Planned<'a> {
     pub(crate) change: Change,
 }
 
-/// Decides what a request changes in a model.
+/// Decides what a request changes in a model. `custom` are families of score biases that are
+/// recognized besides those of the registry.
 ///
 /// # Errors
 /// When the request is not supported or does not fit the model, or a needed value is unknown.
-pub(crate) fn plan(model: &Model, request: Request) -> Result<Planned<'_>, RewriteError> {
+pub(crate) fn plan<'a>(
+    model: &'a Model,
+    request: Request,
+    custom: &[&'static Family],
+) -> Result<Planned<'a>, RewriteError> {
     request.check_supported()?;
-    let options = options(&request);
+    let options = options(&request, custom);
     if request.allowances.sort {
         // Fails before anything has changed, if at all.
         model.clone().sort()?;
@@ -146,7 +153,12 @@ fn unchanged(model: &Model, branches: Vec<Branch>, report: Rewrite) -> Rewritten
 }
 
 /// How a request wants a model to be detected.
-fn options(request: &Request) -> Options {
+fn options(request: &Request, custom: &[&'static Family]) -> Options {
+    let mut custom = custom.to_vec();
+    if let Some(kind @ Kind::Custom(_)) = request.to {
+        custom.extend(kind.family());
+    }
+
     let roles = request.input_roles.iter().map(|(name, role)| {
         let role = match role {
             InputRole::Position => Role::Positions,
@@ -157,6 +169,7 @@ fn options(request: &Request) -> Options {
     });
     Options {
         roles: roles.collect(),
+        custom,
         ..Options::default()
     }
 }
@@ -164,7 +177,7 @@ fn options(request: &Request) -> Options {
 /// Plans and applies a request at once.
 #[cfg(test)]
 pub(crate) fn rewrite(model: &mut Model, request: &Request) -> Result<Rewritten, RewriteError> {
-    let done = plan(model, request.clone())?.apply()?;
+    let done = plan(model, request.clone(), &[])?.apply()?;
     *model = done.model.clone();
     Ok(done)
 }

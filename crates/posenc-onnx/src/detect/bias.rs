@@ -21,6 +21,7 @@ use crate::attention::Site;
 use crate::attention::plane::Plane;
 use crate::attention::planes::score_path;
 use crate::attention::scores::{entries, plane};
+use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::region::Aspect;
 use crate::graph::signature::Signatures;
@@ -28,7 +29,7 @@ use lookup::{KnownRows, Lookup, Origins};
 use posenc_encodings::bias::{AnyFit, Profile, ReadFrom, Rows, Run, Samples};
 use posenc_encodings::families;
 use posenc_encodings::family::{Entry, Family};
-use posenc_encodings::kind::Stack;
+use posenc_encodings::kind::{Kind, Stack};
 use posenc_encodings::samples::{Scores, equal, most};
 
 /// Elements of the scores in a longer run.
@@ -131,9 +132,9 @@ struct Bias {
 }
 
 impl Bias {
-    fn of(fit: AnyFit) -> Self {
+    fn of(Best { kind, fit }: Best) -> Self {
         Self {
-            encoding: Encoding::ScoreBias(fit.bias),
+            encoding: Encoding::ScoreBias(kind, fit.bias),
             fit_error: fit.residual,
             max_length: fit.max_length,
             evidence: vec![],
@@ -218,7 +219,7 @@ fn unseen(
             heads: Some(heads),
             ..Samples::of(&absent)
         };
-        if let Some(fit) = by_rows(rows, lookup, &samples) {
+        if let Some(fit) = by_rows(runs.found, rows, lookup, &samples) {
             let why = "the data of the table is absent; its rows were inferred from the distances";
             let mut bias = Bias::of(fit);
             bias.evidence.push(why.to_owned());
@@ -243,13 +244,13 @@ fn named(
     site: &Site,
     trial: &Run,
     origins: &Origins,
-) -> Result<AnyFit, Vec<String>> {
+) -> Result<Best, Vec<String>> {
     let samples = Samples {
         heads: site.heads,
         ..Samples::of(trial)
     };
     let mut misses = Misses::default();
-    if best(&samples, &mut misses, |_, read_from| {
+    if best(runs.found, &samples, &mut misses, |_, read_from| {
         read_from == ReadFrom::FewTokens
     })
     .is_none()
@@ -285,14 +286,21 @@ impl Misses {
     }
 }
 
+/// The family that fits best.
+struct Best {
+    kind: Kind,
+    fit: AnyFit,
+}
+
 /// The best fit of the families that `tried` names.
 fn best(
+    found: &Found,
     samples: &Samples<'_>,
     misses: &mut Misses,
     tried: impl Fn(&Family, ReadFrom) -> bool,
-) -> Option<AnyFit> {
-    let mut best: Option<AnyFit> = None;
-    for family in families::all() {
+) -> Option<Best> {
+    let mut best: Option<Best> = None;
+    for family in families::all().chain(found.custom.iter().copied()) {
         let Entry::ScoreBias(bias) = &family.entry else {
             continue;
         };
@@ -304,9 +312,12 @@ fn best(
                 let tolerance = samples.run.tolerance();
                 if best
                     .as_ref()
-                    .is_none_or(|b| fit.is_better_than(b, tolerance))
+                    .is_none_or(|b| fit.is_better_than(&b.fit, tolerance))
                 {
-                    best = Some(fit);
+                    best = Some(Best {
+                        kind: Kind::of_family(family),
+                        fit,
+                    });
                 }
             }
             Err(miss) => misses.0.push((family.word, miss.to_string())),
@@ -322,7 +333,7 @@ fn by_lookup(
     samples: &Samples<'_>,
     profile: &Profile,
     origins: &Origins,
-) -> Option<Result<AnyFit, Vec<String>>> {
+) -> Option<Result<Best, Vec<String>>> {
     let mut table = false;
     let scores = &samples.run.scores;
     // Only where nothing came before can queries be elsewhere than after all keys.
@@ -336,7 +347,7 @@ fn by_lookup(
         table = true;
         for shift in places.iter().map(|origin| scores.origin - origin) {
             let rows = rows.iter().map(|(d, row)| (d + shift, *row)).collect();
-            if let Some(fit) = by_rows(&rows, lookup, samples) {
+            if let Some(fit) = by_rows(runs.found, &rows, lookup, samples) {
                 return Some(Ok(fit));
             }
         }
@@ -346,7 +357,12 @@ fn by_lookup(
 }
 
 /// The family that the rows of a table show.
-fn by_rows(rows: &BTreeMap<i64, i64>, lookup: &Lookup, samples: &Samples<'_>) -> Option<AnyFit> {
+fn by_rows(
+    found: &Found,
+    rows: &BTreeMap<i64, i64>,
+    lookup: &Lookup,
+    samples: &Samples<'_>,
+) -> Option<Best> {
     let rows = Rows {
         by_distance: rows,
         count: lookup.table,
@@ -356,7 +372,7 @@ fn by_rows(rows: &BTreeMap<i64, i64>, lookup: &Lookup, samples: &Samples<'_>) ->
         ..*samples
     };
     let mut misses = Misses::default();
-    best(&samples, &mut misses, |_, read_from| {
+    best(found, &samples, &mut misses, |_, read_from| {
         read_from == ReadFrom::Rows
     })
 }
@@ -367,7 +383,7 @@ fn by_numbers(
     samples: &Samples<'_>,
     origins: &Origins,
     mut misses: Misses,
-) -> Result<AnyFit, Vec<String>> {
+) -> Result<Best, Vec<String>> {
     let refuted: Vec<&str> = misses.0.iter().map(|(word, _)| *word).collect();
     let scores = &samples.run.scores;
     let profile = samples.run.profile();
@@ -381,7 +397,7 @@ fn by_numbers(
         let tried = |family: &Family, read_from: ReadFrom| {
             read_from == ReadFrom::Rows || i == 0 && !refuted.contains(&family.word)
         };
-        if let Some(fit) = best(&samples, &mut misses, tried) {
+        if let Some(fit) = best(runs.found, &samples, &mut misses, tried) {
             return Ok(fit);
         }
         if profile.is_err() {
@@ -399,7 +415,9 @@ fn by_numbers(
             ..*samples
         };
         let again = &mut Misses::default();
-        if let Some(fit) = best(&samples, again, |_, read_from| read_from == ReadFrom::Rows) {
+        if let Some(fit) = best(runs.found, &samples, again, |_, read_from| {
+            read_from == ReadFrom::Rows
+        }) {
             return Ok(fit);
         }
     }

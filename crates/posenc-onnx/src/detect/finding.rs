@@ -22,7 +22,7 @@ pub(crate) enum Encoding {
     /// Sines and cosines added to the embeddings.
     Sinusoidal(Sinusoidal),
     /// A bias on the scores.
-    ScoreBias(Box<dyn ScoreBias>),
+    ScoreBias(Kind, Box<dyn ScoreBias>),
     /// Learned vectors per distance that meet queries or keys.
     Shaw(Shaw),
     /// Projected sinusoids of the distance that meet queries.
@@ -72,7 +72,7 @@ impl Encoding {
         Some(match self {
             Self::Learned(e) => e,
             Self::Sinusoidal(e) => e,
-            Self::ScoreBias(bias) => &**bias,
+            Self::ScoreBias(_, bias) => &**bias,
             Self::Shaw(e) => e,
             Self::TransformerXl(e) => e,
             Self::Disentangled(e) => e,
@@ -84,7 +84,10 @@ impl Encoding {
 
     /// The family.
     pub(crate) fn kind(&self) -> Kind {
-        self.known().map_or(Kind::Unknown, |e| Kind::of(e.word()))
+        match self {
+            Self::ScoreBias(kind, _) => *kind,
+            _ => self.known().map_or(Kind::Unknown, |e| Kind::of(e.word())),
+        }
     }
 
     /// The parameters by the names of the report.

@@ -1,5 +1,6 @@
 //! What was found in a model. Data only.
 
+use posenc_encodings::family::Family;
 use posenc_ir::eval::Trace;
 use posenc_ir::{NodeId, ValueId};
 
@@ -24,6 +25,8 @@ pub(crate) struct Found {
     pub trace: Trace,
     /// Attention sites, in order of computation. Sites are referred to by their index here.
     pub attention: Vec<Site>,
+    /// Families of score biases outside of the registry, which biases are compared with too.
+    pub(crate) custom: Vec<&'static Family>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.

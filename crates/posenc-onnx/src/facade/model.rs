@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use posenc_encodings::family::Family;
 use posenc_ir::Warning;
 
 use super::Plan;
 use crate::detect::Options;
-use crate::error::RewriteError;
+use crate::error::{Refusal, RewriteError};
 use crate::inspect::inspect;
 use crate::report::Inspect;
-use crate::request::Request;
+use crate::request::{Request, check_custom};
 use crate::rewrite;
 
 /// An ONNX model that was read and checked.
@@ -19,6 +20,8 @@ use crate::rewrite;
 pub struct Model {
     model: posenc_ir::Model,
     warnings: Vec<Warning>,
+    /// Families of score biases outside of the registry.
+    custom: Vec<&'static Family>,
 }
 
 impl Model {
@@ -65,7 +68,23 @@ impl Model {
     /// ```
     pub fn checked(model: posenc_ir::Model) -> Result<Self, posenc_ir::Error> {
         let warnings = model.check()?;
-        Ok(Self { model, warnings })
+        Ok(Self {
+            model,
+            warnings,
+            custom: vec![],
+        })
+    }
+
+    /// Recognizes score biases of this family too, besides those that this crate knows. It must be
+    /// a family of [`Entry::ScoreBias`](crate::encodings::family::Entry::ScoreBias) with a word of
+    /// its own; `examples/custom.rs` has one.
+    ///
+    /// # Errors
+    /// When the family enters in another way, or its word is taken.
+    pub fn with_family(mut self, family: &'static Family) -> Result<Self, Refusal> {
+        check_custom(family)?;
+        self.custom.push(family);
+        Ok(self)
     }
 
     /// What is unusual about the file, though valid.
@@ -88,7 +107,11 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn inspect(&self) -> Inspect {
-        inspect(&self.model, &Options::default())
+        let options = Options {
+            custom: self.custom.clone(),
+            ..Options::default()
+        };
+        inspect(&self.model, &options)
     }
 
     /// Decides what a request changes; nothing is edited yet. The request is a
@@ -110,6 +133,6 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn plan(&self, request: impl Into<Request>) -> Result<Plan<'_>, RewriteError> {
-        rewrite::plan(&self.model, request.into()).map(Plan::new)
+        rewrite::plan(&self.model, request.into(), &self.custom).map(Plan::new)
     }
 }

@@ -154,7 +154,7 @@ fn swapped(planned: &Planned<'_>, found: &Found, plan: &SwapPlan) -> Vec<Planned
     let edit = |site: &usize| {
         let group = plan.groups.iter().find(|g| g.sites.contains(site));
         let to = group.map_or(Value::Null, |group| {
-            let mut to = json!({"kind": group.new.kind()});
+            let mut to = json!({"kind": plan.kind});
             if let EncodingSpec::Rotation(rotation) = &group.new {
                 to["params"] = Value::Object(rotation.params());
             }

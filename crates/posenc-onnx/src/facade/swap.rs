@@ -1,5 +1,6 @@
 //! A request for another encoding.
 
+use posenc_encodings::family::Family;
 use posenc_encodings::kind::{Kind, Layout, Stack};
 use posenc_encodings::param::Value;
 
@@ -135,6 +136,15 @@ impl From<Kind> for Swap {
             to: Some(kind),
             ..Request::default()
         })
+    }
+}
+
+/// A family outside of this crate: the file of such a family is like those of
+/// [`encodings::families`](crate::encodings::families), and `examples/custom.rs` is one. It must be
+/// a score bias.
+impl From<&'static Family> for Swap {
+    fn from(family: &'static Family) -> Self {
+        Kind::of_family(family).into()
     }
 }
 

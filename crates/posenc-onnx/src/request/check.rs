@@ -2,7 +2,9 @@
 
 use super::{Allowances, Antialias, Corners, Length, Parameters, Request, Target};
 use crate::error::{Refusal, RefusalKind};
+use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::words::Word;
 
 impl Request {
     /// The first option that is given and that no rewrite supports yet.
@@ -34,6 +36,25 @@ impl Request {
     }
 }
 
+/// Checks that a family outside of the registry can be found and inserted.
+///
+/// # Errors
+/// When it is no family of score biases, or its word is taken.
+pub(crate) fn check_custom(family: &'static Family) -> Result<(), Refusal> {
+    let word = family.word;
+    if !matches!(family.entry, Entry::ScoreBias(_)) {
+        let why =
+            format!("the custom family {word} is not a score bias, which is not supported yet");
+        return Err(Refusal::unsupported(why));
+    }
+    if Kind::ALL.iter().any(|kind| kind.name() == word) {
+        return Err(Refusal::invalid(format!(
+            "a family named {word} exists already"
+        )));
+    }
+    Ok(())
+}
+
 impl Request {
     /// Checks what needs no model: that every option is supported, that the parameters of laws have
     /// an effect, and that those of the inserted family are in range.
@@ -52,6 +73,9 @@ impl Request {
     /// Refuses values that the inserted family cannot have.
     fn check_family(&self) -> Result<(), Refusal> {
         let Some(kind) = self.to else { return Ok(()) };
+        if let (Kind::Custom(_), Some(family)) = (kind, kind.family()) {
+            check_custom(family)?;
+        }
         for param in kind.family().map_or(&[][..], |family| family.params) {
             match self.parameters.family.get(param.name) {
                 Some(value) if !param.values.contain(value) => {

@@ -11,7 +11,7 @@ use posenc_encodings::families::disentangled::{self, Disentangled};
 use posenc_encodings::families::relative_bias::RelativeBias;
 use posenc_encodings::families::shaw::{self, Clip, Shaw};
 use posenc_encodings::families::transformer_xl::TransformerXl;
-use posenc_encodings::kind::Form;
+use posenc_encodings::kind::{Form, Kind};
 
 /// The longest sequence whose distances all have rows; `None` where distances are clipped.
 pub(crate) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<usize> {
@@ -277,11 +277,14 @@ fn window(heads: usize, readings: &[&Reading]) -> Result<Encoding, &'static str>
     let mut sizes = heights.map(|h| [h, tokens / h]).filter(fits);
     let queries = readings.iter().all(|r| r.side == Side::Query);
     match (sizes.next(), sizes.next()) {
-        (Some(size), None) if queries => Ok(Encoding::ScoreBias(Box::new(RelativeBias {
-            max_distance: None,
-            window: Some(size),
-            heads,
-        }))),
+        (Some(size), None) if queries => {
+            let bias = RelativeBias {
+                max_distance: None,
+                window: Some(size),
+                heads,
+            };
+            Ok(Encoding::ScoreBias(Kind::RelativeBias, Box::new(bias)))
+        }
         _ => Err(miss),
     }
 }
@@ -313,7 +316,7 @@ mod tests {
         let down = reading(Side::Query, |[y, _]| y + 2);
         let across = reading(Side::Query, |[_, x]| x + 3);
         for readings in [[&down, &across], [&across, &down]] {
-            let Ok(Encoding::ScoreBias(found)) = window(5, &readings) else {
+            let Ok(Encoding::ScoreBias(Kind::RelativeBias, found)) = window(5, &readings) else {
                 panic!("no window");
             };
             let params = found.params();

@@ -59,14 +59,12 @@ impl Planner<'_> {
             }
             EncodingSpec::ScoreTerm(spec) => as_found && spec.term.is_found_as(found, &p.family),
             EncodingSpec::ScoreBias(spec) => {
-                let Encoding::ScoreBias(found) = &finding.encoding else {
+                let Encoding::ScoreBias(kind, found) = &finding.encoding else {
                     return false;
                 };
-                let family = Kind::of(found.word()).family();
+                let params = kind.family().map_or(&[][..], |family| family.params);
                 let same = found.word() == spec.bias.word()
-                    && family.is_some_and(|family| {
-                        found.is_as_planned(&*spec.bias, family.params, &p.family)
-                    });
+                    && found.is_as_planned(&*spec.bias, params, &p.family);
                 same && (as_found || spec.tensors.is_empty())
             }
             EncodingSpec::Rotation(_) => false,

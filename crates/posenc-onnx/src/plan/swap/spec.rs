@@ -44,10 +44,6 @@ impl EncodingSpec {
             Self::ScoreTerm(spec) => &*spec.term,
         }
     }
-
-    pub(crate) fn kind(&self) -> Kind {
-        Kind::of(self.encoding().word())
-    }
 }
 
 /// A term on the embeddings with its learned tensors.
