@@ -5,6 +5,16 @@ use std::fmt;
 use posenc_encodings::param::ParameterError;
 
 /// Why a model is not rewritten.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rescale, RewriteError};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// match model.plan(Rescale::yarn(4.0)) {
+///     Err(RewriteError::Refused(why)) => assert!(why.reason().contains("`original-length`")),
+///     other => panic!("the original length is unknown: {other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RewriteError {
@@ -41,6 +51,18 @@ impl RewriteError {
 ///
 /// The reason is a sentence for people. It names options in backticks and with hyphens:
 /// `` `max-length` `` is the field `max_length` of [`Parameters`](crate::request::Parameters).
+///
+/// ```
+/// # use posenc_onnx::{Model, RefusalKind, Rescale};
+/// let model = Model::open("../../fixtures/llama-yarn/torchscript/model.onnx")?;
+/// let error = model.plan(Rescale::linear(2.0)).unwrap_err();
+/// let refusal = error.refusal().unwrap();
+/// assert_eq!(refusal.kind(), &RefusalKind::AlreadyScaled);
+/// assert!(refusal.reason().contains("give `allow-rescale`"));
+/// assert!(refusal.node().is_some_and(|node| node.contains("layers.0/self_attn")));
+/// assert_eq!(refusal.site(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
@@ -52,6 +74,15 @@ pub struct Refusal {
 
 /// What kind of reason a [`Refusal`] has. Names of parameters have hyphens, as in
 /// reasons.
+///
+/// ```
+/// # use posenc_onnx::{Model, RefusalKind, Rescale};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let error = model.plan(Rescale::yarn(4.0)).unwrap_err();
+/// let kind = error.refusal().unwrap().kind();
+/// assert_eq!(kind, &RefusalKind::MissingParameter("original-length"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalKind {
@@ -126,21 +157,29 @@ impl Refusal {
     }
 
     /// What kind of reason it is.
+    ///
+    /// The example of [`Refusal`] calls it.
     pub fn kind(&self) -> &RefusalKind {
         &self.kind
     }
 
     /// The reason as a sentence, without the node.
+    ///
+    /// The example of [`Refusal`] calls it.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
     /// The node that the reason is about, by its place in the graph.
+    ///
+    /// The example of [`Refusal`] calls it.
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()
     }
 
     /// The attention site that the reason is about, by its name in reports.
+    ///
+    /// The example of [`Refusal`] calls it.
     pub fn site(&self) -> Option<&str> {
         self.site.as_deref()
     }

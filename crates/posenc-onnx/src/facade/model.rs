@@ -16,6 +16,15 @@ use crate::rewrite;
 /// An ONNX model that was read and checked.
 ///
 /// Nothing changes it: a rewrite makes another model.
+///
+/// ```
+/// # use posenc_onnx::{Model, Swap};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Swap::remove())?.apply()?;
+/// assert_ne!(done.to_bytes()?, model.as_ir().to_bytes()?);
+/// assert_eq!(model.inspect().encodings[0].kind.to_string(), "rope");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Model {
     model: posenc_ir::Model,
@@ -81,6 +90,15 @@ impl Model {
     ///
     /// # Errors
     /// When the family enters in another way, or its word is taken.
+    ///
+    /// ```
+    /// use posenc_onnx::{Model, encodings::families::alibi};
+    ///
+    /// let model = Model::open("../../fixtures/mini/alibi/model.onnx")?;
+    /// let refusal = model.with_family(&alibi::FAMILY).unwrap_err();
+    /// assert_eq!(refusal.reason(), "a family named alibi exists already");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_family(mut self, family: &'static Family) -> Result<Self, Refusal> {
         check_custom(family)?;
         self.custom.push(family);
@@ -88,11 +106,15 @@ impl Model {
     }
 
     /// What is unusual about the file, though valid.
+    ///
+    /// The example of [`Model::checked`] calls it.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
     /// The graph and everything else of the file.
+    ///
+    /// The example of [`Model`] calls it.
     pub fn as_ir(&self) -> &posenc_ir::Model {
         &self.model
     }

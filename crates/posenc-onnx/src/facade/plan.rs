@@ -36,6 +36,16 @@ pub struct Plan<'a> {
 
 /// What changes at an attention site. Encodings are JSON as in the reports: an object with `kind`
 /// and `params`, a list of several, or `null` for none.
+///
+/// ```
+/// # use posenc_onnx::{Alibi, Model, Swap};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let plan = model.plan(Swap::to(Alibi::default()))?;
+/// let edit = &plan.edits()[0];
+/// assert_eq!(edit.site, model.inspect().attention[0].name);
+/// assert_eq!((&edit.from["kind"], &edit.to["kind"]), (&"rope".into(), &"alibi".into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedEdit {
     /// The site, by its name in reports.
@@ -80,16 +90,43 @@ impl<'a> Plan<'a> {
     }
 
     /// What changes at each site, in order of computation.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let plan = model.plan(Rescale::linear(2.0))?;
+    /// let sites: Vec<&str> = plan.edits().iter().map(|edit| edit.site.as_str()).collect();
+    /// assert_eq!(sites, ["node_softmax", "node_softmax_1"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn edits(&self) -> &[PlannedEdit] {
         &self.edits
     }
 
     /// The values that the request does not give, each with its source.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let plan = model.plan(Rescale::linear(2.0))?;
+    /// assert_eq!(plan.inferred()[0].name, "theta");
+    /// assert_eq!(plan.inferred()[0].source, "the graph's frequencies");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn inferred(&self) -> &[Inferred] {
         &self.inferred
     }
 
     /// The length that tables, caches and buffers are to hold, where it is known.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// assert_eq!(model.plan(Rescale::linear(2.0))?.max_length(), None);
+    /// let plan = model.plan(Rescale::llama3(8.0).original_length(64))?;
+    /// assert_eq!(plan.max_length(), Some(8 * 64));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_length(&self) -> Option<usize> {
         match &self.planned.change {
             Change::Sort | Change::Nothing { .. } => None,
@@ -116,6 +153,15 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// When a form of the model is not supported, or the result does not match the plan.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// let again = Model::from_bytes(done.to_bytes()?)?;
+    /// assert!(again.plan(Swap::remove())?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn apply(self) -> Result<Rewritten, RewriteError> {
         let done = self.planned.apply()?;
         done.model.check().map_err(RewriteError::Result)?;

@@ -31,16 +31,44 @@ pub struct Rewritten(pub(super) rewrite::Rewritten);
 impl Rewritten {
     /// What was changed. The report is the JSON of `posenc-onnx rewrite` as a type, without the
     /// output and the check.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// assert_eq!(done.report().input.fingerprint, model.as_ir().fingerprint());
+    /// assert_eq!(done.report().edits[0].from["kind"], "rope");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn report(&self) -> &Rewrite {
         &self.0.report
     }
 
     /// The graph and everything else of the model.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Rescale::linear(2.0))?.apply()?;
+    /// assert!(done.as_ir().check()?.is_empty());
+    /// assert_eq!(done.as_ir().opsets(), model.as_ir().opsets());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn as_ir(&self) -> &posenc_ir::Model {
         &self.0.model
     }
 
     /// The same, without the report.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Alibi, Model, Rescale, Swap};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::to(Alibi::default()))?.apply()?;
+    /// let model = Model::checked(done.into_ir())?; // to go on with
+    /// let error = model.plan(Rescale::linear(2.0)).unwrap_err();
+    /// assert!(error.to_string().contains("no attention of the model is rotary"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn into_ir(self) -> posenc_ir::Model {
         self.0.model
     }
@@ -49,6 +77,15 @@ impl Rewritten {
     ///
     /// # Errors
     /// When the model is too large for one file.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Rescale::none().theta(5e5))?.apply()?;
+    /// let again = Model::from_bytes(done.to_bytes()?)?;
+    /// assert_eq!(again.inspect().encodings[0].params["theta"], 5e5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn to_bytes(&self) -> Result<Vec<u8>, posenc_ir::Error> {
         self.0.model.to_bytes()
     }
@@ -57,6 +94,17 @@ impl Rewritten {
     ///
     /// # Errors
     /// When the file cannot be written, or external data has no place there.
+    ///
+    /// ```
+    /// # use posenc_onnx::{ExternalData, Model, Swap};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("none.onnx");
+    /// done.save(&path, ExternalData::Auto)?;
+    /// assert!(Model::open(&path)?.plan(Swap::remove())?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(not(target_family = "wasm"))]
     pub fn save(
         &self,
@@ -70,6 +118,14 @@ impl Rewritten {
     ///
     /// # Errors
     /// When the model's record of an earlier rewrite cannot be followed.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale, Swap};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// assert!(model.plan(Rescale::linear(2.0))?.apply()?.is_verifiable()?);
+    /// assert!(!model.plan(Swap::remove())?.apply()?.is_verifiable()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_verifiable(&self) -> Result<bool, VerifyError> {
         for found in self.found() {
             if !found.rotary.is_empty() {
@@ -87,6 +143,16 @@ impl Rewritten {
     /// # Errors
     /// When the runtime is absent or refuses a part of the model. A difference is no error here;
     /// see [`Verification::ensure_ok`].
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Alibi, Model, Swap, Tract};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::to(Alibi::default()))?.apply()?;
+    /// let verification = done.verify(&Tract::default())?;
+    /// assert!(verification.checks().iter().any(|check| check.quantity == "scores"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn verify(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
         let model = &self.0.model;
         let mut checks = vec![];

@@ -25,6 +25,16 @@ pub struct Swap(Request);
 
 impl Swap {
     /// Inserts this encoding: a [`Kind`], or one with parameters such as [`Alibi`].
+    ///
+    /// ```
+    /// # use posenc_onnx::{Kind, Model, Rope, Swap};
+    /// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+    /// let rope = Rope { theta: Some(5e5), ..Rope::default() };
+    /// let plan = model.plan(Swap::to(rope))?;
+    /// assert_eq!(plan.edits()[0].to["params"]["theta"], 5e5);
+    /// assert_eq!(model.plan(Swap::to(Kind::Kerple))?.edits()[0].to["kind"], "kerple");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn to(encoding: impl Into<Self>) -> Self {
         encoding.into()
     }
@@ -44,30 +54,76 @@ impl Swap {
 
     /// Only these attention layers, counted within their stack. An encoding that is added to the
     /// input acts before all layers, and takes none.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Kind, Model, Swap, request::Layers};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::to(Kind::Alibi).layers(Layers::of([1])))?.apply()?;
+    /// let encodings = Model::checked(done.into_ir())?.inspect().encodings;
+    /// let layers = |kind| encodings.iter().find(|e| e.kind == kind).map(|e| e.layers.clone());
+    /// assert_eq!((layers(Kind::Rope), layers(Kind::Alibi)), (Some(vec![0]), Some(vec![1])));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn layers(mut self, layers: Layers) -> Self {
         self.0.layers = Some(layers);
         self
     }
 
     /// Only this stack of a model with two.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Alibi, Model, Swap, encodings::kind::Stack};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let swap = Swap::to(Alibi::default()).stack(Stack::Decoder);
+    /// let error = model.plan(swap).unwrap_err();
+    /// assert_eq!(error.to_string(), "the model has one stack; remove `stack` decoder");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stack(mut self, stack: Stack) -> Self {
         self.0.stack = Some(stack);
         self
     }
 
     /// Fills learned tables with random values instead of zeros, the same for the same seed.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap, T5Bias};
+    /// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+    /// let filled = |seed| model.plan(Swap::to(T5Bias::default()).seed(seed))?.apply();
+    /// let [a, b, other] = [filled(7)?, filled(7)?, filled(8)?];
+    /// assert_eq!(a.to_bytes()?, b.to_bytes()?);
+    /// assert_ne!(a.to_bytes()?, other.to_bytes()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn seed(mut self, seed: u64) -> Self {
         self.0.parameters.seed = Some(seed);
         self
     }
 
     /// Fills learned tables with these values.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap, T5Bias, request::Tensors};
+    /// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+    /// let learned = Tensors::open("../../fixtures/mini/t5/params.safetensors")?;
+    /// let done = model.plan(Swap::to(T5Bias::default()).tensors(learned))?.apply()?;
+    /// assert_eq!(done.report().edits[0].to["params"]["num_buckets"], 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tensors(mut self, tensors: Tensors) -> Self {
         self.0.params = Some(tensors);
         self
     }
 
     /// The length that tables and buffers must hold.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Kind, Model, Swap};
+    /// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+    /// let done = model.plan(Swap::to(Kind::Learned).max_length(32))?.apply()?;
+    /// assert_eq!(done.report().limits.after[0].length, 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_length(mut self, length: usize) -> Self {
         self.0.parameters.max_length = Some(length);
         self
@@ -75,6 +131,16 @@ impl Swap {
 
     /// Adds an input with position ids, `[batch, length]`, instead of counting positions in the
     /// graph.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rope, Swap};
+    /// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+    /// let done = model.plan(Swap::to(Rope::default()).add_position_ids())?.apply()?;
+    /// let graph = done.as_ir().graph();
+    /// let inputs = graph.scope(graph.main()).inputs();
+    /// assert!(inputs.iter().any(|input| graph.name(*input) == "position_ids"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_position_ids(mut self) -> Self {
         self.0.allowances.add_position_ids = true;
         self
@@ -150,6 +216,15 @@ impl From<&'static Family> for Swap {
 
 /// ALiBi (Press et al. 2021, arXiv 2108.12409): a bias on the scores, linear in the distance of
 /// query and key.
+///
+/// ```
+/// # use posenc_onnx::{Alibi, Model, Swap};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let alibi = Alibi { slopes: Some(vec![0.5, 0.25, 0.125]), ..Alibi::default() };
+/// let done = model.plan(Swap::to(alibi))?.apply()?;
+/// assert_eq!(done.report().edits[0].to["params"]["slopes"][2], 0.125);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alibi {
     /// The slope of each head; `None`: those of the paper.
@@ -168,6 +243,16 @@ impl From<Alibi> for Swap {
 }
 
 /// RoPE (Su et al. 2021, arXiv 2104.09864): a rotation of queries and keys.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rope, Swap};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let rope = Rope { rotary_dim: Some(4), ..Rope::default() };
+/// let done = model.plan(Swap::to(rope))?.apply()?;
+/// let params = &done.report().edits[0].to["params"];
+/// assert_eq!((&params["head_dim"], &params["rotary_dim"]), (&8.into(), &4.into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rope {
     /// The base θ of the frequencies; `None`: 10000.
@@ -189,6 +274,15 @@ impl From<Rope> for Swap {
 }
 
 /// Sines and cosines added to the input (Vaswani et al. 2017, arXiv 1706.03762, section 3.5).
+///
+/// ```
+/// # use posenc_onnx::{Model, Sinusoidal, Swap};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let sinusoidal = Sinusoidal { base: Some(500.0), ..Sinusoidal::default() };
+/// let done = model.plan(Swap::to(sinusoidal))?.apply()?;
+/// assert_eq!(done.report().edits[0].to["params"]["base"], 500.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sinusoidal {
     /// The base of the frequencies; `None`: 10000.
@@ -207,6 +301,15 @@ impl From<Sinusoidal> for Swap {
 }
 
 /// A learned table added to the input, one row for each position.
+///
+/// ```
+/// # use posenc_onnx::{Learned, Model, Swap};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let learned = Learned { positions: Some(32) };
+/// let done = model.plan(Swap::to(learned))?.apply()?;
+/// assert_eq!(done.report().limits.after[0].length, 32);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Learned {
     /// How many positions the table has; `None`: as many as the table that it replaces, or as the
@@ -224,6 +327,15 @@ impl From<Learned> for Swap {
 
 /// The bias of T5 (Raffel et al. 2019, arXiv 1910.10683): a learned value for each head and bucket
 /// of distances.
+///
+/// ```
+/// # use posenc_onnx::{Model, Swap, T5Bias};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let bias = T5Bias { num_buckets: Some(8), ..T5Bias::default() };
+/// let done = model.plan(Swap::to(bias).seed(1))?.apply()?;
+/// assert_eq!(done.report().edits[0].to["params"]["num_buckets"], 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct T5Bias {
     /// The buckets of both directions together; `None`: 32.
@@ -246,6 +358,15 @@ impl From<T5Bias> for Swap {
 }
 
 /// A learned bias on the scores for each head and clipped distance.
+///
+/// ```
+/// # use posenc_onnx::{Model, RelativeBias, Swap};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let bias = RelativeBias { max_distance: Some(6) };
+/// let done = model.plan(Swap::to(bias).seed(1))?.apply()?;
+/// assert_eq!(done.report().edits[0].to["params"]["max_distance"], 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelativeBias {
     /// The distance at which others are clipped; `None`: 128.
@@ -262,6 +383,15 @@ impl From<RelativeBias> for Swap {
 
 /// Learned vectors for clipped distances, added to keys and values (Shaw et al. 2018, arXiv
 /// 1803.02155).
+///
+/// ```
+/// # use posenc_onnx::{Model, Shaw, Swap};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let shaw = Shaw { max_distance: Some(6) };
+/// let done = model.plan(Swap::to(shaw).seed(1))?.apply()?;
+/// assert_eq!(done.report().edits[0].to["params"]["max_distance"], 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shaw {
     /// The distance at which others are clipped; `None`: 16.

@@ -3,6 +3,17 @@
 use crate::report::{Check, SiteCheck};
 
 /// A comparison of what a runtime computes with formulas in f64, site by site.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Rescale, Tract};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let verification = done.verify(&Tract::default())?;
+/// assert_eq!(verification.checks()[0].site, model.inspect().attention[0].name);
+/// assert_eq!(verification.summary().map(|check| check.sites), Some(2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verification {
     pub(super) checks: Vec<SiteCheck>,
@@ -12,11 +23,15 @@ pub struct Verification {
 
 impl Verification {
     /// The comparisons; none where the model has no encoding.
+    ///
+    /// The example of [`Verification`] calls it.
     pub fn checks(&self) -> &[SiteCheck] {
         &self.checks
     }
 
     /// The comparisons as one; `None` where there was none.
+    ///
+    /// The example of [`Verification`] calls it.
     pub fn summary(&self) -> Option<Check> {
         (!self.checks.is_empty()).then(|| Check::of(&self.checks))
     }
@@ -47,6 +62,15 @@ impl Verification {
 }
 
 /// Why a result is not verified.
+///
+/// ```
+/// use posenc_onnx::{Unverified, report::SiteCheck};
+///
+/// let (site, quantity) = ("layers.0".into(), "q".into());
+/// let check = SiteCheck { site, quantity, max_error: Some(0.5), bound: 1e-3, ok: false };
+/// let why = "layers.0: q differs from its formula by 5.0e-1, more than 1.0e-3";
+/// assert_eq!(Unverified::Difference(check).to_string(), why);
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unverified {
