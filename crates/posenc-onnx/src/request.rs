@@ -1,6 +1,14 @@
 //! What a rewrite is to do, with every option that there is.
 //!
 //! A field that is `None` is inferred; the plan and the report say from what.
+//!
+//! ```
+//! # use posenc_onnx::{Kind, Model, request::Request};
+//! let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+//! let request = Request { to: Some(Kind::Alibi), ..Request::default() };
+//! assert_eq!(model.plan(request)?.edits()[0].to["kind"], "alibi");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod check;
 pub mod hf_config;
@@ -84,6 +92,14 @@ impl Request {
     }
 
     /// Whether nothing but an order of computation is requested.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Request;
+    /// let request = |text| serde_json::from_str::<Request>(text);
+    /// assert!(request(r#"{"allowances": {"sort": true}}"#)?.is_only_sort());
+    /// assert!(!request(r#"{"allowances": {"sort": true}, "to": "rope"}"#)?.is_only_sort());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_only_sort(&self) -> bool {
         let sort = Allowances {
             sort: true,
@@ -101,6 +117,15 @@ impl Request {
 }
 
 /// Values of an encoding and of its scaling.
+///
+/// ```
+/// # use posenc_onnx::request::Parameters;
+/// let text = r#"{"factor": 4.0, "law": {"beta_fast": 31.0}}"#;
+/// let parameters: Parameters = serde_json::from_str(text)?;
+/// assert_eq!(parameters.factor, Some(4.0));
+/// assert_eq!(parameters.law.number("beta-fast"), Some(31.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parameters {
@@ -137,6 +162,17 @@ pub struct Parameters {
 }
 
 /// What is done only where it is allowed; nothing by default.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rescale, request::Request};
+/// let model = Model::open("../../fixtures/llama-yarn/torchscript/model.onnx")?;
+/// let mut request = Request::from(Rescale::linear(2.0));
+/// let error = model.plan(request.clone()).unwrap_err();
+/// assert!(error.to_string().contains("give `allow-rescale`"), "{error}");
+/// request.allowances.allow_rescale = true;
+/// assert_eq!(model.plan(request)?.edits().len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Allowances {
@@ -152,6 +188,14 @@ pub struct Allowances {
 
 words! {
     /// The runtime that a rewrite is for.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::{Request, Target};
+    /// let text = r#"{"target": "ort-cuda"}"#;
+    /// let request: Request = serde_json::from_str(text)?;
+    /// assert_eq!(request.target, Target::OrtCuda);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "target" Target {
         /// Operators that every runtime has.
         Portable = "portable",
@@ -166,6 +210,14 @@ words! {
 
 words! {
     /// What an input means.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::{Request, InputRole};
+    /// let text = r#"{"input_roles": {"where": "position"}}"#;
+    /// let request: Request = serde_json::from_str(text)?;
+    /// assert_eq!(request.input_roles["where"], InputRole::Position);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "input role" InputRole {
         /// Position ids.
         Position = "position",
@@ -178,6 +230,14 @@ words! {
 
 words! {
     /// In which type tables are computed before they are stored.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::{Request, TablePrecision};
+    /// let text = r#"{"parameters": {"table_precision": "f32"}}"#;
+    /// let request: Request = serde_json::from_str(text)?;
+    /// assert_eq!(request.parameters.table_precision, Some(TablePrecision::F32));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "precision" TablePrecision {
         /// As PyTorch computes them.
         F32 = "f32",
@@ -188,6 +248,14 @@ words! {
 
 words! {
     /// Which points of two grids coincide.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::{Request, Corners};
+    /// let text = r#"{"parameters": {"corners": "aligned"}}"#;
+    /// let request: Request = serde_json::from_str(text)?;
+    /// assert_eq!(request.parameters.corners, Corners::Aligned);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "corners" Corners {
         /// The edges of the outermost cells.
         HalfPixel = "half-pixel",
@@ -198,6 +266,14 @@ words! {
 
 words! {
     /// Whether a table is smoothed before it is made smaller.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::{Request, Antialias};
+    /// let text = r#"{"parameters": {"antialias": "on"}}"#;
+    /// let request: Request = serde_json::from_str(text)?;
+    /// assert_eq!(request.parameters.antialias, Antialias::On);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "antialiasing" Antialias {
         /// As it is.
         Off = "off",
@@ -208,6 +284,14 @@ words! {
 
 words! {
     /// When the length of an encoding is known.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::{Request, Length};
+    /// let text = r#"{"parameters": {"length": "dynamic"}}"#;
+    /// let request: Request = serde_json::from_str(text)?;
+    /// assert_eq!(request.parameters.length, Length::Dynamic);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "length" Length {
         /// As the graph has it.
         AsFound = "as-found",

@@ -61,6 +61,13 @@ impl Request {
     ///
     /// # Errors
     /// With the first option that is not supported, has no effect or is out of range.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Shaw, Swap, request::Request};
+    /// let request = Request::from(Swap::to(Shaw { max_distance: Some(0) }));
+    /// let refusal = request.check_supported().unwrap_err();
+    /// assert_eq!(refusal.reason(), "`max-distance` of shaw cannot be 0");
+    /// ```
     pub fn check_supported(&self) -> Result<(), Refusal> {
         if let Some(name) = self.unsupported() {
             let why = format!("`{name}` is not supported yet; remove it");

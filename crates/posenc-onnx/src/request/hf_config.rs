@@ -4,6 +4,14 @@
 //! `rope_scaling` or `rope_parameters`, `type` or `rope_type`, one dict or one
 //! per layer type. What the model class alone decides is not guessed: rules
 //! depend on the keys that are there, never on `model_type`.
+//!
+//! ```
+//! # use posenc_onnx::request::hf_config::HfConfig;
+//! let config = HfConfig::parse(r#"{"rope_theta": 1e6, "max_position_embeddings": 4096}"#)?;
+//! let rope = config.rope_for(0)?.unwrap();
+//! assert_eq!((rope.theta, rope.max_position), (1e6, Some(4096)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod layers;
 mod section;
@@ -21,12 +29,29 @@ pub use layers::LayerKind;
 pub use posenc_encodings::hf::HfConfigError;
 
 /// A model configuration, of which only the keys about positions are read.
+///
+/// ```
+/// # use posenc_onnx::request::hf_config::HfConfig;
+/// let text = r#"{"rope_scaling": {"type": "linear", "factor": 2.0}}"#;
+/// let rope = HfConfig::parse(text)?.rope_for(0)?.unwrap();
+/// assert_eq!((rope.theta, rope.scaling.to_json()["factor"].as_f64()), (1e4, Some(2.0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct HfConfig {
     text: Map<String, Value>,
 }
 
 /// The rotary embedding of one layer.
+///
+/// ```
+/// # use posenc_onnx::request::hf_config::HfConfig;
+/// let text = r#"{"hidden_size": 64, "num_attention_heads": 4, "rope_theta": 5e5}"#;
+/// let rope = HfConfig::parse(text)?.rope_for(0)?.unwrap();
+/// assert_eq!((rope.theta, rope.rotary_dim), (5e5, Some(16)));
+/// assert_eq!(rope.inferred[0].name, "theta");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeRequest {
     /// Base θ; 10000 where the config has none.
@@ -55,6 +80,14 @@ impl RopeRequest {
     /// # Errors
     ///
     /// As [`Scaling::check`].
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::HfConfig;
+    /// let rope = HfConfig::parse(r#"{"rope_theta": 5e5}"#)?.rope_for(0)?.unwrap();
+    /// assert_eq!(rope.rotary_dim, None);
+    /// assert_eq!(rope.rope(16, 32)?.rotary_dim, 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rope(&self, rotary_dim: usize, head_dim: usize) -> Result<Rope, ScalingError> {
         let rotary_dim = self.rotary_dim.unwrap_or(rotary_dim);
         let head_dim = self.head_dim.unwrap_or(head_dim).max(rotary_dim);
@@ -70,6 +103,14 @@ impl HfConfig {
     /// # Errors
     ///
     /// Text that is not JSON, or not an object.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::{HfConfig, HfConfigError};
+    /// let config = HfConfig::parse(r#"{"num_hidden_layers": 2}"#)?;
+    /// assert_eq!(config.layers()?, Some(2));
+    /// assert_eq!(HfConfig::parse("[]"), Err(HfConfigError::NotAnObject));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Self, HfConfigError> {
         let value = serde_json::from_str(text).map_err(|e| HfConfigError::Json(e.to_string()))?;
         Self::from_value(value)
@@ -81,6 +122,13 @@ impl HfConfig {
     /// # Errors
     ///
     /// A value that is not an object.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::HfConfig;
+    /// let value = serde_json::json!({"text_config": {"num_hidden_layers": 2}});
+    /// assert_eq!(HfConfig::from_value(value)?.layers()?, Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn from_value(value: Value) -> Result<Self, HfConfigError> {
         let Value::Object(mut map) = value else {
             return Err(HfConfigError::NotAnObject);
@@ -100,6 +148,13 @@ impl HfConfig {
     /// # Errors
     ///
     /// A count that is not a whole number.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::HfConfig;
+    /// assert_eq!(HfConfig::parse(r#"{"n_layer": 12}"#)?.layers()?, Some(12));
+    /// assert_eq!(HfConfig::parse("{}")?.layers()?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn layers(&self) -> Result<Option<usize>, HfConfigError> {
         let dict = self.dict();
         Ok(match dict.usize("num_hidden_layers")? {
@@ -113,6 +168,13 @@ impl HfConfig {
     /// # Errors
     ///
     /// A length that is not a whole number.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::HfConfig;
+    /// let config = HfConfig::parse(r#"{"max_position_embeddings": 4096}"#)?;
+    /// assert_eq!(config.max_position()?, Some(4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_position(&self) -> Result<Option<usize>, HfConfigError> {
         let dict = self.dict();
         Ok(match dict.usize("max_position_embeddings")? {
@@ -128,6 +190,13 @@ impl HfConfig {
     ///
     /// A key of the scaling dict that its type does not have, an unknown type, a
     /// missing or impossible value, or something that is not supported.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::HfConfig;
+    /// let config = HfConfig::parse(r#"{"no_rope_layers": [1, 0]}"#)?;
+    /// assert!(config.rope_for(0)?.is_some() && config.rope_for(1)?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rope_for(&self, layer: usize) -> Result<Option<RopeRequest>, HfConfigError> {
         let dict = self.dict();
         if !layers::has_rope(&dict, layer)? {
@@ -188,6 +257,14 @@ impl HfConfig {
     /// # Errors
     ///
     /// As [`HfConfig::rope_for`].
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::HfConfig;
+    /// let config = HfConfig::parse(r#"{"rope_theta": 5e5}"#)?;
+    /// let said = &config.describe()?[0];
+    /// assert_eq!((said.name.as_str(), said.source.as_str()), ("theta", "rope_theta"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn describe(&self) -> Result<Vec<Inferred>, HfConfigError> {
         let mut all: Vec<Inferred> = Vec::new();
         for layer in 0..self.layers()?.unwrap_or(1).min(layers::MOST_LAYERS) {

@@ -7,21 +7,48 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A set of layers, as ranges in order that neither touch nor overlap.
+///
+/// ```
+/// # use posenc_onnx::request::Layers;
+/// let layers: Layers = "7,0-3,4".parse()?;
+/// assert_eq!(layers, Layers::of([0, 1, 2, 3, 4, 7]));
+/// assert_eq!(layers.to_string(), "0-4,7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Layers(Vec<RangeInclusive<usize>>);
 
 impl Layers {
     /// The set of these layers.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Layers;
+    /// assert_eq!(Layers::of([4, 0, 1, 2]).to_string(), "0-2,4");
+    /// ```
     pub fn of(layers: impl IntoIterator<Item = usize>) -> Self {
         Self::merge(layers.into_iter().map(|l| l..=l).collect())
     }
 
     /// Whether the layer is in the set.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Layers;
+    /// let layers: Layers = "0-2,6".parse()?;
+    /// assert!(layers.contains(1) && layers.contains(6) && !layers.contains(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn contains(&self, layer: usize) -> bool {
         self.0.iter().any(|range| range.contains(&layer))
     }
 
     /// The first layer of the set that is not below `count`, the number of layers there are.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Layers;
+    /// let layers = Layers::of([0, 6, 7]);
+    /// assert_eq!(layers.beyond(8), None);
+    /// assert_eq!(layers.beyond(2), Some(6));
+    /// ```
     pub fn beyond(&self, count: usize) -> Option<usize> {
         let last = self.0.last()?;
         (*last.end() >= count).then(|| count.max(*last.start()))
@@ -92,6 +119,12 @@ impl<'de> Deserialize<'de> for Layers {
 }
 
 /// A text that is no list of layers.
+///
+/// ```
+/// # use posenc_onnx::request::{Layers, LayersError};
+/// assert_eq!("1-x".parse::<Layers>(), Err(LayersError::Number("x".into())));
+/// assert_eq!("5-3".parse::<Layers>(), Err(LayersError::Backward("5-3".into())));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayersError {
     /// Something other than a number.

@@ -4,6 +4,12 @@
 ///
 /// # Errors
 /// When there is no number, or something that is no finite number.
+///
+/// ```
+/// # use posenc_onnx::request::parse_list;
+/// assert_eq!(parse_list("1.0, 1.5,2"), Ok(vec![1.0, 1.5, 2.0]));
+/// assert_eq!(parse_list("[1.0,1.5,2]"), parse_list("1 1.5 2"));
+/// ```
 pub fn parse_list(text: &str) -> Result<Vec<f64>, ListError> {
     let text = text.trim();
     let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
@@ -25,6 +31,12 @@ pub fn parse_list(text: &str) -> Result<Vec<f64>, ListError> {
 }
 
 /// A text that is no list of numbers.
+///
+/// ```
+/// # use posenc_onnx::request::{ListError, parse_list};
+/// assert_eq!(parse_list("1,inf"), Err(ListError::Number("inf".into())));
+/// assert_eq!(parse_list("[]"), Err(ListError::Empty));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// Something other than a number.

@@ -13,6 +13,17 @@ use posenc_encodings::param::ParameterError;
 /// # Errors
 /// A needed value that is missing, a value without effect or out of range, or a scaling that is
 /// not for RoPE.
+///
+/// ```
+/// use posenc_onnx::encodings::laws::Rope;
+/// use posenc_onnx::request::{LawName, Parameters, rope_scaling};
+///
+/// let parameters = Parameters { factor: Some(4.0), ..Parameters::default() };
+/// let rope = Rope::new(10000.0, 64, 64)?;
+/// let (scaling, _) = rope_scaling(LawName::Linear.into(), &parameters, &rope)?;
+/// assert_eq!(scaling.to_json()["factor"], 4.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn rope_scaling(
     scale: ScaleType,
     parameters: &Parameters,
@@ -40,6 +51,15 @@ impl Request {
     ///
     /// # Errors
     /// [`ParameterError::Ineffective`] with the first such parameter.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Request;
+    /// let text = r#"{"scale": "linear", "parameters": {"law": {"beta_fast": 31.0}}}"#;
+    /// let request: Request = serde_json::from_str(text)?;
+    /// let error = request.check_law().unwrap_err();
+    /// assert!(error.to_string().contains("beta-fast"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check_law(&self) -> Result<(), ParameterError> {
         let given = &self.parameters.law;
         let Some(scale) = self.scale else {
@@ -59,6 +79,15 @@ impl ScaleType {
     ///
     /// # Errors
     /// [`ParameterError::Ineffective`] with the first such parameter.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::{LawName, Parameters, ScaleType};
+    /// let parameters: Parameters = serde_json::from_str(r#"{"law": {"beta_fast": 31.0}}"#)?;
+    /// assert_eq!(ScaleType::from(LawName::Yarn).check(&parameters), Ok(()));
+    /// let error = ScaleType::from(LawName::Linear).check(&parameters).unwrap_err();
+    /// assert!(error.to_string().contains("beta-fast"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check(self, parameters: &Parameters) -> Result<(), ParameterError> {
         let Self::Law(law) = self else {
             return parameters.law.only(&self.to_string(), &[]);
@@ -76,6 +105,16 @@ impl ScaleType {
 }
 
 /// Parameters that make no scaling of RoPE.
+///
+/// ```
+/// use posenc_onnx::encodings::laws::Rope;
+/// use posenc_onnx::request::{Parameters, RopeScalingError, ScaleType, rope_scaling};
+///
+/// let rope = Rope::new(10000.0, 64, 64)?;
+/// let error = rope_scaling(ScaleType::Tile, &Parameters::default(), &rope).unwrap_err();
+/// assert_eq!(error, RopeScalingError::Table { scale: ScaleType::Tile });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RopeScalingError {
     /// The scaling resizes tables.

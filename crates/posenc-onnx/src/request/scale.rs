@@ -8,6 +8,13 @@ use posenc_encodings::words::{UnknownWord, Word, find};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How an encoding is stretched.
+///
+/// ```
+/// # use posenc_onnx::request::{LawName, ScaleType};
+/// assert_eq!("yarn".parse(), Ok(ScaleType::Law(LawName::Yarn)));
+/// assert_eq!(ScaleType::from(LawName::Linear).to_string(), "linear");
+/// assert!("jarn".parse::<ScaleType>().unwrap_err().to_string().contains("yarn"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ScaleType {
     /// The plain encoding.

@@ -6,6 +6,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Pixels of an image.
+///
+/// ```
+/// # use posenc_onnx::request::ImageSize;
+/// let size: ImageSize = "384x512".parse()?;
+/// assert_eq!((size.height, size.width), (384, 512));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSize {
     /// Rows.
@@ -49,6 +56,12 @@ impl<'de> Deserialize<'de> for ImageSize {
 }
 
 /// A text that is no size of an image.
+///
+/// ```
+/// # use posenc_onnx::request::ImageSize;
+/// let error = "384".parse::<ImageSize>().unwrap_err();
+/// assert!(error.to_string().ends_with("write height and width as 384x512"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no image size; write height and width as 384x512")]
 pub struct ImageSizeError(pub String);

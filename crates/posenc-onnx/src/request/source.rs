@@ -11,6 +11,15 @@ use super::hf_config::HfConfig;
 use crate::error::Refusal;
 
 /// A Hugging Face `config.json`, with the name that errors show.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rescale, request::Config};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let config = Config::from_text("my.json", r#"{"rope_theta": "large"}"#);
+/// let error = model.plan(Rescale::follow(config)).unwrap_err();
+/// assert!(error.to_string().starts_with("my.json: "), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     name: String,
@@ -23,6 +32,12 @@ impl Config {
     ///
     /// # Errors
     /// When it cannot be read.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Config;
+    /// let refusal = Config::open("absent/config.json").unwrap_err();
+    /// assert!(refusal.reason().starts_with("absent/config.json: "));
+    /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Refusal> {
         let config = Self::deferred(path.as_ref());
         match &config.text {
@@ -47,6 +62,13 @@ impl Config {
     }
 
     /// A text that was read before.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Config;
+    /// let config = Config::from_text("config.json", r#"{"rope_theta": 5e5}"#);
+    /// assert_eq!(serde_json::to_value(&config)?["rope_theta"], 5e5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn from_text(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -62,6 +84,11 @@ impl Config {
     }
 
     /// The name that errors show.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Config;
+    /// assert_eq!(Config::from_text("of the hub", "{}").name(), "of the hub");
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -95,6 +122,16 @@ impl<'de> Deserialize<'de> for Config {
 }
 
 /// A safetensors file, with the name that errors show.
+///
+/// ```
+/// # use posenc_onnx::{Model, Swap, T5Bias, request::Tensors};
+/// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+/// let learned = Tensors::from_bytes("empty.safetensors", []);
+/// let swap = Swap::to(T5Bias::default()).tensors(learned);
+/// let error = model.plan(swap).unwrap_err();
+/// assert!(error.to_string().starts_with("empty.safetensors: not a safetensors file"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq)]
 pub struct Tensors {
     name: String,
@@ -106,6 +143,13 @@ impl Tensors {
     ///
     /// # Errors
     /// When it cannot be read.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Tensors;
+    /// let tensors = Tensors::open("../../fixtures/mini/t5/params.safetensors")?;
+    /// assert!(tensors.name().ends_with("params.safetensors") && !tensors.bytes().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Refusal> {
         let name = path.as_ref().display().to_string();
         match std::fs::read(path.as_ref()) {
@@ -115,6 +159,12 @@ impl Tensors {
     }
 
     /// The bytes of a file that was read before.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::Tensors;
+    /// let tensors = Tensors::from_bytes("learned.safetensors", *b"bytes");
+    /// assert_eq!((tensors.name(), tensors.bytes()), ("learned.safetensors", &b"bytes"[..]));
+    /// ```
     pub fn from_bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self {
             name: name.into(),
@@ -123,11 +173,15 @@ impl Tensors {
     }
 
     /// The name that errors show.
+    ///
+    /// The example of [`Tensors::from_bytes`] calls it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The bytes of the file.
+    ///
+    /// The example of [`Tensors::from_bytes`] calls it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

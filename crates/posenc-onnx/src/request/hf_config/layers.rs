@@ -12,6 +12,15 @@ pub(crate) const MOST_LAYERS: usize = 65_536;
 const DEFAULT_PATTERN: usize = 6;
 
 /// Kind of a layer's attention.
+///
+/// ```
+/// # use posenc_onnx::request::hf_config::{HfConfig, LayerKind};
+/// let text = r#"{"layer_types": ["sliding_attention", "full_attention"]}"#;
+/// let config = HfConfig::parse(text)?;
+/// assert_eq!(config.rope_for(0)?.unwrap().kind, LayerKind::Sliding);
+/// assert_eq!(config.rope_for(1)?.unwrap().kind, LayerKind::Full);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayerKind {
     /// All positions.
@@ -24,6 +33,12 @@ pub enum LayerKind {
 
 impl LayerKind {
     /// The word in `layer_types` and in dicts per layer type.
+    ///
+    /// ```
+    /// # use posenc_onnx::request::hf_config::LayerKind;
+    /// assert_eq!(LayerKind::Sliding.key(), "sliding_attention");
+    /// assert_eq!(LayerKind::Other("chunked_attention".into()).key(), "chunked_attention");
+    /// ```
     pub fn key(&self) -> &str {
         match self {
             Self::Full => "full_attention",
