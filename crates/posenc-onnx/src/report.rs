@@ -2,6 +2,15 @@
 //!
 //! Fields are in the order in which they are written. Numbers that the graph does not determine are
 //! `null` or a range, never a guess; a field that is `null` is written, not left out.
+//!
+//! ```
+//! # use posenc_onnx::Model;
+//! let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+//! let json = serde_json::to_value(model.inspect())?;
+//! assert_eq!(json["encodings"][0]["kind"], "rope");
+//! assert!(json["encodings"][0]["max_length"].is_null());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod attention;
 mod encoding;
@@ -19,4 +28,12 @@ pub use rewrite::{Check, Edit, Endpoint, Guarantee, Limits, Rewrite};
 pub use verify::{Run, SiteCheck, Verify};
 
 /// The version of the JSON: it is raised when a field changes its meaning or is removed.
+///
+/// ```
+/// # use posenc_onnx::{Model, report::SCHEMA};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let json = serde_json::to_value(model.inspect())?;
+/// assert_eq!(json["schema"], SCHEMA);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub const SCHEMA: u32 = 1;

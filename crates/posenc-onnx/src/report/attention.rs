@@ -7,6 +7,15 @@ use posenc_encodings::words;
 
 words! {
     /// What the keys of a site are computed from.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, report::AttentionKind};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let attention = model.inspect().attention;
+    /// assert!(attention.iter().all(|site| site.kind == AttentionKind::SelfAttention));
+    /// assert_eq!(AttentionKind::SelfAttention.to_string(), "self");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "kind of attention" AttentionKind {
         /// From the sequence of the queries.
         SelfAttention = "self",
@@ -16,6 +25,15 @@ words! {
 }
 
 /// One attention site: a softmax over keys, or a fused operator.
+///
+/// ```
+/// # use posenc_onnx::Model;
+/// let model = Model::open("../../fixtures/gemma3-text/dynamo/model.onnx")?;
+/// let sites = model.inspect().attention;
+/// assert_eq!((sites[0].heads, sites[0].kv_heads), (Some(4), Some(2)));
+/// assert_eq!((sites[0].window, sites[1].window), (Some(8), None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Attention {
     /// The scope or node of the site.

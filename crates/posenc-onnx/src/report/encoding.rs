@@ -6,6 +6,16 @@ use posenc_encodings::kind::{Form, Kind, Stack};
 use posenc_encodings::params::Params;
 
 /// Sites of one kind, stack and set of hyperparameters.
+///
+/// ```
+/// # use posenc_onnx::{Kind, Model};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let encoding = &model.inspect().encodings[0];
+/// assert_eq!((encoding.kind, encoding.sites), (Kind::Rope, 2));
+/// assert_eq!(encoding.params["theta"], 1e4);
+/// assert!(encoding.fit_error.is_some_and(|error| error < 1e-12));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Encoding {
     /// The family.
@@ -34,6 +44,13 @@ pub struct Encoding {
 
 impl Encoding {
     /// An entry without sites.
+    ///
+    /// ```
+    /// use posenc_onnx::{Kind, encodings::kind::Form, report::Encoding};
+    ///
+    /// let encoding = Encoding::new(Kind::Alibi, None, Form::Ops, Default::default());
+    /// assert_eq!((encoding.sites, encoding.max_length), (0, None));
+    /// ```
     pub fn new(kind: Kind, stack: Option<Stack>, form: Form, params: Params) -> Self {
         Self {
             kind,

@@ -12,6 +12,16 @@ use super::{Attention, Encoding, SCHEMA};
 const WEIGHTS: usize = 256;
 
 /// What a model encodes positions with.
+///
+/// ```
+/// # use posenc_onnx::Model;
+/// let model = Model::open("../../fixtures/bert/dynamo/model.onnx")?;
+/// let report = model.inspect();
+/// assert_eq!(report.encodings[0].layers, [0, 1]);
+/// assert_eq!(report.attention[0].causal, Some(false));
+/// assert_eq!(report.limits[0].length, 64);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inspect {
     /// [`SCHEMA`].
@@ -33,6 +43,14 @@ pub struct Inspect {
 
 impl Inspect {
     /// The report of a model in which nothing was found.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, report::{Inspect, ModelSummary}};
+    /// let model = Model::open("../../fixtures/mini/none/model.onnx")?;
+    /// let report = Inspect::new(ModelSummary::of(model.as_ir()));
+    /// assert!(report.encodings.is_empty() && report.model.nodes > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(model: ModelSummary) -> Self {
         Self {
             schema: SCHEMA,
@@ -47,6 +65,15 @@ impl Inspect {
 }
 
 /// What the file says of itself.
+///
+/// ```
+/// # use posenc_onnx::Model;
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let summary = model.inspect().model;
+/// assert_eq!(summary.opsets[""], 20);
+/// assert_eq!(summary.fingerprint, model.as_ir().fingerprint());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelSummary {
     /// The file; empty for a model from memory.
@@ -71,6 +98,14 @@ pub struct ModelSummary {
 
 impl ModelSummary {
     /// The summary of a model; touches no payload.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, report::ModelSummary};
+    /// let bytes = std::fs::read("../../fixtures/mini/rope/model.onnx")?;
+    /// let summary = ModelSummary::of(Model::from_bytes(bytes)?.as_ir());
+    /// assert_eq!((summary.path.as_str(), summary.external_data), ("", false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn of(model: &Model) -> Self {
         let graph = model.graph();
         let stored = || graph.values().filter_map(|v| Some((v, graph.stored(v)?)));
@@ -103,6 +138,15 @@ impl ModelSummary {
 }
 
 /// A candidate that was looked at and refused.
+///
+/// ```
+/// # use posenc_onnx::Model;
+/// let model = Model::open("../../fixtures/bert/dynamo/model.onnx")?;
+/// let refused = model.inspect().refused.unwrap(); // its table is learned
+/// assert_eq!(refused[0].at, model.inspect().encodings[0].nodes[0]);
+/// assert!(refused[0].why.starts_with("no sinusoid: "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// The node or value.

@@ -4,6 +4,15 @@ use posenc_encodings::words;
 use serde::Serialize;
 
 /// A bound on the length of a sequence.
+///
+/// ```
+/// # use posenc_onnx::Model;
+/// let model = Model::open("../../fixtures/mini/learned/model.onnx")?;
+/// let limit = &model.inspect().limits[0];
+/// assert_eq!(limit.length, 40);
+/// assert_eq!(limit.value.as_deref(), Some("enc.pos.weight"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limit {
     /// The longest sequence.
@@ -16,6 +25,14 @@ pub struct Limit {
 
 words! {
     /// What bounds the length of a sequence.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, report::LimitCause};
+    /// let model = Model::open("../../fixtures/bert/dynamo/model.onnx")?;
+    /// let causes: Vec<LimitCause> = model.inspect().limits.iter().map(|l| l.cause).collect();
+    /// assert_eq!(causes, [LimitCause::Table, LimitCause::PositionBuffer]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "cause of a limit" LimitCause {
         /// Rows of a position table.
         Table = "table",

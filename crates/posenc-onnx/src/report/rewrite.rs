@@ -8,6 +8,16 @@ use posenc_encodings::inferred::Inferred;
 use posenc_encodings::words;
 
 /// What a rewrite did, or would do.
+///
+/// ```
+/// # use posenc_onnx::{Model, Swap};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Swap::remove())?.apply()?;
+/// let json = serde_json::to_value(done.report())?;
+/// assert_eq!(json["guarantee"], "new-function");
+/// assert!(json["meaning"].as_str().unwrap().contains("fine-tune"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rewrite {
     /// [`SCHEMA`].
@@ -42,6 +52,13 @@ pub struct Rewrite {
 
 impl Rewrite {
     /// The report of a rewrite that found nothing to change.
+    ///
+    /// ```
+    /// # use posenc_onnx::report::{Endpoint, Guarantee, Rewrite};
+    /// let input = Endpoint { path: "a.onnx".into(), fingerprint: "ab".into() };
+    /// let report = Rewrite::new(input);
+    /// assert_eq!((report.edits.len(), report.guarantee), (0, Guarantee::Bits));
+    /// ```
     pub fn new(input: Endpoint) -> Self {
         Self {
             schema: SCHEMA,
@@ -66,6 +83,16 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// A model file.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rescale};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let input = &done.report().input;
+/// assert_eq!(input.path, "../../fixtures/mini/rope/model.onnx");
+/// assert_eq!(input.fingerprint, model.as_ir().fingerprint());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Endpoint {
     /// The file.
@@ -75,6 +102,16 @@ pub struct Endpoint {
 }
 
 /// A change at one site.
+///
+/// ```
+/// # use posenc_onnx::{Alibi, Model, Swap};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Swap::to(Alibi::default()))?.apply()?;
+/// let edit = &done.report().edits[0];
+/// assert_eq!((&edit.from["kind"], &edit.to["kind"]), (&"rope".into(), &"alibi".into()));
+/// assert!(edit.nodes_added > 0 && edit.nodes_removed > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edit {
     /// The attention site or the node, by its place in the graph.
@@ -93,6 +130,16 @@ pub struct Edit {
 
 words! {
     /// What is guaranteed of a model and its rewrite: the least over all edits.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale, report::Guarantee};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let same = model.plan(Rescale::none())?.apply()?;
+    /// assert_eq!(same.report().guarantee, Guarantee::Bits);
+    /// let scaled = model.plan(Rescale::linear(2.0))?.apply()?;
+    /// assert_eq!(scaled.report().guarantee, Guarantee::NewFunction);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     "guarantee" Guarantee {
         /// Every output keeps its bits.
         Bits = "bits",
@@ -104,6 +151,16 @@ words! {
 }
 
 /// Limits of the two models.
+///
+/// ```
+/// # use posenc_onnx::{Model, Rope, Swap};
+/// let model = Model::open("../../fixtures/mini/learned/model.onnx")?;
+/// let done = model.plan(Swap::to(Rope::default()))?.apply()?;
+/// let limits = &done.report().limits;
+/// assert_eq!(limits.before[0].length, 40);
+/// assert!(limits.after.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Limits {
     /// Of the model that was read.
@@ -113,6 +170,11 @@ pub struct Limits {
 }
 
 /// The comparison of emitted nodes with the formula in f64.
+///
+/// ```
+/// # use posenc_onnx::report::Check;
+/// assert!(!Check::of(&[]).ok, "no comparison is no proof");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// How many sites were compared.
@@ -128,6 +190,17 @@ pub struct Check {
 impl Check {
     /// The summary of checks of sites: of all quantities the one that uses most of its bound. No
     /// check at all is not ok.
+    ///
+    /// ```
+    /// use posenc_onnx::report::{Check, SiteCheck};
+    ///
+    /// let check = |max_error, ok| {
+    ///     let (site, quantity) = ("layers.0".into(), "q".into());
+    ///     SiteCheck { site, quantity, max_error: Some(max_error), bound: 1.0, ok }
+    /// };
+    /// let all = Check::of(&[check(0.5, true), check(2.0, false)]);
+    /// assert_eq!((all.sites, all.max_error, all.ok), (1, 2.0, false));
+    /// ```
     pub fn of(checks: &[SiteCheck]) -> Self {
         let mut sites: Vec<&str> = checks.iter().map(|c| c.site.as_str()).collect();
         sites.sort_unstable();

@@ -7,6 +7,17 @@ use serde::Serialize;
 use super::SCHEMA;
 
 /// What a verification found.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
+/// let report = verify(model.as_ir(), None, &options, &[Box::new(Tract::default())])?;
+/// assert!(report.ok && report.runs.iter().all(|run| run.length == 8));
+/// assert_eq!(report.sites[0].site, model.inspect().attention[0].name);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verify {
     /// [`SCHEMA`].
@@ -24,6 +35,11 @@ pub struct Verify {
 
 impl Verify {
     /// A verification: right when every comparison kept its bound and there was at least one.
+    ///
+    /// ```
+    /// # use posenc_onnx::report::Verify;
+    /// assert!(!Verify::new(vec![], vec![]).ok, "nothing was compared");
+    /// ```
     pub fn new(runs: Vec<Run>, sites: Vec<SiteCheck>) -> Self {
         let some = !runs.is_empty() || !sites.is_empty();
         let ok = some && runs.iter().all(|r| r.ok) && sites.iter().all(|s| s.ok);
@@ -38,6 +54,18 @@ impl Verify {
 }
 
 /// One output of one run, compared.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Rescale, Tract, verify::{VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let other = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
+/// let backends = [Box::new(Tract::default()) as _];
+/// let runs = verify(model.as_ir(), Some(other.as_ir()), &options, &backends)?.runs;
+/// assert!(runs.iter().any(|run| !run.ok && run.max_abs > run.bound));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     /// The runtime.
@@ -71,6 +99,18 @@ pub struct Run {
 }
 
 /// One quantity of one site, compared with the formula in f64.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Rescale, Tract};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let done = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let verification = done.verify(&Tract::default())?;
+/// let check = &verification.checks()[0];
+/// assert_eq!(check.quantity, "cos");
+/// assert!(check.ok && check.max_error < Some(check.bound));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SiteCheck {
     /// The site.
