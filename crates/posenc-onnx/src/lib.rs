@@ -65,6 +65,16 @@ pub use posenc_runtime::OrtBackend as Ort;
 pub use posenc_runtime::TractBackend as Tract;
 
 /// Whole models against each other, and rotations against their formula, in a runtime.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
+/// let report = verify(model.as_ir(), None, &options, &[Box::new(Tract::default())])?;
+/// assert!(report.ok && !report.sites.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub mod verify {
     pub use crate::prove::{Bisect, Reason, VerifyError, VerifyOptions, verify};
 }

@@ -4,6 +4,14 @@ use posenc_runtime::RuntimeError;
 
 /// Why a verification has no result, as one sentence. A difference between numbers is a result: it
 /// is in the report.
+///
+/// ```
+/// # use posenc_onnx::{Model, verify::{VerifyError, VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let error = verify(model.as_ir(), None, &VerifyOptions::default(), &[]).unwrap_err();
+/// assert!(matches!(error, VerifyError::Runtime { .. }), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -29,6 +37,19 @@ pub enum VerifyError {
 }
 
 /// The three reasons that a script can distinguish.
+///
+/// ```
+/// # use posenc_onnx::{Model, verify::{Reason, VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let error = verify(model.as_ir(), None, &VerifyOptions::default(), &[]).unwrap_err();
+/// let status = match error.reason() {
+///     Reason::Model => 1,
+///     Reason::Unsupported => 2,
+///     Reason::Unavailable => 3,
+/// };
+/// assert_eq!(status, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The runtime or its execution provider is not available.
@@ -57,6 +78,14 @@ impl VerifyError {
     }
 
     /// Which of the three reasons this is.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, verify::{Reason, VerifyOptions, verify}};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let error = verify(model.as_ir(), None, &VerifyOptions::default(), &[]).unwrap_err();
+    /// assert_eq!(error.reason(), Reason::Unavailable);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reason(&self) -> Reason {
         match self {
             Self::Runtime {

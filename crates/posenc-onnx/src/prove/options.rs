@@ -7,6 +7,17 @@ use posenc_runtime::{Fallback, Provider};
 use crate::graph::ports::Role;
 
 /// What a verification runs and which differences it allows.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let options = VerifyOptions { lengths: vec![4, 8], ..VerifyOptions::default() };
+/// let report = verify(model.as_ir(), None, &options, &[Box::new(Tract::default())])?;
+/// let lengths: Vec<usize> = report.runs.iter().map(|run| run.length).collect();
+/// assert!(lengths.contains(&4) && lengths.contains(&8) && !lengths.contains(&16));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
     /// What whole models run on: indices of runtimes, each with a provider. Empty: every runtime,
@@ -27,6 +38,18 @@ pub struct VerifyOptions {
 }
 
 /// Whether a verification searches for the first value that differs.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Rescale, Tract, verify::{Bisect, VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let other = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let options = VerifyOptions { bisect: Bisect::FirstFailure, ..VerifyOptions::default() };
+/// let backends = [Box::new(Tract::default()) as _];
+/// let report = verify(model.as_ir(), Some(other.as_ir()), &options, &backends)?;
+/// assert!(report.runs.iter().any(|run| run.first_divergence.is_some()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bisect {
     /// It does not.

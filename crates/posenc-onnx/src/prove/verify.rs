@@ -27,6 +27,17 @@ const DECODE: usize = 16;
 /// # Errors
 /// When a runtime is not available or does not support the model. A difference is no error: it is
 /// in the report.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
+/// let same = model.as_ir();
+/// let report = verify(same, Some(same), &options, &[Box::new(Tract::default())])?;
+/// assert!(report.ok && report.runs.iter().all(|run| run.max_abs.is_some()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn verify(
     model: &Model,
     other: Option<&Model>,
