@@ -175,52 +175,41 @@ impl RelativeBias {
 
     /// Reads the clip off the rows of a table that distances pick: they follow the distance one by
     /// one up to the clip on both sides. Also returns whether there is a clip.
+    ///
+    /// # Errors
+    /// A [`Miss`] where the sides clip differently, or one was not seen far enough to show its clip.
     pub fn of_rows(
         rows: &BTreeMap<i64, i64>,
         table: usize,
         heads: usize,
     ) -> Result<(Self, bool), Miss> {
-        let miss = || Miss::new(format!("the rows are not those of a table of {table}"));
-        let at = |d: i64| rows.get(&d).copied();
-        let here = at(0).ok_or_else(miss)?;
-        let step = match (at(-1), at(1)) {
-            (Some(before), _) => here - before,
-            (_, Some(after)) => after - here,
-            _ => return Err(miss()),
+        let clip = shaw::identify(rows)?;
+        // The middle of the table is distance 0, its ends are for the farthest.
+        let ends = usize::try_from(clip.center).ok();
+        let ends = ends.filter(|k| table.checked_sub(1) == k.checked_mul(2));
+        let one_sided = |k: usize, sign: i64, [side, other]: [&str; 2]| {
+            let seen = rows.keys().map(|d| sign * d).max().unwrap_or(0);
+            // Where no key is seen, its distance does not matter; else the table has to end there.
+            let known = seen <= 0 || ends == Some(k);
+            known.then_some((Some(k), true)).ok_or_else(|| {
+                Miss::new(format!(
+                    "distances clip at {k} {side} the query and not up to {seen} {other} it"
+                ))
+            })
         };
-        if step.abs() != 1 {
-            return Err(miss());
-        }
-        let reach = |sign: i64| {
-            let next = |d: &i64| at(sign * *d) == Some(here + sign * step * *d);
-            let k = (1..).take_while(next).count() as i64;
-            let last = here + sign * step * k;
-            let side = rows.iter().filter(|(d, _)| *d * sign > k);
-            let clipped = side.clone().all(|(_, row)| *row == last);
-            (k, clipped, side.count() > 0)
-        };
-        let [before, after] = [reach(-1), reach(1)];
-        if !before.1 || !after.1 {
-            return Err(miss());
-        }
-        let known = |k: i64| usize::try_from(k).ok();
-        let symmetric = table as i64 == 2 * here + 1;
-        let (k, clipped) = match (before.2, after.2) {
-            (true, true) if before.0 == after.0 => (known(before.0), true),
-            (true, false) => (known(before.0), true),
-            (false, true) => (known(after.0), true),
-            // The middle of the table is distance 0, its ends for the farthest.
-            (false, false) if symmetric => (known(here), false),
-            (false, false) => (None, false),
-            (true, true) => {
+        let (max_distance, clipped) = match (clip.behind, clip.ahead) {
+            (Some(behind), Some(ahead)) if behind == ahead => (Some(behind), true),
+            (Some(behind), Some(ahead)) => {
                 return Err(Miss::new(format!(
-                    "distances clip at {} before and {} after the query",
-                    before.0, after.0
+                    "distances clip at {behind} before and {ahead} after the query"
                 )));
             }
+            (Some(k), None) => one_sided(k, 1, ["before", "after"])?,
+            (None, Some(k)) => one_sided(k, -1, ["after", "before"])?,
+            (None, None) => (ends, false),
         };
         let found = Self {
-            max_distance: k,
+            max_distance,
             window: None,
             heads,
         };
@@ -350,25 +339,26 @@ mod tests {
         (-far..=far).map(|d| (d, d.clamp(-k, k) + k)).collect()
     }
 
-    fn clip(rows: &BTreeMap<i64, i64>, table: usize) -> Option<(Option<usize>, bool)> {
-        let (found, clipped) = RelativeBias::of_rows(rows, table, 2).ok()?;
-        Some((found.max_distance, clipped))
+    fn clip(rows: &BTreeMap<i64, i64>, table: usize) -> Result<(Option<usize>, bool), String> {
+        let found = RelativeBias::of_rows(rows, table, 2);
+        let (found, clipped) = found.map_err(|miss| miss.why.to_string())?;
+        Ok((found.max_distance, clipped))
     }
 
     #[test]
     fn rows_determine_the_clip_in_either_direction() {
-        assert_eq!(clip(&rows(8, 40), 17), Some((Some(8), true)));
+        assert_eq!(clip(&rows(8, 40), 17), Ok((Some(8), true)));
         let reversed = rows(8, 40).into_iter().map(|(d, r)| (-d, r)).collect();
-        assert_eq!(clip(&reversed, 17), Some((Some(8), true)));
+        assert_eq!(clip(&reversed, 17), Ok((Some(8), true)));
         let open = (-13..=13).map(|d| (d, d + 63)).collect();
         assert_eq!(
             clip(&open, 127),
-            Some((Some(63), false)),
+            Ok((Some(63), false)),
             "no clip: the table ends"
         );
         assert_eq!(
             clip(&open, 140),
-            Some((None, false)),
+            Ok((None, false)),
             "distance 0 off the middle"
         );
         let found = RelativeBias::of_rows(&rows(8, 40), 17, 2).unwrap().0;
@@ -379,24 +369,63 @@ mod tests {
 
     #[test]
     fn other_rows_are_refused_or_read_as_what_they_are() {
-        assert_eq!(
-            clip(&rows(7, 40), 17),
-            Some((Some(7), true)),
-            "another clip"
-        );
-        type Case = (&'static str, fn(i64) -> i64);
+        assert_eq!(clip(&rows(7, 40), 17), Ok((Some(7), true)), "another clip");
+        type Case = (&'static str, &'static str, fn(i64) -> i64);
+        let neither = "rows neither follow the distance nor are clipped";
         let cases: [Case; 5] = [
-            ("clipped elsewhere on one side", |d| d.clamp(-8, 5) + 8),
-            ("moved by one before the clip", |d| (d + 1).clamp(-8, 8) + 8),
-            ("every second row", |d| 2 * d.clamp(-8, 8) + 16),
-            ("one row twice", |d| {
+            (
+                "clipped elsewhere on one side",
+                "distances clip at 8 before and 5 after the query",
+                |d| d.clamp(-8, 5) + 8,
+            ),
+            (
+                "moved by one before the clip",
+                "distances clip at 9 before and 7 after the query",
+                |d| (d + 1).clamp(-8, 8) + 8,
+            ),
+            (
+                "every second row",
+                "neighboring distances have no neighboring rows",
+                |d| 2 * d.clamp(-8, 8) + 16,
+            ),
+            ("one row twice", neither, |d| {
                 if d == -4 { 5 } else { d.clamp(-8, 8) + 8 }
             }),
-            ("modulo", |d| d.rem_euclid(9)),
+            (
+                "modulo",
+                "neighboring distances have no neighboring rows",
+                |d| d.rem_euclid(9),
+            ),
         ];
-        for (name, row) in cases {
+        for (name, why, row) in cases {
             let rows = (-40..=40).map(|d| (d, row(d))).collect();
-            assert_eq!(clip(&rows, 17), None, "{name}");
+            assert_eq!(clip(&rows, 17), Err(why.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_clip_on_one_side_needs_the_other_to_be_unseen_or_to_end_the_table() {
+        let seen = |far: [i64; 2], [low, high]: [i64; 2], sign: i64, table: usize| {
+            let rows = (-far[0]..=far[1]).map(|d| (sign * d, d.clamp(low, high) + 8));
+            clip(&rows.collect(), table)
+        };
+        for (sign, side, other) in [(1, "before", "after"), (-1, "after", "before")] {
+            let refused = |k: i64, far: i64| {
+                Err(format!(
+                    "distances clip at {k} {side} the query and not up to {far} {other} it"
+                ))
+            };
+            let known = Ok((Some(8), true));
+            assert_eq!(seen([40, 3], [-8, 8], sign, 17), known, "the table ends");
+            assert_eq!(seen([40, 0], [-8, 8], sign, 30), known, "none is seen");
+            let short = seen([40, 3], [-8, 8], sign, 30);
+            assert_eq!(short, refused(8, 3), "seen too short");
+            let just = seen([40, 8], [-8, 8], sign, 30);
+            assert_eq!(just, refused(8, 8), "seen up to the clip");
+            let inner = seen([40, 3], [-5, 8], sign, 17);
+            assert_eq!(inner, refused(5, 3), "the table goes on");
+            let on = seen([40, 30], [-8, 99], sign, 40);
+            assert_eq!(on, refused(8, 30), "seen without a clip");
         }
     }
 
