@@ -73,12 +73,28 @@ impl Proportional {
         }
     }
 
+    /// The share of which `⌊p·head_dim/2⌋` in floats is this number of pairs: the next greater
+    /// float where the quotient is rounded down and its product would lose a pair.
+    fn share_of(pairs: usize, head_dim: usize) -> f64 {
+        let share = (2 * pairs) as f64 / head_dim as f64;
+        if pairs_of(share, head_dim) < pairs {
+            share.next_up()
+        } else {
+            share
+        }
+    }
+
     /// Number k of pairs with a frequency above zero.
     pub fn rotating_pairs(&self, rope: &Rope) -> usize {
-        let k = (self.share * rope.head_dim as f64 / 2.0).floor();
-        // A float that is negative or NaN becomes 0 here.
-        (k as usize).min(rope.head_dim / 2)
+        pairs_of(self.share, rope.head_dim)
     }
+}
+
+/// `⌊p·head_dim/2⌋` as Hugging Face computes it, whose models have that many pairs.
+fn pairs_of(share: f64, head_dim: usize) -> usize {
+    let k = (share * head_dim as f64 / 2.0).floor();
+    // A float that is negative or NaN becomes 0 here.
+    (k as usize).min(head_dim / 2)
 }
 
 impl Law for Proportional {
@@ -88,7 +104,7 @@ impl Law for Proportional {
 
     /// The share is that of the rotary width in the head.
     fn from_given(given: &mut Chosen<'_>) -> Result<Self, LawError> {
-        let share = given.rope.rotary_dim as f64 / given.rope.head_dim as f64;
+        let share = Self::share_of(given.rope.pairs(), given.rope.head_dim);
         let factor = given.factor();
         Ok(Self { factor, share })
     }
@@ -158,12 +174,12 @@ fn fit(samples: &Samples) -> Option<Fit> {
     }
     #[derive(Serialize)]
     struct Found {
-        /// The smallest share that gives this number of pairs.
+        /// A share that gives this number of pairs.
         partial_rotary_factor: f64,
         factor: f64,
     }
     let found = Found {
-        partial_rotary_factor: rotating as f64 / (samples.dim / 2) as f64,
+        partial_rotary_factor: Proportional::share_of(rotating, samples.dim),
         factor,
     };
     Some(Fit {
@@ -174,4 +190,54 @@ fn fit(samples: &Samples) -> Option<Fit> {
         },
         cost: row.cost,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::{Extension, LawName, Scaling};
+    use crate::param::Given;
+
+    #[test]
+    fn every_rotary_width_keeps_all_its_pairs() {
+        let mut lost = vec![];
+        for head_dim in (2..=512).step_by(2) {
+            for rotary_dim in (2..=head_dim).step_by(2) {
+                let rope = Rope::new(10_000.0, rotary_dim, head_dim).unwrap();
+                let (given, extension) = (Given::default(), Extension::default());
+                let scaling = Scaling::from_given(LawName::Proportional, &given, extension, &rope);
+                let Ok((Scaling::Proportional(law), _)) = scaling else {
+                    panic!("{scaling:?}");
+                };
+                let case = format!("{rotary_dim} of {head_dim}");
+                assert_eq!(law.rotating_pairs(&rope), rope.pairs(), "{case}");
+                let turning = law.inv_freq(&rope, 1).iter().filter(|f| **f > 0.0).count();
+                assert_eq!(turning, rope.pairs(), "{case}");
+                let quotient = rotary_dim as f64 / head_dim as f64;
+                if pairs_of(quotient, head_dim) < rope.pairs() {
+                    lost.push((head_dim, rotary_dim));
+                } else {
+                    assert_eq!(law.share, quotient, "{case}");
+                }
+            }
+        }
+        assert!(
+            lost.contains(&(88, 30)) && lost.contains(&(104, 30)),
+            "control"
+        );
+    }
+
+    #[test]
+    fn a_share_of_a_config_has_as_many_pairs_as_in_hugging_face() {
+        let pairs = |share: f64, head_dim: usize| {
+            let rope = Rope::new(10_000.0, 2, head_dim).unwrap();
+            Proportional::new(share, 1.0).unwrap().rotating_pairs(&rope)
+        };
+        // int(share * head_dim // 2) of Python.
+        assert_eq!(pairs(30.0 / 88.0, 88), 14);
+        assert_eq!(pairs(0.25, 256), 32);
+        assert_eq!(pairs(0.26, 64), 8);
+        assert_eq!(pairs(1.0, 6), 3);
+        assert_eq!(pairs(0.0, 6), 0);
+    }
 }
