@@ -7,14 +7,17 @@
 //! Source: Press et al., arXiv:2108.12409, section 3.
 
 mod emit;
+#[cfg(test)]
+mod tests;
 
 use ndarray::ArrayD;
 use posenc_ir::Emitter;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::bias::{At, BiasPorts, Emitted, Fit, ReadFrom, Sample, Samples, ScoreBias};
 use crate::describe::Description;
-use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape};
+use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape, same_params};
+use crate::families::t5_bias::BIDIRECTIONAL;
 use crate::family::{Entry, Family};
 use crate::miss::Miss;
 use crate::param::{Given, Param, Values};
@@ -50,14 +53,6 @@ const SLOPES: Param = Param {
     default: "",
 };
 
-const BIDIRECTIONAL: Param = Param {
-    name: "bidirectional",
-    values: Values::Bool,
-    help: "distinguish keys after the query from keys before it",
-    unit: "",
-    default: "as the mask of the site says",
-};
-
 /// Linear biases as the softmax sees them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alibi {
@@ -65,7 +60,8 @@ pub struct Alibi {
     pub heads: usize,
     /// m of each head; positive where nearer keys weigh more.
     pub slopes: Vec<f64>,
-    /// Whether the bias is `−m · abs(key − query)`; `None` where only earlier keys are seen.
+    /// Whether the bias is `−m · abs(key − query)`, otherwise `m · (key − query)` on both sides;
+    /// `None` where only earlier keys are seen, for which the two are the same.
     pub symmetric: Option<bool>,
 }
 
@@ -131,11 +127,15 @@ impl ScoreBias for Alibi {
             }
             (None, None) => slopes(heads),
         };
-        let later = given.bool("bidirectional").unwrap_or(!site.causal);
+        let symmetric = match given.bool(BIDIRECTIONAL.name) {
+            // A site whose mask hides later keys shows nothing of how the line goes on.
+            None | Some(false) if site.causal => None,
+            asked => Some(asked.unwrap_or(true)),
+        };
         Ok(Self {
             heads,
             slopes,
-            symmetric: later.then_some(true),
+            symmetric,
         })
     }
 
@@ -177,7 +177,19 @@ impl ScoreBias for Alibi {
     }
 
     fn is_up_to_a_constant(&self) -> bool {
-        self.symmetric.is_none()
+        self.is_straight()
+    }
+
+    fn is_as_planned(&self, planned: &dyn ScoreBias, _: &[Param], _: &Given) -> bool {
+        let planned = planned.params();
+        let seen = Self {
+            // Where later keys are hidden, every continuation is the same bias.
+            symmetric: self
+                .symmetric
+                .or(planned.get("symmetric").and_then(Json::as_bool)),
+            ..self.clone()
+        };
+        same_params(&seen.params(), &planned)
     }
 }
 
@@ -295,149 +307,4 @@ fn listed(slopes: &[f64]) -> String {
     let first: Vec<String> = slopes.iter().take(4).map(|m| format!("{m:.4}")).collect();
     let more = if slopes.len() > 4 { ", …" } else { "" };
     format!("[{}{more}]", first.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use ndarray::Array3;
-
-    use super::*;
-
-    fn scores(heads: usize, past: usize, of: impl Fn(usize, i64, i64) -> f64) -> Scores {
-        let cell = |(h, i, j): (usize, usize, usize)| of(h, (i + past) as i64, j as i64);
-        Scores {
-            values: Array3::from_shape_fn((heads, 9, 9 + past), cell),
-            origin: past as i64,
-            tolerance: 1e-6,
-        }
-    }
-
-    fn causal(of: impl Fn(usize, f64) -> f64) -> Scores {
-        scores(3, 2, |h, i, j| {
-            if j > i {
-                f64::NEG_INFINITY
-            } else {
-                of(h, (j - i) as f64)
-            }
-        })
-    }
-
-    fn read(scores: &Scores) -> Result<(Vec<f64>, Option<bool>), String> {
-        let found = Alibi::of_scores(scores).map_err(|miss| miss.to_string())?;
-        Ok((found.0.slopes, found.0.symmetric))
-    }
-
-    const SLOPES: [f64; 3] = [0.25, 0.0, 0.0625];
-
-    #[test]
-    fn lines_are_read_whatever_constant_each_query_adds() {
-        let want = |symmetric| Ok((SLOPES.to_vec(), symmetric));
-        assert_eq!(read(&causal(|h, d| SLOPES[h] * d)), want(None));
-        let by_key = scores(3, 2, |h, i, j| {
-            if j > i {
-                f64::NEG_INFINITY
-            } else {
-                SLOPES[h] * j as f64 + (i * i) as f64
-            }
-        });
-        assert_eq!(read(&by_key), want(None));
-        let onward = scores(3, 0, |h, i, j| SLOPES[h] * (j - i) as f64);
-        assert_eq!(read(&onward), want(Some(false)));
-        let symmetric = scores(3, 0, |h, i, j| -SLOPES[h] * (j - i).abs() as f64);
-        assert_eq!(read(&symmetric), want(Some(true)));
-    }
-
-    #[test]
-    fn the_reference_gives_what_is_read() {
-        for symmetric in [None, Some(true), Some(false)] {
-            let alibi = Alibi {
-                heads: 3,
-                slopes: vec![0.7, -0.1, 0.3],
-                symmetric,
-            };
-            let cell = |h, i: i64, j: i64| {
-                if symmetric.is_none() && j > i {
-                    f64::NEG_INFINITY
-                } else {
-                    alibi.at_distance(h, j - i)
-                }
-            };
-            let (found, error) = Alibi::of_scores(&scores(3, 0, cell)).unwrap();
-            assert_eq!(found, alibi);
-            assert!(error < 1e-12);
-        }
-    }
-
-    #[test]
-    fn other_slopes_are_other_slopes() {
-        let changed = |h: usize| match h {
-            0 => -0.25,
-            2 => 0.0625 * 1.01,
-            _ => 0.0,
-        };
-        let (slopes, _) = read(&causal(|h, d| changed(h) * d)).unwrap();
-        assert_eq!(slopes, [-0.25, 0.0, 0.063125]);
-        let (slopes, _) = read(&causal(|h, d| SLOPES[2 - h] * d)).unwrap();
-        assert_eq!(slopes, [0.0625, 0.0, 0.25]);
-    }
-
-    #[test]
-    fn what_is_no_line_is_refused() {
-        let hidden = f64::NEG_INFINITY;
-        let cases: [(&str, Scores); 9] = [
-            ("a bent line", causal(|h, d| SLOPES[h] * d - 1e-3 * d * d)),
-            ("a clipped line", causal(|h, d| SLOPES[h] * d.max(-6.0))),
-            ("a logarithm", causal(|h, d| -SLOPES[h] * (1.0 - d).ln())),
-            (
-                "one number off",
-                causal(|h, d| SLOPES[h] * d + if d == -3.0 { 0.01 } else { 0.0 }),
-            ),
-            ("steps", causal(|h, d| SLOPES[h] * (d / 2.0).floor())),
-            (
-                "one head bent",
-                causal(|h, d| if h == 1 { d * d } else { d }),
-            ),
-            (
-                "other slopes after the query",
-                scores(3, 0, |_, i, j| {
-                    if j > i {
-                        -0.5 * (j - i) as f64
-                    } else {
-                        0.2 * (j - i) as f64
-                    }
-                }),
-            ),
-            (
-                "heads that see one direction each",
-                scores(2, 0, |h, i, j| {
-                    if (h == 0) == (j > i) && i != j {
-                        hidden
-                    } else {
-                        -(i - j).abs() as f64
-                    }
-                }),
-            ),
-            (
-                "a step at the query",
-                scores(1, 0, |_, i, j| {
-                    (j - i) as f64 + if j > i { 1.0 } else { 0.0 }
-                }),
-            ),
-        ];
-        let reasons = [
-            "a line leaves residuals",
-            "a line leaves residuals",
-            "a line leaves residuals",
-            "a line leaves residuals",
-            "a line leaves residuals",
-            "a line leaves residuals",
-            "slopes [0.2000",
-            "too few keys are seen",
-            "slopes [1.0000]",
-        ];
-        for ((name, scores), reason) in cases.into_iter().zip(reasons) {
-            let why = read(&scores).unwrap_err();
-            assert!(why.starts_with(reason), "{name}: {why}");
-        }
-    }
 }

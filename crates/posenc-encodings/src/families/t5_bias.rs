@@ -60,10 +60,13 @@ const MAX_DISTANCE: Param = Param {
     default: "128",
 };
 
-const BIDIRECTIONAL: Param = Param {
+/// What it means for ALiBi and T5; a parameter of several families has one help.
+pub(super) const BIDIRECTIONAL: Param = Param {
     name: "bidirectional",
     values: Values::Bool,
-    help: "distinguish keys after the query from keys before it",
+    help: "how keys after the query count: true, with biases of their own (alibi: as keys before \
+           it, t5-bias: in other buckets); false, alibi continues its line with the opposite sign, \
+           and t5-bias counts them as distance 0",
     unit: "",
     default: "as the mask of the site says",
 };

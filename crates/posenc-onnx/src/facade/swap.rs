@@ -229,7 +229,8 @@ impl From<&'static Family> for Swap {
 pub struct Alibi {
     /// The slope of each head; `None`: those of the paper.
     pub slopes: Option<Vec<f64>>,
-    /// Whether keys after the query get a bias too; `None`: where the mask does not hide them.
+    /// Whether keys after the query get the bias of as distant keys before it, `−m·|i − j|`, or the
+    /// same line goes on with the opposite sign; `None`: symmetric where the mask does not hide them.
     pub bidirectional: Option<bool>,
 }
 
