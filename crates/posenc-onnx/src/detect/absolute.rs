@@ -42,7 +42,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
         for (key, finding) in candidate.map_or_else(Vec::new, |c| c.findings(results)) {
             let same = known.iter_mut().find(|(k, _)| *k == key);
             match same {
-                Some((_, before)) => merge(before, finding),
+                Some((_, before)) => before.merge(finding),
                 None => known.push((key, finding)),
             }
         }
@@ -61,15 +61,6 @@ struct Key {
     cross: bool,
     table: Option<ValueId>,
     encoding: Encoding,
-}
-
-fn merge(into: &mut Finding, more: Finding) {
-    into.entries.extend(more.entries);
-    into.sites.extend(more.sites);
-    into.sites.sort_unstable();
-    into.sites.dedup();
-    into.evidence.extend(more.evidence);
-    into.evidence.dedup();
 }
 
 /// Something that is added and varies along the sequence.

@@ -64,6 +64,16 @@ impl Finding {
     pub(crate) fn node(&self) -> Option<NodeId> {
         self.entries.first().map(|u| u.node)
     }
+
+    /// Adds the places and sites of the same encoding.
+    pub(crate) fn merge(&mut self, more: Self) {
+        self.entries.extend(more.entries);
+        self.sites.extend(more.sites);
+        self.sites.sort_unstable();
+        self.sites.dedup();
+        self.evidence.extend(more.evidence);
+        self.evidence.dedup();
+    }
 }
 
 impl Encoding {

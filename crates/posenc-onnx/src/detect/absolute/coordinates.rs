@@ -26,10 +26,6 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
         if !is_coordinate(graph, found, index) {
             continue;
         }
-        if let Some((_, finding)) = findings.iter_mut().find(|(t, _)| *t == table) {
-            finding.entries.push(lookup.entry);
-            continue;
-        }
         let encoding = Encoding::Learned(Learned {
             max_positions: *rows,
             table_rows: *rows,
@@ -38,18 +34,19 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
             prefix: 0,
             grid: None,
         });
-        findings.push((
-            table,
-            Finding {
-                encoding,
-                sites: lookup.sites.clone(),
-                entries: vec![lookup.entry],
-                form: Form::Ops,
-                fit_error: None,
-                max_length: None,
-                evidence: vec![],
-            },
-        ));
+        let finding = Finding {
+            encoding,
+            sites: lookup.sites.clone(),
+            entries: vec![lookup.entry],
+            form: Form::Ops,
+            fit_error: None,
+            max_length: None,
+            evidence: vec![],
+        };
+        match findings.iter_mut().find(|(t, _)| *t == table) {
+            Some((_, before)) => before.merge(finding),
+            None => findings.push((table, finding)),
+        }
     }
     findings.into_iter().map(|(_, f)| f).collect()
 }

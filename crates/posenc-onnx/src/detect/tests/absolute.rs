@@ -1,5 +1,6 @@
 //! What is added to the residual stream: tables, sinusoids, and what is neither.
 
+mod coordinates;
 mod not_added;
 
 use super::*;
