@@ -7,12 +7,13 @@ use posenc_ir::Model;
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
-use crate::detect::identified::{identified, tolerance};
+use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
 use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::laws::Identified;
 use posenc_encodings::round::to_digits;
 
 /// Names every encoding and attention site of a model.
@@ -71,23 +72,9 @@ pub(crate) fn entries(model: &Model, found: &Found) -> Vec<Encoding> {
 /// RoPE: an entry for each set of parameters.
 pub(crate) fn inspect_encodings(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
-    // Sites that rotate alike have the same parameters.
-    let mut known: Vec<(&RotarySite, Map<String, Value>)> = vec![];
+    let mut laws = KnownLaws::of(found);
     for site in &found.rotary {
-        let alike = |other: &RotarySite| {
-            other.query.rotation.rope == site.query.rotation.rope
-                && other.switch == site.switch
-                && other.streams == site.streams
-                && tolerance(found, other) == tolerance(found, site)
-        };
-        let params = match known.iter().find(|(other, _)| alike(other)) {
-            Some((_, params)) => params.clone(),
-            None => {
-                let params = params(found, site);
-                known.push((site, params.clone()));
-                params
-            }
-        };
+        let params = params(site, laws.law(site));
         let stack = found.attention[site.site].place.stack;
         let same =
             |e: &&mut Encoding| e.params == params && e.form == site.form && e.stack == stack;
@@ -118,9 +105,8 @@ fn rows(limits: &[Limit]) -> Option<usize> {
     limits.iter().filter(table).map(|l| l.length).min()
 }
 
-fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
+fn params(site: &RotarySite, identified: &Identified) -> Map<String, Value> {
     let rope = &site.query.rotation.rope;
-    let identified = identified(found, site);
     let mut params = Map::new();
     params.insert(
         "theta".into(),
@@ -142,9 +128,8 @@ fn params(found: &Found, site: &RotarySite) -> Map<String, Value> {
     if first > 0 {
         params.insert("first_feature".into(), json!(first));
     }
-    let scaling = identified
-        .scaling
-        .and_then(|s| serde_json::to_value(s).ok());
+    let scaling = identified.scaling.as_ref();
+    let scaling = scaling.and_then(|s| serde_json::to_value(s).ok());
     params.insert("scaling".into(), tidy(scaling.unwrap_or(Value::Null)));
     params
 }

@@ -375,10 +375,12 @@ impl Sinusoidal {
 fn code(of: &Sinusoidal, width: usize, angles: &[f64]) -> Array2<f64> {
     let columns = Columns::of(of.layout, width);
     let frequency = |i: usize| of.base.powf(-(i as f64) / of.denominator.of(width));
+    let frequencies: Vec<f64> = (0..columns.pairs).map(frequency).collect();
+    let lone = columns.lone().map(|at| (at, frequency(columns.pairs)));
     let mut rows = Array2::zeros((angles.len(), width));
     for (p, angle) in angles.iter().enumerate() {
-        for (i, [first, second]) in columns.pairs().enumerate() {
-            let (sin, cos) = (angle * frequency(i)).sin_cos();
+        for ([first, second], frequency) in columns.pairs().zip(&frequencies) {
+            let (sin, cos) = (angle * frequency).sin_cos();
             let (a, b) = if of.cosines_first {
                 (cos, sin)
             } else {
@@ -387,8 +389,8 @@ fn code(of: &Sinusoidal, width: usize, angles: &[f64]) -> Array2<f64> {
             rows[[p, first]] = of.amplitude * a;
             rows[[p, second]] = of.amplitude * b;
         }
-        if let Some(lone) = columns.lone() {
-            let (sin, cos) = (angle * frequency(columns.pairs)).sin_cos();
+        if let Some((lone, frequency)) = lone {
+            let (sin, cos) = (angle * frequency).sin_cos();
             rows[[p, lone]] = of.amplitude * if of.cosines_first { cos } else { sin };
         }
     }

@@ -6,8 +6,37 @@ use crate::detect::{Found, RotarySite, Switch};
 use posenc_encodings::families::rope::Rope;
 use posenc_encodings::laws::{Identified, identify, identify_growth, identify_lists};
 
+/// The laws that were identified already. Sites that rotate alike have one law.
+pub(crate) struct KnownLaws<'a> {
+    found: &'a Found,
+    known: Vec<(&'a RotarySite, Identified)>,
+}
+
+impl<'a> KnownLaws<'a> {
+    /// Of the sites of a model.
+    pub(crate) fn of(found: &'a Found) -> Self {
+        let known = vec![];
+        Self { found, known }
+    }
+
+    /// The law of a site.
+    pub(crate) fn law(&mut self, site: &'a RotarySite) -> &Identified {
+        let alike = |other: &RotarySite| {
+            other.query.rotation.rope == site.query.rotation.rope
+                && other.switch == site.switch
+                && tolerance(self.found, other) == tolerance(self.found, site)
+        };
+        let at = self.known.iter().position(|(other, _)| alike(other));
+        let at = at.unwrap_or_else(|| {
+            self.known.push((site, identified(self.found, site)));
+            self.known.len() - 1
+        });
+        &self.known[at].1
+    }
+}
+
 /// The scaling of a site, identified from its numbers.
-pub(crate) fn identified(found: &Found, site: &RotarySite) -> Identified {
+fn identified(found: &Found, site: &RotarySite) -> Identified {
     let rope = &site.query.rotation.rope;
     let tolerance = tolerance(found, site);
     let near = identify(
@@ -45,7 +74,7 @@ fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> I
 }
 
 /// How exactly the graph stores its frequencies, as a share of each.
-pub(crate) fn tolerance(found: &Found, site: &RotarySite) -> f64 {
+fn tolerance(found: &Found, site: &RotarySite) -> f64 {
     match found.trace.get(site.query.region.output).dtype {
         Some(DType::F16) => 2e-3,
         Some(DType::BF16) => 1e-2,

@@ -12,6 +12,7 @@ use crate::plan::change::Change;
 use crate::plan::rescale;
 use crate::plan::swap::SwapPlan;
 use crate::plan::swap::spec::EncodingSpec;
+use crate::record::record;
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
 
@@ -186,10 +187,11 @@ fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<P
             to,
         }
     };
+    let record = record(planned.input());
     // Frequencies that stay are in a plan where only tables get more rows.
     let changes = |(i, target): &&(usize, rescale::Target)| {
         planned.keeps_frequencies()
-            || !rescale::is_already(planned.input(), &found.rotary[*i], target)
+            || !rescale::is_already(record.as_ref(), &found.rotary[*i], target)
     };
     plan.targets.iter().filter(changes).map(edit).collect()
 }

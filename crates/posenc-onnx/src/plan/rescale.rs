@@ -3,10 +3,10 @@
 
 use posenc_ir::Model;
 
-use crate::detect::identified::identified;
+use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
-use crate::record::{SiteRecord, record};
+use crate::record::{Record, SiteRecord, record};
 use crate::report::{Limit, LimitCause};
 use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
 use posenc_encodings::inferred::{self, Inferred};
@@ -88,6 +88,8 @@ pub(crate) fn plan(
         found,
         limits,
         request,
+        record: record(model),
+        laws: KnownLaws::of(found),
         inferred: vec![],
         max_length: request.parameters.max_length,
     };
@@ -108,11 +110,14 @@ struct Planner<'a> {
     found: &'a Found,
     limits: &'a [Limit],
     request: &'a Request,
+    /// What an earlier rewrite wrote.
+    record: Option<Record>,
+    laws: KnownLaws<'a>,
     inferred: Vec<Inferred>,
     max_length: Option<usize>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     /// The targets that a config describes.
     fn targets_of_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
         let config = source.parse()?;
@@ -180,14 +185,15 @@ impl Planner<'_> {
     }
 
     /// The target of one site.
-    fn target(&mut self, site: &RotarySite, p: &Parameters) -> Result<Target, RewriteError> {
+    fn target(&mut self, site: &'a RotarySite, p: &Parameters) -> Result<Target, RewriteError> {
         let scale = self.request.scale.unwrap_or(ScaleType::None);
-        let place = || self.model.graph().place(site.node);
+        let model = self.model;
+        let place = || model.graph().place(site.node);
         let now = &site.query.rotation.rope;
         let theta = match p.theta {
             Some(theta) => theta,
             None => {
-                let theta = identified(self.found, site).theta.ok_or_else(|| {
+                let theta = self.laws.law(site).theta.ok_or_else(|| {
                     let why = "cannot infer the base θ of the graph's frequencies; give `theta`";
                     Refusal::missing("theta", why).at(place())
                 })?;
@@ -237,16 +243,17 @@ impl Planner<'_> {
 
     /// Rotations as they are, where their tables may get more rows: those whose numbers fix every
     /// parameter.
-    fn kept(&self) -> Vec<(usize, Target)> {
-        let unchanged = |(i, site): (usize, &RotarySite)| {
+    fn kept(&mut self) -> Vec<(usize, Target)> {
+        let (laws, record) = (&mut self.laws, self.record.as_ref());
+        let unchanged = |(i, site): (usize, &'a RotarySite)| {
             let now = &site.query.rotation.rope;
-            let known = identified(self.found, site);
+            let known = laws.law(site);
             let target = Target {
                 rope: Rope::new(known.theta?, now.rotary_dim, now.head_dim).ok()?,
                 scaling: known.scaling(now.attention_factor)?,
-                softmax_factor: softmax_factor(self.model, site.site),
+                softmax_factor: softmax_factor(record, site.site),
             };
-            is_already(self.model, site, &target).then_some((i, target))
+            is_already(record, site, &target).then_some((i, target))
         };
         match self.max_length {
             None => vec![],
@@ -276,7 +283,7 @@ impl Planner<'_> {
                 return Ok(Some((length, "config.json next to the model".into())));
             }
         }
-        if let Some(length) = record(self.model).and_then(|r| r.original_length()) {
+        if let Some(length) = self.record.as_ref().and_then(Record::original_length) {
             return Ok(Some((length, "the model's posenc.rope metadata".into())));
         }
         let is_of_graph = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
@@ -292,7 +299,7 @@ impl Planner<'_> {
     }
 
     /// Refuses to scale what is scaled already, unless that is allowed.
-    fn refuse_second_scaling(&self, targets: &[(usize, Target)]) -> Result<(), RewriteError> {
+    fn refuse_second_scaling(&mut self, targets: &[(usize, Target)]) -> Result<(), RewriteError> {
         if self.request.allowances.allow_rescale {
             return Ok(());
         }
@@ -301,10 +308,10 @@ impl Planner<'_> {
             // A graph with one of the target's two lists was exported at one length.
             let has_one_list = target.scaling.depends_on_length()
                 && computes(&site.query.rotation.rope, target, 1);
-            if has_one_list || is_already(self.model, site, target) {
+            if has_one_list || is_already(self.record.as_ref(), site, target) {
                 continue;
             }
-            if let Some(scaling) = identified(self.found, site).scaling {
+            if let Some(scaling) = &self.laws.law(site).scaling {
                 let why = format!(
                     "the graph is scaled already ({}); give `allow-rescale` to replace that",
                     scaling.name()
@@ -313,7 +320,7 @@ impl Planner<'_> {
                 let refusal = Refusal::new(RefusalKind::AlreadyScaled, why);
                 return Err(refusal.at(place).into());
             }
-            if record(self.model).is_some_and(|r| r.is_scaled()) {
+            if self.record.as_ref().is_some_and(Record::is_scaled) {
                 let why = "the model is scaled already, by its posenc.rope metadata; give \
                            `allow-rescale` to replace that";
                 return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
@@ -347,8 +354,9 @@ fn requested<'a>(
         .filter(move |(_, s)| is_requested(s))
 }
 
-/// Whether a site computes the target's numbers already, at every length.
-pub(crate) fn is_already(model: &Model, site: &RotarySite, target: &Target) -> bool {
+/// Whether a site computes the target's numbers already, at every length. `record` is that of its
+/// model.
+pub(crate) fn is_already(record: Option<&Record>, site: &RotarySite, target: &Target) -> bool {
     let now = &site.query.rotation.rope;
     let at = |rope, length| computes(rope, target, length);
     let switched = match (&site.switch, target.scaling.depends_on_length()) {
@@ -359,7 +367,7 @@ pub(crate) fn is_already(model: &Model, site: &RotarySite, target: &Target) -> b
         }
         _ => false,
     };
-    switched && at(now, 1) && target.softmax_factor == softmax_factor(model, site.site)
+    switched && at(now, 1) && target.softmax_factor == softmax_factor(record, site.site)
 }
 
 /// Whether a rotation has the target's numbers at a length, to the precision of f32.
@@ -382,6 +390,6 @@ fn computes(now: &posenc_encodings::families::rope::Rope, target: &Target, lengt
 }
 
 /// The correction of the softmax scale that an earlier rewrite made.
-pub(crate) fn softmax_factor(model: &Model, layer: usize) -> f64 {
-    record(model).map_or(1.0, |r| r.softmax_factor(layer))
+pub(crate) fn softmax_factor(record: Option<&Record>, layer: usize) -> f64 {
+    record.map_or(1.0, |r| r.softmax_factor(layer))
 }

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::miss::Miss;
-use crate::samples::Scores;
+use crate::samples::{Scores, most};
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,14 +51,12 @@ pub(super) fn read(scores: &Scores) -> Result<Found, Miss> {
     if base.len() < FEWEST {
         return Err(Miss::new("too few distances are seen"));
     }
-    let most = base
-        .iter()
-        .flatten()
-        .fold(0.0f64, |most, v| most.max(v.abs()));
-    let near = 4.0 * scores.tolerance * most;
+    let near = 4.0 * scores.tolerance * most(base.iter().flatten());
     let c = scale(base, near)
         .ok_or_else(|| Miss::new("no three distances of several show the same logarithm"))?;
-    let line = Line::of(base, c, near);
+    let farthest = rows.iter().map(|(_, row)| row.len()).max().unwrap_or(0);
+    let psi: Vec<f64> = (0..farthest).map(|d| psi(c, d as f64)).collect();
+    let line = Line::of(base, &psi, near);
     let long: usize = line
         .pieces
         .iter()
@@ -68,8 +66,8 @@ pub(super) fn read(scores: &Scores) -> Result<Found, Miss> {
     if line.pieces.len() > MOST_PIECES || 4 * long < 3 * base.len() {
         return Err(Miss::new("no broken line in the logarithm of the distance"));
     }
-    let threshold = threshold(&rows, *last, &line, near)?;
-    confirm(&rows, c, threshold, near)?;
+    let threshold = threshold(&rows, *last, c, &line, near)?;
+    confirm(&rows, c, threshold, &psi, near)?;
     Ok(Found {
         c,
         threshold: Some(threshold).filter(|l| *l > 0.0 && l.is_finite()),
@@ -81,7 +79,7 @@ pub(super) fn read(scores: &Scores) -> Result<Found, Miss> {
 /// The numbers of each query that sees its own key, with its position.
 fn rows(scores: &Scores) -> Result<Vec<(usize, Row)>, Miss> {
     let mut rows = vec![];
-    let near = scores.tolerance * crate::samples::most(scores.values.iter());
+    let near = scores.tolerance * most(scores.values.iter());
     for i in 0..scores.queries() {
         let mut row: Row = vec![];
         for head in 0..scores.heads() {
@@ -173,7 +171,8 @@ fn solved([a, b, e]: [f64; 3], share: f64) -> Option<f64> {
 /// A broken line through the numbers of a query, in ψ.
 struct Line<'a> {
     row: &'a Row,
-    c: f64,
+    /// ψ of every distance that a query sees.
+    psi: &'a [f64],
     /// Distances from one bend to the next.
     pieces: Vec<std::ops::Range<usize>>,
     residual: f64,
@@ -181,10 +180,10 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// As long pieces as fit, from distance 0 on.
-    fn of(row: &'a Row, c: f64, near: f64) -> Self {
+    fn of(row: &'a Row, psi: &'a [f64], near: f64) -> Self {
         let mut line = Self {
             row,
-            c,
+            psi,
             pieces: vec![],
             residual: 0.0,
         };
@@ -211,7 +210,7 @@ impl<'a> Line<'a> {
     fn off(&self, range: std::ops::Range<usize>) -> f64 {
         let mut off = 0.0f64;
         for d in range.clone() {
-            let chord = self.chord(&range, psi(self.c, d as f64));
+            let chord = self.chord(&range, self.psi[d]);
             for (number, chord) in self.row[d].iter().zip(chord) {
                 off = off.max((number - chord).abs());
             }
@@ -222,7 +221,7 @@ impl<'a> Line<'a> {
     /// The chord of these distances at an argument, for each head.
     fn chord(&self, range: &std::ops::Range<usize>, u: f64) -> Vec<f64> {
         let ends = [range.start, range.end - 1];
-        let [a, b] = ends.map(|d| psi(self.c, d as f64));
+        let [a, b] = ends.map(|d| self.psi[d]);
         let [x, y] = ends.map(|d| &self.row[d]);
         let share = if a == b { 0.0 } else { (u - a) / (b - a) };
         x.iter().zip(y).map(|(x, y)| x + share * (y - x)).collect()
@@ -231,7 +230,7 @@ impl<'a> Line<'a> {
     /// The numbers at an argument inside of a long piece; `None` elsewhere.
     fn at(&self, u: f64) -> Option<Vec<f64>> {
         let inside = |range: &&std::ops::Range<usize>| {
-            let [a, b] = [range.start, range.end - 1].map(|d| psi(self.c, d as f64));
+            let [a, b] = [range.start, range.end - 1].map(|d| self.psi[d]);
             range.len() >= LONG && (a..=b).contains(&u)
         };
         let piece = self.pieces.iter().find(inside)?;
@@ -243,7 +242,7 @@ impl<'a> Line<'a> {
     fn against(&self, row: &Row, factor: f64) -> (f64, usize) {
         let (mut off, mut count) = (0.0f64, 0);
         for (d, numbers) in row.iter().enumerate().skip(1) {
-            if let Some(line) = self.at(psi(self.c, d as f64) * factor) {
+            if let Some(line) = self.at(self.psi[d] * factor) {
                 count += 1;
                 for (number, line) in numbers.iter().zip(line) {
                     off = off.max((number - line).abs());
@@ -255,15 +254,21 @@ impl<'a> Line<'a> {
 }
 
 /// L; 0 or infinite where all queries are on one side of it.
-fn threshold(rows: &[(usize, Row)], last: usize, line: &Line<'_>, near: f64) -> Result<f64, Miss> {
+fn threshold(
+    rows: &[(usize, Row)],
+    last: usize,
+    c: f64,
+    line: &Line<'_>,
+    near: f64,
+) -> Result<f64, Miss> {
     let near = 16.0 * near;
-    let all = psi(line.c, last as f64);
+    let all = psi(c, last as f64);
     let fits = |row: &Row, factor: f64| line.against(row, factor).0 <= near;
     // All queries are at or before L: they have one line.
     if rows.iter().all(|(_, row)| fits(row, 1.0)) {
         return Ok(f64::INFINITY);
     }
-    let own = |at: usize| all / psi(line.c, at as f64);
+    let own = |at: usize| all / psi(c, at as f64);
     let scaled = |(at, row): &(usize, Row)| *at > 0 && fits(row, own(*at));
     // From here on each query has its own factor.
     let from = rows
@@ -284,7 +289,7 @@ fn threshold(rows: &[(usize, Row)], last: usize, line: &Line<'_>, near: f64) -> 
     }
     let (before, _) = &rows[from - 1];
     let worst = |threshold: f64| {
-        let factor = all / psi(line.c, threshold);
+        let factor = all / psi(c, threshold);
         let rows = rows[..from].iter();
         rows.map(|(_, row)| line.against(row, factor).0)
             .fold(0.0, f64::max)
@@ -308,11 +313,17 @@ fn threshold(rows: &[(usize, Row)], last: usize, line: &Line<'_>, near: f64) -> 
 
 /// Compares all queries with the line of the last but one, for numbers at which the line of the
 /// last seems to bend.
-fn confirm(rows: &[(usize, Row)], c: f64, threshold: f64, near: f64) -> Result<(), Miss> {
+fn confirm(
+    rows: &[(usize, Row)],
+    c: f64,
+    threshold: f64,
+    psi_of: &[f64],
+    near: f64,
+) -> Result<(), Miss> {
     let Some((before, row)) = rows.iter().rev().nth(1) else {
         return Ok(());
     };
-    let line = Line::of(row, c, near);
+    let line = Line::of(row, psi_of, near);
     let all = |at: usize| {
         if threshold.is_finite() {
             psi(c, threshold.max(at as f64))

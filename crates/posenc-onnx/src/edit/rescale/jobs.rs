@@ -9,6 +9,7 @@ use crate::detect::rotary::source::{RotarySource, source};
 use crate::detect::{Found, RotaryOperand, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::{Plan, Target, is_already, softmax_factor};
+use crate::record::{Record, record};
 
 /// Sites that read the same constants, and how to change these.
 pub(crate) struct Job {
@@ -30,16 +31,18 @@ pub(crate) struct Job {
 /// # Errors
 /// If sites that share constants have different targets.
 pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Vec<Job>, RewriteError> {
+    let record = record(model);
     let mut collector = Collector {
         model,
         found,
+        record: record.as_ref(),
         jobs: vec![],
         by_inputs: BTreeMap::new(),
     };
     let mut short: BTreeMap<Vec<ValueId>, bool> = BTreeMap::new();
     for (i, target) in &plan.targets {
         let site = &found.rotary[*i];
-        let keeps_rows = is_already(model, site, target);
+        let keeps_rows = is_already(record.as_ref(), site, target);
         let mut is_short = |half: &RotaryOperand| {
             let known = short.entry(inputs(model, half));
             *known.or_insert_with(|| is_short(model, found, half, plan))
@@ -59,6 +62,8 @@ pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Vec<Job>
 struct Collector<'a> {
     model: &'a Model,
     found: &'a Found,
+    /// What an earlier rewrite wrote.
+    record: Option<&'a Record>,
     jobs: Vec<Job>,
     /// The job of a rotation, by its inputs: these determine the constants that it reads.
     by_inputs: BTreeMap<Vec<ValueId>, usize>,
@@ -122,7 +127,7 @@ impl Collector<'_> {
             source,
             factor: half.rotation.rope.attention_factor,
             products: vec![],
-            softmax_factor: target.softmax_factor / softmax_factor(self.model, site.site),
+            softmax_factor: target.softmax_factor / softmax_factor(self.record, site.site),
         });
         self.jobs.len() - 1
     }
