@@ -3,6 +3,8 @@
 //! A family of biases implements [`ScoreBias`]. Positions are indices among the keys: with a cache
 //! the first new query is at the number of cached keys.
 
+pub(crate) mod emit;
+
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
@@ -16,6 +18,8 @@ use crate::miss::Miss;
 use crate::opset::Opset;
 use crate::param::{Given, Param};
 use crate::samples::{Scores, most};
+
+pub use emit::exact;
 
 /// A bias on the scores.
 pub trait ScoreBias: Encoding + Object {
@@ -346,14 +350,6 @@ pub trait BiasPorts {
 
     /// A constant that all scopes of the graph share.
     fn constant(&mut self, out: &mut Emitter<'_>, label: &str, tensor: Tensor) -> ValueId;
-}
-
-/// Numbers of a type that holds integers beyond 2048, for what half precision does not.
-pub fn exact(dtype: DType) -> DType {
-    match dtype {
-        DType::F64 => DType::F64,
-        _ => DType::F32,
-    }
 }
 
 /// A bias that was emitted.

@@ -115,7 +115,10 @@ impl Encoding for Alibi {
 impl ScoreBias for Alibi {
     fn plan(site: &SiteShape, given: &Given, tensors: &GivenTensors) -> Result<Self, PlanError> {
         let heads = site.heads()?;
-        let slopes = match (tensors.values("slopes", &[heads])?, given.numbers("slopes")) {
+        let slopes = match (
+            tensors.values("slopes", &[heads])?,
+            given.numbers(SLOPES.name),
+        ) {
             (Some(slopes), _) => slopes,
             (None, Some(slopes)) if slopes.len() == heads => slopes.to_vec(),
             (None, Some(slopes)) => {
@@ -123,7 +126,7 @@ impl ScoreBias for Alibi {
                     "has {} numbers, but attention has {heads} heads",
                     slopes.len()
                 );
-                return Err(PlanError::param("slopes", why));
+                return Err(PlanError::param(SLOPES.name, why));
             }
             (None, None) => slopes(heads),
         };

@@ -205,8 +205,7 @@ impl ScoreBias for Fire {
         let [weight, bias, out_weight, out_bias, c, threshold] = tensors else {
             return None;
         };
-        let (dtype, opset) = (ports.dtype(), ports.opset());
-        let exact = exact(dtype);
+        let (exact, opset) = (exact(ports.dtype()), ports.opset());
         let width = bias.len();
         let mut constant = |out: &mut Emitter<'_>, name: &str, dims: &[usize], of: Vec<f64>| {
             ports.constant(out, name, Tensor::from_f64(exact, dims, &of))
@@ -249,14 +248,7 @@ impl ScoreBias for Fire {
             let shape = out.ints("heads", &shape);
             made = out.op("Reshape", &[made, shape]);
         }
-        Some(Emitted {
-            value: if exact == dtype {
-                made
-            } else {
-                out.cast(made, dtype)
-            },
-            order: Order::HeadsLast,
-        })
+        Some(Emitted::rounded(out, ports, made, Order::HeadsLast))
     }
 }
 

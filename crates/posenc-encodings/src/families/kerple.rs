@@ -7,9 +7,10 @@
 //! Source: Chi, Fan, Ramadge and Rudnicky, arXiv:2205.09921, section 4.1.
 
 use ndarray::ArrayD;
-use posenc_ir::{Emitter, Tensor, ValueId};
+use posenc_ir::Emitter;
 use serde_json::json;
 
+use crate::bias::emit::per_head;
 use crate::bias::{
     At, BiasPorts, Emitted, Fit, Order, Profile, ReadFrom, Sample, Samples, ScoreBias, exact,
 };
@@ -160,7 +161,7 @@ impl Encoding for Kerple {
 impl ScoreBias for Kerple {
     fn plan(site: &SiteShape, given: &Given, tensors: &GivenTensors) -> Result<Self, PlanError> {
         let heads = site.heads()?;
-        let (variant, [r1, r2]) = match given.word("variant") {
+        let (variant, [r1, r2]) = match given.word(VARIANT.name) {
             Some("power") => (Variant::Power, [alibi::slopes(heads), vec![0.5; heads]]),
             _ => (Variant::Log, [vec![1.0; heads], alibi::slopes(heads)]),
         };
@@ -229,22 +230,13 @@ impl ScoreBias for Kerple {
         ports: &mut dyn BiasPorts,
         _: &[ArrayD<f64>],
     ) -> Option<Emitted> {
-        let dtype = ports.dtype();
-        let exact = exact(dtype);
-        let sequences = if ports.is_by_sequence() {
-            &[1][..]
-        } else {
-            &[]
-        };
-        let dims = [ports.heads(), sequences, &[1, 1]].concat();
+        let exact = exact(ports.dtype());
         let signed = ports.distances(out);
         let distances = out.op("Abs", &[signed]);
         let distances = out.cast(distances, exact);
         let factors: Vec<f64> = self.r1.iter().map(|r| -r).collect();
-        let mut numbers = |label: &str, values: &[f64]| -> ValueId {
-            out.constant(label, Tensor::from_f64(exact, &dims, values))
-        };
-        let (r1, r2) = (numbers("r1", &factors), numbers("r2", &self.r2));
+        let r1 = per_head(out, ports, "r1", &factors);
+        let r2 = per_head(out, ports, "r2", &self.r2);
         let kernel = match self.variant {
             Variant::Log => {
                 let one = out.scalar("one", exact, 1.0);
@@ -255,14 +247,7 @@ impl ScoreBias for Kerple {
             Variant::Power => out.op("Pow", &[distances, r2]),
         };
         let bias = out.op("Mul", &[kernel, r1]);
-        Some(Emitted {
-            value: if exact == dtype {
-                bias
-            } else {
-                out.cast(bias, dtype)
-            },
-            order: Order::HeadsFirst,
-        })
+        Some(Emitted::rounded(out, ports, bias, Order::HeadsFirst))
     }
 
     fn times(&self, factor: f64) -> Box<dyn ScoreBias> {
@@ -331,6 +316,8 @@ fn falls(profile: &Profile, tolerance: f64) -> Result<Vec<Vec<f64>>, Miss> {
 
 #[cfg(test)]
 mod tests {
+    use posenc_ir::Tensor;
+
     use super::*;
     use crate::bias::Run;
     use crate::emitted::Tokens;

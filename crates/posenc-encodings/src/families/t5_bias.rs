@@ -134,14 +134,14 @@ impl ScoreBias for T5Bias {
         let heads = site.heads()?;
         let table = tensors.dims("relative_attention_bias");
         let rows = table.and_then(|(_, dims)| dims.first().copied());
-        let requested = given.count("num-buckets");
+        let requested = given.count(NUM_BUCKETS.name);
         let num_buckets = rows.or(requested).unwrap_or(BUCKETS);
         if let Some(requested) = requested.filter(|n| *n != num_buckets) {
             let why = format!("is {requested}, but the table has {num_buckets} rows");
-            return Err(PlanError::param("num-buckets", why));
+            return Err(PlanError::param(NUM_BUCKETS.name, why));
         }
-        let max_distance = given.count("max-distance").unwrap_or(FAR);
-        let bidirectional = given.bool("bidirectional").unwrap_or(!site.causal);
+        let max_distance = given.count(MAX_DISTANCE.name).unwrap_or(FAR);
+        let bidirectional = given.bool(BIDIRECTIONAL.name).unwrap_or(!site.causal);
         let least = if bidirectional { 4 } else { 2 };
         if num_buckets < least || max_distance <= num_buckets / least {
             return Err(PlanError::Values(format!(

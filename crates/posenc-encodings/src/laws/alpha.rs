@@ -73,7 +73,7 @@ impl Alpha {
 
     /// The enlarged base θ'.
     pub fn base(&self, rope: &Rope) -> f64 {
-        rope.theta * self.alpha.powf(plain::base_exponent(rope.rotary_dim))
+        plain::grown_base(rope, self.alpha)
     }
 }
 

@@ -53,7 +53,7 @@ impl Dynamic {
     ///
     /// A factor below 1 or not finite; a length of 0.
     pub fn new(factor: f64, max_position: usize) -> Result<Self, ScalingError> {
-        error::factor("factor", factor)?;
+        error::factor(FACTOR.name, factor)?;
         error::length("max_position_embeddings", 1, max_position)?;
         Ok(Self {
             factor,
@@ -79,7 +79,7 @@ impl Dynamic {
         if length <= self.max_position {
             return rope.theta;
         }
-        rope.theta * self.growth(length).powf(self.exponent(rope))
+        plain::grown_base(rope, self.growth(length))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::rope::Rope;
-use super::shared::ORIGINAL_LENGTH;
+use super::shared::{FACTOR, ORIGINAL_LENGTH};
 use crate::inferred::Inferred;
 use crate::param::{Given, Param, ParameterError};
 
@@ -47,7 +47,8 @@ impl Chosen<'_> {
             }
             _ => (self.facts.factor.unwrap_or(1.0), "the default"),
         };
-        self.inferred.push(Inferred::new("factor", value, source));
+        self.inferred
+            .push(Inferred::new(FACTOR.name, value, source));
         value
     }
 

@@ -43,7 +43,7 @@ impl Linear {
     ///
     /// A factor below 1 or not finite.
     pub fn new(factor: f64) -> Result<Self, ScalingError> {
-        error::factor("factor", factor)?;
+        error::factor(FACTOR.name, factor)?;
         Ok(Self { factor })
     }
 }
@@ -63,7 +63,7 @@ impl Law for Linear {
     }
 
     fn check(&self, _: &Rope) -> Result<(), ScalingError> {
-        error::factor("factor", self.factor)
+        error::factor(FACTOR.name, self.factor)
     }
 
     fn inv_freq(&self, rope: &Rope, _: usize) -> Vec<f64> {

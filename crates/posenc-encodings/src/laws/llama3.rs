@@ -96,7 +96,7 @@ impl Llama3 {
     }
 
     fn check_values(&self) -> Result<(), ScalingError> {
-        error::factor("factor", self.factor)?;
+        error::factor(FACTOR.name, self.factor)?;
         error::positive("low_freq_factor", self.low_freq_factor)?;
         error::positive("high_freq_factor", self.high_freq_factor)?;
         error::length("original length", 1, self.original_length)?;

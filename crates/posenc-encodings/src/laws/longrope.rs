@@ -176,7 +176,7 @@ impl Law for LongRope {
         }
         match self.attention {
             LongRopeAttention::Explicit(m) => error::positive("attention_factor", m),
-            LongRopeAttention::Extension(s) => error::positive("factor", s),
+            LongRopeAttention::Extension(s) => error::positive(FACTOR.name, s),
             LongRopeAttention::Switched { short, long } => {
                 error::positive("short_mscale", short)?;
                 error::positive("long_mscale", long)

@@ -43,13 +43,13 @@ impl Ntk {
     ///
     /// A factor below 1 or not finite.
     pub fn new(factor: f64) -> Result<Self, ScalingError> {
-        error::factor("factor", factor)?;
+        error::factor(FACTOR.name, factor)?;
         Ok(Self { factor })
     }
 
     /// The enlarged base θ'.
     pub fn base(&self, rope: &Rope) -> f64 {
-        rope.theta * self.factor.powf(plain::base_exponent(rope.rotary_dim))
+        plain::grown_base(rope, self.factor)
     }
 }
 
@@ -68,7 +68,7 @@ impl Law for Ntk {
     }
 
     fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
-        error::factor("factor", self.factor)?;
+        error::factor(FACTOR.name, self.factor)?;
         plain::needs_two_pairs(FACTS.word, rope)
     }
 

@@ -17,6 +17,11 @@ pub(crate) fn base_exponent(rotary_dim: usize) -> f64 {
     d / (d - 2.0)
 }
 
+/// The larger base θ' of which the last pair is slower by `strength` and the first as fast as before.
+pub(crate) fn grown_base(rope: &Rope, strength: f64) -> f64 {
+    rope.theta * strength.powf(base_exponent(rope.rotary_dim))
+}
+
 /// That exponent has no value at `d = 2`.
 pub(crate) fn needs_two_pairs(law: &'static str, rope: &Rope) -> Result<(), ScalingError> {
     let rotary_dim = rope.rotary_dim;

@@ -62,7 +62,7 @@ impl Proportional {
     }
 
     fn check_values(&self) -> Result<(), ScalingError> {
-        error::factor("factor", self.factor)?;
+        error::factor(FACTOR.name, self.factor)?;
         if (0.0..=1.0).contains(&self.share) {
             Ok(())
         } else {

@@ -148,7 +148,7 @@ impl Yarn {
     }
 
     fn check_values(&self) -> Result<(), ScalingError> {
-        error::factor("factor", self.factor)?;
+        error::factor(FACTOR.name, self.factor)?;
         error::length("original length", 1, self.original_length)?;
         error::positive("beta_fast", self.beta_fast)?;
         error::positive("beta_slow", self.beta_slow)?;

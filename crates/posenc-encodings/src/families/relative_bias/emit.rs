@@ -1,10 +1,11 @@
 //! The nodes that look up a bias by a clipped distance.
 
 use ndarray::ArrayD;
-use posenc_ir::{Emitter, Tensor};
+use posenc_ir::Emitter;
 
 use super::RelativeBias;
-use crate::bias::{BiasPorts, Emitted, Order};
+use crate::bias::emit::table;
+use crate::bias::{BiasPorts, Emitted};
 use crate::families::shaw;
 
 impl RelativeBias {
@@ -16,15 +17,9 @@ impl RelativeBias {
         tensors: &[ArrayD<f64>],
     ) -> Option<Emitted> {
         let clip = i64::try_from(self.max_distance?).ok()?;
-        let values: Vec<f64> = tensors.first()?.iter().copied().collect();
-        let dims = [&[2 * self.max_distance? + 1], ports.heads()].concat();
-        let table = Tensor::from_f64(ports.dtype(), &dims, &values);
-        let table = ports.constant(out, "relative_bias", table);
+        let table = table(out, ports, "relative_bias", tensors.first()?);
         let distances = ports.distances(out);
         let rows = shaw::emit::rows(out, ports.opset(), distances, clip);
-        Some(Emitted {
-            value: out.op("Gather", &[table, rows]),
-            order: Order::HeadsLast,
-        })
+        Some(Emitted::picked(out, table, rows))
     }
 }

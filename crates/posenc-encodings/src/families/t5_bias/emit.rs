@@ -1,10 +1,11 @@
 //! The nodes that look up a bias by the bucket of a distance.
 
 use ndarray::ArrayD;
-use posenc_ir::{Emitter, Tensor};
+use posenc_ir::Emitter;
 
 use super::T5Bias;
-use crate::bias::{BiasPorts, Emitted, Order};
+use crate::bias::emit::table;
+use crate::bias::{BiasPorts, Emitted};
 use crate::families::shaw;
 
 impl T5Bias {
@@ -16,10 +17,7 @@ impl T5Bias {
         tensors: &[ArrayD<f64>],
     ) -> Option<Emitted> {
         let max = i64::try_from(self.max_distance?).ok()?;
-        let dims = [&[self.num_buckets], ports.heads()].concat();
-        let values: Vec<f64> = tensors.first()?.iter().copied().collect();
-        let table = Tensor::from_f64(ports.dtype(), &dims, &values);
-        let table = ports.constant(out, "relative_attention_bias", table);
+        let table = table(out, ports, "relative_attention_bias", tensors.first()?);
         let distances = ports.distances(out);
         // Distances from here on share a bucket, on either side.
         let is_last = |d: i64| self.bucket(d) == self.bucket(d.signum() * max);
@@ -43,9 +41,6 @@ impl T5Bias {
         let buckets = out.ints("buckets", &buckets?);
         let rows = shaw::emit::rows(out, ports.opset(), distances, bound);
         let buckets = out.op("Gather", &[buckets, rows]);
-        Some(Emitted {
-            value: out.op("Gather", &[table, buckets]),
-            order: Order::HeadsLast,
-        })
+        Some(Emitted::picked(out, table, buckets))
     }
 }
