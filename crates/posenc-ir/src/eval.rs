@@ -5,7 +5,7 @@
 //! Floats of every type are computed in f64; integers are computed, and wrap, in i64.
 //!
 //! Unknown operators give [`Value::unknown`]. Nodes that break a rule of their operator (a missing
-//! attribute, shapes that do not fit) give a [`Miss`].
+//! attribute, shapes that do not fit) give an [`EvalError`].
 
 mod apply;
 mod array;
@@ -51,7 +51,7 @@ mod window;
 pub use apply::apply;
 pub use budget::Budget;
 pub use data::{Data, Shared};
-pub use error::{Miss, Why};
+pub use error::{EvalError, Why};
 pub use probe::probe;
 pub use trace::{Trace, trace};
 pub use unary::gelu_erf;

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::table::kernel;
-use super::{Budget, Miss, Value};
+use super::{Budget, EvalError, Value};
 use crate::node::Node;
 
 /// Evaluates one node as far as its inputs are known; returns one value per declared output.
@@ -17,7 +17,7 @@ pub fn apply(
     opset: i64,
     inputs: &[Option<&Value>],
     budget: &Budget,
-) -> Result<Vec<Value>, Miss> {
+) -> Result<Vec<Value>, EvalError> {
     let count = node.outputs().len();
     let mut outputs = match kernel(node.domain(), node.op()) {
         Some(kernel) => kernel(&Call {

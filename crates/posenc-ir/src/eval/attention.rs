@@ -2,18 +2,18 @@
 
 use super::call::{Call, Outputs};
 use super::shape::{dim, product, sum};
-use super::{Miss, Value, Why};
+use super::{EvalError, Value, Why};
 use crate::dtype::DType;
 
 /// The size of one head.
-fn per_head(d: usize, heads: usize) -> Result<usize, Miss> {
+fn per_head(d: usize, heads: usize) -> Result<usize, EvalError> {
     if heads == 0 || !d.is_multiple_of(heads) {
         return Err(Why::Shapes.into());
     }
     Ok(d / heads)
 }
 
-fn heads(c: &Call<'_>, name: &'static str) -> Result<usize, Miss> {
+fn heads(c: &Call<'_>, name: &'static str) -> Result<usize, EvalError> {
     let n = c.int(name)?.ok_or(Why::Attribute(name))?;
     dim(n)
 }
@@ -24,7 +24,7 @@ fn all(dtype: Option<DType>, dims: impl IntoIterator<Item = Option<Vec<usize>>>)
 }
 
 /// Batch, heads, length and size of an operand `[b, h, s, d]` or `[b, s, h · d]`.
-fn operand(dims: &[usize], heads: Option<usize>) -> Result<[usize; 4], Miss> {
+fn operand(dims: &[usize], heads: Option<usize>) -> Result<[usize; 4], EvalError> {
     match *dims {
         [b, h, s, d] => Ok([b, h, s, d]),
         [b, s, hidden] => {
@@ -36,7 +36,7 @@ fn operand(dims: &[usize], heads: Option<usize>) -> Result<[usize; 4], Miss> {
 }
 
 /// The length along axis 2 of the past, 0 where it is omitted; `None` where it is unknown.
-fn past_length(c: &Call<'_>, i: usize) -> Result<Option<usize>, Miss> {
+fn past_length(c: &Call<'_>, i: usize) -> Result<Option<usize>, EvalError> {
     match c.at(i) {
         None => Ok(Some(0)),
         Some(past) => match past.dims.as_deref() {

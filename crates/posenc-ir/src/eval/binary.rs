@@ -6,7 +6,7 @@ use super::array::{Array, each_pair};
 use super::call::{Call, Outputs, typed};
 use super::data::Shared;
 use super::shape::broadcast;
-use super::{Miss, Value};
+use super::{EvalError, Value};
 use crate::dtype::DType;
 
 /// Applies `f` to every pair of elements.
@@ -23,7 +23,7 @@ pub(super) fn zip<A: Copy, B: Copy, C: Copy>(
 }
 
 /// The common dimensions of all inputs; `None` where any has unknown ones.
-pub(super) fn common_dims(c: &Call<'_>) -> Result<Option<Vec<usize>>, Miss> {
+pub(super) fn common_dims(c: &Call<'_>) -> Result<Option<Vec<usize>>, EvalError> {
     let mut dims = Vec::new();
     for value in c.inputs.iter().flatten() {
         match &value.dims {

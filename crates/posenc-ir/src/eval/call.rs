@@ -1,12 +1,12 @@
 //! A node with its inputs, from which operators read their parameters.
 
 use super::array::Array;
-use super::{Budget, Miss, Value, Why};
+use super::{Budget, EvalError, Value, Why};
 use crate::dtype::DType;
 use crate::node::Node;
 
 /// The outputs of an operator, in order.
-pub(super) type Outputs = Result<Vec<Value>, Miss>;
+pub(super) type Outputs = Result<Vec<Value>, EvalError>;
 
 /// A node that is evaluated.
 pub(super) struct Call<'a> {
@@ -34,7 +34,7 @@ impl<'a> Call<'a> {
     }
 
     /// The required input `i`.
-    pub(super) fn need(&self, i: usize) -> Result<&'a Value, Miss> {
+    pub(super) fn need(&self, i: usize) -> Result<&'a Value, EvalError> {
         self.at(i).ok_or(Why::NoInput(i).into())
     }
 
@@ -65,32 +65,32 @@ impl<'a> Call<'a> {
     }
 
     /// An integer attribute.
-    pub(super) fn int(&self, name: &'static str) -> Result<Option<i64>, Miss> {
+    pub(super) fn int(&self, name: &'static str) -> Result<Option<i64>, EvalError> {
         Ok(self.node.int(name).map_err(|_| Why::Attribute(name))?)
     }
 
     /// An integer attribute that is a flag.
-    pub(super) fn flag(&self, name: &'static str) -> Result<bool, Miss> {
+    pub(super) fn flag(&self, name: &'static str) -> Result<bool, EvalError> {
         Ok(self.int(name)?.unwrap_or(0) != 0)
     }
 
     /// A float attribute.
-    pub(super) fn float(&self, name: &'static str) -> Result<Option<f64>, Miss> {
+    pub(super) fn float(&self, name: &'static str) -> Result<Option<f64>, EvalError> {
         Ok(self.node.float(name).map_err(|_| Why::Attribute(name))?)
     }
 
     /// An attribute with a list of integers.
-    pub(super) fn ints(&self, name: &'static str) -> Result<Option<&'a [i64]>, Miss> {
+    pub(super) fn ints(&self, name: &'static str) -> Result<Option<&'a [i64]>, EvalError> {
         Ok(self.node.ints(name).map_err(|_| Why::Attribute(name))?)
     }
 
     /// A string attribute.
-    pub(super) fn string(&self, name: &'static str) -> Result<Option<&'a str>, Miss> {
+    pub(super) fn string(&self, name: &'static str) -> Result<Option<&'a str>, EvalError> {
         Ok(self.node.string(name).map_err(|_| Why::Attribute(name))?)
     }
 
     /// An attribute with the number of an element type; `None` where it is absent or 0.
-    pub(super) fn type_attribute(&self, name: &'static str) -> Result<Option<DType>, Miss> {
+    pub(super) fn type_attribute(&self, name: &'static str) -> Result<Option<DType>, EvalError> {
         match self.int(name)? {
             None | Some(0) => Ok(None),
             Some(code) => {
@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
         &self,
         attribute: &'static str,
         input: usize,
-    ) -> Result<Given<Vec<i64>>, Miss> {
+    ) -> Result<Given<Vec<i64>>, EvalError> {
         if let Some(list) = self.ints(attribute)? {
             return Ok(Given::Known(list.to_vec()));
         }
@@ -124,7 +124,11 @@ impl<'a> Call<'a> {
     }
 
     /// An integer that is an attribute in some versions and an input in others.
-    pub(super) fn number(&self, attribute: &'static str, input: usize) -> Result<Given<i64>, Miss> {
+    pub(super) fn number(
+        &self,
+        attribute: &'static str,
+        input: usize,
+    ) -> Result<Given<i64>, EvalError> {
         if let Some(number) = self.int(attribute)? {
             return Ok(Given::Known(number));
         }

@@ -2,7 +2,7 @@
 
 use super::array::Array;
 use super::call::{Call, Outputs, typed};
-use super::{Miss, Why};
+use super::{EvalError, Why};
 use crate::dtype::DType;
 
 pub(super) fn cast(c: &Call<'_>) -> Outputs {
@@ -92,7 +92,11 @@ fn wrap(x: i64, to: DType) -> i64 {
 }
 
 /// The element type of an attribute, or a default.
-pub(super) fn element_type(c: &Call<'_>, name: &'static str, or: DType) -> Result<DType, Miss> {
+pub(super) fn element_type(
+    c: &Call<'_>,
+    name: &'static str,
+    or: DType,
+) -> Result<DType, EvalError> {
     Ok(c.type_attribute(name)?.unwrap_or(or))
 }
 
@@ -106,7 +110,7 @@ pub(super) fn random_like(c: &Call<'_>) -> Outputs {
 pub(super) fn random(c: &Call<'_>) -> Outputs {
     let dtype = element_type(c, "dtype", DType::F32)?;
     let shape = c.ints("shape")?.ok_or(Why::Attribute("shape"))?;
-    let dims: Result<Vec<usize>, Miss> = shape.iter().map(|d| super::shape::dim(*d)).collect();
+    let dims: Result<Vec<usize>, EvalError> = shape.iter().map(|d| super::shape::dim(*d)).collect();
     let mut out = typed(Some(dtype))?;
     out[0].dims = Some(dims?);
     Ok(out)

@@ -6,7 +6,7 @@ use super::array::{Array, each};
 use super::call::{Call, Given, Outputs, typed};
 use super::data::Shared;
 use super::shape::{self, axis};
-use super::{Miss, Value, Why};
+use super::{EvalError, Value, Why};
 
 pub(super) fn concat(c: &Call<'_>) -> Outputs {
     let first = c.need(0)?;
@@ -85,7 +85,7 @@ pub(super) fn split(c: &Call<'_>) -> Outputs {
         Given::Known(lengths) => lengths
             .into_iter()
             .map(shape::dim)
-            .collect::<Result<Vec<_>, Miss>>()?,
+            .collect::<Result<Vec<_>, EvalError>>()?,
         Given::Absent => {
             let parts = match c.int("num_outputs")? {
                 Some(n) if n as usize != c.outputs() => {
@@ -113,7 +113,7 @@ pub(super) fn split(c: &Call<'_>) -> Outputs {
     Ok(out)
 }
 
-fn equal_parts(total: usize, parts: usize) -> Result<Vec<usize>, Miss> {
+fn equal_parts(total: usize, parts: usize) -> Result<Vec<usize>, EvalError> {
     if parts == 0 {
         return Err(Why::Parameter("split").into());
     }

@@ -5,7 +5,7 @@ use ndarray::{ArrayD, IxDyn, arr0, arr1};
 use super::array::{Array, from_vec};
 use super::call::{Call, Given, Outputs, typed};
 use super::shape::{MAX_RANK, dim};
-use super::{Miss, Value, Why};
+use super::{EvalError, Value, Why};
 use crate::dtype::DType;
 use crate::proto::TensorProto;
 use crate::stored::Stored;
@@ -70,7 +70,7 @@ pub(super) fn constant_of_shape(c: &Call<'_>) -> Outputs {
 }
 
 /// Dimensions from a list of numbers that must not be negative.
-pub(super) fn to_dims(shape: &[i64]) -> Result<Vec<usize>, Miss> {
+pub(super) fn to_dims(shape: &[i64]) -> Result<Vec<usize>, EvalError> {
     if shape.len() > MAX_RANK {
         return Err(Why::Rank.into());
     }

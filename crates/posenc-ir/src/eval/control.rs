@@ -2,7 +2,7 @@
 
 use super::memory::{Memory, State};
 use super::run::Run;
-use super::{Miss, Value, shape};
+use super::{EvalError, Value, shape};
 use crate::dtype::DType;
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
@@ -126,7 +126,7 @@ fn iterations<M: Memory>(run: &Run<'_, M>, node: &Node, again: Option<&Value>) -
 
 /// `Scan`. Inputs: states, and tensors that are read slice by slice. Outputs: states, and stacked
 /// slices.
-fn scan<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Result<Vec<Value>, Miss> {
+fn scan<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Result<Vec<Value>, EvalError> {
     let Some(body) = body(node, "body") else {
         return Ok(Vec::new());
     };

@@ -4,7 +4,7 @@ use super::array::{Array, flat, from_vec};
 use super::call::{Call, Outputs, typed};
 use super::data::Shared;
 use super::shape::{elements, offsets, strides};
-use super::{Miss, Value, Why};
+use super::{EvalError, Value, Why};
 use crate::node::Node;
 
 /// An axis of an operand or of the result: a letter, or an axis of the ellipsis (from its end).
@@ -23,8 +23,8 @@ struct Equation {
 }
 
 impl Equation {
-    fn read(text: &str, dims: &[&[usize]]) -> Result<Self, Miss> {
-        let bad = Miss::from(Why::Attribute("equation"));
+    fn read(text: &str, dims: &[&[usize]]) -> Result<Self, EvalError> {
+        let bad = EvalError::from(Why::Attribute("equation"));
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (left, right) = match text.split_once("->") {
             Some((left, right)) => (left, Some(right)),

@@ -3,12 +3,12 @@
 /// A node that cannot be evaluated because it breaks a rule of its operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub struct Miss {
+pub struct EvalError {
     /// The rule.
     pub why: Why,
 }
 
-/// The reasons of a [`Miss`].
+/// The reasons of an [`EvalError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
@@ -39,7 +39,7 @@ pub enum Why {
     NotReached,
 }
 
-impl From<Why> for Miss {
+impl From<Why> for EvalError {
     fn from(why: Why) -> Self {
         Self { why }
     }

@@ -4,7 +4,7 @@ use super::array::{Array, each, flat, from_vec};
 use super::call::{Call, Outputs, typed};
 use super::data::{Data, Shared};
 use super::shape::{self, around, axis, offsets, strides};
-use super::{Miss, Why};
+use super::{EvalError, Why};
 
 /// An index, from the end where negative; `None` out of range.
 pub(super) fn place(index: i64, length: usize) -> Option<usize> {
@@ -159,7 +159,7 @@ pub(super) fn tuple_places(
 }
 
 /// Checks the axis, and that data and indices have one rank.
-pub(super) fn same_rank(dims: &[usize], indices: &[usize], along: i64) -> Result<usize, Miss> {
+pub(super) fn same_rank(dims: &[usize], indices: &[usize], along: i64) -> Result<usize, EvalError> {
     if dims.len() != indices.len() {
         return Err(Why::Rank.into());
     }

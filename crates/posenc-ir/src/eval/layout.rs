@@ -11,12 +11,12 @@ use super::constant::to_dims;
 use super::data::Data;
 use super::shape::{self, MAX_RANK, axis, axis_set, broadcast, count, product};
 use super::value::Value;
-use super::{Miss, Why};
+use super::{EvalError, Why};
 use crate::tensor::Tensor;
 
 /// The value with other dimensions and its elements in the same order; a stored constant is not
 /// converted.
-fn reshaped(value: &Value, dims: Vec<usize>) -> Result<Value, Miss> {
+fn reshaped(value: &Value, dims: Vec<usize>) -> Result<Value, EvalError> {
     if let Some(old) = &value.dims
         && shape::elements(old) != shape::elements(&dims)
     {
@@ -148,7 +148,7 @@ pub(super) fn transpose(c: &Call<'_>) -> Outputs {
             axis_set(perm, rank)?;
             perm.iter()
                 .map(|a| axis(*a, rank))
-                .collect::<Result<_, Miss>>()?
+                .collect::<Result<_, EvalError>>()?
         }
         Some(_) => return Err(Why::Attribute("perm").into()),
     };
@@ -197,7 +197,7 @@ pub(super) fn space_to_depth(c: &Call<'_>) -> Outputs {
 
 fn block(
     c: &Call<'_>,
-    dims: impl FnOnce([usize; 4], usize) -> Result<Vec<usize>, Miss>,
+    dims: impl FnOnce([usize; 4], usize) -> Result<Vec<usize>, EvalError>,
 ) -> Outputs {
     let x = c.need(0)?;
     let size = c.int("blocksize")?.ok_or(Why::Attribute("blocksize"))?;

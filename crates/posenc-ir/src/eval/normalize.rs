@@ -5,7 +5,7 @@ use super::binary::spread;
 use super::call::{Call, Outputs};
 use super::data::Shared;
 use super::shape::{around, axis, elements};
-use super::{Miss, Value, Why};
+use super::{EvalError, Value, Why};
 use crate::dtype::DType;
 
 pub(super) fn softmax(c: &Call<'_>) -> Outputs {
@@ -213,7 +213,7 @@ pub(super) fn skip_simplified_layer(c: &Call<'_>) -> Outputs {
 pub(super) fn spatial(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     if x.dims.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Miss::from(Why::Rank));
+        return Err(EvalError::from(Why::Rank));
     }
     Ok(vec![Value::shaped(x.dtype, x.dims.clone())])
 }

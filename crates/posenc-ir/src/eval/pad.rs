@@ -4,7 +4,7 @@ use super::array::{Array, flat, from_vec};
 use super::call::{Call, Given, Outputs, typed};
 use super::data::Shared;
 use super::shape::{self, axis, strides};
-use super::{Miss, Why};
+use super::{EvalError, Why};
 
 /// Along each axis, the index that each element is read from; `None` for the fill value.
 type Sources = Vec<Vec<Option<usize>>>;
@@ -45,7 +45,7 @@ pub(super) fn tile(c: &Call<'_>) -> Outputs {
         return Err(Why::Parameter("repeats").into());
     }
     let dims = old.iter().zip(&repeats);
-    let dims: Result<Vec<usize>, Miss> = dims
+    let dims: Result<Vec<usize>, EvalError> = dims
         .map(|(d, r)| shape::product(&[*d, shape::dim(*r)?]))
         .collect();
     Ok(vec![c.value(x.dtype, dims?, |dims| {
@@ -129,7 +129,7 @@ pub(super) fn pad(c: &Call<'_>) -> Outputs {
         Given::Known(axes) => axes
             .iter()
             .map(|a| axis(*a, old.len()))
-            .collect::<Result<_, Miss>>()?,
+            .collect::<Result<_, EvalError>>()?,
     };
     if pads.len() != 2 * axes.len() {
         return Err(Why::Parameter("pads").into());

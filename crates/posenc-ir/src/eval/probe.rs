@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::memory::{Memory, State};
 use super::run::Run;
 use super::trace::Trace;
-use super::{Budget, Miss, Value, Why};
+use super::{Budget, EvalError, Value, Why};
 use crate::id::{NodeId, ValueId};
 use crate::model::Model;
 
@@ -50,7 +50,7 @@ pub fn probe(
     seeds: &FxHashMap<ValueId, Value>,
     targets: &[ValueId],
     budget: &Budget,
-) -> Result<Vec<Value>, Miss> {
+) -> Result<Vec<Value>, EvalError> {
     let memory = Overlay {
         base,
         changed: seeds.clone(),

@@ -7,7 +7,7 @@ use super::binary::zip;
 use super::call::{Call, Outputs, typed};
 use super::data::Shared;
 use super::shape::{broadcast, offsets, strides};
-use super::{Budget, Miss, Value, Why};
+use super::{Budget, EvalError, Value, Why};
 use crate::dtype::DType;
 
 /// A product of two stacks of matrices.
@@ -27,9 +27,9 @@ struct Product {
 impl Product {
     /// As in numpy: an operand of rank 1 is a row on the left and a column on the right, and the
     /// result does not have its added dimension.
-    fn new(a: &[usize], b: &[usize], transposed: [bool; 2]) -> Result<Self, Miss> {
+    fn new(a: &[usize], b: &[usize], transposed: [bool; 2]) -> Result<Self, EvalError> {
         let split = |dims: &[usize], flip: bool, left: bool| match *dims {
-            [] => Err(Miss::from(Why::Rank)),
+            [] => Err(EvalError::from(Why::Rank)),
             [n] if left => Ok((Vec::new(), 1, n)),
             [n] => Ok((Vec::new(), n, 1)),
             [ref batch @ .., r, c] if flip => Ok((batch.to_vec(), c, r)),
@@ -189,7 +189,7 @@ pub(super) fn fused_mat_mul(c: &Call<'_>) -> Outputs {
     let dtype = c.dtype(0).or(c.dtype(1));
     let alpha = c.float("alpha")?.unwrap_or(1.0);
     let transposed = [c.flag("transA")?, c.flag("transB")?];
-    let moved = |flag: &'static str, slot: usize| -> Result<Option<Value>, Miss> {
+    let moved = |flag: &'static str, slot: usize| -> Result<Option<Value>, EvalError> {
         Ok(if c.flag(flag)? {
             move_after_batch(c.need(slot)?, c.budget)
         } else {

@@ -6,7 +6,7 @@ use super::call::{Call, Outputs};
 use super::cast::int_range;
 use super::data::Shared;
 use super::shape::axis;
-use super::{Miss, Value};
+use super::{EvalError, Value};
 use crate::dtype::DType;
 
 /// Scale and zero point, broadcast to the elements of input 0.
@@ -63,7 +63,7 @@ fn blocks(array: Array, dims: &[usize], along: usize, block: usize) -> Option<Ar
     }))
 }
 
-fn place(c: &Call<'_>) -> Result<(Option<usize>, usize), Miss> {
+fn place(c: &Call<'_>) -> Result<(Option<usize>, usize), EvalError> {
     let at = c.int("axis")?.unwrap_or(1);
     let block = c.int("block_size")?.unwrap_or(0);
     let per_tensor = c.dims(1).is_none_or(|d| d.is_empty() || d == [1]);

@@ -5,7 +5,7 @@ use super::call::{Call, Outputs, typed};
 use super::data::Shared;
 use super::gather::place;
 use super::shape;
-use super::{Miss, Why};
+use super::{EvalError, Why};
 
 /// The layout of x: `[batch, heads, sequence, size]` or `[batch, sequence, heads · size]`.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ struct Layout {
 
 impl Layout {
     /// `rotary` 0 means all elements.
-    fn new(dims: &[usize], heads: usize, rotary: usize, adjacent: bool) -> Result<Self, Miss> {
+    fn new(dims: &[usize], heads: usize, rotary: usize, adjacent: bool) -> Result<Self, EvalError> {
         let (batch, heads, sequence, size, headed) = match *dims {
             [b, h, s, d] => (b, h, s, d, true),
             [b, s, d] if heads > 0 && d % heads == 0 => (b, heads, s, d / heads, false),

@@ -5,7 +5,7 @@ use super::call::{Call, Outputs};
 use super::data::Shared;
 use super::gather::{element_places, same_rank, tuple_places};
 use super::shape;
-use super::{Miss, Why};
+use super::{EvalError, Why};
 
 /// How a new element is combined with the old one.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ enum Meeting {
 }
 
 impl Meeting {
-    fn of(c: &Call<'_>) -> Result<Self, Miss> {
+    fn of(c: &Call<'_>) -> Result<Self, EvalError> {
         Ok(match c.string("reduction")? {
             None | Some("none") => Self::Replace,
             Some("add") => Self::Add,

@@ -6,7 +6,7 @@ use ndarray::arr0;
 use super::concat::cut;
 use super::gather::place;
 use super::shape::{self, axis};
-use super::{Budget, Miss, Value, Why};
+use super::{Budget, EvalError, Value, Why};
 use crate::node::Node;
 
 /// One element of a sequence, or its length, from the node that creates the sequence; no value where
@@ -17,7 +17,7 @@ pub(super) fn read(
     maker: &Node,
     parts: &[Option<&Value>],
     budget: &Budget,
-) -> Result<Vec<Value>, Miss> {
+) -> Result<Vec<Value>, EvalError> {
     let Some(sequence) = Sequence::of(maker, parts, budget)? else {
         return Ok(Vec::new());
     };
@@ -57,7 +57,7 @@ impl<'a> Sequence<'a> {
         maker: &Node,
         parts: &'a [Option<&'a Value>],
         budget: &Budget,
-    ) -> Result<Option<Self>, Miss> {
+    ) -> Result<Option<Self>, EvalError> {
         if maker.is("SequenceConstruct") {
             return Ok(Some(Self::Listed(parts)));
         }
@@ -83,7 +83,8 @@ impl<'a> Sequence<'a> {
                     )
                 }
                 (Some(all), Some(_)) => {
-                    let all: Result<Vec<usize>, Miss> = all.into_iter().map(shape::dim).collect();
+                    let all: Result<Vec<usize>, EvalError> =
+                        all.into_iter().map(shape::dim).collect();
                     (Lengths::Each(all?), false)
                 }
                 _ => return Ok(None),

@@ -1,6 +1,6 @@
 //! Arithmetic on dimensions, without overflow.
 
-use super::{Miss, Why};
+use super::{EvalError, Why};
 
 /// More dimensions than any model has.
 pub(super) const MAX_RANK: usize = 64;
@@ -14,12 +14,12 @@ pub(super) fn elements(dims: &[usize]) -> Option<usize> {
 }
 
 /// The number of elements.
-pub(super) fn count(dims: &[usize]) -> Result<usize, Miss> {
+pub(super) fn count(dims: &[usize]) -> Result<usize, EvalError> {
     elements(dims).ok_or(Why::Dimension.into())
 }
 
 /// A dimension from a computed number.
-pub(super) fn dim(n: impl TryInto<usize>) -> Result<usize, Miss> {
+pub(super) fn dim(n: impl TryInto<usize>) -> Result<usize, EvalError> {
     let n = n.try_into().map_err(|_| Why::Dimension)?;
     if n > isize::MAX as usize {
         return Err(Why::Dimension.into());
@@ -28,12 +28,12 @@ pub(super) fn dim(n: impl TryInto<usize>) -> Result<usize, Miss> {
 }
 
 /// The product of dimensions as a dimension.
-pub(super) fn product(dims: &[usize]) -> Result<usize, Miss> {
+pub(super) fn product(dims: &[usize]) -> Result<usize, EvalError> {
     dim(count(dims)?)
 }
 
 /// The sum of dimensions as a dimension.
-pub(super) fn sum(dims: impl IntoIterator<Item = usize>) -> Result<usize, Miss> {
+pub(super) fn sum(dims: impl IntoIterator<Item = usize>) -> Result<usize, EvalError> {
     let n = dims
         .into_iter()
         .try_fold(0usize, |n, d| n.checked_add(d))
@@ -42,7 +42,7 @@ pub(super) fn sum(dims: impl IntoIterator<Item = usize>) -> Result<usize, Miss> 
 }
 
 /// An axis, from the end where negative.
-pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, Miss> {
+pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, EvalError> {
     let from_start = if axis < 0 {
         axis.checked_add(rank as i64)
     } else {
@@ -55,7 +55,7 @@ pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, Miss> {
 }
 
 /// Which axes are listed; each may be listed once.
-pub(super) fn axis_set(axes: &[i64], rank: usize) -> Result<Vec<bool>, Miss> {
+pub(super) fn axis_set(axes: &[i64], rank: usize) -> Result<Vec<bool>, EvalError> {
     let mut set = vec![false; rank];
     for &a in axes {
         let a = axis(a, rank)?;
@@ -67,7 +67,7 @@ pub(super) fn axis_set(axes: &[i64], rank: usize) -> Result<Vec<bool>, Miss> {
 }
 
 /// The common dimensions of two operands, aligned at the last axis.
-pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Miss> {
+pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, EvalError> {
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let mut dims = long.to_vec();
     for (d, &s) in dims[long.len() - short.len()..].iter_mut().zip(short) {
@@ -113,7 +113,7 @@ pub(super) fn offsets(dims: &[usize], steps: &[isize], start: usize) -> Vec<usiz
 }
 
 /// The number of elements before, along and after an axis.
-pub(super) fn around(dims: &[usize], axis: usize) -> Result<(usize, usize, usize), Miss> {
+pub(super) fn around(dims: &[usize], axis: usize) -> Result<(usize, usize, usize), EvalError> {
     Ok((count(&dims[..axis])?, dims[axis], count(&dims[axis + 1..])?))
 }
 

@@ -6,7 +6,7 @@ use super::array::{Array, each};
 use super::call::{Call, Given, Outputs, typed};
 use super::data::Data;
 use super::shape::{axis, offsets, strides};
-use super::{Miss, Why};
+use super::{EvalError, Why};
 
 /// A slice of one axis: `count` elements from `start` in steps of `step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ struct Run {
 
 impl Run {
     /// Starts and ends count from the end where negative, and are clamped to the axis.
-    fn new(start: i64, end: i64, step: i64, length: usize) -> Result<Self, Miss> {
+    fn new(start: i64, end: i64, step: i64, length: usize) -> Result<Self, EvalError> {
         // A dimension is at most isize::MAX.
         let n = length as i64;
         let place = |at: i64, low: i64, high: i64| {

@@ -7,7 +7,7 @@ use super::convolve::convolved;
 use super::data::Shared;
 use super::shape::{axis, dim, product};
 use super::window::Window;
-use super::{Miss, Value, Why};
+use super::{EvalError, Value, Why};
 use crate::dtype::DType;
 
 /// The inputs of a convolution, and the element type of its result.
@@ -44,7 +44,7 @@ fn convolve(c: &Call<'_>, form: &Form) -> Outputs {
     }
     let window = Window::read(c, rank, Some(kernel))?;
     let fits = space.iter().enumerate().map(|(i, n)| window.fits(i, *n));
-    let mut dims = fits.collect::<Result<Vec<usize>, Miss>>()?;
+    let mut dims = fits.collect::<Result<Vec<usize>, EvalError>>()?;
     dims.insert(0, x[0]);
     dims.insert(if form.channels_last { rank + 1 } else { 1 }, w[0]);
     // Integer weights have scales.
@@ -157,7 +157,8 @@ pub(super) fn pool(c: &Call<'_>) -> Outputs {
     let window = Window::read(c, dims.len() - 2, None)?;
     let fits = dims[2..].iter().enumerate();
     let fits = fits.map(|(i, n)| window.fits(i, *n));
-    let result: Result<Vec<usize>, Miss> = dims[..2].iter().map(|d| Ok(*d)).chain(fits).collect();
+    let result: Result<Vec<usize>, EvalError> =
+        dims[..2].iter().map(|d| Ok(*d)).chain(fits).collect();
     let result = result?;
     Ok(vec![
         Value::shaped(x.dtype, Some(result.clone())),
@@ -195,7 +196,7 @@ fn resized(c: &Call<'_>) -> Outputs {
         Some(axes) => axes
             .iter()
             .map(|a| axis(*a, old.len()))
-            .collect::<Result<_, Miss>>()?,
+            .collect::<Result<_, EvalError>>()?,
         None => (0..old.len()).collect(),
     };
     let mut dims = old.to_vec();
@@ -260,7 +261,7 @@ fn resized(c: &Call<'_>) -> Outputs {
 }
 
 /// Resizing in the default mode: each element is the nearest one.
-fn nearest(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, Miss> {
+fn nearest(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, EvalError> {
     let x = c.need(0)?;
     let shaped = Value::shaped(x.dtype, Some(dims.clone()));
     let plain = matches!(c.string("mode")?, None | Some("nearest"));

@@ -11,7 +11,7 @@ mod shapes;
 
 use ndarray::{ArrayD, IxDyn};
 
-use super::{Budget, Miss, Value, Why, apply};
+use super::{Budget, EvalError, Value, Why, apply};
 use crate::dtype::DType;
 use crate::id::{ScopeId, ValueId};
 use crate::list::List;
@@ -101,7 +101,7 @@ impl Op {
         self.attribute(name, AttributeType::String, |a| a.s = Some(bytes.into()))
     }
 
-    fn all(&self, inputs: &[Value]) -> Result<Vec<Value>, Miss> {
+    fn all(&self, inputs: &[Value]) -> Result<Vec<Value>, EvalError> {
         let inputs: Vec<Option<&Value>> = inputs
             .iter()
             // An unknown value means an omitted input.
@@ -110,7 +110,7 @@ impl Op {
         apply(&self.node, self.opset, &inputs, &BUDGET)
     }
 
-    fn run(&self, inputs: &[Value]) -> Result<Value, Miss> {
+    fn run(&self, inputs: &[Value]) -> Result<Value, EvalError> {
         self.all(inputs).map(|mut all| all.remove(0))
     }
 
@@ -128,7 +128,7 @@ impl Op {
     }
 
     fn why(&self, inputs: &[Value]) -> Option<Why> {
-        self.run(inputs).err().map(|miss| miss.why)
+        self.run(inputs).err().map(|error| error.why)
     }
 }
 

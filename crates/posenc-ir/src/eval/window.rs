@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::shape::dim;
-use super::{Miss, Why};
+use super::{EvalError, Why};
 
 /// How the input is padded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,11 @@ pub(super) struct Window {
 
 impl Window {
     /// Reads the attributes of a node; `kernel` is the shape of the weights, where no attribute gives it.
-    pub(super) fn read(c: &Call<'_>, rank: usize, kernel: Option<&[usize]>) -> Result<Self, Miss> {
+    pub(super) fn read(
+        c: &Call<'_>,
+        rank: usize,
+        kernel: Option<&[usize]>,
+    ) -> Result<Self, EvalError> {
         let kernel = match (c.ints("kernel_shape")?, kernel) {
             (Some(kernel), _) => kernel.to_vec(),
             (None, Some(kernel)) => kernel.iter().map(|d| *d as i64).collect(),
@@ -37,7 +41,7 @@ impl Window {
         };
         let list = |name: &'static str, or: i64, n: usize| match c.ints(name)? {
             Some(list) if list.len() == n => Ok(list.to_vec()),
-            Some(_) => Err(Miss::from(Why::Attribute(name))),
+            Some(_) => Err(EvalError::from(Why::Attribute(name))),
             None => Ok(vec![or; n]),
         };
         let window = Self {
@@ -66,7 +70,7 @@ impl Window {
     }
 
     /// The number of windows along axis `i` of this length.
-    pub(super) fn fits(&self, i: usize, length: usize) -> Result<usize, Miss> {
+    pub(super) fn fits(&self, i: usize, length: usize) -> Result<usize, EvalError> {
         let (n, stride) = (length as i128, i128::from(self.strides[i]));
         let rank = self.kernel.len();
         let (before, after) = match self.auto {
@@ -87,7 +91,7 @@ impl Window {
     }
 
     /// The length along axis `i` for which there are `length` windows: the inverse of `fits`.
-    pub(super) fn unfits(&self, i: usize, length: usize, extra: i64) -> Result<usize, Miss> {
+    pub(super) fn unfits(&self, i: usize, length: usize, extra: i64) -> Result<usize, EvalError> {
         let (n, stride) = (length as i128, i128::from(self.strides[i]));
         let rank = self.kernel.len();
         if self.auto == Auto::Same {
