@@ -1,4 +1,4 @@
-//! Rotations of queries and keys: pairs of features turn by an angle that grows with the position.
+//! Rotations of queries and keys: pairs of features rotate by an angle that grows with the position.
 //!
 //! A family of rotations implements [`Rotation`].
 
@@ -69,7 +69,7 @@ pub trait Rotation: Encoding + Object {
 
 objects!(Rotation);
 
-/// The frequencies of a rotation and the pairs that they turn.
+/// The frequencies of a rotation and the pairs that they rotate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Angles {
     /// Radians per position, one for each pair.

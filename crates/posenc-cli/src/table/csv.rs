@@ -8,7 +8,7 @@ pub(super) fn csv(table: &Table) -> String {
         "pair,plain_inv_freq,inv_freq,ratio,wavelength,turns,turns_at_length,attention_factor\n"
             .to_owned();
     for row in &table.rows {
-        let turns = row.turns.map_or_else(String::new, |t| t.to_string());
+        let turns = row.rotations.map_or_else(String::new, |t| t.to_string());
         text += &format!(
             "{},{},{},{},{},{turns},{},{}\n",
             row.pair,
@@ -16,7 +16,7 @@ pub(super) fn csv(table: &Table) -> String {
             row.inv_freq,
             row.ratio,
             row.wavelength,
-            row.turns_at_length,
+            row.rotations_at_length,
             row.attention_factor,
         );
     }

@@ -53,8 +53,8 @@ impl Table {
                 "inv_freq": row.inv_freq,
                 "ratio": row.ratio,
                 "wavelength": row.wavelength,
-                "turns": row.turns,
-                "turns_at_length": row.turns_at_length,
+                "turns": row.rotations,
+                "turns_at_length": row.rotations_at_length,
             })
         };
         json!({

@@ -58,8 +58,8 @@ fn cells(row: &Row) -> [String; 7] {
         compact(row.inv_freq),
         fixed(row.ratio, 4),
         fixed(row.wavelength, 1),
-        row.turns.map_or_else(String::new, |t| fixed(t, 2)),
-        fixed(row.turns_at_length, 2),
+        row.rotations.map_or_else(String::new, |t| fixed(t, 2)),
+        fixed(row.rotations_at_length, 2),
     ]
 }
 

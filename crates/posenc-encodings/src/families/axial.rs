@@ -10,7 +10,7 @@
 use ndarray::Array2;
 use serde_json::json;
 
-use super::rope::{LOOSE, Turns, layout};
+use super::rope::{LOOSE, PairRotations, layout};
 use crate::encoding::Encoding;
 use crate::layout::Layout;
 use crate::params::Params;
@@ -80,7 +80,7 @@ impl Axial {
     }
 
     /// Tries every grid that the tokens fill, the squarest first.
-    pub fn identify(rotations: &Turns, head_dim: usize) -> Option<(Self, f64)> {
+    pub fn identify(rotations: &PairRotations, head_dim: usize) -> Option<(Self, f64)> {
         let (length, pairs) = rotations.cos.dim();
         let is_fixed = |p: usize| {
             let change =
@@ -119,7 +119,7 @@ impl Axial {
 /// Axis and step of every pair, and the largest deviation; `None` unless each pair rotates along
 /// one axis of the grid, and each axis rotates at least one pair.
 fn steps(
-    rotations: &Turns,
+    rotations: &PairRotations,
     prefix: usize,
     [rows, columns]: [usize; 2],
 ) -> Option<(Vec<(usize, f64)>, f64)> {
@@ -212,9 +212,9 @@ mod tests {
         }
     }
 
-    fn rotations(axial: &Axial, origin: [f64; 2]) -> Turns {
+    fn rotations(axial: &Axial, origin: [f64; 2]) -> PairRotations {
         let (cos, sin) = axial.reference(origin);
-        Turns {
+        PairRotations {
             pairs: axial.pairs.clone(),
             cos,
             sin,
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn what_is_no_grid_is_refused() {
         let one_axis = axial(&[(1, 1.0), (1, 0.1)]);
-        let both = |rotations: &mut Turns| {
+        let both = |rotations: &mut PairRotations| {
             // The first pair rotates by the sum of row and column.
             for t in 2..14 {
                 let (y, x) = ((t - 2) / 4, (t - 2) % 4);
@@ -279,8 +279,8 @@ mod tests {
                 rotations.sin[[t, 0]] = angle.sin();
             }
         };
-        let one_patch = |rotations: &mut Turns| rotations.sin[[9, 2]] *= -1.0;
-        let squared = |rotations: &mut Turns| {
+        let one_patch = |rotations: &mut PairRotations| rotations.sin[[9, 2]] *= -1.0;
+        let squared = |rotations: &mut PairRotations| {
             for t in 2..14 {
                 let angle = 0.2 * (((t - 2) % 4) as f64).powi(2) + 0.3;
                 rotations.cos[[t, 3]] = angle.cos();
@@ -288,7 +288,7 @@ mod tests {
             }
         };
         let plain = rotations(&axial(&STEPS), [0.5; 2]);
-        let bent = |f: &dyn Fn(&mut Turns)| {
+        let bent = |f: &dyn Fn(&mut PairRotations)| {
             let mut rotations = plain.clone();
             f(&mut rotations);
             rotations

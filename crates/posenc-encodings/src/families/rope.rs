@@ -1,7 +1,7 @@
-//! Rotary position embedding: pair `(a, b)` of a head's features at position p turns by `p · f`,
+//! Rotary position embedding: pair `(a, b)` of a head's features at position p rotates by `p · f`,
 //! `(x_a, x_b) → m · (x_a cos(pf) − x_b sin(pf), x_b cos(pf) + x_a sin(pf))`.
 //!
-//! Queries and keys turn alike, so their product depends on the distance alone. Half layout pairs
+//! Queries and keys rotate alike, so their product depends on the distance alone. Half layout pairs
 //! `(i, i + d/2)` (GPT-NeoX, Llama), interleaved layout pairs `(2i, 2i + 1)` (RoFormer, GPT-J).
 //! Source: Su et al., arXiv:2104.09864, section 3.2.
 
@@ -12,7 +12,7 @@ use ndarray::{Array2, Array3};
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 use serde_json::{Value, json};
 
-pub use identify::{Fit, LOOSE, Turns, Unread, identify, is_turning};
+pub use identify::{Fit, LOOSE, PairRotations, Unread, identify, is_rotating};
 
 use crate::describe::{Description, between, entries, number, plain, sides};
 use crate::encoding::{Common, Encoding, PlanError, SiteShape};
@@ -217,7 +217,7 @@ pub struct Rope {
     pub pairs: Vec<(usize, usize)>,
     /// The layout, where the pairs follow one.
     pub layout: Option<Layout>,
-    /// Number of features that turn: twice the pairs.
+    /// Number of features that rotate: twice the pairs.
     pub rotary_dim: usize,
     /// The head's features.
     pub head_dim: usize,
@@ -244,7 +244,7 @@ impl Rope {
         (table(f64::cos), table(f64::sin))
     }
 
-    /// Turns `x`, `[row, pos, dim]`, in f64.
+    /// Rotates `x`, `[row, pos, dim]`, in f64.
     pub fn rotate(&self, x: &Array3<f64>, positions: &[f64]) -> Array3<f64> {
         let (cos, sin) = self.reference(positions);
         let mut y = x.clone();
@@ -269,7 +269,7 @@ pub fn layout(pairs: &[(usize, usize)], head_dim: usize) -> Option<Layout> {
         let pair = |(i, p): (usize, &(usize, usize))| *p == (start + i, start + i + distance);
         pairs.iter().enumerate().all(pair)
     };
-    // With pairs that never turn, halves of the head may stand farther apart than the pairs.
+    // With pairs that never rotate, halves of the head may stand farther apart than the pairs.
     if half(n) || (start == 0 && half(head_dim / 2)) {
         return Some(Layout::Half);
     }

@@ -30,16 +30,16 @@ use crate::param::{Param, Values};
 const LOW: Param = Param {
     name: "low-freq-factor",
     values: Values::Positive,
-    help: "turns below which a pair is divided by s",
-    unit: "turns",
+    help: "rotations within the original length below which a pair is divided by s",
+    unit: "rotations",
     default: "1",
 };
 
 const HIGH: Param = Param {
     name: "high-freq-factor",
     values: Values::Positive,
-    help: "turns above which a pair stays",
-    unit: "turns",
+    help: "rotations within the original length above which a pair stays",
+    unit: "rotations",
     default: "4",
 };
 
@@ -66,9 +66,9 @@ pub struct Llama3 {
     pub factor: f64,
     /// Context length L0 that the model was trained on; 8192 in Llama 3.1.
     pub original_length: usize,
-    /// Turns within L0 below which a pair is divided by s; 1 in Llama 3.1.
+    /// Rotations within L0, or L0 ÷ wavelength, below which a pair is divided by s; 1 in Llama 3.1.
     pub low_freq_factor: f64,
-    /// Turns within L0 above which a pair stays; 4 in Llama 3.1.
+    /// Rotations within L0 above which a pair stays; 4 in Llama 3.1.
     pub high_freq_factor: f64,
 }
 
@@ -176,8 +176,8 @@ impl Law for Llama3 {
             } else if wavelength > longest {
                 f / factor
             } else {
-                let turns = torch::div_of_scalar(length as f32, wavelength);
-                let t = (turns - low as f32) / (high - low) as f32;
+                let rotations = torch::div_of_scalar(length as f32, wavelength);
+                let t = (rotations - low as f32) / (high - low) as f32;
                 (1.0 - t) * f / factor + t * f
             }
         });

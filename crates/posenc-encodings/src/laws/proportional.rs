@@ -211,8 +211,8 @@ mod tests {
                 };
                 let case = format!("{rotary_dim} of {head_dim}");
                 assert_eq!(law.rotating_pairs(&rope), rope.pairs(), "{case}");
-                let turning = law.inv_freq(&rope, 1).iter().filter(|f| **f > 0.0).count();
-                assert_eq!(turning, rope.pairs(), "{case}");
+                let moving = law.inv_freq(&rope, 1).iter().filter(|f| **f > 0.0).count();
+                assert_eq!(moving, rope.pairs(), "{case}");
                 let quotient = rotary_dim as f64 / head_dim as f64;
                 if pairs_of(quotient, head_dim) < rope.pairs() {
                     lost.push((head_dim, rotary_dim));

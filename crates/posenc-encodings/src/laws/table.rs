@@ -17,18 +17,18 @@ pub struct Row {
     pub wavelength: f64,
     /// Frequency as a multiple of the plain one: 1 unchanged, `1/s` interpolated.
     pub ratio: f64,
-    /// Turns within the original length at the plain frequency, which is what
+    /// Full rotations within the original length at the plain frequency, which is what
     /// YaRN and Llama 3 sort the pairs by. Absent without an original length.
-    pub turns: Option<f64>,
-    /// Turns within `length` at the scaled frequency.
-    pub turns_at_length: f64,
+    pub rotations: Option<f64>,
+    /// Full rotations within `length` at the scaled frequency.
+    pub rotations_at_length: f64,
     /// The factor m on cos and sin, the same in every row.
     pub attention_factor: f64,
 }
 
 /// One [`Row`] per pair, at a runtime length (largest position plus one).
 ///
-/// Only [`Row::turns`] depends on `original_length`; where it is absent the
+/// Only [`Row::rotations`] depends on `original_length`; where it is absent the
 /// scaling's own is taken.
 pub fn rows(
     scaling: &Scaling,
@@ -46,8 +46,8 @@ pub fn rows(
         inv_freq,
         wavelength: TAU / inv_freq,
         ratio: inv_freq / plain,
-        turns: original.map(|n| n as f64 * plain / TAU),
-        turns_at_length: length as f64 * inv_freq / TAU,
+        rotations: original.map(|n| n as f64 * plain / TAU),
+        rotations_at_length: length as f64 * inv_freq / TAU,
         attention_factor: scaled.attention_factor,
     };
     scaled
@@ -65,14 +65,14 @@ mod tests {
     use crate::laws::{Llama3, Proportional};
 
     #[test]
-    fn llama3_sorts_pairs_by_their_turns_within_the_original_length() {
+    fn llama3_sorts_pairs_by_their_rotations_within_the_original_length() {
         let rope = Rope::new(500_000.0, 128, 128).unwrap();
         let scaling = Scaling::Llama3(Llama3::new(8.0, 1.0, 4.0, 8192).unwrap());
         let rows = rows(&scaling, &rope, 131_072, None);
         assert_eq!(rows.len(), 64);
         for row in rows {
-            let turns = row.turns.unwrap();
-            let want = match turns {
+            let rotations = row.rotations.unwrap();
+            let want = match rotations {
                 t if t > 4.0 => 1.0..=1.0,
                 t if t < 1.0 => 0.125..=0.125,
                 _ => 0.125..=1.0,
@@ -98,6 +98,6 @@ mod tests {
                 .count(),
             6
         );
-        assert!(rows.iter().all(|row| row.turns.is_none()));
+        assert!(rows.iter().all(|row| row.rotations.is_none()));
     }
 }

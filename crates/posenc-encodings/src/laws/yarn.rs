@@ -37,16 +37,16 @@ pub use ramp::RampBounds;
 const BETA_FAST: Param = Param {
     name: "beta-fast",
     values: Values::Positive,
-    help: "turns within the original length above which a pair stays",
-    unit: "turns",
+    help: "rotations within the original length above which a pair stays",
+    unit: "rotations",
     default: "32",
 };
 
 const BETA_SLOW: Param = Param {
     name: "beta-slow",
     values: Values::Positive,
-    help: "turns below which a pair is interpolated",
-    unit: "turns",
+    help: "rotations within the original length below which a pair is interpolated",
+    unit: "rotations",
     default: "1",
 };
 
@@ -111,9 +111,9 @@ pub struct Yarn {
     pub factor: f64,
     /// Context length L0 that the model was trained on.
     pub original_length: usize,
-    /// Turns within L0 above which a pair stays as it is; 32 by default.
+    /// Rotations within L0 above which a pair stays as it is; 32 by default.
     pub beta_fast: f64,
-    /// Turns within L0 below which a pair is interpolated; 1 by default.
+    /// Rotations within L0 below which a pair is interpolated; 1 by default.
     pub beta_slow: f64,
     /// Rounding of the ends of the ramp.
     pub bounds: RampBounds,

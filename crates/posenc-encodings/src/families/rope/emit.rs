@@ -1,7 +1,7 @@
-//! Nodes that turn queries and keys.
+//! Nodes that rotate queries and keys.
 //!
-//! Where the whole head turns, `x · cos + swap(x) · ±sin`, with cos and sin for every feature and
-//! the sign of each product in the sines. Where part of the head turns in halves, the halves are
+//! Where the whole head rotates, `x · cos + swap(x) · ±sin`, with cos and sin for every feature and
+//! the sign of each product in the sines. Where part of the head rotates in halves, the halves are
 //! turned apart, which copies less.
 
 use posenc_ir::{Attr, DType, Emitter, Tensor, ValueId};
@@ -80,7 +80,7 @@ impl Rotary {
         [cos, sin]
     }
 
-    /// Turns `x`; cos and sin broadcast with the part of it that turns, or with half of that where
+    /// Rotates `x`; cos and sin broadcast with the part of it that rotates, or with half of that where
     /// the halves are turned apart.
     pub fn emit_rotated(
         &self,

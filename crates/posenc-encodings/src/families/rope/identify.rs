@@ -20,8 +20,8 @@ pub enum Unread {
     /// A feature mixes with several others.
     #[error("a feature mixes with more than one other")]
     NotPairs,
-    /// A pair scales or shears rather than turns.
-    #[error("a pair of features does not turn")]
+    /// A pair scales or shears rather than rotates.
+    #[error("a pair of features does not rotate")]
     NotRotation,
     /// The angle does not grow in proportion to the position.
     #[error("the angle does not grow in proportion to the position")]
@@ -34,33 +34,33 @@ pub enum Unread {
 /// Differences that half-precision tables bring along.
 pub const LOOSE: f64 = 4e-3;
 
-/// How far a map may be from one that turns, over the length of what it turns; as near as numbers
+/// How far a map may be from a rotation, over the length of what it rotates; as near as numbers
 /// of eight bits are.
-const TURNING: f64 = 2e-2;
+const ROTATING: f64 = 2e-2;
 
-/// Whether a region turns pairs of features, by whatever angles and at whatever lengths, and leaves
+/// Whether a region rotates pairs of features, by whatever angles and at whatever lengths, and leaves
 /// the others as they are.
-pub fn is_turning(maps: &Array3<f64>) -> bool {
+pub fn is_rotating(maps: &Array3<f64>) -> bool {
     let Ok(partner) = partners(maps) else {
         return false;
     };
     let length = maps.shape()[0];
-    let turns = |p: usize, a: usize, b: usize| {
+    let rotates = |p: usize, a: usize, b: usize| {
         let (cos, sin) = (maps[[p, a, a]], maps[[p, b, a]]);
         let off = (maps[[p, b, b]] - cos)
             .abs()
             .max((maps[[p, a, b]] + sin).abs());
-        off <= TURNING * cos.hypot(sin)
+        off <= ROTATING * cos.hypot(sin)
     };
-    let passes = |p: usize, a: usize| (maps[[p, a, a]] - 1.0).abs() <= TURNING;
-    let holds = |p: usize, a: usize| partner[a].map_or_else(|| passes(p, a), |b| turns(p, a, b));
+    let passes = |p: usize, a: usize| (maps[[p, a, a]] - 1.0).abs() <= ROTATING;
+    let holds = |p: usize, a: usize| partner[a].map_or_else(|| passes(p, a), |b| rotates(p, a, b));
     let all = (0..length).all(|p| (0..partner.len()).all(|a| holds(p, a)));
     all && partner.iter().any(Option::is_some)
 }
 
 /// Pairs of features with their cos and sin, times m, at every position.
 #[derive(Clone, Debug)]
-pub struct Turns {
+pub struct PairRotations {
     /// Places in the head.
     pub pairs: Vec<(usize, usize)>,
     /// `[pos, pair]`.
@@ -73,8 +73,8 @@ pub struct Turns {
     pub fit_error: f64,
 }
 
-impl Turns {
-    /// The pairs that the matrices `[pos, out, in]` turn.
+impl PairRotations {
+    /// The pairs that the matrices `[pos, out, in]` rotate.
     pub fn of(maps: &Array3<f64>, offset: i64, head_dim: usize) -> Result<Self, Unread> {
         let (length, width) = (maps.shape()[0], maps.shape()[1]);
         let offset = usize::try_from(offset).map_err(|_| Unread::NoFeatures)?;
@@ -94,7 +94,7 @@ impl Turns {
         if pairs.is_empty() {
             return Err(Unread::NotPairs);
         }
-        // What does not turn must pass as it is.
+        // What does not rotate must pass as it is.
         let passes = |a: &usize| (0..length).all(|p| (maps[[p, *a, *a]] - 1.0).abs() < LOOSE);
         if !still.iter().all(passes) {
             return Err(Unread::NotRotation);
@@ -157,13 +157,13 @@ pub struct Fit {
 /// # Errors
 /// Why they are no rotation.
 pub fn identify(maps: &Array3<f64>, offset: i64, head_dim: usize) -> Result<Fit, Unread> {
-    let Turns {
+    let PairRotations {
         mut pairs,
         cos,
         sin,
         factor,
         mut fit_error,
-    } = Turns::of(maps, offset, head_dim)?;
+    } = PairRotations::of(maps, offset, head_dim)?;
     let n = pairs.len();
     let mut inv_freq = Vec::with_capacity(n);
     let mut starts = Vec::with_capacity(n);

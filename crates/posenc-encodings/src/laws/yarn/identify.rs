@@ -138,18 +138,18 @@ fn shape(ratios: &Ratios<'_>, low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Pair that completes `turns` rotations within a length.
-fn pair(ratios: &Ratios<'_>, turns: f64, length: f64) -> f64 {
+/// Pair that completes so many rotations within a length.
+fn pair(ratios: &Ratios<'_>, rotations: f64, length: f64) -> f64 {
     let d = ratios.samples.dim as f64;
-    d * (length / (turns * TAU)).ln() / (2.0 * ratios.theta.value.ln())
+    d * (length / (rotations * TAU)).ln() / (2.0 * ratios.theta.value.ln())
 }
 
 /// Every ramp of the default betas, by length, without repetition.
 fn default_ramps(ratios: &Ratios<'_>) -> Vec<[f64; 2]> {
     let pairs = ratios.ratio.len();
-    let ends = |turns: f64| {
+    let ends = |rotations: f64| {
         let length = move |k: usize| {
-            turns
+            rotations
                 * TAU
                 * ratios
                     .theta

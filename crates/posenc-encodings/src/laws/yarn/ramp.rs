@@ -34,7 +34,8 @@ pub(super) fn ends(
 ) -> (f64, f64) {
     let d = rope.rotary_dim as f64;
     let length = original_length as f64;
-    let pair = |turns: f64| d * (length / (turns * 2.0 * PI)).ln() / (2.0 * rope.theta.ln());
+    let pair =
+        |rotations: f64| d * (length / (rotations * 2.0 * PI)).ln() / (2.0 * rope.theta.ln());
     let (low, high) = match bounds {
         RampBounds::Truncated => (pair(fast).floor(), pair(slow).ceil()),
         RampBounds::Exact => (pair(fast), pair(slow)),

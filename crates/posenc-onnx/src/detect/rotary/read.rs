@@ -5,7 +5,7 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use posenc_encodings::families::axial::Axial;
-use posenc_encodings::families::rope::{Turns, Unread, identify};
+use posenc_encodings::families::rope::{PairRotations, Unread, identify};
 
 use super::matrices::{matrices, matrices_of_pairs};
 use super::site::Rotation;
@@ -57,7 +57,7 @@ pub(crate) fn read_again(
 /// leaves the others as they are.
 pub(crate) fn rotates_pairs(model: &Model, base: &Trace, region: &Region) -> bool {
     let maps = matrices(model, base, &FxHashMap::default(), region);
-    maps.is_ok_and(|(maps, _)| posenc_encodings::families::rope::is_turning(&maps))
+    maps.is_ok_and(|(maps, _)| posenc_encodings::families::rope::is_rotating(&maps))
 }
 
 /// Reads the rotation of a region as one by rows and columns, with the largest difference between
@@ -72,6 +72,6 @@ pub(crate) fn read_axial(
     head_dim: usize,
 ) -> Result<(Axial, f64), Unread> {
     let (maps, _) = matrices(model, base, &FxHashMap::default(), region)?;
-    let angles = Turns::of(&maps, region.output_lane.offset, head_dim)?;
+    let angles = PairRotations::of(&maps, region.output_lane.offset, head_dim)?;
     Axial::identify(&angles, head_dim).ok_or(Unread::NotProportional)
 }
