@@ -69,7 +69,7 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         attention,
     } = Trial::of(model, options);
     let graph = model.graph();
-    let unrecognized = [
+    let no_attention = [
         unrecognized::without_sizes(graph, &classes, &trace),
         unrecognized::not_attention(graph, &classes, &trace, &attention),
     ];
@@ -82,25 +82,25 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         custom: options.custom.clone(),
         rotary: vec![],
         axial: vec![],
-        unknown: vec![],
-        unknown_rotations: vec![],
+        not_rotary: vec![],
+        unfitted_rotations: vec![],
         findings: vec![],
-        refused: vec![],
+        no_encodings: vec![],
         limits: vec![],
-        unrecognized: unrecognized.into_iter().flatten().collect(),
-        warnings: vec![],
+        no_attention: no_attention.into_iter().flatten().collect(),
+        not_evaluated: vec![],
     };
     rotary::find(model, &mut found);
     found.limits = limits::limits(&Runs::new(model, &found));
     let Results {
         findings,
-        refused,
-        warnings,
+        no_encodings,
+        not_evaluated,
     } = other_encodings(model, &found);
     Found {
         findings,
-        refused,
-        warnings,
+        no_encodings,
+        not_evaluated,
         ..found
     }
 }

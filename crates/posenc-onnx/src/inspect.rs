@@ -46,16 +46,16 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     report.encodings.extend(unknown(model, found));
     report.attention = found.attention.iter().map(attention).collect();
     report.limits = limits::all(model.graph(), found);
-    report.warnings = [&*found.unrecognized, &*found.warnings].concat();
+    report.warnings = [&*found.no_attention, &*found.not_evaluated].concat();
     let refusal = |r: &crate::detect::Refused| Refusal {
         at: model.graph().place(r.node),
         why: r.why.clone(),
     };
     report.refused = Some(
         found
-            .unknown
+            .not_rotary
             .iter()
-            .chain(&found.refused)
+            .chain(&found.no_encodings)
             .map(refusal)
             .collect(),
     );
@@ -147,7 +147,7 @@ fn tidy(value: Value) -> Value {
 /// Position that acts on queries or keys by no known formula.
 fn unknown(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
-    for refused in &found.unknown {
+    for refused in &found.not_rotary {
         let entry = match entries
             .iter_mut()
             .find(|e| e.evidence.contains(&refused.why))

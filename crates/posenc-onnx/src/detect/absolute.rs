@@ -34,7 +34,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     );
     if stream.more {
         let why = "too many values are added to the residual stream; some were not examined";
-        results.warnings.push(why.to_owned());
+        results.not_evaluated.push(why.to_owned());
     }
     let mut known: Vec<(Key, Finding)> = vec![];
     for addition in &stream.additions {
@@ -145,7 +145,7 @@ impl<'a> Candidate<'a> {
                 return self.unread().into_iter().collect();
             }
             for why in found.iter().flat_map(|(_, f)| &f.evidence) {
-                results.warnings.push(format!("{place}: {why}"));
+                results.not_evaluated.push(format!("{place}: {why}"));
             }
             return found;
         };
@@ -345,7 +345,7 @@ impl<'a> Candidate<'a> {
 
     fn refuse(&self, results: &mut Results, why: &str) {
         if let Some(site) = self.addition.sites.first() {
-            results.refused.push(Refused {
+            results.no_encodings.push(Refused {
                 site: *site,
                 node: self.addition.entry.node,
                 why: why.to_owned(),

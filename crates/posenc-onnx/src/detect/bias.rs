@@ -62,7 +62,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
         }
     }
     for (why, sites) in unread {
-        results.warnings.push(format!(
+        results.not_evaluated.push(format!(
             "could not evaluate the bias at {sites} attention sites: {why}"
         ));
     }

@@ -32,7 +32,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
         return;
     }
     let mut downstream = Downstream::of(runs);
-    let first = (results.findings.len(), results.refused.len());
+    let first = (results.findings.len(), results.no_encodings.len());
     let sums: Vec<NodeId> = graph
         .nodes()
         .filter(|(_, n)| sums(n))
@@ -51,7 +51,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
                 continue;
             };
             if let Some(product) = branch.product {
-                results.refused.push(Refused {
+                results.no_encodings.push(Refused {
                     site,
                     node: branch.convolutions[0],
                     why: format!(
@@ -77,7 +77,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
         }
     }
     results.findings[first.0..].reverse();
-    results.refused[first.1..].reverse();
+    results.no_encodings[first.1..].reverse();
 }
 
 /// The nodes between an addition and its other operand, from which both are computed.

@@ -31,23 +31,26 @@ pub(crate) struct Found {
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.
     pub axial: Vec<AxialSite>,
-    /// Position that acts on queries or keys and is no rotation, with the reason.
-    pub unknown: Vec<Refused>,
-    /// The regions of queries and keys at sites that rotate in an unknown way; each site is among
-    /// `unknown`.
-    pub(crate) unknown_rotations: Vec<(usize, Vec<Region>)>,
+    /// Sites at which position acts on queries or keys and is no rotation that is known, with the
+    /// reason. A model that has any is not rescaled.
+    pub not_rotary: Vec<Refused>,
+    /// Of the sites of `not_rotary`, those that do rotate pairs, by no known formula: the regions of
+    /// their queries and keys, which can be removed.
+    pub(crate) unfitted_rotations: Vec<(usize, Vec<Region>)>,
     /// Every encoding but rotations by one position: rotations on a grid, then absolute ones,
     /// biases, terms and convolutions.
     pub findings: Vec<Finding>,
-    /// Candidates other than rotations that were examined and are something else.
-    pub refused: Vec<Refused>,
+    /// Candidates other than rotations that were examined and are no encoding, with the reason.
+    /// They only explain a report.
+    pub no_encodings: Vec<Refused>,
     /// Everything that bounds the length, but for tables that are added whole
     /// ([`limits::all`](super::limits::all) includes them).
     pub limits: Vec<Limit>,
-    /// Softmaxes that were not recognized as attention, one sentence each.
-    pub unrecognized: Vec<String>,
-    /// Encodings that could not be evaluated, one sentence each.
-    pub warnings: Vec<String>,
+    /// Softmaxes that were not recognized as attention, one sentence each. Whatever encodes position
+    /// there was not looked for.
+    pub no_attention: Vec<String>,
+    /// What at the sites could not be evaluated or examined, one sentence each. It may be an encoding.
+    pub not_evaluated: Vec<String>,
 }
 
 impl Found {

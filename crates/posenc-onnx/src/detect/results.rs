@@ -3,10 +3,10 @@
 use super::finding::Finding;
 use super::found::Refused;
 
-/// Encodings, refused candidates and warnings, collected by one search after another.
+/// Fields of [`Found`](super::found::Found), collected by one search after another.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) findings: Vec<Finding>,
-    pub(crate) refused: Vec<Refused>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) no_encodings: Vec<Refused>,
+    pub(crate) not_evaluated: Vec<String>,
 }

@@ -31,7 +31,7 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
         let query = read_side(model, found, &mut known, &site, &site.query);
         let key = read_side(model, found, &mut known, &site, &site.key);
         let mut refuse = |node, why: String| {
-            found.unknown.push(Refused {
+            found.not_rotary.push(Refused {
                 site: site.index,
                 node,
                 why,
@@ -97,7 +97,7 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
             }
         }
         if !regions.is_empty() {
-            found.unknown_rotations.push((site.index, regions));
+            found.unfitted_rotations.push((site.index, regions));
         }
     }
 }

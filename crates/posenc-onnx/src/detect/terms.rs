@@ -67,7 +67,7 @@ fn at_site(
     let graph = model.graph();
     let joins = meeting::joins(graph, &found.classes, &found.trace, site);
     let mut refuse = |node: NodeId, why: &str| {
-        results.refused.push(Refused {
+        results.no_encodings.push(Refused {
             site: site.index,
             node,
             why: why.to_owned(),
@@ -102,7 +102,7 @@ fn at_site(
             Err(ReadError::Everywhere) => {
                 refuse(meeting.node, "the term is the same for all pairs of queries and keys");
             }
-            Err(ReadError::Absent) => results.warnings.push(format!(
+            Err(ReadError::Absent) => results.not_evaluated.push(format!(
                 "{}: could not evaluate the vectors that content is multiplied with: their data is absent or too large",
                 graph.place(meeting.node)
             )),

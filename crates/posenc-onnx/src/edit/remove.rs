@@ -51,11 +51,11 @@ pub(crate) fn remove(
 ) -> Result<(), RewriteError> {
     let rotated: FxHashSet<usize> = context
         .found
-        .unknown_rotations
+        .unfitted_rotations
         .iter()
         .map(|(site, _)| *site)
         .collect();
-    for refused in &context.found.unknown {
+    for refused in &context.found.not_rotary {
         // A rotation can be removed whatever its angles are.
         if plan.has(refused.site) && !rotated.contains(&refused.site) {
             return Err(context.refuse(refused.node, &refused.why));

@@ -51,7 +51,7 @@ pub(crate) fn change(
         .map(|branch| swap_plan(model, branch, branches, request))
         .collect::<Result<Vec<_>, _>>()?;
     if plans.iter().all(Option::is_none) {
-        let warnings = found.warnings.clone();
+        let warnings = found.not_evaluated.clone();
         return Ok(Change::Nothing { warnings });
     }
     Ok(Change::Swap(plans))
@@ -149,7 +149,7 @@ fn replaces_rotations(found: &Found, request: &Request) -> bool {
     let rotary: Vec<_> = found.rotary.iter().filter(|r| is_chosen(r.site)).collect();
     let chosen = (0..found.attention.len()).filter(|i| is_chosen(*i)).count();
     if rotary.is_empty() || request.layers.is_some() && rotary.len() < chosen {
-        return found.unknown.is_empty() && found.axial.is_empty();
+        return found.not_rotary.is_empty() && found.axial.is_empty();
     }
     let is_rescale = request.scale.is_some() || request.hf_config.is_some() || theta.is_some();
     rotary.iter().any(|r| {

@@ -68,7 +68,7 @@ pub(crate) fn plan(
     if found.attention.is_empty() {
         return Err(Refusal::no_site("the model has no attention to work on").into());
     }
-    if let Some(refused) = found.unknown.first() {
+    if let Some(refused) = found.not_rotary.first() {
         let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
         return Err(Refusal::unsupported(why).into());
     }

@@ -26,7 +26,7 @@ pub(crate) fn check_removed(
         let why = format!("{kind} is still present in the selected layers");
         Err(context.refuse(node, why))
     };
-    if let Some(refused) = found.unknown.iter().find(|r| plan.has(r.site)) {
+    if let Some(refused) = found.not_rotary.iter().find(|r| plan.has(r.site)) {
         return Err(context.refuse(refused.node, &refused.why));
     }
     if let Some(rotary) = found.rotary.iter().find(|r| plan.has(r.site)) {

@@ -80,7 +80,7 @@ pub(super) fn apply(
     let cache = cache_of_swapped(before, &found, &plan.sites);
     report.warnings = warnings(&found, cache, plan.max_length);
     // What of the old graph could not be evaluated may still be there.
-    report.warnings.extend(before.warnings.iter().cloned());
+    report.warnings.extend(before.not_evaluated.iter().cloned());
     Ok(Rewritten {
         other_branches: with_rotations(other_branches(&next, options, &found)),
         model: next,

@@ -42,11 +42,11 @@ impl Candidate<'_> {
             .flat_map(|r| [&r.query.region, &r.key.region]);
         let axial = found.axial.iter().flat_map(|a| &a.regions);
         let unknown = found
-            .unknown_rotations
+            .unfitted_rotations
             .iter()
             .flat_map(|(_, regions)| regions);
         let mut regions = rotary.chain(axial).chain(unknown);
         regions.any(|region| region.entries.contains(&self.addition.entry))
-            || found.unknown.iter().any(|r| sites.contains(&r.site))
+            || found.not_rotary.iter().any(|r| sites.contains(&r.site))
     }
 }

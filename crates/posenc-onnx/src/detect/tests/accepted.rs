@@ -318,7 +318,7 @@ fn misread(case: &Case) -> Option<String> {
         return Some("not causal".to_owned());
     }
     let [rotary] = &found.rotary[..] else {
-        return Some(format!("{:?}", found.unknown));
+        return Some(format!("{:?}", found.not_rotary));
     };
     for half in [&rotary.query, &rotary.key] {
         let rope = &half.rotation.rope;
@@ -340,7 +340,7 @@ fn misscaled(case: &Case) -> Option<String> {
     };
     let after = found(&model);
     let [rotary] = &after.rotary[..] else {
-        return Some(format!("{:?}", after.unknown));
+        return Some(format!("{:?}", after.not_rotary));
     };
     let halved = [&rotary.query, &rotary.key].into_iter().all(|half| {
         let rope = &half.rotation.rope;

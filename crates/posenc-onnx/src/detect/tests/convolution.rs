@@ -208,7 +208,7 @@ fn a_product_on_the_path_is_named_as_the_reason() {
         ..Form::default()
     });
     let found = found(&model);
-    let why: Vec<&str> = found.refused.iter().map(|r| r.why.as_str()).collect();
+    let why: Vec<&str> = found.no_encodings.iter().map(|r| r.why.as_str()).collect();
     assert!(
         matches!(why[..], [one] if one.contains("MatMul")),
         "{why:?}"

@@ -260,10 +260,10 @@ fn what_only_looks_like_rope_is_refused() {
         let seen = (
             found.attention.len(),
             found.rotary.len(),
-            !found.unknown.is_empty(),
+            !found.not_rotary.is_empty(),
         );
         if seen != (1, 0, case.unknown) {
-            wrong.push(format!("{}: {seen:?} {:?}", case.name, found.unknown));
+            wrong.push(format!("{}: {seen:?} {:?}", case.name, found.not_rotary));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -368,13 +368,13 @@ fn what_is_no_attention_is_no_site() {
         let name = case.name;
         assert!(found.attention.is_empty(), "{name}: {:?}", found.attention);
         assert!(
-            found.rotary.is_empty() && found.unknown.is_empty(),
+            found.rotary.is_empty() && found.not_rotary.is_empty(),
             "{name}"
         );
         assert!(
-            found.unrecognized.is_empty(),
+            found.no_attention.is_empty(),
             "{name}: {:?}",
-            found.unrecognized
+            found.no_attention
         );
     }
 }

@@ -39,7 +39,7 @@ fn streams(of: fn(&mut Sketch, &str, Side) -> String) -> Option<Streams> {
         ..Form::default()
     });
     let found = found(&model);
-    assert_eq!((found.rotary.len(), found.unknown.len()), (1, 0));
+    assert_eq!((found.rotary.len(), found.not_rotary.len()), (1, 0));
     found.rotary[0].streams.clone()
 }
 

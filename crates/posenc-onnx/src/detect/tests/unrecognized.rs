@@ -20,7 +20,7 @@ fn sizes_of_other_names_may_have_to_be_equal() {
     for names in [["batch", "sequence", "4"], ["batch", "boxes", "4"]] {
         let found = found(&with_boxes(&names));
         assert_eq!(found.attention.len(), 1, "{names:?}");
-        assert!(found.unrecognized.is_empty(), "{names:?}");
+        assert!(found.no_attention.is_empty(), "{names:?}");
     }
 }
 
@@ -28,7 +28,7 @@ fn sizes_of_other_names_may_have_to_be_equal() {
 fn a_softmax_of_unknown_sizes_is_warned_of() {
     let found = found(&with_boxes(&["batch", "3", "4"]));
     assert!(found.attention.is_empty());
-    assert!(matches!(&found.unrecognized[..], [w] if w.contains("softmax") && w.contains("Add")));
+    assert!(matches!(&found.no_attention[..], [w] if w.contains("softmax") && w.contains("Add")));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_softmax_of_products_that_is_read_as_no_attention_is_warned_of() {
             s.op("MatMul", &[&weights, &v])
         };
         let found = found(&s.model(23, &[&y]));
-        (found.attention.len(), found.unrecognized.len())
+        (found.attention.len(), found.no_attention.len())
     };
     let plain: fn(&mut Sketch, &str) -> String = |_, scores| scores.to_owned();
     // Keys in another order.

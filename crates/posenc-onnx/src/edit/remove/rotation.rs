@@ -42,7 +42,7 @@ pub(crate) fn rotated_regions<'a>(
         let each = axial.regions.iter().map(move |r| Some((*site?, r, None)));
         each.flatten()
     });
-    let unknown = found.unknown_rotations.iter();
+    let unknown = found.unfitted_rotations.iter();
     let unknown = unknown.flat_map(|(site, regions)| regions.iter().map(move |r| (*site, r, None)));
     let all: Vec<_> = rotary.chain(axial).chain(unknown).collect();
     let kept: FxHashMap<_, usize> = all

@@ -17,7 +17,7 @@ impl Planner<'_> {
             .iter()
             .filter(|f| f.sites.iter().any(chosen));
         let rotary = found.rotary.iter().any(|r| chosen(&r.site));
-        let unknown = found.unknown.iter().any(|r| chosen(&r.site));
+        let unknown = found.not_rotary.iter().any(|r| chosen(&r.site));
         if rotary || unknown {
             return false;
         }
