@@ -8,7 +8,7 @@ use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::{Lane, back};
-use crate::graph::operators::is_layout;
+use crate::graph::operators::{is_copy, is_layout};
 
 /// Queries or keys of new tokens, to be rotated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,8 +179,7 @@ fn before(context: &Context<'_>, step: &PathStep, side: Side) -> Option<(NodeId,
     let content = |v: ValueId| context.is_content(v);
     match node.op() {
         "Expand" | "Tile" => Some((id, 0, Join::Heads)),
-        op if is_layout(op) => Some((id, 0, Join::Nothing)),
-        "Cast" | "Identity" | "Dropout" => Some((id, 0, Join::Nothing)),
+        op if is_layout(op) || is_copy(op) => Some((id, 0, Join::Nothing)),
         // Integers cannot be rotated, so the path continues to floats.
         "QuantizeLinear" if !context.dtype(step.value).is_float() => Some((id, 0, Join::Nothing)),
         "Mul" | "Div" => {
@@ -240,7 +239,7 @@ fn is_cached(context: &Context<'_>, at: Use) -> bool {
     let mut at = at;
     for _ in 0..MAX_NODES {
         let node = graph.node(at.node);
-        let moves = is_layout(node.op()) || matches!(node.op(), "Cast" | "Identity");
+        let moves = is_layout(node.op()) || is_copy(node.op());
         let Some(value) = node.output(0).filter(|_| moves && at.slot() == 0) else {
             return false;
         };

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use posenc_ir::{NodeId, Use, ValueId};
+use posenc_ir::{Node, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::operators::is_layout;
+use crate::graph::operators::{is_copy, is_layout, is_norm, is_product, is_skip_norm};
 
 /// Values that are computed from coordinates only.
 pub(crate) struct Coordinates {
@@ -43,7 +43,7 @@ impl Coordinates {
                 continue;
             }
             if !first.contains(&id) && others > 0 {
-                if !matches!(node.op(), "Add" | "Sum") && !node.op().starts_with("Skip") {
+                if !matches!(node.op(), "Add" | "Sum") && !is_skip_norm(node) {
                     let why = "cannot remove rows selected by coordinates: they join content other than by a sum";
                     return Err(context.refuse(id, why));
                 }
@@ -53,7 +53,7 @@ impl Coordinates {
                 found.entries.extend(uses);
                 continue;
             }
-            if !first.contains(&id) && !stays_coordinates(node.op()) {
+            if !first.contains(&id) && !stays_coordinates(node) {
                 let why = format!(
                     "cannot remove rows selected by coordinates through {}",
                     node.op()
@@ -74,13 +74,13 @@ impl Coordinates {
 }
 
 /// Operators whose results depend on coordinates only if their inputs do.
-fn stays_coordinates(op: &str) -> bool {
+fn stays_coordinates(node: &Node) -> bool {
+    let op = node.op();
     is_layout(op)
-        || op.ends_with("Normalization")
-        || matches!(
-            op,
-            "Add" | "Sub" | "Sum" | "Mul" | "Div" | "Concat" | "Cast" | "Identity" | "Dropout"
-        )
-        || matches!(op, "MatMul" | "FusedMatMul" | "Gemm" | "Slice" | "Split")
+        || is_copy(op)
+        || is_norm(node)
+        || is_product(node)
+        || matches!(op, "Add" | "Sub" | "Sum" | "Mul" | "Div")
+        || matches!(op, "Concat" | "Slice" | "Split")
         || op.ends_with("uantizeLinear")
 }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::attention::stream::{Tokens, back};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::operators::is_layout;
+use crate::graph::operators::{is_copy, is_layout};
 
 /// What remains of a summand without position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +200,8 @@ fn keeps_zeros(node: &Node, slot: usize) -> bool {
         ("", op) => {
             slot == 0
                 && (is_layout(op)
-                    || matches!(
-                        op,
-                        "Cast" | "CastLike" | "Identity" | "Dropout" | "Neg" | "Div" | "Slice"
-                    )
+                    || is_copy(op)
+                    || matches!(op, "Neg" | "Div" | "Slice")
                     || matches!(op, "MatMul" | "Gemm" | "LayerNormalization")
                     || op.ends_with("uantizeLinear"))
         }

@@ -15,6 +15,7 @@ use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
+use crate::graph::operators::is_skip_norm;
 
 /// What is added to the residual stream: the use by which it enters, with the token axes of the sum.
 /// Computed on first use.
@@ -137,9 +138,7 @@ impl<'a> Summands<'a> {
                 replacements.replace_outputs(node, &new);
                 Ok(())
             }
-            ("com.microsoft", "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization") => {
-                fused::skip(out, context, replacements, id, &remainders)
-            }
+            _ if is_skip_norm(node) => fused::skip(out, context, replacements, id, &remainders),
             ("com.microsoft", "QLinearAdd") => {
                 fused::quantized(out, context, replacements, id, &remainders)
             }

@@ -14,6 +14,7 @@ use crate::edit::remove::broadcast::broadcast;
 use crate::edit::remove::replacements::Replacements;
 use crate::edit::remove::sum::SHAPE;
 use crate::error::RewriteError;
+use crate::graph::operators::{is_copy, is_layout};
 
 /// Uses that read a term to remove, and uses that read a replaced value.
 pub(crate) struct ZeroPropagation<'a> {
@@ -341,7 +342,8 @@ impl Pending {
 
 /// Operators that map zeros in their first input to zeros.
 fn maps_zeros(op: &str) -> bool {
-    crate::graph::operators::is_layout(op)
+    is_layout(op)
+        || is_copy(op)
         || matches!(
             op,
             "Slice"
@@ -352,10 +354,6 @@ fn maps_zeros(op: &str) -> bool {
                 | "Trilu"
                 | "Div"
                 | "Neg"
-                | "Cast"
-                | "CastLike"
-                | "Identity"
-                | "Dropout"
                 | "ReduceSum"
                 | "QuantizeLinear"
                 | "DequantizeLinear"

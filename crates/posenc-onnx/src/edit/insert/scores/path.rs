@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::graph::lane::{Lane, back, wrap};
+use crate::graph::operators::is_rearrangement;
 
 /// Bounds beyond this do not affect scores.
 const FAR: f64 = 1e3;
@@ -173,11 +174,8 @@ impl PathNode<'_> {
                 None => ScoreStep::Masked,
             },
             "Cast" if self.is_float() => ScoreStep::Moved,
-            "Identity" | "Dropout" | "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze"
-                if slot == 0 =>
-            {
-                ScoreStep::Moved
-            }
+            "Identity" | "Dropout" if slot == 0 => ScoreStep::Moved,
+            op if slot == 0 && is_rearrangement(op) => ScoreStep::Moved,
             "Concat" => {
                 let rank = self.context.dims(node.output(0)?)?.len();
                 let axis = wrap(node.int("axis").ok()??, rank)?;

@@ -10,7 +10,7 @@ use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::lane::{Lane, back};
-use crate::graph::operators::{is_elementwise, is_product};
+use crate::graph::operators::{is_elementwise, is_product, is_rearrangement};
 
 /// The product, with a letter for each axis.
 pub(crate) struct WeightedValues {
@@ -96,9 +96,9 @@ fn products_of_weights(context: &Context<'_>, site: &Site) -> (Steps, Vec<(NodeI
                 }
                 continue;
             }
-            let layout = ["Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"];
+            let op = node.op();
             let through = node.domain().is_empty()
-                && (is_elementwise(node.op()) || layout.contains(&node.op()));
+                && (is_elementwise(op) || is_rearrangement(op) || op == "Slice");
             // A comparison of weights, for example, is not weights.
             let float = |v: &ValueId| context.dtype(*v).is_float();
             let Some(made) = node.output(0).filter(|v| through && float(v)) else {

@@ -16,7 +16,7 @@ use crate::detect::context::Context;
 use crate::edit::remove::broadcast::broadcast;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::dataflow::Class;
-use crate::graph::operators::is_layout;
+use crate::graph::operators::{is_copy, is_layout};
 
 /// The most operators between the value that is added and its parts.
 const MAX_DEPTH: usize = 100;
@@ -199,10 +199,8 @@ impl<'a> BiasSplitter<'a> {
                 // A table whose numbers are absent, with rows selected by distance.
                 Ok(graph.stored(*table).map(|_| None))
             }
-            ("Cast" | "CastLike" | "Identity" | "Slice" | "Gather", [_, ..]) => {
-                self.through(out, summand, id, 0, 1.0)
-            }
-            (op, [_, ..]) if is_layout(op) => self.through(out, summand, id, 0, 1.0),
+            ("Slice" | "Gather", [_, ..]) => self.through(out, summand, id, 0, 1.0),
+            (op, [_, ..]) if is_layout(op) || is_copy(op) => self.through(out, summand, id, 0, 1.0),
             _ => Ok(None),
         }
     }

@@ -11,6 +11,7 @@ use crate::detect::rotary::matrices::matrices;
 use crate::detect::rotary::site::ProbeMode;
 use crate::error::RewriteError;
 use crate::graph::lane::wrap;
+use crate::graph::operators::is_rearrangement;
 use crate::graph::region::Region;
 
 /// The nodes that change shape and order between the input and the output of a region; `None` if
@@ -59,7 +60,7 @@ fn chain(context: &Context<'_>, region: &Region) -> Option<Vec<NodeId>> {
         };
         let node = graph.node(id);
         let own = |v: &ValueId| *v == region.input || within.contains(v);
-        if changes_layout(node.op()) {
+        if is_rearrangement(node.op()) {
             let before = node.input(0).filter(own);
             let longer = || changes.iter().copied().chain([id]).collect();
             stack.extend(before.map(|v| (v, longer())));
@@ -70,13 +71,6 @@ fn chain(context: &Context<'_>, region: &Region) -> Option<Vec<NodeId>> {
         stack.extend(before.map(|v| (v, changes.clone())));
     }
     None
-}
-
-fn changes_layout(op: &str) -> bool {
-    matches!(
-        op,
-        "Transpose" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten"
-    )
 }
 
 /// Whether a region is a chain of changes and a rotation, and nothing else.
