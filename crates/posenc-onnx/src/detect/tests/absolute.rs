@@ -356,12 +356,8 @@ fn of_very_many_summands_the_first_are_looked_at() {
         x
     });
     assert_eq!(rows_alone.findings.len(), 1);
-    assert_eq!(
-        rows_alone.not_evaluated.len(),
-        1,
-        "{:?}",
-        rows_alone.not_evaluated
-    );
+    let missed = &rows_alone.not_evaluated;
+    assert_eq!(missed.len(), 1, "{missed:?}");
     // What is the same for all tokens does not count.
     let (_, after_biases) = looked_at(|s, mut x| {
         let bias = s.weights(&[1, 1, HIDDEN]);
