@@ -142,7 +142,8 @@ impl Rescale {
         Self::law(ScaleType::None, None)
     }
 
-    /// The frequencies that a Hugging Face `config.json` describes.
+    /// The frequencies that a Hugging Face `config.json` describes. The base θ and the original
+    /// length are those of the config: to give others is refused.
     ///
     /// ```
     /// # use posenc_onnx::{Model, Rescale, request::Config};

@@ -2,6 +2,8 @@
 
 use super::{Parameters, Request, ScaleType};
 use crate::report::Inferred;
+use posenc_encodings::kind::Kind;
+use posenc_encodings::laws::shared::{FACTOR, ORIGINAL_LENGTH};
 use posenc_encodings::laws::{Extension, LawError, Rope, Scaling, ScalingError};
 use posenc_encodings::param::ParameterError;
 
@@ -47,7 +49,8 @@ pub fn rope_scaling(
 }
 
 impl Request {
-    /// Refuses a parameter of laws that the request's law would ignore. It needs no model.
+    /// Refuses parameters of frequencies that the request's law or config would ignore. It needs no
+    /// model.
     ///
     /// # Errors
     /// [`ParameterError::Ineffective`] with the first such parameter.
@@ -61,16 +64,53 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_law(&self) -> Result<(), ParameterError> {
-        let given = &self.parameters.law;
+        if self.keeps_or_makes_rope() && self.hf_config.is_some() {
+            self.check_next_to_config()?;
+        }
         let Some(scale) = self.scale else {
             let of = if self.hf_config.is_some() {
-                "what a config says"
+                CONFIG
             } else {
                 "a rewrite without a law"
             };
-            return given.only(of, &[]);
+            return self.parameters.law.only(of, &[]);
         };
         scale.check(&self.parameters)
+    }
+
+    /// Whether frequencies of RoPE are all that a law can apply to. Of another kind,
+    /// [`Request::ineffective`] says what has no effect.
+    fn keeps_or_makes_rope(&self) -> bool {
+        matches!(self.to, None | Some(Kind::Rope))
+    }
+
+    /// Refuses what a config decides alone. With the kind `rope`, layout and width may say that the
+    /// rotations of the model are to be replaced; otherwise they stay.
+    fn check_next_to_config(&self) -> Result<(), ParameterError> {
+        let p = &self.parameters;
+        let keeps = self.to.is_none();
+        let options = [
+            ("scale", self.scale.is_some()),
+            ("theta", p.theta.is_some()),
+            (FACTOR.name, p.factor.is_some()),
+            (ORIGINAL_LENGTH.name, p.original_length.is_some()),
+            ("layout", keeps && p.layout.is_some()),
+            ("rotary-dim", keeps && p.rotary_dim.is_some()),
+        ];
+        match options.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(ineffective(name, CONFIG)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What follows a config, in refusals.
+const CONFIG: &str = "what a config says";
+
+fn ineffective(parameter: &'static str, of: impl Into<String>) -> ParameterError {
+    ParameterError::Ineffective {
+        parameter,
+        of: of.into(),
     }
 }
 
@@ -93,12 +133,8 @@ impl ScaleType {
             return parameters.law.only(&self.to_string(), &[]);
         };
         law.check(&parameters.law)?;
-        let has_factor = law.facts().has(&posenc_encodings::laws::shared::FACTOR);
-        if parameters.factor.is_some() && !has_factor {
-            return Err(ParameterError::Ineffective {
-                parameter: posenc_encodings::laws::shared::FACTOR.name,
-                of: self.to_string(),
-            });
+        if parameters.factor.is_some() && !law.facts().has(&FACTOR) {
+            return Err(ineffective(FACTOR.name, self.to_string()));
         }
         Ok(())
     }
@@ -136,11 +172,13 @@ impl From<ScalingError> for RopeScalingError {
 
 #[cfg(test)]
 mod tests {
+    use posenc_encodings::kind::Layout;
     use posenc_encodings::laws::LawName;
     use posenc_encodings::param::{Given, Value};
     use posenc_encodings::words::Word;
 
     use super::*;
+    use crate::request::Config;
 
     fn rope() -> Rope {
         Rope::new(10_000.0, 16, 16).unwrap()
@@ -256,12 +294,58 @@ mod tests {
         request.scale = None;
         let error = request.check_law().unwrap_err().to_string();
         assert!(error.contains("a rewrite without a law"), "{error}");
-        request.hf_config = Some(crate::request::Config::from_text("config.json", "{}"));
+        request.hf_config = Some(config());
         let error = request.check_law().unwrap_err().to_string();
         assert!(error.contains("what a config says"), "{error}");
-        request.parameters.law = Given::default();
-        request.parameters.factor = Some(4.0);
-        assert_eq!(request.check_law(), Ok(()));
+    }
+
+    fn config() -> Config {
+        Config::from_text("config.json", "{}")
+    }
+
+    /// What the check says of a request that follows a config, with a change.
+    fn with_config(to: Option<Kind>, change: fn(&mut Request)) -> Result<(), String> {
+        let mut request = Request {
+            to,
+            hf_config: Some(config()),
+            ..Request::default()
+        };
+        change(&mut request);
+        request.check_law().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_a_config_decides_is_refused_next_to_it() {
+        let cases: [(&str, fn(&mut Request)); 4] = [
+            ("scale", |r| r.scale = Some(LawName::Yarn.into())),
+            ("theta", |r| r.parameters.theta = Some(1e6)),
+            ("factor", |r| r.parameters.factor = Some(4.0)),
+            ("original-length", |r| {
+                r.parameters.original_length = Some(64);
+            }),
+        ];
+        for (name, change) in cases {
+            let want = format!("{name} has no effect on what a config says; remove it");
+            for to in [None, Some(Kind::Rope)] {
+                assert_eq!(with_config(to, change), Err(want.clone()), "{to:?}");
+            }
+            // The config itself has no effect on another kind.
+            assert_eq!(with_config(Some(Kind::Alibi), change), Ok(()));
+        }
+        let of_model: [(&str, fn(&mut Request)); 2] = [
+            ("layout", |r| r.parameters.layout = Some(Layout::Half)),
+            ("rotary-dim", |r| r.parameters.rotary_dim = Some(8)),
+        ];
+        for (name, change) in of_model {
+            let want = format!("{name} has no effect on what a config says; remove it");
+            assert_eq!(with_config(None, change), Err(want));
+            // It may say that other features are to rotate.
+            assert_eq!(with_config(Some(Kind::Rope), change), Ok(()));
+        }
+        for to in [None, Some(Kind::Rope)] {
+            let longer = |r: &mut Request| r.parameters.max_length = Some(256);
+            assert_eq!(with_config(to, longer), Ok(()));
+        }
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Planner<'_> {
     ) -> Result<EncodingSpec, RewriteError> {
         let mut common = self.common();
         if let Some(config) = self.configured(site)? {
-            common.theta = common.theta.or(Some(config.theta));
+            common.theta = Some(config.theta);
             common.rotary_dim = common.rotary_dim.or(config.rotary_dim);
         }
         let rotation = (functions.plan)(&self.shape(site), &common);
