@@ -141,6 +141,7 @@ impl Exit {
             RefusalKind::NoSite => Self::Difference,
             RefusalKind::MissingParameter(_)
             | RefusalKind::InvalidParameter
+            | RefusalKind::NoEffect(_)
             | RefusalKind::AlreadyScaled => Self::Usage,
             _ => Self::Unsupported,
         }
@@ -181,7 +182,7 @@ mod tests {
             (refused(RefusalKind::MissingParameter("theta")), Exit::Usage),
             (refused(RefusalKind::InvalidParameter), Exit::Usage),
             (refused(RefusalKind::AlreadyScaled), Exit::Usage),
-            (refused(RefusalKind::NoEffect("slopes")), Exit::Unsupported),
+            (refused(RefusalKind::NoEffect("slopes")), Exit::Usage),
             (
                 refused(RefusalKind::UnsupportedOption("form")),
                 Exit::Unsupported,

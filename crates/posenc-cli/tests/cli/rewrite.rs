@@ -123,15 +123,41 @@ fn a_dry_run_writes_nothing_and_a_diff_shows_the_graph() {
 }
 
 #[test]
-fn a_flag_without_effect_is_exit_4_and_named() {
+fn a_flag_without_effect_is_exit_2_and_named() {
     let folder = Folder::new();
     let model = llama(&folder);
-    for flag in ["--form=contrib", "--add-position-ids"] {
-        let ran = run(["rewrite", &model, flag].into_iter().chain(YARN));
-        ran.failed(4, flag);
+    let config = folder.file("config.json", "{}");
+    let cases: [(&str, &[&str]); 8] = [
+        ("--add-position-ids", &["--scale=linear"]),
+        ("--beta-fast=8", &["--scale=linear"]),
+        ("--factor=4", &["--scale=none"]),
+        ("--factor=4", &["--to=rope"]),
+        ("--factor=4", &["--to=alibi"]),
+        ("--original-length=64", &["--scale=alpha", "--alpha=8"]),
+        ("--slopes=0.5", &["--to=rope", "--layout=interleaved"]),
+        ("--theta=5000", &["--to=rope", "--hf-config", &config]),
+    ];
+    for (flag, rest) in cases {
+        let ran = run(["rewrite", &model, flag]
+            .into_iter()
+            .chain(rest.iter().copied()));
+        ran.failed(2, flag);
         let name = flag.split('=').next().unwrap();
-        assert!(ran.err.contains(name), "{}", ran.err);
+        let want = format!("{name} has no effect on ");
+        assert!(ran.err.contains(&want), "{flag}: {}", ran.err);
     }
+    assert_eq!(folder.names(), ["config.json", "m.onnx"]);
+}
+
+#[test]
+fn an_option_that_is_not_supported_is_exit_4_and_named() {
+    let folder = Folder::new();
+    let model = llama(&folder);
+    let ran = run(["rewrite", &model, "--form=contrib"]
+        .into_iter()
+        .chain(YARN));
+    ran.failed(4, "--form");
+    assert!(ran.err.contains("--form is not supported"), "{}", ran.err);
     assert_eq!(folder.names(), ["m.onnx"]);
 }
 

@@ -5,7 +5,8 @@ use crate::report::Inferred;
 use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::shared::{FACTOR, ORIGINAL_LENGTH};
 use posenc_encodings::laws::{Extension, LawError, Rope, Scaling, ScalingError};
-use posenc_encodings::param::ParameterError;
+use posenc_encodings::param::{Param, ParameterError};
+use posenc_encodings::words::Word;
 
 /// The scaling that the parameters describe, checked against `rope`, with the values that none of
 /// them gave.
@@ -64,14 +65,25 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_law(&self) -> Result<(), ParameterError> {
-        if self.keeps_or_makes_rope() && self.hf_config.is_some() {
-            self.check_next_to_config()?;
+        if self.keeps_or_makes_rope() {
+            match (&self.hf_config, self.scale) {
+                (Some(_), _) => self.check_next_to_config()?,
+                (None, None) => self.check_extension(NO_LAW, &[])?,
+                (None, Some(ScaleType::None)) => {
+                    self.check_extension(ScaleType::None.name(), &[])?;
+                }
+                (None, Some(ScaleType::Law(law))) => {
+                    self.check_extension(law.name(), law.facts().params)?;
+                }
+                // Lengths of tables.
+                (None, Some(_)) => {}
+            }
         }
         let Some(scale) = self.scale else {
             let of = if self.hf_config.is_some() {
                 CONFIG
             } else {
-                "a rewrite without a law"
+                NO_LAW
             };
             return self.parameters.law.only(of, &[]);
         };
@@ -82,6 +94,21 @@ impl Request {
     /// [`Request::ineffective`] says what has no effect.
     fn keeps_or_makes_rope(&self) -> bool {
         matches!(self.to, None | Some(Kind::Rope))
+    }
+
+    /// Refuses a factor and an original length that are no parameters of the law.
+    fn check_extension(&self, of: &str, params: &[Param]) -> Result<(), ParameterError> {
+        let p = &self.parameters;
+        let options = [
+            (FACTOR.name, p.factor.is_some()),
+            (ORIGINAL_LENGTH.name, p.original_length.is_some()),
+        ];
+        let takes = |name: &str| params.iter().any(|param| param.name == name);
+        let mut options = options.into_iter();
+        match options.find(|(name, given)| *given && !takes(name)) {
+            Some((name, _)) => Err(ineffective(name, of)),
+            None => Ok(()),
+        }
     }
 
     /// Refuses what a config decides alone. With the kind `rope`, layout and width may say that the
@@ -107,6 +134,9 @@ impl Request {
 /// What follows a config, in refusals.
 const CONFIG: &str = "what a config says";
 
+/// What has neither a config nor a law, in refusals.
+const NO_LAW: &str = "a rewrite without a law";
+
 fn ineffective(parameter: &'static str, of: impl Into<String>) -> ParameterError {
     ParameterError::Ineffective {
         parameter,
@@ -129,12 +159,18 @@ impl ScaleType {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check(self, parameters: &Parameters) -> Result<(), ParameterError> {
-        let Self::Law(law) = self else {
-            return parameters.law.only(&self.to_string(), &[]);
+        let takes_factor = match self {
+            Self::Law(law) => {
+                law.check(&parameters.law)?;
+                law.facts().has(&FACTOR)
+            }
+            _ => {
+                parameters.law.only(self.name(), &[])?;
+                self != Self::None
+            }
         };
-        law.check(&parameters.law)?;
-        if parameters.factor.is_some() && !law.facts().has(&FACTOR) {
-            return Err(ineffective(FACTOR.name, self.to_string()));
+        if parameters.factor.is_some() && !takes_factor {
+            return Err(ineffective(FACTOR.name, self.name()));
         }
         Ok(())
     }
@@ -175,7 +211,6 @@ mod tests {
     use posenc_encodings::kind::Layout;
     use posenc_encodings::laws::LawName;
     use posenc_encodings::param::{Given, Value};
-    use posenc_encodings::words::Word;
 
     use super::*;
     use crate::request::Config;
@@ -297,6 +332,40 @@ mod tests {
         request.hf_config = Some(config());
         let error = request.check_law().unwrap_err().to_string();
         assert!(error.contains("what a config says"), "{error}");
+    }
+
+    #[test]
+    fn a_factor_and_an_original_length_that_no_law_takes_are_refused() {
+        type Change = fn(&mut Parameters);
+        let factor: Change = |p| p.factor = Some(4.0);
+        let length: Change = |p| p.original_length = Some(64);
+        let check = |to, scale, change: Change| {
+            let mut request = Request {
+                to,
+                scale,
+                ..Request::default()
+            };
+            change(&mut request.parameters);
+            request.check_law().map_err(|error| error.to_string())
+        };
+        let none = (Some(ScaleType::None), "none");
+        let alpha = (Some(LawName::Alpha.into()), "alpha");
+        for (scale, of) in [(None, "a rewrite without a law"), none, alpha] {
+            for (name, change) in [("factor", factor), ("original-length", length)] {
+                let want = format!("{name} has no effect on {of}; remove it");
+                for to in [None, Some(Kind::Rope)] {
+                    assert_eq!(check(to, scale, change), Err(want.clone()), "{to:?}");
+                }
+            }
+        }
+        for &law in LawName::ALL.iter().filter(|law| **law != LawName::Alpha) {
+            for change in [factor, length] {
+                assert_eq!(check(None, Some(law.into()), change), Ok(()), "{law}");
+            }
+        }
+        // What has no effect on another kind is said of that kind.
+        assert_eq!(check(Some(Kind::Alibi), None, factor), Ok(()));
+        assert_eq!(check(None, Some(ScaleType::Tile), factor), Ok(()));
     }
 
     fn config() -> Config {
