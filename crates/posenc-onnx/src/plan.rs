@@ -3,4 +3,5 @@
 pub(crate) mod change;
 pub(crate) mod numbers;
 pub(crate) mod rescale;
+mod selection;
 pub(crate) mod swap;

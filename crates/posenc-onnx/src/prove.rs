@@ -30,7 +30,7 @@ mod subject;
 pub(crate) mod swap;
 mod sweep;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tolerance;

@@ -6,6 +6,7 @@ use posenc_ir::Model;
 use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::plan::selection::chosen;
 use crate::record::{Record, SiteRecord, record};
 use crate::report::{Limit, LimitCause};
 use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
@@ -65,9 +66,7 @@ pub(crate) fn plan(
     limits: &[Limit],
     request: &Request,
 ) -> Result<Plan, RewriteError> {
-    if found.attention.is_empty() {
-        return Err(Refusal::no_site("the model has no attention to work on").into());
-    }
+    let sites = chosen(found, request)?;
     if let Some(refused) = found.not_rotary.first() {
         let why = format!("{}: {}", model.graph().place(refused.node), refused.why);
         return Err(Refusal::unsupported(why).into());
@@ -83,9 +82,19 @@ pub(crate) fn plan(
         let why = "no attention of the model is rotary; give `to` rope to insert it";
         return Err(Refusal::unsupported(why).into());
     }
+    if !found
+        .rotary
+        .iter()
+        .any(|r| sites.binary_search(&r.site).is_ok())
+    {
+        let why = "no attention of the named layers is rotary; name others, or give `to` rope to \
+                   insert it";
+        return Err(Refusal::unsupported(why).into());
+    }
     let mut planner = Planner {
         model,
         found,
+        sites,
         limits,
         request,
         record: record(model),
@@ -108,6 +117,8 @@ pub(crate) fn plan(
 struct Planner<'a> {
     model: &'a Model,
     found: &'a Found,
+    /// The chosen sites, in rising order.
+    sites: Vec<usize>,
     limits: &'a [Limit],
     request: &'a Request,
     /// What an earlier rewrite wrote.
@@ -118,11 +129,18 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
+    /// The rotations of the chosen sites, with their indices.
+    fn requested(&self) -> Vec<(usize, &'a RotarySite)> {
+        let is_chosen = |site: usize| self.sites.binary_search(&site).is_ok();
+        let rotary = self.found.rotary.iter().enumerate();
+        rotary.filter(|(_, r)| is_chosen(r.site)).collect()
+    }
+
     /// The targets that a config describes.
     fn targets_of_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
         let config = source.parse()?;
         let mut targets = vec![];
-        for (i, site) in requested(self.found, self.request) {
+        for (i, site) in self.requested() {
             let place = || self.model.graph().place(site.node);
             let layer = self.found.attention[site.site].place.layer;
             let Some(wanted) = config.rope_for(layer).map_err(|e| source.refuse(e))? else {
@@ -178,7 +196,7 @@ impl<'a> Planner<'a> {
             self.infer(Inferred::new("original-length", length, source));
         }
         let mut targets = vec![];
-        for (i, site) in requested(self.found, self.request) {
+        for (i, site) in self.requested() {
             targets.push((i, self.target(site, &parameters)?));
         }
         Ok(targets)
@@ -257,9 +275,7 @@ impl<'a> Planner<'a> {
         };
         match self.max_length {
             None => vec![],
-            Some(_) => requested(self.found, self.request)
-                .filter_map(unchanged)
-                .collect(),
+            Some(_) => self.requested().into_iter().filter_map(unchanged).collect(),
         }
     }
 
@@ -336,22 +352,6 @@ fn refusal(error: RopeScalingError) -> Refusal {
         RopeScalingError::Law(LawError::Parameter(error)) => error.into(),
         other => Refusal::invalid(other.to_string()),
     }
-}
-
-/// The rotary sites of a request, with their indices.
-fn requested<'a>(
-    found: &'a Found,
-    request: &'a Request,
-) -> impl Iterator<Item = (usize, &'a RotarySite)> {
-    let is_requested = |site: &RotarySite| {
-        let attention = found.attention.get(site.site);
-        attention.is_some_and(|s| request.names(s))
-    };
-    found
-        .rotary
-        .iter()
-        .enumerate()
-        .filter(move |(_, s)| is_requested(s))
 }
 
 /// Whether a site computes the target's numbers already, at every length. `record` is that of its

@@ -5,9 +5,9 @@ mod planner;
 pub(crate) mod size;
 pub(crate) mod spec;
 
-use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
+use crate::plan::selection::chosen;
 use crate::request::params::Params;
 use crate::request::{Config, Request};
 use posenc_encodings::kind::Kind;
@@ -24,7 +24,7 @@ pub(crate) fn plan(
     request: &Request,
 ) -> Result<Option<SwapPlan>, RewriteError> {
     let kind = request.to.unwrap_or(Kind::None);
-    let sites = chosen(context, request)?;
+    let sites = chosen(context.found, request)?;
     size::check(&request.parameters)?;
     for site in &sites {
         let site = context.site(*site);
@@ -75,37 +75,4 @@ pub(crate) fn plan(
         inferred,
         sites,
     }))
-}
-
-/// The sites of a request: self-attention, of the stack and the layers that it names.
-fn chosen(context: &Context<'_>, request: &Request) -> Result<Vec<usize>, RewriteError> {
-    let all = &context.found.attention;
-    if all.is_empty() {
-        return Err(Refusal::no_site("the model has no attention to work on").into());
-    }
-    let own = |site: &Site| {
-        let stack = request.stack;
-        stack.is_none_or(|stack| site.place.stack == Some(stack))
-    };
-    let own: Vec<usize> = (0..all.len())
-        .filter(|i| !all[*i].cross && own(&all[*i]))
-        .collect();
-    if let (true, Some(stack)) = (own.is_empty(), request.stack) {
-        let why = if all.iter().any(|s| s.place.stack.is_some()) {
-            format!("the model has no self-attention in its {stack}")
-        } else {
-            format!("the model has one stack; remove `stack` {stack}")
-        };
-        return Err(Refusal::invalid(why).into());
-    }
-    if let Some(layers) = &request.layers {
-        let layer = |i: &usize| all[*i].place.layer;
-        let last = own.iter().map(layer).max().unwrap_or(0);
-        if let Some(layer) = layers.beyond(last + 1) {
-            let why = format!("`layers` names layer {layer}, and the last one is {last}");
-            return Err(Refusal::invalid(why).into());
-        }
-    }
-    let named = |i: &usize| request.names(&all[*i]);
-    Ok(own.into_iter().filter(named).collect())
 }
