@@ -19,7 +19,7 @@ use posenc_ir::Model;
 use crate::detect::branches::{Branch, branches};
 use crate::detect::{Options, detect};
 use crate::error::RewriteError;
-use crate::graph::ports::Role;
+use crate::graph::ports::{Role, given};
 use crate::plan::change::{Change, change};
 use crate::report::{Endpoint, Rewrite};
 use crate::request::{InputRole, Request};
@@ -52,6 +52,7 @@ pub(crate) fn plan<'a>(
 ) -> Result<Planned<'a>, RewriteError> {
     request.check_supported()?;
     let options = options(&request, custom);
+    given::check(model.graph(), &options.roles)?;
     if request.allowances.sort {
         // Fails before anything has changed, if at all.
         model.clone().sort()?;

@@ -84,7 +84,7 @@ fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
 }
 
 /// Whether the value is only ever the first part of a concatenation, as caches are.
-fn joined(graph: &Graph, value: ValueId) -> bool {
+pub(super) fn joined(graph: &Graph, value: ValueId) -> bool {
     let uses = graph.uses(value);
     let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot() == 0;
     uses.iter().any(first)

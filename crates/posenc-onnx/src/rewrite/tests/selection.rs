@@ -1,7 +1,7 @@
-//! Layers and stacks that a request names and the model lacks.
+//! Layers, stacks and inputs that a request names and the model lacks.
 
 use crate::prove::testing::fixture;
-use crate::request::{LawName, Layers, Request};
+use crate::request::{InputRole, LawName, Layers, Request};
 use crate::rewrite::plan;
 use posenc_encodings::kind::{Kind, Stack};
 
@@ -63,4 +63,21 @@ fn layers_without_rotations_are_not_rescaled_silently() {
         "{why}"
     );
     assert_eq!(of(0), Ok(()));
+}
+
+#[test]
+fn a_role_of_no_input_is_refused_whatever_changes() {
+    for scales in [true, false] {
+        let of = |name: &str| {
+            said("mini/rope", scales, |r| {
+                r.input_roles.insert(name.to_owned(), InputRole::Content);
+            })
+        };
+        let why = of("absent").unwrap_err();
+        assert!(
+            why.contains("absent, which is no input of the model"),
+            "{why}"
+        );
+        assert_eq!(of("input_ids"), Ok(()));
+    }
 }
