@@ -9,8 +9,10 @@ use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::plan::selection::chosen;
 use crate::record::{Record, SiteRecord, record};
 use crate::report::{Limit, LimitCause};
+use crate::request::hf_config::HfConfigError;
 use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
 use posenc_encodings::inferred::{self, Inferred};
+use posenc_encodings::laws::shared::ORIGINAL_LENGTH;
 use posenc_encodings::laws::{LawError, Rope, Scaling};
 
 /// The frequencies that a site gets.
@@ -189,7 +191,12 @@ impl<'a> Planner<'a> {
         if self.request.scale.is_none() && parameters.theta.is_none() {
             return Ok(self.kept());
         }
-        if parameters.original_length.is_none()
+        let takes_length = match self.request.scale {
+            Some(ScaleType::Law(law)) => law.facts().has(&ORIGINAL_LENGTH),
+            _ => false,
+        };
+        if takes_length
+            && parameters.original_length.is_none()
             && let Some((length, source)) = self.original_length()?
         {
             parameters.original_length = Some(length);
@@ -289,11 +296,14 @@ impl<'a> Planner<'a> {
             let config = source.parse()?;
             let first = self.found.rotary.first();
             let layer = first.map_or(0, |s| self.found.attention[s.site].place.layer);
-            let rope = config.rope_for(layer).ok().flatten();
+            let refuse = |why: HfConfigError| {
+                source.refuse(format!("{why}; give `original-length` instead"))
+            };
+            let rope = config.rope_for(layer).map_err(refuse)?;
             let original = rope.and_then(|rope| rope.scaling.original_length());
             let length = match original {
                 Some(length) => Some(length),
-                None => config.max_position().map_err(|e| source.refuse(e))?,
+                None => config.max_position().map_err(refuse)?,
             };
             if let Some(length) = length {
                 return Ok(Some((length, "config.json next to the model".into())));

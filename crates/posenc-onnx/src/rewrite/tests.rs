@@ -1,6 +1,7 @@
 //! Whole rewrites of small graphs.
 
-mod branches;
+pub(crate) mod branches;
+mod config;
 mod selection;
 mod stacks;
 mod swap;
