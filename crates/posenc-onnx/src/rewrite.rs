@@ -10,7 +10,7 @@ mod summary;
 pub(crate) use summary::describe;
 pub(crate) mod swap;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use posenc_encodings::family::Family;
 use posenc_encodings::kind::Kind;

@@ -11,7 +11,6 @@ use crate::inspect::{entries, inspect_encodings};
 use crate::plan::change::Change;
 use crate::plan::rescale;
 use crate::plan::swap::SwapPlan;
-use crate::plan::swap::spec::EncodingSpec;
 use crate::record::record;
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
@@ -59,13 +58,13 @@ pub struct PlannedEdit {
 
 impl<'a> Plan<'a> {
     pub(super) fn new(planned: Planned<'a>) -> Self {
-        let (mut edits, mut all) = (vec![], vec![]);
+        let (mut of_branches, mut all) = (vec![], vec![]);
         match &planned.change {
             Change::Sort | Change::Nothing { .. } => {}
             Change::Rescale(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
                     if let Some(plan) = plan {
-                        edits.extend(rescaled(&planned, &branch.found, plan));
+                        of_branches.push(rescaled(&planned, &branch.found, plan));
                         all.extend(plan.inferred.iter().cloned());
                     }
                 }
@@ -73,12 +72,15 @@ impl<'a> Plan<'a> {
             Change::Swap(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
                     if let Some(plan) = plan {
-                        edits.extend(swapped(&planned, &branch.found, plan));
+                        of_branches.push(swapped(&planned, &branch.found, plan));
                         all.extend(plan.inferred.iter().cloned());
                     }
                 }
             }
         }
+        // As in the report of the result, branches that do the same count once.
+        let mut changed = of_branches.into_iter().filter(|edits| !edits.is_empty());
+        let edits = changed.next().unwrap_or_default();
         let mut inferred = vec![];
         for value in all {
             inferred::add(&mut inferred, value);
@@ -90,7 +92,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What changes at each site, in order of computation.
+    /// What changes at each site, in order of computation. Branches of a model that was merged of
+    /// one with and one without a cache all change, and count once, as in the report of the result:
+    /// the sites are those of the first branch that changes.
     ///
     /// ```
     /// # use posenc_onnx::{Model, Rescale};
@@ -200,14 +204,12 @@ fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<P
 fn swapped(planned: &Planned<'_>, found: &Found, plan: &SwapPlan) -> Vec<PlannedEdit> {
     let entries = entries(planned.input(), found);
     let edit = |site: &usize| {
-        let group = plan.groups.iter().find(|g| g.sites.contains(site));
-        let to = group.map_or(Value::Null, |group| {
-            let mut to = json!({"kind": plan.kind});
-            if let EncodingSpec::Rotation(rotation) = &group.new {
-                to["params"] = Value::Object(rotation.params());
-            }
-            to
-        });
+        let mut groups = plan.groups.iter();
+        let group = groups.find(|g| g.sites.binary_search(site).is_ok());
+        let to = group.map_or(
+            Value::Null,
+            |group| json!({"kind": plan.kind, "params": group.new.encoding().params()}),
+        );
         PlannedEdit {
             site: found.attention[*site].name.clone(),
             from: describe(found, &entries, *site),
@@ -275,4 +277,52 @@ fn words(encoding: &Value) -> String {
         }
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::detect::branches::branches;
+    use crate::facade::{Model, Rescale, Swap};
+    use crate::prove::testing::fixture;
+    use crate::request::{Parameters, Request};
+    use crate::rewrite::tests::branches::twin;
+    use posenc_encodings::kind::Kind;
+
+    #[test]
+    fn branches_of_one_decoder_count_once_as_in_the_report() {
+        let twin = twin();
+        assert_eq!(branches(&twin, &crate::detect::Options::default()).len(), 2);
+        let mut model = Model::checked(twin).unwrap();
+        for request in [Swap::to(Kind::Rope).into(), Rescale::linear(2.0).into()] {
+            let request: Request = request;
+            let plan = model.plan(request).unwrap();
+            let sites = |edits: &mut dyn Iterator<Item = String>| edits.collect::<Vec<_>>();
+            let planned = sites(&mut plan.edits().iter().map(|e| e.site.clone()));
+            let done = plan.apply().unwrap();
+            let edits = &done.report().edits;
+            assert_eq!(planned, sites(&mut edits.iter().map(|e| e.site.clone())));
+            assert_eq!(planned.len(), 1);
+            model = Model::checked(done.as_ir().clone()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_plan_has_the_parameters_that_are_known_of_every_encoding() {
+        let model = Model::checked(fixture("mini/none")).unwrap();
+        for kind in Kind::targets().filter(|kind| *kind != Kind::None) {
+            let request = Request {
+                to: Some(kind),
+                parameters: Parameters {
+                    max_length: Some(64),
+                    ..Parameters::default()
+                },
+                ..Request::default()
+            };
+            let plan = model.plan(request).unwrap();
+            let planned = plan.edits()[0].to.clone();
+            assert_eq!(planned["kind"], kind.to_string());
+            let params = planned["params"].as_object().unwrap();
+            assert!(!params.is_empty(), "{kind}");
+        }
+    }
 }

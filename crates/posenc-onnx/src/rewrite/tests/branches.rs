@@ -46,6 +46,11 @@ fn merged(without: fn(&mut Sketch) -> String) -> Model {
     merged_of(|s| layer(s, Some("past_key_values.0.key")), without)
 }
 
+/// A decoder of one layer, with and without a cache.
+pub(crate) fn twin() -> Model {
+    merged(|s| layer(s, None))
+}
+
 fn merged_of(with: fn(&mut Sketch) -> String, without: fn(&mut Sketch) -> String) -> Model {
     let mut s = Sketch::default();
     for name in ["input_ids", "position_ids"] {
