@@ -144,7 +144,8 @@ pub struct Parameters {
     /// Parameters of laws of RoPE; in JSON, an object with the keys of Hugging Face configs.
     #[serde(with = "values::law")]
     pub law: Given,
-    /// Parameters of the family that is inserted; in JSON, an object with the names of the family.
+    /// Parameters of the family that is inserted; in JSON, an object with their names, with
+    /// underscores for hyphens.
     #[serde(with = "values::family")]
     pub family: Given,
     /// Grids: pixels.

@@ -29,7 +29,7 @@ pub fn check<'a>(ports: &[Port], feeds: &'a [(&str, Tensor)]) -> Result<Vec<&'a 
                 && dtype != tensor.dtype()
             {
                 let got = tensor.dtype();
-                let why = format!("the model takes {dtype}, the feed is {got}");
+                let why = format!("the model takes {dtype}, and {got} is given");
                 return Err(RuntimeError::feed(&port.name, why));
             }
             check_dims(port, tensor)?;
@@ -51,7 +51,7 @@ fn check_dims(port: &Port, tensor: &Tensor) -> Result<()> {
     let want: Vec<String> = dims.iter().map(Dim::to_string).collect();
     let want = want.join(", ");
     let got = tensor.dims();
-    let why = format!("the model takes the shape [{want}], the feed has {got:?}");
+    let why = format!("the model takes the shape [{want}], and {got:?} is given");
     Err(RuntimeError::feed(&port.name, why))
 }
 

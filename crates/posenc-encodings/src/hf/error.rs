@@ -22,7 +22,7 @@ pub enum HfConfigError {
         got: String,
     },
     /// A value that is needed and not there.
-    #[error("{key} is missing, which {needed_for} needs")]
+    #[error("{needed_for} needs {key}, which is missing")]
     Missing {
         /// Path of the key.
         key: String,

@@ -242,7 +242,7 @@ mod tests {
         let cases = [
             (
                 json!({"type": "alpha"}),
-                "rope_scaling.alpha is missing, which alpha scaling needs",
+                "alpha scaling needs rope_scaling.alpha, which is missing",
             ),
             (
                 json!({"type": "dynamic", "alpha": "1000"}),

@@ -2,8 +2,8 @@
 //! `θ' = θ · (s·L'/L_max - (s - 1))^(d/(d-2))` with `L' = max(L, L_max)`.
 //!
 //! `L_max` is the model's `max_position_embeddings`. Hugging Face keeps the
-//! largest length seen so far and drops it at an input shorter than L_max; here the base depends on the length of the run alone, as in the
-//! first call.
+//! largest length seen so far and drops it at an input shorter than `L_max`;
+//! here the base depends on the length of the run alone, as in the first call.
 //!
 //! Source: emozilla, "Dynamically Scaled RoPE" (2023); Peng et al.,
 //! arXiv:2309.00071, section 3.3; Hugging Face `_compute_dynamic_ntk_parameters`.

@@ -146,8 +146,10 @@ impl Swap {
         self
     }
 
-    /// Gives a parameter of the family this value. Names and types are those of `rewrite --help`,
-    /// without the hyphens before a flag.
+    /// Gives a parameter that the family declares this value. Names and types are those of
+    /// `rewrite --help`, without the hyphens before a flag. What several kinds share is no such
+    /// parameter: θ, the layout and the rotated width are fields of [`Rope`] and [`Sinusoidal`], and
+    /// lengths are given by [`max_length`](Self::max_length).
     ///
     /// # Errors
     /// If the family has no parameter of this name, or the value is of another type or out of

@@ -28,7 +28,7 @@ pub struct Encoding {
     pub sites: usize,
     /// How it is written in the graph.
     pub form: Form,
-    /// What the family is parameterized by; see the README for the names.
+    /// What the family is parameterized by; `docs/encodings.md` has the names.
     pub params: Params,
     /// The largest difference between the graph's numbers and the family's formula; `None` where
     /// there is no formula to compare with.

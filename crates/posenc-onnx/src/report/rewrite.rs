@@ -38,7 +38,7 @@ pub struct Rewrite {
     /// was swapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meaning: Option<String>,
-    /// Values that no flag gave, with where they came from.
+    /// Values that the request did not give, with where they came from.
     pub inferred: Vec<Inferred>,
     /// What bounds the length of a sequence.
     pub limits: Limits,

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_another_kind_is_named() {
+    fn a_parameter_of_another_kind_is_named() {
         let mut request = Request::default();
         assert_eq!(request.ineffective(None), None);
         let slopes = Value::Numbers(vec![0.5]);

@@ -1,4 +1,4 @@
-//! `--params`: learned numbers from a safetensors file.
+//! Learned numbers from a safetensors file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! The words of `--scale`: laws of RoPE, and what becomes of tables.
+//! The words for a scaling: laws of RoPE, and what becomes of tables.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! From flags, files and the model to the encoding that each site gets.
+//! From parameters, files and the model to the encoding that each site gets.
 
 use super::size::refusal;
 use super::spec::{BiasSpec, EncodingSpec, Group, InputSpec, TermSpec};
@@ -20,13 +20,13 @@ use posenc_encodings::kind::Kind;
 use posenc_encodings::rotation::RotationFamily;
 use posenc_encodings::score_term::TermFamily;
 
-/// Makes a kind of encoding out of flags, files and what the model has.
+/// Makes a kind of encoding out of parameters, files and what the model has.
 pub(crate) struct Planner<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) request: &'a Request,
     pub(crate) parameters: &'a Parameters,
     pub(crate) params: Params,
-    /// What `--hf-config` names.
+    /// What the config of the request says.
     pub(crate) config: Option<HfConfig>,
     pub(crate) sites: &'a [usize],
     pub(crate) inferred: Vec<Inferred>,

@@ -8,14 +8,14 @@ use crate::request::Parameters;
 /// Checks that tables and buffers of the requested lengths are possible, whatever their width.
 ///
 /// # Errors
-/// With the first flag whose value is too large.
+/// With the first parameter whose value is too large.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
     let both_sides = |k: usize| k.checked_mul(2)?.checked_add(1);
     let Parameters {
         max_length, family, ..
     } = parameters;
     let (max_distance, num_buckets) = (family.count("max-distance"), family.count("num-buckets"));
-    let flags = [
+    let lengths = [
         ("`max-length`", *max_length, *max_length),
         (
             "`max-distance`",
@@ -24,11 +24,11 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), RewriteError> {
         ),
         ("`num-buckets`", num_buckets, num_buckets),
     ];
-    for (flag, given, rows) in flags {
+    for (name, given, rows) in lengths {
         let fits = rows.is_some_and(|rows| rows <= MOST_NUMBERS);
         if let Some(given) = given.filter(|_| !fits) {
             let why = format!(
-                "{flag} is {given}, and a table or a buffer may have {MOST_NUMBERS} numbers at most"
+                "{name} is {given}, and a table or a buffer may have {MOST_NUMBERS} numbers at most"
             );
             return Err(Refusal::invalid(why).into());
         }
@@ -77,7 +77,7 @@ pub(crate) fn refusal(error: PlanError, place: impl FnOnce() -> String) -> Rewri
 mod tests {
     use super::*;
 
-    /// What is said of `count` given by each flag.
+    /// What is said of `count` given as each parameter.
     fn said(count: usize) -> [Result<(), String>; 3] {
         let of = |set: fn(&mut Parameters, usize)| {
             let mut parameters = Parameters::default();
@@ -92,17 +92,17 @@ mod tests {
     }
 
     #[test]
-    fn flags_beyond_any_table_are_refused_by_name() {
-        let flags = ["`max-length` is", "`max-distance` is", "`num-buckets` is"];
+    fn lengths_beyond_any_table_are_refused_by_name() {
+        let names = ["`max-length` is", "`max-distance` is", "`num-buckets` is"];
         for count in [
             MOST_NUMBERS + 1,
             1_000_000_000_000,
             usize::MAX / 2,
             usize::MAX,
         ] {
-            for (said, flag) in said(count).into_iter().zip(flags) {
+            for (said, name) in said(count).into_iter().zip(names) {
                 let why = said.unwrap_err();
-                assert!(why.starts_with(&format!("{flag} {count}, ")), "{why}");
+                assert!(why.starts_with(&format!("{name} {count}, ")), "{why}");
             }
         }
         // Distances reach to both sides.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_a_table_can_follow_pass() {
+    fn lengths_that_a_table_can_follow_pass() {
         for count in [0, 1, 131_072, MOST_NUMBERS / 2 - 1] {
             assert_eq!(said(count), [Ok(()), Ok(()), Ok(())], "{count}");
         }

@@ -1,4 +1,4 @@
-//! What is put in, and where.
+//! What is inserted, and where.
 
 use ndarray::{ArrayD, IxDyn};
 use posenc_ir::{DType, Tensor};
@@ -16,7 +16,7 @@ use posenc_encodings::kind::Kind;
 use posenc_encodings::rotation::Rotation;
 use posenc_encodings::score_term::ScoreTerm;
 
-/// An encoding to put in.
+/// An encoding to insert.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EncodingSpec {
     InputTerm(InputSpec),
@@ -166,16 +166,16 @@ impl TermSpec {
 pub(crate) struct SwapPlan {
     /// The kind.
     pub(crate) kind: Kind,
-    /// The sites, by their index in [`Detection::attention`](crate::detect::Detection::attention),
-    /// in rising order.
+    /// The sites, by their index in [`Found::attention`](crate::detect::Found::attention), in rising
+    /// order.
     pub(crate) sites: Vec<usize>,
-    /// What they get; none where nothing is put in.
+    /// What they get; none where nothing is inserted.
     pub(crate) groups: Vec<Group>,
     /// Whether positions come from an input that is added.
     pub(crate) add_position_ids: bool,
     /// Rows of tables, caches and buffers.
     pub(crate) max_length: Option<usize>,
-    /// Values that no flag gave.
+    /// Values that the request did not give.
     pub(crate) inferred: Vec<Inferred>,
 }
 

@@ -392,7 +392,7 @@ fn dicts_per_layer_type_apply_to_their_layers() {
     let errors = [
         (
             2,
-            "rope_parameters.chunked_attention is missing, which a layer of that type needs",
+            "a layer of that type needs rope_parameters.chunked_attention, which is missing",
         ),
         (3, "layer_types has 3 entries and none for layer 3"),
     ];

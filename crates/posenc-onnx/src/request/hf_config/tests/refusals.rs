@@ -41,39 +41,39 @@ fn what_cannot_be_applied_is_refused_by_name() {
         (
             "no type",
             scaled(json!({"factor": 4.0})),
-            "rope_scaling.rope_type is missing, which a scaling needs",
+            "a scaling needs rope_scaling.rope_type, which is missing",
         ),
         (
             "no factor",
             scaled(json!({"rope_type": "yarn"})),
-            "rope_scaling.factor is missing, which yarn scaling needs",
+            "yarn scaling needs rope_scaling.factor, which is missing",
         ),
         (
             "no factor",
             scaled(json!({"rope_type": "linear"})),
-            "rope_scaling.factor is missing, which linear scaling needs",
+            "linear scaling needs rope_scaling.factor, which is missing",
         ),
         (
             "no ratio",
             scaled(json!({"rope_type": "longrope", "short_factor": ONES, "long_factor": ONES})),
-            "rope_scaling.factor is missing, which longrope scaling needs",
+            "longrope scaling needs rope_scaling.factor, which is missing",
         ),
         (
             "no length",
             json!({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}),
-            "rope_scaling.original_max_position_embeddings is missing, which yarn scaling needs",
+            "yarn scaling needs rope_scaling.original_max_position_embeddings, which is missing",
         ),
         (
             "no length",
             json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
-            "max_position_embeddings is missing, which dynamic scaling needs",
+            "dynamic scaling needs max_position_embeddings, which is missing",
         ),
         (
             "half of llama3",
             scaled(
                 json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 64}),
             ),
-            "rope_scaling.high_freq_factor is missing, which llama3 scaling needs",
+            "llama3 scaling needs rope_scaling.high_freq_factor, which is missing",
         ),
         (
             "factor below one",
