@@ -1,12 +1,13 @@
 //! Flags from parameters that are described as data.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use posenc_encodings::param::{Param, Value, Values};
 
 use crate::value::{self, List};
 
-/// The flag of a parameter: `users` have it, and the help names them.
-pub(crate) fn flag(param: &Param, users: &[&str]) -> Arg {
+/// The flag of a parameter: `users` have it under this name, and the help names them.
+pub(crate) fn flag(param: &Param, users: &[(&str, &Param)]) -> Arg {
     let arg = Arg::new(param.name)
         .long(param.name)
         .help(help(param, users));
@@ -24,18 +25,29 @@ pub(crate) fn flag(param: &Param, users: &[&str]) -> Arg {
             .require_equals(true)
             .default_missing_value("true")
             .value_parser(value_parser!(bool)),
-        Values::Word(words) => arg.value_name("WORD").value_parser(words.to_vec()),
+        Values::Word(words) => arg.value_name("WORD").value_parser(
+            PossibleValuesParser::new(words.iter().copied()).map(move |given| {
+                let mut all = words.iter().copied();
+                all.find(|word| *word == given).unwrap_or_default()
+            }),
+        ),
     }
 }
 
-/// `yarn, longrope: factor on cos and sin [default: computed]`.
-fn help(param: &Param, users: &[&str]) -> String {
-    let default = if param.default.is_empty() {
-        String::new()
-    } else {
-        format!(" [default: {}]", param.default)
+/// `t5-bias, shaw: distance … [default: 128; shaw: 16]`.
+fn help(param: &Param, users: &[(&str, &Param)]) -> String {
+    let words: Vec<&str> = users.iter().map(|(word, _)| *word).collect();
+    let mut defaults = vec![param.default.to_owned()];
+    for (word, own) in users {
+        if own.default != param.default {
+            defaults.push(format!("{word}: {}", own.default));
+        }
+    }
+    let default = match defaults.join("; ") {
+        none if none.is_empty() => none,
+        given => format!(" [default: {given}]"),
     };
-    format!("{}: {}{default}", users.join(", "), param.help)
+    format!("{}: {}{default}", words.join(", "), param.help)
 }
 
 /// The value that the flag of a parameter has, where it is given.
@@ -47,9 +59,6 @@ pub(crate) fn value(param: &Param, matches: &ArgMatches) -> Option<Value> {
         Values::Numbers => Value::Numbers(matches.get_one::<List>(name)?.0.clone()),
         Values::Switch => matches.get_flag(name).then_some(Value::Bool(true))?,
         Values::Bool => Value::Bool(*matches.get_one(name)?),
-        Values::Word(words) => {
-            let given = matches.get_one::<String>(name)?;
-            Value::Word(words.iter().find(|word| *word == given)?)
-        }
+        Values::Word(_) => Value::Word(matches.get_one::<&'static str>(name)?),
     })
 }

@@ -61,7 +61,7 @@ fn params() -> impl Iterator<Item = (&'static Param, Vec<LawName>)> {
 impl clap::Args for LawArgs {
     fn augment_args(command: Command) -> Command {
         command.args(params().map(|(param, laws)| {
-            let laws: Vec<&str> = laws.into_iter().map(Word::name).collect();
+            let laws: Vec<_> = laws.into_iter().map(|law| (law.name(), param)).collect();
             param::flag(param, &laws)
         }))
     }
