@@ -11,10 +11,12 @@ pub(crate) fn flag(param: &Param, users: &[(&str, &Param)]) -> Arg {
     let arg = Arg::new(param.name)
         .long(param.name)
         .help(help(param, users));
+    // A negative number is a value that is out of range, and no flag.
+    let number = |arg: Arg, name| arg.value_name(name).allow_negative_numbers(true);
     match param.values {
-        Values::Positive => arg.value_name("F").value_parser(value::positive),
-        Values::NotNegative => arg.value_name("F").value_parser(value::not_negative),
-        Values::Count => arg.value_name("N").value_parser(value::count),
+        Values::Positive => number(arg, "F").value_parser(value::positive),
+        Values::NotNegative => number(arg, "F").value_parser(value::not_negative),
+        Values::Count => number(arg, "N").value_parser(value::count),
         Values::Numbers => arg
             .value_name("LIST|FILE")
             .value_parser(value_parser!(List)),

@@ -19,15 +19,15 @@ pub(crate) struct ScalingArgs {
     #[arg(long, value_name = "TYPE", value_parser = value::word::<ScaleType>(), hide_possible_values = true, long_help = scale_help())]
     pub(crate) scale: Option<ScaleType>,
 
-    #[arg(long, value_name = "F", value_parser = value::positive, help = factor_help())]
+    #[arg(long, value_name = "F", allow_negative_numbers = true, value_parser = value::positive, help = factor_help())]
     pub(crate) factor: Option<f64>,
 
     /// Length that the model was trained on, before any scaling
-    #[arg(long, value_name = "N", value_parser = value::count)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::count)]
     pub(crate) original_length: Option<usize>,
 
     /// Length that tables, caches and buffers must hold; never a parameter of a formula
-    #[arg(long, value_name = "N", value_parser = value::count)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::count)]
     pub(crate) max_length: Option<usize>,
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct ScalingArgs {
 #[command(next_help_heading = "RoPE parameters")]
 pub(crate) struct RopeArgs {
     /// Base θ of the frequencies
-    #[arg(long, value_name = "F", value_parser = value::positive)]
+    #[arg(long, value_name = "F", allow_negative_numbers = true, value_parser = value::positive)]
     pub(crate) theta: Option<f64>,
 
     /// Elements of a head that rotate
-    #[arg(long, value_name = "N", value_parser = value::count)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::count)]
     pub(crate) rotary_dim: Option<usize>,
 
     #[command(flatten)]

@@ -268,6 +268,13 @@ fn mistaken(source: &[u8]) -> Option<&'static str> {
     if source.is_empty() {
         return Some("it is empty");
     }
+    // The identifier of a FlatBuffer stands after the offset of its root.
+    if source.get(3..8) == Some(b"\0ORTM") {
+        return Some(
+            "it is a model in the ORT format, which is not supported; give the ONNX model that it \
+             was made from",
+        );
+    }
     let found = known.iter().find(|(start, _)| source.starts_with(start));
     found.map(|(_, what)| *what)
 }

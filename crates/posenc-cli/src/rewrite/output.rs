@@ -13,7 +13,7 @@ use crate::exit::Failure;
 /// Whether the output can be written.
 ///
 /// # Errors
-/// When it is the input, by whatever name, and that was not allowed; when it is another file that
+/// When it is `-`, which means stdout elsewhere; when it is the input, by whatever name, and that was not allowed; when it is another file that
 /// the command reads; when it is no regular file, a link to nowhere, or its folder does not exist.
 pub(super) fn check(
     input: &Path,
@@ -22,6 +22,10 @@ pub(super) fn check(
     read: &[&Path],
 ) -> anyhow::Result<()> {
     let path = output.display();
+    if output == Path::new("-") {
+        let sentence = "-: a model is not written to stdout; give a file with -o";
+        return Err(Failure::usage(sentence).into());
+    }
     if output.is_dir() {
         let sentence = format!("{path}: is a folder; give the file to write with -o");
         return Err(Failure::usage(sentence).into());
@@ -190,6 +194,7 @@ mod tests {
         let read = [config.clone()];
         let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
         let mut cases = vec![
+            (PathBuf::from("-"), "not written to stdout"),
             (folder.path().to_owned(), "is a folder"),
             (folder.path().join("no/m.onnx"), "there is no folder"),
             (config, "is read by this command"),

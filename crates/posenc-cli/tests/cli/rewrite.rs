@@ -24,6 +24,7 @@ fn an_output_that_cannot_be_is_exit_2_before_the_model_is_read() {
     for (output, want) in [
         (&model, "--in-place"),
         (&here, "folder"),
+        (&"-".to_owned(), "not written to stdout"),
         (&inside, "no folder"),
     ] {
         let ran = run(["rewrite", &model, "--scale", "yarn", "-o", output]);
@@ -54,6 +55,58 @@ fn wrong_values_are_exit_2_with_the_nearest_word() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{words:?}");
         assert!(ran.err.contains(want), "{words:?}: {}", ran.err);
     }
+}
+
+#[test]
+fn a_factor_out_of_range_is_exit_2_in_a_few_words() {
+    let folder = Folder::new();
+    let model = llama(&folder);
+    let (nines, above_zero) = ("9".repeat(300), "it must be a finite number above 0");
+    for (factor, want) in [
+        ("nan", above_zero),
+        ("inf", above_zero),
+        ("-4", above_zero),
+        ("-inf", "unexpected argument"),
+        ("1e999", above_zero),
+        ("1e300", "factor must be at most 1e9, got 1e300"),
+        (&nines, "factor must be at most 1e9, got 1e300"),
+        (
+            "0.5",
+            "factor must be a finite number of at least 1, got 0.5",
+        ),
+    ] {
+        for law in ["linear", "ntk", "yarn", "llama3"] {
+            let words = ["rewrite", &model, "--scale", law, "--factor", factor];
+            let ran = run(words.into_iter().chain(["--original-length", "64"]));
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{law} {factor}");
+            assert!(ran.err.contains(want), "{law} {factor}: {}", ran.err);
+        }
+    }
+    assert_eq!(folder.names(), ["m.onnx"]);
+}
+
+#[test]
+fn a_model_in_the_ort_format_is_exit_3_and_named() {
+    let folder = Folder::new();
+    let model = folder.file("m.ort", b"\x18\0\0\0ORTM\0\0\0\0more");
+    for words in [
+        &["inspect", &model][..],
+        &["rewrite", &model, "--to", "none"],
+    ] {
+        let ran = run(words.iter().copied());
+        ran.failed(3, "ort");
+        assert!(
+            ran.err
+                .contains("in the ORT format, which is not supported"),
+            "{}",
+            ran.err
+        );
+    }
+    // Another file with these letters is no such model.
+    let other = folder.file("other.onnx", b"xxxxORTM");
+    let ran = run(["inspect", &other]);
+    ran.failed(3, "letters");
+    assert!(!ran.err.contains("ORT format"), "{}", ran.err);
 }
 
 /// A decoder with rotary positions that was trained on 64 positions, in a folder without config.

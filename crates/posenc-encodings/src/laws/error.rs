@@ -32,6 +32,14 @@ pub enum ScalingError {
         /// What it was.
         value: f64,
     },
+    /// A factor beyond any context.
+    #[error("{name} must be at most {MOST_FACTOR:e}, got {value:e}")]
+    TooLarge {
+        /// The parameter.
+        name: &'static str,
+        /// What it was.
+        value: f64,
+    },
     /// A number that must be finite and not negative.
     #[error("{name} must be a finite number of at least 0, got {value}")]
     Negative {
@@ -118,12 +126,18 @@ pub(crate) fn not_negative(name: &'static str, value: f64) -> Result<(), Scaling
     }
 }
 
-/// Finite and not below one, or an error.
+/// The largest factor: a million times what is published, where frequencies still have digits in
+/// f32.
+const MOST_FACTOR: f64 = 1e9;
+
+/// Not below one and not beyond any context, or an error.
 pub(crate) fn factor(name: &'static str, value: f64) -> Result<(), ScalingError> {
-    if value.is_finite() && value >= 1.0 {
-        Ok(())
-    } else {
+    if !value.is_finite() || value < 1.0 {
         Err(ScalingError::BelowOne { name, value })
+    } else if value > MOST_FACTOR {
+        Err(ScalingError::TooLarge { name, value })
+    } else {
+        Ok(())
     }
 }
 
@@ -133,5 +147,23 @@ pub(crate) fn length(name: &'static str, least: usize, value: usize) -> Result<(
         Ok(())
     } else {
         Err(ScalingError::Length { name, least, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_out_of_range_are_refused_in_a_few_words() {
+        for value in [1.0, 4.0, 1000.0, MOST_FACTOR] {
+            assert_eq!(factor("factor", value), Ok(()));
+        }
+        let said = |value| factor("factor", value).unwrap_err().to_string();
+        for value in [0.0, 0.5, -4.0, f64::NAN, f64::INFINITY] {
+            let want = format!("factor must be a finite number of at least 1, got {value}");
+            assert_eq!(said(value), want);
+        }
+        assert_eq!(said(1e300), "factor must be at most 1e9, got 1e300");
     }
 }
