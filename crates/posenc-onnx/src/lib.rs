@@ -59,6 +59,7 @@ pub use posenc_encodings::param::Value;
 pub use posenc_ir as ir;
 #[cfg(not(target_family = "wasm"))]
 pub use posenc_ir::external::{ExternalData, SaveError, Saved};
+pub use posenc_runtime as runtime;
 #[cfg(feature = "ort")]
 pub use posenc_runtime::OrtBackend as Ort;
 #[cfg(feature = "tract")]

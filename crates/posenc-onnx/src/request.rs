@@ -14,7 +14,7 @@ mod check;
 pub mod hf_config;
 mod layers;
 mod list;
-pub mod params;
+pub(crate) mod params;
 mod rope;
 mod scale;
 mod size;
@@ -35,6 +35,7 @@ pub use size::{ImageSize, ImageSizeError};
 pub use source::{Config, Tensors};
 
 use crate::attention::Site;
+use crate::graph::ports::Role;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
 use posenc_encodings::param::Given;
 use posenc_encodings::words;
@@ -227,6 +228,17 @@ words! {
         /// Ids, embeddings, pixels, audio.
         Content = "content",
     }
+}
+
+/// Roles as detection reads them.
+pub(crate) fn roles(given: &BTreeMap<String, InputRole>) -> BTreeMap<String, Role> {
+    let role = |role: &InputRole| match role {
+        InputRole::Position => Role::Positions,
+        InputRole::Padding => Role::Padding,
+        InputRole::Content => Role::Content,
+    };
+    let roles = given.iter().map(|(name, own)| (name.clone(), role(own)));
+    roles.collect()
 }
 
 words! {

@@ -19,10 +19,10 @@ use posenc_ir::Model;
 use crate::detect::branches::{Branch, branches};
 use crate::detect::{Options, detect};
 use crate::error::RewriteError;
-use crate::graph::ports::{Role, given};
+use crate::graph::ports::given;
 use crate::plan::change::{Change, change};
 use crate::report::{Endpoint, Rewrite};
-use crate::request::{InputRole, Request};
+use crate::request::{Request, roles};
 pub(crate) use rewritten::Rewritten;
 
 /// What a request changes in a model, before anything has changed.
@@ -159,17 +159,8 @@ fn options(request: &Request, custom: &[&'static Family]) -> Options {
     if let Some(kind @ Kind::Custom(_)) = request.to {
         custom.extend(kind.family());
     }
-
-    let roles = request.input_roles.iter().map(|(name, role)| {
-        let role = match role {
-            InputRole::Position => Role::Positions,
-            InputRole::Padding => Role::Padding,
-            InputRole::Content => Role::Content,
-        };
-        (name.clone(), role)
-    });
     Options {
-        roles: roles.collect(),
+        roles: roles(&request.input_roles),
         custom,
         ..Options::default()
     }

@@ -269,6 +269,10 @@ impl<'a> Planner<'a> {
     /// Rotations as they are, where their tables may get more rows: those whose numbers fix every
     /// parameter.
     fn kept(&mut self) -> Vec<(usize, Target)> {
+        if self.max_length.is_none() {
+            return vec![];
+        }
+        let requested = self.requested();
         let (laws, record) = (&mut self.laws, self.record.as_ref());
         let unchanged = |(i, site): (usize, &'a RotarySite)| {
             let now = &site.query.rotation.rope;
@@ -280,10 +284,7 @@ impl<'a> Planner<'a> {
             };
             is_already(record, site, &target).then_some((i, target))
         };
-        match self.max_length {
-            None => vec![],
-            Some(_) => self.requested().into_iter().filter_map(unchanged).collect(),
-        }
+        requested.into_iter().filter_map(unchanged).collect()
     }
 
     fn infer(&mut self, value: Inferred) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use posenc_runtime::{Fallback, Provider};
 
-use crate::graph::ports::Role;
+use crate::request::InputRole;
 
 /// What a verification runs and which differences it allows.
 ///
@@ -34,7 +34,7 @@ pub struct VerifyOptions {
     /// Whether to search for the first value that differs.
     pub bisect: Bisect,
     /// Roles of inputs, by name, where they cannot be inferred.
-    pub roles: BTreeMap<String, Role>,
+    pub roles: BTreeMap<String, InputRole>,
 }
 
 /// Whether a verification searches for the first value that differs.

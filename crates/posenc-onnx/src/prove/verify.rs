@@ -15,6 +15,7 @@ use super::sweep::{self, Sweep};
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
 use crate::report::{Run, SiteCheck, Verify};
+use crate::request::roles;
 
 /// The length at which prefill and decode are compared.
 const DECODE: usize = 16;
@@ -49,7 +50,7 @@ pub fn verify(
         return Err(VerifyError::runtime("verify", none));
     }
     let detection = Options {
-        roles: options.roles.clone(),
+        roles: roles(&options.roles),
         ..Options::default()
     };
     let found = detect(model, &detection);

@@ -4,7 +4,7 @@ use posenc_ir::{DType, Dim, ValueId};
 
 /// What an input is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub(crate) enum Role {
     /// Token ids.
     Tokens,
     /// Position ids.

@@ -13,7 +13,7 @@ fn said(scale: ScaleType, config: &str, length: Option<usize>) -> Result<String,
     };
     request.parameters.original_length = length;
     let model = fixture("mini/rope");
-    let planned = plan(&model, request).map_err(|why| why.to_string())?;
+    let planned = plan(&model, request, &[]).map_err(|why| why.to_string())?;
     Ok(format!("{:?}", planned.change))
 }
 

@@ -20,7 +20,7 @@ fn said(name: &str, scales: bool, change: impl Fn(&mut Request)) -> Result<(), S
     };
     change(&mut request);
     let model = fixture(name);
-    plan(&model, request)
+    plan(&model, request, &[])
         .map(drop)
         .map_err(|why| why.to_string())
 }
