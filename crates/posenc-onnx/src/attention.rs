@@ -9,6 +9,7 @@ pub(crate) mod mask;
 mod operands;
 pub(crate) mod plane;
 pub(crate) mod planes;
+pub(crate) mod reads;
 pub(crate) mod scale;
 pub(crate) mod scores;
 pub(crate) mod site;

@@ -23,8 +23,10 @@ use posenc_encodings::family::Family;
 use posenc_ir::Model;
 use posenc_ir::eval::{Trace, trace};
 
+use crate::attention::reads::reads;
 use crate::attention::{Site, sites};
 use crate::graph::dataflow::{Class, Classes, is_fed_ids};
+use crate::graph::mixing::mixers;
 use crate::graph::ports::{Lengths, Ports, Role};
 
 pub(crate) use found::{Found, Refused};
@@ -80,6 +82,7 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         trace,
         attention,
         custom: options.custom.clone(),
+        mixers: vec![],
         rotary: vec![],
         axial: vec![],
         not_rotary: vec![],
@@ -90,6 +93,9 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         no_attention: no_attention.into_iter().flatten().collect(),
         not_evaluated: vec![],
     };
+    let known = reads(model.graph(), &found.classes, &found.attention);
+    let inputs = (&found.ports, found.lengths);
+    found.mixers = mixers(model, &found.trace, &found.classes, inputs, &known);
     rotary::find(model, &mut found);
     found.limits = limits::limits(&Runs::new(model, &found));
     let Results {

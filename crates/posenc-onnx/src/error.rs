@@ -98,6 +98,8 @@ pub enum RefusalKind {
     AlreadyScaled,
     /// The option is not supported yet.
     UnsupportedOption(&'static str),
+    /// Something in the model that may encode position was not read.
+    Unread,
     /// The model has a form that is not supported.
     Unsupported,
 }

@@ -5,3 +5,4 @@ pub(crate) mod numbers;
 pub(crate) mod rescale;
 mod selection;
 pub(crate) mod swap;
+pub(crate) mod unread;

@@ -143,6 +143,21 @@ pub(crate) fn write(
     model.set_metadata(KEY, entry.to_string());
 }
 
+/// The metadata entry of what was not read.
+const UNREAD: &str = "posenc.unread";
+
+/// Records what of the model was not read when it was rewritten all the same, one sentence each.
+pub(crate) fn write_unread(model: &mut Model, unread: &[String]) {
+    model.set_metadata(UNREAD, json!(unread).to_string());
+}
+
+/// What of a model was not read when it was rewritten.
+pub(crate) fn read_unread(model: &Model) -> Vec<String> {
+    let entry = model.metadata(UNREAD);
+    let list = entry.and_then(|text| serde_json::from_str(text).ok());
+    list.unwrap_or_default()
+}
+
 /// Records that no rotation was made.
 pub(crate) fn clear(model: &mut Model, source: &str) {
     write(model, source, None, []);

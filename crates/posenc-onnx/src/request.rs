@@ -182,6 +182,10 @@ pub struct Allowances {
     pub add_position_ids: bool,
     /// Scale what is already scaled.
     pub allow_rescale: bool,
+    /// Rewrite a model of which something was not read; see [`RefusalKind::Unread`].
+    ///
+    /// [`RefusalKind::Unread`]: crate::RefusalKind::Unread
+    pub allow_unread: bool,
     /// Write a `config.json` for the result next to it.
     pub write_config: bool,
     /// Write nodes in an order of computation, where the input does not.

@@ -21,6 +21,8 @@ use crate::detect::{Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::given;
 use crate::plan::change::{Change, change};
+use crate::plan::unread;
+use crate::record;
 use crate::report::{Endpoint, Rewrite};
 use crate::request::{Request, roles};
 pub(crate) use rewritten::Rewritten;
@@ -36,6 +38,8 @@ pub(crate) struct Planned<'a> {
     request: Request,
     /// What was found in each branch; there is at least one.
     pub(crate) branches: Vec<Branch>,
+    /// What of the model was not read, one sentence each.
+    unread: Vec<String>,
     /// What changes.
     pub(crate) change: Change,
 }
@@ -64,18 +68,24 @@ pub(crate) fn plan<'a>(
             flat: None,
             request,
             branches: vec![Branch { options, found }],
+            unread: vec![],
             change: Change::Sort,
         });
     }
     let flat = model.inlined()?;
     let input = flat.as_ref().unwrap_or(model);
     let branches = branches(input, &options);
+    let unread = unread::unread(input, &branches);
+    if !request.allowances.allow_unread {
+        unread::refuse(&unread)?;
+    }
     let change = change(input, &branches, &request)?;
     Ok(Planned {
         model,
         flat,
         request,
         branches,
+        unread,
         change,
     })
 }
@@ -99,9 +109,14 @@ impl Planned<'_> {
     pub(crate) fn apply(self) -> Result<Rewritten, RewriteError> {
         let model = self.model;
         let is_sorted = self.request.allowances.sort;
+        let unread = self.unread.clone();
         let mut done = self.edit()?;
         if done.report.edits.is_empty() {
             done.model = model.clone();
+        }
+        if !done.report.edits.is_empty() && !unread.is_empty() {
+            record::write_unread(&mut done.model, &unread);
+            done.report.warnings.extend(unread);
         }
         if is_sorted {
             done.report.sorted = done.model.sort()?;
@@ -115,6 +130,7 @@ impl Planned<'_> {
             flat,
             request,
             branches,
+            unread: _,
             change,
         } = self;
         let path = model.path().map(|path| path.display().to_string());

@@ -204,6 +204,10 @@ pub(super) struct CheckArgs {
     /// Scale what is already scaled, or undo a scaling
     #[arg(long, action = ArgAction::SetTrue)]
     allow_rescale: bool,
+
+    /// Rewrite a model of which something was not read; the output records what
+    #[arg(long, action = ArgAction::SetTrue)]
+    allow_unread: bool,
 }
 
 impl Args {
@@ -258,6 +262,7 @@ impl Args {
             allowances: Allowances {
                 add_position_ids: self.output.add_position_ids,
                 allow_rescale: self.checks.allow_rescale,
+                allow_unread: self.checks.allow_unread,
                 write_config: self.output.write_config,
                 sort: self.output.sort,
             },
@@ -324,7 +329,7 @@ mod tests {
              --original-length 64 --max-length 256 --theta 1e4 --rotary-dim 8 --layout half \
              --beta-fast 31 --no-truncate --short-factor 1,2 --num-buckets 16 --max-distance 64 \
              --bidirectional --slopes 0.5,0.25 --align-corners --image-size 384x512 --antialias \
-             --dynamic --table-precision f32 --add-position-ids --allow-rescale --write-config \
+             --dynamic --table-precision f32 --add-position-ids --allow-rescale --allow-unread --write-config \
              --sort --seed 7 --input-role pos=position --input-role mask=padding"),
         );
         let want = Request {
@@ -363,6 +368,7 @@ mod tests {
             allowances: Allowances {
                 add_position_ids: true,
                 allow_rescale: true,
+                allow_unread: true,
                 write_config: true,
                 sort: true,
             },

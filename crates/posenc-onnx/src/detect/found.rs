@@ -8,6 +8,7 @@ use super::finding::Finding;
 use super::rotary::site::{AxialSite, RotarySite};
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::mixing::Mixer;
 use crate::graph::ports::{Lengths, Ports};
 use crate::graph::region::Region;
 use crate::report::Limit;
@@ -27,6 +28,8 @@ pub(crate) struct Found {
     pub attention: Vec<Site>,
     /// Families of score biases outside of the registry, which biases are compared with too.
     pub(crate) custom: Vec<&'static Family>,
+    /// Operators outside of the attention sites that mix tokens, in order of computation.
+    pub(crate) mixers: Vec<Mixer>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.

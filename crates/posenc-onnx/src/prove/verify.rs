@@ -14,6 +14,7 @@ use super::subject::Subject;
 use super::sweep::{self, Sweep};
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
+use crate::record;
 use crate::report::{Run, SiteCheck, Verify};
 use crate::request::roles;
 
@@ -72,7 +73,11 @@ pub fn verify(
     if options.bisect == Bisect::FirstFailure {
         comparison.bisect(&mut whole)?;
     }
-    Ok(whole.report(sites))
+    let mut report = whole.report(sites);
+    let unread = record::read_unread(model).into_iter();
+    let unread = unread.map(|why| format!("not read when the model was rewritten: {why}"));
+    report.warnings.extend(unread);
+    Ok(report)
 }
 
 /// The models to compare, and how.

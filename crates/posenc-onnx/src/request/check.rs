@@ -19,6 +19,7 @@ impl Request {
         let Allowances {
             add_position_ids: _,
             allow_rescale: _,
+            allow_unread: _,
             write_config,
             sort: _,
         } = self.allowances;

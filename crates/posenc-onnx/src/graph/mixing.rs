@@ -1,0 +1,258 @@
+//! Which operators mix tokens, whatever they are part of.
+//!
+//! Every element of a value depends on a set of tokens. The sets follow from the operators and the
+//! dimensions of a trial run, without weights: a product unites the sets along the axis that it
+//! contracts, a reshape moves them. An operator mixes tokens where a union is none of its parts.
+//!
+//! Attention that was recognized is let through: its products read keys and values as if they
+//! depended on no token, so that what they give belongs to the token of the query. What is left
+//! was not read as attention.
+
+mod rules;
+mod sets;
+#[cfg(test)]
+mod tests;
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Model, NodeId, ScopeId, ValueId};
+
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::ports::{Lengths, Ports, Role};
+pub(crate) use rules::{Known, Mixing};
+use rules::{Rules, Step};
+use sets::Sets;
+
+/// An operator that mixes tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mixer {
+    pub(crate) node: NodeId,
+    pub(crate) mixing: Mixing,
+}
+
+/// Every operator that mixes tokens and is no known attention, in order of computation.
+pub(crate) fn mixers(
+    model: &Model,
+    trace: &Trace,
+    classes: &Classes,
+    (ports, lengths): (&Ports, Lengths),
+    known: &Known,
+) -> Vec<Mixer> {
+    let graph = model.graph();
+    let mut walk = Walk {
+        rules: Rules {
+            model,
+            trace,
+            classes,
+            known,
+        },
+        sets: vec![None; graph.value_count()],
+        mixers: vec![],
+    };
+    for port in ports.iter() {
+        let dims = trace.get(port.value).dims.clone();
+        let dims = dims.unwrap_or_else(|| ports.dims(port, lengths));
+        walk.sets[port.value.index()] = of_input(port.role, &dims, &port.dims, lengths);
+    }
+    walk.scope(graph.main());
+    walk.mixers
+}
+
+/// The tokens of an input.
+fn of_input(
+    role: Role,
+    dims: &[usize],
+    declared: &[posenc_ir::Dim],
+    lengths: Lengths,
+) -> Option<Sets> {
+    let last = dims.len().checked_sub(1)?;
+    let is_open = |axis: usize| !matches!(declared.get(axis), Some(posenc_ir::Dim::Known(_)));
+    let axes = match role {
+        Role::Positions | Role::Padding | Role::CacheFlag => return None,
+        Role::Tokens | Role::TokenTypes => vec![last],
+        Role::Past => {
+            let is_past = |axis: &usize| is_open(*axis) && dims[*axis] == lengths.past;
+            vec![(1..=last).rev().find(is_past)?]
+        }
+        Role::Content if last >= 3 => (last - 1..=last).collect(),
+        Role::Content if last == 2 && !is_open(1) && is_open(2) => vec![2],
+        Role::Content => vec![last.min(1)],
+    };
+    Some(Sets::numbered(dims, &axes, role == Role::Past))
+}
+
+struct Walk<'a> {
+    rules: Rules<'a>,
+    /// The tokens of each value; `None` for one that depends on none.
+    sets: Vec<Option<Sets>>,
+    mixers: Vec<Mixer>,
+}
+
+/// Passes over a body whose outputs are its inputs again: sets only grow, mostly once.
+const MOST_PASSES: usize = 4;
+
+impl Walk<'_> {
+    fn get(&self, value: ValueId) -> Option<&Sets> {
+        self.sets[value.index()].as_ref()
+    }
+
+    /// Gives a value its tokens, if it depends on content at all.
+    fn set(&mut self, value: ValueId, sets: Option<Sets>) {
+        let is_content = self.rules.classes.of_value(value).has(Class::CONTENT);
+        self.sets[value.index()] = sets.filter(|sets| is_content && sets.all() != 0);
+    }
+
+    fn report(&mut self, node: NodeId, mixing: Mixing) {
+        if self.mixers.last().is_none_or(|last| last.node != node) {
+            self.mixers.push(Mixer { node, mixing });
+        }
+    }
+
+    fn scope(&mut self, scope: ScopeId) {
+        let graph = self.rules.model.graph();
+        for id in graph.order(scope).unwrap_or_default() {
+            if graph.node(id).bodies().next().is_some() {
+                self.control_flow(id);
+            } else {
+                self.node(id);
+            }
+        }
+    }
+
+    /// The tokens of the outputs of a node without bodies.
+    fn node(&mut self, id: NodeId) {
+        let node = self.rules.model.graph().node(id);
+        let inputs: Vec<Option<Sets>> = (0..node.inputs().len())
+            .map(|slot| self.operand(id, slot).cloned())
+            .collect();
+        // What carries no content, as a length, depends on no token.
+        let is_content = |out: &ValueId| self.rules.classes.of_value(*out).has(Class::CONTENT);
+        let carries = node.outputs().iter().flatten().any(is_content);
+        let step = if !carries || inputs.iter().all(Option::is_none) {
+            Step::nothing()
+        } else {
+            let known = self.rules.step(id, &inputs);
+            known.unwrap_or_else(|| self.rules.unknown(id, &inputs))
+        };
+        if let Some(mixing) = step.mixing {
+            self.report(id, mixing);
+        }
+        let sets = step.outputs.into_iter().chain(std::iter::repeat(None));
+        for (out, sets) in node.outputs().iter().zip(sets) {
+            if let Some(out) = *out {
+                self.set(out, sets);
+            }
+        }
+    }
+
+    /// The tokens of an input, unless attention reads keys or values there.
+    fn operand(&self, id: NodeId, slot: usize) -> Option<&Sets> {
+        let value = self.rules.model.graph().node(id).input(slot)?;
+        let is_known = self.rules.known.keys_and_values.contains(&(id, slot));
+        self.get(value).filter(|_| !is_known)
+    }
+
+    fn control_flow(&mut self, id: NodeId) {
+        let node = self.rules.model.graph().node(id);
+        match node.op() {
+            "If" => self.branches(id),
+            "Loop" => self.repeated(id, 2, 0),
+            "Scan" => {
+                let scanned = node.int("num_scan_inputs").ok().flatten();
+                let scanned = scanned.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                self.repeated(id, 0, scanned);
+            }
+            _ => self.node(id),
+        }
+    }
+
+    /// The branches of an `If` that the trial run took.
+    fn branches(&mut self, id: NodeId) {
+        let graph = self.rules.model.graph();
+        let node = graph.node(id);
+        let condition = node
+            .input(0)
+            .and_then(|v| self.rules.trace.get(v).scalar_i64());
+        let taken = |name: &str| condition.is_none_or(|c| (c != 0) == (name == "then_branch"));
+        let bodies: Vec<ScopeId> = (node.bodies())
+            .filter(|(name, _)| taken(name))
+            .map(|(_, body)| body)
+            .collect();
+        for body in &bodies {
+            self.scope(*body);
+        }
+        for (i, out) in node.outputs().iter().enumerate() {
+            let Some(out) = *out else { continue };
+            let ends = bodies
+                .iter()
+                .filter_map(|body| graph.scope(*body).outputs().get(i));
+            let mut sets: Option<Sets> = None;
+            for own in ends
+                .filter_map(|v| self.get(*v).cloned())
+                .collect::<Vec<_>>()
+            {
+                sets = Some(match sets {
+                    None => own,
+                    Some(sets) => match sets.union(&own) {
+                        Some((both, _)) => both,
+                        None => Sets::uniform(0, sets.all() | own.all()),
+                    },
+                });
+            }
+            self.set(out, sets);
+        }
+    }
+
+    /// A body that runs several times, on carried values and on slices of the last `scanned`
+    /// inputs; the first `skipped` inputs of the node are none of either.
+    fn repeated(&mut self, id: NodeId, skipped: usize, scanned: usize) {
+        let graph = self.rules.model.graph();
+        let node = graph.node(id);
+        let Some(body) = node.bodies().map(|(_, body)| body).next() else {
+            return;
+        };
+        let (inputs, outputs) = (graph.scope(body).inputs(), graph.scope(body).outputs());
+        let given: Vec<Option<ValueId>> = node.inputs().iter().skip(skipped).copied().collect();
+        let carried = given.len().saturating_sub(scanned);
+        let own = &inputs[skipped.min(inputs.len())..];
+        for (i, (input, value)) in own.iter().zip(&given).enumerate() {
+            let mut sets = value.and_then(|v| self.get(v).cloned());
+            if let Some(whole) = sets.as_ref().filter(|_| i >= carried) {
+                let axis = rules::scan_axis(node, i - carried, whole.rank());
+                let (united, mixed) = whole.over(&[axis]);
+                if mixed {
+                    self.report(id, Mixing::Recurrence);
+                }
+                sets = Some(united.without(&[axis]));
+            }
+            self.set(*input, sets);
+        }
+        // The outputs of the body begin with the condition of a Loop.
+        let results = &outputs[usize::from(skipped > 0).min(outputs.len())..];
+        for pass in 1.. {
+            let before = self.mixers.len();
+            self.scope(body);
+            let mut grown = false;
+            for (input, result) in own.iter().zip(results).take(carried) {
+                let sets = match (self.get(*input), self.get(*result)) {
+                    (Some(a), Some(b)) => match a.union(b) {
+                        Some((both, _)) => Some(both.compact()),
+                        None => Some(Sets::uniform(0, a.all() | b.all())),
+                    },
+                    (a, b) => a.or(b).cloned(),
+                };
+                grown |= sets.as_ref() != self.get(*input);
+                self.set(*input, sets);
+            }
+            if !grown || pass == MOST_PASSES {
+                break;
+            }
+            self.mixers.truncate(before);
+        }
+        for (i, (out, result)) in node.outputs().iter().zip(results).enumerate() {
+            let Some(out) = *out else { continue };
+            let sets = self.get(*result).cloned();
+            let stacked = |sets: Sets| if i < carried { sets } else { sets.with_axis(0) };
+            self.set(out, sets.map(stacked));
+        }
+    }
+}

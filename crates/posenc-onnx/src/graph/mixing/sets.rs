@@ -1,0 +1,225 @@
+//! The tokens that each element of a value depends on.
+
+use ndarray::{ArrayD, Axis, IxDyn, Zip};
+
+/// For each element of a value, a set of tokens as bits. An axis along which all sets are equal has
+/// length 1, whatever the length of the value's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sets(ArrayD<u64>);
+
+/// Sets that were united, and whether the sets of different tokens were: whether a union is none of
+/// its parts.
+pub(super) type United = (Sets, bool);
+
+/// Bits for the tokens of this run, and as many for those of earlier runs. Tokens beyond these share
+/// a bit, so that two of them that meet only each other are not seen to.
+const BITS: usize = 31;
+
+impl Sets {
+    /// The same set everywhere.
+    pub(super) fn uniform(rank: usize, set: u64) -> Self {
+        Self(ArrayD::from_elem(vec![1; rank], set))
+    }
+
+    /// A token for each index along `axes`, counted in their order.
+    pub(super) fn numbered(dims: &[usize], axes: &[usize], past: bool) -> Self {
+        let own = |(i, n): (usize, &usize)| if axes.contains(&i) { *n } else { 1 };
+        let shape: Vec<usize> = dims.iter().enumerate().map(own).collect();
+        let first = if past { BITS } else { 0 };
+        let count = shape.iter().product();
+        let tokens = (0..count).map(|i| 1 << (first + i % BITS)).collect();
+        let sets = ArrayD::from_shape_vec(shape, tokens);
+        Self(sets.unwrap_or_default()).compact()
+    }
+
+    /// Sets by their elements, as integers.
+    pub(super) fn of_numbers(numbers: &ArrayD<i64>) -> Self {
+        Self(numbers.mapv(i64::cast_unsigned)).compact()
+    }
+
+    /// The sets of a value of these dimensions as integers.
+    pub(super) fn to_numbers(&self, dims: &[usize]) -> Option<ArrayD<i64>> {
+        let full = self.0.broadcast(dims)?;
+        Some(full.mapv(u64::cast_signed))
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.0.ndim()
+    }
+
+    /// Whether the sets are equal along an axis.
+    pub(super) fn is_uniform(&self, axis: usize) -> bool {
+        self.0.shape().get(axis).is_none_or(|n| *n == 1)
+    }
+
+    /// Whether some sets differ.
+    pub(super) fn varies(&self) -> bool {
+        let mut sets = self.0.iter();
+        let first = sets.next();
+        sets.any(|other| Some(other) != first)
+    }
+
+    /// The union of all sets.
+    pub(super) fn all(&self) -> u64 {
+        self.0.iter().fold(0, |a, b| a | b)
+    }
+
+    /// The axes without their lengths where all sets along them are equal.
+    pub(super) fn compact(self) -> Self {
+        let Self(mut sets) = self;
+        for axis in 0..sets.ndim() {
+            let axis = Axis(axis);
+            if sets.len_of(axis) > 1 {
+                let first = sets.index_axis(axis, 0);
+                if sets.axis_iter(axis).skip(1).all(|other| other == first) {
+                    sets = first.to_owned().insert_axis(axis);
+                }
+            }
+        }
+        Self(sets)
+    }
+
+    /// The unions of elements at equal places, after broadcasting; `None` where shapes do not fit.
+    pub(super) fn union(&self, other: &Self) -> Option<United> {
+        let rank = self.rank().max(other.rank());
+        let (a, b) = (self.with_rank(rank), other.with_rank(rank));
+        let dims: Vec<usize> = (a.0.shape().iter())
+            .zip(b.0.shape())
+            .map(|(a, b)| *a.max(b))
+            .collect();
+        let (a, b) = (a.0.broadcast(&*dims)?, b.0.broadcast(&*dims)?);
+        let mut mixed = false;
+        let sets = Zip::from(a).and(b).map_collect(|a, b| {
+            let both = a | b;
+            mixed |= both != *a && both != *b;
+            both
+        });
+        Some((Self(sets), mixed))
+    }
+
+    /// The same with axes before the first.
+    fn with_rank(&self, rank: usize) -> Self {
+        let mut sets = self.0.clone();
+        while sets.ndim() < rank {
+            sets.insert_axis_inplace(Axis(0));
+        }
+        Self(sets)
+    }
+
+    /// The unions along axes, which stay with length 1.
+    pub(super) fn over(&self, axes: &[usize]) -> United {
+        let (mut sets, mut mixed) = (self.0.clone(), false);
+        for axis in axes.iter().filter(|axis| **axis < self.rank()) {
+            let united = sets.map_axis(Axis(*axis), |lane| {
+                let all = lane.iter().fold(0, |a, b| a | b);
+                mixed |= lane.iter().all(|set| *set != all);
+                all
+            });
+            sets = united.insert_axis(Axis(*axis));
+        }
+        (Self(sets), mixed)
+    }
+
+    /// The same without axes of length 1.
+    pub(super) fn without(&self, axes: &[usize]) -> Self {
+        let mut axes = axes.to_vec();
+        axes.sort_unstable();
+        let mut sets = self.0.clone();
+        for axis in axes.into_iter().rev() {
+            if axis < sets.ndim() && sets.len_of(Axis(axis)) == 1 {
+                sets = sets.remove_axis(Axis(axis));
+            }
+        }
+        Self(sets)
+    }
+
+    /// The same with an axis of length 1 at this place.
+    pub(super) fn with_axis(&self, axis: usize) -> Self {
+        Self(self.0.clone().insert_axis(Axis(axis.min(self.rank()))))
+    }
+
+    /// The axes in another order.
+    pub(super) fn transposed(&self, order: &[usize]) -> Option<Self> {
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        let fits = sorted.into_iter().eq(0..self.rank());
+        fits.then(|| Self(self.0.clone().permuted_axes(IxDyn(order))))
+    }
+
+    /// The sets of the same elements in order, of dimensions `from`, with dimensions `to`.
+    pub(super) fn reshaped(&self, from: &[usize], to: &[usize]) -> Option<Self> {
+        let product = |dims: &[usize]| dims.iter().product::<usize>();
+        if from.len() != self.rank() || product(from) != product(to) || product(to) == 0 {
+            return None;
+        }
+        // Of axes that are split or joined, those stay short along which no set differs.
+        let (mut before, mut after) = (vec![], vec![]);
+        let (mut i, mut j) = (0, 0);
+        while i < from.len() || j < to.len() {
+            let (start, first) = (i, j);
+            let (mut left, mut right) = (1, 1);
+            loop {
+                if left <= right && i < from.len() && (left < right || i == start) {
+                    left *= from[i];
+                    i += 1;
+                } else if j < to.len() && (right < left || j == first) {
+                    right *= to[j];
+                    j += 1;
+                } else if left == right {
+                    break;
+                } else {
+                    return None;
+                }
+            }
+            let uniform = (start..i).all(|axis| self.is_uniform(axis));
+            let kept = |n: &usize| if uniform { 1 } else { *n };
+            before.extend(from[start..i].iter().map(kept));
+            after.extend(to[first..j].iter().map(kept));
+        }
+        let sets = self.0.broadcast(before)?;
+        let sets: Vec<u64> = sets.iter().copied().collect();
+        Some(Self(ArrayD::from_shape_vec(after, sets).ok()?).compact())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens() -> Sets {
+        Sets::numbered(&[2, 3, 8], &[1], false)
+    }
+
+    #[test]
+    fn heads_are_split_from_features_and_folded_into_the_batch() {
+        let split = tokens().reshaped(&[2, 3, 8], &[2, 3, 4, 2]).unwrap();
+        assert_eq!(split, Sets::numbered(&[2, 3, 4, 2], &[1], false));
+        let heads = split.transposed(&[0, 2, 1, 3]).unwrap();
+        let folded = heads.reshaped(&[2, 4, 3, 2], &[8, 3, 2]).unwrap();
+        assert_eq!(folded, Sets::numbered(&[8, 3, 2], &[1], false));
+        let rows = tokens().reshaped(&[2, 3, 8], &[6, 8]).unwrap();
+        assert!(!rows.is_uniform(0));
+        assert_eq!(rows.reshaped(&[6, 8], &[2, 3, 8]), Some(tokens()));
+        assert_eq!(tokens().reshaped(&[2, 3, 8], &[6, 9]), None);
+        let ones = tokens().reshaped(&[2, 3, 8], &[1, 2, 1, 3, 8, 1]).unwrap();
+        assert_eq!(ones, Sets::numbered(&[1, 2, 1, 3, 8, 1], &[3], false));
+    }
+
+    #[test]
+    fn only_a_union_that_is_none_of_its_parts_is_a_mixture() {
+        let (sum, mixed) = tokens().union(&tokens()).unwrap();
+        assert!(!mixed && sum == tokens());
+        let keys = Sets::numbered(&[2, 1, 3], &[2], false);
+        assert!(tokens().over(&[2]).0.union(&keys).unwrap().1);
+        let first = Sets::uniform(0, 1);
+        assert!(tokens().union(&first).unwrap().1);
+        assert!(!Sets::uniform(3, 7).union(&first).unwrap().1);
+        assert!(tokens().over(&[1]).1);
+        assert!(!tokens().over(&[0, 2]).1);
+        assert!(
+            tokens()
+                .union(&Sets::numbered(&[4, 8], &[0], false))
+                .is_none()
+        );
+    }
+}

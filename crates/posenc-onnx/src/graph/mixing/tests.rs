@@ -1,0 +1,160 @@
+//! Mixers of small graphs, with and without attention that is known.
+
+use posenc_ir::{Model, NodeId};
+use rustc_hash::FxHashSet;
+
+use super::{Known, Mixing, mixers};
+use crate::graph::dataflow::{Class, Classes, is_fed_ids};
+use crate::graph::ports::{Lengths, Ports};
+use posenc_ir::eval::{Budget, trace};
+
+/// A model of this body between embeddings `x` of 6 tokens and `y`.
+fn model(body: &str) -> Model {
+    let text = format!(
+        "<ir_version: 9, opset_import: [\"\" : 18, \"com.microsoft\" : 1]>\n\
+         test (float[batch,sequence,8] x) => (float[] y) {{\n{body}\n}}\n"
+    );
+    Model::parse(&text).unwrap()
+}
+
+/// The operators that mix tokens, and how.
+fn found(body: &str) -> Vec<(String, Mixing)> {
+    let model = model(body);
+    let known = Known::default();
+    list(&model, &known)
+}
+
+fn list(model: &Model, known: &Known) -> Vec<(String, Mixing)> {
+    let graph = model.graph();
+    let ports = Ports::of(graph, &Default::default());
+    let classes = Classes::of(graph, &ports);
+    let lengths = Lengths {
+        batch: 2,
+        sequence: 6,
+        past: 0,
+    };
+    let seeds = ports.seeds(graph, lengths);
+    let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
+    let budget = Budget { elements: 1 << 16 };
+    let trace = trace(model, &seeds, &opaque, &budget);
+    let mixers = mixers(model, &trace, &classes, (&ports, lengths), known);
+    let op = |id: NodeId| graph.node(id).op().to_owned();
+    mixers.iter().map(|m| (op(m.node), m.mixing)).collect()
+}
+
+fn others(body: &str) -> Vec<String> {
+    let all = found(body).into_iter();
+    all.filter(|(_, mixing)| *mixing == Mixing::Other)
+        .map(|(op, _)| op)
+        .collect()
+}
+
+/// Weights `[8, 8]`.
+const WEIGHTS: &str = "    shape = Constant<value: tensor = int64[2] {8, 8}>()\n\
+     w = ConstantOfShape<value: tensor = float[1] {0.1}>(shape)\n";
+
+#[test]
+fn work_on_each_token_alone_mixes_nothing() {
+    for body in [
+        "y = Relu(x)",
+        "h = MatMul(x, w)\n y = Add(h, x)",
+        "c = Constant<value_ints = [0, 0, 4, 2]>()\n h = Reshape(x, c)\n \
+         t = Transpose<perm: ints = [0, 2, 1, 3]>(h)\n u = Softmax<axis: int = -1>(t)\n \
+         v = Transpose<perm: ints = [0, 2, 1, 3]>(u)\n d = Constant<value_ints = [0, 0, 8]>()\n \
+         y = Reshape(v, d)",
+        "m = ReduceMean<keepdims: int = 1>(x, last)\n y = Sub(x, m)",
+        "h = Einsum<equation: string = \"bsd,de->bse\">(x, w)\n y = Mul(h, h)",
+        "a, b = Split<axis: int = 2, num_outputs: int = 2>(x)\n n = Neg(b)\n \
+         y = Concat<axis: int = 2>(n, a)",
+    ] {
+        let body = format!("{WEIGHTS}    last = Constant<value_ints = [-1]>()\n {body}");
+        assert_eq!(found(&body), [], "{body}");
+    }
+}
+
+#[test]
+fn every_spelling_of_attention_mixes_tokens() {
+    for (body, first) in [
+        (
+            "k = Transpose<perm: ints = [0, 2, 1]>(x)\n s = MatMul(x, k)\n \
+             p = Softmax<axis: int = -1>(s)\n y = MatMul(p, x)",
+            "MatMul",
+        ),
+        (
+            "s = Einsum<equation: string = \"bqd,bkd->bqk\">(x, x)\n e = Exp(s)\n \
+             y = Einsum<equation: string = \"bqk,bkd->bqd\">(e, x)",
+            "Einsum",
+        ),
+        (
+            "one = Constant<value_ints = [1]>()\n two = Constant<value_ints = [2]>()\n \
+             q = Unsqueeze(x, two)\n k = Unsqueeze(x, one)\n m = Mul(q, k)\n y = Identity(m)",
+            "Mul",
+        ),
+        ("y = Mystery(x)", "Mystery"),
+        (
+            "axis = Constant<value_int = 1>()\n y = CumSum(x, axis)",
+            "CumSum",
+        ),
+    ] {
+        let found = others(body);
+        assert_eq!(found.first().map(String::as_str), Some(first), "{body}");
+    }
+}
+
+#[test]
+fn bodies_are_seen_into() {
+    let attention =
+        "k = Transpose<perm: ints = [0, 2, 1]>(x)\n s = MatMul(x, k)\n z = MatMul(s, x)";
+    let body = format!(
+        "cond = Constant<value: tensor = bool {{1}}>()\n y = If (cond) <\n\
+         then_branch: graph = then () => (float[batch,sequence,8] z) {{ {attention} }},\n\
+         else_branch: graph = other () => (float[batch,sequence,8] z) {{ z = Relu(x) }}>"
+    );
+    assert_eq!(others(&body), ["MatMul", "MatMul"]);
+}
+
+#[test]
+fn statistics_convolutions_and_recurrences_have_names() {
+    let one = "axes = Constant<value_ints = [1]>()\n";
+    let mean = format!("{one} m = ReduceMean(x, axes)\n y = Sub(x, m)");
+    assert_eq!(found(&mean), [("ReduceMean".into(), Mixing::Pooling)]);
+    let last = "i = ArgMax<axis: int = 1, keepdims: int = 0>(x)\n y = Identity(i)";
+    assert_eq!(found(last), [("ArgMax".into(), Mixing::Pooling)]);
+    let conv = "t = Transpose<perm: ints = [0, 2, 1]>(x)\n \
+                shape = Constant<value_ints = [8, 8, 3]>()\n \
+                k = ConstantOfShape<value: tensor = float[1] {0.1}>(shape)\n \
+                y = Conv<pads: ints = [1, 1]>(t, k)";
+    assert_eq!(found(conv), [("Conv".into(), Mixing::Convolution)]);
+}
+
+#[test]
+fn a_product_over_all_tokens_with_weights_is_not_named() {
+    let body = "t = Transpose<perm: ints = [0, 2, 1]>(x)\n \
+                shape = Constant<value_ints = [6, 6]>()\n \
+                w = ConstantOfShape<value: tensor = float[1] {0.1}>(shape)\n y = MatMul(t, w)";
+    assert_eq!(others(body), ["MatMul"]);
+}
+
+#[test]
+fn known_attention_is_let_through_and_the_rest_is_not() {
+    let body = "k = Transpose<perm: ints = [0, 2, 1]>(x)\n s = MatMul(x, k)\n \
+                p = Softmax<axis: int = -1>(s)\n h = MatMul(p, x)\n r = Add(x, h)\n \
+                a = MatMul(r, k)\n y = MatMul(a, r)";
+    let model = model(body);
+    let graph = model.graph();
+    let products: Vec<NodeId> = (graph.nodes())
+        .filter(|(_, node)| node.is("MatMul"))
+        .map(|(id, _)| id)
+        .collect();
+    let keys_and_values: FxHashSet<_> = [(products[0], 1), (products[1], 1)].into_iter().collect();
+    let known = Known {
+        keys_and_values,
+        ..Known::default()
+    };
+    let left = list(&model, &known);
+    assert_eq!(left.len(), 2, "the second attention alone: {left:?}");
+    assert!(
+        left.iter()
+            .all(|(op, mixing)| op == "MatMul" && *mixing == Mixing::Other)
+    );
+}

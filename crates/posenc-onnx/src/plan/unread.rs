@@ -1,0 +1,51 @@
+//! What of a model was not read, which stops a rewrite.
+
+use posenc_ir::Model;
+
+use crate::detect::Found;
+use crate::detect::branches::Branch;
+use crate::error::{Refusal, RefusalKind};
+use crate::graph::mixing::Mixing;
+
+/// What of a branch was not read, one sentence each, with its place: operators that mix tokens and
+/// belong to no attention that was recognized, and encodings that could not be evaluated.
+fn of_branch(model: &Model, found: &Found) -> Vec<String> {
+    let graph = model.graph();
+    let others = found.mixers.iter().filter(|m| m.mixing == Mixing::Other);
+    let mixers = others.map(|mixer| {
+        let op = graph.node(mixer.node).op();
+        let place = graph.place(mixer.node);
+        format!("{place}: this {op} mixes tokens and was not recognized as part of attention")
+    });
+    let known = found.no_attention.iter().chain(&found.not_evaluated);
+    mixers.chain(known.cloned()).collect()
+}
+
+/// What of a model was not read, one sentence each.
+pub(crate) fn unread(model: &Model, branches: &[Branch]) -> Vec<String> {
+    let mut all: Vec<String> = vec![];
+    for branch in branches {
+        for why in of_branch(model, &branch.found) {
+            if !all.contains(&why) {
+                all.push(why);
+            }
+        }
+    }
+    all
+}
+
+/// Refuses to rewrite a model of which something was not read.
+///
+/// # Errors
+/// With the first of it.
+pub(crate) fn refuse(unread: &[String]) -> Result<(), Refusal> {
+    let Some(first) = unread.first() else {
+        return Ok(());
+    };
+    let more = match unread.len() - 1 {
+        0 => String::new(),
+        n => format!(" (and {n} more)"),
+    };
+    let why = format!("{first}{more}; give `allow-unread` to rewrite the rest of the model");
+    Err(Refusal::new(RefusalKind::Unread, why))
+}
