@@ -18,8 +18,8 @@ use crate::value;
 
 /// Swap, rescale or remove the positional encoding of a model
 ///
-/// The input is never changed and the output appears only when it is complete. Every emitted node
-/// is compared with the encoding's formula in f64 before anything is written.
+/// The input is not changed unless --in-place is given, and the output appears only when it is
+/// complete. What is inserted is compared with its formula in f64 before anything is written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -51,7 +51,7 @@ Examples:
   Extend a RoPE model fourfold, and see what would change first:
     posenc-onnx rewrite model.onnx --scale yarn --factor 4 --diff --dry-run
     posenc-onnx rewrite model.onnx --scale yarn --factor 4 -o long.onnx --verify
-  Make a graph what a Hugging Face config says:
+  Follow a Hugging Face config:
     posenc-onnx rewrite model.onnx --hf-config config.json
   Replace the encoding, with learned values from a file:
     posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors";
@@ -80,11 +80,12 @@ struct TargetArgs {
     #[arg(long, value_name = "STACK", value_parser = value::word::<Stack>())]
     stack: Option<Stack>,
 
-    /// Operators that the encoding consists of afterwards [default: keep]
+    /// Operators that the encoding consists of afterwards; onnx and contrib are not supported yet
+    /// [default: keep]
     #[arg(long, value_name = "FORM", value_parser = form())]
     form: Option<FormWish>,
 
-    /// Runtime that the result is for
+    /// Runtime that the result is for; only portable is supported yet
     #[arg(long, value_name = "TARGET", value_parser = value::word::<Target>(), default_value = "portable")]
     target: Target,
 
@@ -123,19 +124,19 @@ struct TableArgs {
     #[command(flatten)]
     family: FamilyArgs,
 
-    /// Resized tables: let the centers of the outermost cells coincide
+    /// Resized tables: let the centers of the outermost cells coincide (not supported yet)
     #[arg(long, action = ArgAction::SetTrue)]
     align_corners: bool,
 
-    /// Grids: pixels of the images to come
+    /// Image size that a grid is resized for (not supported yet)
     #[arg(long, value_name = "HxW")]
     image_size: Option<ImageSize>,
 
-    /// Resized tables: smooth before making smaller
+    /// Resized tables: smooth before making smaller (not supported yet)
     #[arg(long, action = ArgAction::SetTrue)]
     antialias: bool,
 
-    /// Compute the encoding for the length at hand when the graph runs
+    /// Compute the encoding for the length at hand when the graph runs (not supported yet)
     #[arg(long, action = ArgAction::SetTrue)]
     dynamic: bool,
 
@@ -180,7 +181,7 @@ pub(super) struct OutputArgs {
     #[arg(long, action = ArgAction::SetTrue)]
     add_position_ids: bool,
 
-    /// Write a Hugging Face config for the result next to it
+    /// Write a Hugging Face config for the result next to it (not supported yet)
     #[arg(long, action = ArgAction::SetTrue)]
     write_config: bool,
 
@@ -197,7 +198,7 @@ pub(super) struct OutputArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checks")]
 pub(super) struct CheckArgs {
-    /// Fail if no runtime can compare the result with the formula
+    /// Fail if no runtime can compare what was inserted with its formula; none inserts nothing
     #[arg(long, action = ArgAction::SetTrue)]
     pub(super) verify: bool,
 

@@ -45,8 +45,9 @@ pub(super) fn check(
         return Err(Failure::usage(sentence).into());
     }
     if !in_place && is_same(input, output) {
-        let sentence =
-            format!("{path}: is the input; give another -o, or --in-place to replace the model");
+        let sentence = format!(
+            "{path}: the output is the input; give another -o, or --in-place to replace the model"
+        );
         return Err(Failure::usage(sentence).into());
     }
     Ok(())

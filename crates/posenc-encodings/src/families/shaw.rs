@@ -29,7 +29,7 @@ use crate::score_term::{ScoreTerm, Vectors};
 pub static FAMILY: Family = Family {
     word: "shaw",
     about: "Learned vectors per clipped distance, added to the keys (and the values)",
-    adds: "vectors that meet queries, and vectors added to the values",
+    adds: "vectors whose dot products with the queries are added to the scores, and vectors added to the values",
     params: &[MAX_DISTANCE],
     common: &[],
     tensors: &[

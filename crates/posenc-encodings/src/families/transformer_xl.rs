@@ -1,4 +1,5 @@
-//! Transformer-XL: queries meet projected sinusoids of the distance.
+//! Transformer-XL: dot products of queries and projected sinusoids of the distance are added to the
+//! scores.
 //!
 //! `s(i, j) = ((q_i + u) · k_j + (q_i + v) · W R_{i−j}) / √d`, where `R_t` holds
 //! `sin(t · b^(−2m/D))` and `cos(t · b^(−2m/D))`: all sines first, or side by side. `u` and `v` are
@@ -26,7 +27,7 @@ use crate::score_term::{ScoreTerm, Vectors};
 pub static FAMILY: Family = Family {
     word: "transformer-xl",
     about: "Projected sinusoids of the distance, with a content and a position bias",
-    adds: "queries meet projected sinusoids",
+    adds: "dot products of queries and projected sinusoids are added to the scores",
     params: &[],
     common: &[],
     tensors: &[

@@ -1,5 +1,7 @@
 //! Fused operators of com.microsoft other than attention: dimensions only.
 
+use ndarray::{ArrayD, Axis};
+
 use super::call::{Call, Outputs, typed};
 use super::shape::dim;
 use super::{Value, Why};
@@ -21,9 +23,19 @@ pub(super) fn embed_layer_normalization(c: &Call<'_>) -> Outputs {
         .as_deref()
         .and_then(|d| d.first())
         .map(|b| vec![*b]);
+    // How many tokens of each sequence count; none without a mask.
+    let sums = match (c.inputs.get(7).copied().flatten(), &lengths) {
+        (Some(mask), _) => mask.to_i64().filter(|mask| mask.ndim() == 2),
+        (None, Some(dims)) => Some(ArrayD::zeros(vec![dims[0], 1])),
+        (None, None) => None,
+    };
+    let lengths = match sums {
+        Some(mask) => Value::int(mask.sum_axis(Axis(1))).with_dtype(DType::I32),
+        None => Value::shaped(Some(DType::I32), lengths),
+    };
     Ok(vec![
         Value::shaped(words.dtype, embedded.clone()),
-        Value::shaped(Some(DType::I32), lengths),
+        lengths,
         Value::shaped(words.dtype, embedded),
     ])
 }

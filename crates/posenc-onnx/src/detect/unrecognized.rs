@@ -21,7 +21,10 @@ fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
         scores
             .is_some_and(|v| trace.get(v).dims.is_none() && classes.of_value(v).has(Class::CONTENT))
     };
-    let all = graph.nodes().filter(|(_, node)| is_unknown(node));
+    // The branch of an `If` that does not run here runs when that branch is examined.
+    let all = graph
+        .nodes()
+        .filter(|(id, node)| trace.step(*id) > 0 && is_unknown(node));
     all.map(|(id, _)| id).collect()
 }
 

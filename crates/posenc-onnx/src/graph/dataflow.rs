@@ -1,6 +1,6 @@
 //! What every value depends on.
 
-use posenc_ir::{Graph, NodeId, ValueId};
+use posenc_ir::{Graph, Node, NodeId, ValueId};
 
 use crate::graph::operators::{is_copy, is_reshape};
 use crate::graph::ports::{Ports, Role};
@@ -105,6 +105,12 @@ impl Classes {
                 for out in node.outputs().iter().flatten() {
                     self.0[out.index()] = class;
                 }
+                if is_embedding_with_lengths(node)
+                    && let Some(lengths) = node.output(1)
+                {
+                    let mask = node.input(7).map(|v| self.of_value(v));
+                    self.0[lengths.index()] = mask.unwrap_or(Class::CONSTANT);
+                }
                 continue;
             }
             // Loop-carried values and scanned slices: as content as what enters the loop.
@@ -185,6 +191,11 @@ impl Classes {
         let inputs = node.inputs().iter().flatten();
         inputs.copied().all(|v| free(v) || is_fed_ids(graph, v))
     }
+}
+
+/// Whether a node makes embeddings, and beside them the lengths of its mask.
+fn is_embedding_with_lengths(node: &Node) -> bool {
+    node.domain() == "com.microsoft" && node.op() == "EmbedLayerNormalization"
 }
 
 /// Whether a value contains the integers of a graph input, reshaped or cast at most.

@@ -4,7 +4,8 @@
 
 use posenc_ir::Node;
 
-/// Operators that compute each element from the elements at its place, after broadcasting.
+/// Operators that walks follow content through, element by element: each element of the result is
+/// computed from those at its place, after broadcasting.
 pub(crate) fn is_elementwise(op: &str) -> bool {
     matches!(
         op,

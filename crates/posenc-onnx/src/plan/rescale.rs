@@ -81,7 +81,8 @@ pub(crate) fn plan(
         return Err(Refusal::unsupported(why).into());
     }
     if found.rotary.is_empty() {
-        let why = "no attention of the model is rotary; give `to` rope to insert it";
+        let why = "no attention of the model is rotary, and only RoPE can be rescaled yet; `to` rope \
+                   inserts it";
         return Err(Refusal::unsupported(why).into());
     }
     if !found
@@ -147,8 +148,8 @@ impl<'a> Planner<'a> {
             let layer = self.found.attention[site.site].place.layer;
             let Some(wanted) = config.rope_for(layer).map_err(|e| source.refuse(e))? else {
                 let why = format!(
-                    "{}: the config has no rope in layer {1}; remove it first with `to` none \
-                     `layers` {1}",
+                    "{}: layer {1} is rotary in the graph and not in the config; remove its RoPE \
+                     first with `to` none and `layers` {1}",
                     place(),
                     layer
                 );

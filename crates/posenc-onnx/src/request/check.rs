@@ -111,9 +111,19 @@ impl Request {
             ("layout", p.layout.is_some()),
             ("rotary-dim", p.rotary_dim.is_some()),
         ];
+        // Frequencies can change without a swap; which features rotate together cannot.
+        let changes_frequencies =
+            self.scale.is_some() || self.hf_config.is_some() || p.theta.is_some();
+        let is_taken = |name: &str| {
+            if is_swap {
+                takes(name)
+            } else {
+                changes_frequencies || name == "theta"
+            }
+        };
         let common = common
             .iter()
-            .filter(|(name, given)| is_swap && *given && !takes(name));
+            .filter(|(name, given)| *given && !is_taken(name));
         let own = p.family.names().filter(|name| !takes(name));
         let names = own.chain(common.map(|(name, _)| *name));
         let options = [

@@ -95,7 +95,9 @@ impl Params {
         match self.tensors.keys().find(|name| !read.contains(*name)) {
             Some(name) => {
                 let path = &self.path;
-                let why = format!("{path}: nothing reads {name}; remove or rename it");
+                let why = format!(
+                    "{path}: no tensor named {name} is used by this encoding; remove or rename it"
+                );
                 Err(Refusal::invalid(why).into())
             }
             None => Ok(()),

@@ -135,7 +135,7 @@ impl Request {
 const CONFIG: &str = "what a config says";
 
 /// What has neither a config nor a law, in refusals.
-const NO_LAW: &str = "a rewrite without a law";
+const NO_LAW: &str = "a rewrite without `scale`";
 
 fn ineffective(parameter: &'static str, of: impl Into<String>) -> ParameterError {
     ParameterError::Ineffective {
@@ -328,7 +328,7 @@ mod tests {
         }
         request.scale = None;
         let error = request.check_law().unwrap_err().to_string();
-        assert!(error.contains("a rewrite without a law"), "{error}");
+        assert!(error.contains("a rewrite without `scale`"), "{error}");
         request.hf_config = Some(config());
         let error = request.check_law().unwrap_err().to_string();
         assert!(error.contains("what a config says"), "{error}");
@@ -350,7 +350,7 @@ mod tests {
         };
         let none = (Some(ScaleType::None), "none");
         let alpha = (Some(LawName::Alpha.into()), "alpha");
-        for (scale, of) in [(None, "a rewrite without a law"), none, alpha] {
+        for (scale, of) in [(None, "a rewrite without `scale`"), none, alpha] {
             for (name, change) in [("factor", factor), ("original-length", length)] {
                 let want = format!("{name} has no effect on {of}; remove it");
                 for to in [None, Some(Kind::Rope)] {

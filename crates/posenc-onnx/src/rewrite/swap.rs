@@ -19,7 +19,7 @@ use crate::plan::change::rescale_plans;
 use crate::plan::swap::SwapPlan;
 use crate::prove::rescaled::has_planned_frequencies;
 use crate::record::{self, record as recorded};
-use crate::report::{Encoding, Guarantee, Limit, Rewrite};
+use crate::report::{Edit, Encoding, Guarantee, Limit, Rewrite};
 use crate::request::Request;
 use branch::{Swapped, swap_branches};
 use posenc_encodings::kind::Kind;
@@ -73,6 +73,7 @@ pub(super) fn apply(
     let (from, to) = (entries(model, before), entries(&next, &found));
     write(&mut next, &report, plan.kind, &to, is_plain);
     report.edits = edits(before, &[changed], &from, &to);
+    let starts_from_zeros = name_what_zeros_hide(&mut report.edits, &plan);
     report.guarantee = Guarantee::NewFunction;
     report.meaning = Some(meaning(&report.edits, plan.kind));
     report.limits.before = limits::all(model.graph(), before);
@@ -81,6 +82,13 @@ pub(super) fn apply(
     report.warnings = warnings(&found, cache, plan.max_length);
     // What of the old graph could not be evaluated may still be there.
     report.warnings.extend(before.not_evaluated.iter().cloned());
+    if starts_from_zeros {
+        report.warnings.push(format!(
+            "the inserted {} starts from zeros: until it is trained, the model computes what it \
+             does without positions",
+            plan.kind
+        ));
+    }
     Ok(Rewritten {
         other_branches: with_rotations(other_branches(&next, options, &found)),
         model: next,
@@ -88,6 +96,21 @@ pub(super) fn apply(
         found,
         proof: Some(proof),
     })
+}
+
+/// Takes from the plan what cannot be read back, as it has no effect before training: tables of
+/// zeros. Whether there are any.
+fn name_what_zeros_hide(edits: &mut [Edit], plan: &SwapPlan) -> bool {
+    let mut any = false;
+    for (edit, site) in edits.iter_mut().zip(&plan.sites) {
+        let mut groups = plan.groups.iter();
+        let group = groups.find(|group| group.sites.binary_search(site).is_ok());
+        if let Some(group) = group.filter(|_| edit.to.is_null()) {
+            edit.to = json!({"kind": plan.kind, "params": group.new.encoding().params()});
+            any = true;
+        }
+    }
+    any
 }
 
 /// A model with encodings that were inserted.

@@ -21,14 +21,12 @@ impl Candidate<'_> {
         let does = match join {
             Join::Multiplied => "multiplies the features with",
             Join::Picked => "picks by content from",
-            Join::Concatenated | Join::Summed => "concatenates with the features",
+            Join::Concatenated | Join::Summed => "concatenates to the features",
         };
         let shape = format!("[{}, {}]", rows.count(), rows.dim());
         let place = self.graph().place(self.addition.entry.node);
         let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
-        found.1.evidence = vec![format!(
-            "{place} {does} rows {shape} that depend on the position"
-        )];
+        found.1.evidence = vec![format!("{place} {does} a table of positions {shape}")];
         Some(found)
     }
 

@@ -52,9 +52,12 @@ pub(crate) fn check(
         None => site.in_one_operator(before, after)?,
     };
     formula.reach(pairs.farthest());
-    let [seen, hidden] = pairs
-        .against(formula)
-        .ok_or_else(|| unsupported(before, "the shape of the scores changed"))?;
+    let [seen, hidden] = pairs.against(formula).ok_or_else(|| {
+        unsupported(
+            before,
+            "inserting the encoding would change the shape of the scores",
+        )
+    })?;
     let mask = (hidden.count > 0).then(|| hidden.check(&before.name, "mask"));
     // The summary of a report shows the last check that passed: an error, not a depth.
     let scores = seen.check(&before.name, "scores");

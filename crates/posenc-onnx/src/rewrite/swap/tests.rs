@@ -200,7 +200,7 @@ fn requests_that_do_not_fit_are_refused_with_what_to_do() {
 fn files_that_do_not_fit_are_refused_by_name() {
     type Listed = &'static [(&'static str, &'static [usize])];
     let cases: [(Kind, Listed, &str); 5] = [
-        (Kind::Alibi, &[("slope", &[HEADS])], "nothing reads slope"),
+        (Kind::Alibi, &[("slope", &[HEADS])], "no tensor named slope"),
         (
             Kind::Alibi,
             &[("slopes", &[HEADS + 1])],
@@ -214,12 +214,12 @@ fn files_that_do_not_fit_are_refused_by_name() {
         (
             Kind::T5Bias,
             &[("layers.7.relative_attention_bias", &[32, HEADS])],
-            "nothing reads layers.7",
+            "no tensor named layers.7",
         ),
         (
             Kind::Shaw,
             &[("encoder.relative_key", &[5, SIZE])],
-            "nothing reads encoder.relative_key",
+            "no tensor named encoder.relative_key",
         ),
     ];
     for (kind, tensors, wanted) in cases {
