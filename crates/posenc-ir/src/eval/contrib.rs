@@ -24,7 +24,7 @@ pub(super) fn embed_layer_normalization(c: &Call<'_>) -> Outputs {
         .and_then(|d| d.first())
         .map(|b| vec![*b]);
     // How many tokens of each sequence count; none without a mask.
-    let sums = match (c.inputs.get(7).copied().flatten(), &lengths) {
+    let sums = match (c.at(7), &lengths) {
         (Some(mask), _) => mask.to_i64().filter(|mask| mask.ndim() == 2),
         (None, Some(dims)) => Some(ArrayD::zeros(vec![dims[0], 1])),
         (None, None) => None,
