@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::attention::Site;
 use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
+use crate::plan::unread::of_branch;
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
@@ -46,7 +47,7 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     report.encodings.extend(unknown(model, found));
     report.attention = found.attention.iter().map(attention).collect();
     report.limits = limits::all(model.graph(), found);
-    report.warnings = [&*found.no_attention, &*found.not_evaluated].concat();
+    report.warnings = of_branch(model, found);
     let refusal = |r: &crate::detect::Refused| Refusal {
         at: model.graph().place(r.node),
         why: r.why.clone(),

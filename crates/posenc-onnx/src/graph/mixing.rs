@@ -14,10 +14,12 @@ mod sets;
 mod tests;
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Model, NodeId, ScopeId, ValueId};
+use posenc_ir::{Dim, Graph, Model, NodeId, ScopeId, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::ports::{Lengths, Ports, Role};
+use crate::graph::operators::is_projection;
+use crate::graph::ports::{Lengths, Port, Ports, Role};
 pub(crate) use rules::{Known, Mixing};
 use rules::{Rules, Step};
 use sets::Sets;
@@ -51,22 +53,39 @@ pub(crate) fn mixers(
     for port in ports.iter() {
         let dims = trace.get(port.value).dims.clone();
         let dims = dims.unwrap_or_else(|| ports.dims(port, lengths));
-        walk.sets[port.value.index()] = of_input(port.role, &dims, &port.dims, lengths);
+        let is_convolved = is_convolved(graph, port.value);
+        walk.sets[port.value.index()] = of_input(port, &dims, is_convolved, lengths);
     }
     walk.scope(graph.main());
     walk.mixers
 }
 
+/// Nodes to look at between an input and the first product with it.
+const NEAR: usize = 32;
+
+/// Whether a convolution is the first product that an input enters.
+fn is_convolved(graph: &Graph, input: ValueId) -> bool {
+    let mut values = vec![input];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = values.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            if node.op().contains("Conv") {
+                return true;
+            }
+            if seen.len() < NEAR && seen.insert(at.node) && !is_projection(node) {
+                values.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    false
+}
+
 /// The tokens of an input.
-fn of_input(
-    role: Role,
-    dims: &[usize],
-    declared: &[posenc_ir::Dim],
-    lengths: Lengths,
-) -> Option<Sets> {
+fn of_input(port: &Port, dims: &[usize], is_convolved: bool, lengths: Lengths) -> Option<Sets> {
     let last = dims.len().checked_sub(1)?;
-    let is_open = |axis: usize| !matches!(declared.get(axis), Some(posenc_ir::Dim::Known(_)));
-    let axes = match role {
+    let is_open = |axis: usize| !matches!(port.dims.get(axis), Some(Dim::Known(_)));
+    let axes = match port.role {
         Role::Positions | Role::Padding | Role::CacheFlag => return None,
         Role::Tokens | Role::TokenTypes => vec![last],
         Role::Past => {
@@ -74,10 +93,10 @@ fn of_input(
             vec![(1..=last).rev().find(is_past)?]
         }
         Role::Content if last >= 3 => (last - 1..=last).collect(),
-        Role::Content if last == 2 && !is_open(1) && is_open(2) => vec![2],
+        Role::Content if last == 2 && is_convolved => vec![2],
         Role::Content => vec![last.min(1)],
     };
-    Some(Sets::numbered(dims, &axes, role == Role::Past))
+    Some(Sets::numbered(dims, &axes, port.role == Role::Past))
 }
 
 struct Walk<'a> {

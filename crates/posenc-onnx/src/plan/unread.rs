@@ -9,16 +9,26 @@ use crate::graph::mixing::Mixing;
 
 /// What of a branch was not read, one sentence each, with its place: operators that mix tokens and
 /// belong to no attention that was recognized, and encodings that could not be evaluated.
-fn of_branch(model: &Model, found: &Found) -> Vec<String> {
-    let graph = model.graph();
-    let others = found.mixers.iter().filter(|m| m.mixing == Mixing::Other);
-    let mixers = others.map(|mixer| {
-        let op = graph.node(mixer.node).op();
-        let place = graph.place(mixer.node);
-        format!("{place}: this {op} mixes tokens and was not recognized as part of attention")
-    });
+pub(crate) fn of_branch(model: &Model, found: &Found) -> Vec<String> {
     let known = found.no_attention.iter().chain(&found.not_evaluated);
-    mixers.chain(known.cloned()).collect()
+    // Softmaxes that were not recognized say more than the products around them.
+    let mixers = mixers(model, found).filter(|_| found.no_attention.is_empty());
+    mixers.into_iter().chain(known.cloned()).collect()
+}
+
+/// Operators that mix tokens and were not recognized, in one sentence.
+fn mixers(model: &Model, found: &Found) -> Option<String> {
+    let mut others = found.mixers.iter().filter(|m| m.mixing == Mixing::Other);
+    let first = others.next()?.node;
+    let op = model.graph().node(first).op();
+    let more = match others.count() {
+        0 => String::new(),
+        n => format!(", as {n} more do"),
+    };
+    Some(format!(
+        "{}: this {op} mixes tokens and was not recognized as part of attention{more}",
+        model.graph().place(first)
+    ))
 }
 
 /// What of a model was not read, one sentence each.

@@ -1,0 +1,194 @@
+//! Operators that move elements: the sets move with them.
+
+use ndarray::ArrayD;
+use posenc_ir::eval::{Budget, Value, apply};
+use posenc_ir::{Node, NodeId};
+
+use super::super::sets::Sets;
+use super::{Mixing, Rules, Step};
+use crate::graph::lane::wrap;
+use crate::graph::operators::is_reshape;
+
+/// Elements of a value whose sets are moved one by one.
+const MOST: usize = 1 << 22;
+
+/// Room for the elements of the operators that move them.
+const BUDGET: Budget = Budget { elements: MOST };
+
+impl Rules<'_> {
+    /// Operators that move elements.
+    pub(super) fn moved(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+        let node = self.model.graph().node(id);
+        let first = inputs.first().and_then(Option::as_ref);
+        let from = || self.dims(node.input(0));
+        let out = self.dims(node.output(0)).unwrap_or_default();
+        match node.op() {
+            op if is_reshape(op) => Some(Step::plain(first?.reshaped(from()?, out)?)),
+            "Transpose" => {
+                let rank = first?.rank();
+                let order: Vec<usize> = match node.ints("perm").ok()? {
+                    Some(perm) => perm.iter().map(|a| wrap(*a, rank)).collect::<Option<_>>()?,
+                    None => (0..rank).rev().collect(),
+                };
+                Some(Step::plain(first?.transposed(&order)?))
+            }
+            "Expand" => {
+                let mut sets = first?.clone();
+                while sets.rank() < out.len() {
+                    sets = sets.with_axis(0);
+                }
+                Some(Step::plain(sets))
+            }
+            "Gather" => self.gathered(id, inputs),
+            "Slice" | "Split" | "Concat" | "Pad" | "Tile" => {
+                let all_outputs = || {
+                    let sets = (0..node.outputs().len()).map(|_| first.cloned());
+                    sets.collect::<Vec<_>>()
+                };
+                let changed = |axis: &usize| from().and_then(|d| d.get(*axis)) != out.get(*axis);
+                let along: Vec<usize> = match node.op() {
+                    "Slice" => self.sliced(node)?,
+                    _ => (0..out.len()).filter(changed).collect(),
+                };
+                let alike = inputs.iter().all(|sets| sets.as_ref() == first);
+                let is_uniform = |sets: &Sets| along.iter().all(|axis| sets.is_uniform(*axis));
+                let short = first.filter(|sets| sets.rank() == out.len() && is_uniform(sets));
+                match node.op() {
+                    "Concat" if !alike => self.by_element(id, inputs),
+                    _ if short.is_some() => Some(Step {
+                        outputs: all_outputs(),
+                        mixing: None,
+                    }),
+                    _ => self.by_element(id, inputs),
+                }
+            }
+            "GatherElements" | "GatherND" | "ScatterND" | "ScatterElements" | "DepthToSpace"
+            | "SpaceToDepth" | "ReverseSequence" | "Scatter" => self.by_element(id, inputs),
+            // A sequence is a value that depends on what its parts do.
+            "SplitToSequence" | "SequenceConstruct" | "ConcatFromSequence" | "SequenceAt" => {
+                let along = match node.op() {
+                    "SequenceAt" | "SequenceConstruct" => None,
+                    _ => Some(self.axis_of(node, first?.rank())?),
+                };
+                let alike = inputs.iter().flatten().all(|sets| Some(sets) == first);
+                let is_uniform = along.is_none_or(|axis| first.is_some_and(|s| s.is_uniform(axis)));
+                (alike && is_uniform)
+                    .then(|| Step::plain(first.cloned().unwrap_or_else(|| Sets::uniform(0, 0))))
+            }
+            "OneHot" => {
+                let sets = first?.clone();
+                let axis = node.int("axis").ok()?.unwrap_or(-1);
+                let axis = wrap(axis, out.len())?;
+                Some(Step::plain(sets.with_axis(axis)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The axes that a `Slice` cuts.
+    fn sliced(&self, node: &Node) -> Option<Vec<usize>> {
+        let rank = self.dims(node.input(0))?.len();
+        let given: Option<Vec<i64>> = match node.input(3) {
+            Some(axes) => Some(self.trace.get(axes).to_i64()?.iter().copied().collect()),
+            None => node.ints("axes").ok()?.map(<[i64]>::to_vec),
+        };
+        match given {
+            Some(axes) => axes.iter().map(|axis| wrap(*axis, rank)).collect(),
+            None => Some((0..rank).collect()),
+        }
+    }
+
+    fn gathered(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+        let node = self.model.graph().node(id);
+        let out = self.dims(node.output(0))?;
+        let rank = self.dims(node.input(0))?.len();
+        let picked = self.dims(node.input(1))?.len();
+        let axis = self.axis(node, 0)?;
+        let [data, indices] = [0, 1].map(|slot| inputs.get(slot).and_then(Option::as_ref));
+        let mut mixing = None;
+        let mut parts: Vec<Sets> = vec![];
+        if let Some(indices) = indices {
+            let mut sets = indices.clone();
+            for _ in 0..axis {
+                sets = sets.with_axis(0);
+            }
+            for _ in axis + 1..rank {
+                let last = sets.rank();
+                sets = sets.with_axis(last);
+            }
+            parts.push(sets);
+        }
+        if let Some(data) = data {
+            if !data.is_uniform(axis) && indices.is_none() {
+                return self.by_element(id, inputs);
+            }
+            // Which token is read depends on content.
+            let (united, mixed) = data.over(&[axis]);
+            if mixed {
+                mixing = Some(Mixing::Pooling);
+            }
+            let mut sets = united.without(&[axis]);
+            for _ in 0..picked {
+                sets = sets.with_axis(axis);
+            }
+            parts.push(sets);
+        }
+        let mut sets = parts.pop()?;
+        if let Some(other) = parts.pop() {
+            let (both, mixed) = sets.union(&other)?;
+            if mixed && mixing.is_none() {
+                mixing = Some(Mixing::Other);
+            }
+            sets = both;
+        }
+        if mixing == Some(Mixing::Pooling) {
+            return Some(Step {
+                outputs: vec![],
+                mixing,
+            });
+        }
+        (sets.rank() == out.len()).then(|| Step::mixed(sets, mixing))
+    }
+
+    /// Moves the sets as the operator moves elements.
+    fn by_element(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+        let node = self.model.graph().node(id);
+        let value = |slot: usize| -> Option<Option<Value>> {
+            let Some(input) = node.input(slot) else {
+                return Some(None);
+            };
+            let dims = self.dims(Some(input));
+            Some(Some(match inputs.get(slot).and_then(Option::as_ref) {
+                Some(sets) => {
+                    let dims = dims.filter(|d| d.iter().product::<usize>() <= MOST)?;
+                    Value::int(sets.to_numbers(dims)?)
+                }
+                None if self.is_moved(node, slot) => {
+                    let dims = dims.filter(|d| d.iter().product::<usize>() <= MOST)?;
+                    Value::int(ArrayD::zeros(dims))
+                }
+                None => self.trace.get(input).clone(),
+            }))
+        };
+        let values: Vec<Option<Value>> =
+            (0..node.inputs().len()).map(value).collect::<Option<_>>()?;
+        let values: Vec<Option<&Value>> = values.iter().map(Option::as_ref).collect();
+        let outputs = apply(node, self.model.opset(), &values, &BUDGET).ok()?;
+        let sets = |value: &Value| Some(Sets::of_numbers(&value.to_i64()?));
+        let outputs: Option<Vec<Sets>> = outputs.iter().map(sets).collect();
+        Some(Step {
+            outputs: outputs?.into_iter().map(Some).collect(),
+            mixing: None,
+        })
+    }
+
+    /// Whether an input of an operator that moves elements is one whose elements move.
+    fn is_moved(&self, node: &Node, slot: usize) -> bool {
+        match node.op() {
+            "Concat" => true,
+            "Pad" => slot == 0 || slot == 2,
+            "ScatterND" | "ScatterElements" | "Scatter" => slot != 1,
+            _ => slot == 0,
+        }
+    }
+}
