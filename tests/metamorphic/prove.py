@@ -23,7 +23,7 @@ class Sizes:
 
 
 # In the first two every value is kept, so that mutations know ranks and sizes; the third only proves.
-TRACED = (Sizes(2, 7, 3, "right"), Sizes(3, 11, 5, "right"))
+TRACED = (Sizes(2, 7, 3, "right"), Sizes(3, 11, 5, "left"))
 PROOF = TRACED + (Sizes(1, 18, 0),)
 REWRITTEN = (Sizes(2, 9, 4, "right"), Sizes(1, 33, 0), Sizes(2, 23, 2, "left"), Sizes(1, 75, 0))
 

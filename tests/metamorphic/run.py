@@ -78,16 +78,20 @@ def case(job):
     kind, detail = check.inspected(chosen, file)
     report["inspect"] = (kind, detail)
     seen = [(None, kind, detail)] if kind in check.FAILURES else []
-    asked = rng.sample(chosen.asked, min(6, len(chosen.asked)))
+    asked = rng.sample(chosen.asked, min(9, len(chosen.asked)))
     accepted = [c for c in asked if chosen.expected(c)[0] == 0]
-    for command in accepted[:4] + [c for c in asked if c not in accepted][:1 if rng.random() < 0.3 else 0]:
+    for command in accepted[:7] + [c for c in asked if c not in accepted][:1 if rng.random() < 0.3 else 0]:
         kind, detail = check.rewritten(chosen, file, command)
         code, _, visible = chosen.expected(command)
         report["rewrites"].append((kind, detail, code == 0, visible))
+        if kind == "unproven":
+            report["unproven"].append((" + ".join(s.mutation for s in done), os.path.relpath(path, ROOT), detail))
         if kind in check.FAILURES:
             seen.append((command, kind, detail))
+    least = None
     for command, kind, detail in seen:
-        least = check.shrink(chosen, done, command, kind)
+        if not least or check.judge(chosen, least, command)[0] != kind:
+            least = check.shrink(chosen, done, command, kind)
         _, detail = check.judge(chosen, least, command)
         report["failures"].append({"class": kind, "model": os.path.relpath(path, ROOT), "command": command, "input_seed": options.seed,
                                    "steps": [s.as_json() for s in least], "detail": detail, "case": number})
@@ -160,7 +164,7 @@ class Totals:
         minutes = (time.time() - self.begin) / 60
         print(f"\nrewrites      {total}   ({total / minutes:.0f} per minute; seed {self.options.seed})")
         print(f"  of those where the unmutated model is rewritten: {self.accepted}, refused {self.accepted_refused} = {share(self.accepted_refused, self.accepted)}")
-        for kind in ("equal", "refused", "only the mutated model is rewritten", *check.FAILURES[:-1]):
+        for kind in ("equal", "refused", "only the mutated model is rewritten", "unproven", *check.FAILURES[:-1]):
             note = f"   ({self.told} with outputs that the rewrite changed)" if kind == "equal" else ""
             print(f"  {kind:36} {self.classes[kind]:6}{note}")
         print(f"inspections   {sum(self.inspects.values())}")
@@ -172,7 +176,7 @@ class Totals:
         print("mutations: fired · unproven (faults of the mutator) · in refused rewrites · in findings that are less and say so")
         for name in sorted(TABLE):
             print(f"  {name:30} {self.fired[name]:6} {self.unproven[name]:6} {self.blamed[name]:6} {self.warned[name]:6}")
-        for name, place in self.examples.items():
+        for name, place in list(self.examples.items())[:40]:
             print(f"  unproven: {name} {place}")
         for path, why in self.skipped.items():
             print(f"  left out: {os.path.relpath(path, ROOT)}: {why}")

@@ -112,6 +112,15 @@ def constant_negated(g, node, rng):
 
 
 @at()
+def constant_as_exp(g, node, rng):
+    """A constant of positive numbers as Exp of their logarithms, in float64."""
+    found = _constant_input(g, node, rng)
+    if not found or found[1].dtype != np.float32 or not (np.isfinite(found[1]).all() and found[1].size and found[1].min() > 0):
+        return False
+    return g.set_input(node, found[0], g.cast(g.op("Exp", g.const(np.log(found[1].astype(np.float64)))), np.float32))
+
+
+@at()
 def constant_as_sum(g, node, rng):
     """A constant of integers as the sum of two."""
     found = _constant_input(g, node, rng)

@@ -143,11 +143,42 @@ def function_around(g, node, rng):
     domains = {n.domain for n in nodes} | {""}
     imports = [o for o in g.model.opset_import if o.domain in domains]
     g.model.functions.append(helper.make_function("posenc.test", name, needs, gives, nodes, imports))
+    _import(g)
+    results = g.op(name, *needs, outputs=len(gives), domain="posenc.test")
+    return _put(g, nodes, g.pending, [results] if len(gives) == 1 else results, gives)
+
+
+@whole
+def function_shared(g, rng):
+    """One function in the place of all nodes of one operator with the same attributes."""
+    kinds = sorted({n.op_type for n in g.nodes if n.op_type in ("Softmax", "LayerNormalization", "MatMul", "Add", "Mul", "Gelu", "Transpose", "Cos")})
+    if not kinds:
+        return False
+    kind = rng.choice(kinds)
+    first = next(n for n in g.nodes if n.op_type == kind)
+
+    def form(n):
+        return n.domain, len(n.input), len(n.output), sorted(a.SerializeToString() for a in n.attribute)
+    name, names = f"f{len(g.model.functions)}", [f"x{i}" for i in range(len(first.input))]
+    nodes = [n for n in g.nodes if n.op_type == kind and form(n) == form(first)]
+    inner = helper.make_node(kind, names, ["y"], domain=first.domain)
+    inner.attribute.extend(first.attribute)
+    if len(first.output) != 1:
+        return False
+    imports = [o for o in g.model.opset_import if o.domain in ("", first.domain)]
+    g.model.functions.append(helper.make_function("posenc.test", name, names, ["y"], [inner], imports))
+    _import(g)
+    for node in nodes:
+        node.op_type, node.domain = name, "posenc.test"
+        del node.attribute[:]
+    return True
+
+
+def _import(g):
+    """Lets the model use its functions."""
     if not any(o.domain == "posenc.test" for o in g.model.opset_import):
         g.model.opset_import.append(helper.make_opsetid("posenc.test", 1))
     g.model.ir_version = max(g.model.ir_version, 8)
-    results = g.op(name, *needs, outputs=len(gives), domain="posenc.test")
-    return _put(g, nodes, g.pending, [results] if len(gives) == 1 else results, gives)
 
 
 @whole

@@ -170,6 +170,39 @@ def rotation_as_split(g, node, rng):
     return g.replace(node, g.op("Concat", g.op("Mul", high, g.const(-1, g.dtype(source))), low, axis=-1))
 
 
+def _turned_product(g, name):
+    """(x, factor) of a product of a value with a turned x, or None."""
+    made = g.producer(name)
+    if made is None or made.op_type != "Mul":
+        return None
+    for side in (0, 1):
+        turned = g.producer(made.input[side])
+        found = _turned(g, turned) if turned is not None else None
+        if found and found[1][0] * 2 == len(found[1]):
+            return found[0], made.input[1 - side]
+    return None
+
+
+@at("Add")
+def rotation_in_halves(g, node, rng):
+    """x · cos + rotate_half(x) · sin as its two halves, x₁ cos − x₂ sin and x₂ cos + x₁ sin, joined."""
+    for side in (0, 1):
+        found = _turned_product(g, node.input[side])
+        straight = g.producer(node.input[1 - side])
+        if not found or straight is None or straight.op_type != "Mul" or found[0] not in straight.input:
+            continue
+        x, sine = found
+        cosine = next((i for i in straight.input if i != x), None)
+        half = g.dims(x)[-1] // 2
+        if cosine is None or any((g.dims(i) or [0])[-1] != 2 * half for i in (sine, cosine)):
+            continue
+        (x1, x2), (c1, c2), (s1, s2) = (g.op("Split", i, g.ints(half, half), outputs=2, axis=-1) for i in (x, cosine, sine))
+        low = g.op("Sub", g.op("Mul", x1, c1), g.op("Mul", x2, s1))
+        high = g.op("Add", g.op("Mul", x2, c2), g.op("Mul", x1, s2))
+        return g.replace(node, g.op("Concat", low, high, axis=-1))
+    return False
+
+
 @at()
 def transposed_and_back(g, node, rng):
     """Two Transposes that undo each other, on an edge."""
@@ -249,6 +282,37 @@ def squeeze_as_reshape(g, node, rng):
     parts = [g.size(node.input[0], i) for i in range(rank) if i not in axes]
     shape = g.op("Concat", *parts, axis=0) if parts else g.const([], np.int64)
     return g.replace(node, g.op("Reshape", node.input[0], shape))
+
+
+@at("Reshape")
+def reshape_as_unsqueeze(g, node, rng):
+    """A Reshape that inserts or drops an axis of size 1 as Unsqueeze or Squeeze."""
+    before, after = g.runs(node.input[0]), g.runs(node.output[0])
+    if before is None or after is None:
+        return False
+    shapes = [(a.shape, b.shape) for a, b in zip(before, after)]
+    for kind, step in (("Unsqueeze", 1), ("Squeeze", -1)):
+        if any(len(b) - len(a) != step for a, b in shapes):
+            continue
+        for axis in range(max(len(shapes[0][0]), len(shapes[0][1]))):
+            longer = [b if step == 1 else a for a, b in shapes]
+            shorter = [a if step == 1 else b for a, b in shapes]
+            if all(x[axis] == 1 and x[:axis] + x[axis + 1:] == y for x, y in zip(longer, shorter)):
+                return g.replace(node, g.op(kind, node.input[0], g.ints(axis)))
+    return False
+
+
+@at("Cos", "Sin", "Neg", "Exp", "Cast", "Sigmoid", "Tanh")
+def unary_before_concat(g, node, rng):
+    """f(a ‖ b) as f(a) ‖ f(b)."""
+    made = g.producer(node.input[0])
+    if made is None or made.op_type != "Concat":
+        return False
+    parts = []
+    for value in made.input:
+        parts.append(g.op(node.op_type, value))
+        g.pending[-1].attribute.extend(node.attribute)
+    return g.replace(node, g.op("Concat", *parts, axis=attribute(made, "axis")))
 
 
 @at("Expand")

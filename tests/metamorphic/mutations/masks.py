@@ -47,6 +47,32 @@ def where_as_added_where(g, node, rng):
     return False
 
 
+@at("Add")
+def added_mask_as_where(g, node, rng):
+    """x + mask of zeros and large negative numbers as Where(mask > −1, x, −∞)."""
+    for side in (1, 0):
+        mask, x = node.input[side], node.input[1 - side]
+        runs = g.runs(mask)
+        if runs is None or g.runs(x) is None or not g.floating(mask) or not any((r < -1e3).any() for r in runs):
+            continue
+        shapes = zip(g.runs(x), runs)
+        if all(((r == 0) | (r < -1e3)).all() for r in runs) and all(a.ndim >= b.ndim for a, b in shapes):
+            kind = g.dtype(x)
+            low = {np.dtype(np.float16): -6e4}.get(kind, rng.choice([BLOCKED, -3e38]))
+            return g.replace(node, g.op("Where", g.op("Greater", mask, g.const(-1, kind)), x, g.const(low, kind)))
+    return False
+
+
+@at("Where", "Mul", "ScatterND")
+def mask_number_changed(g, node, rng):
+    """Another large negative number in a mask."""
+    for index, name in enumerate(node.input):
+        if _blocking(g, name) and g.dtype(name) == np.float32:
+            node.input[index] = g.const(np.full(g.array(name).shape, rng.choice([-1e9, -3e38, -1e30])), np.float32)
+            return True
+    return False
+
+
 @at("Where")
 def where_as_arithmetic(g, node, rng):
     """Where(c, a, b) of finite values as c · a + (1 − c) · b."""

@@ -155,6 +155,90 @@ def matmul_per_head(g, node, rng):
     return g.replace(node, g.op("Concat", *parts, axis=1))
 
 
+@at("MatMul")
+def matmul_reversed(g, node, rng):
+    """A · B with the inner axis of both in reverse: keys from the last to the first."""
+    ranks = _ranks(g, node)
+    if not ranks:
+        return False
+
+    def turn(value, axis):
+        return g.op("Slice", value, g.ints(-1), g.ints(-(1 << 62)), g.ints(axis), g.ints(-1))
+    return g.replace(node, g.op("MatMul", turn(node.input[0], -1), turn(node.input[1], -2)))
+
+
+@at("MatMul")
+def matmul_in_chunks(g, node, rng):
+    """A · B by the first rows of A and the others: queries in chunks."""
+    if not _ranks(g, node):
+        return False
+    cut = rng.choice([1, 4, 16])
+    parts = [g.op("MatMul", g.op("Slice", node.input[0], g.ints(s), g.ints(e), g.ints(-2)), node.input[1]) for s, e in ((0, cut), (cut, 1 << 62))]
+    return g.replace(node, g.op("Concat", *parts, axis=-2))
+
+
+@at("MatMul", "Add", "Sub", "Mul", "Div", "Cos", "Sin", "Exp", "Where", "ReduceSum", "Neg")
+def computed_in_double(g, node, rng):
+    """A node between casts to float64 and back."""
+    kind = g.dtype(node.output[0])
+    if kind not in (np.float32, np.float16) or len(node.output) > 1:
+        return False
+    names = [g.cast(i, np.float64) if i and g.floating(i) else i for i in node.input]
+    out = g.op(node.op_type, *names)
+    g.pending[-1].attribute.extend(node.attribute)
+    return g.replace(node, g.cast(out, kind))
+
+
+@at("Cast")
+def cast_moved(g, node, rng):
+    """A Cast of a sum, difference or product of integers to floats as one of its operands."""
+    made, kind = g.producer(node.input[0]), g.dtype(node.output[0])
+    if made is None or made.op_type not in ("Add", "Sub", "Mul") or kind != np.float32 or g.dtype(node.input[0]) is None:
+        return False
+    if g.dtype(node.input[0]).kind != "i":
+        return False
+    return g.replace(node, g.op(made.op_type, *(g.cast(i, kind) for i in made.input)))
+
+
+@at("MatMul")
+def outer_product_as_mul(g, node, rng):
+    """A product over an inner axis of size 1 as Mul."""
+    ranks = _ranks(g, node)
+    if not ranks or g.dims(node.input[0])[-1] != 1:
+        return False
+    return g.replace(node, g.op("Mul", *node.input))
+
+
+@at("Mul")
+def mul_as_outer_product(g, node, rng):
+    """A column times a row as MatMul."""
+    for a, b in (node.input, node.input[::-1]):
+        x, y = g.dims(a), g.dims(b)
+        if x and y and len(x) >= 2 and len(y) >= 2 and x[-1] == 1 and y[-2] == 1 and g.floating(a) and y[-1] != 1:
+            return g.replace(node, g.op("MatMul", a, b))
+    return False
+
+
+@at("MatMul")
+def products_merged(g, node, rng):
+    """Products of one value with several matrices as one product that is split: queries, keys and values together."""
+    def weight(n):
+        return g.array(n.input[1]) if n.op_type == "MatMul" and n.input[0] == node.input[0] else None
+    nodes = [n for n in g.nodes if n.op_type == "MatMul" and n.input[0] == node.input[0]]
+    nodes = [n for n in nodes if weight(n) is not None and weight(n).ndim == 2]
+    if len(nodes) < 2 or not any(n is node for n in nodes):
+        return False
+    weights = [weight(n) for n in nodes]
+    product = g.op("MatMul", node.input[0], g.const(np.concatenate(weights, 1)))
+    g.op("Split", product, g.ints(*(w.shape[1] for w in weights)), outputs=len(nodes), axis=-1)
+    g.pending[-1].output[:] = [n.output[0] for n in nodes]
+    first = min(g.place(n) for n in nodes)
+    g.nodes[first:first] = g.pending
+    g.pending = []
+    g.nodes = [n for n in g.nodes if not any(n is x for x in nodes)]
+    return True
+
+
 def _scale(g, node):
     """(value, factor) of a Mul or Div by one number, or None."""
     if node is None or node.op_type not in ("Mul", "Div") or not g.floating(node.input[0]):

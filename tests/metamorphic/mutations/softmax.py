@@ -22,6 +22,9 @@ def softmax_as_exp(g, node, rng):
         return False
     x = node.input[0]
     e = g.op("Exp", g.op("Sub", x, g.reduce("ReduceMax", x, [axis])))
+    if rng.random() < 0.3 and g.dtype(x) == np.float32:
+        wide = g.cast(e, np.float64)
+        return g.replace(node, g.cast(g.op("Div", wide, g.reduce("ReduceSum", wide, [axis])), np.float32))
     total = g.reduce("ReduceSum", e, [axis])
     if rng.random() < 0.3:
         return g.replace(node, g.op("Mul", e, g.op("Reciprocal", total)))
@@ -32,7 +35,7 @@ def softmax_as_exp(g, node, rng):
 def softmax_as_plain_exp(g, node, rng):
     """Exp(x) ÷ ReduceSum, where the scores are small enough."""
     axis = _axis(g, node)
-    if axis is None or max(float(r.max()) for r in g.runs(node.input[0])) > 20:
+    if axis is None or not all(r.max() < 20 and (r.max(axis) > -20).all() for r in g.runs(node.input[0])):
         return False
     e = g.op("Exp", node.input[0])
     return g.replace(node, g.op("Div", e, g.reduce("ReduceSum", e, [axis])))
@@ -85,6 +88,20 @@ def softmax_of_rows(g, node, rng):
     x = node.input[0]
     rows = g.op("Reshape", x, g.op("Concat", g.ints(-1), g.size(x, rank - 1), axis=0))
     return g.replace(node, g.op("Reshape", g.op("Softmax", rows, axis=1), g.op("Shape", x)))
+
+
+@at("Softmax")
+def mask_behind_softmax(g, node, rng):
+    """Softmax(Where(seen, x, −∞)) as Softmax(x) · seen, divided by its sum."""
+    axis, made = _axis(g, node), g.producer(node.input[0])
+    if axis is None or made is None or made.op_type != "Where":
+        return False
+    c, x, low = made.input
+    seen = g.runs(c)
+    if (g.scalar(low) or 0) > -1e3 or seen is None or not all(r.shape[-1] > 1 and r.any(-1).all() for r in seen):
+        return False
+    p = g.op("Mul", g.op("Softmax", x, axis=axis), g.cast(c, g.dtype(x)))
+    return g.replace(node, g.op("Div", p, g.reduce("ReduceSum", p, [axis])))
 
 
 @at("LayerNormalization")
