@@ -195,6 +195,11 @@ class Graph:
             return self.op(kind, value, self.ints(*axes), keepdims=keepdims)
         return self.op(kind, value, axes=list(axes), keepdims=keepdims)
 
+    def reshape(self, value, shape):
+        """A Reshape to sizes that may be 0 where a cache is empty."""
+        empty = {"allowzero": 1} if any(n.startswith("past") for n in self.inputs) and self.opset() >= 14 else {}
+        return self.op("Reshape", value, shape, **empty)
+
     def size(self, value, axis, keep=True):
         """The size of an axis, as a vector of one number or as a scalar."""
         index = self.ints(axis) if keep else self.const(axis, np.int64)

@@ -83,10 +83,12 @@ class Original:
                 return None, wrong
         return trace, None
 
-    def mutated(self, steps):
-        """The model after the steps that fit and hold: (model, those steps, [(step, why)] of the unproven ones)."""
+    def mutated(self, steps, most=None):
+        """The model after the steps that fit and hold, at most so many: (model, those steps, [(step, why)] of the unproven ones)."""
         model, trace, done, unproven = self.model, self.trace, [], []
         for step in steps:
+            if len(done) == most:
+                break
             try:
                 new, count = apply(model, trace, step)
             except Exception as error:  # a fault of the mutator, counted apart

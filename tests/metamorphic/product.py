@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 
+FAR = 4096  # limits from here on may be those of a constant that a mutation put in
 SECONDS = 60  # a command that takes longer hangs
 PARAMS = "{params}"  # stands for a file of random parameters in a command
 
@@ -84,7 +85,7 @@ class Answer:
 
     def sentence(self):
         """The error, its names and numbers taken out."""
-        lines = [line for line in self.err.splitlines() if line.startswith("error:")] or self.err.splitlines()[-1:] or [""]
+        lines = [line for line in self.err.splitlines() if line.startswith("error:")] or self.err.splitlines()[-1:] or self.out.splitlines()[-1:] or [""]
         text = re.sub(r"^error: (\S+\.onnx: )?", "", lines[0])
         text = re.sub(r"\[[^\]]*\]|`[^`]*`|\"[^\"]*\"|“[^”]*”", "…", text)
         text = re.sub(r"\S*[/_]\S*", "…", text)
@@ -119,8 +120,10 @@ def _rounded(value):
 def findings(found):
     """What two spellings of one model must have in common."""
     encodings = [{k: _rounded(e[k]) for k in ("kind", "stack", "layers", "sites", "params", "max_length")} for e in found["encodings"]]
+    for e in encodings:
+        e["max_length"] = e["max_length"] if (e["max_length"] or FAR) < FAR else None
     attention = [{k: v for k, v in s.items() if k not in ("name", "form")} for s in found["attention"]]
-    shortest = min((limit["length"] for limit in found["limits"] if limit["length"] < 4096), default=None)
+    shortest = min((limit["length"] for limit in found["limits"] if limit["length"] < FAR), default=None)
     return {"encodings": sorted(encodings, key=json.dumps), "attention": attention, "limit": shortest}
 
 

@@ -57,8 +57,8 @@ def subject(path, options):
 
 
 def plan(rng, names):
-    """1 to 6 steps."""
-    return [Step(rng.choice(names), rng.randrange(1 << 30), rng.random() < 0.5) for _ in range(rng.randint(1, 6))]
+    """How many steps, 1 to 6, and more candidates than that, since not all fit."""
+    return rng.randint(1, 6), [Step(rng.choice(names), rng.randrange(1 << 30), rng.random() < 0.5) for _ in range(15)]
 
 
 def case(job):
@@ -69,7 +69,8 @@ def case(job):
     report = {"model": path, "skipped": None, "steps": [], "unproven": [], "inspect": None, "rewrites": [], "failures": []}
     if isinstance(chosen, str):
         return report | {"skipped": chosen}
-    model, done, unproven = chosen.mutated(plan(rng, options.names))
+    most, steps = plan(rng, options.names)
+    model, done, unproven = chosen.mutated(steps, most)
     report["unproven"] = [(s.mutation, os.path.relpath(path, ROOT), s.seed, s.everywhere, why) for s, why in unproven]
     report["steps"] = [s.mutation for s in done]
     if not done:

@@ -248,8 +248,8 @@ def merged_and_back(g, node, rng):
     shape = g.op("Shape", value)
     lead, tail = (g.op("Slice", shape, g.ints(s), g.ints(e)) for s, e in ((0, 2), (2, rank)))
     both = g.reduce("ReduceProd", lead, [0])
-    merged = g.op("Reshape", value, g.op("Concat", both, tail, axis=0))
-    return g.set_input(node, index, g.op("Reshape", merged, shape))
+    merged = g.reshape(value, g.op("Concat", both, tail, axis=0))
+    return g.set_input(node, index, g.reshape(merged, shape))
 
 
 @at("Unsqueeze")
@@ -268,7 +268,7 @@ def unsqueeze_as_reshape(g, node, rng):
             parts.append(g.size(node.input[0], k))
             k += 1
     shape = g.op("Concat", *parts, axis=0)
-    return g.replace(node, g.op("Reshape", node.input[0], shape))
+    return g.replace(node, g.reshape(node.input[0], shape))
 
 
 @at("Squeeze")
@@ -281,7 +281,7 @@ def squeeze_as_reshape(g, node, rng):
     axes = {int(a) % rank for a in axes.reshape(-1)}
     parts = [g.size(node.input[0], i) for i in range(rank) if i not in axes]
     shape = g.op("Concat", *parts, axis=0) if parts else g.const([], np.int64)
-    return g.replace(node, g.op("Reshape", node.input[0], shape))
+    return g.replace(node, g.reshape(node.input[0], shape))
 
 
 @at("Reshape")
