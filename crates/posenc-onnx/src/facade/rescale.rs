@@ -249,6 +249,19 @@ impl Rescale {
         self
     }
 
+    /// Rewrites a model of which something was not read, which is refused without this; the result
+    /// records what.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Rescale, request::Request};
+    /// let request: Request = Rescale::linear(2.0).allow_unread().into();
+    /// assert!(request.allowances.allow_unread);
+    /// ```
+    pub fn allow_unread(mut self) -> Self {
+        self.0.allowances.allow_unread = true;
+        self
+    }
+
     /// The `config.json` of the model as it is, from which the original length may be inferred.
     ///
     /// ```
