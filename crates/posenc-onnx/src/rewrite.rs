@@ -109,10 +109,12 @@ impl Planned<'_> {
     pub(crate) fn apply(self) -> Result<Rewritten, RewriteError> {
         let model = self.model;
         let is_sorted = self.request.allowances.sort;
+        let is_flat = self.flat.is_some();
         let unread = self.unread.clone();
         let mut done = self.edit()?;
         if done.report.edits.is_empty() {
-            done.model = model.clone();
+            let read = std::mem::replace(&mut done.model, model.clone());
+            done.flat = is_flat.then_some(read);
         }
         if !done.report.edits.is_empty() && !unread.is_empty() {
             record::write_unread(&mut done.model, &unread);
@@ -164,6 +166,7 @@ fn unchanged(model: &Model, branches: Vec<Branch>, report: Rewrite) -> Rewritten
         model: model.clone(),
         report,
         found: first.found,
+        flat: None,
         other_branches: vec![],
         proof: None,
     }

@@ -129,7 +129,7 @@ impl Rewritten {
     pub fn is_verifiable(&self) -> Result<bool, VerifyError> {
         for found in self.found() {
             if !found.rotary.is_empty() {
-                expectations(&self.0.model, found)?;
+                expectations(self.0.read(), found)?;
                 return Ok(true);
             }
         }
@@ -154,7 +154,7 @@ impl Rewritten {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn verify(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
-        let model = &self.0.model;
+        let model = self.0.read();
         let mut checks = vec![];
         for found in self.found() {
             if !found.rotary.is_empty() {

@@ -39,6 +39,7 @@ pub(super) fn apply(
             model: model.clone(),
             report,
             found: before,
+            flat: None,
             other_branches: with_rotations(branches),
             proof: None,
         });
@@ -72,6 +73,7 @@ pub(super) fn apply(
     report.limits.after.clone_from(&after.limits);
     report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);
     Ok(Rewritten {
+        flat: None,
         other_branches: with_rotations(other_branches(&next, &options, &after)),
         model: next,
         report,

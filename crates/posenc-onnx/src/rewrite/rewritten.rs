@@ -12,6 +12,9 @@ use crate::report::Rewrite;
 pub(crate) struct Rewritten {
     /// The model.
     pub(crate) model: Model,
+    /// The model in which everything was found, where that is another one: a model that is not
+    /// changed keeps its calls of functions.
+    pub(crate) flat: Option<Model>,
     /// The report, without output and check.
     pub(crate) report: Rewrite,
     /// What is found in the result.
@@ -20,6 +23,13 @@ pub(crate) struct Rewritten {
     pub(crate) other_branches: Vec<Found>,
     /// What shows that an inserted encoding computes its formula; `None` where none was inserted.
     pub(crate) proof: Option<Proof>,
+}
+
+impl Rewritten {
+    /// The model whose values the findings name.
+    pub(crate) fn read(&self) -> &Model {
+        self.flat.as_ref().unwrap_or(&self.model)
+    }
 }
 
 /// The rotations of branches.

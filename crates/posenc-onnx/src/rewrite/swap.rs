@@ -90,6 +90,7 @@ pub(super) fn apply(
         ));
     }
     Ok(Rewritten {
+        flat: None,
         other_branches: with_rotations(other_branches(&next, options, &found)),
         model: next,
         report,

@@ -2,6 +2,7 @@
 
 pub(crate) mod branches;
 mod config;
+mod functions;
 mod selection;
 mod stacks;
 mod swap;
