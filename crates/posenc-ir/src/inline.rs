@@ -200,6 +200,7 @@ fn taken<'a>(
     for nodes in std::iter::once(&main.node).chain(functions.map(|f| &f.node)) {
         for node in all_nodes(nodes) {
             node.output.iter().for_each(|name| take(name));
+            take(node.name());
         }
     }
     taken
@@ -349,9 +350,11 @@ impl Copy<'_> {
         for name in node.input.iter_mut().chain(&mut node.output) {
             self.rename(name);
         }
-        if node.name().len() <= MAX_NAME {
-            node.name = Some(format!("{}/{}", self.label, node.name()));
-        }
+        node.name = match node.name() {
+            // Nested calls would make it longer and longer.
+            name if name.is_empty() || name.len() > MAX_NAME => None,
+            name => Some(format!("{}/{name}", self.label)),
+        };
         node.attribute = node
             .attribute
             .into_iter()

@@ -2,6 +2,7 @@
 
 mod apply;
 mod check;
+mod names;
 mod sweep;
 
 use std::collections::BTreeMap;

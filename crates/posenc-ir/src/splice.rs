@@ -360,7 +360,7 @@ impl<'a> Splice<'a> {
                     out.field(f.number, self.edited_bodies(f.payload, &bodies)?);
                 }
                 attribute += 1;
-            } else {
+            } else if f.number != node_field::NAME || !node.name.is_empty() {
                 out.source(f.span);
             }
         }

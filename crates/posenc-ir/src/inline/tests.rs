@@ -112,3 +112,43 @@ fn a_function_that_calls_itself_is_refused() {
     let error = m.inlined().unwrap_err().to_string();
     assert!(error.contains("the function calls itself"), "{error}");
 }
+
+/// The names of the nodes, without those that have none.
+fn names(model: &Model) -> Vec<String> {
+    let nodes = model.graph().nodes().map(|(_, n)| n.name().to_owned());
+    nodes.filter(|name| !name.is_empty()).collect()
+}
+
+#[test]
+fn copies_have_names_of_their_own_or_none() {
+    let named = |name: &str, mut node: NodeProto| {
+        node.name = Some(name.to_owned());
+        node
+    };
+    let long = "n".repeat(MAX_NAME + 1);
+    let inner = function(
+        "Inner",
+        vec![
+            node("Neg", "", &["a"], &["s"]),
+            node("Neg", "", &["s"], &["t"]),
+            named("last", node("Abs", "", &["t"], &["u"])),
+            named(&long, node("Abs", "", &["u"], &["b"])),
+        ],
+    );
+    let outer = function("Outer", vec![node("Inner", "own", &["a"], &["b"])]);
+    let m = model(
+        vec![inner, outer],
+        vec![
+            node("Outer", "own", &["x"], &["m"]),
+            // The first label that the next call would get.
+            named("Inner_3/last", node("Abs", "", &["m"], &["n"])),
+            node("Inner", "own", &["n"], &["y"]),
+        ],
+    );
+    let flat = m.inlined().unwrap().unwrap();
+    let names = names(&flat);
+    assert_eq!(
+        names,
+        ["Outer_2/Inner_1/last", "Inner_3/last", "Inner_4/last"]
+    );
+}

@@ -42,6 +42,7 @@ impl Graph {
         commit.sweep();
         commit.order_nodes()?;
         let applied = commit.applied;
+        self.take_repeated_names();
         self.revision += 1;
         Ok(applied)
     }

@@ -6,6 +6,7 @@ use crate::proto::{AttributeProto, GraphProto};
 use crate::samples::{find, floats, lines, model, node, producer, untyped, value, with_bodies};
 use crate::{Attr, DType};
 
+mod names;
 mod refused;
 
 /// y = (x · w + w) and dead code; `if c { a } else { b }` captures.
