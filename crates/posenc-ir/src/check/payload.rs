@@ -48,7 +48,10 @@ pub(super) fn check_tensor(model: &Model, tensor: &TensorProto, files: &mut File
     typed(&stored, &Lists::of(tensor))
 }
 
-/// Checks a sparse tensor: it must have as many indices as values.
+/// The most bytes that a sparse tensor may have with its zeros: runtimes fill them in.
+const MAX_DENSE: usize = 1 << 40;
+
+/// Checks a sparse tensor: it must have as many indices as values, within its dimensions.
 pub(super) fn check_sparse(
     model: &Model,
     sparse: &SparseTensorProto,
@@ -71,7 +74,44 @@ pub(super) fn check_sparse(
         let why = "the values and indices of the sparse tensor do not fit its dimensions";
         return Err(Error::invalid(why));
     }
-    Ok(())
+    let dims = &sparse.dims;
+    let sizes = dims.iter().map(|d| usize::try_from(*d).ok());
+    let elements = sizes.fold(Some(1usize), |n, d| n?.checked_mul(d?));
+    let dtype = DType::from_code(values.data_type());
+    let bytes = |n| dtype.map_or(Some(n), |dtype| dtype.payload(n));
+    if elements.and_then(bytes).is_none_or(|n| n > MAX_DENSE) {
+        let why = format!("the sparse tensor of dimensions {dims:?} is too large for any memory");
+        return Err(Error::invalid(why));
+    }
+    within(model, indices, dims)
+}
+
+/// Whether the indices of a sparse tensor are within its dimensions. Absent files are accepted.
+fn within(model: &Model, indices: &TensorProto, dims: &[i64]) -> Result<()> {
+    let stored = Stored::from_proto(indices)?;
+    if stored.dtype != Some(DType::I64) {
+        return Err(Error::invalid(
+            "the indices of the sparse tensor must be int64",
+        ));
+    }
+    let tensor = match &stored.payload {
+        Payload::External(external) => model.graph().external_dir.tensor(external, &stored),
+        _ => Some(stored.tensor()?),
+    };
+    // A flat index counts the elements before it.
+    let flat = [dims.iter().product()];
+    let limits = if stored.dims.len() == 1 { &flat } else { dims };
+    let count = stored.elements().unwrap_or(0);
+    let outside = tensor.into_iter().flat_map(|tensor| {
+        let at = (0..count).zip(limits.iter().cycle());
+        at.filter_map(move |(i, limit)| tensor.get_i64(i).filter(|n| !(0..*limit).contains(n)))
+    });
+    match { outside }.next() {
+        None => Ok(()),
+        Some(index) => Err(Error::invalid(format!(
+            "index {index} of the sparse tensor is outside of its dimensions {dims:?}"
+        ))),
+    }
 }
 
 /// The type and the number of elements.

@@ -250,3 +250,94 @@ fn a_sparse_tensor_has_an_index_for_each_value() {
         assert!(why.contains(want), "{name}: {why}");
     }
 }
+
+#[test]
+fn a_sparse_tensor_is_within_its_dimensions_and_memory() {
+    let sparse = |dims: &[i64], each: bool, indices: &[i64]| {
+        let count = if each {
+            indices.len() / dims.len()
+        } else {
+            indices.len()
+        };
+        let places = TensorProto {
+            int64_data: indices.to_vec(),
+            ..empty(
+                DType::I64,
+                &[count as i64, dims.len() as i64][..1 + usize::from(each)],
+            )
+        };
+        let sparse = SparseTensorProto {
+            values: Some(raw(DType::F32, &[count as i64], 4 * count)),
+            indices: Some(places),
+            dims: dims.to_vec(),
+        };
+        let mut a = AttributeProto {
+            name: Some("sparse_value".to_owned()),
+            sparse_tensor: Some(Box::new(sparse.clone())),
+            ..Default::default()
+        };
+        a.set_type(AttributeType::SparseTensor);
+        [
+            changed(|g| g.sparse_initializer.push(sparse)),
+            changed(|g| {
+                let mut n = node("Constant", &[], &["k"]);
+                n.attribute.push(a);
+                g.node.push(n);
+            }),
+        ]
+    };
+    for (name, dims, each, indices) in [
+        ("the last element", &[4, 5][..], false, &[0, 19][..]),
+        ("the last of each axis", &[4, 5], true, &[0, 0, 3, 4]),
+        ("no element", &[4, 5], false, &[]),
+        ("no element of an empty one", &[4, 0], true, &[]),
+        ("a tebibyte", &[1 << 38], false, &[1]),
+    ] {
+        for model in sparse(dims, each, indices) {
+            assert_eq!(verdict(&model), Ok(()), "{name}");
+        }
+    }
+    let outside = "outside of its dimensions [4, 5]";
+    let large = "is too large for any memory";
+    for (name, dims, each, indices, want) in [
+        (
+            "one past the end",
+            &[4, 5][..],
+            false,
+            &[0, 20][..],
+            outside,
+        ),
+        ("below zero", &[4, 5], false, &[-1], outside),
+        ("a row too far", &[4, 5], true, &[4, 0], outside),
+        ("a column too far", &[4, 5], true, &[0, 0, 0, 5], outside),
+        ("a column below zero", &[4, 5], true, &[0, -1], outside),
+        ("more than a tebibyte", &[(1 << 38) + 1], false, &[1], large),
+        (
+            "more than 64 bits",
+            &[1 << 40, 1 << 40],
+            true,
+            &[0, 0],
+            large,
+        ),
+        ("a wrapped count", &[1 << 62, 8], false, &[0], large),
+        ("something of nothing", &[0, 5], false, &[0], "[0, 5]"),
+    ] {
+        for model in sparse(dims, each, indices) {
+            let why = verdict(&model).unwrap_err();
+            assert!(why.contains(want), "{name}: {why}");
+        }
+    }
+}
+
+#[test]
+fn indices_of_another_type_are_refused() {
+    let model = changed(|g| {
+        g.sparse_initializer.push(SparseTensorProto {
+            values: Some(raw(DType::F32, &[2], 8)),
+            indices: Some(raw(DType::I32, &[2], 8)),
+            dims: vec![4, 5],
+        });
+    });
+    let why = verdict(&model).unwrap_err();
+    assert_eq!(why, "t: the indices of the sparse tensor must be int64");
+}
