@@ -59,7 +59,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     if passed && !options.dry_run {
         output::check(input, &output, options.in_place, &read)?;
         progress.now(format!("writing {}", output.display()));
-        external::save(done.as_ir(), input, &output, options.external_data)?;
+        let linked = external::save(done.as_ir(), input, &output, options.external_data)?;
+        report.warnings.extend(linked);
         report.output = Some(Endpoint {
             fingerprint: fingerprint_of(&output)?,
             path: output.display().to_string(),

@@ -14,6 +14,9 @@ mod exit;
 mod external;
 #[path = "cli/help.rs"]
 mod help;
+#[cfg(unix)]
+#[path = "cli/links.rs"]
+mod links;
 #[path = "cli/print.rs"]
 mod print;
 #[path = "cli/rewrite.rs"]

@@ -14,7 +14,7 @@ mod path;
 mod write;
 
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use data::{copy_to, share_as};
+pub(crate) use data::{copy_to, link_as};
 pub(crate) use path::folder;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Saving the rewritten model with its external data.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use posenc_encodings::words;
 use posenc_ir::external::{self, PlaceProblem, SaveError};
@@ -12,20 +12,20 @@ use crate::model;
 words! {
     /// What happens to tensors in other files.
     "treatment of external data" ExternalData {
-        /// Keep in the same folder, else link, else copy.
+        /// Keep in the same folder, else copy.
         Auto = "auto",
         /// Reference the same file.
         Keep = "keep",
-        /// Share its blocks, or a hard link.
+        /// Make a hard link, which some readers refuse.
         Link = "link",
-        /// Copy it.
+        /// Copy it, by sharing its blocks where the file system can.
         Copy = "copy",
         /// Embed it.
         Inline = "inline",
     } default Auto
 }
 
-/// Saves the model to `output`.
+/// Saves the model to `output`; returns a warning about data with several names.
 ///
 /// # Errors
 /// As [`Model::save`]; what `input` lacks is an error of the model, everything else of the command
@@ -35,12 +35,24 @@ pub(super) fn save(
     input: &Path,
     output: &Path,
     mode: ExternalData,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<String>> {
     match model.save(output, policy(mode)) {
-        Ok(_) => Ok(()),
+        Ok(saved) => Ok(names(&saved.linked)),
         Err(SaveError::Model(error)) => model::named(input, Err(error)),
         Err(error) => Err(Failure::usage(sentence(&error, mode)).into()),
     }
+}
+
+/// A warning about hard links; `None` without any.
+fn names(linked: &[PathBuf]) -> Option<String> {
+    let files: Vec<String> = linked.iter().map(|p| p.display().to_string()).collect();
+    (!files.is_empty()).then(|| {
+        format!(
+            "{} has several hard links now: tools such as recent versions of onnx refuse such data, \
+             also for the model that was read; --external-data copy avoids that",
+            files.join(", ")
+        )
+    })
 }
 
 fn policy(mode: ExternalData) -> external::ExternalData {
@@ -64,6 +76,7 @@ fn sentence(error: &SaveError, mode: ExternalData) -> String {
             PlaceProblem::OtherFolder => "use --external-data link, copy or inline",
             PlaceProblem::Exists => "remove it first",
             PlaceProblem::NotLinkable => "use --external-data copy",
+            PlaceProblem::LinkedOutput => "give another -o, or --external-data inline",
             _ => "give another -o",
         },
         _ => return error.to_string(),
@@ -98,6 +111,7 @@ mod tests {
             (PlaceProblem::NotLinkable, "--external-data copy"),
             (PlaceProblem::IsExternalData, "give another -o"),
             (PlaceProblem::OutsideFolder, "give another -o"),
+            (PlaceProblem::LinkedOutput, "--external-data inline"),
         ] {
             let path = "out.onnx".into();
             let text = sentence(&SaveError::Place { path, problem }, ExternalData::Keep);

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::policy::{PlaceProblem, SaveError};
 use crate::error::{Error, ErrorKind};
-use crate::file::{copy_to, share_as};
+use crate::file::{copy_to, link_as};
 
 /// How a file gets to another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Link,
     Copy,
-    LinkOrCopy,
 }
 
 /// What became of a file.
@@ -23,18 +22,23 @@ pub(super) enum Outcome {
     Placed,
     /// A file with the same content was there before.
     Present,
-    /// Something else has its place.
+    /// Something else has its place, or a file that readers refuse.
     Occupied,
 }
 
-/// The folders and files that were created, in this order.
+/// What was placed.
 #[derive(Debug, Default)]
-pub(super) struct Placed(pub(super) Vec<PathBuf>);
+pub(super) struct Placed {
+    /// The folders and files that were created, in this order.
+    pub(super) created: Vec<PathBuf>,
+    /// The files that are hard links of others.
+    pub(super) linked: Vec<PathBuf>,
+}
 
 impl Placed {
     /// Removes everything that was created, as far as possible.
     pub(super) fn remove(&self) {
-        for path in self.0.iter().rev() {
+        for path in self.created.iter().rev() {
             let _ = if path.is_dir() {
                 fs::remove_dir(path)
             } else {
@@ -53,18 +57,25 @@ impl Placed {
     ) -> Result<Outcome, SaveError> {
         let to = folder.join(location);
         self.create_folders(folder, &to)?;
-        if to.symlink_metadata().is_ok() {
-            return Ok(compare(from, &to, folder));
-        }
-        match link_or_copy(from, &to, method) {
-            Ok(()) => {
-                self.0.push(to);
-                Ok(Outcome::Placed)
+        let outcome = if to.symlink_metadata().is_ok() {
+            compare(from, &to, folder, method)
+        } else {
+            match link_or_copy(from, &to, method) {
+                Ok(()) => {
+                    self.created.push(to.clone());
+                    Outcome::Placed
+                }
+                // Another process created it in the meantime.
+                Err(SaveError::Write(e)) if already_exists(&e) => {
+                    compare(from, &to, folder, method)
+                }
+                Err(e) => return Err(e),
             }
-            // Another process created it in the meantime.
-            Err(SaveError::Write(e)) if already_exists(&e) => Ok(compare(from, &to, folder)),
-            Err(e) => Err(e),
+        };
+        if method == Method::Link && outcome != Outcome::Occupied {
+            self.linked.push(to);
         }
+        Ok(outcome)
     }
 
     /// Creates the folders between `folder` and a file in it, which must not lead elsewhere.
@@ -76,7 +87,7 @@ impl Placed {
             .collect();
         for path in missing.into_iter().rev() {
             match fs::create_dir(path) {
-                Ok(()) => self.0.push(path.to_owned()),
+                Ok(()) => self.created.push(path.to_owned()),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(SaveError::io(inner, e)),
             }
@@ -90,32 +101,44 @@ impl Placed {
 }
 
 fn link_or_copy(from: &Path, to: &Path, method: Method) -> Result<(), SaveError> {
-    if method != Method::Copy {
-        match share_as(from, to) {
-            Ok(()) => return Ok(()),
-            Err(e) if already_exists(&e) => return Err(SaveError::Write(e)),
-            Err(_) if method == Method::Link => {
-                return Err(SaveError::place(from, PlaceProblem::NotLinkable));
+    match method {
+        Method::Copy => copy_to(from, to).map_err(SaveError::Write),
+        Method::Link => link_as(from, to).map_err(|e| {
+            if already_exists(&e) {
+                SaveError::Write(e)
+            } else {
+                SaveError::place(from, PlaceProblem::NotLinkable)
             }
-            Err(_) => {}
-        }
+        }),
     }
-    copy_to(from, to).map_err(SaveError::Write)
 }
 
 fn already_exists(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
 }
 
-/// Whether the file that is at `to` may serve as a copy of `from`.
-fn compare(from: &Path, to: &Path, folder: &Path) -> Outcome {
-    // A model may not follow a link out of its folder.
+/// Whether the file that is at `to` may serve as a copy or link of `from`.
+fn compare(from: &Path, to: &Path, folder: &Path, method: Method) -> Outcome {
+    // A model may not follow a link out of its folder, and readers refuse links within it.
     let inside = to.canonicalize().is_ok_and(|to| to.starts_with(folder));
+    let found = to.symlink_metadata();
+    let serves = found.is_ok_and(|f| f.is_file() && (method == Method::Link || has_one_name(&f)));
     // A file that cannot be read is taken for another one.
-    if inside && is_same(from, to).unwrap_or(false) {
+    if inside && serves && is_same(from, to).unwrap_or(false) {
         Outcome::Present
     } else {
         Outcome::Occupied
+    }
+}
+
+/// Whether a file has no second name.
+fn has_one_name(file: &fs::Metadata) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::nlink(file) == 1;
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        true
     }
 }
 

@@ -12,15 +12,16 @@ use crate::error::Error;
 /// in place of the file that it was read from keeps them, unless they are embedded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ExternalData {
-    /// [`Keep`](Self::Keep) in the folder of the input, else [`Link`](Self::Link) where the file
-    /// system can, else [`Copy`](Self::Copy).
+    /// [`Keep`](Self::Keep) in the folder of the input, else [`Copy`](Self::Copy). Data that the
+    /// input names by a symbolic link is copied there too: readers refuse such links.
     #[default]
     Auto,
     /// The saved model names the files that the input names. Only within the folder of the input.
     Keep,
-    /// Share the files without copying them: a clone of their blocks (reflink) or a hard link.
+    /// Give the files a second name (hard link). Some readers, as recent versions of `onnx`,
+    /// refuse data with several names, also where the input names it.
     Link,
-    /// Copy the files.
+    /// Copy the files: by sharing their blocks (reflink) where the file system can.
     Copy,
     /// Store the tensors in the model itself, which may have at most 2³¹ − 1 bytes then.
     Inline,
@@ -33,6 +34,8 @@ pub struct Saved {
     /// New files of external data and the new folders around them, in the order in which they were
     /// created. Files that were there before with the same content are not listed.
     pub created: Vec<PathBuf>,
+    /// Files of external data that are hard links of the input's, or were before.
+    pub linked: Vec<PathBuf>,
 }
 
 /// Why a model was not saved. The output is unchanged then, and no new file is left.
@@ -73,6 +76,9 @@ pub enum PlaceProblem {
     /// folder.
     #[error("cannot be linked to the output's folder")]
     NotLinkable,
+    /// The output is a link into another folder, from which a model reaches other files.
+    #[error("leads into another folder, in which the external data has no place")]
+    LinkedOutput,
     /// A folder for external data is a link that leads out of the output's folder.
     #[error("leads out of the output's folder")]
     OutsideFolder,

@@ -22,7 +22,8 @@ impl Model {
     /// `path` is a symbolic link, the file that it leads to. See [`Model::write`] for how.
     ///
     /// # Errors
-    /// When external data has to be read and is absent; when a file of external data has no place,
+    /// When external data has to be read and is absent; when `path` is a symbolic link into another
+    /// folder, and the model has external data; when a file of external data has no place,
     /// or would itself be replaced by the output; when the result is too large for one file; when
     /// a file cannot be written. The output is unchanged then, and what was created next to it is
     /// removed.
@@ -31,19 +32,39 @@ impl Model {
         path: impl AsRef<Path>,
         external_data: ExternalData,
     ) -> Result<Saved, SaveError> {
-        let path = path.as_ref();
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let given = path.as_ref();
+        let path = given.canonicalize().unwrap_or_else(|_| given.to_owned());
         let mut placed = Placed::default();
-        let saved = encode(self, &path, external_data, &mut placed)
-            .and_then(|encoded| write(self, &encoded, &path));
+        let saved = encode(self, &path, external_data, &mut placed).and_then(|encoded| {
+            check_link(self, &encoded, given, &path)?;
+            write(self, &encoded, &path)
+        });
         match saved {
-            Ok(()) => Ok(Saved { created: placed.0 }),
+            Ok(()) => Ok(Saved {
+                linked: placed.linked,
+                created: placed.created,
+            }),
             Err(error) => {
                 placed.remove();
                 Err(error)
             }
         }
     }
+}
+
+/// An output that is a link into another folder would be read with the data of either folder.
+fn check_link(
+    model: &Model,
+    encoded: &Encoded,
+    given: &Path,
+    path: &Path,
+) -> Result<(), SaveError> {
+    let own = folder(given).canonicalize().ok();
+    let stays = own == folder(path).canonicalize().ok();
+    if stays || model.external_in(encoded)?.is_empty() {
+        return Ok(());
+    }
+    Err(SaveError::place(given, PlaceProblem::LinkedOutput))
 }
 
 fn write(model: &Model, encoded: &Encoded, path: &Path) -> Result<(), SaveError> {
@@ -77,13 +98,13 @@ fn encode(
     let stays = is_in_reach(model, &files, &target);
     let method = match policy {
         ExternalData::Inline => return Ok(model.embedded(&encoded)?),
-        ExternalData::Keep | ExternalData::Auto if stays => return Ok(encoded),
+        ExternalData::Keep if stays => return Ok(encoded),
+        ExternalData::Auto if stays && !any_by_link(model, &files, &target) => return Ok(encoded),
         // The file that is replaced named this data already.
         _ if stays && output.canonicalize().ok() == model_file(model) => return Ok(encoded),
         ExternalData::Keep => return Err(SaveError::place(output, PlaceProblem::OtherFolder)),
-        ExternalData::Auto => Method::LinkOrCopy,
+        ExternalData::Auto | ExternalData::Copy => Method::Copy,
         ExternalData::Link => Method::Link,
-        ExternalData::Copy => Method::Copy,
     };
     let mut names = Names::new(output, files.keys().copied());
     let mut moved = BTreeMap::new();
@@ -141,6 +162,20 @@ fn is_in_reach(model: &Model, files: &BTreeMap<&str, &External>, target: &Path) 
         file.map_or(true, |file| file.starts_with(target))
     };
     home.is_ok_and(|home| home == target) && files.values().all(reaches)
+}
+
+/// Whether the folder `target` holds a file of the data under another name only: by a symbolic link,
+/// which readers refuse.
+fn any_by_link(model: &Model, files: &BTreeMap<&str, &External>, target: &Path) -> bool {
+    let by_link = |external: &&External| {
+        let named = external
+            .relative()
+            .ok()
+            .map(|location| target.join(location));
+        let file = model.external_file(external).ok();
+        file.is_some() && file != named
+    };
+    files.values().any(by_link)
 }
 
 /// The file that the model was read from.

@@ -1,4 +1,4 @@
-//! Sharing and copying files of external data.
+//! Linking and copying files of external data.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,20 +9,17 @@ use super::map;
 use super::new::NewFile;
 use crate::error::{Error, Result};
 
-/// Makes a file available under another name without copying: by sharing its blocks where the file
-/// system can (reflink), else by a hard link.
+/// Gives a file a second name (hard link).
 ///
 /// # Errors
-/// When `to` exists (`AlreadyExists`) or the file system can do neither.
-pub(crate) fn share_as(from: &Path, to: &Path) -> Result<()> {
-    let source = map::open(from)?;
-    if clone(&source, to).map_err(|e| Error::io(to, e))? {
-        return Ok(());
-    }
+/// When `to` exists (`AlreadyExists`) or the file system cannot.
+pub(crate) fn link_as(from: &Path, to: &Path) -> Result<()> {
+    map::open(from)?;
     fs::hard_link(from, to).map_err(|e| Error::io(to, e))
 }
 
-/// Copies a file; `to` appears when it is complete.
+/// Copies a file, by sharing its blocks where the file system can (reflink); `to` appears when it is
+/// complete.
 ///
 /// # Errors
 /// When `to` exists (`AlreadyExists`) or cannot be written. No partial file is left.

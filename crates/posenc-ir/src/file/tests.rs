@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::copy::{METHODS, Method, copy};
 use super::new::NewFile;
-use super::{copy_to, share_as};
+use super::{copy_to, link_as};
 use crate::error::{ErrorKind, Result};
 use crate::model::Model;
 use crate::proto::{GraphProto, ModelProto, TensorProto};
@@ -180,7 +180,7 @@ fn a_model_from_memory_is_written_too() {
 #[test]
 fn files_of_data_replace_no_file() {
     type Place = fn(&Path, &Path) -> Result<()>;
-    let places: [(&str, Place); 2] = [("copy", copy_to), ("share", share_as)];
+    let places: [(&str, Place); 2] = [("copy", copy_to), ("link", link_as)];
     for (name, place) in places {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = (folder.path().join("a"), folder.path().join("b"));

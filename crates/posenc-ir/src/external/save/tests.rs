@@ -86,11 +86,11 @@ fn data_is_placed_next_to_the_model_in_another_folder_once() {
         let data = dir.path().join("away/data/w.bin");
         assert_eq!(fs::read(&data).unwrap(), [7; 64], "{policy:?}");
         assert_eq!(locations, ["data/w.bin"; 2], "{policy:?}");
-        assert_eq!(placed.0.len(), 2, "{policy:?}: a folder and a file");
+        assert_eq!(placed.created.len(), 2, "{policy:?}: a folder and a file");
         // The same data is there already.
         let (locations, nothing) = prepared(&model, &output, policy).unwrap();
         assert_eq!(locations, ["data/w.bin"; 2], "{policy:?}");
-        assert_eq!(nothing.0.len(), 0, "{policy:?}");
+        assert_eq!(nothing.created.len(), 0, "{policy:?}");
         placed.remove();
         let away = dir.path().join("away");
         assert!(fs::read_dir(away).unwrap().next().is_none(), "{policy:?}");
@@ -113,7 +113,7 @@ fn data_in_the_same_folder_stays_unless_it_is_to_be_copied() {
         // A model that is replaced keeps its data.
         let (locations, placed) = prepared(&model, &dir.path().join("m.onnx"), policy).unwrap();
         assert_eq!(locations, ["data/w.bin"; 2], "{policy:?}");
-        assert_eq!(placed.0.len(), 0, "{policy:?}");
+        assert_eq!(placed.created.len(), 0, "{policy:?}");
     }
 }
 
@@ -127,12 +127,16 @@ fn data_whose_name_is_taken_is_named_after_the_output() {
         fs::write(away.join("data/w.bin"), [9; 64]).unwrap();
         let (locations, placed) = prepared(&model, &output, policy).unwrap();
         assert_eq!(locations, ["out.onnx.data"; 2], "{policy:?}");
-        assert_eq!(placed.0.len(), 1, "{policy:?}");
+        assert_eq!(placed.created.len(), 1, "{policy:?}");
         assert_eq!(fs::read(away.join("out.onnx.data")).unwrap(), [7; 64]);
         assert_eq!(fs::read(away.join("data/w.bin")).unwrap(), [9; 64]);
         // Again, with the files of the first time.
         let (locations, placed) = prepared(&model, &output, policy).unwrap();
-        assert_eq!((locations.len(), placed.0.len()), (2, 0), "{policy:?}");
+        assert_eq!(
+            (locations.len(), placed.created.len()),
+            (2, 0),
+            "{policy:?}"
+        );
     }
 }
 
@@ -164,7 +168,7 @@ fn embedded_data_needs_no_place() {
     for output in ["out.onnx", "away/out.onnx", "away/w.bin", "m.onnx"] {
         let output = dir.path().join(output);
         let (locations, placed) = prepared(&model, &output, ExternalData::Inline).unwrap();
-        assert_eq!((locations.len(), placed.0.len()), (0, 0));
+        assert_eq!((locations.len(), placed.created.len()), (0, 0));
     }
 }
 
@@ -305,4 +309,90 @@ fn a_model_is_saved_with_its_data_and_a_failure_leaves_nothing() {
     let error = model.save(&other, ExternalData::Copy).unwrap_err();
     assert!(matches!(error, SaveError::Write(_)), "{error}");
     assert!(!away.join("data").exists());
+}
+
+/// The number of names of a file.
+#[cfg(unix)]
+fn names_of(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    path.symlink_metadata().unwrap().nlink()
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_policy_of_that_name_makes_hard_links() {
+    for policy in AWAY {
+        let (dir, model) = folder();
+        let output = dir.path().join("away/out.onnx");
+        let away = dir.path().join("away").canonicalize().unwrap();
+        let data = away.join("data/w.bin");
+        let linked = policy == ExternalData::Link;
+        for _ in 0..2 {
+            let saved = model.save(&output, policy).unwrap();
+            let want: &[PathBuf] = if linked { &[data.clone()] } else { &[] };
+            assert_eq!(saved.linked, want, "{policy:?}");
+            assert_eq!(names_of(&data), 1 + u64::from(linked), "{policy:?}");
+        }
+        assert_eq!(fs::read(&data).unwrap(), [7; 64], "{policy:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_with_a_second_name_is_taken_for_a_link_and_for_no_copy() {
+    let (dir, model) = folder();
+    let output = dir.path().join("away/out.onnx");
+    model.save(&output, ExternalData::Link).unwrap();
+    let (locations, placed) = prepared(&model, &output, ExternalData::Link).unwrap();
+    assert_eq!(locations, ["data/w.bin"; 2]);
+    assert!(placed.created.is_empty());
+    for policy in [ExternalData::Auto, ExternalData::Copy] {
+        let (locations, placed) = prepared(&model, &output, policy).unwrap();
+        assert_eq!(locations, ["out.onnx.data"; 2], "{policy:?}");
+        let copy = dir.path().join("away/out.onnx.data");
+        assert_eq!(names_of(&copy), 1, "{policy:?}");
+        placed.remove();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn data_behind_a_link_within_the_folder_is_copied_unless_it_is_to_be_kept() {
+    let (dir, model) = folder();
+    let data = dir.path().join("data/w.bin");
+    fs::rename(&data, dir.path().join("data/real.bin")).unwrap();
+    std::os::unix::fs::symlink("real.bin", &data).unwrap();
+    for (output, policy, want) in [
+        ("out.onnx", ExternalData::Auto, "out.onnx.data"),
+        ("out.onnx", ExternalData::Keep, "data/w.bin"),
+        ("m.onnx", ExternalData::Keep, "data/w.bin"),
+    ] {
+        let output = dir.path().join(output);
+        let (locations, placed) = prepared(&model, &output, policy).unwrap();
+        assert_eq!(locations, [want; 2], "{policy:?}");
+        placed.remove();
+    }
+    assert!(data.symlink_metadata().unwrap().is_symlink());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_that_links_into_another_folder_is_refused_with_data_elsewhere() {
+    let (cache, _) = folder_with("w.bin");
+    let folder = cache.path();
+    for (file, link) in [("m.onnx", "away/m.onnx"), ("w.bin", "away/w.bin")] {
+        std::os::unix::fs::symlink(folder.join(file), folder.join(link)).unwrap();
+    }
+    let output = folder.join("away/m.onnx");
+    let model = Model::open(&output).unwrap();
+    let before = fs::read(folder.join("m.onnx")).unwrap();
+    for policy in AWAY {
+        let error = model.save(&output, policy).unwrap_err();
+        assert_eq!(problem(error), PlaceProblem::LinkedOutput, "{policy:?}");
+        assert_eq!(fs::read(folder.join("m.onnx")).unwrap(), before);
+        let names = fs::read_dir(folder).unwrap().count();
+        assert_eq!(names, 4, "{policy:?}: two folders, a model and its data");
+    }
+    model.save(&output, ExternalData::Inline).unwrap();
+    assert!(fs::read(folder.join("m.onnx")).unwrap() != before);
 }
