@@ -108,7 +108,9 @@ impl Exit {
         if let Some(error) = cause.downcast_ref::<RewriteError>() {
             return Some(match error {
                 RewriteError::Refused(refusal) => Self::of_refusal(refusal),
-                RewriteError::Model(error) | RewriteError::Result(error) => Self::of_model(error),
+                RewriteError::Model(error) => Self::of_model(error),
+                // The model itself is valid.
+                RewriteError::Result(_) => Self::Unsupported,
                 _ => Self::Unsupported,
             });
         }

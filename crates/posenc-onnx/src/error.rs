@@ -3,6 +3,7 @@
 use std::fmt;
 
 use posenc_encodings::param::ParameterError;
+use posenc_ir::ErrorKind;
 
 /// Why a model is not rewritten.
 ///
@@ -30,6 +31,24 @@ pub enum RewriteError {
 }
 
 impl RewriteError {
+    /// The error of an edit: that a patch cannot be applied says that the form of the model is not
+    /// supported, as the model itself was found to be valid.
+    pub(crate) fn of_edit(self) -> Self {
+        match self {
+            Self::Model(error)
+                if matches!(error.kind(), ErrorKind::Invalid(_) | ErrorKind::Patch(_)) =>
+            {
+                let why = format!("the edit cannot be made: {}", error.kind());
+                let refusal = Refusal::unsupported(why);
+                Self::Refused(match error.place() {
+                    Some(node) => refusal.at(node),
+                    None => refusal,
+                })
+            }
+            other => other,
+        }
+    }
+
     /// The refusal, unless the model itself is invalid.
     ///
     /// ```
@@ -230,5 +249,26 @@ mod tests {
         assert_eq!(refusal.node(), Some("layers.0/Mul"));
         assert_eq!(refusal.site(), Some("layers.0"));
         assert_eq!(refusal.kind(), &RefusalKind::MissingParameter("theta"));
+    }
+
+    #[test]
+    fn an_edit_that_cannot_be_made_is_a_refusal_and_other_errors_stay() {
+        use posenc_ir::Error;
+        let cycle = Error::invalid("the node depends on its own output").at("g/Add_3");
+        for error in [cycle, Error::patch("it has another type").at("g/Add_3")] {
+            let sentence = error.kind().to_string();
+            let done = RewriteError::Model(error).of_edit();
+            let refusal = done.refusal().expect("it is a refusal");
+            assert_eq!(refusal.kind(), &RefusalKind::Unsupported);
+            assert_eq!(refusal.node(), Some("g/Add_3"));
+            let want = format!("the edit cannot be made: {sentence}");
+            assert_eq!(refusal.reason(), want);
+        }
+        let absent = std::io::Error::from(std::io::ErrorKind::NotFound);
+        for error in [Error::io("m.data", absent), Error::decode("truncated")] {
+            assert_eq!(RewriteError::Model(error).of_edit().refusal(), None);
+        }
+        let invalid = RewriteError::Result(Error::invalid("a name is used twice"));
+        assert_eq!(invalid.of_edit().refusal(), None);
     }
 }

@@ -111,7 +111,7 @@ impl Planned<'_> {
         let is_sorted = self.request.allowances.sort;
         let is_flat = self.flat.is_some();
         let unread = self.unread.clone();
-        let mut done = self.edit()?;
+        let mut done = self.edit().map_err(RewriteError::of_edit)?;
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
             done.flat = is_flat.then_some(read);

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Applied, Draft, Init, NewInput, NewNode, NewValue, Patch};
 use crate::error::{Error, Result};
 use crate::graph::{Def, Graph, ScopeKind, Type, Use, Value};
 use crate::id::{NodeId, ScopeId, ValueId, narrow};
 use crate::node::{Extra, Node, Operator};
+use crate::order::reads;
 use crate::stored::{Payload, Stored};
 use crate::tensor::Tensor;
 
@@ -298,9 +299,39 @@ impl Graph {
         }
         list.sort_unstable();
         self.scope_mut(scope).nodes = list.into_iter().map(|(.., n)| n).collect();
-        let sorted = self.order(scope)?;
+        let sorted = self.order(scope).map_err(|error| {
+            // Of the nodes of the model: a name that the patch made says nothing.
+            let changed = |n: &&NodeId| {
+                self.edited.contains(n) || !self.node(**n).indexed_bodies().is_empty()
+            };
+            let mut old = old.iter().filter(changed);
+            let at = old.find(|n| self.reads_itself(**n, scope));
+            match at {
+                Some(at) => Error::patch(error.kind().to_string()).at(self.place(*at)),
+                None => error,
+            }
+        })?;
         self.scope_mut(scope).nodes = sorted;
         Ok(())
+    }
+
+    /// Whether a node of a scope depends on its own output.
+    fn reads_itself(&self, node: NodeId, scope: ScopeId) -> bool {
+        let before = |id: NodeId| {
+            let producers = reads(self, id).into_iter().filter_map(|v| self.producer(v));
+            producers.filter_map(|(id, _)| self.ancestor_in(id, scope))
+        };
+        let mut stack: Vec<NodeId> = before(node).collect();
+        let mut seen = FxHashSet::default();
+        while let Some(id) = stack.pop() {
+            if id == node {
+                return true;
+            }
+            if seen.insert(id) {
+                stack.extend(before(id));
+            }
+        }
+        false
     }
 
     /// The node of `scope` that is `node` or contains it in a body.

@@ -40,16 +40,20 @@ fn a_patch_that_does_not_fit_is_refused_and_changes_nothing() {
         out.redirect(find(g, "y"), nowhere).unwrap();
     };
     let cases = [
-        ("circle", circle, "depends on its own output"),
+        (
+            "circle",
+            circle,
+            "y_node: the node depends on its own output",
+        ),
         (
             "circle around a body",
             circle_around_a_body,
-            "depends on its own output",
+            "y_node: the node depends on its own output",
         ),
         (
             "circle by capture",
             circle_by_capture,
-            "depends on its own output",
+            "y_node: the node depends on its own output",
         ),
         (
             "a value out of a body",
