@@ -37,9 +37,9 @@ pub(crate) struct Found {
     /// Sites at which position acts on queries or keys and is no rotation that is known, with the
     /// reason. A model that has any is not rescaled.
     pub not_rotary: Vec<Refused>,
-    /// Of the sites of `not_rotary`, those that do rotate pairs, by no known formula: the regions of
-    /// their queries and keys, which can be removed.
-    pub(crate) unfitted_rotations: Vec<(usize, Vec<Region>)>,
+    /// Of the sites of `not_rotary`, those whose queries and keys rotate alike, by no known formula:
+    /// the regions of both, which can be removed.
+    pub(crate) unfitted_rotations: Vec<(usize, [Region; 2])>,
     /// Every encoding but rotations by one position: rotations on a grid, then absolute ones,
     /// biases, terms and convolutions.
     pub findings: Vec<Finding>,

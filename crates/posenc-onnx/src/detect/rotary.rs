@@ -19,7 +19,7 @@ use crate::graph::signature::Signatures;
 use posenc_encodings::families::axial::Axial;
 use posenc_encodings::families::rope::Unread;
 use posenc_encodings::kind::Form;
-use read::{read, read_axial, rotates_pairs};
+use read::{read, read_axial, rotate_alike, rotates_pairs};
 use site::{AxialSite, RotaryOperand, RotarySite, Rotation, Streams, Switch};
 
 /// Frequencies and factors of queries and keys may differ by this share.
@@ -37,7 +37,6 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                 why,
             });
         };
-        let mut regions = vec![];
         match (query, key) {
             (SideReading::Nothing, SideReading::Nothing) => {}
             (SideReading::OnGrid(query), SideReading::OnGrid(key))
@@ -52,10 +51,7 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
             (SideReading::Rotation(query), SideReading::Rotation(key)) => {
                 let node = query.region.entries[0].node;
                 match difference(&query.rotation, &key.rotation) {
-                    Some(why) => {
-                        refuse(node, why);
-                        regions.extend([query.region, key.region]);
-                    }
+                    Some(why) => refuse(node, why),
                     None => found.rotary.push(RotarySite {
                         site: site.index,
                         switch: known.switch(model, found, &query),
@@ -68,17 +64,9 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                 }
             }
             (query, key) => {
-                regions = [&query, &key]
-                    .into_iter()
-                    .filter_map(SideReading::region)
-                    .cloned()
-                    .collect();
                 for (side, other) in [(&query, &key), (&key, &query)] {
                     match side {
-                        SideReading::Refused(node, why) => {
-                            regions.clear();
-                            refuse(*node, why.clone());
-                        }
+                        SideReading::Refused(node, why) => refuse(*node, why.clone()),
                         SideReading::UnknownRotation(region, why) => {
                             refuse(region.entries[0].node, why.clone());
                         }
@@ -94,10 +82,13 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                         SideReading::Rotation(_) | SideReading::Nothing => {}
                     }
                 }
+                if let (SideReading::UnknownRotation(q, _), SideReading::UnknownRotation(k, _)) =
+                    (query, key)
+                    && rotate_alike(model, &found.trace, [&q, &k])
+                {
+                    found.unfitted_rotations.push((site.index, [*q, *k]));
+                }
             }
-        }
-        if !regions.is_empty() {
-            found.unfitted_rotations.push((site.index, regions));
         }
     }
 }
@@ -109,18 +100,6 @@ enum SideReading {
     /// It rotates, but not as any known rotation.
     UnknownRotation(Box<Region>, String),
     Refused(NodeId, String),
-}
-
-impl SideReading {
-    /// The region that rotates.
-    fn region(&self) -> Option<&Region> {
-        match self {
-            Self::Rotation(half) => Some(&half.region),
-            Self::OnGrid(found) => Some(&found.1),
-            Self::UnknownRotation(region, _) => Some(region),
-            Self::Nothing | Self::Refused(..) => None,
-        }
-    }
 }
 
 /// What was read so far: equal layers are read once.

@@ -56,7 +56,7 @@ pub(crate) fn remove(
         .map(|(site, _)| *site)
         .collect();
     for refused in &context.found.not_rotary {
-        // A rotation can be removed whatever its angles are.
+        // A rotation of both can be removed whatever its angles are.
         if plan.has(refused.site) && !rotated.contains(&refused.site) {
             return Err(context.refuse(refused.node, &refused.why));
         }

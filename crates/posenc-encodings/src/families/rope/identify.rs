@@ -34,12 +34,11 @@ pub enum Unread {
 /// Differences that half-precision tables bring along.
 pub const LOOSE: f64 = 4e-3;
 
-/// How far a map may be from a rotation, over the length of what it rotates; as near as numbers
-/// of eight bits are.
+/// How far a map may be from a rotation; as near as numbers of eight bits are.
 const ROTATING: f64 = 2e-2;
 
-/// Whether a region rotates pairs of features, by whatever angles and at whatever lengths, and leaves
-/// the others as they are.
+/// Whether a region rotates pairs of features, by whatever angles, and leaves the others and the
+/// length of each pair as they are.
 pub fn is_rotating(maps: &Array3<f64>) -> bool {
     let Ok(partner) = partners(maps) else {
         return false;
@@ -50,7 +49,7 @@ pub fn is_rotating(maps: &Array3<f64>) -> bool {
         let off = (maps[[p, b, b]] - cos)
             .abs()
             .max((maps[[p, a, b]] + sin).abs());
-        off <= ROTATING * cos.hypot(sin)
+        off <= ROTATING && (cos.hypot(sin) - 1.0).abs() <= ROTATING
     };
     let passes = |p: usize, a: usize| (maps[[p, a, a]] - 1.0).abs() <= ROTATING;
     let holds = |p: usize, a: usize| partner[a].map_or_else(|| passes(p, a), |b| rotates(p, a, b));

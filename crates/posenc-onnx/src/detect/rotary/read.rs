@@ -5,7 +5,7 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use posenc_encodings::families::axial::Axial;
-use posenc_encodings::families::rope::{PairRotations, Unread, identify};
+use posenc_encodings::families::rope::{LOOSE, PairRotations, Unread, identify, is_rotating};
 
 use super::matrices::{matrices, matrices_of_pairs};
 use super::site::Rotation;
@@ -53,11 +53,27 @@ pub(crate) fn read_again(
     Ok(Rotation::new(fit, before.mode))
 }
 
-/// Whether a region rotates pairs of features, by whatever angles and at whatever lengths, and
-/// leaves the others as they are.
+/// Whether a region rotates pairs of features, by whatever angles, and leaves the others as they
+/// are.
 pub(crate) fn rotates_pairs(model: &Model, base: &Trace, region: &Region) -> bool {
     let maps = matrices(model, base, &FxHashMap::default(), region);
-    maps.is_ok_and(|(maps, _)| posenc_encodings::families::rope::is_rotating(&maps))
+    maps.is_ok_and(|(maps, _)| is_rotating(&maps))
+}
+
+/// Whether the regions of queries and keys rotate pairs by the same angles at each position, whatever
+/// these are: without them, nothing but a function of the position is missing from the scores.
+pub(crate) fn rotate_alike(model: &Model, base: &Trace, regions: [&Region; 2]) -> bool {
+    let none = FxHashMap::default();
+    let [q, k] = regions.map(|region| matrices(model, base, &none, region));
+    let (Ok((q, _)), Ok((k, _))) = (q, k) else {
+        return false;
+    };
+    let same = |(a, b): (&f64, &f64)| (a - b).abs() <= LOOSE;
+    regions[0].output_lane.offset == regions[1].output_lane.offset
+        && q.dim() == k.dim()
+        && q.iter().zip(&k).all(same)
+        && is_rotating(&q)
+        && is_rotating(&k)
 }
 
 /// Reads the rotation of a region as one by rows and columns, with the largest difference between
