@@ -40,11 +40,7 @@ pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
 /// The report of a detection.
 pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     let mut report = Inspect::new(ModelSummary::of(model));
-    report.encodings = inspect_encodings(model, found);
-    report
-        .encodings
-        .extend(entries::of(model, found, &found.findings));
-    report.encodings.extend(unknown(model, found));
+    report.encodings = entries(model, found);
     report.attention = found.attention.iter().map(attention).collect();
     report.limits = limits::all(model.graph(), found);
     report.warnings = of_branch(model, found);
@@ -67,6 +63,7 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
 pub(crate) fn entries(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut all = inspect_encodings(model, found);
     all.extend(entries::of(model, found, &found.findings));
+    all.extend(unknown(model, found));
     all
 }
 

@@ -216,7 +216,9 @@ fn swapped(planned: &Planned<'_>, found: &Found, plan: &SwapPlan) -> Vec<Planned
             to,
         }
     };
-    plan.sites.iter().map(edit).collect()
+    let edits = plan.sites.iter().map(edit);
+    let changes = |edit: &PlannedEdit| !(edit.from.is_null() && edit.to.is_null());
+    edits.filter(changes).collect()
 }
 
 impl fmt::Display for Plan<'_> {

@@ -68,7 +68,7 @@ pub(super) fn apply(
         constants: group.constants_changed,
     };
     let changed: Vec<Changed<'_>> = groups.iter().map(changed).collect();
-    report.edits = edits(&before, &changed, &from, &to);
+    report.edits = edits(&before, &changed, &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after.clone_from(&after.limits);
     report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);

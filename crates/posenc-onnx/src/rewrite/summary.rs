@@ -19,18 +19,29 @@ pub(super) struct Changed<'a> {
     pub(super) constants: usize,
 }
 
-/// An edit for each site; what sites share is counted with the first of them.
+/// An edit for each site but those that have no encoding before and after; what sites share is
+/// counted with the first of them. `planned` says what a site is to have where that cannot be read
+/// back.
 pub(super) fn edits(
     before: &Found,
     changed: &[Changed<'_>],
     from: &[Encoding],
     to: &[Encoding],
+    planned: &dyn Fn(usize) -> Option<Value>,
 ) -> Vec<Edit> {
     let mut edits = vec![];
     for group in changed {
-        for (n, (site, target)) in group.sites.iter().enumerate() {
-            let count = |shared: usize| if n == 0 { shared } else { 0 };
-            let mut after = describe(before, to, *site);
+        let mut is_first = true;
+        for (site, target) in &group.sites {
+            let (old, mut after) = (describe(before, from, *site), describe(before, to, *site));
+            if after.is_null() {
+                after = planned(*site).unwrap_or_default();
+            }
+            if old.is_null() && after.is_null() {
+                continue;
+            }
+            let counts = std::mem::replace(&mut is_first, false);
+            let count = |shared: usize| if counts { shared } else { 0 };
             // What the numbers of one length cannot show is known here.
             if let (Some(target), Some(params)) = (target, after.get_mut("params")) {
                 params["theta"] = json!(target.rope.theta);
@@ -38,7 +49,7 @@ pub(super) fn edits(
             }
             edits.push(Edit {
                 site: before.attention[*site].name.clone(),
-                from: describe(before, from, *site),
+                from: old,
                 to: after,
                 nodes_added: count(group.nodes_added),
                 nodes_removed: count(group.nodes_removed),
@@ -55,7 +66,7 @@ pub(crate) fn describe(found: &Found, entries: &[Encoding], site: usize) -> Valu
     let place = found.attention[site].place;
     let here = entries
         .iter()
-        .filter(|e| e.stack == place.stack && e.layers.binary_search(&place.layer).is_ok());
+        .filter(|e| e.stack == place.stack && e.layers.contains(&place.layer));
     let mut here: Vec<Value> = here
         .map(|e| json!({"kind": e.kind, "params": e.params}))
         .collect();

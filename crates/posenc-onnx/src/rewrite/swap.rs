@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use super::rescale::rescale_branches;
 use super::rewritten::{Rewritten, with_rotations};
-use super::summary::{Changed, cache_of_swapped, edits, meaning, warnings};
+use super::summary::{Changed, cache_of_swapped, describe, edits, meaning, warnings};
 use crate::detect::branches::{Branch, other_branches};
 use crate::detect::{detect, limits};
-use crate::error::RewriteError;
+use crate::error::{Refusal, RewriteError};
 use crate::inspect::entries;
 use crate::plan::change::rescale_plans;
 use crate::plan::swap::SwapPlan;
 use crate::prove::rescaled::has_planned_frequencies;
 use crate::record::{self, record as recorded};
-use crate::report::{Edit, Encoding, Guarantee, Limit, Rewrite};
+use crate::report::{Encoding, Guarantee, Limit, Rewrite};
 use crate::request::Request;
 use branch::{Swapped, swap_branches};
 use posenc_encodings::kind::Kind;
@@ -72,8 +72,15 @@ pub(super) fn apply(
     } = result;
     let (from, to) = (entries(model, before), entries(&next, &found));
     write(&mut next, &report, plan.kind, &to, is_plain);
-    report.edits = edits(before, &[changed], &from, &to);
-    let starts_from_zeros = name_what_zeros_hide(&mut report.edits, &plan);
+    let planned = |site: usize| planned(&plan, site);
+    report.edits = edits(before, &[changed], &from, &to, &planned);
+    let is_hidden = |site: &usize| describe(before, &to, *site).is_null();
+    let mut sites = plan.sites.iter();
+    let starts_from_zeros = sites.any(|site| is_hidden(site) && planned(*site).is_some());
+    if report.edits.is_empty() {
+        let why = "what would be removed is not among the encodings that were found";
+        return Err(Refusal::unsupported(why).into());
+    }
     report.guarantee = Guarantee::NewFunction;
     report.meaning = Some(meaning(&report.edits, plan.kind));
     report.limits.before = limits::all(model.graph(), before);
@@ -99,19 +106,12 @@ pub(super) fn apply(
     })
 }
 
-/// Takes from the plan what cannot be read back, as it has no effect before training: tables of
-/// zeros. Whether there are any.
-fn name_what_zeros_hide(edits: &mut [Edit], plan: &SwapPlan) -> bool {
-    let mut any = false;
-    for (edit, site) in edits.iter_mut().zip(&plan.sites) {
-        let mut groups = plan.groups.iter();
-        let group = groups.find(|group| group.sites.binary_search(site).is_ok());
-        if let Some(group) = group.filter(|_| edit.to.is_null()) {
-            edit.to = json!({"kind": plan.kind, "params": group.new.encoding().params()});
-            any = true;
-        }
-    }
-    any
+/// What a site is to have, by the plan: tables of zeros have no effect before training, and cannot
+/// be read back.
+fn planned(plan: &SwapPlan, site: usize) -> Option<Value> {
+    let mut groups = plan.groups.iter();
+    let group = groups.find(|group| group.sites.binary_search(&site).is_ok())?;
+    Some(json!({"kind": plan.kind, "params": group.new.encoding().params()}))
 }
 
 /// A model with encodings that were inserted.
