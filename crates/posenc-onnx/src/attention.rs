@@ -7,6 +7,7 @@ mod fused;
 pub(crate) mod keys;
 pub(crate) mod mask;
 mod operands;
+pub(crate) mod order;
 pub(crate) mod plane;
 pub(crate) mod planes;
 pub(crate) mod reads;
@@ -17,6 +18,6 @@ mod stacks;
 pub(crate) mod stream;
 mod walk;
 
-pub(crate) use find::sites;
+pub(crate) use find::{number, sites};
 pub(crate) use keys::per_token;
 pub(crate) use site::{Operand, Site, StackLayer};

@@ -20,13 +20,13 @@ mod unrecognized;
 use std::collections::BTreeMap;
 
 use posenc_encodings::family::Family;
-use posenc_ir::Model;
 use posenc_ir::eval::{Trace, trace};
+use posenc_ir::{Graph, Model};
 
 use crate::attention::reads::reads;
-use crate::attention::{Site, sites};
+use crate::attention::{Site, number, order, sites};
 use crate::graph::dataflow::{Class, Classes, is_fed_ids};
-use crate::graph::mixing::mixers;
+use crate::graph::mixing::{self, Mixed};
 use crate::graph::ports::{Lengths, Ports, Role};
 
 pub(crate) use found::{Found, Refused};
@@ -69,20 +69,27 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         classes,
         trace,
         attention,
+        mixed,
+        misplaced,
     } = Trial::of(model, options);
     let graph = model.graph();
     let no_attention = [
         unrecognized::without_sizes(graph, &classes, &trace),
         unrecognized::not_attention(graph, &classes, &trace, &attention),
     ];
+    let of_tokens = |site: &&Site| order::is_part(&mixed.tokens, &trace, site);
+    let partial = attention.iter().filter(of_tokens).map(|s| s.index);
+    let partial = partial.collect();
     let mut found = Found {
+        partial,
         ports,
         lengths,
         classes,
         trace,
         attention,
         custom: options.custom.clone(),
-        mixers: vec![],
+        mixers: mixed.mixers,
+        misplaced,
         rotary: vec![],
         axial: vec![],
         not_rotary: vec![],
@@ -93,9 +100,6 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         no_attention: no_attention.into_iter().flatten().collect(),
         not_evaluated: vec![],
     };
-    let known = reads(model.graph(), &found.classes, &found.attention);
-    let inputs = (&found.ports, found.lengths);
-    found.mixers = mixers(model, &found.trace, &found.classes, inputs, &known);
     rotary::find(model, &mut found);
     found.limits = limits::limits(&Runs::new(model, &found));
     let Results {
@@ -137,6 +141,9 @@ struct Trial {
     classes: Classes,
     trace: Trace,
     attention: Vec<Site>,
+    mixed: Mixed,
+    /// Attention that was left out, one sentence each.
+    misplaced: Vec<String>,
 }
 
 impl Trial {
@@ -181,13 +188,27 @@ impl Trial {
         let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
         let seeds = ports.seeds(graph, lengths);
         let trace = trace(model, &seeds, &opaque, &BUDGET);
-        let attention = sites(model, &classes, &trace, &ports, options.branch);
+        let mut attention = sites(model, &classes, &trace, &ports, options.branch);
+        let inputs = (&ports, lengths);
+        let follow = |attention: &[Site]| {
+            let known = reads(graph, &classes, attention);
+            mixing::follow(model, &trace, &classes, inputs, &known)
+        };
+        let mut mixed = follow(&attention);
+        let misplaced = leave_out(graph, &mut attention, |site| {
+            order::disorder(&mixed.tokens, &trace, site)
+        });
+        if !misplaced.is_empty() {
+            mixed = follow(&attention);
+        }
         Self {
             ports,
             lengths,
             classes,
             trace,
             attention,
+            mixed,
+            misplaced,
         }
     }
 
@@ -201,4 +222,25 @@ impl Trial {
         };
         self.attention.iter().map(keys).min().unwrap_or(0) < SHORT
     }
+}
+
+/// Leaves out the sites for which there is a reason; one sentence each.
+fn leave_out(
+    graph: &Graph,
+    sites: &mut Vec<Site>,
+    why: impl Fn(&Site) -> Option<String>,
+) -> Vec<String> {
+    let mut left = vec![];
+    sites.retain(|site| match why(site) {
+        None => true,
+        Some(why) => {
+            let place = graph.place(site.node);
+            left.push(format!("{place}: this attention is not read: {why}"));
+            false
+        }
+    });
+    if !left.is_empty() {
+        number(graph, sites);
+    }
+    left
 }

@@ -43,11 +43,16 @@ pub(crate) fn sites(
         Some(site)
     };
     let mut sites = walk::scope(model.graph(), trace, branch, &find);
+    number(model.graph(), &mut sites);
+    sites
+}
+
+/// Gives each site its index, its stack and its layer.
+pub(crate) fn number(graph: &Graph, sites: &mut [Site]) {
     for (index, site) in sites.iter_mut().enumerate() {
         site.index = index;
     }
-    stacks::assign(model.graph(), &mut sites);
-    sites
+    stacks::assign(graph, sites);
 }
 
 /// A softmax with a product of content before it and one after it.

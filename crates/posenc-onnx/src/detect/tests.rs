@@ -7,6 +7,7 @@ mod bias;
 mod convolution;
 mod elsewhere;
 mod lengths;
+mod order;
 
 mod refused;
 mod streams;

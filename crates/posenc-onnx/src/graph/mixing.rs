@@ -12,6 +12,7 @@ mod rules;
 mod sets;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Dim, Graph, Model, NodeId, ScopeId, ValueId};
@@ -23,6 +24,7 @@ use crate::graph::ports::{Lengths, Port, Ports, Role};
 pub(crate) use rules::{Known, Mixing};
 use rules::{Rules, Step};
 use sets::Sets;
+pub(crate) use tokens::{Along, Tokens};
 
 /// An operator that mixes tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +33,23 @@ pub(crate) struct Mixer {
     pub(crate) mixing: Mixing,
 }
 
-/// Every operator that mixes tokens and is no known attention, in order of computation.
-pub(crate) fn mixers(
+/// What a trial run shows of tokens.
+#[derive(Debug)]
+pub(crate) struct Mixed {
+    /// Every operator that mixes tokens and is no known attention, in order of computation.
+    pub(crate) mixers: Vec<Mixer>,
+    /// The tokens that values depend on.
+    pub(crate) tokens: Tokens,
+}
+
+/// Follows tokens through the graph.
+pub(crate) fn follow(
     model: &Model,
     trace: &Trace,
     classes: &Classes,
     (ports, lengths): (&Ports, Lengths),
     known: &Known,
-) -> Vec<Mixer> {
+) -> Mixed {
     let graph = model.graph();
     let mut walk = Walk {
         rules: Rules {
@@ -57,7 +68,10 @@ pub(crate) fn mixers(
         walk.sets[port.value.index()] = of_input(port, &dims, is_convolved, lengths);
     }
     walk.scope(graph.main());
-    walk.mixers
+    Mixed {
+        mixers: walk.mixers,
+        tokens: Tokens(walk.sets),
+    }
 }
 
 /// Nodes to look at between an input and the first product with it.

@@ -5,11 +5,13 @@ mod planner;
 pub(crate) mod size;
 pub(crate) mod spec;
 
+use crate::attention::order;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::selection::chosen;
 use crate::request::params::Params;
 use crate::request::{Config, Request};
+use posenc_encodings::family::Entry;
 use posenc_encodings::kind::Kind;
 
 use planner::Planner;
@@ -27,7 +29,19 @@ pub(crate) fn plan(
     let sites = chosen(context.found, request)?;
     size::check(&request.parameters)?;
     for site in &sites {
+        if kind != Kind::None && context.found.partial.contains(site) {
+            let why = "its queries are not the last of the tokens, and an encoding of their \
+                       positions is not supported";
+            return Err(context.refuse(context.site(*site).node, why));
+        }
         let site = context.site(*site);
+        let (graph, trace) = (context.graph(), &context.found.trace);
+        let turned = |operand| order::reads_backwards(graph, trace, operand);
+        if reads_features(kind) && (turned(&site.query) || turned(&site.key)) {
+            let why = "its queries and keys are read from the last feature to the first, which is \
+                       not supported";
+            return Err(context.refuse(site.node, why));
+        }
         let read = [Some(site.query.value), Some(site.key.value), site.scores];
         for dtype in read.into_iter().flatten().map(|v| context.dtype(v)) {
             if !dtype.is_writable() {
@@ -75,4 +89,12 @@ pub(crate) fn plan(
         inferred,
         sites,
     }))
+}
+
+/// Whether an encoding acts on single features of queries and keys.
+fn reads_features(kind: Kind) -> bool {
+    kind == Kind::Rope
+        || kind
+            .family()
+            .is_some_and(|f| matches!(f.entry, Entry::ScoreTerm(_)))
 }

@@ -7,13 +7,15 @@ use crate::detect::branches::Branch;
 use crate::error::{Refusal, RefusalKind};
 use crate::graph::mixing::Mixing;
 
-/// What of a branch was not read, one sentence each, with its place: operators that mix tokens and
-/// belong to no attention that was recognized, and encodings that could not be evaluated.
+/// What of a branch was not read, one sentence each, with its place: attention out of
+/// the order of the tokens, operators that mix tokens and belong to no attention that was
+/// recognized, and encodings that could not be evaluated.
 pub(crate) fn of_branch(model: &Model, found: &Found) -> Vec<String> {
     let known = found.no_attention.iter().chain(&found.not_evaluated);
     // Softmaxes that were not recognized say more than the products around them.
     let mixers = mixers(model, found).filter(|_| found.no_attention.is_empty());
-    mixers.into_iter().chain(known.cloned()).collect()
+    let misplaced = found.misplaced.iter().cloned();
+    misplaced.chain(mixers).chain(known.cloned()).collect()
 }
 
 /// Operators that mix tokens and were not recognized, in one sentence.

@@ -13,7 +13,7 @@ pub(super) type United = (Sets, bool);
 
 /// Bits for the tokens of this run, and as many for those of earlier runs. Tokens beyond these share
 /// a bit, so that two of them that meet only each other are not seen to.
-const BITS: usize = 31;
+pub(super) const BITS: usize = 31;
 
 impl Sets {
     /// The same set everywhere.
@@ -62,6 +62,19 @@ impl Sets {
     /// The union of all sets.
     pub(super) fn all(&self) -> u64 {
         self.0.iter().fold(0, |a, b| a | b)
+    }
+
+    /// The sets along an axis of this length, and whether those along all other axes are equal.
+    pub(super) fn along(&self, axis: usize, len: usize) -> Option<(Vec<u64>, bool)> {
+        let sets: Vec<u64> = (self.0.shape().get(axis).is_some())
+            .then(|| self.0.axis_iter(Axis(axis)))?
+            .map(|lane| lane.iter().fold(0, |a, b| a | b))
+            .collect();
+        let alone = (0..self.rank()).all(|other| other == axis || self.is_uniform(other));
+        match sets[..] {
+            [one] => Some((vec![one; len], alone)),
+            _ => Some((sets, alone)),
+        }
     }
 
     /// The axes without their lengths where all sets along them are equal.

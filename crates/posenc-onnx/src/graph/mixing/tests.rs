@@ -3,7 +3,7 @@
 use posenc_ir::{Model, NodeId};
 use rustc_hash::FxHashSet;
 
-use super::{Known, Mixing, mixers};
+use super::{Known, Mixing, follow};
 use crate::graph::dataflow::{Class, Classes, is_fed_ids};
 use crate::graph::ports::{Lengths, Ports};
 use posenc_ir::eval::{Budget, trace};
@@ -37,7 +37,7 @@ fn list(model: &Model, known: &Known) -> Vec<(String, Mixing)> {
     let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
     let budget = Budget { elements: 1 << 16 };
     let trace = trace(model, &seeds, &opaque, &budget);
-    let mixers = mixers(model, &trace, &classes, (&ports, lengths), known);
+    let mixers = follow(model, &trace, &classes, (&ports, lengths), known).mixers;
     let op = |id: NodeId| graph.node(id).op().to_owned();
     mixers.iter().map(|m| (op(m.node), m.mixing)).collect()
 }

@@ -1,0 +1,62 @@
+//! Whether an index along the queries or keys of a site stands for a position, and one along
+//! their features for a feature of the projection.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, ValueId};
+
+use super::site::{Operand, Site};
+use crate::graph::mixing::{Along, Tokens};
+use crate::graph::operators::{is_copy, is_layout};
+
+/// Why an index along the queries or keys of a site is no position; `None` where it is one.
+pub(crate) fn disorder(tokens: &Tokens, trace: &Trace, site: &Site) -> Option<String> {
+    let queries = along(tokens, trace, &site.query);
+    let keys = along(tokens, trace, &site.key);
+    let sides = [("queries", &queries), ("keys", &keys)];
+    let turned = sides.into_iter().find_map(|(what, along)| {
+        let along = along.as_ref()?;
+        (!along.is_rising()).then(|| format!("its {what} are not in the order of the tokens"))
+    });
+    // Blocks of a picture, or of a text, attend to themselves.
+    let blocks = matches!((&queries, &keys), (Some(q), Some(k)) if q.is_folded() != k.is_folded());
+    turned.or_else(|| {
+        blocks.then(|| "one of its queries and its keys is in blocks, and the other is not".into())
+    })
+}
+
+/// Whether the queries of a site are known to be others than the last of the tokens of its keys.
+pub(crate) fn is_part(tokens: &Tokens, trace: &Trace, site: &Site) -> bool {
+    let of = |operand| along(tokens, trace, operand).filter(Along::is_exact);
+    let (Some(queries), Some(keys)) = (of(&site.query), of(&site.key)) else {
+        return false;
+    };
+    !site.cross && !keys.ends_with(&queries)
+}
+
+fn along(tokens: &Tokens, trace: &Trace, operand: &Operand) -> Option<Along> {
+    let Operand { value, lane } = *operand;
+    let len = length(trace, value, lane.sequence)?;
+    tokens.along(value, lane.sequence, len)
+}
+
+fn length(trace: &Trace, value: ValueId, axis: usize) -> Option<usize> {
+    trace.get(value).dims.as_ref()?.get(axis).copied()
+}
+
+/// Whether the features of queries or keys are read backwards just before their product.
+pub(crate) fn reads_backwards(graph: &Graph, trace: &Trace, operand: &Operand) -> bool {
+    let mut at = operand.value;
+    while let Some((id, _)) = graph.producer(at) {
+        let node = graph.node(id);
+        let moves = is_copy(node.op()) || is_layout(node.op()) || node.op() == "Slice";
+        let steps = node.input(4).filter(|_| node.is("Slice"));
+        let steps = steps.and_then(|v| trace.get(v).to_i64());
+        let backwards = steps.is_some_and(|steps| steps.iter().any(|n| *n < 0));
+        match node.input(0) {
+            _ if backwards => return true,
+            Some(before) if moves && node.domain().is_empty() => at = before,
+            _ => return false,
+        }
+    }
+    false
+}

@@ -1,0 +1,138 @@
+//! The order of tokens along an axis.
+
+use posenc_ir::ValueId;
+
+use super::sets::{BITS, Sets};
+
+/// The tokens that each value depends on; `None` for one that depends on none.
+#[derive(Debug)]
+pub(crate) struct Tokens(pub(super) Vec<Option<Sets>>);
+
+/// The tokens along an axis of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Along {
+    /// A set for each index; tokens of earlier runs are the lower bits.
+    sets: Vec<u64>,
+    /// Whether elements at one index depend on the same tokens.
+    alone: bool,
+}
+
+impl Tokens {
+    /// The tokens along an axis of this length; `None` for a value that depends on none.
+    pub(crate) fn along(&self, value: ValueId, axis: usize, len: usize) -> Option<Along> {
+        let (sets, alone) = self.0.get(value.index())?.as_ref()?.along(axis, len)?;
+        let new = (1 << BITS) - 1;
+        let sorted = |set: &u64| (set & new) << BITS | set >> BITS;
+        Some(Along {
+            sets: sets.iter().map(sorted).collect(),
+            alone,
+        })
+    }
+}
+
+impl Along {
+    /// Whether every index has one token.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.alone && self.sets.iter().all(|set| set.count_ones() == 1)
+    }
+
+    /// Whether an index stands for no token that comes before those of the index before it: of sets
+    /// of several neither the first nor the last. Indices without tokens stand for none.
+    pub(crate) fn is_rising(&self) -> bool {
+        let sets: Vec<u64> = self.sets.iter().copied().filter(|set| *set != 0).collect();
+        // Where there are more tokens than bits, these begin again.
+        let all = sets.iter().fold(0, |all, set| all | set);
+        let full = |all: u64| all & ((1 << BITS) - 1) == (1 << BITS) - 1;
+        if full(all) || full(all >> BITS) {
+            return !self.is_exact() || steps(&sets);
+        }
+        sets.windows(2).all(|pair| {
+            let [a, b] = [pair[0], pair[1]];
+            let one = a.count_ones() == 1 && b.count_ones() == 1;
+            let ends = |set: u64| (set.trailing_zeros(), 64 - set.leading_zeros());
+            if one {
+                a < b
+            } else {
+                ends(a).0 <= ends(b).0 && ends(a).1 <= ends(b).1
+            }
+        })
+    }
+
+    /// Whether the tokens of one index differ by another axis, as those of blocks do.
+    pub(crate) fn is_folded(&self) -> bool {
+        !self.alone
+    }
+
+    /// Whether the last index of both stands for the same token.
+    pub(crate) fn ends_with(&self, other: &Self) -> bool {
+        let fits = other.sets.len() <= self.sets.len();
+        fits && self.sets[self.sets.len() - other.sets.len()..] == other.sets
+    }
+}
+
+/// Whether each token is the one after that before it, where the last bit is followed by the first.
+fn steps(sets: &[u64]) -> bool {
+    let next = |at: u32| match at as usize + 1 {
+        n if n == BITS || n == 2 * BITS => n - BITS,
+        n => n,
+    };
+    sets.windows(2).all(|pair| {
+        let [a, b] = [pair[0].trailing_zeros(), pair[1].trailing_zeros()];
+        let begins = (a as usize) < BITS && b as usize == BITS;
+        next(a) == b as usize || begins
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn along(sets: &[u64]) -> Along {
+        Along {
+            sets: sets.to_vec(),
+            alone: true,
+        }
+    }
+
+    #[test]
+    fn tokens_in_their_order_rise() {
+        let long: Vec<u64> = (0..40).map(|i| 1 << (BITS + i % BITS)).collect();
+        for sets in [
+            &[1, 2, 4][..],
+            &[1, 4, 16],
+            &[0, 0, 1, 2],
+            &[3, 6, 12],
+            &[7, 7, 7],
+            &[1, 2, 1 << BITS, 2 << BITS],
+            &long,
+        ] {
+            assert!(along(sets).is_rising(), "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_in_another_order_do_not_rise() {
+        let long: Vec<u64> = (0..40).rev().map(|i| 1 << (BITS + i % BITS)).collect();
+        for sets in [
+            &[4, 2, 1][..],
+            &[1, 4, 2],
+            &[1, 1, 2],
+            &[12, 6, 3],
+            &[2, 0, 1],
+            &[1 << BITS, 2 << BITS, 1, 2],
+            &long,
+        ] {
+            assert!(!along(sets).is_rising(), "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn queries_are_the_last_tokens_or_others() {
+        let keys = along(&[1, 2, 4, 8]);
+        assert!(keys.ends_with(&along(&[4, 8])));
+        assert!(keys.ends_with(&keys));
+        for others in [&[1, 2][..], &[2, 4], &[8, 16], &[0, 1, 2, 4, 8]] {
+            assert!(!keys.ends_with(&along(others)), "{others:?}");
+        }
+    }
+}
