@@ -13,12 +13,14 @@ use crate::model::Model;
 mod align;
 mod compare;
 mod content;
+mod digest;
 mod hash;
 mod pair;
 mod pairs;
 mod ports;
 mod types;
 
+pub use digest::Digests;
 pub use types::{Aspect, Change, Delta, Diff, Entry, Part};
 
 impl Diff {

@@ -22,6 +22,7 @@ pub(crate) mod invariants;
 mod measure;
 pub(crate) mod options;
 pub(crate) mod readback;
+mod recorded;
 pub(crate) mod rescaled;
 pub(crate) mod run;
 mod sample;

@@ -1,6 +1,8 @@
 //! The `posenc.rope` metadata entry: which rotations a rewrite made, so that a second rewrite and a
 //! verification know.
 
+pub(crate) mod written;
+
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -98,6 +100,13 @@ impl Record {
     pub(crate) fn softmax_factor(&self, site: usize) -> f64 {
         let factor = self.raw(site).and_then(|s| s["softmax_factor"].as_f64());
         factor.unwrap_or(1.0)
+    }
+
+    /// The sites that have a rotation, by their places in `Found::attention`.
+    pub(crate) fn sites(&self) -> Vec<usize> {
+        let layers = self.sites.iter().filter_map(|s| s["layers"].as_array());
+        let layers = layers.flatten().filter_map(Value::as_u64);
+        layers.filter_map(|site| usize::try_from(site).ok()).collect()
     }
 
     fn raw(&self, site: usize) -> Option<&Value> {

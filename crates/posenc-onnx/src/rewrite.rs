@@ -22,7 +22,7 @@ use crate::error::RewriteError;
 use crate::graph::ports::given;
 use crate::plan::change::{Change, change};
 use crate::plan::unread;
-use crate::record;
+use crate::record::{self, written};
 use crate::report::{Endpoint, Rewrite};
 use crate::request::{Request, roles};
 pub(crate) use rewritten::Rewritten;
@@ -111,6 +111,8 @@ impl Planned<'_> {
         let is_sorted = self.request.allowances.sort;
         let is_flat = self.flat.is_some();
         let unread = self.unread.clone();
+        let flat = self.flat.clone();
+        let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
@@ -119,6 +121,12 @@ impl Planned<'_> {
         if !done.report.edits.is_empty() && !unread.is_empty() {
             record::write_unread(&mut done.model, &unread);
             done.report.warnings.extend(unread);
+        }
+        if !done.report.edits.is_empty() {
+            let branches = written_branches(&done, &options);
+            let fingerprint = done.report.input.fingerprint.clone();
+            let source = flat.as_ref().unwrap_or(model);
+            written::write(&mut done.model, (source, &fingerprint), &branches);
         }
         if is_sorted {
             done.report.sorted = done.model.sort()?;
@@ -154,6 +162,19 @@ impl Planned<'_> {
             }
         }
     }
+}
+
+/// What a verification will detect in a rewritten model. `options` are those of the only branch.
+fn written_branches(done: &Rewritten, options: &Option<Options>) -> Vec<Branch> {
+    let usual = Options::default();
+    // A verification knows neither the roles nor the families of a request.
+    let is_usual = |o: &Options| o.roles.is_empty() && o.custom.is_empty();
+    if !options.as_ref().is_some_and(is_usual) {
+        return branches(&done.model, &usual);
+    }
+    let found = done.found.clone();
+    let options = usual;
+    vec![Branch { options, found }]
 }
 
 /// The model as it is.

@@ -2,7 +2,7 @@
 
 use posenc_onnx::report::Verify;
 
-use super::text::{RUNS_LEGEND, SITES_LEGEND, or_dash, verdict};
+use super::text::{RUNS_LEGEND, SITES_LEGEND, or_dash, unchecked, verdict};
 use crate::number::{fixed, rough};
 use crate::terminal::Palette;
 
@@ -74,6 +74,10 @@ pub(super) fn html(report: &Verify, title: &str) -> String {
             "first divergence",
         ];
         page += &table(&headings, rows, RUNS_LEGEND);
+    }
+    let unchecked = unchecked(report);
+    if !unchecked.is_empty() {
+        page += &format!("<p>{}</p>\n", escape(unchecked.trim_end()));
     }
     page + "</html>\n"
 }

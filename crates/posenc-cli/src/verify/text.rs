@@ -20,7 +20,15 @@ pub(super) fn text(report: &Verify, palette: Palette) -> String {
         let columns = runs(&report.runs, palette);
         text += &section("Runs", &columns, RUNS_LEGEND, palette);
     }
-    text + &verdict(report, palette) + "\n"
+    text + &verdict(report, palette) + "\n" + &unchecked(report)
+}
+
+/// What was not checked, in one line; empty where there is nothing to say.
+pub(super) fn unchecked(report: &Verify) -> String {
+    if report.unchecked.is_empty() {
+        return String::new();
+    }
+    format!("not checked: {}\n", report.unchecked.join("; "))
 }
 
 /// What the columns of sites mean.
@@ -45,7 +53,9 @@ fn section(title: &str, columns: &str, legend: &str, palette: Palette) -> String
 
 /// The result in one line.
 pub(super) fn verdict(report: &Verify, palette: Palette) -> String {
-    let compared = report.runs.len() + report.sites.len();
+    // A run with nothing to compare with counts only if it failed.
+    let runs = report.runs.iter().filter(|r| r.is_comparison() || !r.ok);
+    let compared = runs.count() + report.sites.len();
     let bad = report.runs.iter().filter(|r| !r.ok).count()
         + report.sites.iter().filter(|s| !s.ok).count();
     match (report.ok, compared) {

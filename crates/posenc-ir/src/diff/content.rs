@@ -17,6 +17,7 @@ use crate::wire;
 type Place = (String, u64, Option<u64>);
 
 /// External payloads that one of the models cannot read, and that are compared by location.
+#[derive(Default)]
 pub(super) struct Absent(BTreeSet<Place>);
 
 impl Absent {
@@ -103,6 +104,34 @@ pub(super) fn initializer(model: &Model, value: ValueId, absent: &Absent) -> Opt
         return sparse(model, value);
     }
     Some(payload(model, stored, absent))
+}
+
+/// Bytes of one sample.
+const SAMPLE: usize = 256;
+
+/// How many samples are taken.
+const SAMPLES: usize = 16;
+
+/// The hash of an initializer's type and of samples of its bytes; of all bytes where they are few or
+/// not stored as bytes.
+pub(super) fn sampled(model: &Model, value: ValueId) -> Option<u128> {
+    let stored = model.graph().stored(value)?;
+    let bytes = match &stored.payload {
+        Payload::Raw(bytes) if !model.graph().revalued.contains_key(&value) => bytes.clone(),
+        Payload::External(e) => model.load(e).ok()?,
+        _ => return initializer(model, value, &Absent::default()),
+    };
+    if bytes.len() <= SAMPLE * SAMPLES {
+        return initializer(model, value, &Absent::default());
+    }
+    let mut hasher = Hasher::new("sampled tensor");
+    hasher.number(stored.dtype.map_or(0, |d| d.code() as u128));
+    hasher.all(&stored.dims.iter().map(|d| *d as u128).collect::<Vec<_>>());
+    for i in 0..SAMPLES {
+        let at = (bytes.len() - SAMPLE) / (SAMPLES - 1) * i;
+        hasher.bytes(&bytes[at..at + SAMPLE]);
+    }
+    Some(hasher.finish())
 }
 
 fn sparse(model: &Model, value: ValueId) -> Option<u128> {

@@ -245,7 +245,7 @@ impl<'a> Side<'a> {
 }
 
 /// Appends the nodes of a scope. The depth is bounded by reading.
-fn walk(graph: &Graph, scope: ScopeId, out: &mut Vec<NodeId>) -> Result<()> {
+pub(super) fn walk(graph: &Graph, scope: ScopeId, out: &mut Vec<NodeId>) -> Result<()> {
     for id in graph.order(scope)? {
         if graph.is_removed(id) {
             continue;

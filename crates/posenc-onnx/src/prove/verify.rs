@@ -4,17 +4,20 @@ use posenc_ir::Model;
 use posenc_runtime::{Backend, Optimization, Provider, RuntimeError};
 
 use super::bisect::{Side, bisect};
+use super::bound::Worst;
 use super::decode::decode;
 use super::error::VerifyError;
 use super::expected::expectations;
 use super::options::{Bisect, VerifyOptions};
+use super::recorded::{self, Held};
 use super::run::RuntimeTarget;
 use super::sites::check_rope;
 use super::subject::Subject;
 use super::sweep::{self, Sweep};
+use crate::detect::branches::branches;
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
-use crate::record;
+use crate::record::{self, written};
 use crate::report::{Run, SiteCheck, Verify};
 use crate::request::roles;
 
@@ -54,8 +57,10 @@ pub fn verify(
         roles: roles(&options.roles),
         ..Options::default()
     };
+    let held = held(model, other, &detection)?;
     let found = detect(model, &detection);
-    let sites = rotations(model, &found, backends)?;
+    let mut sites = held.checks;
+    sites.extend(rotations(model, &found, backends)?);
     let targets = targets(options, backends)?;
     let subject = Subject::new(model, &found, options)?;
     let other = other.map(|other| (other, detect(other, &detection)));
@@ -76,8 +81,68 @@ pub fn verify(
     let mut report = whole.report(sites);
     let unread = record::read_unread(model).into_iter();
     let unread = unread.map(|why| format!("not read when the model was rewritten: {why}"));
+    report.warnings.extend(held.warnings);
     report.warnings.extend(unread);
+    report.unchecked = held.unchecked;
     Ok(report)
+}
+
+/// What is held to records.
+#[derive(Default)]
+struct Records {
+    checks: Vec<SiteCheck>,
+    warnings: Vec<String>,
+    unchecked: Vec<String>,
+}
+
+impl Records {
+    fn add(&mut self, held: Held) {
+        self.checks.extend(held.checks);
+        self.warnings.extend(held.differences);
+    }
+}
+
+/// Holds the models to their records, and one of them to the other, which it was rewritten from.
+fn held(model: &Model, other: Option<&Model>, options: &Options) -> Result<Records, VerifyError> {
+    let mut all = Records::default();
+    let mut recorded = vec![];
+    for model in std::iter::once(model).chain(other) {
+        let written = match written::read(model) {
+            None => {
+                recorded.push(None);
+                continue;
+            }
+            Some(written) => written.map_err(|why| {
+                VerifyError::unsupported("verify", format!("invalid posenc.written metadata: {why}"))
+            })?,
+        };
+        let branches = branches(model, options);
+        all.add(recorded::hold(model, &written, &branches));
+        recorded.push(Some((written, branches)));
+    }
+    let is_of = |out: usize, original: &Model| {
+        let of = recorded.get(out).and_then(Option::as_ref);
+        of.is_some_and(|(written, _)| written.source == original.fingerprint())
+    };
+    let pair = match other {
+        Some(other) if is_of(0, other) => Some((model, other, 0)),
+        Some(other) if is_of(1, model) => Some((other, model, 1)),
+        _ => None,
+    };
+    if let Some((out, original, at)) = pair
+        && let Some((written, branches)) = &recorded[at]
+    {
+        all.add(recorded::hold_weights(out, original, written, branches));
+    } else if recorded.iter().any(Option::is_some) {
+        let why = "large weights, because the model that was rewritten was not given";
+        all.unchecked.push(why.to_owned());
+    }
+    if recorded.iter().all(Option::is_none) {
+        let why = "encodings other than rotations, masks, values, weights and outputs, because the \
+                   model has no record of a rewrite";
+        all.unchecked.push(why.to_owned());
+    }
+    Ok(all)
 }
 
 /// The models to compare, and how.
@@ -205,23 +270,39 @@ fn rotations(
     found: &Found,
     backends: &[Box<dyn Backend>],
 ) -> Result<Vec<SiteCheck>, VerifyError> {
+    let mut checks = absent(model, found);
     let expected = expectations(model, found)?;
     if expected.is_empty() {
-        return Ok(vec![]);
+        return Ok(checks);
     }
     let mut order: Vec<&dyn Backend> = backends.iter().map(AsRef::as_ref).collect();
     order.sort_by_key(|b| b.name() != "tract");
     let mut refused = None;
     for backend in order {
         match check_rope(model, found, &expected, backend) {
-            Ok(checks) => return Ok(checks),
+            Ok(rotations) => {
+                checks.extend(rotations);
+                return Ok(checks);
+            }
             Err(error @ VerifyError::Runtime { .. }) => {
                 refused.get_or_insert(error);
             }
             Err(error) => return Err(error),
         }
     }
-    refused.map_or(Ok(vec![]), Err)
+    refused.map_or(Ok(checks), Err)
+}
+
+/// A failed check for every site that has a rotation by the record and none in the graph.
+fn absent(model: &Model, found: &Found) -> Vec<SiteCheck> {
+    let recorded = record::record(model).map(|r| r.sites()).unwrap_or_default();
+    let has_none = |site: &usize| found.rotary.iter().all(|r| r.site != *site);
+    let absent = recorded.into_iter().filter(has_none).map(|site| {
+        let name = found.attention.get(site).map(|s| s.name.clone());
+        let name = name.unwrap_or_else(|| format!("attention site {site}"));
+        Worst::default().check(&name, "rotation")
+    });
+    absent.collect()
 }
 
 /// The targets of the options; every runtime on the processor where none is named.

@@ -31,6 +31,9 @@ pub struct Verify {
     /// What a user should know, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// What was not checked, with the reason; in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
 }
 
 impl Verify {
@@ -41,7 +44,7 @@ impl Verify {
     /// assert!(!Verify::new(vec![], vec![]).ok, "nothing was compared");
     /// ```
     pub fn new(runs: Vec<Run>, sites: Vec<SiteCheck>) -> Self {
-        let some = !runs.is_empty() || !sites.is_empty();
+        let some = runs.iter().any(Run::is_comparison) || !sites.is_empty();
         let ok = some && runs.iter().all(|r| r.ok) && sites.iter().all(|s| s.ok);
         Self {
             schema: SCHEMA,
@@ -49,6 +52,7 @@ impl Verify {
             sites,
             ok,
             warnings: vec![],
+            unchecked: vec![],
         }
     }
 }
@@ -96,6 +100,23 @@ pub struct Run {
     pub first_divergence: Option<String>,
     /// How many nodes each execution provider ran; empty where the runtime does not report it.
     pub placement: BTreeMap<String, usize>,
+}
+
+impl Run {
+    /// Whether there was something to compare with.
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
+    /// let model = Model::open("../../fixtures/mini/alibi/model.onnx")?;
+    /// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
+    /// let report = verify(model.as_ir(), None, &options, &[Box::new(Tract::default())])?;
+    /// assert!(!report.runs[0].is_comparison(), "the first run is what others are compared with");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_comparison(&self) -> bool {
+        self.bound.is_some()
+    }
 }
 
 /// One quantity of one site, compared with the formula in f64.

@@ -1,0 +1,196 @@
+//! A model against the record of its rewrite: every recorded site, encoding, mask and output is
+//! expected, and what they are computed from.
+
+use posenc_ir::{Model, NodeId, ValueId};
+use serde_json::{Value, json};
+
+use crate::detect::branches::Branch;
+use crate::record::written::current::{Current, anchored, anchors, constants, large};
+use crate::record::written::{Reading, Written, WrittenOutput, short};
+use crate::report::SiteCheck;
+
+/// What holding a model to its record found.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// A line for the digest of every site and output, and one for everything else that differs.
+    pub(crate) checks: Vec<SiteCheck>,
+    /// What differs, one sentence each.
+    pub(crate) differences: Vec<String>,
+}
+
+impl Held {
+    /// A line; `why` is empty where nothing differs.
+    fn line(&mut self, name: &str, quantity: &str, why: String) {
+        let ok = why.is_empty();
+        if !ok {
+            self.differences.push(format!("{name}: {why}"));
+        }
+        self.checks.push(SiteCheck {
+            site: name.to_owned(),
+            quantity: quantity.to_owned(),
+            max_error: ok.then_some(0.0),
+            bound: 0.0,
+            ok,
+        });
+    }
+
+    /// The same, absent where nothing differs.
+    fn failure(&mut self, name: &str, quantity: &str, why: String) {
+        if !why.is_empty() {
+            self.line(name, quantity, why);
+        }
+    }
+}
+
+/// Holds a model to its record.
+pub(crate) fn hold(model: &Model, written: &Written, branches: &[Branch]) -> Held {
+    let mut held = Held::default();
+    let now = anchors(branches);
+    let anchored = anchored(model.graph(), written, &now);
+    let nodes: Vec<Option<NodeId>> = anchored
+        .iter()
+        .map(|a| a.as_ref().map(|a| a.node))
+        .collect();
+    let current = branches
+        .first()
+        .and_then(|first| Current::of(model, &first.found, &nodes));
+    for (i, (site, anchor)) in written.sites.iter().zip(&anchored).enumerate() {
+        match anchor.as_ref().and_then(|a| a.read.as_ref()) {
+            Some((_, read)) => {
+                held.failure(&site.name, "encoding", encodings(&site.read, read));
+                held.failure(&site.name, "mask", masks(&site.read, read));
+            }
+            None => {
+                let why = "no longer reads as attention".to_owned();
+                held.failure(&site.name, "attention", why);
+            }
+        }
+        let digest = current.as_ref().and_then(|c| c.sites[i].as_ref());
+        let same = digest == Some(&site.digest);
+        held.line(&site.name, "graph", changed(same, "what it computes"));
+    }
+    for anchor in now.iter().filter(|a| nodes.iter().all(|n| *n != Some(a.node))) {
+        let name = anchor.read.as_ref().map_or("attention", |(site, _)| &site.name);
+        let why = "was not there after the rewrite".to_owned();
+        held.failure(name, "attention", why);
+    }
+    let outputs = current.map(|c| c.outputs).unwrap_or_default();
+    of_outputs(&mut held, &written.outputs, &outputs);
+    of_constants(&mut held, model, written);
+    held
+}
+
+/// The large constants of the rewrite.
+fn of_constants(held: &mut Held, model: &Model, written: &Written) {
+    let all = constants(model.graph());
+    for constant in &written.constants {
+        let digest = all.get(&*constant.name).and_then(|v| model.digest_of(*v));
+        let same = digest.map(short).as_ref() == Some(&constant.digest);
+        held.line(&constant.name, "values", changed(same, "its values"));
+    }
+}
+
+/// Holds the large weights of a rewritten model to those of the model that was rewritten.
+pub(crate) fn hold_weights(
+    model: &Model,
+    original: &Model,
+    written: &Written,
+    branches: &[Branch],
+) -> Held {
+    let mut held = Held::default();
+    let Some(first) = branches.first() else {
+        return held;
+    };
+    let before = constants(original.graph());
+    for (name, value) in large(model.graph(), &first.found) {
+        if written.constants.iter().any(|c| c.name == name) {
+            continue;
+        }
+        let digest = model.digest_of(value);
+        let same = |v: &ValueId| original.digest_of(*v) == digest;
+        let same = match before.get(name) {
+            Some(was) => same(was),
+            // The names of weights are no interface.
+            None => before.values().any(same),
+        };
+        let why = if same { "" } else { "its values are not those of the original" };
+        held.line(name, "weights", why.to_owned());
+    }
+    held
+}
+
+fn changed(same: bool, what: &str) -> String {
+    if same {
+        String::new()
+    } else {
+        format!("{what} was changed after the rewrite")
+    }
+}
+
+/// How what is read differs from what was recorded, in words.
+fn encodings(recorded: &Reading, read: &Reading) -> String {
+    let same = |(a, b): (&Value, &Value)| alike(a, b);
+    let (was, is) = (&recorded.encodings, &read.encodings);
+    if was.len() == is.len() && was.iter().zip(is).all(same) {
+        return String::new();
+    }
+    let words = |all: &[Value]| {
+        let each = all.iter().map(|e| {
+            let kind = e["kind"].as_str().unwrap_or("unknown");
+            format!("{kind} {}", e["params"])
+        });
+        match each.collect::<Vec<_>>().join(", ") {
+            all if all.is_empty() => "none".to_owned(),
+            all => all,
+        }
+    };
+    format!("{} was recorded, {} is read", words(was), words(is))
+}
+
+fn masks(recorded: &Reading, read: &Reading) -> String {
+    let of = |r: &Reading| (r.causal, r.window, r.padding);
+    if of(recorded) == of(read) {
+        return String::new();
+    }
+    let words = |r: &Reading| {
+        let (causal, window, padding) = (json!(r.causal), json!(r.window), r.padding);
+        format!("causal {causal}, window {window}, padding {padding}")
+    };
+    format!("{} was recorded, {} is read", words(recorded), words(read))
+}
+
+/// Whether two parameters are equal but for roundings.
+fn alike(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => {
+            let [a, b] = [a, b].map(|n| n.as_f64().unwrap_or(f64::NAN));
+            (a - b).abs() <= 1e-5 * a.abs().max(b.abs())
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let same = |(key, a): (&String, &Value)| b.get(key).is_some_and(|b| alike(a, b));
+            a.len() == b.len() && a.iter().all(same)
+        }
+        _ => a == b,
+    }
+}
+
+fn of_outputs(held: &mut Held, was: &[WrittenOutput], is: &[WrittenOutput]) {
+    let names = |all: &[WrittenOutput]| {
+        let names = all.iter().map(|o| o.name.clone());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (before, after) = (names(was), names(is));
+    if before != after {
+        let why = format!("{before} were recorded, {after} are there");
+        held.failure("outputs", "order", why);
+    }
+    for output in was {
+        if let Some(now) = is.iter().find(|o| o.name == output.name) {
+            let same = now.digest == output.digest;
+            held.line(&output.name, "graph", changed(same, "what it is computed from"));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What a graph computes at its attention sites and outputs, as digests.
+
+use std::collections::BTreeMap;
+
+use posenc_ir::diff::Digests;
+use posenc_ir::{Graph, Model, NodeId, ValueId};
+
+use super::{Reading, Written, WrittenOutput, WrittenSite, short};
+use crate::attention::Site;
+use crate::detect::Found;
+use crate::detect::branches::Branch;
+use crate::graph::dataflow::Class;
+
+/// Constants that content meets count with all their bytes up to this many.
+const WHOLE: usize = 1 << 20;
+
+/// A site as the graph has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Anchor<'a> {
+    /// The softmax, or the fused operator.
+    pub(crate) node: NodeId,
+    /// What detection reads there; `None` where it reads no attention.
+    pub(crate) read: Option<(&'a Site, Reading)>,
+}
+
+/// The sites of all branches, each node once.
+pub(crate) fn anchors(branches: &[Branch]) -> Vec<Anchor<'_>> {
+    let mut all: Vec<Anchor<'_>> = vec![];
+    for branch in branches {
+        for (index, site) in branch.found.attention.iter().enumerate() {
+            if all.iter().all(|a| a.node != site.node) {
+                all.push(Anchor {
+                    node: site.node,
+                    read: Some((site, Reading::of(&branch.found, index))),
+                });
+            }
+        }
+    }
+    all
+}
+
+/// The nodes that weight values with the result of a softmax: those of two computed inputs, past
+/// whatever only changes the layout or the type. None for a fused operator.
+fn weighted(graph: &Graph, node: NodeId) -> Vec<NodeId> {
+    if !graph.node(node).is("Softmax") {
+        return vec![];
+    }
+    let mut found = vec![];
+    let mut open: Vec<ValueId> = graph.node(node).outputs().iter().flatten().copied().collect();
+    let computed = |v: &&Option<ValueId>| v.is_some_and(|v| graph.stored(v).is_none());
+    while let Some(value) = open.pop() {
+        for at in graph.uses(value) {
+            let reader = graph.node(at.node);
+            if reader.inputs().iter().filter(computed).count() < 2 {
+                open.extend(reader.outputs().iter().flatten());
+            } else if !found.contains(&at.node) {
+                found.push(at.node);
+            }
+        }
+    }
+    found
+}
+
+/// The digests of sites and outputs.
+pub(crate) struct Current {
+    pub(crate) sites: Vec<Option<String>>,
+    pub(crate) outputs: Vec<WrittenOutput>,
+}
+
+impl Current {
+    /// `None` if the graph has a cycle. `sites` are the softmaxes or fused operators.
+    pub(crate) fn of(model: &Model, found: &Found, sites: &[Option<NodeId>]) -> Option<Self> {
+        let graph = model.graph();
+        let parts: Vec<Vec<NodeId>> = sites
+            .iter()
+            .map(|site| site.map_or(vec![], |site| weighted(graph, site)))
+            .collect();
+        let mut cuts = BTreeMap::new();
+        for (i, (site, parts)) in sites.iter().zip(&parts).enumerate() {
+            cuts.extend(site.map(|site| (site, 2 * i)));
+            for part in parts {
+                cuts.entry(*part).or_insert(2 * i + 1);
+            }
+        }
+        let digests = Digests::of(model, &cuts, |v| is_whole(graph, found, v)).ok()?;
+        let of_site = |(site, parts): (&Option<NodeId>, &Vec<NodeId>)| {
+            let mut parts: Vec<u128> = parts.iter().map(|p| digests.node(*p)).collect();
+            parts.sort_unstable();
+            let parts: String = parts.into_iter().map(short).collect();
+            site.map(|site| short(digests.node(site)) + &parts)
+        };
+        let outputs = digests.outputs().iter().map(|(name, digest)| WrittenOutput {
+            name: name.clone(),
+            digest: short(*digest),
+        });
+        Some(Self {
+            sites: sites.iter().zip(&parts).map(of_site).collect(),
+            outputs: outputs.collect(),
+        })
+    }
+}
+
+/// Whether a constant counts with all its bytes: small ones, and those that no content meets.
+fn is_whole(graph: &Graph, found: &Found, value: ValueId) -> bool {
+    let bytes = graph
+        .stored(value)
+        .and_then(|s| s.dtype?.payload(s.elements()?));
+    let met = graph.uses(value).iter().any(|at| {
+        let outputs = graph.node(at.node).outputs().iter().flatten();
+        let mut classes = outputs.map(|v| found.classes.of_value(*v));
+        classes.any(|class| class.has(Class::CONTENT))
+    });
+    bytes.is_some_and(|bytes| bytes <= WHOLE) || !met
+}
+
+/// The constants of which a digest has samples alone, by name.
+pub(crate) fn large<'a>(
+    graph: &'a Graph,
+    found: &Found,
+) -> impl Iterator<Item = (&'a str, ValueId)> {
+    let stored = graph.values().filter(|v| graph.stored(*v).is_some());
+    stored
+        .filter(|v| !graph.uses(*v).is_empty() && !is_whole(graph, found, *v))
+        .map(|v| (graph.name(v), v))
+}
+
+/// Every constant by its name.
+pub(crate) fn constants(graph: &Graph) -> BTreeMap<&str, ValueId> {
+    let stored = graph.values().filter(|v| graph.stored(*v).is_some());
+    stored.map(|v| (graph.name(v), v)).collect()
+}
+
+/// The recorded sites in the graph: by the names of their values, or else by their order.
+pub(crate) fn anchored<'a>(
+    graph: &Graph,
+    written: &Written,
+    now: &[Anchor<'a>],
+) -> Vec<Option<Anchor<'a>>> {
+    let mut named: BTreeMap<&str, NodeId> = BTreeMap::new();
+    for (id, node) in graph.nodes() {
+        let value = node.output(0);
+        named.extend(value.map(|v| (graph.name(v), id)));
+    }
+    let by_name = |site: &WrittenSite| {
+        let node = named.get(&*site.value).copied()?;
+        let read = now.iter().find(|a| a.node == node).cloned();
+        Some(read.unwrap_or(Anchor { node, read: None }))
+    };
+    let found: Vec<Option<Anchor<'a>>> = written.sites.iter().map(by_name).collect();
+    let read = |a: &Option<Anchor<'a>>| a.as_ref().is_some_and(|a| a.read.is_some());
+    if !found.iter().all(read) && now.len() == written.sites.len() {
+        return now.iter().cloned().map(Some).collect();
+    }
+    found
+}
+
