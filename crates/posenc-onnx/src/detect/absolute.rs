@@ -1,5 +1,6 @@
 //! What is added to the residual stream: learned tables and sinusoids.
 
+mod beside;
 mod coordinates;
 mod grid;
 mod not_added;
@@ -149,6 +150,10 @@ impl<'a> Candidate<'a> {
             }
             return found;
         };
+        if self.is_beside() {
+            self.refuse(results, "the added rows are tokens beside the others");
+            return vec![];
+        }
         if rows.dim() < 2 {
             self.refuse(results, "the added value is the same for all features");
             return vec![];

@@ -1,5 +1,7 @@
 //! Position that joins content otherwise than in a sum.
 
+mod beside;
+
 use super::*;
 
 /// Rows `[batch, sequence, width]` that an index `[sequence]` picks.
