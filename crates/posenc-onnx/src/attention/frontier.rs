@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use ndarray::Array2;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -252,6 +253,40 @@ impl OperandPath {
         })
     }
 
+    /// The changes of basis between a value of the path and its end, as one matrix `[out, in]`; `None`
+    /// where there are none.
+    pub(crate) fn basis_after(
+        &self,
+        graph: &Graph,
+        trace: &Trace,
+        from: ValueId,
+    ) -> Option<Array2<f64>> {
+        let mut seen = FxHashSet::default();
+        let mut stack: Vec<(ValueId, Option<Array2<f64>>)> = vec![(self.end, None)];
+        while let Some((value, after)) = stack.pop() {
+            if value == from {
+                return after;
+            }
+            let Some((id, _)) = graph.producer(value).filter(|_| seen.insert(value)) else {
+                continue;
+            };
+            let node = graph.node(id);
+            for (slot, input) in node.inputs().iter().enumerate() {
+                let Some(input) = input.filter(|v| self.lanes.contains_key(v)) else {
+                    continue;
+                };
+                let own =
+                    ends_path(node).then(|| crate::graph::product::basis(graph, trace, id, slot));
+                let both = match (&after, own.flatten()) {
+                    (Some(after), Some(own)) => Some(after.dot(&own)),
+                    (after, own) => own.or_else(|| after.clone()),
+                };
+                stack.push((input, both));
+            }
+        }
+        None
+    }
+
     /// The order of computation of the values of the path.
     fn order(&self, graph: &Graph) -> impl Fn(ValueId) -> usize + use<> {
         let mut depth: FxHashMap<ValueId, usize> = FxHashMap::default();
@@ -381,8 +416,8 @@ fn ends_path(node: &Node) -> bool {
     }
 }
 
-/// A product that acts within each head: with a matrix that only permutes and negates, or with
-/// one for each position. Which input is the content, and its lane.
+/// A product that acts within each head: with a matrix that changes the basis, or with one for each
+/// position. Which input is the content, and its lane.
 fn rotating(
     graph: &Graph,
     classes: &Classes,
@@ -405,7 +440,7 @@ fn rotating(
     let matrix = node.input(other)?;
     let rotates = match along {
         Some(axis) => varies(trace, matrix, axis),
-        None => crate::graph::product::is_signed_permutation(graph, matrix),
+        None => crate::graph::product::basis(graph, trace, id, slot).is_some(),
     };
     rotates.then_some((slot, before))
 }

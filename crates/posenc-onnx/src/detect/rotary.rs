@@ -6,7 +6,9 @@ pub(crate) mod site;
 pub(crate) mod source;
 mod streams;
 mod switch;
+mod unexplained;
 
+use ndarray::Array2;
 use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
 
@@ -21,6 +23,7 @@ use posenc_encodings::families::rope::Unread;
 use posenc_encodings::kind::Form;
 use read::{read, read_axial, rotate_alike, rotates_pairs};
 use site::{AxialSite, RotaryOperand, RotarySite, Rotation, Streams, Switch};
+use unexplained::unexplained;
 
 /// Frequencies and factors of queries and keys may differ by this share.
 const TOLERANCE: f64 = 1e-3;
@@ -38,7 +41,15 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
             });
         };
         match (query, key) {
-            (SideReading::Nothing, SideReading::Nothing) => {}
+            (SideReading::Nothing, SideReading::Nothing) => {
+                if let Some((node, why)) = unexplained(model, found, &site) {
+                    found.not_rotary.push(Refused {
+                        site: site.index,
+                        node,
+                        why,
+                    });
+                }
+            }
             (SideReading::OnGrid(query), SideReading::OnGrid(key))
                 if query.0.encoding == key.0.encoding =>
             {
@@ -50,7 +61,7 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
             }
             (SideReading::Rotation(query), SideReading::Rotation(key)) => {
                 let node = query.region.entries[0].node;
-                match difference(&query.rotation, &key.rotation) {
+                match difference(&query, &key) {
                     Some(why) => refuse(node, why),
                     None => found.rotary.push(RotarySite {
                         site: site.index,
@@ -201,14 +212,20 @@ fn read_side(
     operand: &Operand,
 ) -> SideReading {
     let graph = model.graph();
+    let mut path = None;
     let mut region = match inside(model, found, site, operand) {
         Some(region) => region,
         // An operator that projects by itself shows no queries and keys.
         None if operand.lane.feature.is_none() => return SideReading::Nothing,
         None => {
-            let path = OperandPath::of(graph, &found.classes, &found.trace, operand);
+            let path = path.insert(OperandPath::of(
+                graph,
+                &found.classes,
+                &found.trace,
+                operand,
+            ));
             match path.region(graph, &found.classes, &found.trace) {
-                Frontier::Nothing => match before_projection(model, found, site, &path) {
+                Frontier::Nothing => match before_projection(model, found, site, path) {
                     Some(region) => region,
                     None => return SideReading::Nothing,
                 },
@@ -228,7 +245,11 @@ fn read_side(
     };
     region.gather_features(graph, &found.trace, width.unwrap_or(head_dim));
     match known.rotation(model, found, &region, head_dim) {
-        Ok(rotation) => SideReading::Rotation(Box::new(RotaryOperand { region, rotation })),
+        Ok(rotation) => SideReading::Rotation(Box::new(RotaryOperand {
+            basis: path.and_then(|path| path.basis_after(graph, &found.trace, region.output)),
+            region,
+            rotation,
+        })),
         Err(why) => match known.axial(model, found, &region, head_dim, why) {
             Some((axial, fit)) => {
                 let finding = Finding {
@@ -310,8 +331,20 @@ fn inside(model: &Model, found: &Found, site: &Site, operand: &Operand) -> Optio
 }
 
 /// How the rotations of queries and keys differ, if they do.
-fn difference(query: &Rotation, key: &Rotation) -> Option<String> {
-    let (q, k) = (&query.rope, &key.rope);
+fn difference(query: &RotaryOperand, key: &RotaryOperand) -> Option<String> {
+    let same = |(a, b): (&Array2<f64>, &Array2<f64>)| {
+        a.dim() == b.dim() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= TOLERANCE)
+    };
+    if query.basis.is_some() != key.basis.is_some()
+        || query
+            .basis
+            .as_ref()
+            .zip(key.basis.as_ref())
+            .is_some_and(|both| !same(both))
+    {
+        return Some("queries and keys are rotated, then brought to different bases".to_owned());
+    }
+    let (q, k) = (&query.rotation.rope, &key.rotation.rope);
     if q.pairs != k.pairs {
         return Some("queries and keys pair different features".to_owned());
     }

@@ -3,6 +3,7 @@
 mod absolute;
 mod accepted;
 mod bare;
+mod behind;
 mod bias;
 mod convolution;
 mod elsewhere;

@@ -1,5 +1,6 @@
 //! Products on the path of queries or keys that act on the features of each head.
 
+use ndarray::Array2;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
@@ -119,32 +120,44 @@ pub(crate) fn along(
 /// Heads are not wider than this: larger matrices are weights and not read.
 const WIDEST: usize = 1024;
 
-/// Whether a constant is a square matrix with one entry of 1 or −1 in each row and column.
-pub(crate) fn is_signed_permutation(graph: &Graph, matrix: ValueId) -> bool {
-    let Some(stored) = graph.stored(matrix) else {
-        return false;
-    };
-    let Some(tensor) = (stored.elements() <= Some(WIDEST * WIDEST))
-        .then(|| graph.constant(matrix))
-        .flatten()
-    else {
-        return false;
-    };
+/// A change of basis within each head by which a product multiplies operand `slot`, `[out, in]`: a
+/// stored square matrix whose rows are orthogonal and of one length, as permutations and Hadamard
+/// matrices are. `None` for other matrices, which weights are.
+pub(crate) fn basis(graph: &Graph, trace: &Trace, id: NodeId, slot: usize) -> Option<Array2<f64>> {
+    let matrix = graph.node(id).input(1 - slot.min(1))?;
+    let small = graph.stored(matrix)?.elements() <= Some(WIDEST * WIDEST);
+    let tensor = small.then(|| graph.constant(matrix)).flatten()?;
     let [.., rows, columns] = *tensor.dims() else {
-        return false;
+        return None;
     };
     if rows != columns || rows * columns != tensor.len() {
-        return false;
+        return None;
     }
-    let mut taken = vec![false; columns];
-    (0..rows).all(|i| {
-        let mut entries = (0..columns).filter_map(|j| {
-            let v = tensor.get_f64(i * columns + j)?;
-            (v != 0.0).then_some((j, v))
-        });
-        match (entries.next(), entries.next()) {
-            (Some((j, v)), None) => v.abs() == 1.0 && !std::mem::replace(&mut taken[j], true),
-            _ => false,
-        }
-    })
+    let cells: Vec<f64> = (0..tensor.len())
+        .map(|i| tensor.get_f64(i))
+        .collect::<Option<_>>()?;
+    let stored = Array2::from_shape_vec((rows, columns), cells).ok()?;
+    let letters = Letters::of(graph, trace, id)?;
+    let reads_rows =
+        letters.operands[slot].contains(letters.operands[1 - slot.min(1)].iter().rev().nth(1)?);
+    let map = if reads_rows {
+        stored.reversed_axes()
+    } else {
+        stored
+    };
+    is_orthogonal(&map).then_some(map)
+}
+
+/// How far rows may be from orthogonal, over their length; half precision is as near.
+const ORTHOGONAL: f64 = 4e-3;
+
+/// Whether the rows of a matrix are orthogonal and of one length. Weights fail at the first pair.
+fn is_orthogonal(map: &Array2<f64>) -> bool {
+    let length = map.row(0).dot(&map.row(0));
+    let dot = |i: usize, j: usize| map.row(i).dot(&map.row(j)) / length;
+    let holds = |i: usize| {
+        let one = (dot(i, i) - 1.0).abs() <= ORTHOGONAL;
+        one && (0..i).all(|j| dot(i, j).abs() <= ORTHOGONAL)
+    };
+    length > 0.0 && (0..map.nrows()).all(holds)
 }

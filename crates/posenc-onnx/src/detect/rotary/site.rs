@@ -15,6 +15,8 @@ pub(crate) struct RotaryOperand {
     pub region: Region,
     /// What it computes.
     pub rotation: Rotation,
+    /// The matrix that changes the basis of a head after the rotation, if there is one.
+    pub basis: Option<Array2<f64>>,
 }
 
 /// A site whose queries and keys have the same rotation.

@@ -1,0 +1,148 @@
+//! Position that acts on queries or keys and was read as no rotation: seen by its effect. Where the
+//! content is the same for every token, queries and keys without position are too.
+
+use std::collections::BTreeMap;
+
+use ndarray::{ArrayD, Axis, IxDyn};
+use posenc_ir::eval::{Budget, Value, probe};
+use posenc_ir::{DType, Model, NodeId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::attention::{Operand, Site};
+use crate::detect::found::Found;
+use crate::graph::dataflow::Class;
+
+/// Nodes between what queries and keys share and the scores.
+const FEW: usize = 512;
+
+/// The node at which position enters between what the queries and keys of a site are both computed
+/// from and the scores, with what it does; `None` where none is seen to.
+pub(crate) fn unexplained(model: &Model, found: &Found, site: &Site) -> Option<(NodeId, String)> {
+    if site.cross || site.query.value == site.key.value {
+        return None;
+    }
+    let between = Between::of(model, found, site)?;
+    let count = tokens(found, &site.query)?;
+    let node = between.position(model, found, count)?;
+    let moves = |operand: &Operand| between.moves(model, found, operand, count);
+    let why = match (moves(&site.query), moves(&site.key)) {
+        (Some(false), Some(false)) => return None,
+        (None, _) | (_, None) => {
+            "position may act on queries or keys here, which could not be evaluated"
+        }
+        _ => "position acts on queries or keys here, by no rotation that was read",
+    };
+    Some((node, why.to_owned()))
+}
+
+fn tokens(found: &Found, operand: &Operand) -> Option<usize> {
+    let dims = found.trace.get(operand.value).dims.as_deref()?;
+    dims.get(operand.lane.sequence).copied().filter(|n| *n > 1)
+}
+
+/// What lies between the queries and keys of a site and the content that both are computed from.
+struct Between {
+    nodes: Vec<NodeId>,
+    /// The content that enters.
+    sources: FxHashSet<ValueId>,
+}
+
+impl Between {
+    /// `None` where queries and keys share nothing near.
+    fn of(model: &Model, found: &Found, site: &Site) -> Option<Self> {
+        let graph = model.graph();
+        let mut between = Self {
+            nodes: vec![],
+            sources: FxHashSet::default(),
+        };
+        // By the step that computes a value, the latest first; whether queries and keys need it.
+        let step = |v: ValueId| graph.producer(v).map(|(id, _)| found.trace.step(id));
+        let mut open: BTreeMap<_, (ValueId, [bool; 2])> = BTreeMap::new();
+        let add = |open: &mut BTreeMap<_, (ValueId, [bool; 2])>, v: ValueId, by: [bool; 2]| {
+            let (_, needed) = open.entry((step(v), v)).or_insert((v, [false; 2]));
+            *needed = [needed[0] | by[0], needed[1] | by[1]];
+        };
+        add(&mut open, site.query.value, [true, false]);
+        add(&mut open, site.key.value, [false, true]);
+        while let Some((_, (value, by))) = open.pop_last() {
+            let made = graph.producer(value).filter(|_| by != [true; 2]);
+            let Some((id, _)) = made else {
+                between.sources.insert(value);
+                continue;
+            };
+            if between.nodes.len() >= FEW {
+                return None;
+            }
+            between.nodes.push(id);
+            let inputs = graph.node(id).inputs().iter().flatten();
+            for input in inputs.filter(|v| found.is_content(**v)) {
+                add(&mut open, *input, by);
+            }
+        }
+        Some(between)
+    }
+
+    /// The first node that reads numbers which follow the tokens, and no content.
+    fn position(&self, model: &Model, found: &Found, count: usize) -> Option<NodeId> {
+        let graph = model.graph();
+        let follows = |v: &ValueId| {
+            let class = found.classes.of_value(*v);
+            let free = !class.has(Class::CONTENT) && !class.has(Class::PADDING);
+            free && found.trace.get(*v).dtype.is_some_and(is_float) && varies(found, *v, count)
+        };
+        let reads = |id: &&NodeId| graph.node(**id).inputs().iter().flatten().any(follows);
+        self.nodes.iter().rfind(reads).copied()
+    }
+
+    /// Whether an operand differs from token to token where what enters does not; `None` where that
+    /// cannot be computed.
+    fn moves(&self, model: &Model, found: &Found, operand: &Operand, count: usize) -> Option<bool> {
+        let mut seeds = FxHashMap::default();
+        for source in &self.sources {
+            let dims = found.trace.get(*source).dims.as_deref()?;
+            // The same along every axis that may be of tokens.
+            let number = |at: IxDyn| {
+                let own = (0..dims.len()).filter(|a| !dims[*a].is_multiple_of(count));
+                let place = own.fold(1.0, |n, a| n * 31.0 + at[a] as f64);
+                (place * 0.754_877_666).fract() + 0.25
+            };
+            seeds.insert(*source, Value::float(ArrayD::from_shape_fn(dims, number)));
+        }
+        let budget = Budget { elements: 1 << 22 };
+        let got = probe(model, &found.trace, &seeds, &[operand.value], &budget).ok()?;
+        let got = got.first()?.to_f64()?;
+        // Earlier keys come first, and are of other content.
+        let axis = Axis(operand.lane.sequence);
+        let all = got.len_of(axis);
+        let last = got.index_axis(axis, all.checked_sub(1)?);
+        let largest = got.iter().fold(1e-6, |m: f64, x| m.max(x.abs()));
+        let differs = |at: usize| {
+            let row = got.index_axis(axis, at);
+            row.iter()
+                .zip(&last)
+                .any(|(a, b)| (a - b).abs() > 1e-6 * largest)
+        };
+        Some((all.checked_sub(count)?..all).any(differs))
+    }
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+}
+
+/// Whether numbers differ along an axis of so many.
+fn varies(found: &Found, value: ValueId, count: usize) -> bool {
+    let value = found.trace.get(value);
+    let dims = value.dims.as_deref().unwrap_or_default();
+    let axes: Vec<usize> = (0..dims.len()).filter(|a| dims[*a] == count).collect();
+    if axes.is_empty() {
+        return false;
+    }
+    let Some(data) = value.to_f64() else {
+        return false;
+    };
+    axes.into_iter().any(|axis| {
+        let first = data.index_axis(Axis(axis), 0);
+        data.axis_iter(Axis(axis)).any(|row| row != first)
+    })
+}

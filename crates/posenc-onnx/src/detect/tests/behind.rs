@@ -1,0 +1,128 @@
+//! What stands between a rotation and the scores.
+
+use super::*;
+use crate::rewrite::rewrite;
+use posenc_encodings::kind::Kind;
+
+type Rotated = fn(&mut Sketch, &str, Side) -> String;
+
+fn form(rotated: Rotated) -> Form {
+    Form {
+        rotated,
+        ..Form::default()
+    }
+}
+
+/// Queries or keys, rotated.
+fn turned(s: &mut Sketch, x: &str) -> String {
+    let q = s.headed(x);
+    halves(s, &q)
+}
+
+/// A product of two reflections, which mixes all features of a head.
+fn reflected(s: &mut Sketch, x: &str, shift: usize) -> String {
+    let n = SIZE as f64;
+    let cells = (0..SIZE * SIZE).map(|at| {
+        let (i, j) = (at / SIZE, (at % SIZE + shift) % SIZE);
+        f64::from(u8::from(i == j)) - 2.0 / n
+    });
+    let matrix = s.floats(&[SIZE, SIZE], cells);
+    s.op("MatMul", &[x, &matrix])
+}
+
+/// Two products with weights, of which one alone would be the projection of what is rotated.
+fn mixed_twice(s: &mut Sketch, x: &str) -> String {
+    let [a, b] = [0; 2].map(|_| s.weights(&[SIZE, SIZE]));
+    let y = s.op("MatMul", &[x, &a]);
+    s.op("MatMul", &[&y, &b])
+}
+
+#[test]
+fn rope_is_read_behind_a_change_of_basis_and_a_norm() {
+    let cases: [(&str, Rotated); 2] = [
+        ("a reflection", |s, x, _| {
+            let q = turned(s, x);
+            reflected(s, &q, 3)
+        }),
+        ("a norm of each head", |s, x, _| {
+            let q = turned(s, x);
+            let weight = s.weights(&[SIZE]);
+            s.op("RMSNormalization", &[&q, &weight])
+        }),
+    ];
+    for (name, rotated) in cases {
+        let found = found(&model(&form(rotated)));
+        assert_eq!(found.rotary.len(), 1, "{name}: {:?}", found.not_rotary);
+    }
+}
+
+#[test]
+fn what_is_not_read_behind_or_as_a_rotation_is_not_changed() {
+    const OTHER: &str = "position acts on queries or keys here, by no rotation that was read";
+    const BASES: &str = "brought to different bases";
+    let cases: [(&str, Rotated, &str); 4] = [
+        (
+            "a basis for the keys alone",
+            |s, x, side| {
+                let q = turned(s, x);
+                if side == Side::Key {
+                    reflected(s, &q, 3)
+                } else {
+                    q
+                }
+            },
+            BASES,
+        ),
+        (
+            "another basis for the keys",
+            |s, x, side| {
+                let q = turned(s, x);
+                reflected(s, &q, if side == Side::Key { 3 } else { 2 })
+            },
+            BASES,
+        ),
+        (
+            "weights behind the rotation",
+            |s, x, _| {
+                let q = turned(s, x);
+                mixed_twice(s, &q)
+            },
+            OTHER,
+        ),
+        (
+            "gates behind weights",
+            |s, x, _| {
+                let q = s.headed(x);
+                let angles = angles(s);
+                let (cos, _) = waves(s, &angles);
+                let q = s.op("Mul", &[&q, &cos]);
+                mixed_twice(s, &q)
+            },
+            OTHER,
+        ),
+    ];
+    for (name, rotated, want) in cases {
+        let model = model(&form(rotated));
+        let none = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        for request in [none, halved()] {
+            let done = rewrite(&mut model.clone(), &request);
+            let why = done.map(|_| "rewritten").map_err(|why| why.to_string());
+            assert!(
+                why.as_ref().is_err_and(|why| why.contains(want)),
+                "{name}: {why:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn weights_alone_are_no_position() {
+    let found = found(&model(&form(|s, x, _| {
+        let q = s.headed(x);
+        mixed_twice(s, &q)
+    })));
+    assert_eq!(found.not_rotary, []);
+}
