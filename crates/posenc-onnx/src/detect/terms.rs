@@ -119,8 +119,13 @@ fn at_site(
         findings.extend(unread);
         return findings;
     }
-    let value = gathered(runs, site);
-    findings.extend(decide(site, met, value));
+    match gathered(runs, site) {
+        Ok(value) => findings.extend(decide(site, met, value)),
+        Err((entry, why)) => {
+            findings.extend(decide(site, met, None));
+            findings.push(unknown(entry, why));
+        }
+    }
     findings
 }
 
@@ -132,29 +137,41 @@ fn places(meeting: &Meeting, classes: &Classes, graph: &Graph) -> bool {
 }
 
 /// Vectors that the weights gather: where, and the row of each distance.
-fn gathered(runs: &mut Runs<'_>, site: &Site) -> Option<Gathering> {
+///
+/// # Errors
+/// With where the weights gather what cannot be read, and why it cannot.
+fn gathered(runs: &mut Runs<'_>, site: &Site) -> Result<Option<Gathering>, (Use, String)> {
     let (model, found) = (runs.model, runs.found);
     let graph = model.graph();
-    let all = weights::gathered(graph, &found.classes, &found.trace, site);
-    all.into_iter().find_map(|one| {
-        let (rows, table, axis) = weights::rows(model, &found.trace, site, &one)?;
-        let short = weights::by_distance(&rows)?;
+    let mut read = None;
+    for one in weights::gathered(graph, &found.classes, &found.trace, site) {
+        let refuse = |why: &str| (one.vectors, why.to_owned());
+        let rows = weights::rows(model, &found.trace, site, &one).map_err(refuse)?;
+        let Some((rows, table, axis)) = rows else {
+            continue;
+        };
+        if read.is_some() {
+            return Err(refuse("weights of attention gather vectors twice"));
+        }
+        let short = weights::by_distance(&rows)
+            .ok_or_else(|| refuse("weights of attention gather vectors, but not by distance"))?;
         let (queries, keys) = rows.dim();
         let reading = Reading {
             side: Side::Key,
             rows,
-            past: i64::try_from(keys.saturating_sub(queries)).ok()?,
+            past: i64::try_from(keys.saturating_sub(queries)).unwrap_or(0),
             table: Some((table, axis)),
             shared: true,
         };
         let picks = meeting::picks(graph, &one.chain);
         let long = longer::distances(runs, &picks, &reading);
-        Some(Gathering {
+        read = Some(Gathering {
             entry: one.vectors,
             rows: self::rows(runs, &reading),
             distances: long.unwrap_or(short),
-        })
-    })
+        });
+    }
+    Ok(read)
 }
 
 impl ReadingCache {

@@ -17,6 +17,8 @@ const BUDGET: Budget = Budget { elements: 1 << 22 };
 #[derive(Clone, Debug)]
 pub(crate) struct Gathered {
     pub(crate) node: NodeId,
+    /// The weights, as a softmax gives them.
+    pub(crate) weights: ValueId,
     pub(crate) vectors: Use,
     pub(crate) chain: Vec<ValueId>,
 }
@@ -29,31 +31,31 @@ pub(crate) fn gathered(
     site: &Site,
 ) -> Vec<Gathered> {
     let mut found = vec![];
-    let mut stack: Vec<ValueId> = graph
-        .node(site.node)
-        .outputs()
-        .iter()
-        .flatten()
-        .copied()
-        .collect();
     if site.product.is_none() {
         return found;
     }
+    let softmaxes = softmaxes(graph, site).into_iter();
+    let mut stack: Vec<(ValueId, ValueId)> = softmaxes
+        .filter_map(|id| graph.node(id).output(0))
+        .map(|v| (v, v))
+        .collect();
     let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
+    while let Some((value, weights)) = stack.pop() {
         if !seen.insert(value) {
             continue;
         }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             if is_product(node) {
-                let slot = 1 - at.slot().min(1);
+                let second = if node.is("QLinearMatMul") { 3 } else { 1 };
+                let slot = if at.slot() == 0 { second } else { 0 };
                 let Some(vectors) = node.input(slot) else {
                     continue;
                 };
                 if !classes.of_value(vectors).has(Class::CONTENT) {
                     found.push(Gathered {
                         node: at.node,
+                        weights,
                         vectors: Use::new(at.node, slot),
                         chain: chain(graph, trace, vectors),
                     });
@@ -61,7 +63,8 @@ pub(crate) fn gathered(
             } else if node.domain().is_empty()
                 && (is_elementwise(node.op()) || is_rearrangement(node.op()))
             {
-                stack.extend(node.outputs().iter().flatten());
+                let outputs = node.outputs().iter().flatten();
+                stack.extend(outputs.map(|out| (*out, weights)));
             }
         }
     }
@@ -70,71 +73,135 @@ pub(crate) fn gathered(
     found
 }
 
-/// The row that each distance gathers: weights of single keys, and a table filled with the numbers
-/// of its rows. Also the table and the axis of its rows.
+/// The softmax of a site, and others of the same scores.
+fn softmaxes(graph: &Graph, site: &Site) -> Vec<NodeId> {
+    let own = graph.node(site.node);
+    let mut all = vec![site.node];
+    for at in site.scores.into_iter().flat_map(|v| graph.uses(v)) {
+        let node = graph.node(at.node);
+        if node.is("Softmax") && own.is("Softmax") && !all.contains(&at.node) {
+            all.push(at.node);
+        }
+    }
+    all
+}
+
+/// The row that each distance gathers, the table and the axis of its rows.
+pub(crate) type Rows = (Array2<Option<i64>>, ValueId, usize);
+
+/// Reads what a product gathers: weights of single keys, and a table filled with the numbers of its
+/// rows. `None` for a product that keeps the keys apart, as one that mixes heads does.
+///
+/// # Errors
+/// With the reason why the rows cannot be read.
 pub(crate) fn rows(
     model: &Model,
     trace: &Trace,
     site: &Site,
     gathered: &Gathered,
-) -> Option<(Array2<Option<i64>>, ValueId, usize)> {
-    let graph = model.graph();
-    let weights = graph.node(site.node).output(0)?;
-    let output = graph.node(gathered.node).output(0)?;
-    let table = *gathered.chain.last()?;
-    let [at_query, at_key] = site.plane?;
-    let dims = trace.get(weights).dims.clone()?;
-    let (queries, keys) = (*dims.get(at_query)?, *dims.get(at_key)?);
-    let tables = trace.get(table).dims.clone()?;
-    if !BUDGET.allows(&dims) || !BUDGET.allows(&tables) {
-        return None;
+) -> Result<Option<Rows>, &'static str> {
+    const BEYOND: &str = "weights of attention are multiplied with vectors that are not read";
+    let probe = Probe::of(model, trace, site, gathered).ok_or(BEYOND)?;
+    let places = |key: usize| -> Option<Vec<bool>> {
+        let one = probe.run(&|i, j| f64::from(u8::from(i == 1 && j == key)), &|_| 1.0)?;
+        Some(one.iter().map(|v| *v != 0.0).collect())
+    };
+    if places(0).ok_or(BEYOND)? != places(1).ok_or(BEYOND)? {
+        return Ok(None);
     }
-    let run = |pick: &dyn Fn(usize, usize) -> f64, fill: &dyn Fn(&IxDyn) -> f64| {
-        let weigh = ArrayD::from_shape_fn(dims.clone(), |at| pick(at[at_query], at[at_key]));
-        let filled = ArrayD::from_shape_fn(tables.clone(), |at| fill(&at));
+    probe.rows().map(Some).ok_or(BEYOND)
+}
+
+/// A product of the weights of a site with vectors, run with numbers of our own.
+struct Probe<'a> {
+    model: &'a Model,
+    trace: &'a Trace,
+    weights: ValueId,
+    output: ValueId,
+    table: ValueId,
+    /// The axes of queries and keys in the weights.
+    plane: [usize; 2],
+    dims: Vec<usize>,
+    tables: Vec<usize>,
+}
+
+impl<'a> Probe<'a> {
+    fn of(model: &'a Model, trace: &'a Trace, site: &Site, gathered: &Gathered) -> Option<Self> {
+        let graph = model.graph();
+        let weights = gathered.weights;
+        let table = *gathered.chain.last()?;
+        let dims = trace.get(weights).dims.clone()?;
+        let tables = trace.get(table).dims.clone()?;
+        let plane = site.plane?;
+        let fits = plane
+            .iter()
+            .all(|axis| dims.get(*axis).is_some_and(|n| *n > 1));
+        (fits && BUDGET.allows(&dims) && BUDGET.allows(&tables)).then_some(Self {
+            model,
+            trace,
+            weights,
+            output: graph.node(gathered.node).output(0)?,
+            table,
+            plane,
+            dims,
+            tables,
+        })
+    }
+
+    fn run(
+        &self,
+        pick: &dyn Fn(usize, usize) -> f64,
+        fill: &dyn Fn(&IxDyn) -> f64,
+    ) -> Option<ArrayD<f64>> {
+        let [query, key] = self.plane;
+        let weigh = ArrayD::from_shape_fn(self.dims.clone(), |at| pick(at[query], at[key]));
+        let filled = ArrayD::from_shape_fn(self.tables.clone(), |at| fill(&at));
         let seeds = FxHashMap::from_iter([
-            (weights, Value::float(weigh)),
-            (table, Value::float(filled)),
+            (self.weights, Value::float(weigh)),
+            (self.table, Value::float(filled)),
         ]);
-        probe(model, trace, &seeds, &[output], &BUDGET)
-            .ok()?
-            .first()?
-            .to_f64()
-    };
-    // The axis of the output along which weights of one query act at one place.
-    let one = run(&|i, j| f64::from(u8::from(i == 1 && j == 0)), &|_| 1.0)?;
-    let places = |axis: usize| {
-        let lanes = one.axis_iter(Axis(axis)).enumerate();
-        lanes
-            .filter(|(_, l)| l.iter().any(|v| *v != 0.0))
-            .map(|(i, _)| i)
-            .collect::<Vec<_>>()
-    };
-    let along = (0..one.ndim()).find(|a| one.len_of(Axis(*a)) == queries && places(*a) == [1])?;
-    let numbered = |key: usize, axis: usize| -> Option<Vec<f64>> {
-        let got = run(&|_, j| f64::from(u8::from(j == key)), &|at| at[axis] as f64)?;
-        let lanes = got.axis_iter(Axis(along));
-        lanes
-            .map(|lane| {
-                let first = *lane.first()?;
-                lane.iter()
-                    .all(|v| (v - first).abs() < 1e-6)
-                    .then_some(first)
-            })
-            .collect()
-    };
-    let differ = |v: &Vec<f64>| v.iter().any(|x| (x - v[0]).abs() > 0.5);
-    let mut varying = (0..tables.len())
-        .filter(|a| tables[*a] > 1)
-        .filter(|a| numbered(keys / 2, *a).is_some_and(|v| differ(&v)));
-    let axis = varying.next().filter(|_| varying.next().is_none())?;
-    let mut rows = Array2::from_elem((queries, keys), None);
-    for key in [0, keys / 2, keys - 1] {
-        for (i, row) in numbered(key, axis)?.into_iter().enumerate() {
-            rows[[i, key]] = Some(row.round() as i64);
-        }
+        let got = probe(self.model, self.trace, &seeds, &[self.output], &BUDGET).ok()?;
+        got.first()?.to_f64()
     }
-    Some((rows, table, axis))
+
+    fn rows(&self) -> Option<Rows> {
+        let (queries, keys) = (self.dims[self.plane[0]], self.dims[self.plane[1]]);
+        // The axis of the output along which weights of one query act at one place.
+        let one = self.run(&|i, j| f64::from(u8::from(i == 1 && j == 0)), &|_| 1.0)?;
+        let places = |axis: usize| {
+            let lanes = one.axis_iter(Axis(axis)).enumerate();
+            lanes
+                .filter(|(_, l)| l.iter().any(|v| *v != 0.0))
+                .map(|(i, _)| i)
+                .collect::<Vec<_>>()
+        };
+        let along =
+            (0..one.ndim()).find(|a| one.len_of(Axis(*a)) == queries && places(*a) == [1])?;
+        let numbered = |key: usize, axis: usize| -> Option<Vec<f64>> {
+            let got = self.run(&|_, j| f64::from(u8::from(j == key)), &|at| at[axis] as f64)?;
+            let lanes = got.axis_iter(Axis(along));
+            lanes
+                .map(|lane| {
+                    let first = *lane.first()?;
+                    lane.iter()
+                        .all(|v| (v - first).abs() < 1e-6)
+                        .then_some(first)
+                })
+                .collect()
+        };
+        let differ = |v: &Vec<f64>| v.iter().any(|x| (x - v[0]).abs() > 0.5);
+        let mut varying = (0..self.tables.len())
+            .filter(|a| self.tables[*a] > 1)
+            .filter(|a| numbered(keys / 2, *a).is_some_and(|v| differ(&v)));
+        let axis = varying.next().filter(|_| varying.next().is_none())?;
+        let mut rows = Array2::from_elem((queries, keys), None);
+        for key in [0, keys / 2, keys - 1] {
+            for (i, row) in numbered(key, axis)?.into_iter().enumerate() {
+                rows[[i, key]] = Some(row.round() as i64);
+            }
+        }
+        Some((rows, self.table, axis))
+    }
 }
 
 /// The same for each distance.
