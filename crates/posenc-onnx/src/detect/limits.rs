@@ -108,6 +108,10 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
     if at.most == at.least || grows && at.most >= i64::try_from(rows).ok()? - 1 {
         return None;
     }
+    // Sizes are picked from a vector of them by as many indices whatever the length.
+    if class.has(Class::LENGTH) && !longer.grows(index) {
+        return None;
+    }
     let length = at.length_for(rows, runs.found.lengths.past)?;
     let ends = !longer.bends(index) || longer.overruns(index, rows, length);
     ends.then_some((table, length))
@@ -233,6 +237,23 @@ impl<'a> Longer<'a> {
         }
         self.straight.extend(seen);
         false
+    }
+
+    /// Whether an index has more elements where the sequence is longer; where that cannot be run,
+    /// yes.
+    fn grows(&self, index: ValueId) -> bool {
+        let count = |trace: &Trace| trace.get(index).elements();
+        let tokens = self.runs.found.lengths.sequence;
+        let longer = self.runs.once(2 * tokens, &LONG);
+        // The longer run is of one sequence, as a shorter one is.
+        let same = self.runs.once(tokens, &LONG);
+        match (
+            same.as_ref().and_then(count),
+            longer.as_ref().and_then(count),
+        ) {
+            (Some(now), Some(then)) => then > now,
+            _ => true,
+        }
     }
 
     /// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run,
