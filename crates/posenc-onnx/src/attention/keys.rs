@@ -1,12 +1,12 @@
 //! Keys from the product back to their projection: repeated heads, and the cache that joins.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, ValueId};
+use posenc_ir::{Graph, Node, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::lane::{Lane, back};
+use crate::graph::lane::{Lane, back, wrap};
 
 /// What the keys are computed from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,9 +30,10 @@ pub(crate) fn per_token(dims: &[usize], lane: &Lane) -> Option<usize> {
 pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Keys {
     let width = site.head_dim;
     let mut keys = Keys::default();
-    let mut stack: Vec<(ValueId, Lane)> = vec![(site.key.value, site.key.lane)];
+    // Whether all heads are there: not where they are joined from parts.
+    let mut stack: Vec<(ValueId, Lane, bool)> = vec![(site.key.value, site.key.lane, true)];
     let mut seen = FxHashSet::default();
-    while let Some((value, lane)) = stack.pop() {
+    while let Some((value, lane, whole)) = stack.pop() {
         if !seen.insert(value) {
             continue;
         }
@@ -45,7 +46,7 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
             continue;
         };
         // A part of the features may be shared by all heads: whole heads count.
-        if lane.width(dims) == width {
+        if whole && lane.width(dims) == width {
             let count = per_token(dims, &lane);
             keys.heads = [keys.heads, count].into_iter().flatten().min();
         }
@@ -57,6 +58,7 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
             continue;
         };
         let node = graph.node(id);
+        let whole = whole && !joins_heads(node, dims.len(), &lane);
         for slot in 0..node.inputs().len() {
             let Some(input) = node.input(slot) else {
                 continue;
@@ -64,9 +66,20 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
             if classes.of_value(input).has(Class::CONTENT)
                 && let Some(lane) = back(graph, trace, id, output, slot, lane)
             {
-                stack.push((input, lane));
+                stack.push((input, lane, whole));
             }
         }
     }
     keys
+}
+
+/// Whether a node joins parts along an axis that heads are on.
+fn joins_heads(node: &Node, rank: usize, lane: &Lane) -> bool {
+    let axis = node.int("axis").ok().flatten();
+    let axis = axis.and_then(|axis| wrap(axis, rank));
+    node.is("Concat")
+        && axis.is_some_and(|axis| {
+            let of_features = Some(axis) == lane.feature && lane.group.is_none();
+            axis != lane.sequence && !of_features
+        })
 }
