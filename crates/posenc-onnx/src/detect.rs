@@ -23,6 +23,7 @@ use posenc_encodings::family::Family;
 use posenc_ir::eval::{Trace, trace};
 use posenc_ir::{Graph, Model};
 
+use crate::attention::left_out::left_out;
 use crate::attention::reads::reads;
 use crate::attention::{Site, number, order, sites};
 use crate::graph::dataflow::{Class, Classes, is_fed_ids};
@@ -195,9 +196,8 @@ impl Trial {
             mixing::follow(model, &trace, &classes, inputs, &known)
         };
         let mut mixed = follow(&attention);
-        let misplaced = leave_out(graph, &mut attention, |site| {
-            order::disorder(&mixed.tokens, &trace, site)
-        });
+        let reasons = left_out(graph, &classes, &trace, &mixed.tokens, &attention);
+        let misplaced = leave_out(graph, &mut attention, &reasons);
         if !misplaced.is_empty() {
             mixed = follow(&attention);
         }
@@ -224,23 +224,17 @@ impl Trial {
     }
 }
 
-/// Leaves out the sites for which there is a reason; one sentence each.
-fn leave_out(
-    graph: &Graph,
-    sites: &mut Vec<Site>,
-    why: impl Fn(&Site) -> Option<String>,
-) -> Vec<String> {
-    let mut left = vec![];
-    sites.retain(|site| match why(site) {
-        None => true,
-        Some(why) => {
-            let place = graph.place(site.node);
-            left.push(format!("{place}: this attention is not read: {why}"));
-            false
-        }
-    });
-    if !left.is_empty() {
+/// Leaves out sites, by index, for these reasons; one sentence each.
+fn leave_out(graph: &Graph, sites: &mut Vec<Site>, reasons: &[(usize, String)]) -> Vec<String> {
+    let sentence = |(site, why): &(usize, String)| {
+        let place = graph.place(sites[*site].node);
+        format!("{place}: this attention is not read: {why}")
+    };
+    let mut sentences: Vec<String> = reasons.iter().map(sentence).collect();
+    sentences.dedup();
+    if !reasons.is_empty() {
+        sites.retain(|site| reasons.iter().all(|(left, _)| *left != site.index));
         number(graph, sites);
     }
-    left
+    sentences
 }

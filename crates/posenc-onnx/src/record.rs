@@ -106,7 +106,9 @@ impl Record {
     pub(crate) fn sites(&self) -> Vec<usize> {
         let layers = self.sites.iter().filter_map(|s| s["layers"].as_array());
         let layers = layers.flatten().filter_map(Value::as_u64);
-        layers.filter_map(|site| usize::try_from(site).ok()).collect()
+        layers
+            .filter_map(|site| usize::try_from(site).ok())
+            .collect()
     }
 
     fn raw(&self, site: usize) -> Option<&Value> {

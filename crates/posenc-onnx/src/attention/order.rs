@@ -12,6 +12,11 @@ use crate::graph::operators::{is_copy, is_layout};
 pub(crate) fn disorder(tokens: &Tokens, trace: &Trace, site: &Site) -> Option<String> {
     let queries = along(tokens, trace, &site.query);
     let keys = along(tokens, trace, &site.key);
+    // The sequences of a batch that was fixed to one follow each other in the trial run.
+    let repeated = |along: &Option<Along>| along.as_ref().is_some_and(Along::is_repeated);
+    if repeated(&queries) && repeated(&keys) {
+        return None;
+    }
     let sides = [("queries", &queries), ("keys", &keys)];
     let turned = sides.into_iter().find_map(|(what, along)| {
         let along = along.as_ref()?;
@@ -31,6 +36,11 @@ pub(crate) fn is_part(tokens: &Tokens, trace: &Trace, site: &Site) -> bool {
         return false;
     };
     !site.cross && !keys.ends_with(&queries)
+}
+
+/// Whether the queries of two sites are not known to be of different tokens.
+pub(crate) fn same_queries(tokens: &Tokens, trace: &Trace, a: &Site, b: &Site) -> bool {
+    along(tokens, trace, &a.query) == along(tokens, trace, &b.query)
 }
 
 fn along(tokens: &Tokens, trace: &Trace, operand: &Operand) -> Option<Along> {

@@ -14,7 +14,7 @@ use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 pub(crate) use fused::{bias_slots, fused, given};
 use path::origins;
-pub(crate) use path::{entries, is_gated, product_path, terms};
+pub(crate) use path::{entries, is_gated, product_path, products, terms};
 
 /// Elements that a probe of the scores may take.
 const BUDGET: Budget = Budget { elements: 1 << 23 };

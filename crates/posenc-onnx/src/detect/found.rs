@@ -30,8 +30,8 @@ pub(crate) struct Found {
     pub(crate) custom: Vec<&'static Family>,
     /// Sites whose queries are others than the last of the tokens, as a part of them or the first.
     pub(crate) partial: Vec<usize>,
-    /// Attention whose queries or keys do not follow the order of the tokens, one sentence each. It
-    /// is none of `attention`.
+    /// Attention that is not read, as that whose keys do not follow the order of the tokens, one
+    /// sentence each. It is none of `attention`.
     pub(crate) misplaced: Vec<String>,
     /// Operators outside of the attention sites that mix tokens, in order of computation.
     pub(crate) mixers: Vec<Mixer>,

@@ -7,8 +7,8 @@ use crate::detect::branches::Branch;
 use crate::error::{Refusal, RefusalKind};
 use crate::graph::mixing::Mixing;
 
-/// What of a branch was not read, one sentence each, with its place: attention out of
-/// the order of the tokens, operators that mix tokens and belong to no attention that was
+/// What of a branch was not read, one sentence each, with its place: attention that
+/// was left out, operators that mix tokens and belong to no attention that was
 /// recognized, and encodings that could not be evaluated.
 pub(crate) fn of_branch(model: &Model, found: &Found) -> Vec<String> {
     let known = found.no_attention.iter().chain(&found.not_evaluated);

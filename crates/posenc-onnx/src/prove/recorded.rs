@@ -69,8 +69,14 @@ pub(crate) fn hold(model: &Model, written: &Written, branches: &[Branch]) -> Hel
         let same = digest == Some(&site.digest);
         held.line(&site.name, "graph", changed(same, "what it computes"));
     }
-    for anchor in now.iter().filter(|a| nodes.iter().all(|n| *n != Some(a.node))) {
-        let name = anchor.read.as_ref().map_or("attention", |(site, _)| &site.name);
+    for anchor in now
+        .iter()
+        .filter(|a| nodes.iter().all(|n| *n != Some(a.node)))
+    {
+        let name = anchor
+            .read
+            .as_ref()
+            .map_or("attention", |(site, _)| &site.name);
         let why = "was not there after the rewrite".to_owned();
         held.failure(name, "attention", why);
     }
@@ -113,7 +119,11 @@ pub(crate) fn hold_weights(
             // The names of weights are no interface.
             None => before.values().any(same),
         };
-        let why = if same { "" } else { "its values are not those of the original" };
+        let why = if same {
+            ""
+        } else {
+            "its values are not those of the original"
+        };
         held.line(name, "weights", why.to_owned());
     }
     held
@@ -190,7 +200,11 @@ fn of_outputs(held: &mut Held, was: &[WrittenOutput], is: &[WrittenOutput]) {
     for output in was {
         if let Some(now) = is.iter().find(|o| o.name == output.name) {
             let same = now.digest == output.digest;
-            held.line(&output.name, "graph", changed(same, "what it is computed from"));
+            held.line(
+                &output.name,
+                "graph",
+                changed(same, "what it is computed from"),
+            );
         }
     }
 }

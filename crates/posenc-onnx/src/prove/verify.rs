@@ -113,7 +113,10 @@ fn held(model: &Model, other: Option<&Model>, options: &Options) -> Result<Recor
                 continue;
             }
             Some(written) => written.map_err(|why| {
-                VerifyError::unsupported("verify", format!("invalid posenc.written metadata: {why}"))
+                VerifyError::unsupported(
+                    "verify",
+                    format!("invalid posenc.written metadata: {why}"),
+                )
             })?,
         };
         let branches = branches(model, options);

@@ -108,14 +108,12 @@ impl Reading {
 }
 
 /// Records what a model contains after a rewrite of `source`, which has this fingerprint.
-pub(crate) fn write(
-    model: &mut Model,
-    (source, fingerprint): (&Model, &str),
-    branches: &[Branch],
-) {
+pub(crate) fn write(model: &mut Model, (source, fingerprint): (&Model, &str), branches: &[Branch]) {
     let anchors = anchors(branches);
     let nodes: Vec<Option<NodeId>> = anchors.iter().map(|a| Some(a.node)).collect();
-    let Some(first) = branches.first() else { return };
+    let Some(first) = branches.first() else {
+        return;
+    };
     let Some(current) = Current::of(model, &first.found, &nodes) else {
         return;
     };
@@ -137,7 +135,11 @@ pub(crate) fn write(
     let edited = large(graph, &first.found).filter_map(|(name, value)| {
         let was = before.get(name).and_then(|v| source.sampled(*v));
         let is_same = was.is_some() && was == model.sampled(value);
-        let digest = if is_same { None } else { model.digest_of(value) };
+        let digest = if is_same {
+            None
+        } else {
+            model.digest_of(value)
+        };
         Some(WrittenOutput {
             name: name.to_owned(),
             digest: short(digest?),

@@ -39,6 +39,21 @@ fn content_nodes(
     (nodes, seen)
 }
 
+/// The products of content with content that the scores are computed from.
+pub(crate) fn products(graph: &Graph, classes: &Classes, site: &Site) -> usize {
+    let content = |v: &&ValueId| classes.of_value(**v).has(Class::CONTENT);
+    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+        return 1;
+    };
+    let (_, seen) = content_nodes(graph, classes, product, scores);
+    let makers = seen.iter().filter_map(|v| graph.producer(*v));
+    let others = makers.filter(|(id, _)| {
+        let node = graph.node(*id);
+        is_product(node) && node.inputs().iter().flatten().filter(content).count() > 1
+    });
+    1 + others.count()
+}
+
 /// The values on the paths from the product to the scores, the product included.
 pub(crate) fn product_path(graph: &Graph, classes: &Classes, site: &Site) -> FxHashSet<ValueId> {
     let (Some(product), Some(scores)) = (site.product, site.scores) else {

@@ -107,3 +107,93 @@ fn features_that_are_read_backwards_are_not_rotated() {
     }
     assert_eq!(to(Kind::Alibi, backwards), Ok(()));
 }
+
+/// Why the only attention of a model is not read.
+fn left_out(model: &Model) -> String {
+    let found = found(model);
+    assert!(found.attention.is_empty());
+    assert_eq!(found.misplaced.len(), 1, "{:?}", found.misplaced);
+    let refused = to(Kind::Alibi, model.clone()).unwrap_err();
+    assert!(refused.starts_with(&found.misplaced[0]), "{refused}");
+    found.misplaced[0].clone()
+}
+
+#[test]
+fn heads_in_separate_branches_are_not_read() {
+    let model = moved(|s, q, k, v| {
+        let head = |s: &mut Sketch, x: &str, h: i64| s.slice(x, 1, [h, h + 1, 1]);
+        let parts: Vec<String> = (0..HEADS as i64)
+            .map(|h| {
+                let [q, k, v] = [q, k, v].map(|x| head(s, x, h));
+                open(s, &q, &k, &v)
+            })
+            .collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        s.concat(&parts, 1)
+    });
+    let found = found(&model);
+    assert!(found.attention.is_empty());
+    assert_eq!(found.misplaced.len(), HEADS);
+    let why = "heads in separate branches are not supported";
+    assert!(found.misplaced.iter().all(|w| w.ends_with(why)));
+    let refused = to(Kind::None, model).unwrap_err();
+    assert!(refused.contains(why), "{refused}");
+}
+
+#[test]
+fn layers_are_no_branches() {
+    let two = moved(|s, q, k, v| {
+        let y = open(s, q, k, v);
+        let again = open(s, &y, k, v);
+        s.op("Add", &[&y, &again])
+    });
+    assert_eq!(found(&two).attention.len(), 2);
+}
+
+#[test]
+fn scores_from_several_products_are_not_read() {
+    let features = moved(|s, q, k, v| {
+        let part = |s: &mut Sketch, x: &str, from: i64, to: i64| s.slice(x, -1, [from, to, 1]);
+        let sums = [(0, 3), (3, 1 << 40)].map(|(from, to)| {
+            let (q, k) = (part(s, q, from, to), part(s, k, from, to));
+            scores(s, &q, &k)
+        });
+        let scores = s.op("Add", &[&sums[0], &sums[1]]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        s.op("MatMul", &[&weights, v])
+    });
+    assert!(left_out(&features).ends_with("several products of content"));
+}
+
+#[test]
+fn queries_that_are_lost_on_the_way_to_the_scores_are_not_read() {
+    let rows = moved(|s, q, k, v| {
+        let scores = scores(s, q, k);
+        let shape = s.op("Shape", &[&scores]);
+        let keys = s.slice(&shape, 0, [3, 4, 1]);
+        let all = s.ints(&[-1]);
+        let flat = s.concat(&[&all, &keys], 0);
+        let flat = s.op("Reshape", &[&scores, &flat]);
+        let weights = s.with("Softmax", &[&flat], &[("axis", A::Int(-1))]);
+        let weights = s.op("Reshape", &[&weights, &shape]);
+        s.op("MatMul", &[&weights, v])
+    });
+    assert!(left_out(&rows).ends_with("cannot be followed to the scores"));
+}
+
+#[test]
+fn heads_of_keys_that_are_joined_from_parts_count_together() {
+    let joined = model(&Form {
+        rotated: |s, x, _| {
+            let w = [HEADS - 1, 1].map(|n| s.weights(&[HIDDEN, n * SIZE]));
+            let parts = w.map(|w| s.op("MatMul", &[x, &w]));
+            let x = s.concat(&[&parts[0], &parts[1]], -1);
+            let shape = s.ints(&[0, 0, HEADS as i64, SIZE as i64]);
+            let x = s.op("Reshape", &[&x, &shape]);
+            s.transpose(&x, &[0, 2, 1, 3])
+        },
+        ..Form::default()
+    });
+    let site = &found(&joined).attention[0];
+    assert_eq!((site.heads, site.kv_heads), (Some(HEADS), Some(HEADS)));
+}

@@ -58,6 +58,14 @@ impl Along {
         })
     }
 
+    /// Whether these are tokens in their order, and then the same ones again.
+    pub(crate) fn is_repeated(&self) -> bool {
+        let (first, second) = self.sets.split_at(self.sets.len() / 2);
+        let alone = self.alone;
+        let sets = first.to_vec();
+        first == second && self.is_exact() && Self { sets, alone }.is_rising()
+    }
+
     /// Whether the tokens of one index differ by another axis, as those of blocks do.
     pub(crate) fn is_folded(&self) -> bool {
         !self.alone
@@ -123,6 +131,19 @@ mod tests {
             &long,
         ] {
             assert!(!along(sets).is_rising(), "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_tokens_again_are_repeated() {
+        assert!(along(&[1, 2, 4, 1, 2, 4]).is_repeated());
+        for others in [
+            &[1, 2, 4, 1, 2][..],
+            &[4, 2, 1, 4, 2, 1],
+            &[1, 2, 4],
+            &[3, 3],
+        ] {
+            assert!(!along(others).is_repeated(), "{others:?}");
         }
     }
 

@@ -46,7 +46,13 @@ fn weighted(graph: &Graph, node: NodeId) -> Vec<NodeId> {
         return vec![];
     }
     let mut found = vec![];
-    let mut open: Vec<ValueId> = graph.node(node).outputs().iter().flatten().copied().collect();
+    let mut open: Vec<ValueId> = graph
+        .node(node)
+        .outputs()
+        .iter()
+        .flatten()
+        .copied()
+        .collect();
     let computed = |v: &&Option<ValueId>| v.is_some_and(|v| graph.stored(v).is_none());
     while let Some(value) = open.pop() {
         for at in graph.uses(value) {
@@ -89,10 +95,13 @@ impl Current {
             let parts: String = parts.into_iter().map(short).collect();
             site.map(|site| short(digests.node(site)) + &parts)
         };
-        let outputs = digests.outputs().iter().map(|(name, digest)| WrittenOutput {
-            name: name.clone(),
-            digest: short(*digest),
-        });
+        let outputs = digests
+            .outputs()
+            .iter()
+            .map(|(name, digest)| WrittenOutput {
+                name: name.clone(),
+                digest: short(*digest),
+            });
         Some(Self {
             sites: sites.iter().zip(&parts).map(of_site).collect(),
             outputs: outputs.collect(),
@@ -153,4 +162,3 @@ pub(crate) fn anchored<'a>(
     }
     found
 }
-
