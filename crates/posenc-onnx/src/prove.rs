@@ -36,6 +36,7 @@ pub(crate) mod testing;
 mod tests;
 pub(crate) mod tolerance;
 pub(crate) mod trial;
+pub(crate) mod types;
 mod verify;
 
 pub use error::{Reason, VerifyError};

@@ -3,6 +3,7 @@
 pub(crate) mod branches;
 mod config;
 mod functions;
+mod precision;
 mod selection;
 mod stacks;
 mod swap;

@@ -16,7 +16,8 @@ pub struct Axes {
 }
 
 /// `x + gelu(conv(x))` of weights `[channels, 1, kernel]` and a bias `[channels]`, as many tokens
-/// as go in: of an even kernel one tap more stands before the token than behind it.
+/// as go in: of an even kernel one tap more stands before the token than behind it. `x` has the
+/// first type; weights and bias have the second, in which the convolution is computed.
 pub fn added(
     out: &mut Emitter<'_>,
     opset: Opset,
@@ -24,7 +25,7 @@ pub fn added(
     axes: Axes,
     [weight, bias]: [ValueId; 2],
     [channels, kernel]: [usize; 2],
-    dtype: DType,
+    [own, computed]: [DType; 2],
 ) -> ValueId {
     let perm = [axes.batch, axes.channel, axes.token];
     let mut back = [0; 3];
@@ -39,7 +40,11 @@ pub fn added(
         let perm = perm.iter().map(|a| *a as i64).collect();
         out.op_with("Transpose", &[x], &[("perm", Attr::Ints(perm))])
     };
-    let y = transpose(out, x, perm);
+    let cast = |out: &mut Emitter<'_>, x: ValueId, to: DType| {
+        if own == computed { x } else { out.cast(x, to) }
+    };
+    let y = cast(out, x, computed);
+    let y = transpose(out, y, perm);
     let pads = vec![kernel as i64 / 2, (kernel as i64 - 1) / 2];
     let attrs = [
         ("group", Attr::Int(channels as i64)),
@@ -47,8 +52,9 @@ pub fn added(
         ("pads", Attr::Ints(pads)),
     ];
     let y = out.op_with("Conv", &[y, weight, bias], &attrs);
-    let y = opset.gelu(out, y, dtype);
+    let y = opset.gelu(out, y, computed);
     let y = transpose(out, y, back);
+    let y = cast(out, y, own);
     out.op("Add", &[x, y])
 }
 
@@ -116,7 +122,7 @@ mod tests {
                             axes,
                             numbers,
                             sizes,
-                            DType::F64,
+                            [DType::F64; 2],
                         )
                     });
                     assert_eq!(got.shape(), x.shape());

@@ -1,6 +1,6 @@
 //! Adds a convolution along the tokens where the residual stream starts.
 
-use posenc_ir::Emitter;
+use posenc_ir::{DType, Emitter};
 
 use super::Preserved;
 use super::stream::StreamPoint;
@@ -34,8 +34,13 @@ pub(crate) fn insert(
     let ([weight, bias], [weight_dims, bias_dims]) = (&spec.tensors[..], &dims[..]) else {
         return Err(context.refuse(point.node, "a convolution needs weights and a bias"));
     };
-    let weight = weight.tensor(point.dtype, weight_dims)?;
-    let bias = bias.tensor(point.dtype, bias_dims)?;
+    // Runtimes have no convolution in double.
+    let computed = match point.dtype {
+        DType::F64 => DType::F32,
+        own => own,
+    };
+    let weight = weight.tensor(computed, weight_dims)?;
+    let bias = bias.tensor(computed, bias_dims)?;
     let numbers = [out.constant("weight", weight), out.constant("bias", bias)];
     out.set_scope(context.graph().value(point.value).scope());
     let axes = Axes {
@@ -51,7 +56,7 @@ pub(crate) fn insert(
         axes,
         numbers,
         sizes,
-        point.dtype,
+        [point.dtype, computed],
     );
     point.replace(out, context, sum)
 }

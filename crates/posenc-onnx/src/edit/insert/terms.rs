@@ -90,21 +90,22 @@ impl Term<'_, '_> {
         self.context.refuse(self.site.node, why)
     }
 
-    fn dtype(&self) -> DType {
+    /// The type of queries, and so that of their product with keys.
+    fn query_type(&self) -> DType {
         self.context.dtype(self.site.query.value)
     }
 
-    /// Makes a value once for a group, by label, layout and the factor on its numbers.
+    /// Makes a value once for a group, by label, layout, type and the factor on its numbers.
     fn once(
         &mut self,
         out: &mut Emitter<'_>,
         label: &'static str,
         layout: Option<&Layout>,
-        factor: f64,
+        (dtype, factor): (DType, f64),
         make: impl FnOnce(&mut Emitter<'_>, &mut Self) -> Result<ValueId, RewriteError>,
     ) -> Result<ValueId, RewriteError> {
         let grid = self.spot.grid;
-        let key = (label, grid, layout.cloned(), self.dtype(), factor.to_bits());
+        let key = (label, grid, layout.cloned(), dtype, factor.to_bits());
         if let Some((_, known)) = self.made.iter().find(|(k, _)| *k == key) {
             return Ok(*known);
         }
@@ -134,16 +135,15 @@ impl Term<'_, '_> {
         out: &mut Emitter<'_>,
         label: &str,
         numbers: &Numbers,
-        factor: f64,
-        dims: &[usize],
-        shape: &[usize],
+        (dtype, factor): (DType, f64),
+        [dims, shape]: [&[usize]; 2],
     ) -> Result<ValueId, RewriteError> {
         let values: Vec<f64> = numbers.values(dims)?.iter().map(|v| v * factor).collect();
         if values.len() != shape.iter().product::<usize>() {
             return Err(self.refuse("the given numbers do not fit its heads"));
         }
         out.set_scope(self.context.graph().main());
-        let tensor = posenc_ir::Tensor::from_f64(self.dtype(), shape, &values);
+        let tensor = posenc_ir::Tensor::from_f64(dtype, shape, &values);
         let constant = out.constant(label, tensor);
         out.set_scope(self.site.scope);
         Ok(constant)

@@ -17,6 +17,7 @@ use crate::plan::swap::SwapPlan;
 use crate::prove::invariants::{check_removed, check_same_sites};
 use crate::prove::readback;
 use crate::prove::swap::Proof;
+use crate::prove::types;
 use crate::request::Request;
 
 /// The step after which attention is checked, for messages.
@@ -127,6 +128,7 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
         model: &next,
         found: &after,
     };
+    types::check(&last, &inserted)?;
     check_same_sites(&last, &found, INSERTED)?;
     // Zeros prove nothing: random numbers take their place.
     let random = plan.with_random_values();

@@ -1,7 +1,7 @@
 //! Vectors by clipped distance: their products with queries are added to the scores, their sums by
 //! weights to the values.
 
-use posenc_ir::{Attr, Emitter, ValueId};
+use posenc_ir::{Attr, DType, Emitter, ValueId};
 
 use super::Term;
 use super::values::WeightedValues;
@@ -20,8 +20,8 @@ impl Term<'_, '_> {
     ) -> Result<(), RewriteError> {
         let k = i64::try_from(max_distance).unwrap_or(i64::MAX);
         if let Some(table) = spec.tensor(0) {
-            let factor = self.product.on_keys;
-            let vectors = self.vectors(out, "relative_key", k, table, factor)?;
+            let form = (self.query_type(), self.product.on_keys);
+            let vectors = self.vectors(out, "relative_key", k, table, form)?;
             let p = &self.product;
             let letters = [p.query, p.key, p.feature];
             let term = emit::meet(
@@ -34,10 +34,12 @@ impl Term<'_, '_> {
         }
         if let Some(table) = spec.tensor(1) {
             let values = WeightedValues::of(self.context, self.site)?;
-            let vectors = self.vectors(out, "relative_value", k, table, 1.0)?;
+            // Weights may have another type than queries.
+            let form = (self.context.dtype(values.weights), 1.0);
+            let vectors = self.vectors(out, "relative_value", k, table, form)?;
             // ONNX Runtime computes the product faster with the keys last.
             let label = "relative_value_by_key";
-            let vectors = self.once(out, label, None, 1.0, |out, _| {
+            let vectors = self.once(out, label, None, form, |out, _| {
                 let perm = [("perm", Attr::Ints(vec![0, 2, 1]))];
                 Ok(out.op_with("Transpose", &[vectors], &perm))
             })?;
@@ -61,10 +63,10 @@ impl Term<'_, '_> {
         label: &'static str,
         k: i64,
         table: &Numbers,
-        factor: f64,
+        form: (DType, f64),
     ) -> Result<ValueId, RewriteError> {
         let grid = self.spot.grid;
-        self.once(out, label, None, factor, |out, term| {
+        self.once(out, label, None, form, |out, term| {
             let rows = term.shared(out, TermKey::Rows { grid, k }, |out, term| {
                 let distances = term.scores.grids.distances(out, grid);
                 emit::rows(out, term.context.opset(), distances, k)
@@ -72,7 +74,7 @@ impl Term<'_, '_> {
             let width = term.site.head_dim.unwrap_or(0);
             let count = usize::try_from(2 * k + 1).unwrap_or(0);
             let dims = [count, width];
-            let table = term.constant(out, label, table, factor, &dims, &dims)?;
+            let table = term.constant(out, label, table, form, [&dims, &dims])?;
             Ok(out.op("Gather", &[table, rows]))
         })
     }

@@ -68,11 +68,11 @@ impl Term<'_, '_> {
         layout: &Layout,
         [heads, width]: [usize; 2],
     ) -> Result<ValueId, RewriteError> {
-        let factor = self.product.on_queries;
+        let form = (self.query_type(), self.product.on_queries);
         let query = self.site.query.value;
-        let bias = self.once(out, label, Some(layout), factor, |out, term| {
+        let bias = self.once(out, label, Some(layout), form, |out, term| {
             let shape = [&layout.lead()[..], &[1, width]].concat();
-            let bias = term.constant(out, label, numbers, factor, &[heads, width], &shape)?;
+            let bias = term.constant(out, label, numbers, form, [&[heads, width], &shape])?;
             Ok(layout.bring(
                 out,
                 term.context.opset(),
@@ -93,10 +93,10 @@ impl Term<'_, '_> {
         [heads, width, dim]: [usize; 3],
     ) -> Result<ValueId, RewriteError> {
         let label = "position_projection";
-        let (grid, dtype) = (self.spot.grid, self.dtype());
-        let factor = self.product.on_keys;
+        let (grid, dtype) = (self.spot.grid, self.query_type());
+        let form = (dtype, self.product.on_keys);
         let query = self.site.query.value;
-        self.once(out, label, Some(layout), factor, |out, term| {
+        self.once(out, label, Some(layout), form, |out, term| {
             let code = term.shared(out, TermKey::Code { grid, dim, dtype }, |out, term| {
                 let grids = &mut term.scores.grids;
                 let ends = [grids.last_key(out, grid), grids.queries(out, grid)];
@@ -104,7 +104,7 @@ impl Term<'_, '_> {
             });
             let shape = [&layout.lead()[..], &[width, dim]].concat();
             let dims = [heads * width, dim];
-            let weight = term.constant(out, label, projection, factor, &dims, &shape)?;
+            let weight = term.constant(out, label, projection, form, [&dims, &shape])?;
             let vectors = out.op("MatMul", &[weight, code]);
             // Heads are the first axis here.
             Ok(layout.spread(out, vectors, query, [0, shape.len() - 1]))
