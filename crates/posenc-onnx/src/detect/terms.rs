@@ -115,6 +115,13 @@ fn at_site(
             Err(why) => unread.push(unknown(one.entry, why)),
         }
     }
+    let sinusoids: Vec<&Met> = met.iter().filter(|one| one.code.is_some()).collect();
+    if let [_, second, ..] = sinusoids[..] {
+        results.not_evaluated.push(format!(
+            "{}: queries meet sinusoids of the distance in several products, which could not be read as one",
+            graph.place(second.entry.node)
+        ));
+    }
     if !unread.is_empty() {
         findings.extend(unread);
         return findings;
