@@ -15,3 +15,4 @@ mod roundtrip;
 mod runtime;
 mod snapshots;
 mod swap;
+mod verify;

@@ -22,7 +22,9 @@ use crate::value::{self, Lengths};
 /// compared with the formula in f64. The metadata of a rewritten model names the formula; for other
 /// models, it is given by the detected frequencies. The whole model is run at several lengths and
 /// compared with OTHER or, without it, between runtimes. For a model with a cache, prefill is
-/// compared with decode.
+/// compared with decode. A rewritten model is held to the record of its rewrite, and to the weights of
+/// the model that it was rewritten from where that is OTHER or MODEL. The last line says what was not
+/// checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

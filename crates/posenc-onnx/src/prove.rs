@@ -19,6 +19,7 @@ pub(crate) mod expected;
 pub(crate) mod feeds;
 pub(crate) mod formula;
 pub(crate) mod invariants;
+mod lengths;
 mod measure;
 pub(crate) mod options;
 pub(crate) mod readback;

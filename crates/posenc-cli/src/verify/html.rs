@@ -75,6 +75,9 @@ pub(super) fn html(report: &Verify, title: &str) -> String {
         ];
         page += &table(&headings, rows, RUNS_LEGEND);
     }
+    for warning in &report.warnings {
+        page += &format!("<p>{}</p>\n", escape(warning));
+    }
     let unchecked = unchecked(report);
     if !unchecked.is_empty() {
         page += &format!("<p>{}</p>\n", escape(unchecked.trim_end()));

@@ -20,6 +20,12 @@ pub(super) fn text(report: &Verify, palette: Palette) -> String {
         let columns = runs(&report.runs, palette);
         text += &section("Runs", &columns, RUNS_LEGEND, palette);
     }
+    for warning in &report.warnings {
+        text += &format!("{warning}\n");
+    }
+    if !report.warnings.is_empty() {
+        text.push('\n');
+    }
     text + &verdict(report, palette) + "\n" + &unchecked(report)
 }
 

@@ -159,7 +159,7 @@ impl Rewritten {
         for found in self.found() {
             if !found.rotary.is_empty() {
                 let expected = expectations(model, found)?;
-                checks.extend(check_rope(model, found, &expected, backend)?);
+                checks.extend(check_rope(model, found, &expected, backend)?.checks);
             }
         }
         if let Some(proof) = &self.0.proof {

@@ -40,9 +40,30 @@ pub(crate) struct Measured {
     pub(crate) cos: Deviation,
     pub(crate) sin: Deviation,
     pub(crate) content: Deviation,
+    /// The first position at which rounding leaves nothing to compare in some pair.
+    pub(crate) blind: Option<i64>,
 }
 
+/// Two cosines differ by no more than this times their factor.
+const RANGE: f64 = 2.0;
+
 impl Measured {
+    /// Whether a bound on cos and sin of the factor `m` allows every value, where the result is a
+    /// number.
+    fn is_blind(&mut self, position: f64, (bound, m): (f64, f64), got: f64) -> bool {
+        let blind = bound > RANGE * m.abs() && got.is_finite();
+        if blind {
+            let position = position as i64;
+            self.blind = Some(self.blind.map_or(position, |first| first.min(position)));
+        }
+        blind
+    }
+
+    /// The first position at which nothing is compared in one of the two.
+    pub(crate) fn first_blind(&self, other: &Self) -> Option<i64> {
+        self.blind.into_iter().chain(other.blind).min()
+    }
+
     /// Fails every comparison, for a result whose elements cannot be compared.
     fn fail(&mut self) {
         for deviation in [&mut self.cos, &mut self.sin, &mut self.content] {
@@ -169,6 +190,9 @@ impl RotationRun<'_> {
                 let bound = self.precision.wave(*position, f, m, against);
                 for slot in 0..y.shape()[0] {
                     let (c, s) = (y[[slot, p, a]], y[[slot, p, b]]);
+                    if measured.is_blind(*position, (bound, m), c + s) {
+                        continue;
+                    }
                     measured.cos.add(against, c, cos[[p, i]], bound);
                     measured.sin.add(against, s, sin[[p, i]], bound);
                 }
@@ -201,6 +225,9 @@ impl RotationRun<'_> {
                 Some((i, other)) => {
                     let f = rope.inv_freq[i];
                     let wave = self.precision.wave(positions[p], f, m, against);
+                    if measured.is_blind(positions[p], (wave, m), y[[slot, p, j]]) {
+                        continue;
+                    }
                     self.precision.rotated(wave, m, own, x[[slot, p, other]])
                 }
             };

@@ -8,40 +8,11 @@ use posenc_runtime::{Optimization, Session};
 use super::VerifyError;
 use super::compare::{Difference, compare};
 use super::feeds::{Padding, feeds};
-use super::options::VerifyOptions;
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
 use super::subject::Subject;
 use super::tolerance::Tolerance;
-use crate::detect::Found;
 use crate::graph::ports::Lengths;
 use crate::report::Run;
-
-/// Lengths to run at by default.
-const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
-
-/// The lengths to run at, each once: those of the options, or the usual ones that fit the model's
-/// tables and buffers; adjusted to its static shapes.
-pub(crate) fn lengths(found: &Found, options: &VerifyOptions) -> Vec<Lengths> {
-    let limit = found.limits.iter().map(|l| l.length).min();
-    let wanted: Vec<usize> = if options.lengths.is_empty() {
-        let within = |l: &usize| limit.is_none_or(|limit| *l <= limit);
-        LENGTHS.into_iter().filter(within).collect()
-    } else {
-        options.lengths.clone()
-    };
-    let mut all: Vec<Lengths> = vec![];
-    for sequence in wanted {
-        let at = found.ports.fit(Lengths {
-            batch: 2,
-            sequence,
-            past: 0,
-        });
-        if !all.contains(&at) {
-            all.push(at);
-        }
-    }
-    all
-}
 
 /// Whole runs of one model, compared with another model in the same runtime or, without one, with
 /// the first runtime that ran.

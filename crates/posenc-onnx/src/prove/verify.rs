@@ -8,12 +8,13 @@ use super::bound::Worst;
 use super::decode::decode;
 use super::error::VerifyError;
 use super::expected::expectations;
+use super::lengths;
 use super::options::{Bisect, VerifyOptions};
 use super::recorded::{self, Held};
 use super::run::RuntimeTarget;
-use super::sites::check_rope;
+use super::sites::{Checked, check_rope};
 use super::subject::Subject;
-use super::sweep::{self, Sweep};
+use super::sweep::Sweep;
 use crate::detect::branches::branches;
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
@@ -53,17 +54,43 @@ pub fn verify(
         let none = RuntimeError::unavailable("a runtime", "none was found, and none is built in");
         return Err(VerifyError::runtime("verify", none));
     }
-    let detection = Options {
-        roles: roles(&options.roles),
-        ..Options::default()
+    let mut records = held(model, other, &detection(options))?;
+    let is_broken = records.checks.iter().any(|check| !check.ok);
+    let mut report = match computed(model, other, options, backends) {
+        Ok(report) => report,
+        // What differs from the record is a result, whether a runtime runs it or not.
+        Err(error) if is_broken => {
+            records.unchecked.push(format!("runs, because {error}"));
+            Verify::new(vec![], vec![])
+        }
+        Err(error) => return Err(error),
     };
-    let held = held(model, other, &detection)?;
+    records.checks.append(&mut report.sites);
+    let mut all = Verify::new(report.runs, records.checks);
+    all.warnings = records.warnings;
+    all.warnings.extend(report.warnings);
+    let unread = record::read_unread(model).into_iter();
+    let unread = unread.map(|why| format!("not read when the model was rewritten: {why}"));
+    all.warnings.extend(unread);
+    all.unchecked = records.unchecked;
+    all.unchecked.extend(report.unchecked);
+    Ok(all)
+}
+
+/// Rotations against their formula, and whole runs.
+fn computed(
+    model: &Model,
+    other: Option<&Model>,
+    options: &VerifyOptions,
+    backends: &[Box<dyn Backend>],
+) -> Result<Verify, VerifyError> {
+    let detection = detection(options);
     let found = detect(model, &detection);
-    let mut sites = held.checks;
-    sites.extend(rotations(model, &found, backends)?);
+    let rotations = rotations(model, &found, backends)?;
     let targets = targets(options, backends)?;
     let subject = Subject::new(model, &found, options)?;
     let other = other.map(|other| (other, detect(other, &detection)));
+    let lengths = lengths::lengths(&found, other.as_ref().map(|o| &o.1), options)?;
     let other = match &other {
         Some((other, found)) => Some(Subject::new(other, found, options)?),
         None => None,
@@ -71,20 +98,24 @@ pub fn verify(
     let comparison = Comparison {
         subject: &subject,
         other: other.as_ref(),
-        lengths: &sweep::lengths(&found, options),
+        lengths: &lengths,
         options,
     };
     let mut whole = comparison.run(&targets)?;
     if options.bisect == Bisect::FirstFailure {
         comparison.bisect(&mut whole)?;
     }
-    let mut report = whole.report(sites);
-    let unread = record::read_unread(model).into_iter();
-    let unread = unread.map(|why| format!("not read when the model was rewritten: {why}"));
-    report.warnings.extend(held.warnings);
-    report.warnings.extend(unread);
-    report.unchecked = held.unchecked;
+    let mut report = whole.report(rotations.checks);
+    report.unchecked = rotations.unchecked;
     Ok(report)
+}
+
+/// How models are detected.
+fn detection(options: &VerifyOptions) -> Options {
+    Options {
+        roles: roles(&options.roles),
+        ..Options::default()
+    }
 }
 
 /// What is held to records.
@@ -272,11 +303,14 @@ fn rotations(
     model: &Model,
     found: &Found,
     backends: &[Box<dyn Backend>],
-) -> Result<Vec<SiteCheck>, VerifyError> {
-    let mut checks = absent(model, found);
+) -> Result<Checked, VerifyError> {
+    let mut all = Checked {
+        checks: absent(model, found),
+        unchecked: vec![],
+    };
     let expected = expectations(model, found)?;
     if expected.is_empty() {
-        return Ok(checks);
+        return Ok(all);
     }
     let mut order: Vec<&dyn Backend> = backends.iter().map(AsRef::as_ref).collect();
     order.sort_by_key(|b| b.name() != "tract");
@@ -284,8 +318,9 @@ fn rotations(
     for backend in order {
         match check_rope(model, found, &expected, backend) {
             Ok(rotations) => {
-                checks.extend(rotations);
-                return Ok(checks);
+                all.checks.extend(rotations.checks);
+                all.unchecked = rotations.unchecked;
+                return Ok(all);
             }
             Err(error @ VerifyError::Runtime { .. }) => {
                 refused.get_or_insert(error);
@@ -293,7 +328,7 @@ fn rotations(
             Err(error) => return Err(error),
         }
     }
-    refused.map_or(Ok(checks), Err)
+    refused.map_or(Ok(all), Err)
 }
 
 /// A failed check for every site that has a rotation by the record and none in the graph.

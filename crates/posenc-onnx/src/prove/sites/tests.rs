@@ -45,7 +45,7 @@ fn check(
     let found = detect(model, &Default::default());
     let mut expected = expectations(model, &found).unwrap();
     expected.iter_mut().for_each(change);
-    check_rope(model, &found, &expected, backend)
+    check_rope(model, &found, &expected, backend).map(|all| all.checks)
 }
 
 fn failing(checks: &[SiteCheck]) -> Vec<&str> {
@@ -175,7 +175,9 @@ fn equal_rotations_of_many_layers_run_once() {
     let expected = expectations(&model, &found).unwrap();
     let loads = |expected: &[Expected]| {
         let backend = Evaluator::default();
-        check_rope(&model, &found, expected, &backend).unwrap();
+        check_rope(&model, &found, expected, &backend)
+            .unwrap()
+            .checks;
         backend.loads.get()
     };
     assert_eq!(loads(&expected[..1]), loads(&expected));
@@ -191,6 +193,7 @@ fn a_site_that_does_not_rotate_and_an_empty_list_never_pass() {
     let mut expected = expectations(&model, &found).unwrap();
     expected[1].site = 7;
     let checks = check_rope(&model, &found, &expected, &Evaluator::default()).unwrap();
+    let checks = checks.checks;
     assert_eq!(failing(&checks), ["rotation"]);
     assert!(!Check::of(&checks).ok);
     let none = check_rope(&model, &found, &[], &Evaluator::default()).unwrap_err();
@@ -284,7 +287,10 @@ fn a_graph_that_does_not_change_with_the_length_is_reported() {
         e.stored = None;
         e.max_length = 64;
     }
-    let run = |e: &[Expected]| check_rope(&model, &found, e, &Evaluator::default()).unwrap();
+    let run = |e: &[Expected]| {
+        let checked = check_rope(&model, &found, e, &Evaluator::default());
+        checked.unwrap().checks
+    };
     assert!(Check::of(&run(&expected)).ok, "up to the original length");
     expected.iter_mut().for_each(|e| e.max_length = 256);
     assert!(!Check::of(&run(&expected)).ok);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use posenc_ir::diff::Digests;
-use posenc_ir::{Graph, Model, NodeId, ValueId};
+use posenc_ir::{DType, Graph, Model, NodeId, ValueId};
 
 use super::{Reading, Written, WrittenOutput, WrittenSite, short};
 use crate::attention::Site;
@@ -67,6 +67,46 @@ fn weighted(graph: &Graph, node: NodeId) -> Vec<NodeId> {
     found
 }
 
+/// The nodes after a site that belong to it.
+fn after(graph: &Graph, node: NodeId) -> Vec<NodeId> {
+    let mut nodes = weighted(graph, node);
+    let from = if nodes.is_empty() {
+        vec![node]
+    } else {
+        nodes.clone()
+    };
+    nodes.extend(projections(graph, &from));
+    nodes
+}
+
+/// How far the projection of the weighted values is looked for.
+const NEAR: usize = 24;
+
+/// The nodes that multiply weighted values with a matrix of weights.
+fn projections(graph: &Graph, weighted: &[NodeId]) -> Vec<NodeId> {
+    let is_matrix = |v: &ValueId| {
+        let stored = graph.stored(*v);
+        stored.is_some_and(|s| s.dims.len() > 1 && s.dtype.is_some_and(DType::is_float))
+    };
+    let (mut open, mut seen, mut found) = (weighted.to_vec(), vec![], vec![]);
+    while let Some(node) = open.pop().filter(|_| seen.len() < NEAR) {
+        for value in graph.node(node).outputs().iter().flatten() {
+            for at in graph.uses(*value) {
+                if seen.contains(&at.node) {
+                    continue;
+                }
+                seen.push(at.node);
+                if graph.node(at.node).inputs().iter().flatten().any(is_matrix) {
+                    found.push(at.node);
+                } else {
+                    open.push(at.node);
+                }
+            }
+        }
+    }
+    found
+}
+
 /// The digests of sites and outputs.
 pub(crate) struct Current {
     pub(crate) sites: Vec<Option<String>>,
@@ -79,7 +119,7 @@ impl Current {
         let graph = model.graph();
         let parts: Vec<Vec<NodeId>> = sites
             .iter()
-            .map(|site| site.map_or(vec![], |site| weighted(graph, site)))
+            .map(|site| site.map_or(vec![], |site| after(graph, site)))
             .collect();
         let mut cuts = BTreeMap::new();
         for (i, (site, parts)) in sites.iter().zip(&parts).enumerate() {
