@@ -193,18 +193,18 @@ pub(super) const FAULTS: [Fault; 43] = [
         at: At::Both,
     },
     Fault {
-        of: "transformer-xl",
-        what: "two rows of the projection exchanged",
-        change: Change::Values("posenc/position_projection_0", |mut v| {
-            (0..24).for_each(|c| v.swap(2 * 24 + c, 3 * 24 + c));
+        of: "alibi",
+        what: "two rows of the embeddings exchanged",
+        change: Change::Values("embed.weight", |mut v| {
+            (0..24).for_each(|c| v.swap(5 * 24 + c, 6 * 24 + c));
             v
         }),
         at: At::Both,
     },
     Fault {
-        of: "transformer-xl",
-        what: "the projection shifted by one row",
-        change: Change::Values("posenc/position_projection_0", |mut v| {
+        of: "alibi",
+        what: "the embeddings shifted by one row",
+        change: Change::Values("embed.weight", |mut v| {
             v.rotate_right(24);
             v
         }),
