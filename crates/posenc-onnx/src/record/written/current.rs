@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use posenc_ir::diff::Digests;
 use posenc_ir::{DType, Graph, Model, NodeId, ValueId};
 
-use super::{Reading, Written, WrittenOutput, WrittenSite, short};
+use super::data::{Reading, Written, WrittenOutput, WrittenSite, short};
 use crate::attention::Site;
 use crate::detect::Found;
 use crate::detect::branches::Branch;
