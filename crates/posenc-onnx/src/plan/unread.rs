@@ -5,7 +5,8 @@ use posenc_ir::Model;
 use crate::detect::Found;
 use crate::detect::branches::Branch;
 use crate::error::{Refusal, RefusalKind};
-use crate::graph::mixing::Mixing;
+use crate::graph::mixing::{Mixer, Mixing};
+use crate::graph::operators::is_product;
 
 /// What of a branch was not read, one sentence each, with its place: attention that
 /// was left out, operators that mix tokens and belong to no attention that was
@@ -20,7 +21,12 @@ pub(crate) fn of_branch(model: &Model, found: &Found) -> Vec<String> {
 
 /// Operators that mix tokens and were not recognized, in one sentence.
 fn mixers(model: &Model, found: &Found) -> Option<String> {
-    let mut others = found.mixers.iter().filter(|m| m.mixing == Mixing::Other);
+    let node = |mixer: &&Mixer| model.graph().node(mixer.node);
+    // Without any attention, only what may be a product of queries and keys is worth a word.
+    let counts =
+        |m: &&Mixer| !found.attention.is_empty() || is_product(node(m)) || node(m).is("Mul");
+    let others = found.mixers.iter().filter(|m| m.mixing == Mixing::Other);
+    let mut others = others.filter(counts);
     let first = others.next()?.node;
     let op = model.graph().node(first).op();
     let more = match others.count() {
