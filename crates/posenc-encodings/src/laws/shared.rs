@@ -8,7 +8,7 @@ pub const FACTOR: Param = Param {
     values: Values::Positive,
     help: "context extension s",
     unit: "",
-    default: "maximum ÷ original length, else 4",
+    default: "`--max-length` ÷ original length, else 4 (llama3: 8)",
 };
 
 /// The length before any scaling.

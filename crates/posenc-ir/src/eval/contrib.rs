@@ -1,6 +1,6 @@
 //! Fused operators of com.microsoft other than attention: dimensions only.
 
-use ndarray::{ArrayD, Axis};
+use ndarray::Axis;
 
 use super::call::{Call, Outputs, typed};
 use super::shape::dim;
@@ -23,13 +23,9 @@ pub(super) fn embed_layer_normalization(c: &Call<'_>) -> Outputs {
         .as_deref()
         .and_then(|d| d.first())
         .map(|b| vec![*b]);
-    // How many tokens of each sequence count; none without a mask.
-    let sums = match (c.at(7), &lengths) {
-        (Some(mask), _) => mask.to_i64().filter(|mask| mask.ndim() == 2),
-        (None, Some(dims)) => Some(ArrayD::zeros(vec![dims[0], 1])),
-        (None, None) => None,
-    };
-    let lengths = match sums {
+    // How many tokens of each sequence count.
+    let mask = c.at(7).and_then(Value::to_i64);
+    let lengths = match mask.filter(|mask| mask.ndim() == 2) {
         Some(mask) => Value::int(mask.sum_axis(Axis(1))).with_dtype(DType::I32),
         None => Value::shaped(Some(DType::I32), lengths),
     };

@@ -87,7 +87,9 @@ fn is_convolved(graph: &Graph, input: ValueId) -> bool {
             if node.op().contains("Conv") {
                 return true;
             }
-            if seen.len() < NEAR && seen.insert(at.node) && !is_projection(node) {
+            // Behind a transposition the axes are others.
+            let through = !is_projection(node) && !node.is("Transpose");
+            if through && seen.len() < NEAR && seen.insert(at.node) {
                 values.extend(node.outputs().iter().flatten());
             }
         }

@@ -118,7 +118,7 @@ impl Request {
             if is_swap {
                 takes(name)
             } else {
-                changes_frequencies || name == "theta"
+                self.to.is_some() || changes_frequencies || name == "theta"
             }
         };
         let common = common

@@ -43,7 +43,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let p = wide_rows(s, &at, HIDDEN);
                 picked(s, &x, &p)
             },
-            "picks by content from rows [14, 24]",
+            "picks by content from a table of positions [14, 24]",
         ),
         (
             "next to the features",
@@ -52,7 +52,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let p = wide_rows(s, &at, 4);
                 concatenated(s, &x, &p, 4)
             },
-            "concatenates with the features rows [14, 4]",
+            "concatenates with the features a table of positions [14, 4]",
         ),
         (
             "before the features",
@@ -61,7 +61,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let p = wide_rows(s, &at, HIDDEN);
                 concatenated(s, &p, &x, HIDDEN)
             },
-            "concatenates with the features rows [14, 24]",
+            "concatenates to the features a table of positions [14, 24]",
         ),
         (
             "as factors",
@@ -72,7 +72,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let scale = s.weights(&[HIDDEN]);
                 s.op("LayerNormalization", &[&x, &scale])
             },
-            "multiplies the features with rows [14, 24]",
+            "multiplies the features with a table of positions [14, 24]",
         ),
     ];
     for (name, embed, why) in cases {

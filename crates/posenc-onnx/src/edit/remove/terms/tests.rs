@@ -385,10 +385,15 @@ fn warnings_name_what_could_not_be_evaluated() {
         });
         let model = s.model(23, &[&y]);
         for kind in [Kind::None, Kind::Sinusoidal] {
-            let request = Request {
+            let mut request = Request {
                 to: Some(kind),
                 ..Request::default()
             };
+            if warned {
+                let refused = rewrite(&mut model.clone(), &request).unwrap_err();
+                assert!(refused.to_string().contains("mixes tokens"), "{refused}");
+            }
+            request.allowances.allow_unread = warned;
             let done = rewrite(&mut model.clone(), &request).unwrap();
             let named = |w: &String| w.contains("could not evaluate");
             assert_eq!(done.report.warnings.iter().any(named), warned, "{kind}");
