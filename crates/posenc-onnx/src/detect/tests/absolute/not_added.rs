@@ -52,7 +52,7 @@ fn position_that_joins_otherwise_than_in_a_sum_is_unknown() {
                 let p = wide_rows(s, &at, 4);
                 concatenated(s, &x, &p, 4)
             },
-            "concatenates with the features a table of positions [14, 4]",
+            "concatenates to the features a table of positions [14, 4]",
         ),
         (
             "before the features",
