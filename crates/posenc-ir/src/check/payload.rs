@@ -75,8 +75,8 @@ pub(super) fn check_sparse(
         return Err(Error::invalid(why));
     }
     let dims = &sparse.dims;
-    let sizes = dims.iter().map(|d| usize::try_from(*d).ok());
-    let elements = sizes.fold(Some(1usize), |n, d| n?.checked_mul(d?));
+    let mut sizes = dims.iter().map(|d| usize::try_from(*d).ok());
+    let elements = sizes.try_fold(1usize, |n, d| n.checked_mul(d?));
     let dtype = DType::from_code(values.data_type());
     let bytes = |n| dtype.map_or(Some(n), |dtype| dtype.payload(n));
     if elements.and_then(bytes).is_none_or(|n| n > MAX_DENSE) {

@@ -383,9 +383,11 @@ mod tests {
         request.check_law().map_err(|error| error.to_string())
     }
 
+    type Change = fn(&mut Request);
+
     #[test]
     fn what_a_config_decides_is_refused_next_to_it() {
-        let cases: [(&str, fn(&mut Request)); 4] = [
+        let cases: [(&str, Change); 4] = [
             ("scale", |r| r.scale = Some(LawName::Yarn.into())),
             ("theta", |r| r.parameters.theta = Some(1e6)),
             ("factor", |r| r.parameters.factor = Some(4.0)),
@@ -401,7 +403,7 @@ mod tests {
             // The config itself has no effect on another kind.
             assert_eq!(with_config(Some(Kind::Alibi), change), Ok(()));
         }
-        let of_model: [(&str, fn(&mut Request)); 2] = [
+        let of_model: [(&str, Change); 2] = [
             ("layout", |r| r.parameters.layout = Some(Layout::Half)),
             ("rotary-dim", |r| r.parameters.rotary_dim = Some(8)),
         ];

@@ -329,7 +329,11 @@ fn only_the_policy_of_that_name_makes_hard_links() {
         let linked = policy == ExternalData::Link;
         for _ in 0..2 {
             let saved = model.save(&output, policy).unwrap();
-            let want: &[PathBuf] = if linked { &[data.clone()] } else { &[] };
+            let want: &[PathBuf] = if linked {
+                std::slice::from_ref(&data)
+            } else {
+                &[]
+            };
             assert_eq!(saved.linked, want, "{policy:?}");
             assert_eq!(names_of(&data), 1 + u64::from(linked), "{policy:?}");
         }

@@ -1,12 +1,12 @@
 //! Position that acts on queries or keys and was read as no rotation: seen by its effect. Where the
 //! content is the same for every token, queries and keys without position are too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ndarray::{ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{DType, Model, NodeId, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::attention::{Operand, Site};
 use crate::detect::found::Found;
@@ -44,7 +44,7 @@ fn tokens(found: &Found, operand: &Operand) -> Option<usize> {
 struct Between {
     nodes: Vec<NodeId>,
     /// The content that enters.
-    sources: FxHashSet<ValueId>,
+    sources: BTreeSet<ValueId>,
 }
 
 impl Between {
@@ -53,7 +53,7 @@ impl Between {
         let graph = model.graph();
         let mut between = Self {
             nodes: vec![],
-            sources: FxHashSet::default(),
+            sources: BTreeSet::new(),
         };
         // By the step that computes a value, the latest first; whether queries and keys need it.
         let step = |v: ValueId| graph.producer(v).map(|(id, _)| found.trace.step(id));
