@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -191,6 +192,7 @@ class Totals:
 def keep(failure, folder):
     """Writes a failure so that `--replay` runs it again."""
     os.makedirs(folder, exist_ok=True)
+    failure = failure | {"detail": re.sub(r"(?<!\w)/\S*/", "", failure["detail"])}  # no folder of this machine
     text = json.dumps(failure, indent=1, ensure_ascii=False) + "\n"
     names = "-".join(sorted({s["mutation"] for s in failure["steps"]}))[:80]
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
