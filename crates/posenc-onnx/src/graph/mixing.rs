@@ -156,8 +156,8 @@ impl Walk<'_> {
     /// The tokens of the outputs of a node without bodies.
     fn node(&mut self, id: NodeId) {
         let node = self.rules.model.graph().node(id);
-        let inputs: Vec<Option<Sets>> = (0..node.inputs().len())
-            .map(|slot| self.operand(id, slot).cloned())
+        let inputs: Vec<Option<&Sets>> = (0..node.inputs().len())
+            .map(|slot| self.operand(id, slot))
             .collect();
         // What carries no content, as a length, depends on no token.
         let is_content = |out: &ValueId| self.rules.classes.of_value(*out).has(Class::CONTENT);

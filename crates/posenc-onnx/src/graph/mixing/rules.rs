@@ -69,7 +69,8 @@ impl Step {
     }
 }
 
-/// Operators that compute each element from those at its place, after broadcasting.
+/// Operators that compute each element from those at its place, after broadcasting; sorted, since
+/// every node is looked up here.
 const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Acos",
@@ -171,9 +172,9 @@ impl Rules<'_> {
     }
 
     /// An operator whose elements may depend on all of its inputs.
-    pub(super) fn unknown(&self, id: NodeId, inputs: &[Option<Sets>]) -> Step {
+    pub(super) fn unknown(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Step {
         let node = self.model.graph().node(id);
-        let parts = || inputs.iter().flatten();
+        let parts = || inputs.iter().copied().flatten();
         let all = parts().fold(0, |all, sets| all | sets.all());
         let mixed = parts().all(|sets| sets.all() != all || sets.varies());
         let set = |out: &Option<ValueId>| {
@@ -187,18 +188,19 @@ impl Rules<'_> {
     }
 
     /// What a known operator does; `None` for others, and where dimensions are unknown.
-    pub(super) fn step(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+    pub(super) fn step(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
-        let first = inputs.first().and_then(Option::as_ref);
+        let first = inputs.first().copied().flatten();
         let op = node.op();
         if let Some(query) = self.known.fused.get(&id) {
-            return self.fused(id, inputs.get(*query)?.as_ref()?);
+            return self.fused(id, inputs.get(*query).copied().flatten()?);
         }
-        if ELEMENTWISE.contains(&op) && ["", "com.microsoft"].contains(&node.domain()) {
-            return elementwise(inputs.iter().flatten());
+        if ELEMENTWISE.binary_search(&op).is_ok() && ["", "com.microsoft"].contains(&node.domain())
+        {
+            return elementwise(inputs.iter().copied().flatten());
         }
         if op == "EmbedLayerNormalization" {
-            let sets = elementwise(inputs.iter().take(2).flatten())?
+            let sets = elementwise(inputs.iter().take(2).copied().flatten())?
                 .outputs
                 .remove(0)?;
             let rank = sets.rank();
@@ -288,10 +290,10 @@ impl Rules<'_> {
     }
 
     /// Each element of the result depends on statistics over some axes, and on its own place.
-    fn normalized(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+    fn normalized(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
         let terms = if is_skip_norm(node) { 2 } else { 1 };
-        let own = elementwise(inputs.iter().take(terms).flatten())?;
+        let own = elementwise(inputs.iter().take(terms).copied().flatten())?;
         let (sets, mut mixing) = (own.outputs.into_iter().next()??, own.mixing);
         let rank = sets.rank();
         let axes: Vec<usize> = match node.op() {
@@ -376,4 +378,14 @@ fn pooled((sets, mixed): (Sets, bool)) -> Step {
         };
     }
     Step::plain(sets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ELEMENTWISE;
+
+    #[test]
+    fn elementwise_operators_are_sorted_for_the_search() {
+        assert!(ELEMENTWISE.is_sorted());
+    }
 }

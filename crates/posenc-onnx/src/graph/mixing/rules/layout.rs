@@ -17,9 +17,9 @@ const BUDGET: Budget = Budget { elements: MOST };
 
 impl Rules<'_> {
     /// Operators that move elements.
-    pub(super) fn moved(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+    pub(super) fn moved(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
-        let first = inputs.first().and_then(Option::as_ref);
+        let first = inputs.first().copied().flatten();
         let from = || self.dims(node.input(0));
         let out = self.dims(node.output(0)).unwrap_or_default();
         match node.op() {
@@ -50,7 +50,7 @@ impl Rules<'_> {
                     "Slice" => self.sliced(node)?,
                     _ => (0..out.len()).filter(changed).collect(),
                 };
-                let alike = inputs.iter().all(|sets| sets.as_ref() == first);
+                let alike = inputs.iter().all(|sets| *sets == first);
                 let is_uniform = |sets: &Sets| along.iter().all(|axis| sets.is_uniform(*axis));
                 let short = first.filter(|sets| sets.rank() == out.len() && is_uniform(sets));
                 match node.op() {
@@ -70,7 +70,11 @@ impl Rules<'_> {
                     "SequenceAt" | "SequenceConstruct" => None,
                     _ => Some(self.axis_of(node, first?.rank())?),
                 };
-                let alike = inputs.iter().flatten().all(|sets| Some(sets) == first);
+                let alike = inputs
+                    .iter()
+                    .copied()
+                    .flatten()
+                    .all(|sets| Some(sets) == first);
                 let is_uniform = along.is_none_or(|axis| first.is_some_and(|s| s.is_uniform(axis)));
                 (alike && is_uniform)
                     .then(|| Step::plain(first.cloned().unwrap_or_else(|| Sets::uniform(0, 0))))
@@ -98,13 +102,13 @@ impl Rules<'_> {
         }
     }
 
-    fn gathered(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+    fn gathered(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
         let out = self.dims(node.output(0))?;
         let rank = self.dims(node.input(0))?.len();
         let picked = self.dims(node.input(1))?.len();
         let axis = self.axis(node, 0)?;
-        let [data, indices] = [0, 1].map(|slot| inputs.get(slot).and_then(Option::as_ref));
+        let [data, indices] = [0, 1].map(|slot| inputs.get(slot).copied().flatten());
         let mut mixing = None;
         let mut parts: Vec<Sets> = vec![];
         if let Some(indices) = indices {
@@ -151,14 +155,14 @@ impl Rules<'_> {
     }
 
     /// Moves the sets as the operator moves elements.
-    fn by_element(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+    fn by_element(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
         let value = |slot: usize| -> Option<Option<Value>> {
             let Some(input) = node.input(slot) else {
                 return Some(None);
             };
             let dims = self.dims(Some(input));
-            Some(Some(match inputs.get(slot).and_then(Option::as_ref) {
+            Some(Some(match inputs.get(slot).copied().flatten() {
                 Some(sets) => {
                     let dims = dims.filter(|d| d.iter().product::<usize>() <= MOST)?;
                     Value::int(sets.to_numbers(dims)?)

@@ -12,11 +12,11 @@ impl Rules<'_> {
         &self,
         id: NodeId,
         slots: [usize; 2],
-        inputs: &[Option<Sets>],
+        inputs: &[Option<&Sets>],
     ) -> Option<Step> {
         let node = self.model.graph().node(id);
         let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
-        let [a, b] = slots.map(|slot| inputs.get(slot).and_then(Option::as_ref));
+        let [a, b] = slots.map(|slot| inputs.get(slot).copied().flatten());
         let out = self.dims(node.output(0))?.len();
         let rank = |slot: usize| self.dims(node.input(slot)).map(<[usize]>::len);
         if flag("transBatchA") || flag("transBatchB") {
@@ -85,7 +85,7 @@ impl Rules<'_> {
         })
     }
 
-    pub(super) fn einsum(&self, id: NodeId, inputs: &[Option<Sets>]) -> Option<Step> {
+    pub(super) fn einsum(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
         let equation = Equation::of(self.model.graph(), self.trace, id)?;
         let mut mixing = None;
