@@ -90,6 +90,6 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 fn rewrite(model: &Model, request: &Request, proof: Proof) -> anyhow::Result<(Rewritten, Rewrite)> {
     let done = model.plan(request.clone())?.apply()?;
     let mut report = done.report().clone();
-    check::fill(&done, proof, &mut report)?;
+    check::fill(&done, (proof, request), &mut report)?;
     Ok((done, report))
 }

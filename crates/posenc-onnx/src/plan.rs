@@ -3,6 +3,6 @@
 pub(crate) mod change;
 pub(crate) mod numbers;
 pub(crate) mod rescale;
-mod selection;
+pub(crate) mod selection;
 pub(crate) mod swap;
 pub(crate) mod unread;

@@ -21,6 +21,7 @@ use crate::detect::{Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::given;
 use crate::plan::change::{Change, change};
+use crate::plan::selection::chosen;
 use crate::plan::unread;
 use crate::record::{self, written};
 use crate::report::{Endpoint, Rewrite};
@@ -158,7 +159,13 @@ impl Planned<'_> {
             Change::Sort => Ok(unchanged(model, branches, report)),
             Change::Nothing { warnings } => {
                 report.warnings = warnings;
-                Ok(unchanged(model, branches, report))
+                let is_bare = request.to == Some(Kind::None);
+                let sites = is_bare.then(|| chosen(&branches[0].found, &request));
+                let bare = sites.transpose()?.unwrap_or_default();
+                Ok(Rewritten {
+                    bare,
+                    ..unchanged(model, branches, report)
+                })
             }
         }
     }
@@ -190,6 +197,7 @@ fn unchanged(model: &Model, branches: Vec<Branch>, report: Rewrite) -> Rewritten
         flat: None,
         other_branches: vec![],
         proof: None,
+        bare: vec![],
     }
 }
 

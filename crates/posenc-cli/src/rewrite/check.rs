@@ -1,9 +1,10 @@
 //! The check of a rewrite: what was inserted or rescaled, run by a runtime, against its formula in
 //! f64.
 
-use posenc_onnx::Rewritten;
-use posenc_onnx::Verification;
-use posenc_onnx::report::Rewrite;
+use posenc_onnx::report::{Check, Rewrite, SiteCheck};
+use posenc_onnx::request::Request;
+use posenc_onnx::{Rewritten, Verification};
+use posenc_runtime::Backend;
 
 use crate::backend::Choice;
 use crate::exit::Failure;
@@ -21,39 +22,100 @@ pub(super) enum Proof {
 /// ONNX Runtime.
 ///
 /// # Errors
-/// When the model's own record cannot be followed, or a required comparison cannot be made.
-pub(super) fn fill(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::Result<()> {
-    if !done.is_verifiable()? {
-        return Ok(());
+/// When the model's own record cannot be followed, a position is left that was not read, or a
+/// required comparison cannot be made.
+pub(super) fn fill(
+    done: &Rewritten,
+    (proof, request): (Proof, &Request),
+    report: &mut Rewrite,
+) -> anyhow::Result<()> {
+    let mut checks = vec![];
+    if done.is_without_positions() {
+        checks = positions_left(done, proof, request, report)?;
     }
+    if done.is_verifiable()? {
+        match by_any_runtime(|backend| Ok(done.verify(backend)?)) {
+            Ok(verification) if verification.summary().is_none() => {
+                not_compared(done, proof, report)?;
+            }
+            Ok(verification) => checks.extend_from_slice(verification.checks()),
+            Err(why) => not_run(proof, why, report, "checked by the built-in evaluator only")?,
+        }
+    }
+    report.check = (!checks.is_empty()).then(|| Check::of(&checks));
+    Ok(())
+}
+
+/// Why each runtime failed; there is at least one.
+type Reasons = Vec<anyhow::Error>;
+
+/// What the first runtime that succeeds gives.
+fn by_any_runtime(
+    run: impl Fn(&dyn Backend) -> anyhow::Result<Verification>,
+) -> Result<Verification, Reasons> {
     let mut reasons = vec![];
     for choice in Choice::defaults() {
-        match run(done, &choice) {
-            Ok(verification) => {
-                report.check = verification.summary();
-                if report.check.is_none() {
-                    not_compared(done, proof, report)?;
-                }
-                return Ok(());
-            }
+        match choice
+            .open()
+            .map_err(Into::into)
+            .and_then(|backend| run(&*backend))
+        {
+            Ok(verification) => return Ok(verification),
             Err(why) => reasons.push(why),
         }
     }
-    match (proof, reasons.pop()) {
-        (Proof::Required, Some(last)) => Err(last),
-        (_, last) => {
-            let reasons: Vec<String> = reasons.iter().chain(&last).map(|e| e.to_string()).collect();
-            let why = reasons.join("; ");
-            let warning =
-                format!("checked by the built-in evaluator only; no runtime could run it: {why}");
-            report.warnings.push(warning);
-            Ok(())
-        }
-    }
+    Err(reasons)
 }
 
-fn run(done: &Rewritten, choice: &Choice) -> anyhow::Result<Verification> {
-    Ok(done.verify(&*choice.open()?)?)
+/// Warns that no runtime made a comparison, or refuses where it has to be made.
+fn not_run(
+    proof: Proof,
+    mut reasons: Reasons,
+    report: &mut Rewrite,
+    instead: &str,
+) -> anyhow::Result<()> {
+    if proof == Proof::Required {
+        return Err(reasons.pop().expect("each runtime has a reason"));
+    }
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    let why = reasons.join("; ");
+    let warning = format!("{instead}; no runtime could run it: {why}");
+    report.warnings.push(warning);
+    Ok(())
+}
+
+/// Shows by a run that no position is left where encodings were removed.
+fn positions_left(
+    done: &Rewritten,
+    proof: Proof,
+    request: &Request,
+    report: &mut Rewrite,
+) -> anyhow::Result<Vec<SiteCheck>> {
+    let left = match by_any_runtime(|backend| Ok(done.positions_left(backend)?)) {
+        Ok(left) => left,
+        Err(why) => {
+            let instead = "that no position is left is read from the graph only";
+            not_run(proof, why, report, instead)?;
+            return Ok(vec![]);
+        }
+    };
+    let Some(check) = left.checks().iter().find(|check| !check.ok) else {
+        return Ok(left.checks().to_vec());
+    };
+    let (site, what) = (&check.site, &check.quantity);
+    let error = check.max_error.unwrap_or(f64::NAN);
+    let why = format!(
+        "{site}: without the encodings that were found, {what} still differ by {error:.1e}, so a \
+         position is left that was not read"
+    );
+    if request.allowances.allow_unread {
+        report.warnings.push(why);
+        return Ok(vec![]);
+    }
+    let path = done.as_ir().path();
+    let path = path.map_or_else(String::new, |p| p.display().to_string());
+    let advice = "give --allow-unread to rewrite the model all the same";
+    Err(Failure::unsupported(format!("{path}: {why}; {advice}")).into())
 }
 
 /// Warns that nothing of what was inserted could be compared, or refuses where it has to be.

@@ -8,7 +8,7 @@ use posenc_ir::external::{ExternalData, SaveError, Saved};
 use posenc_runtime::Backend;
 
 use super::Verification;
-use crate::prove::{VerifyError, check_rope, expectations};
+use crate::prove::{VerifyError, bare, check_rope, expectations};
 use crate::report::Rewrite;
 use crate::rewrite;
 
@@ -168,6 +168,47 @@ impl Rewritten {
         Ok(Verification {
             checks,
             is_expected: self.inserts_more_than_rope(),
+        })
+    }
+
+    /// Whether [`positions_left`](Self::positions_left) has something to run: sites whose encodings
+    /// were removed or replaced, or that were to have none.
+    ///
+    /// The example of [`positions_left`](Self::positions_left) calls it.
+    pub fn is_without_positions(&self) -> bool {
+        self.0.proof.is_some() || !self.0.bare.is_empty()
+    }
+
+    /// Runs the model without the encodings that were removed, before others are inserted, with the
+    /// same content at every token, and compares queries, keys and scores of these tokens. Where
+    /// they differ, a position is left that was not read.
+    ///
+    /// A site is left out where equal tokens differ for another reason: behind a convolution that
+    /// fills up borders, a recurrence, or random numbers, and in the branches of an `If`.
+    ///
+    /// # Errors
+    /// When the runtime is absent or refuses the model, or the weights are too large to be run. A
+    /// difference is no error here; see [`Verification::checks`].
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Model, Swap, Tract};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// assert!(done.is_without_positions());
+    /// let left = done.positions_left(&Tract::default())?;
+    /// assert_eq!(left.checks()[0].quantity, "queries of equal tokens");
+    /// left.ensure_ok()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn positions_left(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
+        let checks = match &self.0.proof {
+            Some(proof) => proof.check_bare(backend)?,
+            None => bare::check((self.0.read(), &self.0.found), &self.0.bare, backend)?,
+        };
+        Ok(Verification {
+            checks,
+            is_expected: false,
         })
     }
 

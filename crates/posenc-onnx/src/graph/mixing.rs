@@ -64,8 +64,7 @@ pub(crate) fn follow(
     for port in ports.iter() {
         let dims = trace.get(port.value).dims.clone();
         let dims = dims.unwrap_or_else(|| ports.dims(port, lengths));
-        let is_convolved = is_convolved(graph, port.value);
-        walk.sets[port.value.index()] = of_input(port, &dims, is_convolved, lengths);
+        walk.sets[port.value.index()] = of_input(graph, port, &dims, lengths);
     }
     walk.scope(graph.main());
     Mixed {
@@ -98,21 +97,38 @@ fn is_convolved(graph: &Graph, input: ValueId) -> bool {
 }
 
 /// The tokens of an input.
-fn of_input(port: &Port, dims: &[usize], is_convolved: bool, lengths: Lengths) -> Option<Sets> {
+fn of_input(graph: &Graph, port: &Port, dims: &[usize], lengths: Lengths) -> Option<Sets> {
+    let axes = token_axes(graph, port, dims, lengths)?;
+    Some(Sets::numbered(dims, &axes, port.role == Role::Past))
+}
+
+/// The axes of tokens of an input that carries content; `None` for another input.
+pub(crate) fn token_axes(
+    graph: &Graph,
+    port: &Port,
+    dims: &[usize],
+    lengths: Lengths,
+) -> Option<Vec<usize>> {
     let last = dims.len().checked_sub(1)?;
     let is_open = |axis: usize| !matches!(port.dims.get(axis), Some(Dim::Known(_)));
-    let axes = match port.role {
+    Some(match port.role {
         Role::Positions | Role::Padding | Role::CacheFlag => return None,
         Role::Tokens | Role::TokenTypes => vec![last],
         Role::Past => {
             let is_past = |axis: &usize| is_open(*axis) && dims[*axis] == lengths.past;
             vec![(1..=last).rev().find(is_past)?]
         }
-        Role::Content if last >= 3 => (last - 1..=last).collect(),
-        Role::Content if last == 2 && is_convolved => vec![2],
+        Role::Content if last >= 3 => {
+            let is_color = |axis: usize| matches!(port.dims.get(axis), Some(Dim::Known(1 | 3 | 4)));
+            if is_color(last) && !is_color(last - 2) {
+                (last - 2..last).collect()
+            } else {
+                (last - 1..=last).collect()
+            }
+        }
+        Role::Content if last == 2 && is_convolved(graph, port.value) => vec![2],
         Role::Content => vec![last.min(1)],
-    };
-    Some(Sets::numbered(dims, &axes, port.role == Role::Past))
+    })
 }
 
 struct Walk<'a> {

@@ -28,6 +28,8 @@ pub(crate) struct Ports {
     image: Option<usize>,
     /// How open dimensions are read.
     reading: Reading,
+    /// Features of a cached key, where a head is known.
+    key_features: Option<usize>,
 }
 
 /// How to read open dimensions.
@@ -77,6 +79,16 @@ impl Ports {
             symbols,
             image,
             reading: Reading::default(),
+            key_features: None,
+        }
+    }
+
+    /// The same inputs, with caches of keys and values of so many features where their declared
+    /// shapes leave that open.
+    pub(crate) fn with_key_features(self, key_features: Option<usize>) -> Self {
+        Self {
+            key_features,
+            ..self
         }
     }
 
@@ -166,9 +178,14 @@ impl Ports {
     pub(crate) fn dims(&self, port: &Port, at: Lengths) -> Vec<usize> {
         let rank = port.dims.len();
         let longer = !self.reading.short_mask && self.is_short_mask(port);
+        let is_past = port.role == Role::Past;
+        let is_length = |s: &str| matches!(port.dims.get(2), Some(Dim::Symbol(l)) if **l == *s);
         let axis = |i: usize, d: &Dim| match d {
             Dim::Known(n) => *n,
             Dim::Symbol(_) if i + 1 == rank && longer => at.past + at.sequence,
+            Dim::Symbol(s) if i == 3 && rank == 4 && is_past && !is_length(s) => {
+                self.key_features.unwrap_or(at.past)
+            }
             Dim::Symbol(s) => self
                 .symbol(s, at)
                 .unwrap_or_else(|| guess(port, i, rank, at, self.image)),
@@ -199,10 +216,15 @@ impl Ports {
         parts.iter().map(|p| self.symbol(p, at)).sum()
     }
 
+    /// Ids of tokens that mean nothing special to the graph: those that it compares with nothing.
+    pub(crate) fn ordinary_tokens(&self, graph: &Graph) -> impl Iterator<Item = i64> {
+        ordinary_tokens(graph, &self.ports)
+    }
+
     /// Values to start a partial evaluation with: positions and masks are known (every token
     /// counts), content is not; token ids are some id that no comparison in the graph names.
     pub(crate) fn seeds(&self, graph: &Graph, at: Lengths) -> FxHashMap<ValueId, Value> {
-        let token = ordinary_token(graph, &self.ports);
+        let token = ordinary_tokens(graph, &self.ports).next().unwrap_or(3) as f64;
         let mut seeds = FxHashMap::default();
         for port in &self.ports {
             let dims = self.dims(port, at);
@@ -240,8 +262,8 @@ fn known(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Value {
     Value::from_tensor(&Tensor::from_f64(dtype, dims, &values))
 }
 
-/// An id that the graph compares with nothing (padding, separators).
-fn ordinary_token(graph: &Graph, ports: &[Port]) -> f64 {
+/// Ids that the graph compares with nothing (padding, separators), from 3 on.
+fn ordinary_tokens(graph: &Graph, ports: &[Port]) -> impl Iterator<Item = i64> {
     let mut taken = vec![];
     for port in ports.iter().filter(|p| p.role == Role::Tokens) {
         for at in graph.uses(port.value) {
@@ -252,8 +274,7 @@ fn ordinary_token(graph: &Graph, ports: &[Port]) -> f64 {
             }
         }
     }
-    let free = (3i64..).find(|id| !taken.contains(id));
-    free.unwrap_or(3) as f64
+    (3i64..).filter(move |id| !taken.contains(id))
 }
 
 fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {

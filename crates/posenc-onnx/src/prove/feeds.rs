@@ -6,6 +6,7 @@ use posenc_runtime::feeds::Random;
 
 use super::VerifyError;
 use crate::graph::lane::wrap;
+use crate::graph::mixing::token_axes;
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 
 /// Which tokens of a run are padding.
@@ -46,6 +47,61 @@ pub(crate) fn feeds(
             Ok((name.to_owned(), tensor))
         })
         .collect()
+}
+
+/// Feeds in which every token of an input has the same content; `nth` chooses one of several
+/// contents.
+///
+/// # Errors
+/// When values of an input's type cannot be generated.
+pub(crate) fn equal_tokens(
+    graph: &Graph,
+    ports: &Ports,
+    at: Lengths,
+    nth: usize,
+) -> Result<Vec<(String, Tensor)>, VerifyError> {
+    let mut all = feeds(graph, ports, at, Padding::None)?;
+    for (port, (_, tensor)) in ports.iter().zip(&mut all) {
+        let dims = tensor.dims().to_vec();
+        let (dtype, count) = (tensor.dtype(), dims.iter().product::<usize>());
+        let values = match port.role {
+            Role::Tokens => {
+                let rows = vocabulary(graph, port.value).unwrap_or(8) as i64;
+                let id = ports
+                    .ordinary_tokens(graph)
+                    .take_while(|id| *id < rows)
+                    .nth(nth);
+                vec![id.unwrap_or(nth as i64 % rows.max(1)) as f64; count]
+            }
+            Role::Content if dtype.is_float() => {
+                let axes = token_axes(graph, port, &dims, at).unwrap_or_default();
+                let random = Random::new(1 + nth as u64).tensor(dtype, &dims, -1.0, 1.0);
+                let Some(random) = random.and_then(|t| t.to_f64s()) else {
+                    continue;
+                };
+                (0..count)
+                    .map(|i| random[first_token(i, &dims, &axes)])
+                    .collect()
+            }
+            _ => continue,
+        };
+        *tensor = Tensor::from_f64(dtype, &dims, &values);
+    }
+    Ok(all)
+}
+
+/// The index of the element of the first token that is at the place of an element of any token.
+fn first_token(index: usize, dims: &[usize], axes: &[usize]) -> usize {
+    let (mut rest, mut stride, mut first) = (index, 1, 0);
+    for (axis, size) in dims.iter().enumerate().rev() {
+        let at = rest % size;
+        rest /= size;
+        if !axes.contains(&axis) {
+            first += at * stride;
+        }
+        stride *= size;
+    }
+    first
 }
 
 fn feed(

@@ -17,9 +17,10 @@ mod values;
 
 use posenc_runtime::Backend;
 
-use crate::prove::VerifyError;
 use crate::prove::trial::trial_run;
+use crate::prove::{VerifyError, bare};
 use crate::report::SiteCheck;
+pub(super) use compute::array;
 use compute::{BUDGET, Compute, Evaluator, Runtime};
 pub(crate) use proof::Proof;
 use scores::CachedFormula;
@@ -38,6 +39,19 @@ impl Proof {
     /// The same in the evaluator.
     pub(crate) fn evaluate(&self) -> Result<Vec<SiteCheck>, VerifyError> {
         self.check_all(&Evaluator)
+    }
+
+    /// Compares tokens of equal content in the graph without the encodings that were removed.
+    ///
+    /// # Errors
+    /// As [`bare::check`].
+    pub(crate) fn check_bare(&self, backend: &dyn Backend) -> Result<Vec<SiteCheck>, VerifyError> {
+        let mut checks = vec![];
+        for proof in std::iter::once(self).chain(&self.other_branches) {
+            let bare = (&proof.bare.0, &proof.bare.1);
+            checks.extend(bare::check(bare, &proof.plan.sites, backend)?);
+        }
+        Ok(checks)
     }
 
     fn check_all(&self, by: &dyn Compute) -> Result<Vec<SiteCheck>, VerifyError> {

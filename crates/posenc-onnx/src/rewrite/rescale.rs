@@ -42,6 +42,7 @@ pub(super) fn apply(
             flat: None,
             other_branches: with_rotations(branches),
             proof: None,
+            bare: vec![],
         });
     };
     let fingerprint = &report.input.fingerprint;
@@ -79,6 +80,7 @@ pub(super) fn apply(
         report,
         found: after,
         proof: None,
+        bare: vec![],
     })
 }
 

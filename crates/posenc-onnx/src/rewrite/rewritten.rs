@@ -23,6 +23,8 @@ pub(crate) struct Rewritten {
     pub(crate) other_branches: Vec<Found>,
     /// What shows that an inserted encoding computes its formula; `None` where none was inserted.
     pub(crate) proof: Option<Proof>,
+    /// The sites of a model without encodings which was not changed, since none were to be removed.
+    pub(crate) bare: Vec<usize>,
 }
 
 impl Rewritten {

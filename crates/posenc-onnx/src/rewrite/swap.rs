@@ -103,6 +103,7 @@ pub(super) fn apply(
         report,
         found,
         proof: Some(proof),
+        bare: vec![],
     })
 }
 

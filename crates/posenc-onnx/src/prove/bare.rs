@@ -1,0 +1,288 @@
+//! That no position is left where encodings were removed, by numbers.
+//!
+//! The model runs from its inputs to the queries, keys and scores of its sites, with the same
+//! content at every token. Whatever still tells tokens apart is a position: without one, queries
+//! are equal, keys are equal, and so are all scores of a query that no mask hides. Nothing here
+//! depends on how encodings are found.
+//!
+//! Tokens of several kinds are compared with those of their kind: rows that do not depend on
+//! content, such as class tokens, and as many kinds of content as the model has inputs.
+
+mod kinds;
+#[cfg(test)]
+mod tests;
+mod uneven;
+
+use ndarray::{ArrayD, Dimension};
+use posenc_ir::{Graph, Model, ValueId};
+use posenc_runtime::{Backend, ModelSource, Options};
+use rustc_hash::FxHashMap;
+
+use super::VerifyError;
+use super::feeds::equal_tokens;
+use super::run::run;
+use super::swap::array;
+use super::tolerance::Tolerance;
+use crate::attention::Site;
+use crate::attention::plane::MASKED;
+use crate::detect::Found;
+use crate::graph::ports::{Lengths, Role};
+use crate::report::SiteCheck;
+use kinds::Kinds;
+use uneven::uneven;
+
+/// The most bytes of weights that run.
+const WEIGHTS: usize = 1 << 28;
+
+/// Equal tokens are computed alike, so that they may differ by less than two correct runs: by this
+/// factor.
+const STRICTER: f64 = 10.0;
+
+/// By which share of the largest number equal tokens may differ in a quantized model, where the
+/// weights of attention do not sum to 1.
+const COARSE: f64 = 0.1;
+
+/// The input of `GroupQueryAttention` that takes a number for each head beside the scores.
+const SINK: usize = 11;
+
+/// The fewest tokens that show a difference.
+const FEWEST: usize = 3;
+
+/// How messages name the whole model.
+const MODEL: &str = "the model with equal tokens";
+
+/// Compares the tokens of these sites. A site is left out where tokens of equal content differ for
+/// another reason than position, as behind a convolution whose borders are filled up.
+///
+/// # Errors
+/// When the runtime does not run the model, or weights are too large to be run.
+pub(crate) fn check(
+    (model, found): (&Model, &Found),
+    sites: &[usize],
+    backend: &dyn Backend,
+) -> Result<Vec<SiteCheck>, VerifyError> {
+    let graph = model.graph();
+    let at = found.ports.fit(Lengths {
+        batch: 1,
+        past: 0,
+        ..found.lengths
+    });
+    let uneven = uneven(graph, found);
+    let read = |site: &Site| [Some(site.query.value), Some(site.key.value), site.scores];
+    let is_even = |site: &&Site| {
+        let mut values = read(site).into_iter().flatten();
+        site.scope == graph.main() && values.all(|v| !uneven.contains(&v))
+    };
+    let sites: Vec<&Site> = sites
+        .iter()
+        .map(|i| &found.attention[*i])
+        .filter(is_even)
+        .collect();
+    let mut wanted: Vec<ValueId> = vec![];
+    for value in sites.iter().flat_map(|site| read(site)).flatten() {
+        if !wanted.contains(&value) {
+            wanted.push(value);
+        }
+    }
+    if sites.is_empty() || at.past > 0 || at.sequence < FEWEST {
+        return Ok(vec![]);
+    }
+    let [first, second] = runs(model, found, at, &wanted, backend)?;
+    let contents = found.ports.iter();
+    let contents = contents
+        .filter(|p| matches!(p.role, Role::Tokens | Role::Content))
+        .count();
+    let mut compared = Compared {
+        runs: [&first, &second],
+        kinds: Kinds::new(contents),
+        share: if is_quantized(graph) { COARSE } else { 0.0 },
+        checks: vec![],
+    };
+    for site in sites {
+        compared.site(site, model, found);
+    }
+    Ok(compared.checks)
+}
+
+type Numbers = FxHashMap<ValueId, ArrayD<f64>>;
+
+/// What the model computes for two contents.
+fn runs(
+    model: &Model,
+    found: &Found,
+    at: Lengths,
+    wanted: &[ValueId],
+    backend: &dyn Backend,
+) -> Result<[Numbers; 2], VerifyError> {
+    let cut = model.cut(&[], wanted, WEIGHTS)?;
+    let source = ModelSource::Bytes {
+        model: &cut.bytes,
+        folder: None,
+    };
+    let failed = |e| VerifyError::runtime(MODEL, e);
+    let mut session = backend.load(source, &Options::default()).map_err(failed)?;
+    let mut compute = |nth| -> Result<Numbers, VerifyError> {
+        let feeds = equal_tokens(model.graph(), &found.ports, at, nth)?;
+        let outputs = run(&mut *session, &feeds, MODEL)?;
+        let numbers = outputs.iter().zip(wanted);
+        Ok(numbers
+            .filter_map(|((_, t), v)| Some((*v, array(t)?)))
+            .collect())
+    };
+    Ok([compute(0)?, compute(1)?])
+}
+
+/// The comparison of one site after another.
+struct Compared<'a> {
+    runs: [&'a Numbers; 2],
+    kinds: Kinds,
+    /// By which share of the largest number equal tokens may differ, whatever the type.
+    share: f64,
+    checks: Vec<SiteCheck>,
+}
+
+/// Whether a model computes in integers.
+fn is_quantized(graph: &Graph) -> bool {
+    let quantized = ["Quantize", "Integer", "QLinear", "QAttention"];
+    graph
+        .nodes()
+        .any(|(_, node)| quantized.iter().any(|part| node.op().contains(part)))
+}
+
+/// Whether part of the attention goes to no key.
+fn has_sink(site: &Site, model: &Model, found: &Found) -> bool {
+    let node = model.graph().node(site.node);
+    if site.product.is_none() {
+        let is_smooth = node
+            .int("smooth_softmax")
+            .ok()
+            .flatten()
+            .is_some_and(|n| n != 0);
+        return is_smooth || node.op() == "GroupQueryAttention" && node.input(SINK).is_some();
+    }
+    let size =
+        |value: ValueId, axis: usize| found.trace.get(value).dims.as_ref()?.get(axis).copied();
+    let keys = size(site.key.value, site.key.lane.sequence);
+    let columns = site
+        .scores
+        .zip(site.plane)
+        .and_then(|(scores, [_, axis])| size(scores, axis));
+    columns != keys
+}
+
+impl Compared<'_> {
+    /// Compares the queries, the keys and the scores of a site.
+    fn site(&mut self, site: &Site, model: &Model, found: &Found) {
+        let dtype = found.trace.get(site.query.value).dtype;
+        let Some(dtype) = dtype.or(model.graph().dtype(site.query.value)) else {
+            return;
+        };
+        let share = self.share.max(Tolerance::of(dtype).rtol / STRICTER);
+        let stack = site.place.stack;
+        let operands = [
+            ("queries", &site.query, false),
+            ("keys", &site.key, site.cross),
+        ];
+        let [Some(query), Some(key)] = operands.map(|(name, operand, is_other)| {
+            let axis = operand.lane.sequence;
+            let both = self.runs.map(|run| run.get(&operand.value));
+            let [Some(first), Some(second)] = both else {
+                return None;
+            };
+            let kinds = self.kinds.of((stack, is_other), [first, second], axis)?;
+            self.compare(site, name, first, &[(axis, &kinds)], share);
+            Some(kinds)
+        }) else {
+            return;
+        };
+        if site.mask.causal != Some(false) || site.mask.window.is_some() {
+            // How much a query sees of each kind, or of a sink, depends on its place.
+            self.kinds
+                .split((stack, false), has_sink(site, model, found));
+        }
+        if let (Some(scores), Some([rows, columns])) = (site.scores, site.plane)
+            && let Some(scores) = self.runs[0].get(&scores)
+        {
+            // A number that is added to a whole row does not change its softmax.
+            let each = (0..query.len())
+                .map(|i| query[i].map(|_| i))
+                .collect::<Vec<_>>();
+            self.compare(
+                site,
+                "scores",
+                scores,
+                &[(rows, &each), (columns, &key)],
+                share,
+            );
+        }
+    }
+
+    /// Compares the elements of a value whose indices along these axes are of the same kinds.
+    fn compare(
+        &mut self,
+        site: &Site,
+        name: &str,
+        numbers: &ArrayD<f64>,
+        axes: &[(usize, &[Option<usize>])],
+        share: f64,
+    ) {
+        let Some(groups) = groups(numbers, axes) else {
+            return;
+        };
+        if !groups.values().any(|group| group.len() > 1) {
+            return;
+        }
+        let mut most = 0f64;
+        let mut spread = 0f64;
+        for group in groups.values() {
+            let best = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let seen = || {
+                group
+                    .iter()
+                    .copied()
+                    .filter(|v| best - v < MASKED || name != "scores")
+            };
+            let least = seen().fold(f64::INFINITY, f64::min);
+            if best.is_finite() && least.is_finite() {
+                spread = spread.max(best - least);
+                most = most.max(best.abs()).max(least.abs());
+            }
+        }
+        if most == 0.0 {
+            return;
+        }
+        let bound = share * most;
+        self.checks.push(SiteCheck {
+            site: site.name.clone(),
+            quantity: format!("{name} of equal tokens"),
+            max_error: Some(spread),
+            bound,
+            ok: spread <= bound,
+        });
+    }
+}
+
+/// The numbers that have to be equal; `None` where the kinds are not those of the value.
+fn groups(
+    numbers: &ArrayD<f64>,
+    axes: &[(usize, &[Option<usize>])],
+) -> Option<FxHashMap<Vec<usize>, Vec<f64>>> {
+    let sized = |(axis, kinds): &(usize, &[Option<usize>])| {
+        numbers.shape().get(*axis) == Some(&kinds.len())
+    };
+    if !axes.iter().all(sized) {
+        return None;
+    }
+    let mut groups: FxHashMap<Vec<usize>, Vec<f64>> = FxHashMap::default();
+    'numbers: for (index, number) in numbers.indexed_iter() {
+        let mut key = index.slice().to_vec();
+        for (axis, kinds) in axes {
+            match kinds[key[*axis]] {
+                Some(kind) => key[*axis] = kind,
+                None => continue 'numbers,
+            }
+        }
+        groups.entry(key).or_default().push(*number);
+    }
+    Some(groups)
+}

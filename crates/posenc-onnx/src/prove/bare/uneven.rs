@@ -1,0 +1,53 @@
+//! Values in which tokens of equal content differ for another reason than position.
+
+use posenc_ir::{Graph, Node, NodeId, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::detect::Found;
+use crate::graph::mixing::Mixing;
+use crate::graph::region::reads;
+
+/// What is computed from borders that are filled up, from recurrences, or from random numbers.
+pub(super) fn uneven(graph: &Graph, found: &Found) -> FxHashSet<ValueId> {
+    let recurrent = found
+        .mixers
+        .iter()
+        .filter(|m| m.mixing == Mixing::Recurrence);
+    let recurrent: FxHashSet<NodeId> = recurrent.map(|m| m.node).collect();
+    let mut uneven = FxHashSet::default();
+    for id in graph.order(graph.main()).unwrap_or_default() {
+        let node = graph.node(id);
+        let outputs = || node.outputs().iter().flatten().copied();
+        let begins = recurrent.contains(&id)
+            || is_random(node)
+            || outputs().any(|out| found.is_content(out)) && begins(graph, found, id);
+        if begins || reads(graph, id).iter().any(|v| uneven.contains(v)) {
+            uneven.extend(outputs());
+        }
+    }
+    uneven
+}
+
+fn is_random(node: &Node) -> bool {
+    node.op().starts_with("Random") || matches!(node.op(), "Bernoulli" | "Multinomial")
+}
+
+/// Whether a node makes tokens of equal content differ.
+fn begins(graph: &Graph, found: &Found, id: NodeId) -> bool {
+    let node = graph.node(id);
+    // What bodies do is not followed here.
+    if node.bodies().next().is_some() {
+        return true;
+    }
+    match node.op() {
+        "Pad" => node.input(0).is_some_and(|v| found.is_content(v)),
+        "CumSum" | "LSTM" | "GRU" | "RNN" => true,
+        // The padding of a maximum is no number.
+        "MaxPool" => false,
+        _ => {
+            let pads = node.ints("pads").ok().flatten().unwrap_or_default();
+            let auto = node.string("auto_pad").ok().flatten();
+            pads.iter().any(|n| *n != 0) || auto.is_some_and(|auto| auto.starts_with("SAME"))
+        }
+    }
+}
