@@ -28,7 +28,8 @@ const FEW: usize = 48;
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let graph = runs.model.graph();
-    if runs.found.attention.is_empty() {
+    let is_grouped = |node: &Node| is_convolution(node) && groups(node) > 1;
+    if runs.found.attention.is_empty() || !graph.nodes().any(|(_, node)| is_grouped(node)) {
         return;
     }
     let mut downstream = Downstream::of(runs);

@@ -13,6 +13,8 @@ mod kinds;
 mod tests;
 mod uneven;
 
+use std::collections::BTreeMap;
+
 use ndarray::{ArrayD, Dimension};
 use posenc_ir::{Graph, Model, ValueId};
 use posenc_runtime::{Backend, ModelSource, Options};
@@ -178,102 +180,120 @@ impl Compared<'_> {
             return;
         };
         let share = self.share.max(Tolerance::of(dtype).rtol / STRICTER);
-        let stack = site.place.stack;
-        let operands = [
-            ("queries", &site.query, false),
-            ("keys", &site.key, site.cross),
-        ];
-        let [Some(query), Some(key)] = operands.map(|(name, operand, is_other)| {
-            let axis = operand.lane.sequence;
-            let both = self.runs.map(|run| run.get(&operand.value));
-            let [Some(first), Some(second)] = both else {
-                return None;
-            };
-            let kinds = self.kinds.of((stack, is_other), [first, second], axis)?;
-            self.compare(site, name, first, &[(axis, &kinds)], share);
-            Some(kinds)
-        }) else {
+        let Some((query, largest_query)) = self.operand(site, Side::Queries, share) else {
+            return;
+        };
+        let Some((key, largest_key)) = self.operand(site, Side::Keys, share) else {
             return;
         };
         if site.mask.causal != Some(false) || site.mask.window.is_some() {
             // How much a query sees of each kind, or of a sink, depends on its place.
-            self.kinds
-                .split((stack, false), has_sink(site, model, found));
+            let sequence = (site.place.stack, false);
+            self.kinds.split(sequence, has_sink(site, model, found));
         }
         if let (Some(scores), Some([rows, columns])) = (site.scores, site.plane)
             && let Some(scores) = self.runs[0].get(&scores)
         {
             // A number that is added to a whole row does not change its softmax.
-            let each = (0..query.len())
-                .map(|i| query[i].map(|_| i))
-                .collect::<Vec<_>>();
+            let each = query.iter().enumerate().map(|(i, kind)| kind.map(|_| i));
+            let each: Vec<Option<usize>> = each.collect();
+            let groups = groups(scores, &[(rows, &each), (columns, &key)]);
+            let visible = groups.map(|groups| groups.into_iter().map(visible).collect());
             self.compare(
                 site,
                 "scores",
-                scores,
-                &[(rows, &each), (columns, &key)],
-                share,
+                visible,
+                (share, largest_query * largest_key),
             );
         }
     }
 
-    /// Compares the elements of a value whose indices along these axes are of the same kinds.
+    /// Compares the queries or the keys of a site; returns the kinds of their tokens, and the
+    /// largest number.
+    fn operand(&mut self, site: &Site, side: Side, share: f64) -> Option<(Kind, f64)> {
+        let (operand, name, is_other) = match side {
+            Side::Queries => (&site.query, "queries", false),
+            Side::Keys => (&site.key, "keys", site.cross),
+        };
+        let axis = operand.lane.sequence;
+        let [first, second] = self.runs.map(|run| run.get(&operand.value));
+        let (first, second) = (first?, second?);
+        let kinds = self
+            .kinds
+            .of((site.place.stack, is_other), [first, second], axis)?;
+        self.compare(site, name, groups(first, &[(axis, &kinds)]), (share, 0.0));
+        let largest = first.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
+        Some((kinds, largest))
+    }
+
+    /// Compares the numbers of each group with each other. They may differ by `share` of the largest
+    /// one, or of `scale` where that is larger.
     fn compare(
         &mut self,
         site: &Site,
         name: &str,
-        numbers: &ArrayD<f64>,
-        axes: &[(usize, &[Option<usize>])],
-        share: f64,
+        groups: Option<Vec<Vec<f64>>>,
+        (share, scale): (f64, f64),
     ) {
-        let Some(groups) = groups(numbers, axes) else {
+        let mut largest = scale;
+        let mut spread: Option<f64> = None;
+        let mut is_number = true;
+        for group in groups
+            .unwrap_or_default()
+            .iter()
+            .filter(|group| group.len() > 1)
+        {
+            let numbers = || group.iter().copied().filter(|v| !v.is_nan());
+            // Numbers that are undefined everywhere tell nothing.
+            let Some(first) = numbers().next() else {
+                continue;
+            };
+            is_number &= numbers().count() == group.len();
+            let [least, most] = numbers().fold([first; 2], |[a, b], v| [a.min(v), b.max(v)]);
+            let own = if least == most { 0.0 } else { most - least };
+            spread = Some(spread.unwrap_or(0.0).max(own));
+            largest = numbers().fold(largest, |a, v| a.max(v.abs()));
+        }
+        let Some(spread) = spread.filter(|_| largest > 0.0) else {
             return;
         };
-        if !groups.values().any(|group| group.len() > 1) {
-            return;
-        }
-        let mut most = 0f64;
-        let mut spread = 0f64;
-        for group in groups.values() {
-            let best = group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let seen = || {
-                group
-                    .iter()
-                    .copied()
-                    .filter(|v| best - v < MASKED || name != "scores")
-            };
-            let least = seen().fold(f64::INFINITY, f64::min);
-            if best.is_finite() && least.is_finite() {
-                spread = spread.max(best - least);
-                most = most.max(best.abs()).max(least.abs());
-            }
-        }
-        if most == 0.0 {
-            return;
-        }
-        let bound = share * most;
+        let bound = share * largest;
         self.checks.push(SiteCheck {
             site: site.name.clone(),
             quantity: format!("{name} of equal tokens"),
-            max_error: Some(spread),
+            max_error: Some(spread).filter(|_| is_number),
             bound,
-            ok: spread <= bound,
+            ok: is_number && spread <= bound,
         });
     }
 }
 
+/// The kind of each token.
+type Kind = Vec<Option<usize>>;
+
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Queries,
+    Keys,
+}
+
+/// The scores of a row that no mask hides.
+fn visible(row: Vec<f64>) -> Vec<f64> {
+    let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    row.into_iter()
+        .filter(|v| best - v < MASKED || v.is_nan())
+        .collect()
+}
+
 /// The numbers that have to be equal; `None` where the kinds are not those of the value.
-fn groups(
-    numbers: &ArrayD<f64>,
-    axes: &[(usize, &[Option<usize>])],
-) -> Option<FxHashMap<Vec<usize>, Vec<f64>>> {
+fn groups(numbers: &ArrayD<f64>, axes: &[(usize, &[Option<usize>])]) -> Option<Vec<Vec<f64>>> {
     let sized = |(axis, kinds): &(usize, &[Option<usize>])| {
         numbers.shape().get(*axis) == Some(&kinds.len())
     };
     if !axes.iter().all(sized) {
         return None;
     }
-    let mut groups: FxHashMap<Vec<usize>, Vec<f64>> = FxHashMap::default();
+    let mut groups: BTreeMap<Vec<usize>, Vec<f64>> = BTreeMap::new();
     'numbers: for (index, number) in numbers.indexed_iter() {
         let mut key = index.slice().to_vec();
         for (axis, kinds) in axes {
@@ -284,5 +304,5 @@ fn groups(
         }
         groups.entry(key).or_default().push(*number);
     }
-    Some(groups)
+    Some(groups.into_values().collect())
 }

@@ -82,13 +82,15 @@ impl Between {
         Some(between)
     }
 
-    /// The first node that reads numbers which follow the tokens, and no content.
+    /// The first node that reads positions or other numbers which follow the tokens, and no content.
     fn position(&self, model: &Model, found: &Found, count: usize) -> Option<NodeId> {
         let graph = model.graph();
         let follows = |v: &ValueId| {
             let class = found.classes.of_value(*v);
             let free = !class.has(Class::CONTENT) && !class.has(Class::PADDING);
-            free && found.trace.get(*v).dtype.is_some_and(is_float) && varies(found, *v, count)
+            let counts =
+                class.has(Class::POSITION) || found.trace.get(*v).dtype.is_some_and(is_float);
+            free && counts && varies(found, *v, count)
         };
         let reads = |id: &&NodeId| graph.node(**id).inputs().iter().flatten().any(follows);
         self.nodes.iter().rfind(reads).copied()

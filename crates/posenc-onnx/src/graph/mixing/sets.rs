@@ -94,13 +94,19 @@ impl Sets {
 
     /// The unions of elements at equal places, after broadcasting; `None` where shapes do not fit.
     pub(super) fn union(&self, other: &Self) -> Option<United> {
+        if self == other {
+            return Some((self.clone(), false));
+        }
         let rank = self.rank().max(other.rank());
-        let (a, b) = (self.with_rank(rank), other.with_rank(rank));
-        let dims: Vec<usize> = (a.0.shape().iter())
-            .zip(b.0.shape())
-            .map(|(a, b)| *a.max(b))
+        // Axes are aligned at the end.
+        let size = |sets: &Self, axis: usize| {
+            let own = (axis + sets.rank()).checked_sub(rank);
+            own.map_or(1, |axis| sets.0.len_of(Axis(axis)))
+        };
+        let dims: Vec<usize> = (0..rank)
+            .map(|i| size(self, i).max(size(other, i)))
             .collect();
-        let (a, b) = (a.0.broadcast(&*dims)?, b.0.broadcast(&*dims)?);
+        let (a, b) = (self.0.broadcast(&*dims)?, other.0.broadcast(&*dims)?);
         let mut mixed = false;
         let sets = Zip::from(a).and(b).map_collect(|a, b| {
             let both = a | b;
@@ -108,15 +114,6 @@ impl Sets {
             both
         });
         Some((Self(sets), mixed))
-    }
-
-    /// The same with axes before the first.
-    fn with_rank(&self, rank: usize) -> Self {
-        let mut sets = self.0.clone();
-        while sets.ndim() < rank {
-            sets.insert_axis_inplace(Axis(0));
-        }
-        Self(sets)
     }
 
     /// The unions along axes, which stay with length 1.
