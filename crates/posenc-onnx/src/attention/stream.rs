@@ -3,6 +3,7 @@
 
 mod axes;
 mod begin;
+mod visits;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -18,6 +19,7 @@ use crate::graph::operators::is_projection;
 
 pub(crate) use axes::{Tokens, back};
 pub(crate) use begin::{Begin, InsertionPoint};
+use visits::{Visit, Visits, number};
 
 /// A content-free value that joins content.
 #[derive(Clone, Debug)]
@@ -86,18 +88,15 @@ pub(crate) struct Stream {
 /// What joins a residual stream is no more than this.
 const MOST: usize = 1024;
 
-/// A value, and whether there is a projection between it and the scores.
-type Visit = (ValueId, bool);
-
 /// The state of a walk.
 struct Walk<'a> {
     graph: &'a Graph,
     classes: &'a Classes,
     trace: &'a Trace,
     /// The visited values, and the values before each.
-    before: FxHashMap<Visit, Vec<Visit>>,
-    /// The axes of tokens in visited values.
-    tokens: FxHashMap<ValueId, Tokens>,
+    before: Visits,
+    /// The axes of tokens in visited values, by value.
+    tokens: Vec<Option<Tokens>>,
     /// What enters at the node that computes a value, by index in `stream`.
     enters: FxHashMap<Visit, Vec<Entry>>,
     /// Nodes whose additions are known.
@@ -125,7 +124,7 @@ impl Stream {
                 walk.back(start(operand), Tokens::one(operand.lane.sequence));
             }
         }
-        let mut seen: FxHashMap<Visit, Rc<BTreeSet<Entry>>> = FxHashMap::default();
+        let mut seen = vec![None; 2 * graph.value_count()];
         for (place, site) in sites.iter().enumerate() {
             let mut entries = BTreeSet::new();
             for operand in operands(site) {
@@ -158,8 +157,8 @@ impl<'a> Walk<'a> {
             graph,
             classes,
             trace,
-            before: FxHashMap::default(),
-            tokens: FxHashMap::default(),
+            before: Visits::new(graph.value_count()),
+            tokens: vec![None; graph.value_count()],
             enters: FxHashMap::default(),
             done: FxHashSet::default(),
             stream: Stream::default(),
@@ -170,13 +169,13 @@ impl<'a> Walk<'a> {
     fn back(&mut self, start: Visit, tokens: Tokens) {
         let mut stack = vec![(start, tokens)];
         while let Some(((value, outer), tokens)) = stack.pop() {
-            if self.before.contains_key(&(value, outer)) {
+            if self.before.contains((value, outer)) {
                 continue;
             }
-            self.tokens.entry(value).or_insert(tokens);
+            self.tokens[value.index()].get_or_insert(tokens);
             let next = self.step(value, outer, tokens);
-            let steps = next.iter().map(|(step, _)| *step).collect();
-            self.before.insert((value, outer), steps);
+            self.before
+                .insert((value, outer), next.iter().map(|(step, _)| *step));
             stack.extend(next);
         }
     }
@@ -332,37 +331,38 @@ impl<'a> Walk<'a> {
     }
 
     /// Everything that enters before a visited value. Values at which nothing more enters share one
-    /// set.
-    fn reach(
-        &self,
-        start: Visit,
-        known: &mut FxHashMap<Visit, Rc<BTreeSet<Entry>>>,
-    ) -> Rc<BTreeSet<Entry>> {
+    /// set. `known` holds the sets of visits so far.
+    fn reach(&self, start: Visit, known: &mut [Option<Entries>]) -> Entries {
         let mut stack = vec![(start, false)];
-        let mut open = FxHashSet::default();
         while let Some((step, ready)) = stack.pop() {
-            let before = self.before.get(&step).map_or(&[][..], Vec::as_slice);
-            if ready {
-                let mut sets = before.iter().filter_map(|b| known.get(b));
-                let mut all = sets.next().cloned().unwrap_or_default();
-                for set in sets.filter(|set| !set.is_empty()) {
-                    if !Rc::ptr_eq(&all, set) && !set.is_subset(&all) {
-                        Rc::make_mut(&mut all).extend(set.iter());
-                    }
-                }
-                let entries = self.enters.get(&step).map_or(&[][..], Vec::as_slice);
-                if !entries.is_empty() {
-                    Rc::make_mut(&mut all).extend(entries);
-                }
-                known.insert(step, all);
-            } else if !known.contains_key(&step) && open.insert(step) {
+            if known[number(step)].is_some() {
+                continue;
+            }
+            let before = self.before.get(step).unwrap_or_default();
+            if !ready {
                 stack.push((step, true));
                 stack.extend(before.iter().map(|b| (*b, false)));
+                continue;
             }
+            let mut sets = before.iter().filter_map(|b| known[number(*b)].as_ref());
+            let mut all = sets.next().cloned().unwrap_or_default();
+            for set in sets.filter(|set| !set.is_empty()) {
+                if !Rc::ptr_eq(&all, set) && !set.is_subset(&all) {
+                    Rc::make_mut(&mut all).extend(set.iter());
+                }
+            }
+            let entries = self.enters.get(&step).map_or(&[][..], Vec::as_slice);
+            if !entries.is_empty() {
+                Rc::make_mut(&mut all).extend(entries);
+            }
+            known[number(step)] = Some(all);
         }
-        known.get(&start).cloned().unwrap_or_default()
+        known[number(start)].clone().unwrap_or_default()
     }
 }
+
+/// What enters before a value.
+type Entries = Rc<BTreeSet<Entry>>;
 
 /// Operators at which the stream ends: what they give is no sum of what they read.
 fn ends(node: &Node) -> bool {

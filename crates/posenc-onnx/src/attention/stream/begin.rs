@@ -56,7 +56,7 @@ impl Begin {
         let sinks: Vec<ValueId> = operands(site).map(|o| o.value).collect();
         let flow = Flow::of(graph, classes, &walk, &sinks);
         // What the projections of queries and keys give is no stream any more.
-        let within = |v: &ValueId| walk.before.contains_key(&(*v, true));
+        let within = |v: &ValueId| walk.before.contains((*v, true));
         let cuts: Vec<ValueId> = flow.cuts(&sinks).into_iter().filter(within).collect();
         let last = cuts.len().checked_sub(1)?;
         let mut places = vec![];
@@ -73,7 +73,7 @@ impl Begin {
             if next != Some(Between::Soft) || branches(graph, value) {
                 places.push(InsertionPoint {
                     value,
-                    tokens: *walk.tokens.get(&value)?,
+                    tokens: walk.tokens[value.index()]?,
                     only: None,
                 });
             }
@@ -206,7 +206,7 @@ impl Flow {
             .filter(|v| is_skip_norm(node) && before.contains(v))?;
         Some(InsertionPoint {
             value,
-            tokens: *walk.tokens.get(&value)?,
+            tokens: walk.tokens[value.index()]?,
             only: Some(Use::new(id, 0)),
         })
     }
@@ -225,7 +225,7 @@ fn branches(graph: &Graph, value: ValueId) -> bool {
 /// The content that a value is computed from, also where the walk does not follow its tokens: in
 /// the means and sums of a norm.
 fn before(graph: &Graph, classes: &Classes, walk: &Walk<'_>, value: ValueId) -> Vec<ValueId> {
-    let steps = [false, true].map(|outer| walk.before.get(&(value, outer)));
+    let steps = [false, true].map(|outer| walk.before.get((value, outer)));
     let mut all: Vec<ValueId> = steps.into_iter().flatten().flatten().map(|s| s.0).collect();
     if let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
