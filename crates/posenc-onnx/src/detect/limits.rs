@@ -1,9 +1,11 @@
 //! What limits the length of a sequence: constants whose rows are picked by position, buffers
 //! that are cut to the length, and shapes that were fixed at export.
 
+mod product;
+
 use std::collections::BTreeSet;
 
-use ndarray::Axis;
+use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
@@ -77,6 +79,13 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
                 length,
                 cause: cause(graph, trace, node, table, length),
             });
+        } else if let Some((table, length)) = product::rows_by_product(&mut longer, id, node) {
+            found.push(Bound {
+                node: id,
+                table,
+                length,
+                cause: LimitCause::Table,
+            });
         }
     }
     found
@@ -146,10 +155,15 @@ impl Reach {
             })
             .filter(|at| at.tokens > 1);
         }
-        let rows: Vec<i64> = numbers.iter().copied().collect();
         // An index of pairs and the like has a last axis that is no sequence.
         let pairs = usize::from(node.op() == "GatherND");
-        let rank = numbers.ndim().checked_sub(pairs)?;
+        Self::of_rows(&numbers, numbers.ndim().checked_sub(pairs)?, copies)
+    }
+
+    /// Of the rows that are read, where the first `rank` axes may be of tokens.
+    fn of_rows(numbers: &ArrayD<i64>, rank: usize, copies: usize) -> Option<Self> {
+        let rows: Vec<i64> = numbers.iter().copied().collect();
+        let steps = |line: &[i64]| line.windows(2).all(|w| w[0].checked_add(1) == Some(w[1]));
         let longest = numbers.shape()[..rank].iter().copied().max()?;
         let one = longest / copies.max(1);
         let again = one > 1 && longest == one * copies && longest == rows.len();
@@ -259,6 +273,16 @@ impl<'a> Longer<'a> {
     /// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run,
     /// yes.
     fn overruns(&mut self, index: ValueId, rows: usize, length: usize) -> bool {
+        let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
+        let trace = self.beyond(length);
+        match trace.and_then(|t| t.get(index).to_i64()) {
+            Some(numbers) => numbers.iter().any(beyond),
+            None => true,
+        }
+    }
+
+    /// A run of one token more than `length`; `None` where it cannot be made.
+    fn beyond(&mut self, length: usize) -> Option<&Trace> {
         let wanted = (length + 1).saturating_sub(self.runs.found.lengths.past);
         if self
             .last
@@ -266,17 +290,12 @@ impl<'a> Longer<'a> {
             .is_none_or(|(tokens, _)| *tokens != wanted)
         {
             if self.made == RUNS {
-                return true;
+                return None;
             }
             self.made += 1;
             self.last = Some((wanted, self.runs.once(wanted, &LONG)));
         }
-        let trace = self.last.as_ref().and_then(|(_, trace)| trace.as_ref());
-        let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
-        match trace.and_then(|t| t.get(index).to_i64()) {
-            Some(numbers) => numbers.iter().any(beyond),
-            None => true,
-        }
+        self.last.as_ref().and_then(|(_, trace)| trace.as_ref())
     }
 }
 

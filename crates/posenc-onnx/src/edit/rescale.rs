@@ -6,7 +6,7 @@ pub(crate) mod tables;
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{DType, Emitter, Graph, Model, ScopeId, Tensor, Use, ValueId};
+use posenc_ir::{DType, Emitter, Graph, Model, NodeId, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::Found;
@@ -47,6 +47,7 @@ pub(crate) fn rescale(
     let graph = model.graph();
     let scope = graph.main();
     let mut out = graph.emitter(scope, "posenc_rope");
+    let mut deepened = BTreeMap::new();
     for job in &jobs {
         let mut writer = Writer {
             graph,
@@ -55,7 +56,7 @@ pub(crate) fn rescale(
             precision,
             max_length: plan.max_length,
         };
-        writer.write(&mut out)?;
+        writer.write(&mut out, &mut deepened)?;
         groups.push(Group {
             sites: job.sites.clone(),
             ..Group::default()
@@ -85,7 +86,12 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn write(&mut self, out: &mut Emitter<'_>) -> Result<(), RewriteError> {
+    /// `deepened` are the nodes that pick rows, with their number, as far as done.
+    fn write(
+        &mut self,
+        out: &mut Emitter<'_>,
+        deepened: &mut BTreeMap<NodeId, usize>,
+    ) -> Result<(), RewriteError> {
         match &self.job.source {
             RotarySource::Computed(computed) => {
                 self.frequencies(out, computed)?;
@@ -95,6 +101,7 @@ impl Writer<'_> {
                 for table in tables {
                     self.table(out, table)?;
                 }
+                self.deepen(out, tables, deepened)?;
             }
         }
         self.softmax(out)

@@ -162,16 +162,9 @@ fn is_short(model: &Model, found: &Found, half: &RotaryOperand, plan: &Plan) -> 
     }
 }
 
-fn roots(source: &RotarySource) -> Vec<ValueId> {
-    match source {
-        RotarySource::Computed(c) => vec![c.root],
-        RotarySource::Tables(tables) => tables.iter().map(|t| t.root).collect(),
-    }
-}
-
 fn shares(a: &RotarySource, b: &RotarySource) -> bool {
-    let b = roots(b);
-    roots(a).iter().any(|v| b.contains(v))
+    let b = b.roots();
+    a.roots().iter().any(|v| b.contains(v))
 }
 
 /// Merges another source with the same constants.

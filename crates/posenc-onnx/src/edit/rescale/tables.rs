@@ -1,29 +1,100 @@
 //! Replaces tables of cos and sin, by constants or by rows that are computed while the graph runs.
 
-use posenc_ir::{DType, Emitter, Tensor, ValueId};
+use std::collections::BTreeMap;
+
+use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::detect::rotary::source::{Column, Table, Wave};
 use crate::edit::rescale::Writer;
 use crate::edit::rescale::emit;
 use crate::error::RewriteError;
+use crate::graph::operators::is_product;
 use crate::plan::swap::size::numbers_in;
 use crate::request::TablePrecision;
 use posenc_encodings::laws::{Dynamic, Scaling};
 
 impl Writer<'_> {
-    /// Replaces the rows of a table, and adds rows up to the new length.
-    pub(crate) fn table(&self, out: &mut Emitter<'_>, t: &Table) -> Result<(), RewriteError> {
-        let uses = self.uses(t.root, &t.cone);
-        let dtype = self.dtype(t.root);
+    /// The rows that a table gets.
+    fn rows(&self, t: &Table) -> usize {
         let old = t.dims[t.axis];
         // A graph with a fixed length needs no more rows.
         let fixed = self.found.ports.fixed_sequence().is_some();
         let wanted = self.max_length.and_then(|n| i64::try_from(n).ok());
         let wanted = wanted.and_then(|n| usize::try_from(n.checked_sub(t.first)?).ok());
-        let rows = match wanted {
+        match wanted {
             Some(wanted) if !fixed => wanted.max(old),
             _ => old,
-        };
+        }
+    }
+
+    /// Gives the lines of ones that pick the rows of these tables, as `OneHot` makes them, a place for
+    /// each new row.
+    pub(crate) fn deepen(
+        &self,
+        out: &mut Emitter<'_>,
+        tables: &[Table],
+        done: &mut BTreeMap<NodeId, usize>,
+    ) -> Result<(), RewriteError> {
+        for t in tables.iter().filter(|t| self.rows(t) > t.dims[t.axis]) {
+            let mut nodes: Vec<NodeId> = t.cone.iter().copied().collect();
+            nodes.sort_unstable();
+            for id in nodes {
+                let node = self.graph.node(id);
+                let Some(depth) = node.input(1).filter(|_| node.is("OneHot")) else {
+                    continue;
+                };
+                let known = self.graph.constant(depth);
+                let Some(known) =
+                    known.filter(|d| d.get_i64(0) == i64::try_from(t.dims[t.axis]).ok())
+                else {
+                    continue;
+                };
+                if !self.is_read_within(id, &t.cone) {
+                    return Err(self.refuse("what picks the rows of its table picks others too"));
+                }
+                let rows = self.rows(t);
+                match done.insert(id, rows) {
+                    None => {
+                        out.set_scope(node.scope());
+                        let longer = Tensor::from_f64(known.dtype(), known.dims(), &[rows as f64]);
+                        let longer = out.constant("depth", longer);
+                        out.redirect_use(depth, Use::new(id, 1), longer)?;
+                    }
+                    Some(before) if before != rows => {
+                        return Err(
+                            self.refuse("what picks the rows of its table picks others too")
+                        );
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything from a node to the products that read it is in a cone.
+    fn is_read_within(&self, from: NodeId, cone: &FxHashSet<NodeId>) -> bool {
+        let mut stack = vec![from];
+        while let Some(id) = stack.pop() {
+            if !cone.contains(&id) {
+                return false;
+            }
+            let node = self.graph.node(id);
+            if !is_product(node) {
+                let values = node.outputs().iter().flatten();
+                stack.extend(values.flat_map(|v| self.graph.uses(*v)).map(|u| u.node));
+            }
+        }
+        true
+    }
+
+    /// Replaces the rows of a table, and adds rows up to the new length.
+    pub(crate) fn table(&self, out: &mut Emitter<'_>, t: &Table) -> Result<(), RewriteError> {
+        let uses = self.uses(t.root, &t.cone);
+        let dtype = self.dtype(t.root);
+        let old = t.dims[t.axis];
+        let rows = self.rows(t);
         let kept = self.graph.constant(t.root).filter(|_| self.job.keeps_rows);
         let tensor = |length: usize| -> Result<Tensor, RewriteError> {
             let (f, m) = self.numbers(length);
@@ -149,12 +220,31 @@ impl Writer<'_> {
 mod tests {
     use posenc_ir::Model;
 
-    use crate::graph::sketch::{A, SIZE, Sketch};
+    use crate::graph::sketch::{A, HIDDEN, SIZE, Sketch};
     use crate::request::{LawName, Request};
     use crate::rewrite::rewrite;
 
+    /// How rows are picked from a table of 16.
+    type Picked = fn(&mut Sketch, [String; 2], &str) -> [String; 2];
+
     /// A model that rotates queries and keys by tables of 16 rows.
     fn model() -> Model {
+        model_with(|s, tables, length| {
+            let zero = s.ints(&[0]);
+            tables.map(|t| s.op("Slice", &[&t, &zero, length, &zero]))
+        })
+    }
+
+    /// Lines of ones for positions, `[sequence, 16]`.
+    fn ones(s: &mut Sketch, length: &str) -> String {
+        let (zero, step, scalar) = (s.int(0), s.int(1), s.ints(&[]));
+        let length = s.op("Reshape", &[length, &scalar]);
+        let positions = s.op("Range", &[&zero, &length, &step]);
+        let (depth, values) = (s.int(16), s.floats(&[2], [0.0, 1.0]));
+        s.op("OneHot", &[&positions, &depth, &values])
+    }
+
+    fn model_with(picked: Picked) -> Model {
         let mut s = Sketch::default();
         let x = s.embedded();
         let half = SIZE / 2;
@@ -167,9 +257,9 @@ mod tests {
             s.floats(&[16, SIZE], numbers)
         });
         let shape = s.op("Shape", &[&x]);
-        let (zero, one) = (s.ints(&[0]), s.ints(&[1]));
+        let one = s.ints(&[1]);
         let length = s.gather(&shape, &one, 0);
-        let [cos, sin] = tables.map(|t| s.op("Slice", &[&t, &zero, &length, &zero]));
+        let [cos, sin] = picked(&mut s, tables, &length);
         let [mut q, mut k, v] = [0; 3].map(|_| s.headed(&x));
         for y in [&mut q, &mut k] {
             let first = s.slice(y, 3, [0, half as i64, 1]);
@@ -203,5 +293,57 @@ mod tests {
             let why = rescaled(wanted).unwrap_err();
             assert!(why.contains(&format!("a table of [{wanted}, 8]")), "{why}");
         }
+    }
+
+    /// What a rescale by 2 makes of the tables: their rows.
+    fn rows(mut model: Model, max_length: Option<usize>) -> Result<Vec<usize>, String> {
+        let mut request = Request {
+            scale: Some(LawName::Linear.into()),
+            ..Request::default()
+        };
+        request.parameters.factor = Some(2.0);
+        request.parameters.max_length = max_length;
+        rewrite(&mut model, &request).map_err(|why| why.to_string())?;
+        let graph = model.graph();
+        let tables = graph.scope(graph.main()).initializers().iter();
+        let dims = tables
+            .filter_map(|v| graph.constant(*v))
+            .map(|t| t.dims().to_vec());
+        let tables = dims.filter(|d| d.len() == 2 && d[1] == SIZE && d[0] != HIDDEN);
+        Ok(tables.map(|d| d[0]).collect())
+    }
+
+    #[test]
+    fn lines_of_ones_get_longer_with_the_tables_that_they_pick_from() {
+        let product: Picked = |s, tables, length| {
+            let ones = ones(s, length);
+            tables.map(|t| s.op("MatMul", &[&ones, &t]))
+        };
+        assert_eq!(rows(model_with(product), None), Ok(vec![32, 32]));
+        assert_eq!(rows(model_with(product), Some(40)), Ok(vec![40, 40]));
+    }
+
+    #[test]
+    fn lines_of_ones_that_cannot_get_longer_are_refused() {
+        let shared: Picked = |s, tables, length| {
+            let ones = ones(s, length);
+            let other = s.weights(&[16, SIZE]);
+            s.op("MatMul", &[&ones, &other]);
+            tables.map(|t| s.op("MatMul", &[&ones, &t]))
+        };
+        let why = rows(model_with(shared), None).unwrap_err();
+        assert!(why.contains("picks others too"), "{why}");
+        let compared: Picked = |s, tables, length| {
+            let (zero, step, scalar) = (s.int(0), s.int(1), s.ints(&[]));
+            let length = s.op("Reshape", &[length, &scalar]);
+            let positions = s.op("Range", &[&zero, &length, &step]);
+            let positions = s.unsqueeze(&positions, &[1]);
+            let all = s.ints(&(0..16).collect::<Vec<i64>>());
+            let ones = s.op("Equal", &[&positions, &all]);
+            let ones = s.with("Cast", &[&ones], &[("to", A::Int(1))]);
+            tables.map(|t| s.op("MatMul", &[&ones, &t]))
+        };
+        let why = rows(model_with(compared), None).unwrap_err();
+        assert!(why.contains("cannot be read back"), "{why}");
     }
 }

@@ -79,6 +79,14 @@ pub(crate) enum Wave {
 }
 
 impl RotarySource {
+    /// The constants.
+    pub(crate) fn roots(&self) -> Vec<ValueId> {
+        match self {
+            Self::Computed(computed) => vec![computed.root],
+            Self::Tables(tables) => tables.iter().map(|t| t.root).collect(),
+        }
+    }
+
     /// Counts nodes among those between the constants and the rotation.
     pub(crate) fn enter(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) {
         match self {
