@@ -4,6 +4,12 @@
 //! norm. A depthwise convolution within a feed-forward or Conformer block has products between
 //! and is none. A convolution with strides is added to its input, pooled to as many
 //! tokens.
+//!
+//! An encoding is read by attention: nothing but norms and linear maps is between the addition and
+//! the queries or keys of a site. Where another layer is, as the feed-forward layer of a block
+//! that mixes neighbours in place of attention, the convolution is a layer of its own and stays.
+
+mod reader;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,6 +27,7 @@ use crate::graph::operators::{
 };
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::kind::Form;
+use reader::Readers;
 
 /// Nodes between an addition and the input of its convolution: a norm in parts and an activation
 /// in parts are few.
@@ -33,6 +40,9 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
         return;
     }
     let mut downstream = Downstream::of(runs);
+    let mut readers = Readers::of(runs);
+    let mut layers: Vec<(Shape, NodeId, NodeId)> = vec![];
+    let mut shapes: Vec<Shape> = vec![];
     let first = (results.findings.len(), results.no_encodings.len());
     let sums: Vec<NodeId> = graph
         .nodes()
@@ -44,7 +54,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
             let Some(branch) = Branch::of(runs, id, slot) else {
                 continue;
             };
-            let Some(conv) = conv(runs, &branch) else {
+            let Some(shape) = shape(runs, &branch) else {
                 continue;
             };
             let sites = downstream.sites(graph, id);
@@ -63,8 +73,22 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
                 continue;
             }
             let first = branch.convolutions[branch.convolutions.len() - 1];
+            if let Err(between) = readers.attends(&sites, id) {
+                results.no_encodings.push(Refused {
+                    site,
+                    node: first,
+                    why: format!(
+                        "no convolutional encoding: {} is between it and attention",
+                        graph.place(between)
+                    ),
+                });
+                layers.push((shape, first, between));
+                continue;
+            }
+            readers.skip(id, 1 - slot);
+            shapes.push(shape.clone());
             results.findings.push(Finding {
-                encoding: Encoding::Conv(conv),
+                encoding: Encoding::Conv(shape.conv),
                 sites: sites.iter().copied().collect(),
                 entries: vec![Use::new(id, slot)],
                 form: match graph.node(first).domain() {
@@ -79,6 +103,31 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     }
     results.findings[first.0..].reverse();
     results.no_encodings[first.1..].reverse();
+    // Of equal convolutions some are encodings: the others may be.
+    for (_, node, between) in layers.iter().rev().filter(|(s, ..)| shapes.contains(s)) {
+        results.not_evaluated.push(format!(
+            "{}: this convolution is like others that encode position, but {} is between it and \
+             attention",
+            graph.place(*node),
+            graph.place(*between)
+        ));
+    }
+}
+
+/// What makes convolutions alike.
+#[derive(Clone, Debug)]
+struct Shape {
+    conv: Conv,
+    is_depthwise: bool,
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        let groups = self.conv.groups == other.conv.groups;
+        self.conv.kernel == other.conv.kernel
+            && self.is_depthwise == other.is_depthwise
+            && (groups || self.is_depthwise)
+    }
 }
 
 /// The nodes between an addition and its other operand, from which both are computed.
@@ -206,7 +255,7 @@ fn passes(node: &Node) -> bool {
 
 /// The convolution of a branch, the first that the input meets: of equal channels, and wider than
 /// one token.
-fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
+fn shape(runs: &Runs<'_>, branch: &Branch) -> Option<Shape> {
     let node = runs.model.graph().node(*branch.convolutions.last()?);
     let slot = match node.op() {
         "QLinearConv" => 3,
@@ -223,9 +272,12 @@ fn conv(runs: &Runs<'_>, branch: &Branch) -> Option<Conv> {
     };
     let groups = groups(node);
     let equal = matches!(node.op(), "NhwcConv" | "NhwcFusedConv") || members * groups == *channels;
-    (equal && kernel.iter().any(|n| *n > 1)).then(|| Conv {
-        kernel: kernel.to_vec(),
-        groups,
+    (equal && kernel.iter().any(|n| *n > 1)).then(|| Shape {
+        conv: Conv {
+            kernel: kernel.to_vec(),
+            groups,
+        },
+        is_depthwise: groups == *channels,
     })
 }
 

@@ -307,3 +307,89 @@ fn a_convolution_that_takes_steps_is_added_to_its_input_pooled() {
     });
     assert_eq!(found, [], "a convolution of something else");
 }
+
+/// A feed-forward layer that is added to its input.
+fn fed_forward(s: &mut Sketch, x: &str) -> String {
+    let (up, down) = (s.weights(&[HIDDEN, HIDDEN]), s.weights(&[HIDDEN, HIDDEN]));
+    let y = s.op("MatMul", &[x, &up]);
+    let y = activated(s, &y);
+    let y = s.op("MatMul", &[&y, &down]);
+    s.op("Add", &[x, &y])
+}
+
+/// A convolution over neighbours that is added to its input.
+fn neighbours(s: &mut Sketch, x: &str, groups: usize) -> String {
+    let t = transposed(s, x);
+    let y = convolved(s, &t, groups, 3);
+    let y = transposed(s, &y);
+    s.op("Add", &[x, &y])
+}
+
+fn normed(s: &mut Sketch, x: &str) -> String {
+    let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
+    s.op("LayerNormalization", &[x, &scale, &bias])
+}
+
+/// The convolutions that are found, and what else is said about some.
+fn said(embed: fn(&mut Sketch, String) -> String) -> (Vec<usize>, Vec<String>, Vec<String>) {
+    let found = found(&model(&Form {
+        rotated: |s, x, _| s.headed(x),
+        embed,
+        ..Form::default()
+    }));
+    let groups = found.findings.iter().filter_map(|f| match &f.encoding {
+        Encoding::Conv(conv) => Some(conv.groups),
+        _ => None,
+    });
+    let why = found.no_encodings.iter().map(|r| r.why.clone());
+    (groups.collect(), why.collect(), found.not_evaluated.clone())
+}
+
+#[test]
+fn a_convolution_in_place_of_attention_is_a_layer() {
+    let (found, why, not_evaluated) = said(|s, x| {
+        let y = neighbours(s, &x, 3);
+        let y = normed(s, &y);
+        let y = fed_forward(s, &y);
+        normed(s, &y)
+    });
+    assert_eq!((found, not_evaluated), (vec![], vec![]));
+    let layer = |w: &String| w.contains("is between it and attention");
+    assert!(why.iter().any(layer), "{why:?}");
+    // One after such a layer is read by attention.
+    let (found, ..) = said(|s, x| {
+        let y = fed_forward(s, &x);
+        let y = neighbours(s, &y, 3);
+        normed(s, &y)
+    });
+    assert_eq!(found, [3]);
+}
+
+#[test]
+fn convolutions_that_follow_each_other_are_encodings_together() {
+    let (found, ..) = said(|s, x| {
+        let y = neighbours(s, &x, 3);
+        neighbours(s, &y, 4)
+    });
+    assert_eq!(found, [3, 4]);
+}
+
+#[test]
+fn of_equal_convolutions_all_encode_or_none_can_be_told() {
+    let (found, _, not_evaluated) = said(|s, x| {
+        let y = neighbours(s, &x, HIDDEN);
+        let y = fed_forward(s, &y);
+        neighbours(s, &y, HIDDEN)
+    });
+    assert_eq!(found, [HIDDEN]);
+    assert!(
+        matches!(&not_evaluated[..], [one] if one.contains("like others that encode position")),
+        "{not_evaluated:?}"
+    );
+    let (found, _, not_evaluated) = said(|s, x| {
+        let y = neighbours(s, &x, 3);
+        let y = fed_forward(s, &y);
+        neighbours(s, &y, HIDDEN)
+    });
+    assert_eq!((found, not_evaluated), (vec![HIDDEN], vec![]), "others");
+}
