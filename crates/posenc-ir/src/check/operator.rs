@@ -39,7 +39,17 @@ pub(super) fn check<'g>(
         let set_of = match sets.entry((set, node.domain())) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
-                new.insert(set_of(opsets, node.domain()).map_err(at)?)
+                let known = match default_of(set, opsets, node.domain()) {
+                    Some(known) => {
+                        let name = node.domain();
+                        let text =
+                            format!("{name} is not imported: some runtimes do not read this model");
+                        warnings.at(graph.place(id), text);
+                        known
+                    }
+                    None => set_of(opsets, node.domain()).map_err(at)?,
+                };
+                new.insert(known)
             }
         };
         if is_call(id) {
@@ -100,6 +110,19 @@ pub(super) fn check<'g>(
     Ok(())
 }
 
+/// Domains whose operators ONNX Runtime reads in the newest version where the model imports none.
+const ASSUMED: [&str; 3] = ["ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc"];
+
+/// The version that is assumed of a domain that the model does not import. Functions have to import
+/// what they use.
+fn default_of(set: usize, opsets: &Opsets, domain: &str) -> Option<OperatorSet> {
+    let is_assumed = set == 0 && !opsets.is_empty() && !opsets.contains_key(domain);
+    (is_assumed && ASSUMED.contains(&domain)).then(|| match schema::domain(domain) {
+        Some(known) => OperatorSet::Known(known, known.newest),
+        None => OperatorSet::Unknown,
+    })
+}
+
 fn set_of(opsets: &Opsets, domain: &str) -> Result<OperatorSet> {
     let Some(version) = opsets.get(domain).copied() else {
         let name = domain_name(domain);
@@ -115,8 +138,9 @@ fn set_of(opsets: &Opsets, domain: &str) -> Result<OperatorSet> {
 
 /// Whether input `i` of a node is required, as far as it is known.
 pub(super) fn requires(imports: &Imports, node: &Node, i: usize) -> bool {
-    let (_, opsets) = imports.at(node.scope());
-    let signature = match set_of(opsets, node.domain()) {
+    let (set, opsets) = imports.at(node.scope());
+    let assumed = default_of(set, opsets, node.domain()).ok_or(());
+    let signature = match assumed.or_else(|()| set_of(opsets, node.domain())) {
         Ok(OperatorSet::Known(domain, version)) => domain.find(node.op(), version),
         _ => return false,
     };

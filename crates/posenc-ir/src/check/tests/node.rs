@@ -332,6 +332,33 @@ fn domains_must_be_imported() {
 }
 
 #[test]
+fn domains_that_runtimes_know_need_not_be_imported() {
+    let of = |domain: &str, op: &str, inputs: &[&str]| NodeProto {
+        domain: Some(domain.to_owned()),
+        ..node(op, inputs, &["y"])
+    };
+    let mut m = changed(|g| g.node[0] = of("com.microsoft", "Gelu", &["x"]));
+    m.opset_import.retain(|o| o.domain().is_empty());
+    assert_eq!(verdict(&m), Ok(()));
+    let warned = Model::from_bytes(m.encode_to_vec()).unwrap().check();
+    let warned: Vec<String> = warned.unwrap().iter().map(ToString::to_string).collect();
+    assert!(
+        warned[0].contains("com.microsoft is not imported"),
+        "{warned:?}"
+    );
+    // Operators of a known domain are checked.
+    let mut m = changed(|g| g.node[0] = of("ai.onnx.ml", "Binarizer", &["x", "x"]));
+    m.opset_import.retain(|o| o.domain().is_empty());
+    let why = verdict(&m).unwrap_err();
+    assert!(why.contains("Binarizer needs 1 input"), "{why}");
+    // Without any import, nothing is assumed.
+    let mut m = changed(|g| g.node[0] = of("com.microsoft", "Gelu", &["x"]));
+    m.opset_import.clear();
+    let why = verdict(&m).unwrap_err();
+    assert!(why.contains("which is not imported"), "{why}");
+}
+
+#[test]
 fn a_model_without_imports_uses_the_first_version() {
     let mut m = changed(|g| g.node[0] = node("Relu", &["x"], &["y"]));
     m.opset_import.clear();
