@@ -152,3 +152,74 @@ fn copies_have_names_of_their_own_or_none() {
         ["Outer_2/Inner_1/last", "Inner_3/last", "Inner_4/last"]
     );
 }
+
+/// `y = If(c)` of two branches that give `p`, in `own` text syntax.
+fn choice(before: &str, then: &str, or: &str) -> Model {
+    let text = format!(
+        "<ir_version: 9, opset_import: [\"\" : 18]>\n\
+         test (float[2] x, bool flag) => (float[2] y)\n{{\n\
+         {before}\n y = If(c) <\n\
+         then_branch: graph = then () => (float[2] p) {{ {then} }},\n\
+         else_branch: graph = or () => (float[2] q) {{ {or} }}>\n}}\n"
+    );
+    Model::parse(&text).unwrap()
+}
+
+const TRUE: &str = "c = Constant<value: tensor = bool[1] {1}>()";
+const FALSE: &str = "d = Constant<value: tensor = bool {0}>()\n c = Identity(d)";
+const FED: &str = "c = Identity(flag)";
+
+#[test]
+fn a_branch_that_is_always_taken_replaces_its_if() {
+    let (neg, abs) = ("p = Neg(x)", "q = Abs(x)");
+    let taken = |before: &str, then: &str, or: &str| {
+        let flat = choice(before, then, or).inlined().unwrap();
+        let flat = flat.map(|m| {
+            m.check().unwrap();
+            ops(&m)
+        });
+        flat.unwrap_or_default()
+    };
+    assert_eq!(taken(TRUE, neg, abs), ["Constant", "Neg"]);
+    assert_eq!(taken(FALSE, neg, abs), ["Constant", "Identity", "Abs"]);
+    let none: [&str; 0] = [];
+    assert_eq!(taken(FED, neg, abs), none, "either may run");
+    // Branches that compute the same.
+    let (one, same) = (
+        "a = Neg(x)\n p = Abs(a)",
+        "b = Neg(x)\n i = Identity(b)\n q = Abs(i)",
+    );
+    assert_eq!(taken(FED, one, same), ["Identity", "Neg", "Abs"]);
+    for other in ["b = Neg(x)\n q = Relu(b)", "b = Abs(x)\n q = Neg(b)"] {
+        assert_eq!(taken(FED, one, other), none, "{other}");
+    }
+    let (first, last) = (
+        "k = Constant<value: tensor = float[1] {2}>()\n p = Add(x, k)",
+        "k = Constant<value: tensor = float[1] {3}>()\n q = Add(x, k)",
+    );
+    assert_eq!(taken(FED, first, last), none, "other constants");
+    // What is passed through, and a name that both branches and the graph know.
+    assert_eq!(
+        taken(TRUE, "p = Identity(x)", abs),
+        ["Constant", "Identity"]
+    );
+    let (hidden, hiding) = ("p = Neg(x)", "c = Abs(x)\n q = Neg(c)");
+    assert_eq!(taken(FALSE, hidden, hiding), none, "a hidden name");
+}
+
+#[test]
+fn branches_within_branches_are_replaced_too() {
+    let inner = "k = Constant<value: tensor = bool {1}>()\n p = If(k) <\n\
+                 then_branch: graph = then () => (float[2] r) { r = Neg(x) },\n\
+                 else_branch: graph = or () => (float[2] r) { r = Abs(x) }>";
+    let flat = choice(TRUE, inner, "q = Abs(x)")
+        .inlined()
+        .unwrap()
+        .unwrap();
+    flat.check().unwrap();
+    assert_eq!(ops(&flat), ["Constant", "Constant", "Neg"]);
+    let kept = choice(FED, inner, "q = Abs(x)").inlined().unwrap().unwrap();
+    kept.check().unwrap();
+    let all = kept.graph().nodes().map(|(_, n)| n.op());
+    assert_eq!(all.filter(|op| *op == "If").count(), 1, "the outer one");
+}
