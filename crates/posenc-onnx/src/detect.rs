@@ -26,7 +26,7 @@ use posenc_ir::{Graph, Model};
 use crate::attention::left_out::left_out;
 use crate::attention::reads::reads;
 use crate::attention::{Site, number, order, sites};
-use crate::graph::dataflow::{Class, Classes, is_fed_ids};
+use crate::graph::dataflow::{Class, Classes, is_fed};
 use crate::graph::mixing::{self, Mixed};
 use crate::graph::ports::{Lengths, Ports, Role};
 
@@ -187,7 +187,7 @@ impl Trial {
             past: if options.branch == 0 { TRIAL.past } else { 0 },
             ..TRIAL
         });
-        let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
+        let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed(graph, v);
         let seeds = ports.seeds(graph, lengths);
         let trace = trace(model, &seeds, &opaque, &BUDGET);
         let mut attention = sites(model, &classes, &trace, &ports, options.branch);

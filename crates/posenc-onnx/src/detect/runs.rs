@@ -6,7 +6,7 @@ use posenc_ir::Model;
 use posenc_ir::eval::{Budget, Trace, trace};
 
 use super::found::Found;
-use crate::graph::dataflow::{Class, is_fed_ids};
+use crate::graph::dataflow::{Class, is_fed};
 use crate::graph::ports::Lengths;
 
 /// Elements that a value of a trial run may have.
@@ -63,6 +63,6 @@ fn run(model: &Model, found: &Found, sequence: usize, budget: &Budget) -> Option
     }
     let seeds = found.ports.seeds(model.graph(), lengths);
     let content = |v| found.classes.of_value(v).has(Class::CONTENT);
-    let opaque = |v| content(v) && !is_fed_ids(model.graph(), v);
+    let opaque = |v| content(v) && !is_fed(model.graph(), v);
     Some(trace(model, &seeds, &opaque, budget))
 }

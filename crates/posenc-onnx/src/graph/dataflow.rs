@@ -1,6 +1,6 @@
 //! What every value depends on.
 
-use posenc_ir::{Graph, Node, NodeId, ValueId};
+use posenc_ir::{DType, Graph, Node, NodeId, ValueId};
 
 use crate::graph::operators::{is_copy, is_reshape};
 use crate::graph::ports::{Ports, Role};
@@ -209,4 +209,23 @@ pub(crate) fn is_fed_ids(graph: &Graph, mut value: ValueId) -> bool {
         }
     }
     graph.dtype(value).is_some_and(|d| d.is_int())
+}
+
+/// Whether a value contains what a graph input is fed, as ids or a flag, which a trial run knows.
+pub(crate) fn is_fed(graph: &Graph, value: ValueId) -> bool {
+    is_fed_ids(graph, value) || is_fed_flag(graph, value)
+}
+
+/// Whether a value contains a flag of a graph input, reshaped, cast or negated at most.
+fn is_fed_flag(graph: &Graph, mut value: ValueId) -> bool {
+    while let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        let keeps = is_copy(node.op()) || is_reshape(node.op()) || node.op() == "Not";
+        match node.input(0) {
+            Some(x) if keeps && node.domain().is_empty() => value = x,
+            _ => return false,
+        }
+    }
+    let is_single = graph.value(value).shape().is_some_and(|d| d.len() < 2);
+    is_single && graph.dtype(value) == Some(DType::Bool)
 }
