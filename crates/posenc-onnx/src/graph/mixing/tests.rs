@@ -158,3 +158,22 @@ fn known_attention_is_let_through_and_the_rest_is_not() {
             .all(|(op, mixing)| op == "MatMul" && *mixing == Mixing::Other)
     );
 }
+
+#[test]
+fn elements_that_content_chooses_mix_what_is_along_their_axis() {
+    let chosen = "k = Constant<value_ints = [2]>()\n v, i = TopK<axis: int = 2>(x, k)\n";
+    // Each token chooses among its own features.
+    for body in [
+        "z = Sub(x, x)\n y = ScatterElements<axis: int = 2>(z, i, v)",
+        "y = GatherElements<axis: int = 2>(x, i)",
+    ] {
+        assert_eq!(others(&format!("{chosen} {body}")), [""; 0], "{body}");
+        assert!(found(&format!("{chosen} {body}")).is_empty(), "{body}");
+    }
+    // Among tokens.
+    let tokens = "k = Constant<value_ints = [6]>()\n v, i = TopK<axis: int = 2>(x, k)\n";
+    let body = format!("{tokens} z = Sub(x, x)\n y = ScatterElements<axis: int = 1>(z, i, v)");
+    assert_eq!(others(&body), ["ScatterElements"]);
+    let body = format!("{tokens} y = GatherElements<axis: int = 1>(x, i)");
+    assert!(!found(&body).is_empty());
+}

@@ -62,8 +62,13 @@ impl Rules<'_> {
                     _ => self.by_element(id, inputs),
                 }
             }
-            "GatherElements" | "GatherND" | "ScatterND" | "ScatterElements" | "DepthToSpace"
-            | "SpaceToDepth" | "ReverseSequence" | "Scatter" => self.by_element(id, inputs),
+            "GatherElements" | "ScatterElements" | "Scatter" => {
+                let moved = self.by_element(id, inputs);
+                moved.or_else(|| self.chosen(id, inputs))
+            }
+            "GatherND" | "ScatterND" | "DepthToSpace" | "SpaceToDepth" | "ReverseSequence" => {
+                self.by_element(id, inputs)
+            }
             // A sequence is a value that depends on what its parts do.
             "SplitToSequence" | "SequenceConstruct" | "ConcatFromSequence" | "SequenceAt" => {
                 let along = match node.op() {
@@ -152,6 +157,50 @@ impl Rules<'_> {
             });
         }
         (sets.rank() == out.len()).then(|| Step::mixed(sets, mixing))
+    }
+
+    /// Elements that content chooses along an axis, to read or to write there: any of them, and what
+    /// they are chosen by.
+    fn chosen(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
+        let node = self.model.graph().node(id);
+        let axis = self.axis(node, 0)?;
+        let reads = node.op() == "GatherElements";
+        let [data, indices, updates] = [0, 1, 2].map(|slot| inputs.get(slot).copied().flatten());
+        let mut parts = vec![];
+        let mut mixing = None;
+        let along = if reads {
+            [data, None]
+        } else {
+            [updates, indices]
+        };
+        for sets in along.into_iter().flatten() {
+            let (united, mixed) = sets.over(&[axis]);
+            if mixed {
+                mixing = Some(if reads {
+                    Mixing::Pooling
+                } else {
+                    Mixing::Other
+                });
+            }
+            parts.push(united);
+        }
+        if mixing == Some(Mixing::Pooling) {
+            return Some(Step {
+                outputs: vec![],
+                mixing,
+            });
+        }
+        parts.extend(if reads { indices } else { data }.cloned());
+        let mut all = parts.into_iter();
+        let mut sets = all.next()?;
+        for other in all {
+            let (both, mixed) = sets.union(&other)?;
+            if mixed {
+                mixing = Some(Mixing::Other);
+            }
+            sets = both;
+        }
+        Some(Step::mixed(sets, mixing))
     }
 
     /// Moves the sets as the operator moves elements.
