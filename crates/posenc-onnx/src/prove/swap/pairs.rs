@@ -32,10 +32,10 @@ impl Pairs {
     pub(crate) fn against(&self, formula: &Formula) -> Option<[Worst; 2]> {
         let (groups, heads, rows, columns) = self.was.dim();
         let (slots, kept) = (self.queries.dim().0, self.keys.dim().0);
-        // A sink adds a column that is no key.
-        let columns = columns.min(self.keys.dim().1);
         let after = self.is.dim();
-        let same = (after.0, after.1, after.2) == (groups, heads, rows) && after.3 >= columns;
+        let same = after == (groups, heads, rows, columns);
+        // Sinks add columns that are no keys.
+        let columns = columns.min(self.keys.dim().1);
         let fits = slots == groups * heads
             && kept > 0
             && slots.is_multiple_of(kept)
@@ -93,7 +93,8 @@ impl Row<'_> {
         if !best.is_finite() || self.most - best >= HIDDEN {
             return;
         }
-        let mut anchor: Option<Near> = None;
+        let mut anchor = self.sink(seen);
+        let is_free = anchor.is_some() || formula.is_up_to_a_constant();
         // The nearest key is first: it determines the constant of the row.
         for j in (0..self.columns).rev() {
             let (old, new) = (score(was, j), score(is, j));
@@ -108,7 +109,7 @@ impl Row<'_> {
                 bound += Formula::product(pair, scales, epsilon);
             }
             let got = new - old;
-            if !formula.is_up_to_a_constant() {
+            if !is_free {
                 seen.add(got, near.value, bound);
                 continue;
             }
@@ -118,6 +119,27 @@ impl Row<'_> {
             });
             seen.add(got - first.value, near.value, bound + first.bound);
         }
+    }
+
+    /// How much the last sink changed, with all numbers of the row; `None` where there is none. Others
+    /// have to change alike.
+    fn sink(&self, seen: &mut Worst) -> Option<Near> {
+        let Pairs {
+            was, is, epsilon, ..
+        } = self.pairs;
+        let heads = was.dim().1;
+        let mut last: Option<Near> = None;
+        for j in self.columns..was.dim().3 {
+            let at = [self.slot / heads, self.slot % heads, self.row, j];
+            let (old, new) = (was[at], is[at]);
+            let bound = ROUNDINGS * epsilon * (old.abs() + new.abs());
+            let value = new - old;
+            if let Some(before) = &last {
+                seen.add(value, before.value, bound + before.bound);
+            }
+            last = Some(Near { value, bound });
+        }
+        last
     }
 
     fn pair(&self, j: usize) -> Pair<'_> {
@@ -250,5 +272,36 @@ mod tests {
         assert_eq!(passes(&hides), (false, true));
         let shifts = |is: &mut Array4<f64>| is.mapv_inplace(|s| s - 7.0);
         assert_eq!(passes(&shifts), (true, true), "a constant is no change");
+    }
+
+    #[test]
+    fn what_is_added_to_keys_is_measured_from_a_sink() {
+        let bias = |h: usize, d: i64| SLOPES[h] * d as f64;
+        let passes = |change: &dyn Fn(&mut Array4<f64>)| {
+            let mut pairs = pairs(DType::F32, bias);
+            let sinks = Array4::from_elem((1, 2, ROWS, 1), 0.75);
+            let with =
+                |scores: &Array4<f64>| ndarray::concatenate![ndarray::Axis(3), *scores, sinks];
+            (pairs.was, pairs.is) = (with(&pairs.was), with(&pairs.is));
+            change(&mut pairs.is);
+            let [seen, hidden] = pairs.against(&alibi(SLOPES)).unwrap();
+            seen.ok() && hidden.ok()
+        };
+        assert!(passes(&|_| {}));
+        assert!(passes(&|is| is.mapv_inplace(|s| s - 7.0)), "all together");
+        let keys = |is: &mut Array4<f64>| {
+            let mut keys = is.slice_mut(ndarray::s![.., .., .., ..ROWS]);
+            keys.mapv_inplace(|s| s - 7.0);
+        };
+        assert!(!passes(&keys), "all but the sink");
+        assert!(!passes(&|is| is[[0, 1, 5, ROWS]] += 0.5), "the sink alone");
+        let first = pairs(DType::F32, bias);
+        let mut longer = pairs(DType::F32, bias);
+        let sinks = Array4::zeros((1, 2, ROWS, 1));
+        longer.is = ndarray::concatenate![ndarray::Axis(3), first.is, sinks];
+        assert!(
+            longer.against(&alibi(SLOPES)).is_none(),
+            "a sink of its own"
+        );
     }
 }

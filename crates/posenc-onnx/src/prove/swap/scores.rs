@@ -243,8 +243,7 @@ impl SwappedSite<'_> {
         factor.unwrap_or(1.0)
     }
 
-    /// The factors that the bare graph applies to queries, keys and their product; `None` if a visible
-    /// column of the scores has no product, as that of a sink.
+    /// The factors that the bare graph applies to queries, keys and their product.
     fn scales(&self, site: &Site, was: &Array4<f64>, products: &Array4<f64>) -> Option<Scales> {
         let (model, found) = &self.proof.bare;
         let (graph, classes) = (model.graph(), &found.classes);
@@ -254,7 +253,9 @@ impl SwappedSite<'_> {
         let mut steps = (0.0, 0.0);
         for (row, product) in was.lanes(Axis(3)).into_iter().zip(products.lanes(Axis(3))) {
             let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let seen: Vec<usize> = (0..row.len()).filter(|j| best - row[*j] < HIDDEN).collect();
+            // Columns after the keys are sinks.
+            let keys = row.len().min(product.len());
+            let seen: Vec<usize> = (0..keys).filter(|j| best - row[*j] < HIDDEN).collect();
             for pair in seen.windows(2) {
                 steps.0 += (row[pair[1]] - row[pair[0]]).abs();
                 steps.1 += (product.get(pair[1])? - product.get(pair[0])?).abs();
