@@ -2,6 +2,7 @@
 
 mod describe;
 mod find;
+mod folded;
 pub(crate) mod frontier;
 mod fused;
 pub(crate) mod keys;

@@ -10,6 +10,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ValueId};
 
 use super::describe::describe;
+use super::folded::Folded;
 use super::operands::{Product, operands};
 use super::planes::Planes;
 use super::site::{Mask, Site, StackLayer};
@@ -109,7 +110,20 @@ fn weighted(
         queries,
     } = operands(graph, trace, product, axes[axis]?)?;
     let value = graph.node(product).output(0)?;
-    let rows = axes.iter().position(|a| *a == Some(queries));
+    let mut rows = axes.iter().position(|a| *a == Some(queries));
+    let mut query = query;
+    let folded = Folded {
+        graph,
+        classes,
+        trace,
+        query,
+        product: (value, queries),
+        scores,
+    };
+    let unfolded = rows.is_none().then(|| folded.unfold()).flatten();
+    if let Some((before, row)) = unfolded {
+        (query, rows) = (before, Some(row));
+    }
     let dims = trace.get(query.value).dims.as_ref()?;
     Some(Site {
         node: id,
@@ -128,6 +142,7 @@ fn weighted(
         mask: Mask::default(),
         cross: false,
         past: false,
+        folded: unfolded.is_some(),
         form: Form::Ops,
         bias: None,
     })

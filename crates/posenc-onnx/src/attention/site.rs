@@ -21,7 +21,7 @@ pub(crate) struct Site {
     pub index: usize,
     /// The stack and the layer in it.
     pub place: StackLayer,
-    /// Queries as they enter the product.
+    /// Queries as they enter the product, or before they are folded for it.
     pub query: Operand,
     /// Keys as they enter the product.
     pub key: Operand,
@@ -43,6 +43,9 @@ pub(crate) struct Site {
     pub cross: bool,
     /// Whether earlier keys join.
     pub past: bool,
+    /// Whether queries are folded with heads into one axis before the product; `query` is before
+    /// that.
+    pub folded: bool,
     /// Plain operators or a fused one.
     pub form: Form,
     /// Bias and mask in the trial run; `None` where they could not be evaluated. Equal sites share

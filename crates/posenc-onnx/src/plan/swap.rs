@@ -42,6 +42,11 @@ pub(crate) fn plan(
                        not supported";
             return Err(context.refuse(site.node, why));
         }
+        if site.folded && kind != Kind::None && !kind.is_absolute() {
+            let why = "its queries and heads are on one axis when they meet the keys, where nothing \
+                       can be inserted yet";
+            return Err(context.refuse(site.node, why));
+        }
         let read = [Some(site.query.value), Some(site.key.value), site.scores];
         for dtype in read.into_iter().flatten().map(|v| context.dtype(v)) {
             if !dtype.is_writable() {
