@@ -4,6 +4,7 @@ pub(crate) mod dataflow;
 pub(crate) mod einsum;
 pub(crate) mod lane;
 pub(crate) mod mixing;
+pub(crate) mod ones;
 pub(crate) mod operators;
 pub(crate) mod ports;
 pub(crate) mod product;

@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::ones;
 use crate::graph::operators::{is_copy, is_elementwise, is_layout, is_product};
 use crate::graph::product::Letters;
 
@@ -133,6 +134,7 @@ pub(crate) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId
         let next = match node.op() {
             _ if !node.domain().is_empty() => None,
             "Slice" | "Gather" | "GatherElements" | "Pad" => node.input(0),
+            _ if is_product(node) => ones::table(graph, trace, id),
             op if is_copy(op) || is_layout(op) => node.input(0),
             op if is_elementwise(op) && node.inputs().len() == 2 => {
                 match (node.input(0), node.input(1)) {
@@ -155,7 +157,12 @@ pub(crate) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId
 /// The indices that pick among the rows of a chain.
 pub(crate) fn picks(graph: &Graph, chain: &[ValueId]) -> Vec<ValueId> {
     let makers = chain.iter().filter_map(|v| graph.producer(*v));
-    let nodes = makers.map(|(id, _)| graph.node(id));
-    let picking = nodes.filter(|n| matches!(n.op(), "Gather" | "GatherElements"));
-    picking.filter_map(|n| n.input(1)).collect()
+    let picking = makers.filter_map(|(id, _)| {
+        let node = graph.node(id);
+        match node.op() {
+            "Gather" | "GatherElements" => node.input(1),
+            _ => ones::index(graph, id),
+        }
+    });
+    picking.collect()
 }

@@ -127,6 +127,48 @@ fn values_by_distance_are_found() {
     assert_eq!(reported(&found), shaw(json!(4), [false, true, false]));
 }
 
+/// Rows of a table that a product with lines of `ones` picks.
+fn picked_by_product(s: &mut Sketch, index: &str, ones: [f64; 2]) -> String {
+    let (depth, values) = (s.int(ROWS as i64), s.floats(&[2], ones));
+    let lines = s.op("OneHot", &[index, &depth, &values]);
+    let table = s.weights(&[ROWS, SIZE]);
+    s.op("MatMul", &[&lines, &table])
+}
+
+#[test]
+fn rows_that_lines_of_ones_pick_are_found() {
+    let keys = found_with(|s, scores, q, _| {
+        let index = clipped(s, [-CLIP, CLIP], CLIP);
+        let vectors = picked_by_product(s, &index, [0.0, 1.0]);
+        let equation = [("equation", A::Text(QUERY))];
+        let term = s.with("Einsum", &[q, &vectors], &equation);
+        s.op("Add", &[scores, &term])
+    });
+    assert_eq!(reported(&keys), shaw(json!(4), [true, false, false]));
+    type After = fn(&mut Sketch, &str, &str) -> String;
+    let values = |after: After| found_after(|_, scores, _, _| scores.to_owned(), after);
+    let found = values(|s, weights, weighted| {
+        let index = clipped(s, [-CLIP, CLIP], CLIP);
+        let vectors = picked_by_product(s, &index, [0.0, 1.0]);
+        let equation = [("equation", A::Text("bhij,ijd->bhid"))];
+        let more = s.with("Einsum", &[weights, &vectors], &equation);
+        s.op("Add", &[weighted, &more])
+    });
+    assert_eq!(reported(&found), shaw(json!(4), [false, true, false]));
+    let found = values(|s, weights, weighted| {
+        let index = clipped(s, [-CLIP, CLIP], CLIP);
+        let vectors = picked_by_product(s, &index, [0.25, 1.0]);
+        let equation = [("equation", A::Text("bhij,ijd->bhid"))];
+        let more = s.with("Einsum", &[weights, &vectors], &equation);
+        s.op("Add", &[weighted, &more])
+    });
+    assert!(
+        is_unknown(&found),
+        "lines of several: {:?}",
+        reported(&found)
+    );
+}
+
 #[test]
 fn what_weights_gather_and_cannot_be_read_is_unknown() {
     type After = fn(&mut Sketch, &str, &str) -> String;
