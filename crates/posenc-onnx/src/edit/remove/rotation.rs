@@ -121,13 +121,13 @@ impl RotatedRegion<'_> {
             return remove_from_operator(out, context, replacements, id);
         }
         let changes = layout_changes::find(context, &self.region, self.mode);
-        let Some(changes) = changes else {
+        let Some((from, changes)) = changes else {
             let why = "cannot determine how its rotation reorders the features";
             return Err(context.refuse(id, why));
         };
-        let value = replacements.current(self.region.input);
+        let value = replacements.current(from);
         let mut value = layout_changes::emit(out, context, &changes, value)?;
-        let (from, to) = (self.region.input, self.region.output);
+        let to = self.region.output;
         if context.dtype(from) != context.dtype(to) {
             value = out.cast(value, context.dtype(to));
         }

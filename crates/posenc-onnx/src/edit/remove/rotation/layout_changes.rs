@@ -10,17 +10,39 @@ use crate::detect::context::Context;
 use crate::detect::rotary::matrices::matrices;
 use crate::detect::rotary::site::ProbeMode;
 use crate::error::RewriteError;
-use crate::graph::lane::wrap;
+use crate::graph::lane::{back, wrap};
 use crate::graph::operators::is_rearrangement;
 use crate::graph::region::Region;
 
-/// The nodes that change shape and order between the input and the output of a region; `None` if
-/// the region does anything else apart from the rotation.
+/// Changes of shape and order before a region that it undoes are few.
+const FEW: usize = 4;
+
+/// The nodes that change shape and order between a value and the output of a region, and that
+/// value: its input, or what this is a rearrangement of. `None` if the region does anything else
+/// apart from the rotation.
 pub(crate) fn find(
     context: &Context<'_>,
     region: &Region,
     mode: Option<ProbeMode>,
-) -> Option<Vec<NodeId>> {
+) -> Option<(ValueId, Vec<NodeId>)> {
+    let (graph, trace) = (context.graph(), &context.found.trace);
+    let mut wider = region.clone();
+    for _ in 0..FEW {
+        if let Some(changes) = within(context, &wider, mode) {
+            return Some((wider.input, changes));
+        }
+        let (id, output) = graph.producer(wider.input)?;
+        let node = graph.node(id);
+        if !is_rearrangement(node.op()) {
+            return None;
+        }
+        wider.input_lane = back(graph, trace, id, output, 0, wider.input_lane)?;
+        wider.input = node.input(0)?;
+    }
+    None
+}
+
+fn within(context: &Context<'_>, region: &Region, mode: Option<ProbeMode>) -> Option<Vec<NodeId>> {
     let (from, to) = (context.dims(region.input)?, context.dims(region.output)?);
     let none = (from == to).then(Vec::new);
     let mut chains = none.into_iter().chain(chain(context, region));
@@ -137,4 +159,81 @@ fn apply(context: &Context<'_>, changes: &[NodeId], mut x: ArrayD<f64>) -> Optio
         };
     }
     Some(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_encodings::kind::Kind;
+    use posenc_ir::Model;
+
+    use crate::graph::sketch::{A, SIZE, Sketch};
+    use crate::request::Request;
+    use crate::rewrite::rewrite;
+
+    const HALF: usize = SIZE / 2;
+
+    /// Rotates pairs of features that are gathered from a first axis, and puts them back.
+    fn rotated(s: &mut Sketch, x: &str, factor: Option<f64>) -> String {
+        let first = s.transpose(x, &[3, 0, 1, 2]);
+        let pick = |s: &mut Sketch, odd: i64| {
+            let index = s.ints(&(0..HALF as i64).map(|i| 2 * i + odd).collect::<Vec<_>>());
+            let half = s.gather(&first, &index, 0);
+            s.transpose(&half, &[1, 2, 3, 0])
+        };
+        let (mut even, odd) = (pick(s, 0), pick(s, 1));
+        if let Some(factor) = factor {
+            let factor = s.float(factor);
+            even = s.op("Mul", &[&even, &factor]);
+        }
+        let positions = s.range();
+        let positions = s.unsqueeze(&positions, &[1]);
+        let positions = s.cast(&positions, posenc_ir::DType::F32);
+        let f = (0..HALF).map(|i| 10_000f64.powf(-(i as f64) / HALF as f64));
+        let f = s.floats(&[HALF], f);
+        let angles = s.op("Mul", &[&positions, &f]);
+        let [cos, sin] = ["Cos", "Sin"].map(|wave| s.op(wave, &[&angles]));
+        let [a, b] = [(&even, &cos), (&odd, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
+        let one = s.op("Sub", &[&a, &b]);
+        let [a, b] = [(&odd, &cos), (&even, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
+        let two = s.op("Add", &[&a, &b]);
+        let pairs = [one, two].map(|part| s.unsqueeze(&part, &[-1]));
+        let pairs = s.concat(&[&pairs[0], &pairs[1]], 4);
+        s.reshape(&pairs, &[0, 0, 0, -1])
+    }
+
+    fn model(factor: Option<f64>) -> Model {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let [q, k] = [q, k].map(|y| rotated(&mut s, &y, factor));
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        s.model(17, &[&y])
+    }
+
+    fn to_none(mut model: Model) -> Result<Model, String> {
+        let request = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        let done = rewrite(&mut model, &request);
+        done.map(|_| model).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_change_of_order_before_the_rotation_is_undone_with_it() {
+        let bare = to_none(model(None)).unwrap();
+        let ops: Vec<&str> = bare.graph().nodes().map(|(_, n)| n.op()).collect();
+        assert!(
+            !ops.contains(&"Cos") && !ops.contains(&"Unsqueeze"),
+            "{ops:?}"
+        );
+    }
+
+    #[test]
+    fn what_else_a_rotation_does_is_not_dropped_with_it() {
+        assert!(to_none(model(Some(0.5))).is_err());
+    }
 }
