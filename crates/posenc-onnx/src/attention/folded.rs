@@ -121,8 +121,11 @@ impl Folded<'_> {
             }
             let lane = Lane::of_sequence(axis);
             let before = content.into_iter().find_map(|(slot, v)| {
-                let lane = back(self.graph, self.trace, id, output, slot, lane)?;
-                Some((v, lane.sequence))
+                match back(self.graph, self.trace, id, output, slot, lane) {
+                    Some(lane) => Some((v, lane.sequence)),
+                    // Tokens may follow each other sequence by sequence.
+                    None => Some((v, self.whole(id, v, value, axis)?)),
+                }
             });
             match before {
                 Some(before) => (value, axis) = before,
@@ -130,6 +133,14 @@ impl Folded<'_> {
             }
         }
         false
+    }
+
+    /// The axis of `from` of which a reshape makes this axis of `to` and others.
+    fn whole(&self, id: NodeId, from: ValueId, to: ValueId, axis: usize) -> Option<usize> {
+        let (from, to) = (self.dims(from)?, self.dims(to)?);
+        let contains = |whole: &usize| parts(to, from, *whole).is_some_and(|a| a.contains(&axis));
+        let mut all = (0..from.len()).filter(|_| is_reshape(self.graph.node(id).op()));
+        all.find(contains)
     }
 
     /// Whether an axis of the scores is the tokens' part of the axis of queries in the product.
