@@ -7,7 +7,8 @@
 //!
 //! An encoding is read by attention: nothing but norms and linear maps is between the addition and
 //! the queries or keys of a site. Where another layer is, as the feed-forward layer of a block
-//! that mixes neighbours in place of attention, the convolution is a layer of its own and stays.
+//! that mixes neighbours in place of attention, and that again and again, the convolution is a
+//! layer of its own and stays.
 
 mod reader;
 
@@ -103,11 +104,16 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     }
     results.findings[first.0..].reverse();
     results.no_encodings[first.1..].reverse();
-    // Of equal convolutions some are encodings: the others may be.
-    for (_, node, between) in layers.iter().rev().filter(|(s, ..)| shapes.contains(s)) {
+    // Layers repeat; one alone, or one like an encoding elsewhere, may be an encoding.
+    for (shape, node, between) in layers.iter().rev() {
+        let kernel =
+            |(other, ..): &&(Shape, NodeId, NodeId)| other.conv.kernel == shape.conv.kernel;
+        if layers.iter().filter(kernel).count() > 1 && !shapes.contains(shape) {
+            continue;
+        }
         results.not_evaluated.push(format!(
-            "{}: this convolution is like others that encode position, but {} is between it and \
-             attention",
+            "{}: this convolution is added to its input and may encode position, but {} is between \
+             it and attention",
             graph.place(*node),
             graph.place(*between)
         ));
