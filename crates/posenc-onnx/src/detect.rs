@@ -155,7 +155,7 @@ impl Trial {
         let classes = Classes::of(graph, &ports);
         let mut trial = Self::run(model, options, (ports, classes), TRIAL.sequence);
         // Of the readings of open dimensions, the one with the most sites.
-        if unrecognized::has_unknown_sizes(graph, &trial.classes, &trial.trace) {
+        if trial.leaves_out(graph) {
             for ports in trial.ports.others() {
                 let inputs = (ports, trial.classes.clone());
                 let other = Self::run(model, options, inputs, TRIAL.sequence);
@@ -211,6 +211,18 @@ impl Trial {
             mixed,
             misplaced,
         }
+    }
+
+    /// Whether some attention may not be recognized, as where lengths do not fit each other.
+    fn leaves_out(&self, graph: &Graph) -> bool {
+        let Self {
+            classes,
+            trace,
+            attention,
+            ..
+        } = self;
+        unrecognized::has_unknown_sizes(graph, classes, trace)
+            || unrecognized::not_attention(graph, classes, trace, attention).is_some()
     }
 
     /// Whether there is no attention, or some over a few keys only.

@@ -28,3 +28,31 @@ fn inputs_of_two_stacks_are_of_one_length_where_the_graph_needs_it() {
     assert_eq!(ports.others().len(), 1, "control");
     assert_eq!(found(&model).attention.len(), 1);
 }
+
+/// The same with a shape for the masked scores that does not depend on the mask.
+fn masked_and_reshaped(s: &mut Sketch, q: &str, k: &str, v: &str) -> String {
+    let scores = scores(s, q, k);
+    let shape = s.op("Shape", &[&scores]);
+    let mask = s.input("attention_mask", DType::F32, &["batch", "mask"]);
+    let mask = s.unsqueeze(&mask, &[1, 2]);
+    let scores = s.op("Add", &[&scores, &mask]);
+    let scores = s.op("Reshape", &[&scores, &shape]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    s.op("MatMul", &[&weights, v])
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_noticed_before_sizes_that_are_known_again() {
+    let model = model(&Form {
+        attend: masked_and_reshaped,
+        embed: |s, x| {
+            let ids = s.input("decoder_input_ids", DType::I64, &["batch", "other"]);
+            let table = s.weights(&[30, HIDDEN]);
+            s.op("Gather", &[&table, &ids]);
+            x
+        },
+        ..Form::default()
+    });
+    let found = found(&model);
+    assert_eq!(found.attention.len(), 1, "{:?}", found.no_attention);
+}
