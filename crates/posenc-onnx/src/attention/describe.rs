@@ -130,7 +130,11 @@ fn lead(
 /// The last axis that is neither tokens nor features, where there are several.
 fn last_lead(dims: &[usize], lane: &Lane) -> Option<usize> {
     let others = (0..dims.len()).filter(|a| *a != lane.sequence && Some(*a) != lane.feature);
-    let others: Vec<usize> = others.map(|a| dims[a]).collect();
+    let mut others: Vec<usize> = others.map(|a| dims[a]).collect();
+    // Axes of one after that of the heads are none.
+    while others.len() > 2 && others.last() == Some(&1) {
+        others.pop();
+    }
     let last = *others.last()?;
     (others.len() > 1 && last > 0).then_some(last)
 }
@@ -145,5 +149,26 @@ fn name(graph: &Graph, id: NodeId) -> String {
     match own.rsplit_once('/') {
         Some((path, _)) if !path.is_empty() => path.to_owned(),
         _ => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_of_one_after_the_heads_is_none() {
+        let of = |dims: &[usize], sequence, feature| {
+            let lane = Lane {
+                feature: Some(feature),
+                ..Lane::of_sequence(sequence)
+            };
+            last_lead(dims, &lane)
+        };
+        assert_eq!(of(&[8, 4, 17, 16], 2, 3), Some(4));
+        assert_eq!(of(&[8, 4, 17, 1, 16], 2, 4), Some(4));
+        assert_eq!(of(&[8, 1, 4, 17, 1, 16], 3, 5), Some(4));
+        assert_eq!(of(&[8, 1, 17, 16], 2, 3), Some(1), "one head");
+        assert_eq!(of(&[32, 17, 16], 1, 2), None, "folded");
     }
 }

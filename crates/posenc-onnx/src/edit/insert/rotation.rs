@@ -201,11 +201,14 @@ impl Writer<'_, '_> {
                 "it has more or fewer keys than queries, so the positions of keys are not known";
             return Err(context.refuse(self.site.node, why));
         }
-        let all = queries_dims.and_then(|d| per_token(d, &query.lane));
         let batch = context.found.lengths.batch;
-        if let (Some(all), Some(heads)) = (all, self.site.heads)
-            && all > heads * batch
-        {
+        let is_split = queries_dims.is_some_and(|dims| match self.site.heads {
+            // Queries may be packed with keys and values: their heads are more than those of the site.
+            _ if query.lane.group.is_some() => sequences(dims, &query.lane) > batch,
+            Some(heads) => per_token(dims, &query.lane).is_some_and(|all| all > heads * batch),
+            None => false,
+        });
+        if is_split {
             let why = "its sequence is split into windows, which have no positions in the whole \
                        sequence";
             return Err(context.refuse(self.site.node, why));
@@ -321,4 +324,26 @@ fn fit(context: &Context<'_>, value: ValueId, lane: &Lane, head_dim: usize) -> O
 /// Whether positions differ between sequences.
 fn by_sequence(source: PositionSource) -> bool {
     matches!(source, PositionSource::Given(values) if values.by_sequence)
+}
+
+/// The sequences of a value whose heads are on the axis of the features.
+fn sequences(dims: &[usize], lane: &Lane) -> usize {
+    let rest = (0..dims.len()).filter(|a| *a != lane.sequence && Some(*a) != lane.feature);
+    rest.map(|a| dims[a]).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_heads_are_no_sequences() {
+        let lane = Lane {
+            feature: Some(2),
+            group: Some(16),
+            ..Lane::of_sequence(1)
+        };
+        assert_eq!(sequences(&[2, 14, 128], &lane), 2);
+        assert_eq!(sequences(&[6, 7, 128], &lane), 6, "windows");
+    }
 }
