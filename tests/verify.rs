@@ -2,6 +2,8 @@
 //! in tract and in ONNX Runtime.
 
 mod faults;
+mod formula;
+mod original;
 mod rotations;
 mod scores;
 
@@ -140,7 +142,8 @@ fn a_weight_of_the_original_that_changed_is_named() {
         let backend: [Box<dyn Backend>; 1] = [Box::new(TractBackend::default())];
         let report = verify(&original, Some(&out), &options, &backend).unwrap();
         assert_eq!(failing(&report).is_empty(), ok, "{:?}", report.warnings);
-        assert_eq!(report.unchecked, [""; 0]);
+        let says = |word: &str| report.unchecked.iter().any(|u| u.contains(word));
+        assert!(!says("weights"), "{:?}", report.unchecked);
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) enum At {
 }
 
 impl Fault {
-    fn plant(&self) -> Model {
+    pub(super) fn plant(&self) -> Model {
         let model = model(self.of);
         match &self.change {
             Change::Values(name, values) => revalued(model, name, values),

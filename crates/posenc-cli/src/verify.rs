@@ -16,15 +16,16 @@ use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::value::{self, Lengths};
 
-/// Run a model and its rotary encodings, and compare the results
+/// Run a model and its positional encodings, and compare the results
 ///
-/// The rotation of every attention site is run on its own, at positions up to the full length, and
-/// compared with the formula in f64. The metadata of a rewritten model names the formula; for other
-/// models, it is given by the detected frequencies. The whole model is run at several lengths and
-/// compared with OTHER or, without it, between runtimes. For a model with a cache, prefill is
-/// compared with decode. A rewritten model is held to the record of its rewrite, and to the weights of
-/// the model that it was rewritten from where that is OTHER or MODEL. The last line says what was not
-/// checked.
+/// The rotation of every attention site, and whatever a rewrite inserted, is run on its own in every
+/// runtime and compared with the formula in f64. The metadata of a rewritten model names the formula;
+/// learned numbers are those of the model. For other models, the formula is the one that is detected:
+/// of rotations, and of biases without learned numbers. The whole model is run at several lengths and
+/// compared with OTHER or, without it, between runtimes. For a model with a cache, prefill is compared
+/// with decode. A rewritten model is held to the record of its rewrite. Where one of the two models was
+/// rewritten from the other, their outputs may differ, and every node and weight outside of the edits
+/// has to be equal. The last line says what was not checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -6,6 +6,7 @@ mod rescale;
 mod rewritten;
 mod swap;
 mod verification;
+mod verify;
 
 pub use model::Model;
 pub use plan::{Plan, PlannedEdit};
@@ -13,3 +14,4 @@ pub use rescale::Rescale;
 pub use rewritten::Rewritten;
 pub use swap::{Alibi, Learned, RelativeBias, Rope, Shaw, Sinusoidal, Swap, T5Bias};
 pub use verification::{Unverified, Verification};
+pub use verify::verify;

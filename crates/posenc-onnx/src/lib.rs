@@ -77,5 +77,6 @@ pub use posenc_runtime::TractBackend as Tract;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod verify {
-    pub use crate::prove::{Bisect, Reason, VerifyError, VerifyOptions, verify};
+    pub use crate::facade::verify;
+    pub use crate::prove::{Bisect, Reason, VerifyError, VerifyOptions};
 }

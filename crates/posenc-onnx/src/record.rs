@@ -1,6 +1,8 @@
 //! The `posenc.rope` metadata entry: which rotations a rewrite made, so that a second rewrite and a
 //! verification know.
 
+pub(crate) mod asked;
+pub(crate) mod swap;
 pub(crate) mod written;
 
 use posenc_ir::Model;

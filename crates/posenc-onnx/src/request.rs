@@ -37,7 +37,7 @@ pub use source::{Config, Tensors};
 use crate::attention::Site;
 use crate::graph::ports::Role;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
-use posenc_encodings::param::Given;
+use posenc_encodings::param::{Given, Param, Value};
 use posenc_encodings::words;
 
 /// A rewrite. [`Rescale`](crate::Rescale) and [`Swap`](crate::Swap) make the usual ones.
@@ -232,6 +232,11 @@ words! {
         /// Ids, embeddings, pixels, audio.
         Content = "content",
     }
+}
+
+/// The value of a parameter in JSON; `None` where it takes no such value.
+pub(crate) fn read_param(param: &Param, value: &serde_json::Value) -> Option<Value> {
+    values::read_one(param, value)
 }
 
 /// Roles as detection reads them.

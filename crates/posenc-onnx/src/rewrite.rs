@@ -4,11 +4,13 @@
 //! edited. [`Planned::apply`] edits a copy, branch after branch, and compares what is read from
 //! the result with the plan.
 
+pub(crate) mod again;
 mod rescale;
 mod rewritten;
 mod summary;
 pub(crate) use summary::describe;
 pub(crate) mod swap;
+mod tensors;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -23,7 +25,7 @@ use crate::graph::ports::given;
 use crate::plan::change::{Change, change};
 use crate::plan::selection::chosen;
 use crate::plan::unread;
-use crate::record::{self, written};
+use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Rewrite};
 use crate::request::{Request, roles};
 pub(crate) use rewritten::Rewritten;
@@ -113,6 +115,7 @@ impl Planned<'_> {
         let is_flat = self.flat.is_some();
         let unread = self.unread.clone();
         let flat = self.flat.clone();
+        let request = self.request.clone();
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
         if done.report.edits.is_empty() {
@@ -127,6 +130,7 @@ impl Planned<'_> {
             let branches = written_branches(&done, &options);
             let fingerprint = done.report.input.fingerprint.clone();
             let source = flat.as_ref().unwrap_or(model);
+            asked::write(&mut done.model, &request);
             written::write(&mut done.model, (source, &fingerprint), &branches);
         }
         if is_sorted {

@@ -6,8 +6,10 @@ use crate::detect::rotary::source::{RotarySource, Table, Wave, source};
 use crate::detect::{Found, RotarySite};
 use crate::prove::VerifyError;
 use crate::prove::cutout::waves;
-use crate::record::record;
+use crate::record::{record, swap};
+use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::laws::{Frequencies, Rope, Scaling};
+use posenc_encodings::params::Params;
 
 /// The rotation that a site is expected to compute.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +101,44 @@ pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>
         Ok(expected)
     };
     found.rotary.iter().map(expected).collect()
+}
+
+/// Gives rotations that a swap inserted the parameters of its record, where no later rewrite scaled
+/// them.
+pub(crate) fn as_inserted(model: &Model, branch: usize, expected: &mut [Expected]) {
+    let swapped = swap::read(model).and_then(Result::ok);
+    let Some(swapped) = swapped.filter(|swapped| swapped.to == Kind::Rope) else {
+        return;
+    };
+    let scaled = record(model);
+    let own = swapped.branches.iter().filter(|b| b.branch == branch);
+    for group in own.flat_map(|b| &b.groups) {
+        let Some((rope, pairs)) = inserted(&group.params) else {
+            continue;
+        };
+        let is_plain = |site| scaled.as_ref().is_none_or(|r| r.site(site).is_none());
+        let of_group = |e: &&mut Expected| group.sites.contains(&e.site) && is_plain(e.site);
+        for site in expected.iter_mut().filter(of_group) {
+            let scaling = Scaling::None;
+            let law = ExpectedFrequencies::Scaled { scaling, rope };
+            site.stored = Some(std::mem::replace(&mut site.law, law));
+            site.pairs.clone_from(&pairs);
+        }
+    }
+}
+
+/// A rotation by recorded parameters, with its pairs.
+fn inserted(params: &Params) -> Option<(Rope, Vec<(usize, usize)>)> {
+    let count = |name: &str| usize::try_from(params.get(name)?.as_u64()?).ok();
+    let theta = params.get("theta")?.as_f64()?;
+    let rope = Rope::new(theta, count("rotary_dim")?, count("head_dim")?).ok()?;
+    let layout: Layout = serde_json::from_value(params.get("layout")?.clone()).ok()?;
+    let half = rope.pairs();
+    let pair = |i: usize| match layout {
+        Layout::Half => (i, i + half),
+        Layout::Interleaved => (2 * i, 2 * i + 1),
+    };
+    Some((rope, (0..half).map(pair).collect()))
 }
 
 /// The smallest of the limits on the model's length.

@@ -1,8 +1,10 @@
 //! The lengths at which whole models run.
 
+use posenc_ir::Model;
+
 use super::VerifyError;
 use super::options::VerifyOptions;
-use crate::detect::Found;
+use crate::detect::{Found, limits};
 use crate::graph::ports::Lengths;
 
 /// Lengths to run at by default.
@@ -15,17 +17,18 @@ const SCORES: usize = 1 << 30;
 const WORK: usize = 1 << 38;
 
 /// The lengths to run at, each once: those of the options, or the usual ones that fit the tables and
-/// buffers of both models; adjusted to static shapes.
+/// buffers of all models; adjusted to static shapes.
 ///
 /// # Errors
 /// Where a length of the options is more than a model supports, or more than can be run.
 pub(crate) fn lengths(
-    found: &Found,
-    other: Option<&Found>,
+    models: &[(&Model, &Found)],
     options: &VerifyOptions,
 ) -> Result<Vec<Lengths>, VerifyError> {
-    let limits = std::iter::once(found).chain(other);
-    let limit = limits.flat_map(|f| &f.limits).min_by_key(|l| l.length);
+    let limits = models.iter().flat_map(|(model, found)| limits::all(model.graph(), found));
+    let limit = limits.min_by_key(|l| l.length);
+    let limit = limit.as_ref();
+    let ports = models.first().map(|(_, found)| &found.ports);
     let wanted: Vec<usize> = if options.lengths.is_empty() {
         let within = |l: &usize| limit.is_none_or(|limit| *l <= limit.length);
         LENGTHS.into_iter().filter(within).collect()
@@ -34,11 +37,12 @@ pub(crate) fn lengths(
     };
     let mut all: Vec<Lengths> = vec![];
     for sequence in wanted {
-        let at = found.ports.fit(Lengths {
+        let wanted = Lengths {
             batch: 2,
             sequence,
             past: 0,
-        });
+        };
+        let at = ports.map_or(wanted, |ports| ports.fit(wanted));
         if let Some(limit) = limit.filter(|l| at.sequence > l.length) {
             let why = format!(
                 "length {} is more than the {} that the model supports; give shorter `lengths`",
@@ -46,7 +50,7 @@ pub(crate) fn lengths(
             );
             return Err(VerifyError::unsupported("verify", why));
         }
-        for found in std::iter::once(found).chain(other) {
+        for (_, found) in models {
             affordable(found, at)?;
         }
         if !all.contains(&at) {

@@ -20,7 +20,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// A line; `why` is empty where nothing differs.
-    fn line(&mut self, name: &str, quantity: &str, why: String) {
+    pub(crate) fn line(&mut self, name: &str, quantity: &str, why: String) {
         let ok = why.is_empty();
         if !ok {
             self.differences.push(format!("{name}: {why}"));
@@ -35,7 +35,7 @@ impl Held {
     }
 
     /// The same, absent where nothing differs.
-    fn failure(&mut self, name: &str, quantity: &str, why: String) {
+    pub(crate) fn failure(&mut self, name: &str, quantity: &str, why: String) {
         if !why.is_empty() {
             self.line(name, quantity, why);
         }

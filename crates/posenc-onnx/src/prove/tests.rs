@@ -14,6 +14,15 @@ fn boxed(all: &[Evaluator]) -> Vec<Box<dyn Backend>> {
     boxed.map(|b| -> Box<dyn Backend> { Box::new(b) }).collect()
 }
 
+fn verify(
+    model: &posenc_ir::Model,
+    other: Option<&posenc_ir::Model>,
+    options: &VerifyOptions,
+    backends: &[Box<dyn Backend>],
+) -> Result<crate::report::Verify, VerifyError> {
+    verify_with(model, other, options, backends, None)
+}
+
 fn short() -> VerifyOptions {
     VerifyOptions {
         lengths: vec![1, 9],

@@ -7,14 +7,15 @@ use super::bisect::{Side, bisect};
 use super::bound::Worst;
 use super::decode::decode;
 use super::error::VerifyError;
-use super::expected::expectations;
+use super::expected::{as_inserted, expectations};
+use super::inserted::{self, Inserted, merge};
 use super::lengths;
 use super::options::{Bisect, VerifyOptions};
 use super::recorded::{self, Held};
 use super::run::RuntimeTarget;
 use super::sites::{Checked, check_rope};
 use super::subject::Subject;
-use super::sweep::Sweep;
+use super::sweep::{Meaning, Sweep};
 use crate::detect::branches::branches;
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
@@ -25,38 +26,40 @@ use crate::request::roles;
 /// The length at which prefill and decode are compared.
 const DECODE: usize = 16;
 
-/// Proves a model: its rotations against the formula, and whole runs against `other` or, without
-/// it, against the first run.
-///
-/// The first run of all has nothing to be compared with; it only has to consist of numbers.
-///
-/// # Errors
-/// When a runtime is not available or does not support the model. A difference is no error: it is
-/// in the report.
-///
-#[cfg_attr(feature = "tract", doc = "```")]
-#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
-/// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
-/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
-/// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
-/// let same = model.as_ir();
-/// let report = verify(same, Some(same), &options, &[Box::new(Tract::default())])?;
-/// assert!(report.ok && report.runs.iter().all(|run| run.max_abs.is_some()));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn verify(
+/// What is outside of the edits of a rewrite.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    /// How it differs from the original.
+    pub(crate) held: Held,
+    /// What was not compared, with the reason.
+    pub(crate) unchecked: Vec<String>,
+}
+
+/// Proves a model: its rotations and what was inserted against the formula, the graph against its
+/// record, and whole runs against `other` or, without it, against the first run. With `rest`, the
+/// model was rewritten from `other`, and their outputs may differ.
+pub(crate) fn verify_with(
     model: &Model,
     other: Option<&Model>,
     options: &VerifyOptions,
     backends: &[Box<dyn Backend>],
+    rest: Option<Rest>,
 ) -> Result<Verify, VerifyError> {
     if backends.is_empty() {
         let none = RuntimeError::unavailable("a runtime", "none was found, and none is built in");
         return Err(VerifyError::runtime("verify", none));
     }
-    let mut records = held(model, other, &detection(options))?;
+    let meaning = match &rest {
+        Some(_) if options.bisect == Bisect::No => Meaning::NewFunction,
+        _ => Meaning::Same,
+    };
+    let mut records = held(model, other, options, backends)?;
+    if let Some(rest) = rest {
+        records.add(rest.held);
+        records.unchecked.extend(rest.unchecked);
+    }
     let is_broken = records.checks.iter().any(|check| !check.ok);
-    let mut report = match computed(model, other, options, backends) {
+    let mut report = match computed(model, other, options, backends, meaning) {
         Ok(report) => report,
         // What differs from the record is a result, whether a runtime runs it or not.
         Err(error) if is_broken => {
@@ -83,6 +86,7 @@ fn computed(
     other: Option<&Model>,
     options: &VerifyOptions,
     backends: &[Box<dyn Backend>],
+    meaning: Meaning,
 ) -> Result<Verify, VerifyError> {
     let detection = detection(options);
     let found = detect(model, &detection);
@@ -90,7 +94,8 @@ fn computed(
     let targets = targets(options, backends)?;
     let subject = Subject::new(model, &found, options)?;
     let other = other.map(|other| (other, detect(other, &detection)));
-    let lengths = lengths::lengths(&found, other.as_ref().map(|o| &o.1), options)?;
+    let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0, &o.1)));
+    let lengths = lengths::lengths(&both.collect::<Vec<_>>(), options)?;
     let other = match &other {
         Some((other, found)) => Some(Subject::new(other, found, options)?),
         None => None,
@@ -100,13 +105,18 @@ fn computed(
         other: other.as_ref(),
         lengths: &lengths,
         options,
+        meaning,
     };
     let mut whole = comparison.run(&targets)?;
     if options.bisect == Bisect::FirstFailure {
         comparison.bisect(&mut whole)?;
     }
     let mut report = whole.report(rotations.checks);
-    report.unchecked = rotations.unchecked;
+    if meaning == Meaning::NewFunction {
+        let why = "outputs against those of the original, because a rewrite makes them differ";
+        report.unchecked.push(why.to_owned());
+    }
+    report.unchecked.extend(rotations.unchecked);
     Ok(report)
 }
 
@@ -131,49 +141,59 @@ impl Records {
         self.checks.extend(held.checks);
         self.warnings.extend(held.differences);
     }
+
+    /// Adds what was inserted. A runtime that was not named may refuse it.
+    fn insert(&mut self, more: Inserted, options: &VerifyOptions) -> Result<(), VerifyError> {
+        self.add(more.held);
+        self.unchecked.extend(more.unchecked);
+        for error in more.refused {
+            if !options.providers.is_empty() {
+                return Err(error);
+            }
+            self.warnings.push(format!("skipped: {error}"));
+        }
+        Ok(())
+    }
 }
 
-/// Holds the models to their records, and one of them to the other, which it was rewritten from.
-fn held(model: &Model, other: Option<&Model>, options: &Options) -> Result<Records, VerifyError> {
+/// Holds the models to their records.
+fn held(
+    model: &Model,
+    other: Option<&Model>,
+    options: &VerifyOptions,
+    backends: &[Box<dyn Backend>],
+) -> Result<Records, VerifyError> {
     let mut all = Records::default();
-    let mut recorded = vec![];
+    let mut recorded = 0;
     for model in std::iter::once(model).chain(other) {
-        let written = match written::read(model) {
-            None => {
-                recorded.push(None);
-                continue;
-            }
-            Some(written) => written.map_err(|why| {
-                VerifyError::unsupported(
-                    "verify",
-                    format!("invalid posenc.written metadata: {why}"),
-                )
-            })?,
+        let invalid = |entry: &str, why| {
+            VerifyError::unsupported("verify", format!("invalid {entry} metadata: {why}"))
         };
-        let branches = branches(model, options);
-        all.add(recorded::hold(model, &written, &branches));
-        recorded.push(Some((written, branches)));
+        let written = written::read(model).transpose();
+        let written = written.map_err(|why| invalid("posenc.written", why))?;
+        let swap = record::swap::read(model).transpose();
+        let swap = swap.map_err(|why| invalid("posenc.swap", why))?;
+        let branches = branches(model, &detection(options));
+        match &written {
+            Some(written) => {
+                recorded += 1;
+                all.add(recorded::hold(model, written, &branches));
+            }
+            None if swap.is_none() => {
+                all.insert(inserted::hold_found(model, &branches, backends), options)?;
+            }
+            None => {}
+        }
+        if let Some(swap) = &swap {
+            all.insert(inserted::hold(model, swap, &branches, backends), options)?;
+        }
     }
-    let is_of = |out: usize, original: &Model| {
-        let of = recorded.get(out).and_then(Option::as_ref);
-        of.is_some_and(|(written, _)| written.source == original.fingerprint())
-    };
-    let pair = match other {
-        Some(other) if is_of(0, other) => Some((model, other, 0)),
-        Some(other) if is_of(1, model) => Some((other, model, 1)),
-        _ => None,
-    };
-    if let Some((out, original, at)) = pair
-        && let Some((written, branches)) = &recorded[at]
-    {
-        all.add(recorded::hold_weights(out, original, written, branches));
-    } else if recorded.iter().any(Option::is_some) {
-        let why = "large weights, because the model that was rewritten was not given";
-        all.unchecked.push(why.to_owned());
-    }
-    if recorded.iter().all(Option::is_none) {
-        let why = "encodings other than rotations, masks, values, weights and outputs, because the \
+    if recorded == 0 {
+        let why = "masks, values, weights, outputs and encodings with learned numbers, because the \
                    model has no record of a rewrite";
+        all.unchecked.push(why.to_owned());
+    } else if other.is_none() {
+        let why = "large weights, because the model that was rewritten was not given";
         all.unchecked.push(why.to_owned());
     }
     Ok(all)
@@ -185,6 +205,8 @@ struct Comparison<'a> {
     other: Option<&'a Subject<'a>>,
     lengths: &'a [Lengths],
     options: &'a VerifyOptions,
+    /// What it means that outputs differ.
+    meaning: Meaning,
 }
 
 /// The rows of whole runs.
@@ -204,7 +226,7 @@ impl Comparison<'_> {
     /// Runs the models on every target. A runtime that was not named may refuse them, as long as
     /// another one runs them.
     fn run<'t>(&self, targets: &'t [RuntimeTarget<'t>]) -> Result<WholeRuns<'t>, VerifyError> {
-        let mut sweep = Sweep::new(self.subject, self.other, self.lengths);
+        let mut sweep = Sweep::new(self.subject, self.other, self.lengths, self.meaning);
         let mut whole = WholeRuns::default();
         for target in targets {
             match self.run_on(target, &mut sweep, &mut whole.warnings) {
@@ -298,7 +320,7 @@ impl WholeRuns<'_> {
     }
 }
 
-/// Rotations in the first runtime that runs them; tract is tried first.
+/// Rotations in every runtime that runs them.
 fn rotations(
     model: &Model,
     found: &Found,
@@ -308,19 +330,19 @@ fn rotations(
         checks: absent(model, found),
         unchecked: vec![],
     };
-    let expected = expectations(model, found)?;
+    let mut expected = expectations(model, found)?;
+    as_inserted(model, Options::default().branch, &mut expected);
     if expected.is_empty() {
         return Ok(all);
     }
-    let mut order: Vec<&dyn Backend> = backends.iter().map(AsRef::as_ref).collect();
-    order.sort_by_key(|b| b.name() != "tract");
     let mut refused = None;
-    for backend in order {
-        match check_rope(model, found, &expected, backend) {
+    let mut ran = false;
+    for backend in backends {
+        match check_rope(model, found, &expected, backend.as_ref()) {
             Ok(rotations) => {
-                all.checks.extend(rotations.checks);
+                merge(&mut all.checks, rotations.checks);
                 all.unchecked = rotations.unchecked;
-                return Ok(all);
+                ran = true;
             }
             Err(error @ VerifyError::Runtime { .. }) => {
                 refused.get_or_insert(error);
@@ -328,7 +350,7 @@ fn rotations(
             Err(error) => return Err(error),
         }
     }
-    refused.map_or(Ok(all), Err)
+    refused.filter(|_| !ran).map_or(Ok(all), Err)
 }
 
 /// A failed check for every site that has a rotation by the record and none in the graph.

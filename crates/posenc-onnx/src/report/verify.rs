@@ -63,11 +63,15 @@ impl Verify {
 #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
 /// # use posenc_onnx::{Model, Rescale, Tract, verify::{VerifyOptions, verify}};
 /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
-/// let other = model.plan(Rescale::linear(2.0))?.apply()?;
 /// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
 /// let backends = [Box::new(Tract::default()) as _];
+/// let other = Model::open("../../fixtures/mini/alibi/model.onnx")?;
 /// let runs = verify(model.as_ir(), Some(other.as_ir()), &options, &backends)?.runs;
 /// assert!(runs.iter().any(|run| !run.ok && run.max_abs > run.bound));
+/// // A rewrite makes another function on purpose.
+/// let other = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let runs = verify(model.as_ir(), Some(other.as_ir()), &options, &backends)?.runs;
+/// assert!(runs.iter().any(|run| run.ok && run.max_abs > Some(1e-3) && run.bound.is_none()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]

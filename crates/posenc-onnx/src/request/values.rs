@@ -64,8 +64,7 @@ fn read<'de, D: Deserializer<'de>, P: Iterator<Item = &'static Param>>(
     for (key, value) in Map::deserialize(from)? {
         let param = params().find(|param| param.key() == key);
         let param = param.ok_or_else(|| D::Error::custom(format!("no {owner} has {key}")))?;
-        let read = of_json(param, &value).filter(|read| param.values.contain(read));
-        let read = read.ok_or_else(|| D::Error::custom(format!("{key} cannot be {value}")))?;
+        let read = read_one(param, &value).ok_or_else(|| D::Error::custom(format!("{key} cannot be {value}")))?;
         given.set(param, read);
     }
     Ok(given)
@@ -79,6 +78,11 @@ fn to_json(value: &Value) -> Json {
         Value::Bool(bool) => json!(bool),
         Value::Word(word) => json!(word),
     }
+}
+
+/// A value of a parameter; `None` where it takes no such value.
+pub(super) fn read_one(param: &Param, value: &Json) -> Option<Value> {
+    of_json(param, value).filter(|read| param.values.contain(read))
 }
 
 fn of_json(param: &Param, value: &Json) -> Option<Value> {

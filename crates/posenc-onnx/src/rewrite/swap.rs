@@ -1,6 +1,7 @@
 //! Replacing encodings, then rescaling rotations that were inserted.
 
 pub(crate) mod branch;
+mod learned;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use crate::inspect::entries;
 use crate::plan::change::rescale_plans;
 use crate::plan::swap::SwapPlan;
 use crate::prove::rescaled::has_planned_frequencies;
+use crate::record::swap::BranchRecord;
 use crate::record::{self, record as recorded};
 use crate::report::{Encoding, Guarantee, Limit, Rewrite};
 use crate::request::Request;
@@ -45,6 +47,7 @@ pub(super) fn apply(
         nodes,
         extended,
         proof,
+        records,
     } = swapped;
     report.inferred.clone_from(&plan.inferred);
     let mut changed = Changed {
@@ -71,7 +74,7 @@ pub(super) fn apply(
         is_plain,
     } = result;
     let (from, to) = (entries(model, before), entries(&next, &found));
-    write(&mut next, &report, plan.kind, &to, is_plain);
+    write(&mut next, &report, plan.kind, (&to, records), is_plain);
     let planned = |site: usize| planned(&plan, site);
     report.edits = edits(before, &[changed], &from, &to, &planned);
     let is_hidden = |site: &usize| describe(before, &to, *site).is_null();
@@ -159,23 +162,21 @@ impl Inserted {
     }
 }
 
-const KEY: &str = "posenc.swap";
-
 /// Writes the record of a swap, and clears that of rotations which are gone.
-fn write(model: &mut Model, report: &Rewrite, kind: Kind, to: &[Encoding], is_plain: bool) {
-    let entries: Vec<Value> = to
+fn write(
+    model: &mut Model,
+    report: &Rewrite,
+    kind: Kind,
+    (to, branches): (&[Encoding], Vec<BranchRecord>),
+    is_plain: bool,
+) {
+    let source = &report.input.fingerprint;
+    let entries = to
         .iter()
         .filter(|e| e.kind == kind)
-        .map(|e| json!({"stack": e.stack, "layers": e.layers, "params": e.params}))
-        .collect();
-    let entry = json!({
-        "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
-        "source": report.input.fingerprint,
-        "to": kind,
-        "encodings": entries,
-    });
-    model.set_metadata(KEY, entry.to_string());
+        .map(|e| json!({"stack": e.stack, "layers": e.layers, "params": e.params}));
+    record::swap::write(model, source, kind, entries.collect(), branches);
     if is_plain && recorded(model).is_some() {
-        record::clear(model, &report.input.fingerprint);
+        record::clear(model, source);
     }
 }

@@ -90,7 +90,7 @@ impl Proof {
     }
 
     /// The content that a site's absolute encoding is added to, and the sum.
-    pub(super) fn added(&self, site: usize) -> Option<(ValueId, ValueId)> {
+    pub(crate) fn added(&self, site: usize) -> Option<(ValueId, ValueId)> {
         let own = |f: &&Finding| f.sites.contains(&site) && f.encoding.is_absolute();
         let entry = self
             .swapped

@@ -18,7 +18,10 @@ use crate::prove::invariants::{check_removed, check_same_sites};
 use crate::prove::readback;
 use crate::prove::swap::Proof;
 use crate::prove::types;
+use crate::record::swap::BranchRecord;
 use crate::request::Request;
+
+use super::learned::{self, Graphs};
 
 /// The step after which attention is checked, for messages.
 const INSERTED: &str = "after inserting the encoding";
@@ -38,6 +41,8 @@ pub(crate) struct Swapped {
     pub(crate) nodes: [usize; 2],
     /// Constants of the model that were extended.
     pub(crate) extended: usize,
+    /// What the record says of it, branch by branch.
+    pub(crate) records: Vec<BranchRecord>,
 }
 
 /// Replaces the encodings of all branches, one after another; returns the first branch that was
@@ -85,6 +90,7 @@ impl Swapped {
     /// This, and what was changed in a later branch.
     fn and(mut self, more: Self) -> Self {
         self.proof.other_branches.push(more.proof);
+        self.records.extend(more.records);
         Self {
             model: more.model,
             nodes: [0, 1].map(|i| self.nodes[i] + more.nodes[i]),
@@ -132,12 +138,12 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     check_same_sites(&last, &found, INSERTED)?;
     // Zeros prove nothing: random numbers take their place.
     let random = plan.with_random_values();
-    let swapped = if random == plan.groups {
-        (next.clone(), after.clone())
+    let (swapped, proven) = if random == plan.groups {
+        ((next.clone(), after.clone()), inserted.clone())
     } else {
-        let (model, ..) = insert(&plan.with(random.clone()))?;
+        let (model, proven, _) = insert(&plan.with(random.clone()))?;
         let found = detect(&model, options);
-        (model, found)
+        ((model, found), proven)
     };
     let proof = Proof {
         plan: plan.with(random),
@@ -151,7 +157,14 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     };
     check_same_sites(&context, &proof.bare.1, INSERTED)?;
     readback::check(&context, &proof)?;
+    let graphs = Graphs {
+        next: &next,
+        inserted: &inserted,
+        proven: &proven,
+    };
+    let record = learned::record(options.branch, &proof, &graphs);
     Ok(Swapped {
+        records: vec![record],
         model: next,
         found: after,
         proof,

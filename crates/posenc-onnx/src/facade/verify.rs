@@ -1,0 +1,44 @@
+//! Verifying files of models.
+
+use posenc_ir::Model;
+use posenc_runtime::Backend;
+
+use crate::prove::{VerifyError, VerifyOptions, verify_with};
+use crate::report::Verify;
+use crate::rewrite::again;
+
+/// Proves a model: every rotation and what a rewrite inserted against the formula, the graph against
+/// the record of its rewrite, and whole runs against `other` or, without it, against the first run.
+///
+/// The first run of all has nothing to be compared with; it only has to consist of numbers. Where
+/// one of two models was rewritten from the other by its record, outputs may differ: what has to be
+/// equal are the nodes, weights, inputs and outputs that the rewrite does not change.
+///
+/// # Errors
+/// When a runtime is not available or does not support the model. A difference is no error: it is
+/// in the report.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
+/// let same = model.as_ir();
+/// let report = verify(same, Some(same), &options, &[Box::new(Tract::default())])?;
+/// assert!(report.ok && report.runs.iter().all(|run| run.max_abs.is_some()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn verify(
+    model: &Model,
+    other: Option<&Model>,
+    options: &VerifyOptions,
+    backends: &[Box<dyn Backend>],
+) -> Result<Verify, VerifyError> {
+    match other.and_then(|other| again::pair(model, other)) {
+        Some([out, original]) => {
+            let rest = again::compare([out, original]);
+            verify_with(out, Some(original), options, backends, Some(rest))
+        }
+        None => verify_with(model, other, options, backends, None),
+    }
+}

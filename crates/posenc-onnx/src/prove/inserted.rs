@@ -1,0 +1,306 @@
+//! What a swap inserted, run against its formula: the kind and the parameters are those of the
+//! record, learned numbers those of the model.
+//!
+//! What was inserted into scores is taken out of a copy, and both graphs are compared as a rewrite
+//! compares them. Tables of zeros get random numbers in both, so that they show where they act. A
+//! model without a record is compared with the formulas that detection reads.
+
+mod bare;
+mod numbers;
+mod spec;
+
+use posenc_encodings::kind::Kind;
+use posenc_ir::Model;
+use posenc_runtime::Backend;
+
+use super::VerifyError;
+use super::recorded::Held;
+use super::swap::Proof;
+use crate::detect::branches::Branch;
+use crate::detect::context::Context;
+use crate::detect::finding::Encoding;
+use crate::detect::{Found, detect};
+use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
+use crate::plan::swap::{Group, SwapPlan};
+use crate::record::swap::{BranchRecord, GroupRecord, SwapRecord};
+use crate::report::SiteCheck;
+use bare::bare;
+use numbers::Numbered;
+
+/// What comparing inserted encodings with their formulas found.
+#[derive(Debug, Default)]
+pub(crate) struct Inserted {
+    pub(crate) held: Held,
+    /// What was not compared, with the reason.
+    pub(crate) unchecked: Vec<String>,
+    /// Runtimes that do not run it.
+    pub(crate) refused: Vec<VerifyError>,
+}
+
+/// Why nothing was run.
+#[derive(Debug)]
+enum Miss {
+    /// A site differs from the record: its name, and how.
+    Differs(String, String),
+    /// It cannot be compared, with the reason.
+    Unchecked(String),
+}
+
+/// Holds the sites of a swapped model to the record of the swap.
+pub(crate) fn hold(
+    model: &Model,
+    record: &SwapRecord,
+    branches: &[Branch],
+    backends: &[Box<dyn Backend>],
+) -> Inserted {
+    let mut all = Inserted::default();
+    if record.branches.is_empty() {
+        all.miss(record.to, "the record of the swap names no sites");
+    }
+    for own in &record.branches {
+        let Some(branch) = branches.iter().find(|b| b.options.branch == own.branch) else {
+            let why = format!("branch {} is recorded and not there", own.branch);
+            all.held.failure("attention", "branch", why);
+            continue;
+        };
+        all.readings(record.to, own, &branch.found);
+        // Rotations are run with those of other models.
+        if own.groups.is_empty() || record.to == Kind::Rope {
+            continue;
+        }
+        match recorded(model, record.to, own, branch) {
+            Ok(proof) => all.run(record.to, &proof, backends),
+            Err(Miss::Differs(name, why)) => all.held.failure(&name, "encoding", why),
+            Err(Miss::Unchecked(why)) => all.miss(record.to, &why),
+        }
+    }
+    all
+}
+
+/// Runs the biases of a model without a record that have no learned numbers.
+pub(crate) fn hold_found(
+    model: &Model,
+    branches: &[Branch],
+    backends: &[Box<dyn Backend>],
+) -> Inserted {
+    let mut all = Inserted::default();
+    for branch in branches {
+        for finding in &branch.found.findings {
+            let Encoding::ScoreBias(kind, bias) = &finding.encoding else {
+                continue;
+            };
+            if !bias.tensors().is_empty() {
+                continue;
+            }
+            let new = EncodingSpec::ScoreBias(BiasSpec {
+                bias: bias.clone(),
+                tensors: vec![],
+            });
+            let sites = finding.sites.clone();
+            let group = Group {
+                sites: sites.clone(),
+                new,
+            };
+            let context = Context {
+                model,
+                found: &branch.found,
+            };
+            let plan = plan(*kind, sites, vec![group]);
+            match bare(&context, &plan, branch) {
+                Ok(bare) => all.run(*kind, &proof(bare, &context, plan), backends),
+                Err(Miss::Differs(_, why) | Miss::Unchecked(why)) => all.miss(*kind, &why),
+            }
+        }
+    }
+    all
+}
+
+impl Inserted {
+    fn miss(&mut self, kind: Kind, why: &str) {
+        let why = format!("{kind} against its formula, because {why}");
+        if !self.unchecked.contains(&why) {
+            self.unchecked.push(why);
+        }
+    }
+
+    /// Every recorded site has the kind, and none that it replaced.
+    fn readings(&mut self, to: Kind, record: &BranchRecord, found: &Found) {
+        for site in &record.sites {
+            let Some(attention) = found.attention.get(*site) else {
+                let why = "no longer reads as attention".to_owned();
+                self.held
+                    .failure(&format!("attention site {site}"), "attention", why);
+                continue;
+            };
+            let group = record.groups.iter().find(|g| g.sites.contains(site));
+            let kinds = kinds(found, *site);
+            // Tables of zeros are not read.
+            let shows = |g: &GroupRecord| g.read && g.tensors.is_empty();
+            let missing = group.is_some_and(shows) && !kinds.contains(&to);
+            let other = kinds.iter().find(|k| **k != to && !k.is_absolute());
+            let why = match (missing, other) {
+                (true, _) => format!("{to} was inserted and does not read"),
+                (_, Some(other)) => format!("{to} was asked for, and {other} is read"),
+                _ => String::new(),
+            };
+            if to == Kind::None {
+                self.held.line(&attention.name, "encoding", why);
+            } else {
+                self.held.failure(&attention.name, "encoding", why);
+            }
+        }
+    }
+
+    /// Compares what every runtime computes with the formula.
+    fn run(&mut self, kind: Kind, proof: &Proof, backends: &[Box<dyn Backend>]) {
+        let mut checks: Vec<SiteCheck> = vec![];
+        for backend in backends {
+            match proof.check(backend.as_ref()) {
+                Ok(more) => merge(&mut checks, more),
+                Err(error @ VerifyError::Runtime { .. }) => self.refused.push(error),
+                Err(error) => self.miss(kind, &error.to_string()),
+            }
+        }
+        for check in checks.iter().filter(|c| !c.ok) {
+            let why = format!("{} differ from the formula of {kind}", check.quantity);
+            self.held.differences.push(format!("{}: {why}", check.site));
+        }
+        self.held.checks.extend(checks);
+    }
+}
+
+/// The kinds that are read at a site.
+fn kinds(found: &Found, site: usize) -> Vec<Kind> {
+    let rotary = found.rotary.iter().filter(|r| r.site == site);
+    let own = found.findings.iter().filter(|f| f.sites.contains(&site));
+    let unknown = found.not_rotary.iter().filter(|r| r.site == site);
+    rotary
+        .map(|_| Kind::Rope)
+        .chain(own.map(|f| f.encoding.kind()))
+        .chain(unknown.map(|_| Kind::Unknown))
+        .collect()
+}
+
+/// Adds the comparisons of another runtime: of two of one quantity, the one that failed or is closer
+/// to its bound stays.
+pub(crate) fn merge(all: &mut Vec<SiteCheck>, more: Vec<SiteCheck>) {
+    let share = |c: &SiteCheck| match c.max_error.filter(|_| c.ok) {
+        Some(error) => error / c.bound.max(f64::MIN_POSITIVE),
+        None => f64::INFINITY,
+    };
+    for check in more {
+        let same = |c: &&mut SiteCheck| c.site == check.site && c.quantity == check.quantity;
+        match all.iter_mut().find(same) {
+            Some(known) if share(&check) > share(known) => *known = check,
+            Some(_) => {}
+            None => all.push(check),
+        }
+    }
+}
+
+fn plan(kind: Kind, sites: Vec<usize>, groups: Vec<Group>) -> SwapPlan {
+    SwapPlan {
+        kind,
+        sites,
+        groups,
+        add_position_ids: false,
+        max_length: None,
+        inferred: vec![],
+    }
+}
+
+fn proof(bare: (Model, Found), context: &Context<'_>, plan: SwapPlan) -> Proof {
+    Proof {
+        bare,
+        swapped: (context.model.clone(), context.found.clone()),
+        plan,
+        other_branches: vec![],
+    }
+}
+
+/// The graphs to compare, and what the record says that their difference is.
+fn recorded(
+    model: &Model,
+    to: Kind,
+    record: &BranchRecord,
+    branch: &Branch,
+) -> Result<Proof, Miss> {
+    let numbered = Numbered::of(model, record)?;
+    let detected = numbered.model.as_ref().map(|m| detect(m, &branch.options));
+    let context = Context {
+        model: numbered.model.as_ref().unwrap_or(model),
+        found: detected.as_ref().unwrap_or(&branch.found),
+    };
+    let mut groups = vec![];
+    for (group, tensors) in record.groups.iter().zip(&numbered.tensors) {
+        all_read(&context, to, group)?;
+        groups.push(Group {
+            sites: group.sites.clone(),
+            new: spec::rebuilt(&context, to, group, tensors)?,
+        });
+    }
+    let absolute = |g: &Group| matches!(g.new, EncodingSpec::InputTerm(_));
+    // What is added to the embeddings is compared where it is added.
+    let is_absolute = groups.iter().all(absolute);
+    let plan = plan(to, record.sites.clone(), groups);
+    let bare = if is_absolute {
+        (context.model.clone(), context.found.clone())
+    } else {
+        let removable = record.groups.iter().all(|g| g.read && g.removable);
+        if !removable {
+            let why = "it could not be taken out again when it was written";
+            return Err(Miss::Unchecked(why.to_owned()));
+        }
+        bare(&context, &plan, branch)?
+    };
+    Ok(proof(bare, &context, plan))
+}
+
+/// Every site of a group still reads, where it did when it was written.
+fn all_read(context: &Context<'_>, to: Kind, group: &GroupRecord) -> Result<(), Miss> {
+    for site in &group.sites {
+        let Some(attention) = context.found.attention.get(*site) else {
+            let name = format!("attention site {site}");
+            return Err(Miss::Differs(
+                name,
+                "no longer reads as attention".to_owned(),
+            ));
+        };
+        if group.read && kinds(context.found, *site).is_empty() {
+            let why = format!("{to} was inserted and does not read");
+            return Err(Miss::Differs(attention.name.clone(), why));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_runtimes_the_worse_one_is_reported() {
+        let check = |quantity: &str, max_error: Option<f64>| SiteCheck {
+            site: "a".into(),
+            quantity: quantity.into(),
+            max_error,
+            bound: 1.0,
+            ok: max_error.is_some_and(|e| e <= 1.0),
+        };
+        for (first, second, worse) in [
+            (Some(0.5), Some(0.25), Some(0.5)),
+            (Some(0.25), Some(0.5), Some(0.5)),
+            (Some(0.25), Some(2.0), Some(2.0)),
+            (None, Some(0.5), None),
+            (Some(0.5), None, None),
+        ] {
+            let mut all = vec![check("scores", first)];
+            merge(
+                &mut all,
+                vec![check("scores", second), check("mask", Some(0.0))],
+            );
+            let got: Vec<Option<f64>> = all.iter().map(|c| c.max_error).collect();
+            assert_eq!(got, [worse, Some(0.0)], "{first:?} {second:?}");
+        }
+    }
+}

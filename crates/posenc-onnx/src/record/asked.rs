@@ -1,0 +1,134 @@
+//! The `posenc.request` metadata entry: what was asked of a rewrite, so that it can be done again
+//! for a comparison.
+
+use posenc_ir::Model;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::request::Request;
+
+const KEY: &str = "posenc.request";
+
+/// Entries of a config that are longer, as lists of labels, are not recorded.
+const LARGE: usize = 8192;
+
+/// What was asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    tool: String,
+    /// The request, without the learned values of a file.
+    pub(crate) request: Request,
+    /// Whether learned values came from a file.
+    #[serde(default)]
+    pub(crate) has_tensors: bool,
+}
+
+impl Asked {
+    /// Whether this version of the tool wrote the record.
+    pub(crate) fn is_of_this_version(&self) -> bool {
+        self.tool == tool()
+    }
+}
+
+fn tool() -> &'static str {
+    concat!("posenc-onnx ", env!("CARGO_PKG_VERSION"))
+}
+
+/// Records a request; nothing where it is not JSON.
+pub(crate) fn write(model: &mut Model, request: &Request) {
+    let text = |request: &Request| serde_json::to_value(request).ok();
+    // The config next to a model may be unreadable, as long as nothing needs it.
+    let without = || {
+        text(&Request {
+            model_config: None,
+            ..request.clone()
+        })
+    };
+    let (Some(mut asked), Some(usual)) =
+        (text(request).or_else(without), text(&Request::default()))
+    else {
+        return;
+    };
+    prune(&mut asked, &usual);
+    for config in ["hf_config", "model_config"] {
+        if let Some(Value::Object(entries)) = asked.get_mut(config) {
+            entries.retain(|_, entry| entry.to_string().len() <= LARGE);
+        }
+    }
+    let mut entry = json!({"tool": tool(), "request": asked});
+    if request.params.is_some() {
+        entry["has_tensors"] = json!(true);
+    }
+    model.set_metadata(KEY, entry.to_string());
+}
+
+/// Removes what is as usual.
+fn prune(value: &mut Value, usual: &Value) {
+    let (Value::Object(entries), Value::Object(usual)) = (value, usual) else {
+        return;
+    };
+    entries.retain(|key, entry| usual.get(key) != Some(entry));
+    for (key, entry) in entries {
+        if let Some(usual) = usual.get(key) {
+            prune(entry, usual);
+        }
+    }
+}
+
+/// What was asked of the rewrite that made a model; `None` where it is not recorded.
+///
+/// # Errors
+/// In words, where the record cannot be read.
+pub(crate) fn read(model: &Model) -> Option<Result<Asked, String>> {
+    let entry = model.metadata(KEY)?;
+    Some(serde_json::from_str(entry).map_err(|e| e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_encodings::kind::Kind;
+
+    use super::*;
+    use crate::request::Config;
+
+    #[test]
+    fn a_request_is_recorded_without_what_is_usual_and_read_back() {
+        let text = "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+                    test (float[batch] x) => (float[batch] y) {\n    y = Identity(x)\n}\n";
+        let mut model = Model::parse(text).unwrap();
+        assert!(read(&model).is_none());
+        let mut request = Request {
+            to: Some(Kind::Alibi),
+            ..Request::default()
+        };
+        request.parameters.max_length = Some(64);
+        write(&mut model, &request);
+        let want = format!(
+            r#"{{"tool":"{}","request":{{"to":"alibi","parameters":{{"max_length":64}}}}}}"#,
+            tool()
+        );
+        assert_eq!(model.metadata(KEY), Some(&*want));
+        assert_eq!(read(&model).unwrap().unwrap().request, request);
+        let labels = "x".repeat(2 * LARGE);
+        let config = json!({"rope_theta": 5e5, "id2label": {"0": labels}}).to_string();
+        request.model_config = Some(Config::from_text("config.json", config));
+        write(&mut model, &request);
+        let again = read(&model).unwrap().unwrap().request;
+        let config = json!(again.model_config.unwrap());
+        assert_eq!(config, json!({"rope_theta": 5e5}));
+        request.model_config = Some(Config::from_text("config.json", "{"));
+        write(&mut model, &request);
+        assert!(
+            read(&model)
+                .unwrap()
+                .unwrap()
+                .request
+                .model_config
+                .is_none()
+        );
+        for bad in ["", "[]", r#"{"tool": "t", "request": {"to": "what"}}"#] {
+            model.set_metadata(KEY, bad.to_owned());
+            assert!(read(&model).unwrap().is_err(), "{bad}");
+        }
+    }
+}

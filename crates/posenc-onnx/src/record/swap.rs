@@ -1,0 +1,145 @@
+//! The `posenc.swap` metadata entry: which encoding a rewrite inserted at which sites, with its
+//! parameters and the constants that hold its learned numbers, so that a verification can run it
+//! against its formula.
+
+use posenc_encodings::kind::Kind;
+use posenc_encodings::params::Params;
+use posenc_ir::Model;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+const KEY: &str = "posenc.swap";
+
+/// What a swap wrote.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SwapRecord {
+    tool: String,
+    /// The fingerprint of the model that was rewritten.
+    source: String,
+    /// The kind.
+    pub(crate) to: Kind,
+    /// What is read from the result, as in a report.
+    encodings: Vec<Value>,
+    /// What was inserted in each branch of the model.
+    #[serde(default)]
+    pub(crate) branches: Vec<BranchRecord>,
+}
+
+/// What a swap wrote in one branch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BranchRecord {
+    /// The branch, by its number in the options of detection.
+    pub(crate) branch: usize,
+    /// The sites whose encoding was replaced, by their places in `Found::attention`.
+    pub(crate) sites: Vec<usize>,
+    /// What they have now; none where nothing was inserted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) groups: Vec<GroupRecord>,
+}
+
+/// Sites with one encoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GroupRecord {
+    /// The sites.
+    pub(crate) sites: Vec<usize>,
+    /// The parameters of the encoding.
+    pub(crate) params: Params,
+    /// The constants with its learned numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tensors: Vec<LearnedRecord>,
+    /// Whether detection reads the encoding at every site where its numbers are not zero.
+    pub(crate) read: bool,
+    /// Whether it can be removed again.
+    pub(crate) removable: bool,
+}
+
+/// A constant with learned numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LearnedRecord {
+    /// The name of the tensor in its family.
+    pub(crate) name: String,
+    /// The dimensions of the tensor.
+    pub(crate) dims: Vec<usize>,
+    /// The name of the constant.
+    pub(crate) constant: String,
+    /// What the numbers of the tensor were multiplied with.
+    pub(crate) factor: f64,
+    /// Whether the constant has rows for columns.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) transposed: bool,
+}
+
+impl LearnedRecord {
+    /// The numbers of the tensor that a constant with these holds; `None` where they are not as many.
+    pub(crate) fn numbers(&self, constant: &[f64]) -> Option<Vec<f64>> {
+        if self.dims.iter().product::<usize>() != constant.len() || self.factor == 0.0 {
+            return None;
+        }
+        let plain: Vec<f64> = constant.iter().map(|n| n / self.factor).collect();
+        if !self.transposed {
+            return Some(plain);
+        }
+        let [rows, columns] = self.dims[..] else {
+            return None;
+        };
+        let at = |i: usize| plain[(i % columns) * rows + i / columns];
+        Some((0..plain.len()).map(at).collect())
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// Writes the record of a swap of the model with this fingerprint.
+pub(crate) fn write(
+    model: &mut Model,
+    source: &str,
+    to: Kind,
+    encodings: Vec<Value>,
+    branches: Vec<BranchRecord>,
+) {
+    let entry = json!({
+        "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
+        "source": source,
+        "to": to,
+        "encodings": encodings,
+        "branches": branches,
+    });
+    model.set_metadata(KEY, entry.to_string());
+}
+
+/// What an earlier swap wrote; `None` where there is no such record.
+///
+/// # Errors
+/// In words, where the record cannot be read.
+pub(crate) fn read(model: &Model) -> Option<Result<SwapRecord, String>> {
+    let entry = model.metadata(KEY)?;
+    Some(serde_json::from_str(entry).map_err(|e| e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_they_were_written() {
+        let record = |factor, transposed| LearnedRecord {
+            name: "table".into(),
+            dims: vec![2, 3],
+            constant: "c".into(),
+            factor,
+            transposed,
+        };
+        let constant = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        assert_eq!(
+            record(2.0, false).numbers(&constant).unwrap()[..2],
+            [0.5, 1.0]
+        );
+        let turned = record(1.0, true).numbers(&constant).unwrap();
+        assert_eq!(turned, [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
+        assert_eq!(record(1.0, false).numbers(&constant[..5]), None);
+        assert_eq!(record(0.0, false).numbers(&constant), None);
+    }
+}
