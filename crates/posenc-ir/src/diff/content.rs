@@ -9,8 +9,10 @@ use crate::graph::Graph;
 use crate::graph::scope::Item;
 use crate::id::ValueId;
 use crate::model::Model;
+use crate::proto::attribute_proto::AttributeType;
 use crate::proto::{AttributeProto, SparseTensorProto};
 use crate::stored::{External, Payload, Stored};
+use crate::tensor::Tensor;
 use crate::wire;
 
 /// Location, first byte and length of a payload in another file.
@@ -90,20 +92,35 @@ pub(super) fn initializer(model: &Model, value: ValueId, absent: &Absent) -> Opt
     let graph = model.graph();
     let stored = graph.stored(value)?;
     if let Some(tensor) = graph.revalued.get(&value) {
-        return Some(payload(
-            model,
-            &Stored {
-                dtype: Some(tensor.dtype()),
-                dims: tensor.dims().to_vec(),
-                payload: Payload::Raw(tensor.bytes().clone()),
-            },
-            absent,
-        ));
+        return Some(payload(model, &plain(tensor), absent));
     }
     if matches!(stored.payload, Payload::Sparse) {
         return sparse(model, value);
     }
     Some(payload(model, stored, absent))
+}
+
+/// A tensor as it is stored when the model is written.
+fn plain(tensor: &Tensor) -> Stored {
+    Stored {
+        dtype: Some(tensor.dtype()),
+        dims: tensor.dims().to_vec(),
+        payload: Payload::Raw(tensor.bytes().clone()),
+    }
+}
+
+/// The hash of the attributes of a `Constant` node that is given another tensor: that of the node
+/// which is written.
+pub(super) fn revalued(model: &Model, tensor: &Tensor, absent: &Absent) -> u128 {
+    let mut value = AttributeProto {
+        name: Some("value".to_owned()),
+        ..AttributeProto::default()
+    };
+    value.set_type(AttributeType::Tensor);
+    let mut hasher = Hasher::new("attributes");
+    hasher.bytes(&value.encode_to_vec());
+    hasher.number(payload(model, &plain(tensor), absent));
+    hasher.finish()
 }
 
 /// Bytes of one sample.

@@ -1,6 +1,6 @@
 //! Hashes of nodes and values: of everything they depend on, and of everything that depends on them.
 
-use super::content::{Absent, Hasher, attributes, initializer};
+use super::content::{Absent, Hasher, attributes, initializer, revalued};
 use super::ports::Marks;
 use crate::error::Result;
 use crate::graph::{Def, Graph, ScopeKind};
@@ -100,10 +100,10 @@ impl<'a> Side<'a> {
             let op = hasher.finish();
             let mut hasher = Hasher::new("own");
             hasher.number(op);
-            hasher.number(attributes(model, node.attributes(), absent));
             let output = node.output(0).and_then(|v| graph.revalued.get(&v));
-            if let Some(tensor) = output.filter(|_| node.is("Constant")) {
-                hasher.bytes(tensor.bytes());
+            match output.filter(|_| node.is("Constant")) {
+                Some(tensor) => hasher.number(revalued(model, tensor, absent)),
+                None => hasher.number(attributes(model, node.attributes(), absent)),
             }
             let hashes = &mut self.nodes[id.index()];
             hashes.op = op;

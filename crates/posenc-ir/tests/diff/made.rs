@@ -252,3 +252,32 @@ fn the_order_of_inputs_and_outputs_counts_and_nothing_else_differs_by_it() {
         );
     }
 }
+
+#[test]
+fn a_constant_that_was_edited_equals_the_one_that_is_written() {
+    for constant in ["value = float[2] {1.0, 2.0}", "value_floats = [1.0, 2.0]"] {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\" : 20]>\n\
+             g (float[2] x) => (float[2] y) {{ c = Constant <{constant}> () y = Mul(x, c) }}"
+        );
+        let before = Model::parse(&text).unwrap();
+        let mut edited = before.clone();
+        let graph = edited.graph();
+        let value = graph.find(graph.main(), "c").unwrap();
+        let mut out = graph.emitter(graph.main(), "made");
+        let tensor = posenc_ir::Tensor::from_f32(&[2], &[1.0, 3.0]);
+        out.replace_constant(value, graph.uses(value), tensor)
+            .unwrap();
+        let patch = out.finish();
+        edited.commit(patch).unwrap();
+        let written = Model::from_bytes(edited.to_bytes().unwrap()).unwrap();
+        assert!(
+            Diff::between(&edited, &written).unwrap().is_empty(),
+            "{constant}"
+        );
+        assert!(
+            !Diff::between(&before, &edited).unwrap().is_empty(),
+            "{constant}"
+        );
+    }
+}

@@ -135,9 +135,14 @@ impl Inserted {
             let group = record.groups.iter().find(|g| g.sites.contains(site));
             let kinds = kinds(found, *site);
             // Tables of zeros are not read.
-            let shows = |g: &GroupRecord| g.read && g.tensors.is_empty();
-            let missing = group.is_some_and(shows) && !kinds.contains(&to);
-            let other = kinds.iter().find(|k| **k != to && !k.is_absolute());
+            let shown = group.filter(|g| g.tensors.is_empty());
+            let missing = shown
+                .and_then(|g| g.read)
+                .is_some_and(|read| !kinds.contains(&read));
+            let expected = [Some(to), group.and_then(|g| g.read)];
+            let other = kinds
+                .iter()
+                .find(|k| !expected.contains(&Some(**k)) && !k.is_absolute());
             let why = match (missing, other) {
                 (true, _) => format!("{to} was inserted and does not read"),
                 (_, Some(other)) => format!("{to} was asked for, and {other} is read"),
@@ -246,7 +251,10 @@ fn recorded(
     let bare = if is_absolute {
         (context.model.clone(), context.found.clone())
     } else {
-        let removable = record.groups.iter().all(|g| g.read && g.removable);
+        let removable = record
+            .groups
+            .iter()
+            .all(|g| g.read.is_some() && g.removable);
         if !removable {
             let why = "it could not be taken out again when it was written";
             return Err(Miss::Unchecked(why.to_owned()));
@@ -266,7 +274,11 @@ fn all_read(context: &Context<'_>, to: Kind, group: &GroupRecord) -> Result<(), 
                 "no longer reads as attention".to_owned(),
             ));
         };
-        if group.read && kinds(context.found, *site).is_empty() {
+        let kinds = kinds(context.found, *site);
+        if group
+            .read
+            .is_some_and(|read| !kinds.contains(&read) && !kinds.contains(&to))
+        {
             let why = format!("{to} was inserted and does not read");
             return Err(Miss::Differs(attention.name.clone(), why));
         }

@@ -25,7 +25,9 @@ pub(crate) fn lengths(
     models: &[(&Model, &Found)],
     options: &VerifyOptions,
 ) -> Result<Vec<Lengths>, VerifyError> {
-    let limits = models.iter().flat_map(|(model, found)| limits::all(model.graph(), found));
+    let limits = models
+        .iter()
+        .flat_map(|(model, found)| limits::all(model.graph(), found));
     let limit = limits.min_by_key(|l| l.length);
     let limit = limit.as_ref();
     let ports = models.first().map(|(_, found)| &found.ports);

@@ -75,8 +75,8 @@ impl<'a> Sweep<'a> {
                     _ => self.first.get(i).or(first.get(i)).cloned(),
                 };
                 let tolerance = self.tolerance();
-                own.extend(
-                    rows(&got, want.as_ref(), tolerance, self.meaning).map(|(output, row)| Run {
+                own.extend(rows(&got, want.as_ref(), tolerance, self.meaning).map(
+                    |(output, row)| Run {
                         runtime: target.backend.name().to_owned(),
                         provider: target.provider.to_string(),
                         optimization: on_or_off(optimization).to_owned(),
@@ -84,8 +84,8 @@ impl<'a> Sweep<'a> {
                         batch: at.batch,
                         output,
                         ..row
-                    }),
-                );
+                    },
+                ));
                 if self.other.is_none() && first.len() == i {
                     first.push(got);
                 }

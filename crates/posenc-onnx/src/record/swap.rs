@@ -47,8 +47,9 @@ pub(crate) struct GroupRecord {
     /// The constants with its learned numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tensors: Vec<LearnedRecord>,
-    /// Whether detection reads the encoding at every site where its numbers are not zero.
-    pub(crate) read: bool,
+    /// The kind that detection reads at every site where its numbers are not zero; a few tokens may
+    /// show less than what was inserted.
+    pub(crate) read: Option<Kind>,
     /// Whether it can be removed again.
     pub(crate) removable: bool,
 }

@@ -64,7 +64,8 @@ fn read<'de, D: Deserializer<'de>, P: Iterator<Item = &'static Param>>(
     for (key, value) in Map::deserialize(from)? {
         let param = params().find(|param| param.key() == key);
         let param = param.ok_or_else(|| D::Error::custom(format!("no {owner} has {key}")))?;
-        let read = read_one(param, &value).ok_or_else(|| D::Error::custom(format!("{key} cannot be {value}")))?;
+        let read = read_one(param, &value)
+            .ok_or_else(|| D::Error::custom(format!("{key} cannot be {value}")))?;
         given.set(param, read);
     }
     Ok(given)

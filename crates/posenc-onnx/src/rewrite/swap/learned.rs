@@ -40,7 +40,7 @@ pub(super) fn record(branch: usize, proof: &Proof, graphs: &Graphs<'_>) -> Branc
         sites: group.sites.clone(),
         params: group.new.encoding().params(),
         tensors: learned(proof, graphs, group),
-        read: is_read(proof, group, plan.kind),
+        read: read(proof, group, plan.kind),
         removable,
     };
     BranchRecord {
@@ -50,13 +50,21 @@ pub(super) fn record(branch: usize, proof: &Proof, graphs: &Graphs<'_>) -> Branc
     }
 }
 
-/// Whether detection reads the kind at every site.
-fn is_read(proof: &Proof, group: &Group, kind: Kind) -> bool {
+/// The kind that detection reads at every site: that of the plan, or else the one that is no encoding
+/// of a whole stack; `None` where it differs.
+fn read(proof: &Proof, group: &Group, kind: Kind) -> Option<Kind> {
     let found = &proof.swapped.1;
-    group.sites.iter().all(|site| {
-        let mut own = found.findings.iter().filter(|f| f.sites.contains(site));
-        found.rotary.iter().any(|r| r.site == *site) || own.any(|f| f.encoding.kind() == kind)
-    })
+    let at = |site: usize| {
+        let own = found.findings.iter().filter(|f| f.sites.contains(&site));
+        let rotary = found.rotary.iter().filter(|r| r.site == site);
+        let kinds = own.map(|f| f.encoding.kind());
+        let kinds: Vec<Kind> = rotary.map(|_| Kind::Rope).chain(kinds).collect();
+        let other = || kinds.iter().find(|k| !k.is_absolute());
+        kinds.iter().find(|k| **k == kind).or_else(other).copied()
+    };
+    let mut all = group.sites.iter().map(|site| at(*site));
+    let first = all.next()?;
+    all.all(|kind| kind == first).then_some(first)?
 }
 
 /// Whether what was inserted into scores can be taken out again.
