@@ -81,7 +81,6 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
     let of_tokens = |site: &&Site| order::is_part(&mixed.tokens, &trace, site);
     let partial = attention.iter().filter(of_tokens).map(|s| s.index);
     let partial = partial.collect();
-    let ports = ports.with_key_features(attention.iter().find_map(|site| site.head_dim));
     let mut found = Found {
         partial,
         ports,

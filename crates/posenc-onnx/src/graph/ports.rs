@@ -28,8 +28,8 @@ pub(crate) struct Ports {
     image: Option<usize>,
     /// How open dimensions are read.
     reading: Reading,
-    /// Features of a cached key, where a head is known.
-    key_features: Option<usize>,
+    /// Features of a head in caches that declare them with a symbol.
+    width: Option<usize>,
 }
 
 /// How to read open dimensions.
@@ -79,17 +79,29 @@ impl Ports {
             symbols,
             image,
             reading: Reading::default(),
-            key_features: None,
+            width: None,
         }
     }
 
-    /// The same inputs, with caches of keys and values of so many features where their declared
-    /// shapes leave that open.
-    pub(crate) fn with_key_features(self, key_features: Option<usize>) -> Self {
-        Self {
-            key_features,
-            ..self
-        }
+    /// Says how many features a head has, which attention shows and a cache may not declare.
+    pub(crate) fn set_width(&mut self, width: Option<usize>) {
+        self.width = width;
+    }
+
+    /// Whether an axis of a cache is that of features: the last one, where the one before it is open
+    /// too.
+    fn is_width(port: &Port, axis: usize) -> bool {
+        let open = |i: usize| match port.dims.get(i) {
+            Some(Dim::Symbol(s)) => Some(s),
+            _ => None,
+        };
+        let before = axis.checked_sub(1).filter(|before| *before > 0);
+        port.role == Role::Past
+            && axis + 1 == port.dims.len()
+            && before
+                .and_then(open)
+                .zip(open(axis))
+                .is_some_and(|(a, b)| a != b)
     }
 
     /// The same inputs with other readings of their open dimensions.
@@ -178,14 +190,12 @@ impl Ports {
     pub(crate) fn dims(&self, port: &Port, at: Lengths) -> Vec<usize> {
         let rank = port.dims.len();
         let longer = !self.reading.short_mask && self.is_short_mask(port);
-        let is_past = port.role == Role::Past;
-        let is_length = |s: &str| matches!(port.dims.get(2), Some(Dim::Symbol(l)) if **l == *s);
         let axis = |i: usize, d: &Dim| match d {
             Dim::Known(n) => *n,
-            Dim::Symbol(_) if i + 1 == rank && longer => at.past + at.sequence,
-            Dim::Symbol(s) if i == 3 && rank == 4 && is_past && !is_length(s) => {
-                self.key_features.unwrap_or(at.past)
+            Dim::Symbol(_) if self.width.is_some() && Self::is_width(port, i) => {
+                self.width.unwrap_or_default()
             }
+            Dim::Symbol(_) if i + 1 == rank && longer => at.past + at.sequence,
             Dim::Symbol(s) => self
                 .symbol(s, at)
                 .unwrap_or_else(|| guess(port, i, rank, at, self.image)),

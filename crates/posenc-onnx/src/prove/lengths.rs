@@ -1,6 +1,6 @@
 //! The lengths at which whole models run.
 
-use posenc_ir::Model;
+use posenc_ir::{Model, ValueId};
 
 use super::VerifyError;
 use super::options::VerifyOptions;
@@ -52,8 +52,8 @@ pub(crate) fn lengths(
             );
             return Err(VerifyError::unsupported("verify", why));
         }
-        for (_, found) in models {
-            affordable(found, at)?;
+        for (model, found) in models {
+            affordable(model, found, at)?;
         }
         if !all.contains(&at) {
             all.push(at);
@@ -63,7 +63,7 @@ pub(crate) fn lengths(
 }
 
 /// Refuses a run that would take more memory or time than a comparison is worth.
-fn affordable(found: &Found, at: Lengths) -> Result<(), VerifyError> {
+fn affordable(model: &Model, found: &Found, at: Lengths) -> Result<(), VerifyError> {
     let scores = |heads: usize| {
         let numbers = at.batch.saturating_mul(heads).saturating_mul(at.sequence);
         numbers.saturating_mul(at.sequence)
@@ -74,13 +74,79 @@ fn affordable(found: &Found, at: Lengths) -> Result<(), VerifyError> {
         most = scores.max(most);
         work = work.saturating_add(scores.saturating_mul(site.head_dim.unwrap_or(1)));
     }
-    if most <= SCORES && work <= WORK {
+    let length = at.sequence;
+    let refuse = |why: String| Err(VerifyError::unsupported("verify", why));
+    if most > SCORES || work > WORK {
+        return refuse(format!(
+            "length {length} needs {most} scores in one attention and {work} multiplications, more \
+             than the {SCORES} and {WORK} that are run; give shorter `lengths`"
+        ));
+    }
+    // The usual lengths run, however large the model is.
+    if LENGTHS.contains(&length) {
         return Ok(());
     }
-    let why = format!(
-        "length {} needs {most} scores in one attention and {work} multiplications, more than the \
-         {SCORES} and {WORK} that are run; give shorter `lengths`",
-        at.sequence
-    );
-    Err(VerifyError::unsupported("verify", why))
+    match largest(model, found, at) {
+        Some((value, numbers)) if numbers > SCORES => refuse(format!(
+            "length {length} needs {numbers} numbers for {}, more than the {SCORES} that are run; \
+             give shorter `lengths`",
+            model.graph().name(value)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The largest value that a run computes, with its numbers: the dimensions of the trial run that are
+/// those of its sequences grow with them.
+fn largest(model: &Model, found: &Found, at: Lengths) -> Option<(ValueId, usize)> {
+    let graph = model.graph();
+    let trial = found.lengths;
+    let grown = |dim: &usize| match *dim {
+        n if n == trial.sequence || n == trial.sequence + trial.past => at.sequence,
+        n if n == trial.batch => at.batch,
+        n => n,
+    };
+    let numbers = |value: ValueId| {
+        graph.producer(value)?;
+        let dims = found.trace.get(value).dims.as_ref()?;
+        let numbers = dims.iter().map(grown).fold(1usize, usize::saturating_mul);
+        Some((value, numbers))
+    };
+    graph.values().filter_map(numbers).max_by_key(|(_, n)| *n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::{Options, detect};
+
+    /// Tokens as vectors of a vocabulary, without attention.
+    fn model(vocabulary: usize) -> Model {
+        let text = format!(
+            "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+             test (int64[batch,sequence] input_ids) => (float[batch,sequence,{vocabulary}] y)\n\
+             <int64 depth = {{{vocabulary}}}, float[2] values = {{0.0, 1.0}}>\n\
+             {{ y = OneHot <axis = -1> (input_ids, depth, values) }}"
+        );
+        Model::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn lengths_that_no_memory_holds_are_refused_without_attention_too() {
+        let model = model(50_000);
+        let found = detect(&model, &Options::default());
+        let at = |length| {
+            let options = VerifyOptions {
+                lengths: vec![length],
+                ..VerifyOptions::default()
+            };
+            let lengths = lengths(&[(&model, &found)], &options);
+            lengths.map(|l| l.len()).map_err(|e| e.to_string())
+        };
+        assert_eq!(at(128), Ok(1));
+        assert_eq!(at(4096), Ok(1));
+        let why = "verify: length 100000 needs 10000000000 numbers for y, more than the \
+                   1073741824 that are run; give shorter `lengths`";
+        assert_eq!(at(100_000), Err(why.to_owned()));
+    }
 }

@@ -56,9 +56,29 @@ pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -
     let coarsest = types
         .filter_map(|t| Some((t, t.epsilon()?)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
-    let usual = Tolerance::of(coarsest.map_or(DType::F32, |(dtype, _)| dtype));
+    let coarsest = coarsest.map_or(DType::F32, |(dtype, _)| dtype);
+    let usual = if is_quantized(model, found) {
+        Tolerance::QUANTIZED
+    } else {
+        Tolerance::of(coarsest)
+    };
     Tolerance {
         atol: options.atol.unwrap_or(usual.atol),
         rtol: options.rtol.unwrap_or(usual.rtol),
     }
+}
+
+/// Whether content is computed in integers of 8 bits or fewer, or meets matrices that are stored so.
+fn is_quantized(model: &Model, found: &Found) -> bool {
+    let graph = model.graph();
+    let small = [DType::I8, DType::U8, DType::I4, DType::U4];
+    graph.values().any(|v| match graph.stored(v) {
+        Some(stored) => {
+            stored.dims.len() > 1 && stored.dtype.is_some_and(|dtype| small.contains(&dtype))
+        }
+        None => {
+            let dtype = found.trace.get(v).dtype;
+            dtype.is_some_and(|dtype| small.contains(&dtype)) && found.is_content(v)
+        }
+    })
 }

@@ -53,7 +53,7 @@ pub(crate) fn verify_with(
         Some(_) if options.bisect == Bisect::No => Meaning::NewFunction,
         _ => Meaning::Same,
     };
-    let mut records = held(model, other, options, backends)?;
+    let mut records = held(model, other, options, backends, rest.is_some())?;
     if let Some(rest) = rest {
         records.add(rest.held);
         records.unchecked.extend(rest.unchecked);
@@ -88,12 +88,11 @@ fn computed(
     backends: &[Box<dyn Backend>],
     meaning: Meaning,
 ) -> Result<Verify, VerifyError> {
-    let detection = detection(options);
-    let found = detect(model, &detection);
+    let found = detected(model, options);
     let rotations = rotations(model, &found, backends)?;
     let targets = targets(options, backends)?;
     let subject = Subject::new(model, &found, options)?;
-    let other = other.map(|other| (other, detect(other, &detection)));
+    let other = other.map(|other| (other, detected(other, options)));
     let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0, &o.1)));
     let lengths = lengths::lengths(&both.collect::<Vec<_>>(), options)?;
     let other = match &other {
@@ -126,6 +125,20 @@ fn detection(options: &VerifyOptions) -> Options {
         roles: roles(&options.roles),
         ..Options::default()
     }
+}
+
+/// A model as it is run: with the width of its caches.
+fn detected(model: &Model, options: &VerifyOptions) -> Found {
+    let mut found = detect(model, &detection(options));
+    let mut widths = found
+        .attention
+        .iter()
+        .filter(|s| s.past)
+        .map(|s| s.head_dim);
+    let first = widths.next().flatten();
+    let width = first.filter(|width| widths.all(|other| other == Some(*width)));
+    found.ports.set_width(width);
+    found
 }
 
 /// What is held to records.
@@ -162,6 +175,7 @@ fn held(
     other: Option<&Model>,
     options: &VerifyOptions,
     backends: &[Box<dyn Backend>],
+    is_pair: bool,
 ) -> Result<Records, VerifyError> {
     let mut all = Records::default();
     let mut recorded = 0;
@@ -194,6 +208,9 @@ fn held(
         all.unchecked.push(why.to_owned());
     } else if other.is_none() {
         let why = "large weights, because the model that was rewritten was not given";
+        all.unchecked.push(why.to_owned());
+    } else if !is_pair {
+        let why = "large weights, because neither model was rewritten from the other";
         all.unchecked.push(why.to_owned());
     }
     Ok(all)

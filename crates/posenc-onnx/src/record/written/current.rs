@@ -179,19 +179,29 @@ pub(crate) fn constants(graph: &Graph) -> BTreeMap<&str, ValueId> {
     stored.map(|v| (graph.name(v), v)).collect()
 }
 
-/// The recorded sites in the graph: by the names of their values, or else by their order.
+/// The recorded sites in the graph: by the names of their values, or else by their order. Bodies may
+/// have values of one name, which are told apart by their order.
 pub(crate) fn anchored<'a>(
     graph: &Graph,
     written: &Written,
     now: &[Anchor<'a>],
 ) -> Vec<Option<Anchor<'a>>> {
-    let mut named: BTreeMap<&str, NodeId> = BTreeMap::new();
-    for (id, node) in graph.nodes() {
-        let value = node.output(0);
-        named.extend(value.map(|v| (graph.name(v), id)));
+    let mut named: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
+    let read = now.iter().map(|a| a.node);
+    for id in read.chain(graph.nodes().map(|(id, _)| id)) {
+        if let Some(value) = graph.node(id).output(0) {
+            let all = named.entry(graph.name(value)).or_default();
+            if !all.contains(&id) {
+                all.push(id);
+            }
+        }
     }
-    let by_name = |site: &WrittenSite| {
-        let node = named.get(&*site.value).copied()?;
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let by_name = |site: &'_ WrittenSite| {
+        let (name, all) = named.get_key_value(&*site.value)?;
+        let at = seen.entry(name).or_default();
+        let node = *all.get(*at)?;
+        *at += 1;
         let read = now.iter().find(|a| a.node == node).cloned();
         Some(read.unwrap_or(Anchor { node, read: None }))
     };

@@ -174,9 +174,12 @@ fn factor(values: &[f64], constant: &[f64], epsilon: f64) -> Option<f64> {
     if values.len() != constant.len() || values.iter().all(|v| *v == 0.0) {
         return None;
     }
+    let most = values.iter().fold(0f64, |most, v| most.max(v.abs()));
     let near = |factor: f64| {
         let mut pairs = values.iter().zip(constant);
-        pairs.all(|(v, c)| (c - factor * v).abs() <= ROUNDINGS * epsilon * (factor * v).abs())
+        // The smallest numbers of half precision are rounded to a multiple of the least one.
+        let bound = |v: f64| ROUNDINGS * epsilon * factor.abs() * (v.abs() + epsilon * most);
+        pairs.all(|(v, c)| (c - factor * v).abs() <= bound(*v))
     };
     if near(1.0) || matches!((values, constant), ([v], [c]) if v.abs() == c.abs()) {
         return Some(1.0);
