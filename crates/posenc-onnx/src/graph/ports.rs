@@ -186,6 +186,23 @@ impl Ports {
         }
     }
 
+    /// The same lengths with one sequence, where the declared shapes allow it.
+    pub(crate) fn alone(&self, at: Lengths) -> Lengths {
+        self.fit(Lengths { batch: 1, ..at })
+    }
+
+    /// The longest sequence of a run, which may be that of another stack.
+    pub(crate) fn longest(&self, at: Lengths) -> usize {
+        let encodes = self.symbols.values().any(|axis| *axis == Axis::Encoder);
+        at.past + at.sequence + usize::from(encodes && !self.reading.tied)
+    }
+
+    /// Whether content is sound of an open length, and nothing else is an input.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_flat = |p: &Port| p.role != Role::Content || p.dims.len() < 4;
+        self.has_free_content() && self.ports.iter().all(is_flat)
+    }
+
     /// The dimensions of an input at these lengths.
     pub(crate) fn dims(&self, port: &Port, at: Lengths) -> Vec<usize> {
         let rank = port.dims.len();

@@ -30,25 +30,31 @@ pub(crate) fn lengths(
         .flat_map(|(model, found)| limits::all(model.graph(), found));
     let limit = limits.min_by_key(|l| l.length);
     let limit = limit.as_ref();
-    let ports = models.first().map(|(_, found)| &found.ports);
-    let wanted: Vec<usize> = if options.lengths.is_empty() {
-        let within = |l: &usize| limit.is_none_or(|limit| *l <= limit.length);
-        LENGTHS.into_iter().filter(within).collect()
-    } else {
-        options.lengths.clone()
-    };
-    let mut all: Vec<Lengths> = vec![];
-    for sequence in wanted {
+    let first = models.first().map(|(_, found)| *found);
+    let fitted = |sequence: usize| {
         let wanted = Lengths {
             batch: 2,
             sequence,
             past: 0,
         };
-        let at = ports.map_or(wanted, |ports| ports.fit(wanted));
-        if let Some(limit) = limit.filter(|l| at.sequence > l.length) {
+        first.map_or(wanted, |found| found.ports.fit(wanted))
+    };
+    let longest = |at: Lengths| first.map_or(at.sequence, |found| found.ports.longest(at));
+    let fits = |at: Lengths| limit.is_none_or(|limit| longest(at) <= limit.length);
+    let wanted: Vec<usize> = match first.filter(|found| found.ports.is_sound()) {
+        _ if !options.lengths.is_empty() => options.lengths.clone(),
+        // A few samples make no token.
+        Some(found) => vec![found.lengths.sequence, 2 * found.lengths.sequence],
+        None => LENGTHS.into_iter().filter(|l| fits(fitted(*l))).collect(),
+    };
+    let mut all: Vec<Lengths> = vec![];
+    for sequence in wanted {
+        let at = fitted(sequence);
+        if let Some(limit) = limit.filter(|_| !fits(at)) {
             let why = format!(
                 "length {} is more than the {} that the model supports; give shorter `lengths`",
-                at.sequence, limit.length
+                longest(at),
+                limit.length
             );
             return Err(VerifyError::unsupported("verify", why));
         }

@@ -43,11 +43,30 @@ pub(crate) fn check_rope(
     if sites.is_empty() {
         return Err(VerifyError::unsupported("verify", "no site to check"));
     }
+    let run = |trial| checked(model, found, sites, backend, trial);
+    match run(Trial::of(model, found)) {
+        // Some operators want as many rows of cosines as there are sequences.
+        Err(error @ VerifyError::Runtime { .. }) => match Trial::single(model, found) {
+            Some(trial) => run(trial).map_err(|_| error),
+            None => Err(error),
+        },
+        done => done,
+    }
+}
+
+/// The same with the dimensions of a trial run.
+fn checked(
+    model: &Model,
+    found: &Found,
+    sites: &[Expected],
+    backend: &dyn Backend,
+    trial: Trial<'_>,
+) -> Result<Checked, VerifyError> {
     let mut checker = RopeChecker {
         model,
         found,
         backend,
-        trial: Trial::of(model, found),
+        trial,
         signatures: Signatures::default(),
         done: vec![],
         unchecked: vec![],

@@ -46,6 +46,25 @@ impl<'a> Trial<'a> {
     }
 }
 
+impl Trial<'static> {
+    /// A run of one sequence; `None` if that of detection is one, or the declared shapes want more.
+    pub(crate) fn single(model: &Model, found: &Found) -> Option<Self> {
+        let wanted = Lengths {
+            batch: 1,
+            ..found.lengths
+        };
+        let is_other = found.lengths != wanted && found.ports.fit(wanted) == wanted;
+        is_other.then(|| {
+            let (trace, seeds) = trial_run(model, found, wanted, &BUDGET);
+            Self {
+                lengths: wanted,
+                trace: Cow::Owned(trace),
+                seeds,
+            }
+        })
+    }
+}
+
 /// The most elements that a value of a run may have.
 pub(crate) const BUDGET: Budget = Budget { elements: 1 << 20 };
 

@@ -99,14 +99,31 @@ fn computed(
         Some((other, found)) => Some(Subject::new(other, found, options)?),
         None => None,
     };
-    let comparison = Comparison {
+    let of = |lengths| Comparison {
         subject: &subject,
         other: other.as_ref(),
-        lengths: &lengths,
+        lengths,
         options,
         meaning,
     };
-    let mut whole = comparison.run(&targets)?;
+    let several = of(&lengths);
+    let ran = several.run(&targets);
+    let single: Vec<Lengths> = lengths
+        .iter()
+        .map(|at| subject.ports().alone(*at))
+        .collect();
+    let (comparison, mut whole) = match refusal(&ran).filter(|_| single != lengths) {
+        None => (several, ran?),
+        Some(why) => match of(&single).run(&targets) {
+            Ok(mut alone) if alone.refused.is_empty() => {
+                alone
+                    .warnings
+                    .push(format!("run with one sequence, because {why}"));
+                (of(&single), alone)
+            }
+            _ => (several, ran?),
+        },
+    };
     if options.bisect == Bisect::FirstFailure {
         comparison.bisect(&mut whole)?;
     }
@@ -125,6 +142,16 @@ fn detection(options: &VerifyOptions) -> Options {
         roles: roles(&options.roles),
         ..Options::default()
     }
+}
+
+/// Why a runtime did not run a model.
+fn refusal(ran: &Result<WholeRuns<'_>, VerifyError>) -> Option<String> {
+    let error = match ran {
+        Ok(whole) => whole.refused.first()?,
+        Err(error @ VerifyError::Runtime { .. }) => error,
+        Err(_) => return None,
+    };
+    Some(error.to_string())
 }
 
 /// A model as it is run: with the width of its caches.
