@@ -2,9 +2,11 @@
 //! formula that the record of the swap names, and has to fail by that alone.
 
 use posenc_ir::{Model, Weights};
+use posenc_onnx::verify::{VerifyOptions, verify};
+use posenc_runtime::Backend;
 
 use super::faults::Fault;
-use super::{REWRITES, failing, model, runtimes, scores, verified};
+use super::{REWRITES, model, runtimes, scores, verified};
 
 /// Faults that are no faults of the formula: learned numbers are those of the model.
 const LEARNED: [&str; 0] = [];
@@ -31,14 +33,21 @@ fn honest_swaps_pass_by_the_formula_alone() {
     }
 }
 
+/// Whether a runtime finds nothing wrong. One that does not run the model finds nothing right either.
+fn passes(model: &Model, backend: Box<dyn Backend>) -> bool {
+    let options = VerifyOptions {
+        lengths: vec![8],
+        ..VerifyOptions::default()
+    };
+    verify(model, None, &options, &[backend]).is_ok_and(|report| report.ok)
+}
+
 #[test]
 fn faults_in_what_was_inserted_fail_by_the_formula_alone() {
     let missed = |fault: &&Fault| {
         let planted = without_digests(&fault.plant());
-        runtimes().into_iter().any(|backend| {
-            let report = verified(&planted, backend);
-            failing(&report).is_empty() || report.ok
-        })
+        let mut all = runtimes().into_iter();
+        all.any(|backend| passes(&planted, backend))
     };
     let missed = scores::FAULTS.iter().filter(missed);
     let missed: Vec<String> = missed.map(|f| format!("{}: {}", f.of, f.what)).collect();

@@ -68,9 +68,10 @@ pub(crate) fn hold(
         if own.groups.is_empty() || record.to == Kind::Rope {
             continue;
         }
-        match recorded(model, record.to, own, branch) {
-            Ok(proof) => all.run(record.to, &proof, backends),
-            Err(Miss::Differs(name, why)) => all.held.failure(&name, "encoding", why),
+        match all.recorded(model, record.to, own, branch) {
+            Ok(Some(proof)) => all.run(record.to, &proof, backends),
+            Ok(None) => {}
+            Err(Miss::Differs(name, why)) => all.differs(&name, why),
             Err(Miss::Unchecked(why)) => all.miss(record.to, &why),
         }
     }
@@ -120,6 +121,14 @@ impl Inserted {
         let why = format!("{kind} against its formula, because {why}");
         if !self.unchecked.contains(&why) {
             self.unchecked.push(why);
+        }
+    }
+
+    /// A site that reads otherwise, once.
+    fn differs(&mut self, name: &str, why: String) {
+        let known = |c: &SiteCheck| !c.ok && c.site == name && c.quantity == "encoding";
+        if !self.held.checks.iter().any(known) {
+            self.held.failure(name, "encoding", why);
         }
     }
 
@@ -223,67 +232,79 @@ fn proof(bare: (Model, Found), context: &Context<'_>, plan: SwapPlan) -> Proof {
     }
 }
 
-/// The graphs to compare, and what the record says that their difference is.
-fn recorded(
-    model: &Model,
-    to: Kind,
-    record: &BranchRecord,
-    branch: &Branch,
-) -> Result<Proof, Miss> {
-    let numbered = Numbered::of(model, record)?;
-    let detected = numbered.model.as_ref().map(|m| detect(m, &branch.options));
-    let context = Context {
-        model: numbered.model.as_ref().unwrap_or(model),
-        found: detected.as_ref().unwrap_or(&branch.found),
-    };
-    let mut groups = vec![];
-    for (group, tensors) in record.groups.iter().zip(&numbered.tensors) {
-        all_read(&context, to, group)?;
-        groups.push(Group {
-            sites: group.sites.clone(),
-            new: spec::rebuilt(&context, to, group, tensors)?,
-        });
-    }
-    let absolute = |g: &Group| matches!(g.new, EncodingSpec::InputTerm(_));
-    // What is added to the embeddings is compared where it is added.
-    let is_absolute = groups.iter().all(absolute);
-    let plan = plan(to, record.sites.clone(), groups);
-    let bare = if is_absolute {
-        (context.model.clone(), context.found.clone())
-    } else {
-        let removable = record
-            .groups
-            .iter()
-            .all(|g| g.read.is_some() && g.removable);
-        if !removable {
-            let why = "it could not be taken out again when it was written";
-            return Err(Miss::Unchecked(why.to_owned()));
-        }
-        bare(&context, &plan, branch)?
-    };
-    Ok(proof(bare, &context, plan))
-}
-
-/// Every site of a group still reads, where it did when it was written.
-fn all_read(context: &Context<'_>, to: Kind, group: &GroupRecord) -> Result<(), Miss> {
-    for site in &group.sites {
-        let Some(attention) = context.found.attention.get(*site) else {
-            let name = format!("attention site {site}");
-            return Err(Miss::Differs(
-                name,
-                "no longer reads as attention".to_owned(),
-            ));
+impl Inserted {
+    /// The graphs to compare, and what the record says that their difference is; `None` where no site
+    /// reads as it should.
+    fn recorded(
+        &mut self,
+        model: &Model,
+        to: Kind,
+        record: &BranchRecord,
+        branch: &Branch,
+    ) -> Result<Option<Proof>, Miss> {
+        let numbered = Numbered::of(model, record)?;
+        let detected = numbered.model.as_ref().map(|m| detect(m, &branch.options));
+        let context = Context {
+            model: numbered.model.as_ref().unwrap_or(model),
+            found: detected.as_ref().unwrap_or(&branch.found),
         };
-        let kinds = kinds(context.found, *site);
-        if group
-            .read
-            .is_some_and(|read| !kinds.contains(&read) && !kinds.contains(&to))
-        {
-            let why = format!("{to} was inserted and does not read");
-            return Err(Miss::Differs(attention.name.clone(), why));
+        let mut groups = vec![];
+        for (group, tensors) in record.groups.iter().zip(&numbered.tensors) {
+            let sites = self.reading(&context, to, group);
+            if !sites.is_empty() {
+                let new = spec::rebuilt(&context, to, group, tensors)?;
+                groups.push(Group { sites, new });
+            }
         }
+        let mut sites: Vec<usize> = groups.iter().flat_map(|g| g.sites.clone()).collect();
+        sites.sort_unstable();
+        if sites.is_empty() {
+            return Ok(None);
+        }
+        let absolute = |g: &Group| matches!(g.new, EncodingSpec::InputTerm(_));
+        // What is added to the embeddings is compared where it is added.
+        let is_absolute = groups.iter().all(absolute);
+        let plan = plan(to, sites, groups);
+        let bare = if is_absolute {
+            (context.model.clone(), context.found.clone())
+        } else {
+            let taken = |g: &GroupRecord| g.read.is_some() && g.removable;
+            if !record.groups.iter().all(taken) {
+                let why = "it could not be taken out again when it was written";
+                return Err(Miss::Unchecked(why.to_owned()));
+            }
+            bare(&context, &plan, branch)?
+        };
+        Ok(Some(proof(bare, &context, plan)))
     }
-    Ok(())
+
+    /// The sites of a group that read as they did when they were written, and nothing besides.
+    fn reading(&mut self, context: &Context<'_>, to: Kind, group: &GroupRecord) -> Vec<usize> {
+        let mut sites = vec![];
+        for site in &group.sites {
+            let Some(attention) = context.found.attention.get(*site) else {
+                continue;
+            };
+            let kinds = kinds(context.found, *site);
+            let expected = |kind: &Kind| *kind == to || Some(*kind) == group.read;
+            let is_missing = group.read.is_some() && !kinds.iter().any(expected);
+            let other = kinds
+                .iter()
+                .find(|kind| !expected(kind) && !kind.is_absolute());
+            match (is_missing, other) {
+                (true, _) => {
+                    let why = format!("{to} was inserted and does not read");
+                    self.differs(&attention.name, why);
+                }
+                (_, Some(other)) => {
+                    let why = format!("{to} was asked for, and {other} is read");
+                    self.differs(&attention.name, why);
+                }
+                _ => sites.push(*site),
+            }
+        }
+        sites
+    }
 }
 
 #[cfg(test)]
