@@ -59,6 +59,7 @@ pub(crate) fn follow(
             known,
         },
         sets: vec![None; graph.value_count()],
+        live: live(graph),
         mixers: vec![],
     };
     for port in ports.iter() {
@@ -135,7 +136,27 @@ struct Walk<'a> {
     rules: Rules<'a>,
     /// The tokens of each value; `None` for one that depends on none.
     sets: Vec<Option<Sets>>,
+    /// The nodes that an output of the model depends on.
+    live: FxHashSet<NodeId>,
     mixers: Vec<Mixer>,
+}
+
+/// The nodes that an output of the model depends on: what the others mix is lost.
+fn live(graph: &Graph) -> FxHashSet<NodeId> {
+    let mut live = FxHashSet::default();
+    let mut stack = graph.scope(graph.main()).outputs().to_vec();
+    while let Some(value) = stack.pop() {
+        let Some((id, _)) = graph.producer(value).filter(|(id, _)| live.insert(*id)) else {
+            continue;
+        };
+        let node = graph.node(id);
+        stack.extend(node.inputs().iter().flatten());
+        stack.extend(
+            node.bodies()
+                .flat_map(|(_, body)| graph.scope(body).outputs()),
+        );
+    }
+    live
 }
 
 /// Passes over a body whose outputs are its inputs again: sets only grow, mostly once.
@@ -153,7 +174,8 @@ impl Walk<'_> {
     }
 
     fn report(&mut self, node: NodeId, mixing: Mixing) {
-        if self.mixers.last().is_none_or(|last| last.node != node) {
+        let is_new = self.mixers.last().is_none_or(|last| last.node != node);
+        if is_new && self.live.contains(&node) {
             self.mixers.push(Mixer { node, mixing });
         }
     }

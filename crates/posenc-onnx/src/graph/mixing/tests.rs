@@ -102,6 +102,13 @@ fn every_spelling_of_attention_mixes_tokens() {
 }
 
 #[test]
+fn what_no_output_depends_on_mixes_nothing() {
+    let sum = "axis = Constant<value_int = 1>()\n s = CumSum(x, axis)\n";
+    assert!(others(&format!("{sum} y = Relu(x)")).is_empty());
+    assert_eq!(others(&format!("{sum} y = Relu(s)")), ["CumSum"]);
+}
+
+#[test]
 fn bodies_are_seen_into() {
     let attention =
         "k = Transpose<perm: ints = [0, 2, 1]>(x)\n s = MatMul(x, k)\n z = MatMul(s, x)";
