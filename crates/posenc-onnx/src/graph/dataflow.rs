@@ -184,12 +184,16 @@ impl Classes {
         data.is_some_and(|v| self.of_value(v).is_constant())
     }
 
-    /// Whether a comparison reads integer ids as they are fed.
+    /// Whether a comparison reads integer ids as they are fed. A comparison with several numbers at
+    /// once picks rows of a table: that is content.
     fn compares_ids(&self, graph: &Graph, id: NodeId) -> bool {
         let node = graph.node(id);
-        let free = |v: ValueId| !self.of_value(v).has(Class::CONTENT);
-        let inputs = node.inputs().iter().flatten();
-        inputs.copied().all(|v| free(v) || is_fed_ids(graph, v))
+        let several = |v: ValueId| graph.stored(v).is_some_and(|s| s.elements() != Some(1));
+        let fits = |v: ValueId| match self.of_value(v).has(Class::CONTENT) {
+            true => is_fed_ids(graph, v),
+            false => !several(v),
+        };
+        node.inputs().iter().flatten().copied().all(fits)
     }
 }
 
