@@ -1,5 +1,7 @@
 //! Control flow.
 
+use ndarray::arr0;
+
 use super::memory::{Memory, State};
 use super::run::Run;
 use super::{EvalError, Value, shape};
@@ -88,10 +90,9 @@ fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
         .map(|v| v.map_or_else(Value::unknown, |v| run.memory.get(v).clone()))
         .map(Value::without_data)
         .collect();
-    let mut inputs = vec![
-        Value::opaque(DType::I64, []),
-        Value::opaque(DType::Bool, []),
-    ];
+    // Where the body runs, its condition is true.
+    let goes_on = Value::bool(arr0(true).into_dyn());
+    let mut inputs = vec![Value::opaque(DType::I64, []), goes_on];
     inputs.extend(carried.iter().cloned());
     feed(run, graph.scope(body).inputs(), inputs);
     run.scope(body);

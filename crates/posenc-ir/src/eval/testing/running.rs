@@ -289,8 +289,7 @@ fn bodies_of_loops_and_scans_have_dimensions() {
         ("next", Some(vec![2, 3])),
         ("piece", Some(vec![1, 2, 3])),
         ("last", Some(vec![2, 3])),
-        // Something might end the loop early.
-        ("pieces", None),
+        ("pieces", Some(vec![4, 1, 2, 3])),
         ("row", Some(vec![3])),
         ("state_out", Some(vec![3])),
         ("total", Some(vec![3])),
@@ -299,6 +298,28 @@ fn bodies_of_loops_and_scans_have_dimensions() {
         let value = get(&model, &run, name);
         assert_eq!(value.dims, dims, "{name}");
         assert!(value.data.is_none(), "{name}");
+    }
+}
+
+#[test]
+fn a_loop_that_may_end_early_has_no_length() {
+    for (condition, length) in [("Identity", Some(vec![4, 3])), ("Not", None)] {
+        let body = graph(
+            vec![
+                node(condition, &["go"], &["go_on"]),
+                node("Neg", &["x"], &["piece"]),
+            ],
+            vec![],
+            vec![untyped("step"), untyped("go")],
+            &["go_on", "piece"],
+        );
+        let count = node("Loop", &["most", ""], &["pieces"]);
+        let count = samples::with_bodies(count, vec![("body", body)]);
+        let x = value("x", DType::F32, &[3]);
+        let constants = vec![int_constant("most", &[], &[4])];
+        let model = samples::model(graph(vec![count], constants, vec![x], &["pieces"]));
+        let run = trace(&model, &FxHashMap::default(), NOTHING, &BUDGET);
+        assert_eq!(get(&model, &run, "pieces").dims, length, "{condition}");
     }
 }
 
