@@ -1,6 +1,6 @@
 //! The law of a rotation that was found.
 
-use posenc_ir::DType;
+use posenc_ir::{DType, Tensor};
 
 use crate::detect::{Found, RotarySite, Switch};
 use posenc_encodings::families::rope::Rope;
@@ -39,13 +39,18 @@ impl<'a> KnownLaws<'a> {
 fn identified(found: &Found, site: &RotarySite) -> Identified {
     let rope = &site.query.rotation.rope;
     let tolerance = tolerance(found, site);
-    let near = identify(
-        &rope.inv_freq,
-        rope.attention_factor,
-        rope.rotary_dim,
-        rope.head_dim,
-        tolerance,
-    );
+    let within = |tolerance| {
+        let (factor, dim, all) = (rope.attention_factor, rope.rotary_dim, rope.head_dim);
+        identify(&rope.inv_freq, factor, dim, all, tolerance)
+    };
+    let mut near = within(tolerance);
+    // Frequencies that were stored in half precision, and computed with in another type.
+    let halves = [(DType::F16, HALF), (DType::BF16, BRAIN)];
+    for (dtype, coarse) in halves {
+        if near.theta.is_none() && coarse > tolerance && is_stored_as(dtype, &rope.inv_freq) {
+            near = within(coarse);
+        }
+    }
     match &site.switch {
         None => near,
         Some(switch) => switched(rope, switch, near, tolerance.max(1e-5)),
@@ -73,11 +78,55 @@ fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> I
     }
 }
 
+/// How exactly half precision stores frequencies.
+const HALF: f64 = 2e-3;
+
+/// How exactly bfloat16 stores frequencies.
+const BRAIN: f64 = 1e-2;
+
+/// Frequencies that say something of how they are stored.
+const FEW: usize = 4;
+
+/// Whether all frequencies are numbers of this type, and not only powers of two.
+fn is_stored_as(dtype: DType, frequencies: &[f64]) -> bool {
+    let rounded = Tensor::from_f64(dtype, &[frequencies.len()], frequencies);
+    let near = |(i, f): (usize, &f64)| {
+        let stored = rounded.get_f64(i).unwrap_or(0.0);
+        (stored - f).abs() <= 1e-6 * f.abs()
+    };
+    let is_power = |f: &&f64| (f.log2() - f.log2().round()).abs() < 1e-6;
+    let telling = frequencies.iter().filter(|f| !is_power(f)).count();
+    telling >= FEW && frequencies.iter().enumerate().all(near)
+}
+
 /// How exactly the graph stores its frequencies, as a share of each.
 fn tolerance(found: &Found, site: &RotarySite) -> f64 {
     match found.trace.get(site.query.region.output).dtype {
-        Some(DType::F16) => 2e-3,
-        Some(DType::BF16) => 1e-2,
+        Some(DType::F16) => HALF,
+        Some(DType::BF16) => BRAIN,
         _ => 2e-6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequencies_of_half_precision_are_told_from_others() {
+        let exact: Vec<f64> = (0..8)
+            .map(|i| 10000_f64.powf(-f64::from(i) / 8.0))
+            .collect();
+        let stored = |dtype| {
+            let tensor = Tensor::from_f64(dtype, &[exact.len()], &exact);
+            tensor.to_f64s().unwrap()
+        };
+        for dtype in [DType::F16, DType::BF16] {
+            assert!(is_stored_as(dtype, &stored(dtype)), "{dtype}");
+            assert!(!is_stored_as(dtype, &exact), "{dtype}");
+        }
+        assert!(!is_stored_as(DType::F16, &stored(DType::F32)));
+        // Powers of two say nothing.
+        assert!(!is_stored_as(DType::F16, &[1.0, 0.5, 0.25, 0.125, 0.0625]));
     }
 }
