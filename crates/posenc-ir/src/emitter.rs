@@ -267,6 +267,16 @@ impl<'g> Emitter<'g> {
         Ok(())
     }
 
+    /// Lets the nodes recorded so far read other values: those that `of` gives for theirs. They must
+    /// not depend on the nodes that read them.
+    pub fn redirect_recorded(&mut self, of: impl Fn(ValueId) -> ValueId) {
+        for node in &mut self.patch.nodes {
+            for input in node.inputs.iter_mut().flatten() {
+                *input = of(*input);
+            }
+        }
+    }
+
     /// Replaces `old` by `new` as an output, and no use of it.
     ///
     /// # Errors

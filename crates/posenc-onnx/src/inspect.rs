@@ -13,6 +13,7 @@ use crate::plan::unread::of_branch;
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
+use crate::spelling;
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::laws::Identified;
 use posenc_encodings::round::to_digits;
@@ -21,20 +22,20 @@ use posenc_encodings::round::to_digits;
 ///
 /// Local functions are looked into by unfolding their calls.
 pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
-    match model.inlined() {
-        Ok(Some(flat)) => {
-            let mut report = report(&flat, &detect(&flat, options));
-            report.model = ModelSummary::of(model);
-            report
-        }
-        Ok(None) => report(model, &detect(model, options)),
-        Err(error) => {
-            let mut report = report(model, &detect(model, options));
-            let warning = format!("{error}; its functions are not looked into");
-            report.warnings.push(warning);
-            report
-        }
+    let (flat, error) = match model.inlined() {
+        Ok(flat) => (flat, None),
+        Err(error) => (None, Some(error)),
+    };
+    let read = flat.as_ref().unwrap_or(model);
+    let plain = spelling::plain(read, &options.roles);
+    let read = plain.as_ref().unwrap_or(read);
+    let mut report = report(read, &detect(read, options));
+    report.model = ModelSummary::of(model);
+    if let Some(error) = error {
+        let warning = format!("{error}; its functions are not looked into");
+        report.warnings.push(warning);
     }
+    report
 }
 
 /// The report of a detection.

@@ -47,6 +47,7 @@ mod record;
 pub mod report;
 pub mod request;
 mod rewrite;
+mod spelling;
 
 pub use error::{Refusal, RefusalKind, RewriteError};
 pub use facade::{

@@ -16,7 +16,7 @@ pub(crate) mod tests;
 
 use posenc_encodings::family::Family;
 use posenc_encodings::kind::Kind;
-use posenc_ir::Model;
+use posenc_ir::{Model, NodeId};
 
 use crate::detect::branches::{Branch, branches};
 use crate::detect::{Options, detect};
@@ -28,6 +28,7 @@ use crate::plan::unread;
 use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Rewrite};
 use crate::request::{Request, roles};
+use crate::spelling;
 pub(crate) use rewritten::Rewritten;
 
 /// What a request changes in a model, before anything has changed.
@@ -38,6 +39,8 @@ pub(crate) struct Planned<'a> {
     /// The model without calls of functions, where it had some: layers that share a function get a
     /// copy each.
     flat: Option<Model>,
+    /// That model in the spelling that is read, where some of its operators have another.
+    plain: Option<Model>,
     request: Request,
     /// What was found in each branch; there is at least one.
     pub(crate) branches: Vec<Branch>,
@@ -69,6 +72,7 @@ pub(crate) fn plan<'a>(
         return Ok(Planned {
             model,
             flat: None,
+            plain: None,
             request,
             branches: vec![Branch { options, found }],
             unread: vec![],
@@ -76,7 +80,8 @@ pub(crate) fn plan<'a>(
         });
     }
     let flat = model.inlined()?;
-    let input = flat.as_ref().unwrap_or(model);
+    let plain = spelling::plain(flat.as_ref().unwrap_or(model), &options.roles);
+    let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
     let branches = branches(input, &options);
     let unread = unread::unread(input, &branches);
     if !request.allowances.allow_unread {
@@ -86,6 +91,7 @@ pub(crate) fn plan<'a>(
     Ok(Planned {
         model,
         flat,
+        plain,
         request,
         branches,
         unread,
@@ -96,7 +102,18 @@ pub(crate) fn plan<'a>(
 impl Planned<'_> {
     /// The model that is edited.
     pub(crate) fn input(&self) -> &Model {
-        self.flat.as_ref().unwrap_or(self.model)
+        let own = self.plain.as_ref().or(self.flat.as_ref());
+        own.unwrap_or(self.model)
+    }
+
+    /// How many operators of the model were in another spelling than that which is read.
+    fn respelled(&self) -> usize {
+        let before = self.flat.as_ref().unwrap_or(self.model).graph();
+        let Some(after) = self.plain.as_ref().map(Model::graph) else {
+            return 0;
+        };
+        let gone = |id: &NodeId| after.is_removed(*id);
+        before.nodes().filter(|(id, _)| gone(id)).count()
     }
 
     /// Whether rotations keep their frequencies, and only their tables may become longer.
@@ -112,7 +129,8 @@ impl Planned<'_> {
     pub(crate) fn apply(self) -> Result<Rewritten, RewriteError> {
         let model = self.model;
         let is_sorted = self.request.allowances.sort;
-        let is_flat = self.flat.is_some();
+        let is_other = self.flat.is_some() || self.plain.is_some();
+        let respelled = self.respelled();
         let unread = self.unread.clone();
         let flat = self.flat.clone();
         let request = self.request.clone();
@@ -120,11 +138,17 @@ impl Planned<'_> {
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
-            done.flat = is_flat.then_some(read);
+            done.flat = is_other.then_some(read);
         }
         if !done.report.edits.is_empty() && !unread.is_empty() {
             record::write_unread(&mut done.model, &unread);
             done.report.warnings.extend(unread);
+        }
+        if !done.report.edits.is_empty() && respelled > 0 {
+            done.report.warnings.push(format!(
+                "{respelled} operators were replaced by others that compute the same, so that the \
+                 model could be read"
+            ));
         }
         if !done.report.edits.is_empty() {
             let branches = written_branches(&done, &options);
@@ -143,6 +167,7 @@ impl Planned<'_> {
         let Self {
             model,
             flat,
+            plain,
             request,
             branches,
             unread: _,
@@ -156,7 +181,7 @@ impl Planned<'_> {
         let limits = &branches[0].found.limits;
         report.limits.before.clone_from(limits);
         report.limits.after.clone_from(limits);
-        let input = flat.as_ref().unwrap_or(model);
+        let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
         match change {
             Change::Rescale(plans) => rescale::apply(input, branches, &plans, &request, report),
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),

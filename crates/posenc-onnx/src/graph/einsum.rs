@@ -19,7 +19,7 @@ impl Equation {
     }
 
     /// Spells out an ellipsis, and the result where it is left out.
-    fn read(text: &str, ranks: &[usize]) -> Option<Self> {
+    pub(crate) fn read(text: &str, ranks: &[usize]) -> Option<Self> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (inputs, result) = match text.split_once("->") {
             Some((inputs, result)) => (inputs, Some(result)),

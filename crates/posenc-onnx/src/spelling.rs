@@ -1,0 +1,95 @@
+//! Other spellings of a model's operators, replaced by the one that detection reads.
+//!
+//! A softmax, a product, a gather or a layout can be written in many ways that compute the same.
+//! Walks over the graph know one of them. [`plain`] replaces others by it, each by an identity that
+//! holds for all sizes, so that no walk has to know them. What no rule fits stays as it is.
+
+mod control;
+mod layout;
+mod products;
+mod repeated;
+mod rows;
+mod softmax;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::BTreeMap;
+
+use posenc_ir::{Model, NodeId, Patch};
+
+use crate::graph::ports::Role;
+use view::{Draft, View};
+
+/// Rounds of replacements: what one of them makes may fit the next.
+const ROUNDS: usize = 32;
+
+/// Axes are inputs of all operators that the rules write from here on.
+const OPSET: i64 = 13;
+
+/// A rule: replaces what a node computes where the node and those before it have a certain form.
+type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
+
+/// Rules that hold for every version of the operators.
+const OF_CONTROL: [Rule; 1] = [control::branch];
+
+/// Rules for operators of this version and later ones.
+const RULES: [Rule; 16] = [
+    control::repeated,
+    control::counted,
+    control::scanned,
+    softmax::of_logarithms,
+    softmax::quotient,
+    softmax::of_rows,
+    softmax::of_transposed,
+    products::sum_of_products,
+    products::in_parts,
+    products::per_head,
+    products::of_reversed,
+    layout::einsum,
+    layout::padded,
+    layout::undone,
+    rows::gather_nd,
+    rows::in_pieces,
+];
+
+/// The model with its operators in the spelling that is read, where some of them have another;
+/// `None` where none has. `roles` are those of inputs that are not told from their use.
+pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
+    let mut now: Option<Model> = None;
+    for _ in 0..ROUNDS {
+        let before = now.as_ref().unwrap_or(model);
+        let Some(patch) = round(before, roles) else {
+            break;
+        };
+        let mut next = before.clone();
+        if next.commit(patch).is_err() {
+            break;
+        }
+        now = Some(next);
+    }
+    now
+}
+
+/// Every replacement that fits; `None` where none does.
+fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Patch> {
+    let view = View::new(model, roles);
+    let graph = model.graph();
+    let mut draft = Draft::new(graph);
+    let is_modern = model.opset() >= OPSET;
+    let mut known = repeated::Known::default();
+    for (id, node) in graph.nodes() {
+        if !view.is_in_main(node.scope()) || !node.domain().is_empty() {
+            continue;
+        }
+        draft.begin(node.scope());
+        let mut any = |rules: &[Rule]| {
+            let mut rules = rules.iter();
+            rules.any(|rule| rule(&view, &mut draft, id).is_some())
+        };
+        if !any(&OF_CONTROL) && !(is_modern && any(&RULES)) {
+            repeated::again(&view, &mut draft, id, &mut known);
+        }
+    }
+    draft.finish()
+}

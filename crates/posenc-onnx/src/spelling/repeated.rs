@@ -1,0 +1,57 @@
+//! Nodes that compute from the same values what another one does.
+
+use posenc_ir::{NodeId, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::view::{Draft, View};
+
+/// The first node of each form, by what it reads.
+pub(super) type Known = FxHashMap<(String, Vec<Option<ValueId>>), Vec<NodeId>>;
+
+/// Replaces a node that computes from content what one before it does: what is done to the first
+/// would not be done to it.
+pub(super) fn again(
+    view: &View<'_>,
+    draft: &mut Draft<'_>,
+    id: NodeId,
+    known: &mut Known,
+) -> Option<()> {
+    let graph = view.graph();
+    let node = graph.node(id);
+    let varies = node.op().starts_with("Random") || node.is("Dropout") || node.is("Bernoulli");
+    let plain = node.bodies().next().is_none() && graph.overload(id).is_empty();
+    let content = node.output(0).is_some_and(|v| view.is_content(v));
+    if varies || !plain || !content {
+        return None;
+    }
+    let inputs: Vec<Option<ValueId>> = (node.inputs().iter())
+        .map(|v| v.map(|v| draft.now(view.origin(v))))
+        .collect();
+    let same = |other: &&NodeId| {
+        let other = graph.node(**other);
+        let alike = |a: &posenc_ir::proto::AttributeProto| other.attribute(a.name()) == Some(a);
+        other.domain() == node.domain()
+            && other.scope() == node.scope()
+            && other.outputs().len() == node.outputs().len()
+            && other.attributes().len() == node.attributes().len()
+            && node.attributes().iter().all(alike)
+    };
+    let key = (node.op().to_owned(), inputs);
+    let alike = known.entry(key).or_default();
+    let Some(first) = alike.iter().find(same).copied() else {
+        alike.push(id);
+        return None;
+    };
+    let pairs = node.outputs().iter().zip(graph.node(first).outputs());
+    let pairs: Vec<(ValueId, ValueId)> = pairs
+        .filter_map(|(old, new)| old.map(|old| Some((old, (*new)?))))
+        .collect::<Option<_>>()?;
+    // An output of the model keeps its name.
+    if pairs.iter().any(|(old, _)| graph.value(*old).is_output()) {
+        return None;
+    }
+    for (old, new) in pairs {
+        draft.replace(old, new)?;
+    }
+    Some(())
+}

@@ -1,0 +1,415 @@
+//! What rules know of a graph, and what they write.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use posenc_ir::eval::{Trace, trace};
+use posenc_ir::{
+    Attr, DType, Emitter, Graph, Model, Node, NodeId, Patch, ScopeId, ScopeKind, ValueId,
+};
+
+use rustc_hash::FxHashMap;
+
+use crate::graph::dataflow::{Class, Classes, is_fed_ids};
+use crate::graph::lane::wrap;
+use crate::graph::ports::{Lengths, Ports, Role};
+
+/// Sizes of the two trial runs: what has the same size in both is of a fixed size.
+const TRIALS: [Lengths; 2] = [
+    Lengths {
+        batch: 2,
+        sequence: 14,
+        past: 5,
+    },
+    Lengths {
+        batch: 3,
+        sequence: 11,
+        past: 7,
+    },
+];
+
+/// Elements that a value of these runs may have: sizes and small constants are enough.
+const BUDGET: posenc_ir::eval::Budget = posenc_ir::eval::Budget { elements: 1 << 16 };
+
+/// A graph before a round. Trial runs are made when the first rule asks for a size.
+pub(super) struct View<'a> {
+    model: &'a Model,
+    roles: &'a BTreeMap<String, Role>,
+    ports: OnceCell<Ports>,
+    classes: OnceCell<Classes>,
+    traces: OnceCell<[Trace; 2]>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(model: &'a Model, roles: &'a BTreeMap<String, Role>) -> Self {
+        Self {
+            model,
+            roles,
+            ports: OnceCell::new(),
+            classes: OnceCell::new(),
+            traces: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn graph(&self) -> &'a Graph {
+        self.model.graph()
+    }
+
+    /// Whether a scope is the main graph or a body in it.
+    pub(super) fn is_in_main(&self, mut scope: ScopeId) -> bool {
+        while let ScopeKind::Body(holder, _) = self.graph().scope(scope).kind() {
+            scope = self.graph().node(*holder).scope();
+        }
+        scope == self.graph().main()
+    }
+
+    fn ports(&self) -> &Ports {
+        let make = || Ports::of(self.graph(), self.roles);
+        self.ports.get_or_init(make)
+    }
+
+    fn classes(&self) -> &Classes {
+        let make = || Classes::of(self.graph(), self.ports());
+        self.classes.get_or_init(make)
+    }
+
+    fn traces(&self) -> &[Trace; 2] {
+        self.traces.get_or_init(|| {
+            let graph = self.graph();
+            let opaque = |v| self.is_content(v) && !is_fed_ids(graph, v);
+            TRIALS.map(|lengths| {
+                let seeds = self.ports().seeds(graph, self.ports().fit(lengths));
+                trace(self.model, &seeds, &opaque, &BUDGET)
+            })
+        })
+    }
+
+    /// The truth of a constant of one element.
+    pub(super) fn flag(&self, value: ValueId) -> Option<bool> {
+        Some(self.int(value)? != 0)
+    }
+
+    /// Whether a value depends on content.
+    pub(super) fn is_content(&self, value: ValueId) -> bool {
+        self.classes().of_value(value).has(Class::CONTENT)
+    }
+
+    /// The node that computes a value, copies left out.
+    pub(super) fn maker(&self, mut value: ValueId) -> Option<(NodeId, &'a Node)> {
+        loop {
+            let (id, _) = self.graph().producer(value)?;
+            let node = self.graph().node(id);
+            if !node.is("Identity") {
+                return node.domain().is_empty().then_some((id, node));
+            }
+            value = node.input(0)?;
+        }
+    }
+
+    /// The node that computes a value, copies left out, where it is this operator.
+    pub(super) fn made_by(&self, value: ValueId, op: &str) -> Option<&'a Node> {
+        let (_, node) = self.maker(value)?;
+        node.is(op).then_some(node)
+    }
+
+    /// A value without the copies and changes of its type behind it.
+    pub(super) fn uncast(&self, mut value: ValueId) -> ValueId {
+        while let Some((_, node)) = self.maker(value)
+            && node.is("Cast")
+            && let Some(before) = node.input(0)
+        {
+            value = before;
+        }
+        self.origin(value)
+    }
+
+    /// A value without the copies behind it.
+    pub(super) fn origin(&self, mut value: ValueId) -> ValueId {
+        while let Some((id, _)) = self.graph().producer(value)
+            && self.graph().node(id).is("Identity")
+            && let Some(before) = self.graph().node(id).input(0)
+        {
+            value = before;
+        }
+        value
+    }
+
+    /// Whether two values are one, copies left out.
+    pub(super) fn same(&self, a: ValueId, b: ValueId) -> bool {
+        self.origin(a) == self.origin(b)
+    }
+
+    /// The number of axes.
+    pub(super) fn rank(&self, value: ValueId) -> Option<usize> {
+        let [a, b] = self.traces();
+        let rank = |t: &Trace| t.get(value).dims.as_ref().map(Vec::len);
+        rank(a).filter(|r| rank(b) == Some(*r))
+    }
+
+    /// The dimensions in both runs.
+    pub(super) fn dims(&self, value: ValueId) -> Option<[&[usize]; 2]> {
+        let [a, b] = self.traces();
+        Some([a.get(value).dims.as_deref()?, b.get(value).dims.as_deref()?])
+    }
+
+    /// The size of an axis that has the same in every run.
+    pub(super) fn size(&self, value: ValueId, axis: usize) -> Option<usize> {
+        let [a, b] = self.dims(value)?;
+        a.get(axis).copied().filter(|n| b.get(axis) == Some(n))
+    }
+
+    /// The element type.
+    pub(super) fn dtype(&self, value: ValueId) -> Option<DType> {
+        let declared = self.graph().dtype(value);
+        declared.or_else(|| self.traces()[0].get(value).dtype)
+    }
+
+    /// The integers of a constant, stored or computed.
+    pub(super) fn ints(&self, value: ValueId) -> Option<Vec<i64>> {
+        if let Some(stored) = self.graph().stored(value) {
+            let few = stored.elements() <= Some(BUDGET.elements);
+            let tensor = few.then(|| self.graph().constant(value)).flatten()?;
+            return (0..tensor.len()).map(|i| tensor.get_i64(i)).collect();
+        }
+        let fixed = self.classes().of_value(value).is_constant();
+        let known = fixed
+            .then(|| self.traces()[0].get(value).to_i64())
+            .flatten()?;
+        Some(known.iter().copied().collect())
+    }
+
+    /// The integer of a constant of one element.
+    pub(super) fn int(&self, value: ValueId) -> Option<i64> {
+        match self.ints(value)?[..] {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The number of a constant of one element.
+    pub(super) fn number(&self, value: ValueId) -> Option<f64> {
+        if let Some(stored) = self.graph().stored(value) {
+            let one = stored.elements() == Some(1);
+            return one
+                .then(|| self.graph().constant(value)?.get_f64(0))
+                .flatten();
+        }
+        let fixed = self.classes().of_value(value).is_constant();
+        fixed
+            .then(|| self.traces()[0].get(value).scalar_f64())
+            .flatten()
+    }
+
+    /// The axes that a reduction, a `Squeeze` or an `Unsqueeze` names, counted from the front of
+    /// `rank` axes; `None` where it names none.
+    pub(super) fn axes(&self, node: &Node, rank: usize) -> Option<Vec<usize>> {
+        let named = match node.input(1) {
+            Some(axes) => self.ints(axes)?,
+            None => node.ints("axes").ok()??.to_vec(),
+        };
+        named.iter().map(|a| wrap(*a, rank)).collect()
+    }
+
+    /// The only axis of a reduction that keeps it, or drops it where `keeps` is false.
+    pub(super) fn reduced(&self, node: &Node, keeps: bool) -> Option<usize> {
+        let rank = self.rank(node.input(0)?)?;
+        let kept = node.int("keepdims").ok()?.unwrap_or(1) != 0;
+        match self.axes(node, rank)?[..] {
+            [axis] if kept == keeps => Some(axis),
+            _ => None,
+        }
+    }
+
+    /// An integer attribute as an axis of `rank` ones.
+    pub(super) fn axis(&self, node: &Node, default: i64, rank: usize) -> Option<usize> {
+        wrap(node.int("axis").ok()?.unwrap_or(default), rank)
+    }
+
+    /// The order of the axes of a `Transpose`.
+    pub(super) fn order(&self, node: &Node) -> Option<Vec<usize>> {
+        match node.ints("perm").ok()? {
+            Some(perm) => perm.iter().map(|a| wrap(*a, perm.len())).collect(),
+            None => Some((0..self.rank(node.input(0)?)?).rev().collect()),
+        }
+    }
+
+    /// The part of an axis that a `Slice` of step 1 or a `Split` takes: the value, the axis, and
+    /// the first index and the one after the last.
+    pub(super) fn part(&self, value: ValueId) -> Option<Part> {
+        let value = self.origin(value);
+        let (id, output) = self.graph().producer(value)?;
+        let node = self.graph().node(id);
+        let of = node.input(0)?;
+        if !node.is("Split") && !node.is("Slice") {
+            return None;
+        }
+        let rank = self.rank(of)?;
+        if node.is("Split") {
+            let axis = self.axis(node, 0, rank)?;
+            let widths: Option<Vec<usize>> = (node.outputs()[..=output].iter())
+                .map(|v| self.size((*v)?, axis))
+                .collect();
+            let widths = widths?;
+            let end: usize = widths.iter().sum();
+            let begin = end - widths.last()?;
+            return Part::new(self, of, axis, begin, Some(end));
+        }
+        let one = |slot: usize| self.int(node.input(slot)?);
+        if node.input(4).is_some() && one(4)? != 1 {
+            return None;
+        }
+        let axis = wrap(one(3)?, rank)?;
+        let size = self.size(of, axis);
+        let place = |at: i64| match size {
+            Some(n) => {
+                let n = i64::try_from(n).ok()?;
+                usize::try_from(if at < 0 { at + n } else { at }.clamp(0, n)).ok()
+            }
+            None => usize::try_from(at).ok(),
+        };
+        let end = match one(2)? {
+            FAR.. => None,
+            end => Some(place(end)?),
+        };
+        Part::new(self, of, axis, place(one(1)?)?, end)
+    }
+}
+
+/// Ends of slices from here on mean the end of the axis.
+const FAR: i64 = 1 << 31;
+
+/// The order of axes that exchanges the last two.
+pub(super) fn last_exchanged(rank: usize) -> Option<Vec<usize>> {
+    let mut order: Vec<usize> = (0..rank).collect();
+    order.swap(rank.checked_sub(1)?, rank.checked_sub(2)?);
+    Some(order)
+}
+
+/// A part of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) of: ValueId,
+    pub(super) axis: usize,
+    pub(super) begin: usize,
+    /// `None` for the end of the axis.
+    pub(super) end: Option<usize>,
+}
+
+impl Part {
+    fn new(
+        view: &View<'_>,
+        of: ValueId,
+        axis: usize,
+        begin: usize,
+        end: Option<usize>,
+    ) -> Option<Self> {
+        let size = view.size(of, axis);
+        Some(Self {
+            of: view.origin(of),
+            axis,
+            begin,
+            end: end.filter(|_| size.is_none() || end < size),
+        })
+    }
+
+    /// The value and axis that these parts are, in this order.
+    pub(super) fn whole(parts: &[Self]) -> Option<(ValueId, usize)> {
+        let first = parts.first()?;
+        let mut at = Some(0);
+        for part in parts {
+            let follows = part.of == first.of && part.axis == first.axis && at == Some(part.begin);
+            if !follows || part.end.is_some_and(|end| end < part.begin) {
+                return None;
+            }
+            at = part.end;
+        }
+        at.is_none().then_some((first.of, first.axis))
+    }
+}
+
+/// What a round writes.
+pub(super) struct Draft<'g> {
+    emitter: Emitter<'g>,
+    replaced: Vec<(ValueId, ValueId)>,
+    by_old: FxHashMap<ValueId, ValueId>,
+    scope: ScopeId,
+}
+
+impl<'g> Draft<'g> {
+    pub(super) fn new(graph: &'g Graph) -> Self {
+        Self {
+            emitter: graph.emitter(graph.main(), "plain"),
+            replaced: vec![],
+            by_old: FxHashMap::default(),
+            scope: graph.main(),
+        }
+    }
+
+    /// The scope of the nodes that follow.
+    pub(super) fn begin(&mut self, scope: ScopeId) {
+        self.scope = scope;
+        self.emitter.set_scope(scope);
+    }
+
+    pub(super) fn op(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
+        self.emitter.op_with(op, inputs, attrs)
+    }
+
+    pub(super) fn ints(&mut self, values: &[i64]) -> ValueId {
+        self.emitter.ints("axes", values)
+    }
+
+    pub(super) fn emitter(&mut self) -> &mut Emitter<'g> {
+        &mut self.emitter
+    }
+
+    pub(super) fn transpose(&mut self, value: ValueId, order: &[usize]) -> ValueId {
+        let perm = order.iter().map(|a| *a as i64).collect();
+        self.op("Transpose", &[value], &[("perm", Attr::Ints(perm))])
+    }
+
+    /// What a value was replaced by, or itself.
+    pub(super) fn now(&self, value: ValueId) -> ValueId {
+        self.by_old.get(&value).copied().unwrap_or(value)
+    }
+
+    /// Lets all that reads `old` read `new`, which holds the same numbers and does not depend on it.
+    pub(super) fn replace(&mut self, old: ValueId, new: ValueId) -> Option<()> {
+        let graph = self.emitter.graph();
+        // The output of a graph is made by a node of its own.
+        let is_new = new.index() >= graph.value_count() && self.emitter.scope_of(new) == self.scope;
+        let named = graph.value(old).is_output() && !is_new;
+        let new = if named {
+            self.op("Identity", &[new], &[])
+        } else {
+            new
+        };
+        self.replaced.push((old, new));
+        self.by_old.insert(old, new);
+        Some(())
+    }
+
+    /// The patch; `None` where nothing is replaced.
+    pub(super) fn finish(mut self) -> Option<Patch> {
+        if self.replaced.is_empty() {
+            return None;
+        }
+        // What one rule wrote reads what others replaced.
+        let by_old = &self.by_old;
+        let last = |mut value: ValueId| {
+            for _ in 0..by_old.len() {
+                match by_old.get(&value) {
+                    Some(next) => value = *next,
+                    None => break,
+                }
+            }
+            value
+        };
+        self.emitter.redirect_recorded(last);
+        for (old, new) in &self.replaced {
+            self.emitter.redirect(*old, last(*new)).ok()?;
+        }
+        self.emitter.omit_unused();
+        Some(self.emitter.finish())
+    }
+}
