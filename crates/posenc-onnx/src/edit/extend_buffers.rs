@@ -84,15 +84,19 @@ fn raise_limits(
     let mut changed = 0;
     for (slot, input) in node.inputs().iter().enumerate() {
         let Some(value) = *input else { continue };
-        let Some(cap) = context.graph().constant(value).filter(|t| t.len() == 1) else {
+        // The limit may be computed from constants.
+        let is_constant = context.found.classes.of_value(value).is_constant();
+        let known = context.found.trace.get(value);
+        let cap = known.scalar_i64().filter(|_| is_constant);
+        let (Some(dtype), Some(dims), Some(cap)) = (known.dtype, &known.dims, cap) else {
             continue;
         };
-        let length = cap.get_i64(0).and_then(|n| usize::try_from(n).ok());
-        if !cap.dtype().is_int() || !length.is_some_and(|n| lengths.contains(&n)) {
+        let length = usize::try_from(cap).ok();
+        if !dtype.is_int() || !length.is_some_and(|n| lengths.contains(&n)) {
             continue;
         }
         out.set_scope(node.scope());
-        let cap = Tensor::from_f64(cap.dtype(), cap.dims(), &[wanted as f64]);
+        let cap = Tensor::from_f64(dtype, dims, &[wanted as f64]);
         let new = out.constant("length", cap);
         out.redirect_use(value, Use::new(id, slot), new)?;
         changed += 1;
