@@ -1,6 +1,7 @@
 //! Lengths of the trial run.
 
 use super::*;
+use crate::detect::limits;
 
 /// Attention with a mask whose length the graph names apart from that of the tokens.
 fn masked(s: &mut Sketch, q: &str, k: &str, v: &str) -> String {
@@ -55,4 +56,29 @@ fn lengths_that_do_not_fit_are_noticed_before_sizes_that_are_known_again() {
     });
     let found = found(&model);
     assert_eq!(found.attention.len(), 1, "{:?}", found.no_attention);
+}
+
+/// Rows of a table that is added, picked by a product.
+fn picked(s: &mut Sketch, x: String) -> String {
+    let at = s.range();
+    let (depth, values) = (s.int(50), s.floats(&[2], [0.0, 1.0]));
+    let choice = s.op("OneHot", &[&at, &depth, &values]);
+    let table = s.weights(&[50, HIDDEN]);
+    let p = s.op("MatMul", &[&choice, &table]);
+    s.op("Add", &[&x, &p])
+}
+
+#[test]
+fn rows_that_a_product_picks_end() {
+    let lengths = |embed: fn(&mut Sketch, String) -> String| -> Vec<usize> {
+        let form = Form {
+            embed,
+            ..Form::default()
+        };
+        let model = model(&form);
+        let all = limits::all(model.graph(), &found(&model));
+        all.iter().map(|limit| limit.length).collect()
+    };
+    assert_eq!(lengths(picked), [50]);
+    assert!(lengths(|_, x| x).is_empty());
 }
