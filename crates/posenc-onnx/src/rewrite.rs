@@ -146,8 +146,8 @@ impl Planned<'_> {
         }
         if !done.report.edits.is_empty() && respelled > 0 {
             done.report.warnings.push(format!(
-                "{respelled} operators were replaced by others that compute the same, so that the \
-                 model could be read"
+                "{respelled} operators were replaced by others that compute the same, or computed \
+                 nothing that is used: the model is read without them"
             ));
         }
         if !done.report.edits.is_empty() {

@@ -91,5 +91,6 @@ fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Patch> {
             repeated::again(&view, &mut draft, id, &mut known);
         }
     }
+    repeated::unused(&view, &mut draft);
     draft.finish()
 }

@@ -1,6 +1,7 @@
 //! What every value depends on.
 
 use posenc_ir::{DType, Graph, Node, NodeId, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::graph::operators::{is_copy, is_reshape};
 use crate::graph::ports::{Ports, Role};
@@ -197,6 +198,24 @@ impl Classes {
     }
 }
 
+/// The nodes that an output of the model depends on.
+pub(crate) fn live(graph: &Graph) -> FxHashSet<NodeId> {
+    let mut live = FxHashSet::default();
+    let mut stack = graph.scope(graph.main()).outputs().to_vec();
+    while let Some(value) = stack.pop() {
+        let Some((id, _)) = graph.producer(value).filter(|(id, _)| live.insert(*id)) else {
+            continue;
+        };
+        let node = graph.node(id);
+        stack.extend(node.inputs().iter().flatten());
+        stack.extend(
+            node.bodies()
+                .flat_map(|(_, body)| graph.scope(body).outputs()),
+        );
+    }
+    live
+}
+
 /// Whether a node makes embeddings, and beside them the lengths of its mask.
 fn is_embedding_with_lengths(node: &Node) -> bool {
     node.domain() == "com.microsoft" && node.op() == "EmbedLayerNormalization"
@@ -232,4 +251,29 @@ fn is_fed_flag(graph: &Graph, mut value: ValueId) -> bool {
     }
     let is_single = graph.value(value).shape().is_some_and(|d| d.len() < 2);
     is_single && graph.dtype(value) == Some(DType::Bool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::sketch::Sketch;
+
+    #[test]
+    fn ids_that_are_compared_with_one_number_are_a_mask_and_with_several_content() {
+        for (count, is_content) in [(1, false), (7, true)] {
+            let mut s = Sketch::default();
+            s.embedded();
+            let numbers: Vec<i64> = (0..count).collect();
+            let numbers = s.ints(&numbers);
+            let ids = s.unsqueeze("input_ids", &[-1]);
+            let same = s.op("Equal", &[&ids, &numbers]);
+            let model = s.model(17, &[&same]);
+            let graph = model.graph();
+            let ports = Ports::of(graph, &Default::default());
+            let same = graph.find(graph.main(), &same).unwrap();
+            let class = Classes::of(graph, &ports).of_value(same);
+            assert_eq!(class.has(Class::CONTENT), is_content, "{count}");
+            assert_eq!(class.has(Class::PADDING), !is_content, "{count}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Dim, Graph, Model, NodeId, ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::graph::dataflow::{Class, Classes};
+use crate::graph::dataflow::{Class, Classes, live};
 use crate::graph::operators::is_projection;
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 pub(crate) use rules::{Known, Mixing};
@@ -136,27 +136,9 @@ struct Walk<'a> {
     rules: Rules<'a>,
     /// The tokens of each value; `None` for one that depends on none.
     sets: Vec<Option<Sets>>,
-    /// The nodes that an output of the model depends on.
+    /// The nodes that an output of the model depends on: what the others mix is lost.
     live: FxHashSet<NodeId>,
     mixers: Vec<Mixer>,
-}
-
-/// The nodes that an output of the model depends on: what the others mix is lost.
-fn live(graph: &Graph) -> FxHashSet<NodeId> {
-    let mut live = FxHashSet::default();
-    let mut stack = graph.scope(graph.main()).outputs().to_vec();
-    while let Some(value) = stack.pop() {
-        let Some((id, _)) = graph.producer(value).filter(|(id, _)| live.insert(*id)) else {
-            continue;
-        };
-        let node = graph.node(id);
-        stack.extend(node.inputs().iter().flatten());
-        stack.extend(
-            node.bodies()
-                .flat_map(|(_, body)| graph.scope(body).outputs()),
-        );
-    }
-    live
 }
 
 /// Passes over a body whose outputs are its inputs again: sets only grow, mostly once.

@@ -1,9 +1,10 @@
-//! Nodes that compute from the same values what another one does.
+//! Nodes that compute what another one does, and nodes that no output depends on.
 
 use posenc_ir::{NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::view::{Draft, View};
+use crate::graph::dataflow::live;
 
 /// The first node of each form, by what it reads.
 pub(super) type Known = FxHashMap<(String, Vec<Option<ValueId>>), Vec<NodeId>>;
@@ -54,4 +55,18 @@ pub(super) fn again(
         draft.replace(old, new)?;
     }
     Some(())
+}
+
+/// Drops what is computed from content or positions for no output: rows of a table that another
+/// encoding replaces would still be read there.
+pub(super) fn unused(view: &View<'_>, draft: &mut Draft<'_>) {
+    let graph = view.graph();
+    let main = graph.scope(graph.main()).nodes();
+    let live = live(graph);
+    for id in main.iter().filter(|id| !live.contains(*id)) {
+        let outputs = graph.node(*id).outputs().iter().flatten();
+        for value in outputs.filter(|v| view.is_content(**v) || view.is_position(**v)) {
+            draft.drop_unused(*value);
+        }
+    }
 }

@@ -5,6 +5,7 @@ use posenc_ir::{DType, Model};
 use super::*;
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 
+mod bodies;
 mod refused;
 
 /// A spelling of something, from the queries and keys `[batch, heads, sequence, size]`.
@@ -75,7 +76,7 @@ fn reduced(s: &mut Sketch, op: &str, x: &str) -> String {
 }
 
 /// Each spelling with the operators that it must lose.
-const SPELLINGS: [(&str, Spelling, &[&str]); 20] = [
+const SPELLINGS: [(&str, Spelling, &[&str]); 22] = [
     ("Exp of LogSoftmax", of_log_softmax, &["Exp"]),
     ("Exp of a difference", of_log_sum_exp, &["Exp"]),
     (
@@ -120,6 +121,17 @@ const SPELLINGS: [(&str, Spelling, &[&str]); 20] = [
         &["If"],
     ),
     ("columns", columns, &[]),
+    ("a table in pieces", in_pieces, &["Concat"]),
+    (
+        "a part without zeros",
+        |s, q, _| {
+            let nothing = s.slice(q, 3, [0, 0, 1]);
+            let a = with_zeros(s, q, 0, 0);
+            let b = with_zeros(s, &nothing, SIZE as i64, 0);
+            s.op("Add", &[&a, &b])
+        },
+        &["Pad"],
+    ),
 ];
 
 fn of_log_softmax(s: &mut Sketch, q: &str, k: &str) -> String {
@@ -256,6 +268,12 @@ fn merged_and_back(s: &mut Sketch, q: &str, _: &str) -> String {
     let shape = s.op("Shape", &[q]);
     let rows = s.reshape(q, &[-1, SIZE as i64]);
     s.op("Reshape", &[&rows, &shape])
+}
+
+fn in_pieces(s: &mut Sketch, _: &str, _: &str) -> String {
+    let pieces = [3, 5].map(|n| s.weights(&[30, n]));
+    let table = s.concat(&[&pieces[0], &pieces[1]], 1);
+    s.gather(&table, "input_ids", 0)
 }
 
 fn gather_nd(s: &mut Sketch, _: &str, _: &str) -> String {

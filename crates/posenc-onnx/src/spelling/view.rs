@@ -94,6 +94,11 @@ impl<'a> View<'a> {
         self.classes().of_value(value).has(Class::CONTENT)
     }
 
+    /// Whether a value depends on positions.
+    pub(super) fn is_position(&self, value: ValueId) -> bool {
+        self.classes().of_value(value).has(Class::POSITION)
+    }
+
     /// The node that computes a value, copies left out.
     pub(super) fn maker(&self, mut value: ValueId) -> Option<(NodeId, &'a Node)> {
         loop {
@@ -333,6 +338,8 @@ pub(super) struct Draft<'g> {
     replaced: Vec<(ValueId, ValueId)>,
     by_old: FxHashMap<ValueId, ValueId>,
     scope: ScopeId,
+    /// Whether something is dropped.
+    is_less: bool,
 }
 
 impl<'g> Draft<'g> {
@@ -342,6 +349,7 @@ impl<'g> Draft<'g> {
             replaced: vec![],
             by_old: FxHashMap::default(),
             scope: graph.main(),
+            is_less: false,
         }
     }
 
@@ -389,9 +397,14 @@ impl<'g> Draft<'g> {
         Some(())
     }
 
-    /// The patch; `None` where nothing is replaced.
+    /// Removes a value and what only it needs, unless it is in use.
+    pub(super) fn drop_unused(&mut self, value: ValueId) {
+        self.is_less |= self.emitter.remove_if_unused(value).is_ok();
+    }
+
+    /// The patch; `None` where nothing is replaced or dropped.
     pub(super) fn finish(mut self) -> Option<Patch> {
-        if self.replaced.is_empty() {
+        if self.replaced.is_empty() && !self.is_less {
             return None;
         }
         // What one rule wrote reads what others replaced.

@@ -1,0 +1,112 @@
+//! Control flow that decides nothing, and nodes that compute the same.
+
+use super::*;
+
+/// A model of this body between integers `input_ids` and `y`.
+fn written(body: &str) -> Model {
+    let text = format!(
+        "<ir_version: 9, opset_import: [\"\" : 18]>\n\
+         test (int64[batch,sequence] input_ids) => (float[] y) {{\n\
+         one = Constant<value: tensor = int64 {{1}}>()\n\
+         two = Constant<value: tensor = int64 {{2}}>()\n\
+         all = Size(input_ids)\n\
+         yes = Constant<value: tensor = bool {{1}}>()\n\
+         first = Constant<value_ints = [0]>()\n\
+         x = Cast<to: int = 1>(input_ids)\n{body}\n}}\n"
+    );
+    Model::parse(&text).unwrap()
+}
+
+/// A loop with this count, condition and body.
+fn repeated(count: &str, condition: &str, body: &str) -> Model {
+    written(&format!(
+        "all_of_them = Loop ({count}, yes) <body: graph = each (int64 i, bool c) => (bool d, float[] z) \
+         {{ d = {condition}\n z = {body} }}>\n y = Squeeze(all_of_them)"
+    ))
+}
+
+/// A scan over `rows`.
+fn scanned(rows: &str) -> Model {
+    written(&format!(
+        "rows = {rows}\n all_of_them = Scan <num_scan_inputs: int = 1, body: graph = each \
+         (float[] r) => (float[] z) {{ z = Neg(r) }}> (rows)\n y = Squeeze(all_of_them)"
+    ))
+}
+
+fn respelled(model: &Model) -> Option<Model> {
+    plain(model, &BTreeMap::new())
+}
+
+#[test]
+fn one_trip_is_computed_without_a_loop() {
+    let want = written("y = Neg(x)");
+    for model in [
+        repeated("one", "Identity(c)", "Neg(x)"),
+        repeated("one", "Not(c)", "Neg(x)"),
+        scanned("Unsqueeze(x, first)"),
+    ] {
+        let plain = respelled(&model).expect("the loop is replaced");
+        let left = operators(&plain);
+        assert!(
+            !left.iter().any(|op| op == "Loop" || op == "Scan"),
+            "{left:?}"
+        );
+        let far = output(&plain, [2, 5])
+            .iter()
+            .zip(&output(&want, [2, 5]))
+            .fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
+        assert!(far < 1e-9, "{far}");
+    }
+}
+
+#[test]
+fn a_loop_that_counts_is_a_range() {
+    let model = repeated("all", "Identity(c)", "Cast<to: int = 1>(i)");
+    let plain = respelled(&model).expect("the loop is replaced");
+    assert!(operators(&plain).iter().any(|op| op == "Range"));
+    let numbers: Vec<f64> = output(&plain, [2, 5]).iter().copied().collect();
+    let want: Vec<f64> = (0..10).map(f64::from).collect();
+    assert_eq!(numbers, want);
+}
+
+#[test]
+fn other_loops_stay() {
+    for (name, model) in [
+        ("two trips", repeated("two", "Identity(c)", "Neg(x)")),
+        (
+            "ends early",
+            repeated("all", "Less(i, two)", "Cast<to: int = 1>(i)"),
+        ),
+        ("content", repeated("all", "Identity(c)", "Add(x, x)")),
+        ("several slices", scanned("Identity(x)")),
+    ] {
+        assert!(respelled(&model).is_none(), "{name}");
+    }
+}
+
+#[test]
+fn nodes_that_compute_the_same_become_one() {
+    let twice = written("a = Exp(x)\n b = Exp(x)\n y = Mul(a, b)");
+    let once = respelled(&twice).expect("one of them goes");
+    let all = operators(&once);
+    assert_eq!(all.iter().filter(|op| *op == "Exp").count(), 1, "{all:?}");
+    assert!(difference(&twice, &once) < 1e-9);
+    for other in [
+        "a = Exp(x)\n b = Neg(x)\n y = Mul(a, b)",
+        "a = Cast<to: int = 6>(x)\n b = Cast<to: int = 7>(x)\n c = Cast<to: int = 7>(a)\n d = Mul(b, c)\n \
+         y = Cast<to: int = 1>(d)",
+        "a = RandomNormalLike(x)\n b = RandomNormalLike(x)\n y = Mul(a, b)",
+    ] {
+        assert!(respelled(&written(other)).is_none(), "{other}");
+    }
+}
+
+#[test]
+fn what_is_computed_for_no_output_is_dropped() {
+    let model = written("a = Exp(x)\n b = Neg(a)\n y = Neg(x)");
+    let less = respelled(&model).expect("two nodes are dropped");
+    assert!(!operators(&less).iter().any(|op| op == "Exp"));
+    assert!(difference(&model, &less) < 1e-9);
+    let sizes = written("s = Shape(x)\n t = Size(x)\n y = Neg(x)");
+    assert!(respelled(&sizes).is_none(), "sizes hold nothing");
+}
