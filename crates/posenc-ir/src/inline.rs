@@ -1,11 +1,9 @@
-//! Inlining of local functions, and of branches that are always taken.
+//! Inlining of local functions.
 //!
 //! A model stores each function once, but a rewrite of one layer needs a copy for this layer.
 //! Names of a copy start with the name of its call.
 //!
 //! Callees are inlined before their callers, without recursion.
-
-mod choices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +46,7 @@ fn domain(name: &str) -> String {
 }
 
 impl Model {
-    /// The model with all calls of local functions inlined, and with the branch of each `If` that
-    /// chooses nothing in its place; `None` where it has neither.
+    /// The model with all calls of local functions inlined; `None` where it has no functions.
     ///
     /// # Errors
     /// When a function imports another version of an operator set than the model, calls itself, or
@@ -57,8 +54,7 @@ impl Model {
     pub fn inlined(&self) -> Result<Option<Self>> {
         let graph = self.graph();
         let is_function = |s| matches!(graph.scope(s).kind(), crate::ScopeKind::Function { .. });
-        let calls = graph.scopes().any(is_function);
-        if !calls && !graph.nodes().any(|(_, node)| node.is("If")) {
+        if !graph.scopes().any(is_function) {
             return Ok(None);
         }
         let mut model =
@@ -112,9 +108,6 @@ impl Model {
             }
         }
         main.node = inliner.list(std::mem::take(&mut main.node))?;
-        if !choices::unfold(&mut main, &mut inliner)? && !calls {
-            return Ok(None);
-        }
         model.graph = Some(main);
         model.opset_import.retain(|o| {
             let name = domain(o.domain());
@@ -257,44 +250,36 @@ impl Inliner {
             }
             match self.functions.get(&key_of(&node)) {
                 Some(function) => {
-                    let other = function.name().to_owned();
-                    let label = self.label(&node, &other);
-                    if let Some(function) = self.functions.get(&key_of(&node)) {
-                        call(function, (&node, label), &mut self.limits, &mut out)?;
-                    }
+                    let label = loop {
+                        self.calls += 1;
+                        let name = match node.name() {
+                            "" => function.name(),
+                            name => name,
+                        };
+                        let name = if name.len() < MAX_NAME / 2 {
+                            name
+                        } else {
+                            "call"
+                        };
+                        let label = format!("{name}_{}", self.calls);
+                        if !self.taken.contains(&label) {
+                            break label;
+                        }
+                    };
+                    call(function, &node, label, &mut self.limits, &mut out)?;
                 }
                 None => out.push(node),
             }
         }
         Ok(out)
     }
-
-    /// A label for the names of a call, from its own or this one.
-    fn label(&mut self, node: &NodeProto, other: &str) -> String {
-        loop {
-            self.calls += 1;
-            let name = match node.name() {
-                "" => other,
-                name => name,
-            };
-            let name = if name.len() < MAX_NAME / 2 {
-                name
-            } else {
-                "call"
-            };
-            let label = format!("{name}_{}", self.calls);
-            if !self.taken.contains(&label) {
-                return label;
-            }
-        }
-    }
 }
 
-/// Adds the nodes of a function, with the names and attributes of a call, whose label names begin
-/// with.
+/// Adds the nodes of a function, with the names and attributes of a call.
 fn call(
     function: &FunctionProto,
-    (node, label): (&NodeProto, String),
+    node: &NodeProto,
+    label: String,
     limits: &mut Limits,
     out: &mut Vec<NodeProto>,
 ) -> Result<()> {
