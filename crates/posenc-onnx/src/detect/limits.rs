@@ -1,14 +1,14 @@
 //! What limits the length of a sequence: constants whose rows are picked by position, buffers
 //! that are cut to the length, and shapes that were fixed at export.
 
+mod longer;
 mod product;
+mod reach;
 
 use std::collections::BTreeSet;
 
-use ndarray::{ArrayD, Axis};
-use posenc_ir::eval::{Budget, Trace};
+use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
-use rustc_hash::FxHashSet;
 
 use crate::detect::finding::Finding;
 use crate::detect::found::Found;
@@ -16,6 +16,8 @@ use crate::detect::runs::Runs;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
 use crate::report::{Limit, LimitCause};
+use longer::Longer;
+use reach::Reach;
 
 /// Every limit of the graph, smallest first.
 pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
@@ -124,179 +126,6 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
     let length = at.length_for(rows, runs.found.lengths.past)?;
     let ends = !longer.bends(index) || longer.overruns(index, rows, length);
     ends.then_some((table, length))
-}
-
-/// The rows that the trial run reads.
-#[derive(Clone, Copy)]
-struct Reach {
-    least: i64,
-    most: i64,
-    /// Tokens along the longest axis of the index.
-    tokens: usize,
-    /// Whether each token reads the row after that of the token before.
-    steps: bool,
-}
-
-impl Reach {
-    /// Of an index in the trial run, which may contain the rows of each of `copies` sequences one after
-    /// another.
-    fn of(trace: &Trace, node: &Node, index: ValueId, copies: usize) -> Option<Self> {
-        let numbers = trace.get(index).to_i64()?;
-        let steps = |line: &[i64]| line.windows(2).all(|w| w[0].checked_add(1) == Some(w[1]));
-        if node.is("GatherElements") {
-            // An index for each element: one lane of them gives the rows.
-            let axis = wrap(node.int("axis").ok()?.unwrap_or(0), numbers.ndim())?;
-            let line: Vec<i64> = numbers.lanes(Axis(axis)).into_iter().next()?.to_vec();
-            return Some(Self {
-                least: *numbers.iter().min()?,
-                most: *numbers.iter().max()?,
-                tokens: line.len(),
-                steps: steps(&line),
-            })
-            .filter(|at| at.tokens > 1);
-        }
-        // An index of pairs and the like has a last axis that is no sequence.
-        let pairs = usize::from(node.op() == "GatherND");
-        Self::of_rows(&numbers, numbers.ndim().checked_sub(pairs)?, copies)
-    }
-
-    /// Of the rows that are read, where the first `rank` axes may be of tokens.
-    fn of_rows(numbers: &ArrayD<i64>, rank: usize, copies: usize) -> Option<Self> {
-        let rows: Vec<i64> = numbers.iter().copied().collect();
-        let steps = |line: &[i64]| line.windows(2).all(|w| w[0].checked_add(1) == Some(w[1]));
-        let longest = numbers.shape()[..rank].iter().copied().max()?;
-        let one = longest / copies.max(1);
-        let again = one > 1 && longest == one * copies && longest == rows.len();
-        let tokens = if again && (one..longest).all(|i| rows[i] == rows[i % one]) {
-            one
-        } else {
-            longest
-        };
-        let line = rows.get(..tokens)?;
-        Some(Self {
-            least: *rows.iter().min()?,
-            most: *rows.iter().max()?,
-            tokens,
-            steps: rank < 3 && steps(line),
-        })
-        .filter(|_| tokens > 1)
-    }
-
-    /// The length at which the last row is read, each further token reading one more.
-    fn length_for(self, rows: usize, past: usize) -> Option<usize> {
-        let last = i64::try_from(rows).ok()? - 1;
-        let spare = last.checked_sub(self.most)?;
-        let spare = usize::try_from(spare).ok()?;
-        // One row for each new token: earlier ones are in the cache.
-        let before = if self.steps && self.least >= i64::try_from(past).ok()? {
-            past
-        } else {
-            0
-        };
-        (before + self.tokens).checked_add(spare)
-    }
-}
-
-/// Elements that a value of a longer run may have: indices of pairs, but no weights.
-const LONG: Budget = Budget { elements: 1 << 18 };
-
-/// The most longer runs.
-const RUNS: usize = 8;
-
-/// What longer sequences read.
-struct Longer<'a> {
-    runs: &'a Runs<'a>,
-    /// The last run, by its tokens.
-    last: Option<(usize, Option<Trace>)>,
-    /// Runs so far.
-    made: usize,
-    /// Values that grow with the position: nothing that they are computed from bends.
-    straight: FxHashSet<ValueId>,
-}
-
-impl<'a> Longer<'a> {
-    fn of(runs: &'a Runs<'a>) -> Self {
-        Self {
-            runs,
-            last: None,
-            made: 0,
-            straight: FxHashSet::default(),
-        }
-    }
-
-    /// Whether an operator between positions and an index may keep it from growing with them.
-    fn bends(&mut self, index: ValueId) -> bool {
-        let graph = self.runs.model.graph();
-        let classes = &self.runs.found.classes;
-        let mut stack = vec![index];
-        let mut seen = FxHashSet::default();
-        while let Some(value) = stack.pop() {
-            let class = classes.of_value(value);
-            let known = self.straight.contains(&value);
-            if known || !class.has(Class::POSITION) || !seen.insert(value) {
-                continue;
-            }
-            let Some((id, _)) = graph.producer(value) else {
-                continue;
-            };
-            let node = graph.node(id);
-            let bends = matches!(
-                node.op(),
-                "Clip" | "Min" | "Max" | "Where" | "Log" | "Mod" | "Div" | "Floor" | "If" | "Loop"
-            );
-            if bends {
-                return true;
-            }
-            stack.extend(node.inputs().iter().flatten());
-        }
-        self.straight.extend(seen);
-        false
-    }
-
-    /// Whether an index has more elements where the sequence is longer; where that cannot be run,
-    /// yes.
-    fn grows(&self, index: ValueId) -> bool {
-        let count = |trace: &Trace| trace.get(index).elements();
-        let tokens = self.runs.found.lengths.sequence;
-        let longer = self.runs.once(2 * tokens, &LONG);
-        // The longer run is of one sequence, as a shorter one is.
-        let same = self.runs.once(tokens, &LONG);
-        match (
-            same.as_ref().and_then(count),
-            longer.as_ref().and_then(count),
-        ) {
-            (Some(now), Some(then)) => then > now,
-            _ => true,
-        }
-    }
-
-    /// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run,
-    /// yes.
-    fn overruns(&mut self, index: ValueId, rows: usize, length: usize) -> bool {
-        let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
-        let trace = self.beyond(length);
-        match trace.and_then(|t| t.get(index).to_i64()) {
-            Some(numbers) => numbers.iter().any(beyond),
-            None => true,
-        }
-    }
-
-    /// A run of one token more than `length`; `None` where it cannot be made.
-    fn beyond(&mut self, length: usize) -> Option<&Trace> {
-        let wanted = (length + 1).saturating_sub(self.runs.found.lengths.past);
-        if self
-            .last
-            .as_ref()
-            .is_none_or(|(tokens, _)| *tokens != wanted)
-        {
-            if self.made == RUNS {
-                return None;
-            }
-            self.made += 1;
-            self.last = Some((wanted, self.runs.once(wanted, &LONG)));
-        }
-        self.last.as_ref().and_then(|(_, trace)| trace.as_ref())
-    }
 }
 
 /// The table of an operator that gathers by itself, from the first row that a token reads on.

@@ -6,6 +6,7 @@
 //! model without a record is compared with the formulas that detection reads.
 
 mod bare;
+mod miss;
 mod numbers;
 mod spec;
 
@@ -24,7 +25,8 @@ use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
 use crate::plan::swap::{Group, SwapPlan};
 use crate::record::swap::{BranchRecord, GroupRecord, SwapRecord};
 use crate::report::SiteCheck;
-use bare::bare;
+use bare::{bare, kinds};
+use miss::Miss;
 use numbers::Numbered;
 
 /// What comparing inserted encodings with their formulas found.
@@ -35,15 +37,6 @@ pub(crate) struct Inserted {
     pub(crate) unchecked: Vec<String>,
     /// Runtimes that do not run it.
     pub(crate) refused: Vec<VerifyError>,
-}
-
-/// Why nothing was run.
-#[derive(Debug)]
-enum Miss {
-    /// A site differs from the record: its name, and how.
-    Differs(String, String),
-    /// It cannot be compared, with the reason.
-    Unchecked(String),
 }
 
 /// Holds the sites of a swapped model to the record of the swap.
@@ -181,18 +174,6 @@ impl Inserted {
         }
         self.held.checks.extend(checks);
     }
-}
-
-/// The kinds that are read at a site.
-fn kinds(found: &Found, site: usize) -> Vec<Kind> {
-    let rotary = found.rotary.iter().filter(|r| r.site == site);
-    let own = found.findings.iter().filter(|f| f.sites.contains(&site));
-    let unknown = found.not_rotary.iter().filter(|r| r.site == site);
-    rotary
-        .map(|_| Kind::Rope)
-        .chain(own.map(|f| f.encoding.kind()))
-        .chain(unknown.map(|_| Kind::Unknown))
-        .collect()
 }
 
 /// Adds the comparisons of another runtime: of two of one quantity, the one that failed or is closer

@@ -3,7 +3,8 @@
 
 use posenc_ir::{Node, NodeId, ValueId};
 
-use super::{Longer, Reach};
+use super::longer::Longer;
+use super::reach::Reach;
 use crate::graph::dataflow::Class;
 use crate::graph::ones::picked;
 use crate::graph::product::Letters;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use posenc_ir::{DType, Model, Tensor, ValueId};
 
-use super::Miss;
+use super::miss::Miss;
 use crate::plan::numbers::{Init, Numbers};
 use crate::record::swap::{BranchRecord, LearnedRecord};
 

@@ -8,7 +8,7 @@ use posenc_encodings::params::Params;
 use posenc_ir::{DType, Tensor};
 use std::rc::Rc;
 
-use super::Miss;
+use super::miss::Miss;
 use super::numbers::Tensors;
 use crate::detect::context::Context;
 use crate::plan::numbers::Numbers;

@@ -1,0 +1,110 @@
+//! Runs of longer sequences.
+
+use posenc_ir::ValueId;
+use posenc_ir::eval::{Budget, Trace};
+use rustc_hash::FxHashSet;
+
+use crate::detect::runs::Runs;
+use crate::graph::dataflow::Class;
+
+/// Elements that a value of a longer run may have: indices of pairs, but no weights.
+const LONG: Budget = Budget { elements: 1 << 18 };
+
+/// The most longer runs.
+const RUNS: usize = 8;
+
+/// What longer sequences read.
+pub(super) struct Longer<'a> {
+    pub(super) runs: &'a Runs<'a>,
+    /// The last run, by its tokens.
+    pub(super) last: Option<(usize, Option<Trace>)>,
+    /// Runs so far.
+    pub(super) made: usize,
+    /// Values that grow with the position: nothing that they are computed from bends.
+    pub(super) straight: FxHashSet<ValueId>,
+}
+
+impl<'a> Longer<'a> {
+    pub(super) fn of(runs: &'a Runs<'a>) -> Self {
+        Self {
+            runs,
+            last: None,
+            made: 0,
+            straight: FxHashSet::default(),
+        }
+    }
+
+    /// Whether an operator between positions and an index may keep it from growing with them.
+    pub(super) fn bends(&mut self, index: ValueId) -> bool {
+        let graph = self.runs.model.graph();
+        let classes = &self.runs.found.classes;
+        let mut stack = vec![index];
+        let mut seen = FxHashSet::default();
+        while let Some(value) = stack.pop() {
+            let class = classes.of_value(value);
+            let known = self.straight.contains(&value);
+            if known || !class.has(Class::POSITION) || !seen.insert(value) {
+                continue;
+            }
+            let Some((id, _)) = graph.producer(value) else {
+                continue;
+            };
+            let node = graph.node(id);
+            let bends = matches!(
+                node.op(),
+                "Clip" | "Min" | "Max" | "Where" | "Log" | "Mod" | "Div" | "Floor" | "If" | "Loop"
+            );
+            if bends {
+                return true;
+            }
+            stack.extend(node.inputs().iter().flatten());
+        }
+        self.straight.extend(seen);
+        false
+    }
+
+    /// Whether an index has more elements where the sequence is longer; where that cannot be run,
+    /// yes.
+    pub(super) fn grows(&self, index: ValueId) -> bool {
+        let count = |trace: &Trace| trace.get(index).elements();
+        let tokens = self.runs.found.lengths.sequence;
+        let longer = self.runs.once(2 * tokens, &LONG);
+        // The longer run is of one sequence, as a shorter one is.
+        let same = self.runs.once(tokens, &LONG);
+        match (
+            same.as_ref().and_then(count),
+            longer.as_ref().and_then(count),
+        ) {
+            (Some(now), Some(then)) => then > now,
+            _ => true,
+        }
+    }
+
+    /// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run,
+    /// yes.
+    pub(super) fn overruns(&mut self, index: ValueId, rows: usize, length: usize) -> bool {
+        let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
+        let trace = self.beyond(length);
+        match trace.and_then(|t| t.get(index).to_i64()) {
+            Some(numbers) => numbers.iter().any(beyond),
+            None => true,
+        }
+    }
+
+    /// A run of one token more than `length`; `None` where it cannot be made.
+    pub(super) fn beyond(&mut self, length: usize) -> Option<&Trace> {
+        let wanted = (length + 1).saturating_sub(self.runs.found.lengths.past);
+        if self
+            .last
+            .as_ref()
+            .is_none_or(|(tokens, _)| *tokens != wanted)
+        {
+            if self.made == RUNS {
+                return None;
+            }
+            self.made += 1;
+            self.last = Some((wanted, self.runs.once(wanted, &LONG)));
+        }
+        self.last.as_ref().and_then(|(_, trace)| trace.as_ref())
+    }
+}
