@@ -1,6 +1,8 @@
 //! Frontiers: where values that vary along the sequence, but not with content, act on content
 //! between a projection and the product of queries and keys.
 
+mod detour;
+
 use std::collections::BTreeSet;
 
 use ndarray::Array2;
@@ -13,6 +15,7 @@ use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
 use crate::graph::operators::{is_elementwise, is_norm};
 use crate::graph::region::Region;
+use detour::detour;
 
 /// The content values between a projection and the product, with their lanes.
 #[derive(Clone, Debug)]
@@ -127,6 +130,7 @@ impl OperandPath {
                 continue;
             }
             path.nodes.insert(id);
+            let mut is_lost = true;
             for slot in 0..node.inputs().len() {
                 let Some(input) = node.input(slot) else {
                     continue;
@@ -135,7 +139,13 @@ impl OperandPath {
                     && let Some(lane) = back(graph, trace, id, output, slot, lane)
                 {
                     stack.push((input, lane));
+                    is_lost = false;
                 }
+            }
+            if is_lost && let Some(around) = detour(graph, classes, trace, id, &lane) {
+                path.nodes.extend(around.nodes);
+                path.lanes.extend(around.between);
+                stack.push((around.start, lane));
             }
         }
         path

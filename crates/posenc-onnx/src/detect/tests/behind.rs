@@ -56,6 +56,52 @@ fn rope_is_read_behind_a_change_of_basis_and_a_norm() {
     }
 }
 
+/// What is done to single heads, with heads and tokens on one axis meanwhile.
+fn by_head(s: &mut Sketch, x: &str, work: fn(&mut Sketch, &str) -> String) -> String {
+    let tokens = s.transpose(x, &[0, 2, 1, 3]);
+    let packed = s.reshape(&tokens, &[0, 0, HIDDEN as i64]);
+    let heads = s.reshape(&packed, &[0, -1, SIZE as i64]);
+    let heads = work(s, &heads);
+    let packed = s.reshape(&heads, &[0, -1, HIDDEN as i64]);
+    let apart = s.reshape(&packed, &[0, 0, HEADS as i64, SIZE as i64]);
+    s.transpose(&apart, &[0, 2, 1, 3])
+}
+
+#[test]
+fn rope_is_read_behind_a_norm_of_heads_that_share_an_axis_with_tokens() {
+    let cases: [(&str, Rotated); 2] = [
+        ("a norm", |s, x, _| {
+            let q = turned(s, x);
+            by_head(s, &q, |s, heads| {
+                let weight = s.weights(&[SIZE]);
+                s.op("RMSNormalization", &[heads, &weight])
+            })
+        }),
+        ("a norm in parts", |s, x, _| {
+            let q = turned(s, x);
+            by_head(s, &q, |s, heads| {
+                let squared = s.op("Mul", &[heads, heads]);
+                let last = s.ints(&[-1]);
+                let mean = s.op("ReduceMean", &[&squared, &last]);
+                let root = s.op("Sqrt", &[&mean]);
+                s.op("Div", &[heads, &root])
+            })
+        }),
+    ];
+    for (name, rotated) in cases {
+        let mut model = model(&form(rotated));
+        let found = found(&model);
+        assert_eq!(found.rotary.len(), 1, "{name}: {:?}", found.not_rotary);
+        let to_none = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        rewrite(&mut model, &to_none).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let waves = model.graph().nodes().filter(|(_, n)| n.is("Cos"));
+        assert_eq!(waves.count(), 0, "{name}");
+    }
+}
+
 #[test]
 fn what_is_not_read_behind_or_as_a_rotation_is_not_changed() {
     const OTHER: &str = "position acts on queries or keys here, by no rotation that was read";
