@@ -104,20 +104,34 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     }
     results.findings[first.0..].reverse();
     results.no_encodings[first.1..].reverse();
-    // Layers repeat; one alone, or one like an encoding elsewhere, may be an encoding.
-    for (shape, node, between) in layers.iter().rev() {
-        let kernel =
-            |(other, ..): &&(Shape, NodeId, NodeId)| other.conv.kernel == shape.conv.kernel;
-        if layers.iter().filter(kernel).count() > 1 && !shapes.contains(shape) {
-            continue;
-        }
-        results.not_evaluated.push(format!(
+    results
+        .not_evaluated
+        .extend(ambiguous(graph, &layers, &shapes));
+}
+
+/// Layers repeat; one alone, or one like an encoding elsewhere, may be an encoding: a sentence each.
+/// Of `layers`, the node and what is between it and attention; `shapes` are those of encodings.
+fn ambiguous(graph: &Graph, layers: &[(Shape, NodeId, NodeId)], shapes: &[Shape]) -> Vec<String> {
+    let kernels = |shape: &Shape| {
+        let alike = |(other, ..): &&(Shape, NodeId, NodeId)| other.conv.kernel == shape.conv.kernel;
+        layers.iter().filter(alike).count()
+    };
+    let may_encode =
+        |(shape, ..): &&(Shape, NodeId, NodeId)| kernels(shape) < 2 || shapes.contains(shape);
+    let sentence = |(_, node, between): &(Shape, NodeId, NodeId)| {
+        format!(
             "{}: this convolution is added to its input and may encode position, but {} is between \
              it and attention",
             graph.place(*node),
             graph.place(*between)
-        ));
-    }
+        )
+    };
+    layers
+        .iter()
+        .rev()
+        .filter(may_encode)
+        .map(sentence)
+        .collect()
 }
 
 /// What makes convolutions alike.
