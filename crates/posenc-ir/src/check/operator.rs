@@ -39,17 +39,8 @@ pub(super) fn check<'g>(
         let set_of = match sets.entry((set, node.domain())) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
-                let known = match default_of(set, opsets, node.domain()) {
-                    Some(known) => {
-                        let name = node.domain();
-                        let text =
-                            format!("{name} is not imported: some runtimes do not read this model");
-                        warnings.at(graph.place(id), text);
-                        known
-                    }
-                    None => set_of(opsets, node.domain()).map_err(at)?,
-                };
-                new.insert(known)
+                let known = assumed_or_imported(graph, id, (set, opsets), warnings);
+                new.insert(known.map_err(at)?)
             }
         };
         if is_call(id) {
@@ -108,6 +99,22 @@ pub(super) fn check<'g>(
         }
     }
     Ok(())
+}
+
+/// The operator set of the domain of a node, with a warning where it is assumed.
+fn assumed_or_imported<'g>(
+    graph: &'g Graph,
+    id: NodeId,
+    (set, opsets): (usize, &Opsets),
+    warnings: &mut Warnings<'g>,
+) -> Result<OperatorSet> {
+    let name = graph.node(id).domain();
+    let Some(assumed) = default_of(set, opsets, name) else {
+        return set_of(opsets, name);
+    };
+    let text = format!("{name} is not imported: some runtimes do not read this model");
+    warnings.at(graph.place(id), text);
+    Ok(assumed)
 }
 
 /// Domains whose operators ONNX Runtime reads in the newest version where the model imports none.
