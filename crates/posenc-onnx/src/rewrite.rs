@@ -154,7 +154,7 @@ impl Planned<'_> {
             let branches = written_branches(&done, &options);
             let fingerprint = done.report.input.fingerprint.clone();
             let source = flat.as_ref().unwrap_or(model);
-            asked::write(&mut done.model, &request);
+            asked::write(&mut done.model, &request, &done.report.inferred);
             written::write(&mut done.model, (source, &fingerprint), &branches);
         }
         if is_sorted {

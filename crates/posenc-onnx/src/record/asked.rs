@@ -1,6 +1,7 @@
 //! The `posenc.request` metadata entry: what was asked of a rewrite, so that it can be done again
 //! for a comparison.
 
+use posenc_encodings::inferred::Inferred;
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,26 +35,23 @@ fn tool() -> &'static str {
     concat!("posenc-onnx ", env!("CARGO_PKG_VERSION"))
 }
 
-/// Records a request; nothing where it is not JSON.
-pub(crate) fn write(model: &mut Model, request: &Request) {
+/// Records a request; nothing where it is not JSON. Of the config next to a model, it names the length
+/// that was `inferred` from it.
+pub(crate) fn write(model: &mut Model, request: &Request, inferred: &[Inferred]) {
+    let mut request = request.clone();
+    let read = request.model_config.take();
+    let length = inferred.iter().find(|i| i.name == "original-length");
+    let length = length.filter(|_| read.is_some() && request.hf_config.is_none());
+    let length = length.and_then(|i| usize::try_from(i.value.as_u64()?).ok());
+    let given = request.parameters.original_length;
+    request.parameters.original_length = given.or(length);
     let text = |request: &Request| serde_json::to_value(request).ok();
-    // The config next to a model may be unreadable, as long as nothing needs it.
-    let without = || {
-        text(&Request {
-            model_config: None,
-            ..request.clone()
-        })
-    };
-    let (Some(mut asked), Some(usual)) =
-        (text(request).or_else(without), text(&Request::default()))
-    else {
+    let (Some(mut asked), Some(usual)) = (text(&request), text(&Request::default())) else {
         return;
     };
     prune(&mut asked, &usual);
-    for config in ["hf_config", "model_config"] {
-        if let Some(Value::Object(entries)) = asked.get_mut(config) {
-            entries.retain(|_, entry| entry.to_string().len() <= LARGE);
-        }
+    if let Some(Value::Object(entries)) = asked.get_mut("hf_config") {
+        entries.retain(|_, entry| entry.to_string().len() <= LARGE);
     }
     let mut entry = json!({"tool": tool(), "request": asked});
     if request.params.is_some() {
@@ -102,7 +100,7 @@ mod tests {
             ..Request::default()
         };
         request.parameters.max_length = Some(64);
-        write(&mut model, &request);
+        write(&mut model, &request, &[]);
         let want = format!(
             r#"{{"tool":"{}","request":{{"to":"alibi","parameters":{{"max_length":64}}}}}}"#,
             tool()
@@ -111,21 +109,20 @@ mod tests {
         assert_eq!(read(&model).unwrap().unwrap().request, request);
         let labels = "x".repeat(2 * LARGE);
         let config = json!({"rope_theta": 5e5, "id2label": {"0": labels}}).to_string();
-        request.model_config = Some(Config::from_text("config.json", config));
-        write(&mut model, &request);
-        let again = read(&model).unwrap().unwrap().request;
-        let config = json!(again.model_config.unwrap());
-        assert_eq!(config, json!({"rope_theta": 5e5}));
-        request.model_config = Some(Config::from_text("config.json", "{"));
-        write(&mut model, &request);
-        assert!(
-            read(&model)
-                .unwrap()
-                .unwrap()
-                .request
-                .model_config
-                .is_none()
+        let config = Config::from_text("config.json", config);
+        request.model_config = Some(config.clone());
+        write(
+            &mut model,
+            &request,
+            &[Inferred::new("original-length", 32, "config.json")],
         );
+        let again = read(&model).unwrap().unwrap().request;
+        assert_eq!(again.model_config, None);
+        assert_eq!(again.parameters.original_length, Some(32));
+        request.hf_config = Some(config);
+        write(&mut model, &request, &[]);
+        let again = read(&model).unwrap().unwrap().request;
+        assert_eq!(json!(again.hf_config.unwrap()), json!({"rope_theta": 5e5}));
         for bad in ["", "[]", r#"{"tool": "t", "request": {"to": "what"}}"#] {
             model.set_metadata(KEY, bad.to_owned());
             assert!(read(&model).unwrap().is_err(), "{bad}");
