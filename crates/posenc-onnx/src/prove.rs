@@ -19,7 +19,7 @@ pub(crate) mod error;
 pub(crate) mod expected;
 pub(crate) mod feeds;
 pub(crate) mod formula;
-mod inserted;
+pub(crate) mod inserted;
 pub(crate) mod invariants;
 mod lengths;
 mod measure;

@@ -25,8 +25,8 @@ use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
 use crate::plan::swap::{Group, SwapPlan};
 use crate::record::swap::{BranchRecord, GroupRecord, SwapRecord};
 use crate::report::SiteCheck;
-use bare::{bare, kinds};
-use miss::Miss;
+use bare::bare;
+use miss::{Miss, kinds};
 use numbers::Numbered;
 
 /// What comparing inserted encodings with their formulas found.
@@ -174,6 +174,13 @@ impl Inserted {
         }
         self.held.checks.extend(checks);
     }
+}
+
+/// How often an encoding is added to the embeddings that a site sees.
+pub(crate) fn entries(found: &Found, site: usize, kind: Kind) -> usize {
+    let own = found.findings.iter().filter(|f| f.sites.contains(&site));
+    let of_kind = own.filter(|f| f.encoding.kind() == kind);
+    of_kind.map(|f| f.entries.len()).sum()
 }
 
 /// Adds the comparisons of another runtime: of two of one quantity, the one that failed or is closer

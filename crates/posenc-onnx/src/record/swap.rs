@@ -52,6 +52,9 @@ pub(crate) struct GroupRecord {
     pub(crate) read: Option<Kind>,
     /// Whether it can be removed again.
     pub(crate) removable: bool,
+    /// How often it is added before the first site, where it is added to the embeddings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) entries: Option<usize>,
 }
 
 /// A constant with learned numbers.

@@ -3,7 +3,7 @@
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::miss::Miss;
+use super::miss::{Miss, kinds};
 use crate::attention::Site;
 use crate::attention::scores::given;
 use crate::detect::branches::Branch;
@@ -11,7 +11,6 @@ use crate::detect::context::Context;
 use crate::detect::{Found, detect};
 use crate::edit::remove::remove;
 use crate::plan::swap::SwapPlan;
-use posenc_encodings::kind::Kind;
 
 /// Takes the encodings of the sites of a plan out of a copy.
 pub(super) fn bare(
@@ -64,16 +63,4 @@ fn fed(bare: &Model, site: &Site) -> Vec<ValueId> {
         None => given(bare.graph(), site),
     };
     own.into_iter().chain([mask]).flatten().collect()
-}
-
-/// The kinds that are read at a site.
-pub(super) fn kinds(found: &Found, site: usize) -> Vec<Kind> {
-    let rotary = found.rotary.iter().filter(|r| r.site == site);
-    let own = found.findings.iter().filter(|f| f.sites.contains(&site));
-    let unknown = found.not_rotary.iter().filter(|r| r.site == site);
-    rotary
-        .map(|_| Kind::Rope)
-        .chain(own.map(|f| f.encoding.kind()))
-        .chain(unknown.map(|_| Kind::Unknown))
-        .collect()
 }

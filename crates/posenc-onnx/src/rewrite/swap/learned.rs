@@ -13,6 +13,7 @@ use crate::detect::context::Context;
 use crate::edit::remove::remove;
 use crate::plan::swap::Group;
 use crate::plan::swap::spec::EncodingSpec;
+use crate::prove::inserted::entries;
 use crate::prove::swap::Proof;
 use crate::record::swap::{BranchRecord, GroupRecord, LearnedRecord};
 
@@ -42,6 +43,7 @@ pub(super) fn record(branch: usize, proof: &Proof, graphs: &Graphs<'_>) -> Branc
         tensors: learned(proof, graphs, group),
         read: read(proof, group, plan.kind),
         removable,
+        entries: added(proof, group, plan.kind),
     };
     BranchRecord {
         branch,
@@ -65,6 +67,12 @@ fn read(proof: &Proof, group: &Group, kind: Kind) -> Option<Kind> {
     let mut all = group.sites.iter().map(|site| at(*site));
     let first = all.next()?;
     all.all(|kind| kind == first).then_some(first)?
+}
+
+/// How often what is added to the embeddings is added.
+fn added(proof: &Proof, group: &Group, kind: Kind) -> Option<usize> {
+    let first = group.sites.first().filter(|_| kind.is_absolute())?;
+    Some(entries(&proof.swapped.1, *first, kind))
 }
 
 /// Whether what was inserted into scores can be taken out again.
