@@ -43,14 +43,16 @@ pub(crate) fn lengths(
     let fits = |at: Lengths| limit.is_none_or(|limit| longest(at) <= limit.length);
     let wanted: Vec<usize> = match first.filter(|found| found.ports.is_sound()) {
         _ if !options.lengths.is_empty() => options.lengths.clone(),
-        // A few samples make no token.
-        Some(found) => vec![found.lengths.sequence, 2 * found.lengths.sequence],
+        // A few samples make no token; those of the trial run do.
+        Some(found) => vec![found.lengths.sequence],
         None => LENGTHS.into_iter().filter(|l| fits(fitted(*l))).collect(),
     };
+    // Limits are numbers of tokens.
+    let is_known = options.lengths.is_empty();
     let mut all: Vec<Lengths> = vec![];
     for sequence in wanted {
         let at = fitted(sequence);
-        if let Some(limit) = limit.filter(|_| !fits(at)) {
+        if let Some(limit) = limit.filter(|_| !is_known && !fits(at)) {
             let why = format!(
                 "length {} is more than the {} that the model supports; give shorter `lengths`",
                 longest(at),
