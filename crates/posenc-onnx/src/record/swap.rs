@@ -62,6 +62,9 @@ pub(crate) struct GroupRecord {
 pub(crate) struct LearnedRecord {
     /// The name of the tensor in its family.
     pub(crate) name: String,
+    /// Its name in the file that it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) given: Option<String>,
     /// The dimensions of the tensor.
     pub(crate) dims: Vec<usize>,
     /// The name of the constant.
@@ -131,6 +134,7 @@ mod tests {
     fn numbers_are_read_as_they_were_written() {
         let record = |factor, transposed| LearnedRecord {
             name: "table".into(),
+            given: None,
             dims: vec![2, 3],
             constant: "c".into(),
             factor,

@@ -24,11 +24,18 @@ pub(super) fn of(model: &Model, swapped: &SwapRecord) -> Option<Tensors> {
         let branch = branches.iter().find(|b| b.options.branch == own.branch)?;
         for group in &own.groups {
             for learned in family.tensors {
-                if let Some(tensor) = tensor(model, group, learned.name)? {
-                    for site in &group.sites {
-                        let name = format!("{}{}", place(branch, *site)?, learned.name);
-                        named.insert(name, tensor.clone());
-                    }
+                let Some(tensor) = tensor(model, group, learned.name)? else {
+                    continue;
+                };
+                let own = group.tensors.iter().find(|t| t.name == learned.name);
+                // One name for several groups is one tensor.
+                if let Some(given) = own.and_then(|t| t.given.clone()) {
+                    named.insert(given, tensor);
+                    continue;
+                }
+                for site in &group.sites {
+                    let name = format!("{}{}", place(branch, *site)?, learned.name);
+                    named.insert(name, tensor.clone());
                 }
             }
         }

@@ -11,6 +11,7 @@ use posenc_ir::{Applied, Model, NodeId, ValueId};
 
 use crate::detect::context::Context;
 use crate::edit::remove::remove;
+use crate::plan::numbers::Numbers;
 use crate::plan::swap::Group;
 use crate::plan::swap::spec::EncodingSpec;
 use crate::prove::inserted::entries;
@@ -96,7 +97,7 @@ fn learned(proof: &Proof, graphs: &Graphs<'_>, group: &Group) -> Vec<LearnedReco
         let Some(numbers) = stored.to_f64s() else {
             continue;
         };
-        for (name, values) in &tensors {
+        for (name, given, values) in &tensors {
             let Some(form) = form(values, &numbers, epsilon) else {
                 continue;
             };
@@ -105,6 +106,7 @@ fn learned(proof: &Proof, graphs: &Graphs<'_>, group: &Group) -> Vec<LearnedReco
             };
             all.push(LearnedRecord {
                 name: (*name).to_owned(),
+                given: given.clone(),
                 dims: values.shape().to_vec(),
                 constant: graphs.next.graph().name(value).to_owned(),
                 factor: form.factor,
@@ -115,8 +117,11 @@ fn learned(proof: &Proof, graphs: &Graphs<'_>, group: &Group) -> Vec<LearnedReco
     all
 }
 
-/// The learned tensors of a group by name, as the graph of the proof has them.
-fn tensors(proof: &Proof, group: &Group) -> Vec<(&'static str, ArrayD<f64>)> {
+/// A learned tensor: its name in the family, that in a file, and its values.
+type Named = (&'static str, Option<String>, ArrayD<f64>);
+
+/// The learned tensors of a group, as the graph of the proof has them.
+fn tensors(proof: &Proof, group: &Group) -> Vec<Named> {
     let family = Kind::of(group.new.encoding().word()).family();
     let Some(family) = family.filter(|family| !matches!(family.entry, Entry::FoundOnly)) else {
         return vec![];
@@ -132,15 +137,25 @@ fn tensors(proof: &Proof, group: &Group) -> Vec<(&'static str, ArrayD<f64>)> {
             .collect(),
         EncodingSpec::InputTerm(spec) => {
             let added = group.sites.first().and_then(|site| proof.added(*site));
-            let dims =
-                added.and_then(|(content, _)| proof.swapped.1.trace.get(content).dims.as_ref());
+            let trace = &proof.swapped.1.trace;
+            let dims = added.and_then(|(content, _)| trace.get(content).dims.as_ref());
             let values = dims.and_then(|dims| spec.values(*dims.last()?).ok());
             values.unwrap_or_default().into_iter().map(Some).collect()
         }
     };
-    let named = family.tensors.iter().zip(values);
+    let numbers: Vec<Option<&Numbers>> = match &group.new {
+        EncodingSpec::Rotation(_) => vec![],
+        EncodingSpec::ScoreBias(spec) => spec.tensors.iter().map(Some).collect(),
+        EncodingSpec::ScoreTerm(spec) => spec.tensors.iter().map(Option::as_ref).collect(),
+        EncodingSpec::InputTerm(spec) => spec.tensors.iter().map(Some).collect(),
+    };
+    let given = numbers.into_iter().map(|numbers| match numbers {
+        Some(Numbers::Given { name, .. }) => Some(name.clone()),
+        _ => None,
+    });
+    let named = family.tensors.iter().zip(given).zip(values);
     named
-        .filter_map(|(learned, v)| Some((learned.name, v?)))
+        .filter_map(|((learned, given), v)| Some((learned.name, given, v?)))
         .collect()
 }
 
