@@ -279,7 +279,12 @@ impl Inserted {
             let other = kinds
                 .iter()
                 .find(|kind| !expected(kind) && !kind.is_absolute());
+            let times = entries(context.found, *site, to);
             match (is_missing, other) {
+                _ if group.entries.is_some_and(|written| times > written) => {
+                    let why = format!("{to} is added {times} times");
+                    self.differs(&attention.name, why);
+                }
                 (true, _) => {
                     let why = format!("{to} was inserted and does not read");
                     self.differs(&attention.name, why);
