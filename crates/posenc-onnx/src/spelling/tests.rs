@@ -11,13 +11,13 @@ mod refused;
 /// A spelling of something, from the queries and keys `[batch, heads, sequence, size]`.
 type Spelling = fn(&mut Sketch, &str, &str) -> String;
 
-/// A model that gives a spelling's value and nothing else.
+/// A model that gives a spelling's value, and the queries and keys, so that all is in use.
 fn model(spelling: Spelling) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let (q, k) = (s.headed(&x), s.headed(&x));
     let y = spelling(&mut s, &q, &k);
-    s.model(17, &[&y])
+    s.model(17, &[&y, &q, &k])
 }
 
 /// The operators of a model.

@@ -6,13 +6,13 @@ use super::*;
 fn written(body: &str) -> Model {
     let text = format!(
         "<ir_version: 9, opset_import: [\"\" : 18]>\n\
-         test (int64[batch,sequence] input_ids) => (float[] y) {{\n\
+         test (int64[batch,sequence] input_ids) => (float[] y, float[] kept) {{\n\
          one = Constant<value: tensor = int64 {{1}}>()\n\
          two = Constant<value: tensor = int64 {{2}}>()\n\
          all = Size(input_ids)\n\
          yes = Constant<value: tensor = bool {{1}}>()\n\
          first = Constant<value_ints = [0]>()\n\
-         x = Cast<to: int = 1>(input_ids)\n{body}\n}}\n"
+         x = Cast<to: int = 1>(input_ids)\n kept = Abs(x)\n{body}\n}}\n"
     );
     Model::parse(&text).unwrap()
 }
