@@ -140,9 +140,10 @@ fn stacked(draft: &mut Draft<'_>, results: &[ValueId], carried: usize) -> Vec<Va
     let mut all = vec![];
     for (i, result) in results.iter().enumerate() {
         let axes = draft.ints(&[0]);
-        all.push(match i < carried {
-            true => *result,
-            false => draft.op("Unsqueeze", &[*result, axes], &[]),
+        all.push(if i < carried {
+            *result
+        } else {
+            draft.op("Unsqueeze", &[*result, axes], &[])
         });
     }
     all
