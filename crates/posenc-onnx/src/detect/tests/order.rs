@@ -175,6 +175,9 @@ fn queries_that_are_lost_on_the_way_to_the_scores_are_not_read() {
         let flat = s.concat(&[&all, &keys], 0);
         let flat = s.op("Reshape", &[&scores, &flat]);
         let weights = s.with("Softmax", &[&flat], &[("axis", A::Int(-1))]);
+        // Without this, the spelling is read.
+        let one = s.float(1.0);
+        let weights = s.op("Mul", &[&weights, &one]);
         let weights = s.op("Reshape", &[&weights, &shape]);
         s.op("MatMul", &[&weights, v])
     });
