@@ -29,6 +29,7 @@ use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Rewrite};
 use crate::request::{Request, roles};
 use crate::spelling;
+use rewritten::Respelled;
 pub(crate) use rewritten::Rewritten;
 
 /// What a request changes in a model, before anything has changed.
@@ -134,6 +135,13 @@ impl Planned<'_> {
         let unread = self.unread.clone();
         let flat = self.flat.clone();
         let request = self.request.clone();
+        let spellings = self.plain.clone().map(|plain| {
+            let read = self.flat.as_ref().unwrap_or(model).clone();
+            Box::new(Respelled {
+                models: [read, plain],
+                found: self.branches[0].found.clone(),
+            })
+        });
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
         if done.report.edits.is_empty() {
@@ -146,9 +154,10 @@ impl Planned<'_> {
         }
         if !done.report.edits.is_empty() && respelled > 0 {
             done.report.warnings.push(format!(
-                "{respelled} operators were replaced by others that compute the same, or computed \
-                 nothing that is used: the model is read without them"
+                "{respelled} operators were replaced by others that compute the same, or left out \
+                 because no output depends on them"
             ));
+            done.respelled = spellings;
         }
         if !done.report.edits.is_empty() {
             let branches = written_branches(&done, &options);
@@ -227,6 +236,7 @@ fn unchanged(model: &Model, branches: Vec<Branch>, report: Rewrite) -> Rewritten
         other_branches: vec![],
         proof: None,
         bare: vec![],
+        respelled: None,
     }
 }
 

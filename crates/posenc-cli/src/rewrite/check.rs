@@ -30,6 +30,9 @@ pub(super) fn fill(
     report: &mut Rewrite,
 ) -> anyhow::Result<()> {
     let mut checks = vec![];
+    if done.is_respelled() {
+        respelling(done, proof, report)?;
+    }
     if done.is_without_positions() {
         checks = positions_left(done, proof, request, report)?;
     }
@@ -82,6 +85,25 @@ fn not_run(
     let warning = format!("{instead}; no runtime could run it: {why}");
     report.warnings.push(warning);
     Ok(())
+}
+
+/// Shows by a run that operators which were replaced by others compute the same.
+fn respelling(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::Result<()> {
+    let checks = match by_any_runtime(|backend| Ok(done.respelling(backend)?)) {
+        Ok(checks) => checks,
+        Err(why) => {
+            let instead = "that the operators which were replaced compute the same was not run";
+            return not_run(proof, why, report, instead);
+        }
+    };
+    let Err(why) = checks.ensure_ok() else {
+        return Ok(());
+    };
+    let path = done.as_ir().path();
+    let path = path.map_or_else(String::new, |p| p.display().to_string());
+    let why =
+        format!("{path}: operators were replaced by others that do not compute the same: {why}");
+    Err(Failure::unsupported(why).into())
 }
 
 /// Shows by a run that no position is left where encodings were removed.

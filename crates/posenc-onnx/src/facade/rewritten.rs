@@ -8,7 +8,7 @@ use posenc_ir::external::{ExternalData, SaveError, Saved};
 use posenc_runtime::Backend;
 
 use super::Verification;
-use crate::prove::{VerifyError, bare, check_rope, expectations};
+use crate::prove::{VerifyError, bare, check_rope, expectations, respelled};
 use crate::report::Rewrite;
 use crate::rewrite;
 
@@ -205,6 +205,44 @@ impl Rewritten {
         let checks = match &self.0.proof {
             Some(proof) => proof.check_bare(backend)?,
             None => bare::check((self.0.read(), &self.0.found), &self.0.bare, backend)?,
+        };
+        Ok(Verification {
+            checks,
+            is_expected: false,
+        })
+    }
+
+    /// Whether operators of the model were replaced by others that compute the same, so that it
+    /// could be read.
+    ///
+    /// The example of [`respelling`](Self::respelling) calls it.
+    pub fn is_respelled(&self) -> bool {
+        self.0.respelled.is_some()
+    }
+
+    /// Runs the model with its own operators and with those that replaced them, before anything else
+    /// is edited, and compares the outputs.
+    ///
+    /// # Errors
+    /// When the runtime is absent or refuses one of them. A difference is no error here; see
+    /// [`Verification::ensure_ok`].
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Model, Swap, Tract};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// assert!(!done.is_respelled()); // its operators are those that are read
+    /// assert!(done.respelling(&Tract::default())?.checks().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn respelling(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
+        let checks = match &self.0.respelled {
+            Some(own) => {
+                let [model, plain] = &own.models;
+                respelled::check([model, plain], &own.found, backend)?
+            }
+            None => vec![],
         };
         Ok(Verification {
             checks,

@@ -43,6 +43,7 @@ pub(super) fn apply(
             other_branches: with_rotations(branches),
             proof: None,
             bare: vec![],
+            respelled: None,
         });
     };
     let fingerprint = &report.input.fingerprint;
@@ -81,6 +82,7 @@ pub(super) fn apply(
         found: after,
         proof: None,
         bare: vec![],
+        respelled: None,
     })
 }
 

@@ -23,8 +23,20 @@ pub(crate) struct Rewritten {
     pub(crate) other_branches: Vec<Found>,
     /// What shows that an inserted encoding computes its formula; `None` where none was inserted.
     pub(crate) proof: Option<Proof>,
+    /// The model before and after its operators were replaced by others that compute the same, where
+    /// some were, with what was found in the latter.
+    pub(crate) respelled: Option<Box<Respelled>>,
     /// The sites of a model without encodings which was not changed, since none were to be removed.
     pub(crate) bare: Vec<usize>,
+}
+
+/// A model in two spellings.
+#[derive(Debug)]
+pub(crate) struct Respelled {
+    /// The model as it was read, and in the spelling that is edited.
+    pub(crate) models: [Model; 2],
+    /// What is found in the latter.
+    pub(crate) found: Found,
 }
 
 impl Rewritten {

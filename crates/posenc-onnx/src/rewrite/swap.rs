@@ -107,6 +107,7 @@ pub(super) fn apply(
         found,
         proof: Some(proof),
         bare: vec![],
+        respelled: None,
     })
 }
 

@@ -8,6 +8,9 @@ use posenc_encodings::kind::Stack;
 /// Rows of one kind differ by less than this share of the largest number.
 const SHARE: f64 = 1e-3;
 
+/// Rows that do not depend on content are the same for two contents, to roundings.
+const ROUNDING: f64 = 1e-6;
+
 /// The tokens of a stack; `true` stands for the keys of cross-attention.
 type Sequence = (Option<Stack>, bool);
 
@@ -62,9 +65,9 @@ impl Kinds {
 /// The kinds of rows. With more than `most`, all are taken for one, so that a comparison fails.
 fn kinds(runs: [&ArrayD<f64>; 2], axis: usize, most: usize) -> Vec<Option<usize>> {
     let largest = runs[0].iter().fold(0.0, |a: f64, v| a.max(v.abs()));
-    let near = |a: &ArrayViewD<'_, f64>, b: &ArrayViewD<'_, f64>| {
+    let near = |a: &ArrayViewD<'_, f64>, b: &ArrayViewD<'_, f64>, share: f64| {
         let mut pairs = a.iter().zip(b.iter());
-        pairs.all(|(a, b)| (a - b).abs() <= SHARE * largest)
+        pairs.all(|(a, b)| (a - b).abs() <= share * largest)
     };
     let mut first: Vec<ArrayViewD<'_, f64>> = vec![];
     let mut kinds = vec![];
@@ -72,11 +75,11 @@ fn kinds(runs: [&ArrayD<f64>; 2], axis: usize, most: usize) -> Vec<Option<usize>
         .axis_iter(Axis(axis))
         .zip(runs[1].axis_iter(Axis(axis)))
     {
-        if near(&row, &other) {
+        if near(&row, &other, ROUNDING) {
             kinds.push(None);
             continue;
         }
-        let known = first.iter().position(|kind| near(kind, &row));
+        let known = first.iter().position(|kind| near(kind, &row, SHARE));
         kinds.push(Some(known.unwrap_or(first.len())));
         if known.is_none() {
             first.push(row);
@@ -121,6 +124,12 @@ mod tests {
         // Every token of its own kind is a position, however many inputs there are.
         let (rows, others) = ([1., 2., 3., 4.], [5., 6., 7., 8.]);
         assert_eq!(of(&rows, &others, 9), [0, 0, 0, 0].map(Some));
+    }
+
+    #[test]
+    fn positions_far_larger_than_content_are_seen() {
+        let (rows, others) = ([1000.1, 2000.1, 3000.1], [1000.2, 2000.2, 3000.2]);
+        assert_eq!(of(&rows, &others, 1), [Some(0); 3]);
     }
 
     #[test]

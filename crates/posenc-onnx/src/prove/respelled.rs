@@ -1,0 +1,78 @@
+//! That a model in another spelling computes the same: both run, on the same inputs, and every
+//! output is compared.
+
+use posenc_ir::{Model, Tensor};
+use posenc_runtime::{Backend, Fallback, Optimization, Provider};
+
+use super::VerifyError;
+use super::compare::compare_values;
+use super::feeds::{Padding, feeds};
+use super::run::{RuntimeTarget, Source, run};
+use super::tolerance::Tolerance;
+use crate::detect::Found;
+use crate::graph::ports::Lengths;
+use crate::report::SiteCheck;
+
+/// How messages name the models.
+const MODEL: &str = "the model in another spelling";
+
+/// Compares the outputs of a model and of the same in another spelling, in which this was found, at
+/// two lengths, the second with padding.
+///
+/// # Errors
+/// When the runtime does not run them.
+pub(crate) fn check(
+    [model, plain]: [&Model; 2],
+    found: &Found,
+    backend: &dyn Backend,
+) -> Result<Vec<SiteCheck>, VerifyError> {
+    let target = RuntimeTarget {
+        backend,
+        provider: Provider::Cpu,
+        fallback: Fallback::Allowed,
+    };
+    let load = |model: &Model| {
+        let session = target.load(&Source::of(model)?, Optimization::On)?;
+        session.ok_or_else(|| VerifyError::unsupported(MODEL, "the runtime does not load it"))
+    };
+    let mut sessions = [load(model)?, load(plain)?];
+    let own = found.lengths;
+    let longer = Lengths {
+        sequence: own.sequence + 5,
+        past: own.past + usize::from(own.past > 0),
+        ..own
+    };
+    let mut checks = vec![];
+    let runs = [
+        (own, Padding::None),
+        (found.ports.fit(longer), Padding::Right),
+    ];
+    for (at, padding) in runs {
+        let feeds = feeds(plain.graph(), &found.ports, at, padding)?;
+        let [first, second] = &mut sessions;
+        let first = run(&mut **first, &feeds, MODEL)?;
+        let second = run(&mut **second, &feeds, MODEL)?;
+        for ((name, want), (_, got)) in first.iter().zip(&second) {
+            checks.push(compare(name, want, got));
+        }
+    }
+    Ok(checks)
+}
+
+/// Compares an output. What is no number in both is equal, as rows of padding may be.
+fn compare(name: &str, want: &Tensor, got: &Tensor) -> SiteCheck {
+    let numbers = [got, want].map(|t| t.to_f64s().unwrap_or_default());
+    let same = |(a, b): &(f64, f64)| a.is_nan() && b.is_nan();
+    let pairs = numbers[0].iter().copied().zip(numbers[1].iter().copied());
+    let (got_numbers, want_numbers): (Vec<f64>, Vec<f64>) = pairs.filter(|p| !same(p)).unzip();
+    let fits = got.dims() == want.dims() && got.dtype() == want.dtype();
+    let found = compare_values(&got_numbers, &want_numbers, Tolerance::of(want.dtype()));
+    let is_empty = got_numbers.is_empty();
+    SiteCheck {
+        site: name.to_owned(),
+        quantity: "output of the model in another spelling".to_owned(),
+        max_error: if is_empty { Some(0.0) } else { found.max_abs }.filter(|_| fits),
+        bound: found.bound,
+        ok: fits && (is_empty || found.ok),
+    }
+}
