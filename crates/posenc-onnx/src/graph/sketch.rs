@@ -297,12 +297,20 @@ impl Sketch {
     }
 
     /// The model with these outputs.
+    /// Makes a value an output of the graph, before those that [`model`](Self::model) names.
+    pub(crate) fn output(&mut self, name: &str) {
+        self.graph.output.push(ValueInfoProto {
+            name: Some(name.to_owned()),
+            ..ValueInfoProto::default()
+        });
+    }
+
     pub(crate) fn model(mut self, opset: i64, outputs: &[&str]) -> Model {
         let output = |name: &&str| ValueInfoProto {
             name: Some((*name).to_owned()),
             ..ValueInfoProto::default()
         };
-        self.graph.output = outputs.iter().map(output).collect();
+        self.graph.output.extend(outputs.iter().map(output));
         self.graph.name = Some("sketch".to_owned());
         let import = |domain: &str, version: i64| OperatorSetIdProto {
             domain: Some(domain.to_owned()),

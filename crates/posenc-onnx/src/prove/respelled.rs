@@ -76,3 +76,39 @@ fn compare(name: &str, want: &Tensor, got: &Tensor) -> SiteCheck {
         ok: fits && (is_empty || found.ok),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::DType;
+
+    use super::*;
+    use crate::detect::{Options, detect};
+    use crate::prove::testing::{Evaluator, fixture};
+
+    #[test]
+    fn a_model_is_equal_to_itself_and_not_to_another() {
+        let model = fixture("mini/rope");
+        for (other, is_equal) in [("mini/rope", true), ("mini/none", false)] {
+            let other = fixture(other);
+            let found = detect(&other, &Options::default());
+            let checks = check([&model, &other], &found, &Evaluator::default()).unwrap();
+            assert_eq!(checks.len(), 2, "two lengths");
+            assert!(checks.iter().all(|check| check.ok == is_equal), "{checks:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_undefined_in_both_or_empty_in_both_is_equal_without_numbers() {
+        let of = |numbers: &[f64]| Tensor::from_f64(DType::F32, &[numbers.len()], numbers);
+        let nan = f64::NAN;
+        for (a, b, is_equal) in [
+            (&[nan, 1.0][..], &[nan, 1.0][..], true),
+            (&[nan, 1.0], &[nan, 2.0], false),
+            (&[nan, 1.0], &[0.0, 1.0], false),
+            (&[], &[], true),
+            (&[], &[1.0], false),
+        ] {
+            assert_eq!(compare("y", &of(a), &of(b)).ok, is_equal, "{a:?} {b:?}");
+        }
+    }
+}

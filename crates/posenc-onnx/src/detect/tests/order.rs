@@ -176,8 +176,8 @@ fn queries_that_are_lost_on_the_way_to_the_scores_are_not_read() {
         let flat = s.op("Reshape", &[&scores, &flat]);
         let weights = s.with("Softmax", &[&flat], &[("axis", A::Int(-1))]);
         // Without this, the spelling is read.
-        let one = s.float(1.0);
-        let weights = s.op("Mul", &[&weights, &one]);
+        let half = s.float(0.5);
+        let weights = s.op("Mul", &[&weights, &half]);
         let weights = s.op("Reshape", &[&weights, &shape]);
         s.op("MatMul", &[&weights, v])
     });

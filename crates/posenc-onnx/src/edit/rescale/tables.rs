@@ -328,7 +328,8 @@ mod tests {
         let shared: Picked = |s, tables, length| {
             let ones = ones(s, length);
             let other = s.weights(&[16, SIZE]);
-            s.op("MatMul", &[&ones, &other]);
+            let other = s.op("MatMul", &[&ones, &other]);
+            s.output(&other);
             tables.map(|t| s.op("MatMul", &[&ones, &t]))
         };
         let why = rows(model_with(shared), None).unwrap_err();
