@@ -79,7 +79,11 @@ pub(crate) struct LearnedRecord {
 impl LearnedRecord {
     /// The numbers of the tensor that a constant with these holds; `None` where they are not as many.
     pub(crate) fn numbers(&self, constant: &[f64]) -> Option<Vec<f64>> {
-        if self.dims.iter().product::<usize>() != constant.len() || self.factor == 0.0 {
+        let count = self
+            .dims
+            .iter()
+            .try_fold(1, |n: usize, d| n.checked_mul(*d));
+        if count != Some(constant.len()) || self.factor == 0.0 {
             return None;
         }
         let plain: Vec<f64> = constant.iter().map(|n| n / self.factor).collect();
@@ -149,5 +153,12 @@ mod tests {
         assert_eq!(turned, [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
         assert_eq!(record(1.0, false).numbers(&constant[..5]), None);
         assert_eq!(record(0.0, false).numbers(&constant), None);
+        for dims in [vec![usize::MAX, 2], vec![1 << 63, 2]] {
+            let huge = LearnedRecord {
+                dims,
+                ..record(1.0, false)
+            };
+            assert_eq!(huge.numbers(&[]), None, "{:?}", huge.dims);
+        }
     }
 }
