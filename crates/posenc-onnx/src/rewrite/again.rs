@@ -34,14 +34,17 @@ pub(crate) fn compare([out, original]: [&Model; 2]) -> Rest {
         unchecked: vec![],
     };
     match again(out, original) {
-        Ok((asked, again)) => differences(&mut rest, &asked, [&again, out]),
-        Err(why) => {
-            rest.held = weights(out, original);
-            let why = format!("nodes and small weights against the original, because {why}");
-            rest.unchecked.push(why);
-        }
+        Ok((asked, again)) => differences(&mut rest, &asked, [&again, out, original]),
+        Err(why) => weights_alone(&mut rest, [out, original], &why),
     }
     rest
+}
+
+/// Holds large weights alone, and says why it holds nothing else.
+fn weights_alone(rest: &mut Rest, [out, original]: [&Model; 2], why: &str) {
+    rest.held = weights(out, original);
+    let why = format!("nodes and small weights against the original, because {why}");
+    rest.unchecked.push(why);
 }
 
 /// Holds large weights to those of the original, whatever else has changed.
@@ -71,18 +74,14 @@ fn again(out: &Model, original: &Model) -> Result<(Asked, Model), String> {
 }
 
 /// Holds a model to the same rewrite done again.
-fn differences(rest: &mut Rest, asked: &Asked, [again, out]: [&Model; 2]) {
+fn differences(rest: &mut Rest, asked: &Asked, [again, out, original]: [&Model; 3]) {
     let found = match Diff::between(again, out) {
         Ok(found) => found,
-        Err(why) => {
-            let why = format!("nodes and weights against the original, because {why}");
-            return rest.unchecked.push(why);
-        }
+        Err(why) => return weights_alone(rest, [out, original], &why.to_string()),
     };
     if !asked.is_of_this_version() && !found.is_empty() {
-        let why = "nodes and weights against the original, because another version of the tool \
-                   made the model";
-        return rest.unchecked.push(why.to_owned());
+        let why = "another version of the tool made the model";
+        return weights_alone(rest, [out, original], why);
     }
     let learned = learned(asked, out);
     let held = &mut rest.held;
@@ -146,5 +145,77 @@ fn parts(held: &mut Held, kind: &str, delta: &Delta<Part>) {
             b.text
         );
         held.failure(&a.place, "original", why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_encodings::kind::Kind;
+    use posenc_ir::Tensor;
+
+    use super::*;
+    use crate::graph::sketch::{A, HIDDEN, Sketch};
+    use crate::request::Request;
+    use crate::rewrite::rewrite;
+
+    /// A layer after embeddings of this many words, and the names of two weights: the table of the
+    /// embeddings, and a matrix.
+    fn model(words: usize) -> (Model, [String; 2]) {
+        let mut s = Sketch::default();
+        let ids = s.input("input_ids", posenc_ir::DType::I64, &["batch", "sequence"]);
+        let table = s.weights(&[words, HIDDEN]);
+        let x = s.gather(&table, &ids, 0);
+        let [q, k, v] = [(); 3].map(|()| s.headed(&x));
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        let y = s.op("Add", &[&x, &y]);
+        let matrix = s.weights(&[HIDDEN, HIDDEN]);
+        let y = s.op("MatMul", &[&y, &matrix]);
+        (s.model(17, &[&y]), [table, matrix])
+    }
+
+    /// The model with another number in a weight.
+    fn changed(model: &Model, name: &str) -> Model {
+        let graph = model.graph();
+        let value = graph.find(graph.main(), name).unwrap();
+        let old = graph.constant(value).unwrap();
+        let mut numbers = old.to_f64s().unwrap();
+        numbers[5] += 1.0;
+        let tensor = Tensor::from_f64(old.dtype(), old.dims(), &numbers);
+        let mut out = graph.emitter(graph.main(), "test");
+        out.replace_constant(value, graph.uses(value), tensor)
+            .unwrap();
+        model.clone().with_patch(out.finish()).unwrap().0
+    }
+
+    #[test]
+    fn large_weights_are_held_where_another_version_made_the_model() {
+        let (original, [table, matrix]) = model(12_000);
+        let mut out = original.clone();
+        let request = Request {
+            to: Some(Kind::Alibi),
+            ..Request::default()
+        };
+        rewrite(&mut out, &request).unwrap();
+        let key = "posenc.request";
+        let entry = out.metadata(key).unwrap();
+        let other = entry.replace(env!("CARGO_PKG_VERSION"), "0.0.0-other");
+        assert_ne!(entry, other);
+        let own = out.clone();
+        out.set_metadata(key, other);
+        for (weight, fails) in [(&matrix, false), (&table, true)] {
+            let rest = compare([&changed(&out, weight), &original]);
+            let large = rest.held.checks.iter().filter(|c| c.quantity == "weights");
+            assert_eq!(large.clone().count(), 1, "{rest:?}");
+            assert_eq!(large.clone().any(|c| !c.ok), fails, "{rest:?}");
+            let why = "nodes and small weights against the original, because another version";
+            assert!(rest.unchecked[0].starts_with(why), "{rest:?}");
+        }
+        let rest = compare([&own, &original]);
+        assert!(rest.unchecked.is_empty(), "{rest:?}");
+        assert!(rest.held.checks.iter().all(|c| c.ok), "{rest:?}");
     }
 }
