@@ -9,6 +9,8 @@ mod bare;
 mod miss;
 mod numbers;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 use posenc_encodings::kind::Kind;
 use posenc_ir::Model;
@@ -26,7 +28,8 @@ use crate::plan::swap::{Group, SwapPlan};
 use crate::record::swap::{BranchRecord, GroupRecord, SwapRecord};
 use crate::report::SiteCheck;
 use bare::bare;
-use miss::{Miss, kinds};
+pub(crate) use miss::found_kinds;
+use miss::{Miss, difference, kinds};
 use numbers::Numbered;
 
 /// What comparing inserted encodings with their formulas found.
@@ -48,7 +51,7 @@ pub(crate) fn hold(
 ) -> Inserted {
     let mut all = Inserted::default();
     if record.branches.is_empty() {
-        all.miss(record.to, "the record of the swap names no sites");
+        all.no_sites(record.to);
     }
     for own in &record.branches {
         let Some(branch) = branches.iter().find(|b| b.options.branch == own.branch) else {
@@ -57,6 +60,7 @@ pub(crate) fn hold(
             continue;
         };
         all.readings(record.to, own, &branch.found);
+        all.whole(record.to, own, &branch.found);
         // Rotations are run with those of other models.
         if own.groups.is_empty() || record.to == Kind::Rope {
             continue;
@@ -117,6 +121,32 @@ impl Inserted {
         }
     }
 
+    /// Nothing is compared where no site is named; what takes encodings out may leave none.
+    fn no_sites(&mut self, to: Kind) {
+        let why = "the record of the swap names no sites";
+        if to == Kind::None {
+            self.miss(to, why);
+        } else {
+            self.held.failure("attention", "record", why.to_owned());
+        }
+    }
+
+    /// The record of what was inserted names sites, and parameters for each of them.
+    fn whole(&mut self, to: Kind, record: &BranchRecord, found: &Found) {
+        if record.sites.is_empty() || record.groups.iter().any(|g| g.sites.is_empty()) {
+            self.no_sites(to);
+        }
+        if to == Kind::None {
+            return;
+        }
+        let is_bare = |site: &&usize| record.groups.iter().all(|g| !g.sites.contains(site));
+        for site in record.sites.iter().filter(is_bare) {
+            let why = "the record of the swap names no parameters";
+            let name = name(found, *site);
+            self.held.failure(&name, "record", why.to_owned());
+        }
+    }
+
     /// A site that reads otherwise, once.
     fn differs(&mut self, name: &str, why: String) {
         let known = |c: &SiteCheck| !c.ok && c.site == name && c.quantity == "encoding";
@@ -128,12 +158,11 @@ impl Inserted {
     /// Every recorded site has the kind, and none that it replaced.
     fn readings(&mut self, to: Kind, record: &BranchRecord, found: &Found) {
         for site in &record.sites {
-            let Some(attention) = found.attention.get(*site) else {
-                let why = "no longer reads as attention".to_owned();
-                self.held
-                    .failure(&format!("attention site {site}"), "attention", why);
+            let name = name(found, *site);
+            if found.attention.get(*site).is_none() {
+                self.gone(&name);
                 continue;
-            };
+            }
             let group = record.groups.iter().find(|g| g.sites.contains(site));
             let kinds = kinds(found, *site);
             // Tables of zeros are not read.
@@ -141,32 +170,40 @@ impl Inserted {
             let missing = shown
                 .and_then(|g| g.read)
                 .is_some_and(|read| !kinds.contains(&read));
-            let expected = [Some(to), group.and_then(|g| g.read)];
-            let other = kinds
-                .iter()
-                .find(|k| !expected.contains(&Some(**k)) && !k.is_absolute());
-            let why = match (missing, other) {
-                (true, _) => format!("{to} was inserted and does not read"),
-                (_, Some(other)) => format!("{to} was asked for, and {other} is read"),
-                _ => String::new(),
-            };
+            let why = difference(to, group.and_then(|g| g.read), &kinds, missing);
             if to == Kind::None {
-                self.held.line(&attention.name, "encoding", why);
+                self.held.line(&name, "encoding", why);
             } else {
-                self.held.failure(&attention.name, "encoding", why);
+                self.held.failure(&name, "encoding", why);
             }
+        }
+    }
+
+    /// A site that is not there, once.
+    fn gone(&mut self, name: &str) {
+        let known = |c: &SiteCheck| c.site == name && c.quantity == "attention";
+        if !self.held.checks.iter().any(known) {
+            let why = "no longer reads as attention".to_owned();
+            self.held.failure(name, "attention", why);
         }
     }
 
     /// Compares what every runtime computes with the formula.
     fn run(&mut self, kind: Kind, proof: &Proof, backends: &[Box<dyn Backend>]) {
         let mut checks: Vec<SiteCheck> = vec![];
+        let mut is_said = false;
         for backend in backends {
             match proof.check(backend.as_ref()) {
                 Ok(more) => merge(&mut checks, more),
                 Err(error @ VerifyError::Runtime { .. }) => self.refused.push(error),
-                Err(error) => self.miss(kind, &error.to_string()),
+                Err(error) => {
+                    self.miss(kind, &error.to_string());
+                    is_said = true;
+                }
             }
+        }
+        if checks.is_empty() && !is_said {
+            self.miss(kind, "no runtime compared anything");
         }
         for check in checks.iter().filter(|c| !c.ok) {
             let why = format!("{} differ from the formula of {kind}", check.quantity);
@@ -174,6 +211,12 @@ impl Inserted {
         }
         self.held.checks.extend(checks);
     }
+}
+
+/// The name of a recorded site.
+fn name(found: &Found, site: usize) -> String {
+    let known = found.attention.get(site).map(|s| s.name.clone());
+    known.unwrap_or_else(|| format!("attention site {site}"))
 }
 
 /// How often an encoding is added to the embeddings that a site sees.
@@ -240,7 +283,7 @@ impl Inserted {
         for (group, tensors) in record.groups.iter().zip(&numbered.tensors) {
             let sites = self.reading(&context, to, group);
             if !sites.is_empty() {
-                let new = spec::rebuilt(&context, to, group, tensors)?;
+                let new = spec::rebuilt(&context, to, (group, &sites), tensors)?;
                 groups.push(Group { sites, new });
             }
         }
@@ -270,63 +313,26 @@ impl Inserted {
     fn reading(&mut self, context: &Context<'_>, to: Kind, group: &GroupRecord) -> Vec<usize> {
         let mut sites = vec![];
         for site in &group.sites {
-            let Some(attention) = context.found.attention.get(*site) else {
+            let name = name(context.found, *site);
+            if context.found.attention.get(*site).is_none() {
+                self.gone(&name);
                 continue;
-            };
+            }
             let kinds = kinds(context.found, *site);
             let expected = |kind: &Kind| *kind == to || Some(*kind) == group.read;
             let is_missing = group.read.is_some() && !kinds.iter().any(expected);
-            let other = kinds
-                .iter()
-                .find(|kind| !expected(kind) && !kind.is_absolute());
             let times = entries(context.found, *site, to);
-            match (is_missing, other) {
-                _ if group.entries.is_some_and(|written| times > written) => {
-                    let why = format!("{to} is added {times} times");
-                    self.differs(&attention.name, why);
-                }
-                (true, _) => {
-                    let why = format!("{to} was inserted and does not read");
-                    self.differs(&attention.name, why);
-                }
-                (_, Some(other)) => {
-                    let why = format!("{to} was asked for, and {other} is read");
-                    self.differs(&attention.name, why);
-                }
-                _ => sites.push(*site),
+            let why = if group.entries.is_some_and(|written| times > written) {
+                format!("{to} is added {times} times")
+            } else {
+                difference(to, group.read, &kinds, is_missing)
+            };
+            if why.is_empty() {
+                sites.push(*site);
+            } else {
+                self.differs(&name, why);
             }
         }
         sites
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_two_runtimes_the_worse_one_is_reported() {
-        let check = |quantity: &str, max_error: Option<f64>| SiteCheck {
-            site: "a".into(),
-            quantity: quantity.into(),
-            max_error,
-            bound: 1.0,
-            ok: max_error.is_some_and(|e| e <= 1.0),
-        };
-        for (first, second, worse) in [
-            (Some(0.5), Some(0.25), Some(0.5)),
-            (Some(0.25), Some(0.5), Some(0.5)),
-            (Some(0.25), Some(2.0), Some(2.0)),
-            (None, Some(0.5), None),
-            (Some(0.5), None, None),
-        ] {
-            let mut all = vec![check("scores", first)];
-            merge(
-                &mut all,
-                vec![check("scores", second), check("mask", Some(0.0))],
-            );
-            let got: Vec<Option<f64>> = all.iter().map(|c| c.max_error).collect();
-            assert_eq!(got, [worse, Some(0.0)], "{first:?} {second:?}");
-        }
     }
 }

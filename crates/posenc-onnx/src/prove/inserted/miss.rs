@@ -13,14 +13,30 @@ pub(super) enum Miss {
     Unchecked(String),
 }
 
-/// The kinds that are read at a site.
-pub(super) fn kinds(found: &Found, site: usize) -> Vec<Kind> {
+/// The kinds of the encodings that are found at a site.
+pub(crate) fn found_kinds(found: &Found, site: usize) -> Vec<Kind> {
     let rotary = found.rotary.iter().filter(|r| r.site == site);
     let own = found.findings.iter().filter(|f| f.sites.contains(&site));
+    let rotary = rotary.map(|_| Kind::Rope);
+    rotary.chain(own.map(|f| f.encoding.kind())).collect()
+}
+
+/// The same, with what acts on queries or keys by no known formula.
+pub(super) fn kinds(found: &Found, site: usize) -> Vec<Kind> {
     let unknown = found.not_rotary.iter().filter(|r| r.site == site);
-    rotary
-        .map(|_| Kind::Rope)
-        .chain(own.map(|f| f.encoding.kind()))
-        .chain(unknown.map(|_| Kind::Unknown))
-        .collect()
+    let mut all = found_kinds(found, site);
+    all.extend(unknown.map(|_| Kind::Unknown));
+    all
+}
+
+/// How the kinds that are read at a site differ from what was inserted and what read then, in words;
+/// empty where they do not.
+pub(super) fn difference(to: Kind, read: Option<Kind>, kinds: &[Kind], is_missing: bool) -> String {
+    let expected = [Some(to), read];
+    let is_other = |k: &&Kind| !expected.contains(&Some(**k)) && !k.is_absolute();
+    match kinds.iter().find(is_other) {
+        _ if is_missing => format!("{to} was inserted and does not read"),
+        Some(other) => format!("{to} was asked for, and {other} is read"),
+        None => String::new(),
+    }
 }

@@ -17,14 +17,14 @@ use crate::record::asked;
 use crate::record::swap::GroupRecord;
 use crate::request::read_param;
 
-/// The encoding of a group.
+/// The encoding of a group, at those of its sites that read.
 pub(super) fn rebuilt(
     context: &Context<'_>,
     to: Kind,
-    group: &GroupRecord,
+    (group, sites): (&GroupRecord, &[usize]),
     tensors: &Tensors,
 ) -> Result<EncodingSpec, Miss> {
-    let site = group.sites.first().map(|site| context.site(*site));
+    let site = sites.first().map(|site| context.site(*site));
     let (Some(family), Some(site)) = (to.family(), site) else {
         return Err(Miss::Unchecked(format!("{to} is no family")));
     };

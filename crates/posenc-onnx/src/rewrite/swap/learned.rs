@@ -14,7 +14,7 @@ use crate::edit::remove::remove;
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::Group;
 use crate::plan::swap::spec::EncodingSpec;
-use crate::prove::inserted::entries;
+use crate::prove::inserted::{entries, found_kinds};
 use crate::prove::swap::Proof;
 use crate::record::swap::{BranchRecord, GroupRecord, LearnedRecord};
 
@@ -58,10 +58,7 @@ pub(super) fn record(branch: usize, proof: &Proof, graphs: &Graphs<'_>) -> Branc
 fn read(proof: &Proof, group: &Group, kind: Kind) -> Option<Kind> {
     let found = &proof.swapped.1;
     let at = |site: usize| {
-        let own = found.findings.iter().filter(|f| f.sites.contains(&site));
-        let rotary = found.rotary.iter().filter(|r| r.site == site);
-        let kinds = own.map(|f| f.encoding.kind());
-        let kinds: Vec<Kind> = rotary.map(|_| Kind::Rope).chain(kinds).collect();
+        let kinds = found_kinds(found, site);
         let other = || kinds.iter().find(|k| !k.is_absolute());
         kinds.iter().find(|k| **k == kind).or_else(other).copied()
     };
