@@ -22,13 +22,8 @@ use posenc_encodings::round::to_digits;
 ///
 /// Local functions are looked into by unfolding their calls.
 pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
-    let (flat, error) = match model.inlined() {
-        Ok(flat) => (flat, None),
-        Err(error) => (None, Some(error)),
-    };
-    let read = flat.as_ref().unwrap_or(model);
-    let plain = spelling::plain(read, &options.roles);
-    let read = plain.as_ref().unwrap_or(read);
+    let (read, error) = spelling::as_read(model, &options.roles);
+    let read = read.as_ref().unwrap_or(model);
     let mut report = report(read, &detect(read, options));
     report.model = ModelSummary::of(model);
     if let Some(error) = error {

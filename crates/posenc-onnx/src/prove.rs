@@ -19,6 +19,7 @@ pub(crate) mod error;
 pub(crate) mod expected;
 pub(crate) mod feeds;
 pub(crate) mod formula;
+mod given;
 pub(crate) mod inserted;
 pub(crate) mod invariants;
 mod lengths;

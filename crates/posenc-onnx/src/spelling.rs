@@ -71,6 +71,20 @@ pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Mod
     now
 }
 
+/// The model as it is read: without calls of functions, in the plain spelling. `None` where it is so
+/// already; an error where calls cannot be unfolded, and stay.
+pub(crate) fn as_read(
+    model: &Model,
+    roles: &BTreeMap<String, Role>,
+) -> (Option<Model>, Option<posenc_ir::Error>) {
+    let (flat, error) = match model.inlined() {
+        Ok(flat) => (flat, None),
+        Err(error) => (None, Some(error)),
+    };
+    let plain = plain(flat.as_ref().unwrap_or(model), roles);
+    (plain.or(flat), error)
+}
+
 /// Every replacement that fits; `None` where none does.
 fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Patch> {
     let view = View::new(model, roles);

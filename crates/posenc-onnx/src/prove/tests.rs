@@ -1,4 +1,4 @@
-use posenc_ir::Tensor;
+use posenc_ir::{Model, Tensor, Weights};
 use posenc_runtime::{Backend, Fallback, Optimization, Provider, RuntimeError};
 
 use super::run::RuntimeTarget;
@@ -208,6 +208,54 @@ fn a_runtime_that_refuses_is_named_and_counts_as_no_comparison() {
     };
     let error = verify(&model, None, &missing, &both).unwrap_err();
     assert_eq!(error.reason(), Reason::Unavailable);
+}
+
+/// A model with rotations whose softmaxes are powers of logarithms.
+fn respelled() -> Model {
+    let mut text = fixture("mini/rope").text(Weights::Full).to_string();
+    for (i, scores) in ["add_3", "add_8"].iter().enumerate() {
+        let name = ["softmax", "softmax_1"][i];
+        let old = format!("{name} = Softmax <axis = -1>({scores})");
+        assert_eq!(text.matches(&old).count(), 1, "{old}");
+        let new = format!("e{i} = LogSoftmax <axis = -1>({scores})\n {name} = Exp(e{i})");
+        text = text.replace(&old, &new);
+    }
+    Model::parse(&text).unwrap()
+}
+
+#[test]
+fn rotations_of_a_model_in_another_spelling_are_compared() {
+    let model = respelled();
+    let as_it_is = detect(&model, &Options::default());
+    assert!(
+        as_it_is.rotary.is_empty(),
+        "the control has to be respelled"
+    );
+    let run = |all: &[Evaluator]| verify(&model, None, &short(), &boxed(all)).unwrap();
+    let report = run(&[Evaluator::default()]);
+    assert!(report.ok, "{:#?}", report.sites);
+    // Sites of one name share a line.
+    let quantities: Vec<&str> = report.sites.iter().map(|s| &*s.quantity).collect();
+    assert_eq!(quantities[..4], ["cos", "sin", "q", "k"]);
+    let off: Fault = |y, _| y.iter_mut().for_each(|y| *y *= 1.01);
+    let report = run(&[Evaluator {
+        fault: Some(off),
+        ..Evaluator::default()
+    }]);
+    assert!(report.sites.iter().any(|s| !s.ok), "{:#?}", report.sites);
+}
+
+#[test]
+fn a_runtime_that_runs_no_rotation_is_named() {
+    let model = fixture("mini/rope");
+    let both: Vec<Box<dyn Backend>> = vec![Box::new(Evaluator::default()), Box::new(Refusing)];
+    let found = detect(&model, &Options::default());
+    let (rotations, refused) = verify::rotations(&model, &found, &both).unwrap();
+    assert_eq!(rotations.checks.len(), 8);
+    assert_eq!(refused.len(), 1);
+    let report = verify(&model, None, &short(), &both).unwrap();
+    let of_site = |w: &&String| w.starts_with("skipped: ") && w.contains(&refused[0].to_string());
+    assert_eq!(report.warnings.iter().filter(of_site).count(), 1);
 }
 
 #[test]

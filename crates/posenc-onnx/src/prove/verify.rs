@@ -8,6 +8,7 @@ use super::bound::Worst;
 use super::decode::decode;
 use super::error::VerifyError;
 use super::expected::{as_inserted, expectations};
+use super::given::Given;
 use super::inserted::{self, Inserted, merge};
 use super::lengths;
 use super::options::{Bisect, VerifyOptions};
@@ -53,13 +54,17 @@ pub(crate) fn verify_with(
         Some(_) if options.bisect == Bisect::No => Meaning::NewFunction,
         _ => Meaning::Same,
     };
-    let mut records = held(model, other, options, backends, rest.is_some())?;
+    let roles = roles(&options.roles);
+    let given = Given::of(model, &roles);
+    let other = other.map(|other| Given::of(other, &roles));
+    let mut records = held(&given, other.as_ref(), options, backends, rest.is_some())?;
     if let Some(rest) = rest {
         records.add(rest.held);
         records.unchecked.extend(rest.unchecked);
     }
     let is_broken = records.checks.iter().any(|check| !check.ok);
-    let mut report = match computed(model, other, options, backends, meaning) {
+    let other = other.map(|other| other.model);
+    let mut report = match computed(&given, other, options, backends, meaning) {
         Ok(report) => report,
         // What differs from the record is a result, whether a runtime runs it or not.
         Err(error) if is_broken => {
@@ -82,14 +87,18 @@ pub(crate) fn verify_with(
 
 /// Rotations against their formula, and whole runs.
 fn computed(
-    model: &Model,
+    given: &Given<'_>,
     other: Option<&Model>,
     options: &VerifyOptions,
     backends: &[Box<dyn Backend>],
     meaning: Meaning,
 ) -> Result<Verify, VerifyError> {
+    let model = given.model;
     let found = detected(model, options);
-    let rotations = rotations(model, &found, backends)?;
+    let (rotations, skipped) = match &given.plain {
+        Some(plain) => rotations(plain, &detected(plain, options), backends)?,
+        None => rotations(model, &found, backends)?,
+    };
     let targets = targets(options, backends)?;
     let subject = Subject::new(model, &found, options)?;
     let other = other.map(|other| (other, detected(other, options)));
@@ -133,6 +142,12 @@ fn computed(
         report.unchecked.push(why.to_owned());
     }
     report.unchecked.extend(rotations.unchecked);
+    let skipped = skipped.iter().map(|error| format!("skipped: {error}"));
+    for warning in skipped {
+        if !report.warnings.contains(&warning) {
+            report.warnings.push(warning);
+        }
+    }
     Ok(report)
 }
 
@@ -198,15 +213,17 @@ impl Records {
 
 /// Holds the models to their records.
 fn held(
-    model: &Model,
-    other: Option<&Model>,
+    given: &Given<'_>,
+    other: Option<&Given<'_>>,
     options: &VerifyOptions,
     backends: &[Box<dyn Backend>],
     is_pair: bool,
 ) -> Result<Records, VerifyError> {
     let mut all = Records::default();
     let mut recorded = 0;
-    for model in std::iter::once(model).chain(other) {
+    for given in std::iter::once(given).chain(other) {
+        let model = given.read();
+        all.unchecked.extend(given.unread.clone());
         let invalid = |entry: &str, why| {
             VerifyError::unsupported("verify", format!("invalid {entry} metadata: {why}"))
         };
@@ -364,12 +381,12 @@ impl WholeRuns<'_> {
     }
 }
 
-/// Rotations in every runtime that runs them.
-fn rotations(
+/// Rotations in every runtime that runs them, and why others do not.
+pub(super) fn rotations(
     model: &Model,
     found: &Found,
     backends: &[Box<dyn Backend>],
-) -> Result<Checked, VerifyError> {
+) -> Result<(Checked, Vec<VerifyError>), VerifyError> {
     let mut all = Checked {
         checks: absent(model, found),
         unchecked: vec![],
@@ -377,24 +394,29 @@ fn rotations(
     let mut expected = expectations(model, found)?;
     as_inserted(model, Options::default().branch, &mut expected);
     if expected.is_empty() {
-        return Ok(all);
+        return Ok((all, vec![]));
     }
-    let mut refused = None;
+    let mut refused = vec![];
     let mut ran = false;
     for backend in backends {
         match check_rope(model, found, &expected, backend.as_ref()) {
             Ok(rotations) => {
                 merge(&mut all.checks, rotations.checks);
-                all.unchecked = rotations.unchecked;
+                for why in rotations.unchecked {
+                    if !all.unchecked.contains(&why) {
+                        all.unchecked.push(why);
+                    }
+                }
                 ran = true;
             }
-            Err(error @ VerifyError::Runtime { .. }) => {
-                refused.get_or_insert(error);
-            }
+            Err(error @ VerifyError::Runtime { .. }) => refused.push(error),
             Err(error) => return Err(error),
         }
     }
-    refused.filter(|_| !ran).map_or(Ok(all), Err)
+    if ran || refused.is_empty() {
+        return Ok((all, refused));
+    }
+    Err(refused.swap_remove(0))
 }
 
 /// A failed check for every site that has a rotation by the record and none in the graph.
