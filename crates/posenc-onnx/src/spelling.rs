@@ -9,6 +9,7 @@ mod layout;
 mod products;
 mod repeated;
 mod rows;
+mod runs;
 mod softmax;
 #[cfg(test)]
 mod tests;
@@ -59,11 +60,15 @@ pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Mod
     let mut now: Option<Model> = None;
     for _ in 0..ROUNDS {
         let before = now.as_ref().unwrap_or(model);
-        let Some(patch) = round(before, roles) else {
+        let Some((patch, replaces)) = round(before, roles) else {
             break;
         };
         let mut next = before.clone();
         if next.commit(patch).is_err() {
+            break;
+        }
+        // What is in use by something that stays is not dropped.
+        if !replaces && next.graph().nodes().count() == before.graph().nodes().count() {
             break;
         }
         now = Some(next);
@@ -86,7 +91,7 @@ pub(crate) fn as_read(
 }
 
 /// Every replacement that fits; `None` where none does.
-fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Patch> {
+fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<(Patch, bool)> {
     let view = View::new(model, roles);
     let graph = model.graph();
     let mut draft = Draft::new(graph);

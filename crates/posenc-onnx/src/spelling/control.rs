@@ -3,6 +3,7 @@
 use posenc_ir::{Graph, Node, NodeId, ScopeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::runs::is_default;
 use super::view::{Draft, View};
 use crate::graph::operators::is_elementwise;
 
@@ -38,7 +39,8 @@ pub(super) fn repeated(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
     if !starts || view.int(node.input(0)?)? != 1 || !is_simple(graph, body) {
         return None;
     }
-    let carried: Vec<ValueId> = node.inputs()[2..].iter().copied().collect::<Option<_>>()?;
+    let carried = node.inputs().get(2..).unwrap_or_default();
+    let carried: Vec<ValueId> = carried.iter().copied().collect::<Option<_>>()?;
     let first = draft
         .emitter()
         .constant("trip", Tensor::from_i64(&[], &[0]));
@@ -78,6 +80,15 @@ pub(super) fn counted(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opt
         let mut inputs = inner.inputs().iter().flatten();
         let is_known = is_elementwise(inner.op()) && inner.domain().is_empty();
         if !is_known && !inner.is("Constant") || !inputs.all(scalar) {
+            return None;
+        }
+        // Bounds and scales are single numbers, also for all trips at once.
+        let single = matches!(
+            inner.op(),
+            "Clip" | "Dropout" | "QuantizeLinear" | "DequantizeLinear"
+        );
+        let mut others = inner.inputs().iter().skip(1).flatten();
+        if single && others.any(|v| of_trip.contains(v)) {
             return None;
         }
         if inner.inputs().iter().flatten().any(|v| of_trip.contains(v)) {
@@ -178,7 +189,8 @@ fn inlined(
     given: &[ValueId],
 ) -> Option<Vec<ValueId>> {
     let scope = graph.scope(body);
-    if !is_simple(graph, body) || scope.inputs().len() != given.len() {
+    let defaults = scope.inputs().iter().any(|v| is_default(graph, *v));
+    if !is_simple(graph, body) || scope.inputs().len() != given.len() || defaults {
         return None;
     }
     let mut stored: FxHashMap<ValueId, Tensor> = FxHashMap::default();

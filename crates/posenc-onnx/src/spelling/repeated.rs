@@ -1,7 +1,7 @@
 //! Nodes that compute what another one does, and nodes that no output depends on.
 
 use posenc_ir::{NodeId, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::view::{Draft, View};
 use crate::graph::dataflow::live;
@@ -19,7 +19,8 @@ pub(super) fn again(
 ) -> Option<()> {
     let graph = view.graph();
     let node = graph.node(id);
-    let varies = node.op().starts_with("Random") || node.is("Dropout") || node.is("Bernoulli");
+    let varies = node.op().starts_with("Random")
+        || matches!(node.op(), "Dropout" | "Bernoulli" | "Multinomial");
     let plain = node.bodies().next().is_none() && graph.overload(id).is_empty();
     let content = node.output(0).is_some_and(|v| view.is_content(v));
     if varies || !plain || !content {
@@ -58,15 +59,27 @@ pub(super) fn again(
 }
 
 /// Drops what is computed from content or positions for no output: rows of a table that another
-/// encoding replaces would still be read there.
+/// encoding replaces would still be read there. What reads it for no output goes with it.
 pub(super) fn unused(view: &View<'_>, draft: &mut Draft<'_>) {
     let graph = view.graph();
-    let main = graph.scope(graph.main()).nodes();
     let live = live(graph);
-    for id in main.iter().filter(|id| !live.contains(*id)) {
-        let outputs = graph.node(*id).outputs().iter().flatten();
-        for value in outputs.filter(|v| view.is_content(**v) || view.is_position(**v)) {
+    let is_dead = |id: &NodeId| !live.contains(id) && graph.node(*id).scope() == graph.main();
+    let main = graph
+        .scope(graph.main())
+        .nodes()
+        .iter()
+        .filter(|id| is_dead(id));
+    let holds = |id: &&NodeId| {
+        let mut outputs = graph.node(**id).outputs().iter().flatten();
+        outputs.any(|v| view.is_content(*v) || view.is_position(*v))
+    };
+    let mut stack: Vec<NodeId> = main.filter(holds).copied().collect();
+    let mut seen: FxHashSet<NodeId> = stack.iter().copied().collect();
+    while let Some(id) = stack.pop() {
+        for value in graph.node(id).outputs().iter().flatten() {
             draft.drop_unused(*value);
+            let readers = graph.uses(*value).iter().map(|at| view.holder(at.node));
+            stack.extend(readers.filter(|id| is_dead(id) && seen.insert(*id)));
         }
     }
 }

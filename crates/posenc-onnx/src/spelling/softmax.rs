@@ -1,6 +1,6 @@
 //! A softmax in parts, over rows, or of transposed scores.
 
-use posenc_ir::{Attr, NodeId, ValueId};
+use posenc_ir::{Attr, DType, NodeId, ValueId};
 
 use super::view::{Draft, View};
 
@@ -58,12 +58,15 @@ pub(super) fn quotient(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
         }
         _ => return None,
     };
-    let sum = view.made_by(view.uncast(below), "ReduceSum")?;
+    let (total, mut types) = view.uncast(below)?;
+    let sum = view.made_by(total, "ReduceSum")?;
     let summed = sum.input(0)?;
-    let exp = view.uncast(above);
-    if view.uncast(summed) != exp {
+    let (exp, dividend) = view.uncast(above)?;
+    let (same, addends) = view.uncast(summed)?;
+    if same != exp {
         return None;
     }
+    types.extend(dividend.into_iter().chain(addends));
     let (exp, _) = view.graph().producer(exp)?;
     let exp = view.graph().node(exp);
     let scores = exp.is("Exp").then(|| exp.input(0)).flatten()?;
@@ -77,6 +80,14 @@ pub(super) fn quotient(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
     // The wider type of the parts is that of the whole.
     let out = node.output(0)?;
     let (own, wanted) = (view.dtype(scores)?, view.dtype(out)?);
+    // Nothing between them is rounded or cut more than they are.
+    let wide = |t: &DType| {
+        let wider = [own, wanted].iter().all(|end| t.bits() > end.bits());
+        t.is_float() && (*t == own || *t == wanted || wider)
+    };
+    if !types.iter().all(wide) || !own.is_float() || !wanted.is_float() {
+        return None;
+    }
     let cast = own != wanted;
     let is_wider = wanted.bits() >= own.bits();
     let before = |draft: &mut Draft<'_>| draft.emitter().cast(scores, wanted);
@@ -111,13 +122,10 @@ pub(super) fn of_rows(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opt
     let rows = softmax.input(0)?;
     let scores = view.made_by(rows, "Reshape")?.input(0)?;
     let rank = view.rank(rows)?;
-    let [before, after] = [view.dims(scores)?, view.dims(node.output(0)?)?];
-    let wide = |run: usize| {
-        view.dims(rows)
-            .is_some_and(|d| d[run].last() == before[run].last())
-    };
-    let fits = before == after && wide(0) && wide(1) && view.axis(softmax, -1, rank)? + 1 == rank;
-    let last = before[0].len().checked_sub(1).filter(|_| fits)?;
+    let kept = |d: &[&[usize]]| d[0] == d[2] && d[0].last() == d[1].last();
+    let fits = view.all(&[scores, rows, node.output(0)?], kept)
+        && view.axis(softmax, -1, rank)? + 1 == rank;
+    let last = view.rank(scores)?.checked_sub(1).filter(|_| fits)?;
     replace(draft, node.output(0)?, scores, last)
 }
 

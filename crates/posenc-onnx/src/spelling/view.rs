@@ -3,33 +3,20 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use posenc_ir::eval::{Trace, trace};
 use posenc_ir::{
-    Attr, DType, Emitter, Graph, Model, Node, NodeId, Patch, ScopeId, ScopeKind, ValueId,
+    Attr, DType, Emitter, Graph, Model, Node, NodeId, Patch, ScopeId, ScopeKind, Stored, Tensor,
+    ValueId,
 };
 
 use rustc_hash::FxHashMap;
 
-use crate::graph::dataflow::{Class, Classes, is_fed_ids};
+use super::runs::{Runs, is_default};
+use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
-use crate::graph::ports::{Lengths, Ports, Role};
+use crate::graph::ports::{Ports, Role};
 
-/// Sizes of the two trial runs: what has the same size in both is of a fixed size.
-const TRIALS: [Lengths; 2] = [
-    Lengths {
-        batch: 2,
-        sequence: 14,
-        past: 5,
-    },
-    Lengths {
-        batch: 3,
-        sequence: 11,
-        past: 7,
-    },
-];
-
-/// Elements that a value of these runs may have: sizes and small constants are enough.
-const BUDGET: posenc_ir::eval::Budget = posenc_ir::eval::Budget { elements: 1 << 16 };
+/// The most elements of a constant that is read.
+const MOST: usize = 1 << 16;
 
 /// A graph before a round. Trial runs are made when the first rule asks for a size.
 pub(super) struct View<'a> {
@@ -37,7 +24,7 @@ pub(super) struct View<'a> {
     roles: &'a BTreeMap<String, Role>,
     ports: OnceCell<Ports>,
     classes: OnceCell<Classes>,
-    traces: OnceCell<[Trace; 2]>,
+    runs: OnceCell<Runs>,
 }
 
 impl<'a> View<'a> {
@@ -47,7 +34,7 @@ impl<'a> View<'a> {
             roles,
             ports: OnceCell::new(),
             classes: OnceCell::new(),
-            traces: OnceCell::new(),
+            runs: OnceCell::new(),
         }
     }
 
@@ -63,6 +50,16 @@ impl<'a> View<'a> {
         scope == self.graph().main()
     }
 
+    /// The node of the outermost scope that is or holds a node.
+    pub(super) fn holder(&self, mut id: NodeId) -> NodeId {
+        while let ScopeKind::Body(holder, _) =
+            self.graph().scope(self.graph().node(id).scope()).kind()
+        {
+            id = *holder;
+        }
+        id
+    }
+
     fn ports(&self) -> &Ports {
         let make = || Ports::of(self.graph(), self.roles);
         self.ports.get_or_init(make)
@@ -73,15 +70,21 @@ impl<'a> View<'a> {
         self.classes.get_or_init(make)
     }
 
-    fn traces(&self) -> &[Trace; 2] {
-        self.traces.get_or_init(|| {
-            let graph = self.graph();
-            let opaque = |v| self.is_content(v) && !is_fed_ids(graph, v);
-            TRIALS.map(|lengths| {
-                let seeds = self.ports().seeds(graph, self.ports().fit(lengths));
-                trace(self.model, &seeds, &opaque, &BUDGET)
-            })
-        })
+    fn runs(&self) -> &Runs {
+        let make = || Runs::of(self.model, self.ports(), self.classes());
+        self.runs.get_or_init(make)
+    }
+
+    /// The stored tensor of a constant; that of an input with a default is none.
+    pub(super) fn stored(&self, value: ValueId) -> Option<&'a Stored> {
+        let graph = self.graph();
+        graph.stored(value).filter(|_| !is_default(graph, value))
+    }
+
+    /// The numbers of [`Self::stored`].
+    pub(super) fn constant(&self, value: ValueId) -> Option<Tensor> {
+        self.stored(value)
+            .and_then(|_| self.graph().constant(value))
     }
 
     /// The truth of a constant of one element.
@@ -117,15 +120,18 @@ impl<'a> View<'a> {
         node.is(op).then_some(node)
     }
 
-    /// A value without the copies and changes of its type behind it.
-    pub(super) fn uncast(&self, mut value: ValueId) -> ValueId {
+    /// A value without the copies and changes of its type behind it, and the types that it has on
+    /// the way.
+    pub(super) fn uncast(&self, mut value: ValueId) -> Option<(ValueId, Vec<DType>)> {
+        let mut types = vec![self.dtype(value)?];
         while let Some((_, node)) = self.maker(value)
             && node.is("Cast")
             && let Some(before) = node.input(0)
         {
             value = before;
+            types.push(self.dtype(value)?);
         }
-        self.origin(value)
+        Some((self.origin(value), types))
     }
 
     /// A value without the copies behind it.
@@ -146,40 +152,47 @@ impl<'a> View<'a> {
 
     /// The number of axes.
     pub(super) fn rank(&self, value: ValueId) -> Option<usize> {
-        let [a, b] = self.traces();
-        let rank = |t: &Trace| t.get(value).dims.as_ref().map(Vec::len);
-        rank(a).filter(|r| rank(b) == Some(*r))
+        let rank = self.dims(value)?.len();
+        self.all(&[value], |d| d[0].len() == rank).then_some(rank)
     }
 
-    /// The dimensions in both runs.
-    pub(super) fn dims(&self, value: ValueId) -> Option<[&[usize]; 2]> {
-        let [a, b] = self.traces();
-        Some([a.get(value).dims.as_deref()?, b.get(value).dims.as_deref()?])
+    /// Whether something holds for the dimensions of these values at all sizes.
+    pub(super) fn all(&self, values: &[ValueId], holds: impl Fn(&[&[usize]]) -> bool) -> bool {
+        self.runs().all(values, holds)
+    }
+
+    /// The dimensions in one run.
+    fn dims(&self, value: ValueId) -> Option<&[usize]> {
+        let [first, _] = self.runs().first();
+        first.get(value).dims.as_deref()
     }
 
     /// The size of an axis that has the same in every run.
     pub(super) fn size(&self, value: ValueId, axis: usize) -> Option<usize> {
-        let [a, b] = self.dims(value)?;
-        a.get(axis).copied().filter(|n| b.get(axis) == Some(n))
+        let size = *self.dims(value)?.get(axis)?;
+        let same = |d: &[&[usize]]| d[0].get(axis) == Some(&size);
+        self.all(&[value], same).then_some(size)
     }
 
     /// The element type.
     pub(super) fn dtype(&self, value: ValueId) -> Option<DType> {
         let declared = self.graph().dtype(value);
-        declared.or_else(|| self.traces()[0].get(value).dtype)
+        declared.or_else(|| {
+            let [a, b] = self.runs().first().map(|run| run.get(value).dtype);
+            a.filter(|_| a == b)
+        })
     }
 
     /// The integers of a constant, stored or computed.
     pub(super) fn ints(&self, value: ValueId) -> Option<Vec<i64>> {
-        if let Some(stored) = self.graph().stored(value) {
-            let few = stored.elements() <= Some(BUDGET.elements);
-            let tensor = few.then(|| self.graph().constant(value)).flatten()?;
+        if let Some(stored) = self.stored(value) {
+            let few = stored.elements() <= Some(MOST);
+            let tensor = few.then(|| self.constant(value)).flatten()?;
             return (0..tensor.len()).map(|i| tensor.get_i64(i)).collect();
         }
         let fixed = self.classes().of_value(value).is_constant();
-        let known = fixed
-            .then(|| self.traces()[0].get(value).to_i64())
-            .flatten()?;
+        let [a, b] = self.runs().first().map(|run| run.get(value).to_i64());
+        let known = a.filter(|a| fixed && b.as_ref() == Some(a))?;
         Some(known.iter().copied().collect())
     }
 
@@ -193,16 +206,13 @@ impl<'a> View<'a> {
 
     /// The number of a constant of one element.
     pub(super) fn number(&self, value: ValueId) -> Option<f64> {
-        if let Some(stored) = self.graph().stored(value) {
+        if let Some(stored) = self.stored(value) {
             let one = stored.elements() == Some(1);
-            return one
-                .then(|| self.graph().constant(value)?.get_f64(0))
-                .flatten();
+            return one.then(|| self.constant(value)?.get_f64(0)).flatten();
         }
         let fixed = self.classes().of_value(value).is_constant();
-        fixed
-            .then(|| self.traces()[0].get(value).scalar_f64())
-            .flatten()
+        let [a, b] = self.runs().first().map(|run| run.get(value).scalar_f64());
+        a.filter(|_| fixed && a == b)
     }
 
     /// The axes that a reduction, a `Squeeze` or an `Unsqueeze` names, counted from the front of
@@ -255,7 +265,9 @@ impl<'a> View<'a> {
                 .map(|v| self.size((*v)?, axis))
                 .collect();
             let widths = widths?;
-            let end: usize = widths.iter().sum();
+            let end = widths
+                .iter()
+                .try_fold(0usize, |n, width| n.checked_add(*width))?;
             let begin = end - widths.last()?;
             return Part::new(self, of, axis, begin, Some(end));
         }
@@ -402,8 +414,8 @@ impl<'g> Draft<'g> {
         self.is_less |= self.emitter.remove_if_unused(value).is_ok();
     }
 
-    /// The patch; `None` where nothing is replaced or dropped.
-    pub(super) fn finish(mut self) -> Option<Patch> {
+    /// The patch, and whether it replaces something; `None` where nothing is replaced or dropped.
+    pub(super) fn finish(mut self) -> Option<(Patch, bool)> {
         if self.replaced.is_empty() && !self.is_less {
             return None;
         }
@@ -421,8 +433,9 @@ impl<'g> Draft<'g> {
         self.emitter.redirect_recorded(last);
         for (old, new) in &self.replaced {
             self.emitter.redirect(*old, last(*new)).ok()?;
+            self.emitter.remove_if_unused(*old).ok()?;
         }
         self.emitter.omit_unused();
-        Some(self.emitter.finish())
+        Some((self.emitter.finish(), !self.replaced.is_empty()))
     }
 }
