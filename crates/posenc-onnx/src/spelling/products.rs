@@ -28,6 +28,14 @@ pub(super) fn sum_of_products(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId
     if row == column || axes != [rank.checked_sub(3)?, rank - 2, rank - 1] {
         return None;
     }
+    let wide = [&rows, &columns].map(|of| of.own_axis(inner));
+    let [Some(i), Some(j)] = wide else {
+        return None;
+    };
+    let same = |d: &[&[usize]]| d[0].get(i).is_some() && d[0].get(i) == d[1].get(j);
+    if !view.all(&[rows.spread, columns.spread], same) || !view.dtype(node.input(0)?)?.is_float() {
+        return None;
+    }
     let left = matrix(view, draft, &rows, inner < row)?;
     let right = matrix(view, draft, &columns, column < inner)?;
     let product = draft.op("MatMul", &[left, right], &[]);
@@ -54,8 +62,12 @@ fn matrix(
 /// A value with one more axis, of size 1.
 struct Repeated {
     value: ValueId,
-    /// The axis, counted in a product of `rank` axes.
+    /// The value with this axis.
+    spread: ValueId,
+    /// The axis, counted in a product of all axes.
     axis: usize,
+    /// Axes of the product that the value lacks in front.
+    lacks: usize,
 }
 
 impl Repeated {
@@ -65,10 +77,18 @@ impl Repeated {
         let [axis] = view.axes(node, own)?[..] else {
             return None;
         };
+        let lacks = rank.checked_sub(own)?;
         Some(Self {
             value: node.input(0)?,
-            axis: axis + rank.checked_sub(own)?,
+            spread: value,
+            axis: axis + lacks,
+            lacks,
         })
+    }
+
+    /// An axis of the product as one of the value.
+    fn own_axis(&self, axis: usize) -> Option<usize> {
+        axis.checked_sub(self.lacks)
     }
 }
 
@@ -95,6 +115,11 @@ pub(super) fn in_parts(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
             Some(rank.checked_sub(view.axis(node, 0, rank)?)?)
         }
     };
+    // A product with a vector has no columns, and one axis less.
+    let matrices = |pair: &[ValueId; 2]| view.rank(pair[1]).is_some_and(|rank| rank >= 2);
+    if !pairs.iter().all(matrices) {
+        return None;
+    }
     let all = |side: usize| pairs.iter().map(move |p| p[side]);
     let one = |side: usize| all(side).all(|v| view.same(v, pairs[0][side]));
     let [a, b] = match joined {
@@ -128,8 +153,14 @@ fn constants(
     axis: i64,
 ) -> Option<ValueId> {
     let values: Vec<ValueId> = values.map(|v| view.origin(v)).collect();
-    let stored = |v: &ValueId| view.graph().stored(*v).is_some_and(|s| s.dims.len() == 2);
-    if !values.iter().all(stored) {
+    // Where sizes of the other axis differ, smaller ones are repeated by what joins the products.
+    let other = if axis == -1 { 0 } else { 1 };
+    let size = |v: &ValueId| match view.stored(*v)?.dims[..] {
+        [a, b] => Some([a, b][other]),
+        _ => None,
+    };
+    let sizes: Vec<usize> = values.iter().map(size).collect::<Option<_>>()?;
+    if sizes.iter().any(|size| *size != sizes[0]) {
         return None;
     }
     Some(draft.op("Concat", &values, &[("axis", Attr::Int(axis))]))
