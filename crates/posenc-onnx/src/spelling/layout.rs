@@ -24,6 +24,9 @@ pub(super) fn einsum(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opti
     }
     let place = |c: &char| operand.iter().position(|o| o == c);
     let order: Vec<usize> = letters.result.iter().map(place).collect::<Option<_>>()?;
+    if !(0..order.len()).all(|axis| order.contains(&axis)) {
+        return None;
+    }
     let moved = draft.transpose(value, &order);
     draft.replace(node.output(0)?, moved)
 }
@@ -50,18 +53,31 @@ pub(super) fn padded(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opti
     let mut parts: Vec<Padded> = pads.iter().map(part).collect::<Option<_>>()?;
     parts.sort_by_key(|p| (p.begin, p.width));
     let first = parts.first()?;
-    let mut at = 0;
+    let mut at = 0usize;
     for part in &parts {
         if part.total != first.total || part.begin != at {
             return None;
         }
-        at += part.width;
+        at = at.checked_add(part.width)?;
     }
     if at != first.total || parts.len() < 2 {
         return None;
     }
     let attrs = [("axis", Attr::Int(i64::try_from(axis).ok()?))];
     let values: Vec<ValueId> = parts.iter().map(|p| p.value).collect();
+    // A sum repeats what is of size 1, and what has fewer axes.
+    let beside = |d: &[usize]| -> Vec<usize> {
+        let others = d.iter().enumerate().filter(|(a, _)| *a != axis);
+        others.map(|(_, n)| *n).collect()
+    };
+    let alike = |d: &[&[usize]]| {
+        let mut all = d.iter().map(|d| (d.len(), beside(d)));
+        let first = all.next();
+        all.all(|own| Some(own) == first)
+    };
+    if !view.all(&values, alike) {
+        return None;
+    }
     let joined = draft.op("Concat", &values, &attrs);
     draft.replace(node.output(0)?, joined)
 }
@@ -86,11 +102,12 @@ impl Padded {
         } = zeros(view, node)?;
         let value = node.input(0)?;
         let width = view.size(value, axis)?;
+        let total = before.checked_add(width)?.checked_add(behind)?;
         own.is_none_or(|own| own == axis).then_some(Self {
             value,
             begin: before,
             width,
-            total: before + width + behind,
+            total,
         })
     }
 }
@@ -115,7 +132,7 @@ fn zeros(view: &View<'_>, node: &Node) -> Option<Zeros> {
     }
     let pads = pads.iter().map(|n| usize::try_from(*n).ok());
     let pads: Vec<usize> = pads.collect::<Option<_>>()?;
-    let mut padded = (0..rank).filter(|a| pads[*a] + pads[rank + a] > 0);
+    let mut padded = (0..rank).filter(|a| pads[*a] > 0 || pads[rank + a] > 0);
     let axis = padded.next();
     padded.next().is_none().then(|| Zeros {
         axis,

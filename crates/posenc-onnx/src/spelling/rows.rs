@@ -38,27 +38,27 @@ pub(super) fn in_pieces(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     }
     let parts: Vec<ValueId> = node.inputs().iter().copied().collect::<Option<_>>()?;
     let parts: Vec<ValueId> = parts.iter().map(|v| view.origin(*v)).collect();
-    let first = graph.stored(*parts.first()?)?;
+    let first = view.stored(*parts.first()?)?;
     let rank = first.dims.len();
     // Shapes are put together in every graph, and read as they are.
     let axis = view.axis(node, 0, rank).filter(|_| rank >= 2)?;
     let mut dims = first.dims.clone();
     dims[axis] = 0;
     for part in &parts {
-        let own = graph.stored(*part)?;
+        let own = view.stored(*part)?;
         let fits = |a: usize| a == axis || own.dims.get(a) == dims.get(a);
         if own.dtype != first.dtype || own.dims.len() != rank || !(0..rank).all(fits) {
             return None;
         }
-        dims[axis] += own.dims[axis];
+        dims[axis] = dims[axis].checked_add(own.dims[axis])?;
     }
     let elements = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
     let bits = first.dtype?.bits()?;
-    if elements > MOST || !bits.is_multiple_of(8) {
+    if elements == 0 || elements > MOST || !bits.is_multiple_of(8) {
         return None;
     }
     let tensors: Vec<Tensor> = (parts.iter())
-        .map(|v| graph.constant(*v))
+        .map(|v| view.constant(*v))
         .collect::<Option<_>>()?;
     let outer: usize = dims[..axis].iter().product();
     let inner: usize = dims[axis + 1..].iter().product::<usize>() * bits / 8;
