@@ -79,6 +79,15 @@ fn other_loops_stay() {
         ),
         ("content", repeated("all", "Identity(c)", "Add(x, x)")),
         ("several slices", scanned("Identity(x)")),
+        (
+            "a bound for each trip",
+            repeated(
+                "all",
+                "Identity(c)\n g = Cast<to: int = 1>(i)\n \
+                 h = Constant<value: tensor = float {5.0}>()",
+                "Clip(h, g)",
+            ),
+        ),
     ] {
         assert!(respelled(&model).is_none(), "{name}");
     }
@@ -109,4 +118,20 @@ fn what_is_computed_for_no_output_is_dropped() {
     assert!(difference(&model, &less) < 1e-9);
     let sizes = written("s = Shape(x)\n t = Size(x)\n y = Neg(x)");
     assert!(respelled(&sizes).is_none(), "sizes hold nothing");
+    let chain = written("a = Exp(x)\n s = Shape(a)\n t = Size(s)\n y = Neg(x)");
+    let less = respelled(&chain).expect("three nodes are dropped");
+    let left = operators(&less);
+    assert!(
+        !left.iter().any(|op| op == "Exp" || op == "Shape"),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn what_a_body_reads_stays() {
+    let model = written(
+        "a = Exp(x)\n c = Greater(all, two)\n y = If (c) <then_branch: graph = t () => (float[] z) \
+         { d = Neg(a)\n z = Abs(x) }, else_branch: graph = e () => (float[] w) { w = Neg(x) }>",
+    );
+    assert!(respelled(&model).is_none(), "nothing can be dropped");
 }
