@@ -296,7 +296,6 @@ impl Sketch {
         output
     }
 
-    /// The model with these outputs.
     /// Makes a value an output of the graph, before those that [`model`](Self::model) names.
     pub(crate) fn output(&mut self, name: &str) {
         self.graph.output.push(ValueInfoProto {
@@ -305,6 +304,7 @@ impl Sketch {
         });
     }
 
+    /// The model with these outputs.
     pub(crate) fn model(mut self, opset: i64, outputs: &[&str]) -> Model {
         let output = |name: &&str| ValueInfoProto {
             name: Some((*name).to_owned()),

@@ -93,7 +93,10 @@ mod tests {
             let found = detect(&other, &Options::default());
             let checks = check([&model, &other], &found, &Evaluator::default()).unwrap();
             assert_eq!(checks.len(), 2, "two lengths");
-            assert!(checks.iter().all(|check| check.ok == is_equal), "{checks:?}");
+            assert!(
+                checks.iter().all(|check| check.ok == is_equal),
+                "{checks:?}"
+            );
         }
     }
 
