@@ -106,7 +106,7 @@ fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<(Patch, bool)>
             let mut rules = rules.iter();
             rules.any(|rule| rule(&view, &mut draft, id).is_some())
         };
-        if !any(&OF_CONTROL) && !(is_modern && any(&RULES)) {
+        if !(any(&OF_CONTROL) || is_modern && any(&RULES)) {
             repeated::again(&view, &mut draft, id, &mut known);
         }
     }

@@ -85,10 +85,12 @@ pub(super) fn quotient(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
         let wider = [own, wanted].iter().all(|end| t.bits() > end.bits());
         t.is_float() && (*t == own || *t == wanted || wider)
     };
-    if !types.iter().all(wide) || !own.is_float() || !wanted.is_float() {
+    let cast = own != wanted;
+    // Of two types of one width, each rounds what the other holds.
+    let apart = cast && own.bits() == wanted.bits();
+    if apart || !types.iter().all(wide) || !own.is_float() || !wanted.is_float() {
         return None;
     }
-    let cast = own != wanted;
     let is_wider = wanted.bits() >= own.bits();
     let before = |draft: &mut Draft<'_>| draft.emitter().cast(scores, wanted);
     let from = if cast && is_wider {
