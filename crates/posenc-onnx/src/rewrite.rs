@@ -264,16 +264,7 @@ fn unchanged(model: &Model, branches: Vec<Branch>, report: Rewrite) -> Rewritten
         .into_iter()
         .next()
         .expect("there is a first branch");
-    Rewritten {
-        model: model.clone(),
-        report,
-        found: first.found,
-        flat: None,
-        other_branches: vec![],
-        proof: None,
-        bare: vec![],
-        respelled: None,
-    }
+    Rewritten::new(model.clone(), first.found, report)
 }
 
 /// How a request wants a model to be detected.

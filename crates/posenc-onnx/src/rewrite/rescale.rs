@@ -36,14 +36,8 @@ pub(super) fn apply(
         let cache = cache_of_rescaled(&before, plan);
         report.warnings = warnings(&before, cache, plan.max_length);
         return Ok(Rewritten {
-            model: model.clone(),
-            report,
-            found: before,
-            flat: None,
             other_branches: with_rotations(branches),
-            proof: None,
-            bare: vec![],
-            respelled: None,
+            ..Rewritten::new(model.clone(), before, report)
         });
     };
     let fingerprint = &report.input.fingerprint;
@@ -75,14 +69,8 @@ pub(super) fn apply(
     report.limits.after.clone_from(&after.limits);
     report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);
     Ok(Rewritten {
-        flat: None,
         other_branches: with_rotations(other_branches(&next, &options, &after)),
-        model: next,
-        report,
-        found: after,
-        proof: None,
-        bare: vec![],
-        respelled: None,
+        ..Rewritten::new(next, after, report)
     })
 }
 

@@ -40,6 +40,20 @@ pub(crate) struct Respelled {
 }
 
 impl Rewritten {
+    /// A model in which this is found, and nothing more to be shown of it.
+    pub(crate) fn new(model: Model, found: Found, report: Rewrite) -> Self {
+        Self {
+            model,
+            flat: None,
+            report,
+            found,
+            other_branches: vec![],
+            proof: None,
+            respelled: None,
+            bare: vec![],
+        }
+    }
+
     /// The model whose values the findings name.
     pub(crate) fn read(&self) -> &Model {
         self.flat.as_ref().unwrap_or(&self.model)

@@ -100,14 +100,9 @@ pub(super) fn apply(
         ));
     }
     Ok(Rewritten {
-        flat: None,
         other_branches: with_rotations(other_branches(&next, options, &found)),
-        model: next,
-        report,
-        found,
         proof: Some(proof),
-        bare: vec![],
-        respelled: None,
+        ..Rewritten::new(next, found, report)
     })
 }
 
