@@ -17,13 +17,11 @@ pub(crate) mod tests;
 use posenc_encodings::family::Family;
 use posenc_encodings::kind::Kind;
 use posenc_ir::{Model, NodeId};
-use serde_json::{Value, json};
 
-use crate::detect::branches::{Branch, branches as detected};
+use crate::detect::branches::{Branch, branches};
 use crate::detect::{Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::given;
-use crate::inspect::entries;
 use crate::plan::change::{Change, change};
 use crate::plan::selection::chosen;
 use crate::plan::unread;
@@ -83,18 +81,9 @@ pub(crate) fn plan<'a>(
         });
     }
     let flat = model.inlined()?;
-    let own = flat.as_ref().unwrap_or(model);
-    let mut plain = spelling::plain(own, &options.roles);
-    let mut branches = detected(plain.as_ref().unwrap_or(own), &options);
-    // A model that is read alike in its own spelling keeps its operators.
-    if let Some(other) = &plain {
-        let read = detected(own, &options);
-        if reading(own, &read) == reading(other, &branches) {
-            plain = None;
-            branches = read;
-        }
-    }
-    let input = plain.as_ref().unwrap_or(own);
+    let plain = spelling::plain(flat.as_ref().unwrap_or(model), &options.roles);
+    let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
+    let branches = branches(input, &options);
     let unread = unread::unread(input, &branches);
     if !request.allowances.allow_unread {
         unread::refuse(&unread)?;
@@ -109,31 +98,6 @@ pub(crate) fn plan<'a>(
         unread,
         change,
     })
-}
-
-/// What is read of a model, without names.
-fn reading(model: &Model, branches: &[Branch]) -> Vec<Value> {
-    let of_branch = |Branch { found, .. }: &Branch| {
-        let encodings = entries(model, found).into_iter();
-        let encodings = encodings.map(|e| json!([e.kind, e.stack, e.layers, e.sites, e.params]));
-        let attention = found.attention.iter().map(|site| {
-            let shape = [site.heads, site.kv_heads, site.head_dim, site.mask.window];
-            json!([
-                shape,
-                site.mask.causal,
-                site.mask.padding,
-                site.cross,
-                site.past
-            ])
-        });
-        json!({
-            "encodings": encodings.collect::<Vec<_>>(),
-            "attention": attention.collect::<Vec<_>>(),
-            "limits": found.limits.iter().map(|limit| limit.length).collect::<Vec<_>>(),
-            "unread": unread::of_branch(model, found).len(),
-        })
-    };
-    branches.iter().map(of_branch).collect()
 }
 
 impl Planned<'_> {
@@ -251,7 +215,7 @@ fn written_branches(done: &Rewritten, options: &Option<Options>) -> Vec<Branch> 
     // A verification knows neither the roles nor the families of a request.
     let is_usual = |o: &Options| o.roles.is_empty() && o.custom.is_empty();
     if !options.as_ref().is_some_and(is_usual) {
-        return detected(&done.model, &usual);
+        return branches(&done.model, &usual);
     }
     let found = done.found.clone();
     let options = usual;
