@@ -101,3 +101,8 @@ pub(crate) fn is_skip_norm(node: &Node) -> bool {
     let skips = ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"];
     node.domain() == "com.microsoft" && skips.contains(&node.op())
 }
+
+/// Whether a node gives other numbers in every run.
+pub(crate) fn is_random(node: &Node) -> bool {
+    node.op().starts_with("Random") || matches!(node.op(), "Bernoulli" | "Multinomial")
+}

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::view::{Draft, View};
 use crate::graph::dataflow::live;
+use crate::graph::operators::is_random;
 
 /// The first node of each form, by what it reads.
 pub(super) type Known = FxHashMap<(String, Vec<Option<ValueId>>), Vec<NodeId>>;
@@ -19,8 +20,7 @@ pub(super) fn again(
 ) -> Option<()> {
     let graph = view.graph();
     let node = graph.node(id);
-    let varies = node.op().starts_with("Random")
-        || matches!(node.op(), "Dropout" | "Bernoulli" | "Multinomial");
+    let varies = is_random(node) || node.op() == "Dropout";
     let plain = node.bodies().next().is_none() && graph.overload(id).is_empty();
     let content = node.output(0).is_some_and(|v| view.is_content(v));
     if varies || !plain || !content {

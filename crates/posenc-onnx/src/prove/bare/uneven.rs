@@ -1,10 +1,11 @@
 //! Values in which tokens of equal content differ for another reason than position.
 
-use posenc_ir::{Graph, Node, NodeId, ValueId};
+use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::Found;
 use crate::graph::mixing::Mixing;
+use crate::graph::operators::is_random;
 use crate::graph::region::reads;
 
 /// What is computed from borders that are filled up, from recurrences, or from random numbers.
@@ -26,10 +27,6 @@ pub(super) fn uneven(graph: &Graph, found: &Found) -> FxHashSet<ValueId> {
         }
     }
     uneven
-}
-
-fn is_random(node: &Node) -> bool {
-    node.op().starts_with("Random") || matches!(node.op(), "Bernoulli" | "Multinomial")
 }
 
 /// Whether a node makes tokens of equal content differ.
