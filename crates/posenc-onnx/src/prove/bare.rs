@@ -16,7 +16,7 @@ mod uneven;
 use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, Dimension};
-use posenc_ir::{Graph, Model, ValueId};
+use posenc_ir::{Graph, Model, Tensor, ValueId};
 use posenc_runtime::{Backend, ModelSource, Options};
 use rustc_hash::FxHashMap;
 
@@ -80,12 +80,9 @@ pub(crate) fn check(
         .map(|i| &found.attention[*i])
         .filter(is_even)
         .collect();
-    let mut wanted: Vec<ValueId> = vec![];
-    for value in sites.iter().flat_map(|site| read(site)).flatten() {
-        if !wanted.contains(&value) {
-            wanted.push(value);
-        }
-    }
+    let mut wanted: Vec<ValueId> = sites.iter().flat_map(|s| read(s)).flatten().collect();
+    wanted.sort_unstable();
+    wanted.dedup();
     if sites.is_empty() || at.sequence < FEWEST {
         return Ok(vec![]);
     }
@@ -126,10 +123,13 @@ fn runs(
     let mut compute = |nth| -> Result<Numbers, VerifyError> {
         let feeds = equal_tokens(model.graph(), &found.ports, at, nth)?;
         let outputs = run(&mut *session, &feeds, MODEL)?;
-        let numbers = outputs.iter().zip(wanted);
-        Ok(numbers
-            .filter_map(|((_, t), v)| Some((*v, array(t)?)))
-            .collect())
+        let by_name: FxHashMap<&str, &Tensor> =
+            outputs.iter().map(|(name, t)| (name.as_str(), t)).collect();
+        let numbers = wanted.iter().filter_map(|v| {
+            let tensor = by_name.get(model.graph().name(*v))?;
+            Some((*v, array(tensor)?))
+        });
+        Ok(numbers.collect())
     };
     Ok([compute(0)?, compute(1)?])
 }
