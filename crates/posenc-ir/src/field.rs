@@ -2,6 +2,7 @@
 
 /// Fields of `ModelProto`.
 pub(crate) mod model {
+    pub(crate) const IR_VERSION: u32 = 1;
     pub(crate) const GRAPH: u32 = 7;
     pub(crate) const OPSET: u32 = 8;
     pub(crate) const METADATA: u32 = 14;

@@ -32,6 +32,8 @@ pub struct Model {
     pub(crate) set: BTreeMap<String, String>,
     /// Operator sets imported since reading.
     pub(crate) imported: BTreeMap<String, i64>,
+    /// The version of the file format, where an edit needs a later one than the source has.
+    pub(crate) raised: Option<i64>,
     /// The file that the source is a map of, also when another file replaces it.
     pub(crate) file: Option<Arc<File>>,
     /// The map of the source.
@@ -39,6 +41,9 @@ pub struct Model {
     head: Head,
     path: Option<PathBuf>,
 }
+
+/// The version of the file format from which initializers need not be inputs of their graph too.
+const INITIALIZERS_ALONE: i64 = 4;
 
 /// Fields of the model.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +72,8 @@ pub(crate) enum PartKind {
     Metadata(String),
     /// Import of an operator set.
     Opset,
+    /// The version of the file format.
+    IrVersion,
     Other,
 }
 
@@ -121,6 +128,8 @@ impl Model {
                     head.extend_from_slice(&source[f.span.clone()]);
                     if f.number == field::OPSET {
                         kind = PartKind::Opset;
+                    } else if f.number == field::IR_VERSION {
+                        kind = PartKind::IrVersion;
                     } else if f.number == field::METADATA && f.delimited {
                         kind = PartKind::Metadata(key(&source, &f.payload)?);
                     }
@@ -147,6 +156,7 @@ impl Model {
                 .collect(),
             set: BTreeMap::new(),
             imported: BTreeMap::new(),
+            raised: None,
             file: None,
             map: None,
             path: path.map(Path::to_owned),
@@ -183,7 +193,7 @@ impl Model {
 
     /// The version of the file format.
     pub fn ir_version(&self) -> i64 {
-        self.head.ir_version
+        self.raised.unwrap_or(self.head.ir_version)
     }
 
     /// The name and version of the exporter.
@@ -247,6 +257,9 @@ impl Model {
     /// As [`Model::commit`]; the model is unusable then.
     pub fn with_patch(mut self, patch: Patch) -> Result<(Self, Applied)> {
         let applied = self.graph.commit(patch)?;
+        if !applied.constants.is_empty() && self.ir_version() < INITIALIZERS_ALONE {
+            self.raised = Some(INITIALIZERS_ALONE);
+        }
         Ok((self, applied))
     }
 }

@@ -34,6 +34,10 @@ impl Model {
             return Ok(out);
         }
         let splice = Splice::new(self);
+        let has_version = self.layout.iter().any(|p| p.kind == PartKind::IrVersion);
+        if self.raised.is_some() && !has_version {
+            self.put_ir_version(&mut out);
+        }
         let last = |kind: fn(&PartKind) -> bool| self.layout.iter().rposition(|p| kind(&p.kind));
         let opsets_end = last(|k| *k == PartKind::Opset);
         let metadata_end = last(|k| matches!(k, PartKind::Metadata(_)));
@@ -56,6 +60,7 @@ impl Model {
                 PartKind::Metadata(key) if self.set.contains_key(key) => {
                     put_metadata(key, &self.set[key], &mut out);
                 }
+                PartKind::IrVersion if self.raised.is_some() => self.put_ir_version(&mut out),
                 _ => out.source(part.span.clone()),
             }
             if Some(i) == opsets_end {
@@ -80,6 +85,13 @@ impl Model {
     /// When the source is malformed, which reading has ruled out.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         Ok(self.encode()?.to_vec(&self.source))
+    }
+
+    fn put_ir_version(&self, out: &mut Encoded) {
+        let mut bytes = vec![];
+        let version = self.ir_version().cast_unsigned();
+        wire::put_int(model_field::IR_VERSION, version, &mut bytes);
+        out.owned(&bytes);
     }
 
     fn put_imports(&self, out: &mut Encoded) {

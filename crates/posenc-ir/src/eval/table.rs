@@ -1,5 +1,9 @@
 //! The functions that evaluate operators, by name.
 
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
 use super::call::{Call, Outputs};
 use super::{
     attention, binary, buckets, cast, concat, constant, contrib, einsum, gather, layout, make,
@@ -12,13 +16,12 @@ pub(super) type Kernel = fn(&Call<'_>) -> Outputs;
 
 /// The function for an operator; `None` for unknown ones.
 pub(super) fn kernel(domain: &str, op: &str) -> Option<Kernel> {
-    let find = |table: &[(&str, Kernel)]| {
-        let at = table.binary_search_by(|row| row.0.cmp(op)).ok()?;
-        Some(table[at].1)
-    };
+    static KERNELS: LazyLock<[FxHashMap<&str, Kernel>; 2]> =
+        LazyLock::new(|| [STANDARD, CONTRIB].map(|table| table.iter().copied().collect()));
+    let [standard, contrib] = &*KERNELS;
     match domain {
-        "" => find(STANDARD),
-        "com.microsoft" => find(CONTRIB),
+        "" => standard.get(op).copied(),
+        "com.microsoft" => contrib.get(op).copied(),
         _ => None,
     }
 }

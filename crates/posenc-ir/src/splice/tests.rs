@@ -341,3 +341,29 @@ fn metadata_and_imports_are_added_after_their_kind() {
     let entries: Vec<_> = third.metadata_entries().into_iter().collect();
     assert_eq!(entries, [("posenc.a", "3"), ("posenc.b", "4")]);
 }
+
+#[test]
+fn a_new_initializer_raises_a_version_that_wants_it_to_be_an_input() {
+    for (version, with_constant, want) in [(3, true, 4), (3, false, 3), (4, true, 4), (8, true, 8)]
+    {
+        let text = format!(
+            "<ir_version: {version}, opset_import: [\"\" : 7]> g (float[2] x) => (float[2] y) \
+             {{ y = Neg (x) }}"
+        );
+        let mut model = Model::parse(&text).unwrap();
+        let bytes = edited(&mut model, |graph, out| {
+            let x = graph.find(graph.main(), "x").unwrap();
+            let y = graph.find(graph.main(), "y").unwrap();
+            let two = with_constant.then(|| out.scalar("two", DType::F32, 2.0));
+            let new = out.op("Mul", &[x, two.unwrap_or(x)]);
+            out.redirect(y, new).unwrap();
+        });
+        assert_eq!(model.ir_version(), want, "{version}");
+        assert_eq!(read(bytes).ir_version(), want, "{version}");
+        let printed = model.text(crate::text::Weights::None).to_string();
+        assert!(
+            printed.contains(&format!("ir_version: {want},")),
+            "{printed}"
+        );
+    }
+}

@@ -103,7 +103,8 @@ pub(super) fn body(model: &Model, printer: &mut Printer<'_>) -> fmt::Result {
 
 pub(super) fn head(model: &Model, out: &mut dyn Write) -> fmt::Result {
     let head = head_message(model);
-    let version = head.ir_version.map(|v| format!("ir_version: {v}"));
+    let version = model.raised.or(head.ir_version);
+    let version = version.map(|v| format!("ir_version: {v}"));
     let mut entries: Vec<String> = version.into_iter().collect();
     let mut imports = head.opset_import.clone();
     imports.extend(

@@ -1,7 +1,6 @@
 //! What every value depends on.
 
 use posenc_ir::{DType, Graph, Node, NodeId, ValueId};
-use rustc_hash::FxHashSet;
 
 use crate::graph::operators::{is_copy, is_reshape};
 use crate::graph::ports::{Ports, Role};
@@ -198,14 +197,15 @@ impl Classes {
     }
 }
 
-/// The nodes that an output of the model depends on.
-pub(crate) fn live(graph: &Graph) -> FxHashSet<NodeId> {
-    let mut live = FxHashSet::default();
+/// Whether an output of the model depends on a node, by its index.
+pub(crate) fn live(graph: &Graph) -> Vec<bool> {
+    let mut live = vec![false; graph.node_count()];
     let mut stack = graph.scope(graph.main()).outputs().to_vec();
     while let Some(value) = stack.pop() {
-        let Some((id, _)) = graph.producer(value).filter(|(id, _)| live.insert(*id)) else {
+        let Some((id, _)) = graph.producer(value).filter(|(id, _)| !live[id.index()]) else {
             continue;
         };
+        live[id.index()] = true;
         let node = graph.node(id);
         stack.extend(node.inputs().iter().flatten());
         stack.extend(

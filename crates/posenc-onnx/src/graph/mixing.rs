@@ -14,6 +14,8 @@ mod sets;
 mod tests;
 mod tokens;
 
+use std::cell::OnceCell;
+
 use posenc_ir::eval::Trace;
 use posenc_ir::{Dim, Graph, Model, NodeId, ScopeId, ValueId};
 use rustc_hash::FxHashSet;
@@ -59,7 +61,7 @@ pub(crate) fn follow(
             known,
         },
         sets: vec![None; graph.value_count()],
-        live: live(graph),
+        live: OnceCell::new(),
         mixers: vec![],
     };
     for port in ports.iter() {
@@ -136,8 +138,8 @@ struct Walk<'a> {
     rules: Rules<'a>,
     /// The tokens of each value; `None` for one that depends on none.
     sets: Vec<Option<Sets>>,
-    /// The nodes that an output of the model depends on: what the others mix is lost.
-    live: FxHashSet<NodeId>,
+    /// Whether an output of the model depends on a node: what others mix is lost.
+    live: OnceCell<Vec<bool>>,
     mixers: Vec<Mixer>,
 }
 
@@ -157,7 +159,8 @@ impl Walk<'_> {
 
     fn report(&mut self, node: NodeId, mixing: Mixing) {
         let is_new = self.mixers.last().is_none_or(|last| last.node != node);
-        if is_new && self.live.contains(&node) {
+        let live = || live(self.rules.model.graph());
+        if is_new && self.live.get_or_init(live)[node.index()] {
             self.mixers.push(Mixer { node, mixing });
         }
     }

@@ -1,14 +1,18 @@
 //! Nodes that compute what another one does, and nodes that no output depends on.
 
-use posenc_ir::{NodeId, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
+
+use posenc_ir::{Node, NodeId, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::view::{Draft, View};
 use crate::graph::dataflow::live;
 use crate::graph::operators::is_random;
 
-/// The first node of each form, by what it reads.
-pub(super) type Known = FxHashMap<(String, Vec<Option<ValueId>>), Vec<NodeId>>;
+/// The first node of each form, by a hash of its operator and of what it reads. Of different nodes
+/// with one hash, the later are found at the numbers after it.
+pub(super) type Known = FxHashMap<u64, NodeId>;
 
 /// Replaces a node that computes from content what one before it does: what is done to the first
 /// would not be done to it.
@@ -26,23 +30,30 @@ pub(super) fn again(
     if varies || !plain || !content {
         return None;
     }
-    let inputs: Vec<Option<ValueId>> = (node.inputs().iter())
-        .map(|v| v.map(|v| draft.now(view.origin(v))))
-        .collect();
-    let same = |other: &&NodeId| {
-        let other = graph.node(**other);
+    let same = |other: NodeId| {
+        let other = graph.node(other);
         let alike = |a: &posenc_ir::proto::AttributeProto| other.attribute(a.name()) == Some(a);
-        other.domain() == node.domain()
+        other.op() == node.op()
+            && other.domain() == node.domain()
             && other.scope() == node.scope()
             && other.outputs().len() == node.outputs().len()
             && other.attributes().len() == node.attributes().len()
             && node.attributes().iter().all(alike)
+            && reads(view, draft, other).eq(reads(view, draft, node))
     };
-    let key = (node.op().to_owned(), inputs);
-    let alike = known.entry(key).or_default();
-    let Some(first) = alike.iter().find(same).copied() else {
-        alike.push(id);
-        return None;
+    let mut hasher = FxHasher::default();
+    node.op().hash(&mut hasher);
+    reads(view, draft, node).for_each(|value| value.hash(&mut hasher));
+    let mut hash = hasher.finish();
+    let first = loop {
+        match known.entry(hash) {
+            Entry::Vacant(new) => {
+                new.insert(id);
+                return None;
+            }
+            Entry::Occupied(first) if same(*first.get()) => break *first.get(),
+            Entry::Occupied(_) => hash = hash.wrapping_add(1),
+        }
     };
     let pairs = node.outputs().iter().zip(graph.node(first).outputs());
     let pairs: Vec<(ValueId, ValueId)> = pairs
@@ -58,12 +69,18 @@ pub(super) fn again(
     Some(())
 }
 
+/// What a node reads, with the replacements of this round.
+fn reads(view: &View<'_>, draft: &Draft<'_>, node: &Node) -> impl Iterator<Item = Option<ValueId>> {
+    let now = |v: ValueId| draft.now(view.origin(v));
+    node.inputs().iter().map(move |v| v.map(now))
+}
+
 /// Drops what is computed from content or positions for no output: rows of a table that another
 /// encoding replaces would still be read there. What reads it for no output goes with it.
 pub(super) fn unused(view: &View<'_>, draft: &mut Draft<'_>) {
     let graph = view.graph();
     let live = live(graph);
-    let is_dead = |id: &NodeId| !live.contains(id) && graph.node(*id).scope() == graph.main();
+    let is_dead = |id: &NodeId| !live[id.index()] && graph.node(*id).scope() == graph.main();
     let main = graph
         .scope(graph.main())
         .nodes()

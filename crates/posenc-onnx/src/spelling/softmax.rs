@@ -58,18 +58,20 @@ pub(super) fn quotient(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
         }
         _ => return None,
     };
-    let (total, mut types) = view.uncast(below)?;
+    let (total, mut parts) = view.uncast(below);
     let sum = view.made_by(total, "ReduceSum")?;
     let summed = sum.input(0)?;
-    let (exp, dividend) = view.uncast(above)?;
-    let (same, addends) = view.uncast(summed)?;
+    let (exp, dividend) = view.uncast(above);
+    let (same, addends) = view.uncast(summed);
     if same != exp {
         return None;
     }
-    types.extend(dividend.into_iter().chain(addends));
-    let (exp, _) = view.graph().producer(exp)?;
-    let exp = view.graph().node(exp);
-    let scores = exp.is("Exp").then(|| exp.input(0)).flatten()?;
+    let scores = view.made_by(exp, "Exp")?.input(0)?;
+    parts.extend(dividend.into_iter().chain(addends));
+    let types: Vec<DType> = parts
+        .into_iter()
+        .map(|part| view.dtype(part))
+        .collect::<Option<_>>()?;
     let axis = view.reduced(sum, true)?;
     let whole = less_the_largest(view, scores, axis);
     let direct = node.is("Div") && view.same(summed, above) && view.made_by(above, "Exp").is_some();

@@ -120,18 +120,17 @@ impl<'a> View<'a> {
         node.is(op).then_some(node)
     }
 
-    /// A value without the copies and changes of its type behind it, and the types that it has on
-    /// the way.
-    pub(super) fn uncast(&self, mut value: ValueId) -> Option<(ValueId, Vec<DType>)> {
-        let mut types = vec![self.dtype(value)?];
+    /// A value without the copies and changes of its type behind it, and the values on the way.
+    pub(super) fn uncast(&self, mut value: ValueId) -> (ValueId, Vec<ValueId>) {
+        let mut passed = vec![value];
         while let Some((_, node)) = self.maker(value)
             && node.is("Cast")
             && let Some(before) = node.input(0)
         {
             value = before;
-            types.push(self.dtype(value)?);
+            passed.push(value);
         }
-        Some((self.origin(value), types))
+        (self.origin(value), passed)
     }
 
     /// A value without the copies behind it.

@@ -3,6 +3,8 @@
 mod layout;
 mod products;
 
+use std::sync::LazyLock;
+
 use posenc_ir::eval::Trace;
 use posenc_ir::{Model, Node, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -69,8 +71,14 @@ impl Step {
     }
 }
 
-/// Operators that compute each element from those at its place, after broadcasting; sorted, since
-/// every node is looked up here.
+/// Whether an operator computes each element from those at its place, after broadcasting.
+fn is_elementwise(op: &str) -> bool {
+    static KNOWN: LazyLock<FxHashSet<&str>> =
+        LazyLock::new(|| ELEMENTWISE.iter().copied().collect());
+    KNOWN.contains(op)
+}
+
+/// The operators of [`is_elementwise`].
 const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Acos",
@@ -195,8 +203,7 @@ impl Rules<'_> {
         if let Some(query) = self.known.fused.get(&id) {
             return self.fused(id, inputs.get(*query).copied().flatten()?);
         }
-        if ELEMENTWISE.binary_search(&op).is_ok() && ["", "com.microsoft"].contains(&node.domain())
-        {
+        if matches!(node.domain(), "" | "com.microsoft") && is_elementwise(op) {
             return elementwise(inputs.iter().copied().flatten());
         }
         if op == "EmbedLayerNormalization" {

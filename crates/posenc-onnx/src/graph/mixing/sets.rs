@@ -1,11 +1,12 @@
 //! The tokens that each element of a value depends on.
 
-use ndarray::{ArrayD, Axis, IxDyn, Zip};
+use ndarray::{ArcArray, ArrayD, Axis, IxDyn, Zip};
 
 /// For each element of a value, a set of tokens as bits. An axis along which all sets are equal has
-/// length 1, whatever the length of the value's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sets(ArrayD<u64>);
+/// length 1, whatever the length of the value's. Values whose elements depend on the same tokens share
+/// them.
+#[derive(Clone, Debug)]
+pub(super) struct Sets(ArcArray<u64, IxDyn>);
 
 /// Sets that were united, and whether the sets of different tokens were: whether a union is none of
 /// its parts.
@@ -15,10 +16,20 @@ pub(super) type United = (Sets, bool);
 /// a bit, so that two of them that meet only each other are not seen to.
 pub(super) const BITS: usize = 31;
 
+impl PartialEq for Sets {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (&self.0, &other.0);
+        let is_shared = a.as_ptr() == b.as_ptr() && a.strides() == b.strides();
+        is_shared && a.shape() == b.shape() || a == b
+    }
+}
+
+impl Eq for Sets {}
+
 impl Sets {
     /// The same set everywhere.
     pub(super) fn uniform(rank: usize, set: u64) -> Self {
-        Self(ArrayD::from_elem(vec![1; rank], set))
+        Self(ArcArray::from_elem(vec![1; rank], set))
     }
 
     /// A token for each index along `axes`, counted in their order.
@@ -28,13 +39,13 @@ impl Sets {
         let first = if past { BITS } else { 0 };
         let count = shape.iter().product();
         let tokens = (0..count).map(|i| 1 << (first + i % BITS)).collect();
-        let sets = ArrayD::from_shape_vec(shape, tokens);
+        let sets = ArcArray::from_shape_vec(shape, tokens);
         Self(sets.unwrap_or_default()).compact()
     }
 
     /// Sets by their elements, as integers.
     pub(super) fn of_numbers(numbers: &ArrayD<i64>) -> Self {
-        Self(numbers.mapv(i64::cast_unsigned)).compact()
+        Self(numbers.mapv(i64::cast_unsigned).into_shared()).compact()
     }
 
     /// The sets of a value of these dimensions as integers.
@@ -85,7 +96,7 @@ impl Sets {
             if sets.len_of(axis) > 1 {
                 let first = sets.index_axis(axis, 0);
                 if sets.axis_iter(axis).skip(1).all(|other| other == first) {
-                    sets = first.to_owned().insert_axis(axis);
+                    sets = first.to_shared().insert_axis(axis);
                 }
             }
         }
@@ -113,19 +124,19 @@ impl Sets {
             mixed |= both != *a && both != *b;
             both
         });
-        Some((Self(sets), mixed))
+        Some((Self(sets.into_shared()), mixed))
     }
 
     /// The unions along axes, which stay with length 1.
     pub(super) fn over(&self, axes: &[usize]) -> United {
         let (mut sets, mut mixed) = (self.0.clone(), false);
-        for axis in axes.iter().filter(|axis| **axis < self.rank()) {
+        for axis in axes.iter().filter(|axis| !self.is_uniform(**axis)) {
             let united = sets.map_axis(Axis(*axis), |lane| {
                 let all = lane.iter().fold(0, |a, b| a | b);
                 mixed |= lane.iter().all(|set| *set != all);
                 all
             });
-            sets = united.insert_axis(Axis(*axis));
+            sets = united.into_shared().insert_axis(Axis(*axis));
         }
         (Self(sets), mixed)
     }
@@ -188,7 +199,7 @@ impl Sets {
         }
         let sets = self.0.broadcast(before)?;
         let sets: Vec<u64> = sets.iter().copied().collect();
-        Some(Self(ArrayD::from_shape_vec(after, sets).ok()?).compact())
+        Some(Self(ArcArray::from_shape_vec(after, sets).ok()?).compact())
     }
 }
 
