@@ -1,5 +1,6 @@
 //! Rotations of queries and keys.
 
+mod longer;
 pub(crate) mod matrices;
 pub(crate) mod read;
 pub(crate) mod site;
@@ -63,15 +64,35 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                 let node = query.region.entries[0].node;
                 match difference(&query, &key) {
                     Some(why) => refuse(node, why),
-                    None => found.rotary.push(RotarySite {
-                        site: site.index,
-                        switch: known.switch(model, found, &query),
-                        streams: known.streams(model, found, &query),
-                        form: form(model, &query.region),
-                        query: *query,
-                        key: *key,
-                        node,
-                    }),
+                    None => {
+                        let switch = known.switch(model, found, &query);
+                        let departs = [&query, &key]
+                            .into_iter()
+                            .find_map(|half| known.departs(model, found, half))
+                            .filter(|_| switch.is_none());
+                        if let Some(why) = departs {
+                            let alike = entering(model, &query) == entering(model, &key);
+                            found.not_rotary.push(Refused {
+                                site: site.index,
+                                node,
+                                why,
+                            });
+                            if alike {
+                                let both = [query.region, key.region];
+                                found.unfitted_rotations.push((site.index, both));
+                            }
+                            continue;
+                        }
+                        found.rotary.push(RotarySite {
+                            site: site.index,
+                            switch,
+                            streams: known.streams(model, found, &query),
+                            form: form(model, &query.region),
+                            query: *query,
+                            key: *key,
+                            node,
+                        });
+                    }
                 }
             }
             (query, key) => {
@@ -120,6 +141,7 @@ struct RotationCache {
     rotations: FxHashMap<(usize, usize), Result<Rotation, Unread>>,
     switches: FxHashMap<RotationKey, Option<Switch>>,
     streams: FxHashMap<RotationKey, Option<Streams>>,
+    departing: FxHashMap<RotationKey, Option<String>>,
     axial: FxHashMap<(usize, usize), Option<(Axial, f64)>>,
     rotating: FxHashMap<usize, bool>,
 }
@@ -187,6 +209,14 @@ impl RotationCache {
             .clone()
     }
 
+    /// Why a rotation is another one in longer sequences, if it is.
+    fn departs(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<String> {
+        let known = self.departing.entry(rotation_key(model, half));
+        known
+            .or_insert_with(|| longer::departs(model, found, half))
+            .clone()
+    }
+
     fn streams(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
         let known = self.streams.entry(rotation_key(model, half));
         known
@@ -196,12 +226,16 @@ impl RotationCache {
 }
 
 fn rotation_key(model: &Model, half: &RotaryOperand) -> RotationKey {
+    (entering(model, half), half.rotation.rope.pairs.clone())
+}
+
+/// The values that enter a rotation.
+fn entering(model: &Model, half: &RotaryOperand) -> Vec<Option<ValueId>> {
     let graph = model.graph();
     let entries = half.region.entries.iter();
-    let entering = entries
+    entries
         .map(|u| graph.node(u.node).input(u.slot()))
-        .collect();
-    (entering, half.rotation.rope.pairs.clone())
+        .collect()
 }
 
 fn read_side(

@@ -2,6 +2,7 @@
 
 pub(crate) mod emit;
 pub(crate) mod jobs;
+mod law;
 pub(crate) mod tables;
 
 use std::collections::BTreeMap;

@@ -21,11 +21,14 @@ const FARTHEST: usize = 1 << 24;
 /// others cannot change.
 pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
     let mut at = lengths(model, found, half);
-    if chooses(model, found, half) {
-        // A fused operator reads rows by its positions, and chooses by length alone.
-        let counted = positions(model, found, half).filter(|_| half.region.inside.is_none());
+    // A fused operator reads rows by its positions, and chooses by length alone.
+    let counted = positions(model, found, half).filter(|_| half.region.inside.is_none());
+    let kept = if chooses(model, found, half) {
         at.extend(counted);
-    }
+        None
+    } else {
+        counted
+    };
     if at.is_empty() {
         return None;
     }
@@ -34,6 +37,7 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
         found,
         half,
         positions: at,
+        kept,
     };
     let near = far.read(far.shortest())?;
     let changed = |rope: &Rope| !is_close(rope, &near);
@@ -74,6 +78,8 @@ struct Far<'a> {
     half: &'a RotaryOperand,
     /// The values that grow with the length.
     positions: Vec<ValueId>,
+    /// Positions that are counted to the length, and stay as they are.
+    kept: Option<ValueId>,
 }
 
 impl Far<'_> {
@@ -95,6 +101,10 @@ impl Far<'_> {
                 Value::float(moved)
             };
             change.insert(*at, moved);
+        }
+        if let Some(kept) = self.kept {
+            let value = self.found.trace.get(kept).clone();
+            change.entry(kept).or_insert(value);
         }
         let (region, before) = (&self.half.region, &self.half.rotation);
         let rotation = read_again(self.model, &self.found.trace, &change, region, before);

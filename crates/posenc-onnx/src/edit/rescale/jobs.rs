@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Model, ValueId};
+use posenc_ir::{DType, Model, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::detect::rotary::source::{RotarySource, source};
+use super::law;
+use crate::detect::rotary::source::{RotarySource, Table, source};
 use crate::detect::{Found, RotaryOperand, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::{Plan, Target, is_already, softmax_factor};
@@ -85,6 +86,9 @@ impl Collector<'_> {
             None => {
                 let source = source(self.model, self.found, half)
                     .map_err(|why| refused(self.model, site, &why.to_string()))?;
+                if !keeps_rows && let RotarySource::Tables(tables) = &source {
+                    self.check_rows(site, half, tables)?;
+                }
                 let at = self.job_of(source, site, half, target, keeps_rows);
                 self.by_inputs.insert(inputs, at);
                 at
@@ -103,6 +107,33 @@ impl Collector<'_> {
             // Several sites share the product in the body of a loop.
             let product = self.found.attention[site.site].product;
             job.products.extend(product);
+        }
+        Ok(())
+    }
+
+    /// Refuses tables of which some row is of another law than the first rows.
+    fn check_rows(
+        &self,
+        site: &RotarySite,
+        half: &RotaryOperand,
+        tables: &[Table],
+    ) -> Result<(), RewriteError> {
+        let graph = self.model.graph();
+        for table in tables {
+            let numbers = match graph.constant(table.root) {
+                Some(stored) => stored.to_f64s(),
+                None => (self.found.trace.get(table.root).to_f64())
+                    .map(|numbers| numbers.iter().copied().collect()),
+            };
+            let dtype = graph.dtype(table.root).unwrap_or(DType::F32);
+            let row = numbers.and_then(|n| law::stray(table, &n, dtype, &half.rotation.rope));
+            if let Some(row) = row {
+                let why = format!(
+                    "row {row} of its table {} is not what the frequencies of the first rows give",
+                    graph.name(table.root)
+                );
+                return Err(refused(self.model, site, &why));
+            }
         }
         Ok(())
     }

@@ -1,0 +1,238 @@
+//! Whether a rotation goes on in longer sequences as it begins: what enters it is computed again
+//! for these, without the rest of the graph.
+
+use ndarray::{ArrayD, Axis, Slice};
+use posenc_ir::eval::{Budget, Value, probe};
+use posenc_ir::{DType, Graph, Model, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::read::read_again;
+use super::site::{RotaryOperand, Rotation};
+use crate::detect::found::Found;
+use crate::graph::dataflow::Class;
+use crate::graph::ports::{Lengths, Role};
+use posenc_encodings::families::rope::Unread;
+
+/// New tokens of the longer sequences.
+const LONGER: [usize; 3] = [64, 512, 4096];
+
+/// Elements that a value of a longer sequence may have.
+const BUDGET: Budget = Budget { elements: 1 << 20 };
+
+/// Differences of cos and sin that rounding does not explain.
+const TOLERANCE: f64 = 1e-2;
+
+/// How exactly numbers of single precision are computed.
+const EXACT: f64 = 1e-6;
+
+/// The most that rounding may explain where numbers are still compared.
+const COARSE: f64 = 0.3;
+
+/// Why a rotation is not that of a short sequence in a longer one; `None` where it is, and where
+/// its numbers cannot be computed for a longer one.
+pub(super) fn departs(model: &Model, found: &Found, half: &RotaryOperand) -> Option<String> {
+    let graph = model.graph();
+    let entering: Vec<ValueId> = (half.region.entries.iter())
+        .filter_map(|u| graph.node(u.node).input(u.slot()))
+        .filter(|v| !found.classes.of_value(*v).is_constant())
+        .collect();
+    let is_content = |v: &ValueId| found.classes.of_value(*v).has(Class::CONTENT);
+    if entering.iter().any(is_content) || is_straight(graph, found, &entering) {
+        return None;
+    }
+    let longer = Longer {
+        model,
+        found,
+        half,
+        entering,
+    };
+    LONGER.into_iter().find_map(|tokens| longer.departs(tokens))
+}
+
+/// Whether values only count up with positions, by numbers that no length changes.
+fn is_straight(graph: &Graph, found: &Found, from: &[ValueId]) -> bool {
+    let class = |v: ValueId| found.classes.of_value(v);
+    let mut stack = from.to_vec();
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !class(value).has(Class::POSITION) || !seen.insert(value) {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        let operands = || node.inputs().iter().flatten().copied();
+        // A length that is counted with moves all positions by as much.
+        let whole = |v: ValueId| found.trace.get(v).dtype.is_some_and(DType::is_int);
+        let fits = match (node.domain(), node.op()) {
+            ("", "Add" | "Sub") => operands()
+                .all(|v| class(v).has(Class::POSITION) || class(v).is_constant() || whole(v)),
+            ("", "Mul" | "MatMul" | "Einsum" | "Div") => {
+                operands().all(|v| class(v).has(Class::POSITION) || class(v).is_constant())
+            }
+            (
+                "",
+                "Cos" | "Sin" | "Neg" | "Cast" | "Identity" | "Concat" | "Unsqueeze" | "Squeeze"
+                | "Reshape" | "Transpose" | "Expand" | "Range",
+            ) => true,
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+        stack.extend(operands());
+    }
+    true
+}
+
+/// A rotation in longer sequences.
+struct Longer<'a> {
+    model: &'a Model,
+    found: &'a Found,
+    half: &'a RotaryOperand,
+    /// What enters the rotation beside content.
+    entering: Vec<ValueId>,
+}
+
+impl Longer<'_> {
+    fn departs(&self, tokens: usize) -> Option<String> {
+        let values = self.values(tokens)?;
+        let grown = tokens - self.found.lengths.sequence;
+        let first = self.rotation(&values, 0..)?;
+        let same = |a: &Rotation, b: &Rotation| self.follows(a, b, 0);
+        if !first.is_ok_and(|first| same(&self.half.rotation, &first)) {
+            return Some(format!(
+                "in sequences of {tokens} tokens, the first positions are rotated otherwise than in \
+                 those of {}",
+                self.found.lengths.sequence
+            ));
+        }
+        // A fused operator picks rows by itself.
+        if self.half.region.inside.is_some() {
+            return None;
+        }
+        let follows = match self.rotation(&values, grown..)? {
+            Ok(last) => self.follows(&self.half.rotation, &last, grown),
+            // Rounded angles of far positions are those of no rotation.
+            Err(_) => self.rounding() > EXACT,
+        };
+        (!follows).then(|| {
+            format!(
+                "from position {} on, the angles do not go on as they begin",
+                self.found.lengths.past + grown
+            )
+        })
+    }
+
+    /// What enters the rotation in a sequence of so many new tokens; `None` where it cannot be
+    /// computed.
+    fn values(&self, tokens: usize) -> Option<Vec<Value>> {
+        let ports = &self.found.ports;
+        let wanted = Lengths {
+            sequence: tokens,
+            ..self.found.lengths
+        };
+        let lengths = ports.fit(wanted);
+        if lengths.sequence != tokens || tokens <= self.found.lengths.sequence {
+            return None;
+        }
+        let mut seeds = ports.seeds(self.model.graph(), lengths);
+        for port in ports.iter().filter(|p| p.role == Role::Tokens) {
+            seeds.insert(
+                port.value,
+                Value::opaque(port.dtype, ports.dims(port, lengths)),
+            );
+        }
+        probe(
+            self.model,
+            &self.found.trace,
+            &seeds,
+            &self.entering,
+            &BUDGET,
+        )
+        .ok()
+    }
+
+    /// The rotation with the rows of a window in place of those of the trial run; `None` where
+    /// there are none of as many tokens.
+    fn rotation(
+        &self,
+        values: &[Value],
+        window: std::ops::RangeFrom<usize>,
+    ) -> Option<Result<Rotation, Unread>> {
+        let mut change = FxHashMap::default();
+        let mut is_longer = window.start == 0;
+        for (at, value) in self.entering.iter().zip(values) {
+            let dims = self.found.trace.get(*at).dims.as_deref()?;
+            let all = value.to_f64()?;
+            is_longer |= all.shape() != dims;
+            let rows = rows(&all, dims, window.start)?;
+            let rows = if value.dtype.is_some_and(DType::is_int) {
+                Value::int(rows.mapv(|x| x as i64))
+            } else {
+                Value::float(rows)
+            };
+            change.insert(*at, rows);
+        }
+        if !is_longer {
+            return None;
+        }
+        let (region, before) = (&self.half.region, &self.half.rotation);
+        Some(read_again(
+            self.model,
+            &self.found.trace,
+            &change,
+            region,
+            before,
+        ))
+    }
+
+    /// How exactly cos and sin are computed.
+    fn rounding(&self) -> f64 {
+        match self.found.trace.get(self.half.region.output).dtype {
+            Some(DType::F16) => 1e-3,
+            Some(DType::BF16) => 8e-3,
+            _ => EXACT,
+        }
+    }
+
+    /// Whether a rotation is that of positions which are `later` than those of another.
+    fn follows(&self, near: &Rotation, far: &Rotation, later: usize) -> bool {
+        let rows = near.cos.nrows().max(2);
+        // A frequency that was read from a few rows may be off by as much at each position.
+        let off = TOLERANCE + 4.0 * self.rounding() * (1.0 + later as f64 / (rows - 1) as f64);
+        let m = near.rope.attention_factor;
+        if near.cos.dim() != far.cos.dim() {
+            return false;
+        }
+        let is_close = |((row, pair), cos): ((usize, usize), &f64)| {
+            let angle = near.rope.inv_freq[pair] * later as f64;
+            let (c, s) = (near.cos[[row, pair]], near.sin[[row, pair]]);
+            let (want_cos, want_sin) = (
+                c * angle.cos() - s * angle.sin(),
+                s * angle.cos() + c * angle.sin(),
+            );
+            let (dx, dy) = (cos - want_cos, far.sin[[row, pair]] - want_sin);
+            dx.hypot(dy) <= off * m.abs().max(1e-12)
+        };
+        off > COARSE || far.cos.indexed_iter().all(is_close)
+    }
+}
+
+/// The part of a value that has these dimensions, from a row on; the whole of one that has not grown.
+/// `None` where more than one axis has grown.
+fn rows(value: &ArrayD<f64>, dims: &[usize], from: usize) -> Option<ArrayD<f64>> {
+    let fits = value.ndim() == dims.len();
+    let grown: Vec<usize> = (0..dims.len())
+        .filter(|axis| fits && value.shape()[*axis] != dims[*axis])
+        .collect();
+    match grown[..] {
+        [] => fits.then(|| value.clone()),
+        [axis] if value.shape()[axis] >= from + dims[axis] => {
+            let part = Slice::from(from..from + dims[axis]);
+            Some(value.slice_axis(Axis(axis), part).to_owned())
+        }
+        _ => None,
+    }
+}
