@@ -88,8 +88,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 
 /// Rewrites the model and compares the result with formulas.
 fn rewrite(model: &Model, request: &Request, proof: Proof) -> anyhow::Result<(Rewritten, Rewrite)> {
-    let done = model.plan(request.clone())?.apply()?;
+    let mut done = model.plan(request.clone())?.apply()?;
     let mut report = done.report().clone();
-    check::fill(&done, (proof, request), &mut report)?;
+    check::fill(&mut done, (proof, request), &mut report)?;
     Ok((done, report))
 }

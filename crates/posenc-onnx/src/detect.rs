@@ -11,6 +11,7 @@ pub(crate) mod identified;
 pub(crate) mod limits;
 mod results;
 pub(crate) mod rotary;
+pub(crate) mod rows;
 mod runs;
 mod terms;
 #[cfg(test)]
@@ -81,8 +82,10 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
     let of_tokens = |site: &&Site| order::is_part(&mixed.tokens, &trace, site);
     let partial = attention.iter().filter(of_tokens).map(|s| s.index);
     let partial = partial.collect();
+    let rows = rows::rows(graph, &trace, &classes, &mixed.tokens, &attention);
     let mut found = Found {
         partial,
+        rows,
         ports,
         lengths,
         classes,

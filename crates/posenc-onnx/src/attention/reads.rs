@@ -28,6 +28,29 @@ pub(crate) fn reads(graph: &Graph, classes: &Classes, sites: &[Site]) -> Known {
     known
 }
 
+/// The slot of the values of a fused operator.
+const FUSED_VALUES: usize = 2;
+
+/// The values of a site: the content that its weights are multiplied with.
+pub(crate) fn weighted(graph: &Graph, classes: &Classes, site: &Site) -> Vec<ValueId> {
+    if site.product.is_none() {
+        let own = graph.node(site.node).input(FUSED_VALUES);
+        let is_content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
+        return own.filter(is_content).into_iter().collect();
+    }
+    let mut known = Known::default();
+    if let Some(weights) = graph.node(site.node).output(0) {
+        values(graph, classes, weights, &mut known);
+    }
+    let at = known.keys_and_values.into_iter();
+    let mut values: Vec<ValueId> = at
+        .filter_map(|(node, slot)| graph.node(node).input(slot))
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
 /// The inputs of a node that are this value.
 fn slots_of(graph: &Graph, node: NodeId, value: ValueId) -> Vec<usize> {
     let node = graph.node(node);

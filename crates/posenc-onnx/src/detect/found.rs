@@ -6,6 +6,7 @@ use posenc_ir::{NodeId, ValueId};
 
 use super::finding::Finding;
 use super::rotary::site::{AxialSite, RotarySite};
+use super::rows::Rows;
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::mixing::Mixer;
@@ -35,6 +36,8 @@ pub(crate) struct Found {
     pub(crate) misplaced: Vec<String>,
     /// Operators outside of the attention sites that mix tokens, in order of computation.
     pub(crate) mixers: Vec<Mixer>,
+    /// What else than queries and keys has a row for each token.
+    pub(crate) rows: Vec<Rows>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.

@@ -9,6 +9,7 @@ use posenc_runtime::Backend;
 
 use super::Verification;
 use crate::prove::{VerifyError, bare, check_rope, expectations, respelled};
+use crate::record;
 use crate::report::Rewrite;
 use crate::rewrite;
 
@@ -168,6 +169,7 @@ impl Rewritten {
         Ok(Verification {
             checks,
             is_expected: self.inserts_more_than_rope(),
+            stood_in: 0,
         })
     }
 
@@ -180,15 +182,17 @@ impl Rewritten {
     }
 
     /// Runs the model without the encodings that were removed, before others are inserted, with the
-    /// same content at every token, and compares queries, keys and scores of these tokens. Where
-    /// they differ, a position is left that was not read.
+    /// same content at every token, and compares queries, keys, values and scores of these tokens and
+    /// the rows of the outputs. Where they differ, a position is left that was not read. Where no mask
+    /// makes order matter, different tokens run in two orders besides, and everything must move with
+    /// them.
     ///
     /// A site is left out where equal tokens differ for another reason: behind a convolution that
     /// fills up borders, a recurrence, or random numbers, and in the branches of an `If`.
     ///
     /// # Errors
-    /// When the runtime is absent or refuses the model, or the weights are too large to be run. A
-    /// difference is no error here; see [`Verification::checks`].
+    /// When the runtime is absent or refuses the model, or weights without a stand-in are too large to
+    /// be run. A difference is no error here; see [`Verification::checks`].
     ///
     #[cfg_attr(feature = "tract", doc = "```")]
     #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
@@ -202,14 +206,35 @@ impl Rewritten {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn positions_left(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
-        let checks = match &self.0.proof {
+        let bare = match &self.0.proof {
             Some(proof) => proof.check_bare(backend)?,
             None => bare::check((self.0.read(), &self.0.found), &self.0.bare, backend)?,
         };
         Ok(Verification {
-            checks,
+            checks: bare.checks,
             is_expected: false,
+            stood_in: bare.stood_in,
         })
+    }
+
+    /// Records in the metadata of the model that a position was left in it, in words;
+    /// [`verify`](crate::verify::verify) repeats them. A model that is not changed stays as it is.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let mut done = model.plan(Swap::remove())?.apply()?;
+    /// done.record_unread("a position is left");
+    /// assert!(done.as_ir().metadata("posenc.unread").is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record_unread(&mut self, why: &str) {
+        if self.0.report.edits.is_empty() {
+            return;
+        }
+        let mut unread = record::read_unread(&self.0.model);
+        unread.push(why.to_owned());
+        record::write_unread(&mut self.0.model, &unread);
     }
 
     /// Whether operators of the model were replaced by others that compute the same, so that it
@@ -247,6 +272,7 @@ impl Rewritten {
         Ok(Verification {
             checks,
             is_expected: false,
+            stood_in: 0,
         })
     }
 

@@ -19,6 +19,8 @@ pub struct Verification {
     pub(super) checks: Vec<SiteCheck>,
     /// Whether the model has something to compare.
     pub(super) is_expected: bool,
+    /// The bytes of weights in whose place small ones ran.
+    pub(super) stood_in: usize,
 }
 
 impl Verification {
@@ -27,6 +29,21 @@ impl Verification {
     /// The example of [`Verification`] calls it.
     pub fn checks(&self) -> &[SiteCheck] {
         &self.checks
+    }
+
+    /// The bytes of weights that were too large to run, so that small ones ran in their place; 0 where
+    /// the model ran with its own.
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Model, Swap, Tract};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// assert_eq!(done.positions_left(&Tract::default())?.stood_in(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stood_in(&self) -> usize {
+        self.stood_in
     }
 
     /// The comparisons as one; `None` where there was none.

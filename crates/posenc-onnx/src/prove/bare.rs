@@ -1,68 +1,80 @@
 //! That no position is left where encodings were removed, by numbers.
 //!
-//! The model runs from its inputs to the queries, keys and scores of its sites, with the same
-//! content at every token. Whatever still tells tokens apart is a position: without one, queries
-//! are equal, keys are equal, and so are all scores of a query that no mask hides. Nothing here
-//! depends on how encodings are found.
+//! The model runs from its inputs to the queries, keys, values and scores of its sites and to its
+//! outputs, with the same content at every token. Whatever still tells tokens apart is a position:
+//! without one, queries are equal, keys and values are equal, all scores of a query that no mask
+//! hides, and the rows of every output. Nothing here depends on how encodings are found.
+//!
+//! Then tokens of different content run in two orders: everything must move with them where no mask
+//! makes order matter.
 //!
 //! Tokens of several kinds are compared with those of their kind: rows that do not depend on
 //! content, such as class tokens, and as many kinds of content as the model has inputs.
 
+mod compared;
 mod kinds;
+mod reordered;
+mod runs;
+mod stand_ins;
 #[cfg(test)]
 mod tests;
 mod uneven;
 
-use std::collections::BTreeMap;
-
-use ndarray::{ArrayD, Dimension};
 use posenc_ir::{Graph, Model, Tensor, ValueId};
-use posenc_runtime::{Backend, ModelSource, Options};
-use rustc_hash::FxHashMap;
+use posenc_runtime::Backend;
 
 use super::VerifyError;
-use super::feeds::equal_tokens;
-use super::run::run;
-use super::swap::array;
-use super::tolerance::Tolerance;
+use super::feeds::{different_tokens, equal_tokens};
+use super::subject::coarsest;
 use crate::attention::Site;
-use crate::attention::plane::MASKED;
 use crate::detect::Found;
-use crate::graph::ports::{Lengths, Role};
+use crate::detect::finding::{Encoding, Finding};
+use crate::detect::rows::{Rows, What};
+use crate::graph::mixing::token_axes;
+use crate::graph::ports::{Lengths, Port, Role};
 use crate::report::SiteCheck;
+use compared::{Compared, has_sink, is_ordered};
 use kinds::Kinds;
+use reordered::{Reordered, behind};
+use runs::{Limits, Numbers, Runs};
 use uneven::uneven;
-
-/// The most bytes of weights that run.
-const WEIGHTS: usize = 1 << 28;
-
-/// Equal tokens are computed alike, so that they may differ by less than two correct runs: by this
-/// factor.
-const STRICTER: f64 = 10.0;
 
 /// By which share of the largest number equal tokens may differ in a quantized model, where the
 /// weights of attention do not sum to 1.
 const COARSE: f64 = 0.1;
 
-/// The input of `GroupQueryAttention` that takes a number for each head beside the scores.
-const SINK: usize = 11;
-
 /// The fewest tokens that show a difference.
 const FEWEST: usize = 3;
 
-/// How messages name the whole model.
-const MODEL: &str = "the model with equal tokens";
+/// What a comparison of tokens found.
+#[derive(Debug, Default)]
+pub(crate) struct Bare {
+    pub(crate) checks: Vec<SiteCheck>,
+    /// The bytes of weights in whose place small ones ran.
+    pub(crate) stood_in: usize,
+}
 
-/// Compares the tokens of these sites. A site is left out where tokens of equal content differ for
-/// another reason than position, as behind a convolution whose borders are filled up.
+/// Compares the tokens of these sites, and those of what the model computes from them. A site is
+/// left out where tokens of equal content differ for another reason than position, as behind a
+/// convolution whose borders are filled up.
 ///
 /// # Errors
-/// When the runtime does not run the model, or weights are too large to be run.
+/// When the runtime does not run the model, or it has too many nodes, or weights without a stand-in
+/// are too large.
 pub(crate) fn check(
-    (model, found): (&Model, &Found),
+    read: (&Model, &Found),
     sites: &[usize],
     backend: &dyn Backend,
-) -> Result<Vec<SiteCheck>, VerifyError> {
+) -> Result<Bare, VerifyError> {
+    check_within(read, sites, backend, Limits::USUAL)
+}
+
+fn check_within(
+    (model, found): (&Model, &Found),
+    asked: &[usize],
+    backend: &dyn Backend,
+    limits: Limits,
+) -> Result<Bare, VerifyError> {
     let graph = model.graph();
     let at = found.ports.fit(Lengths {
         batch: 1,
@@ -70,77 +82,148 @@ pub(crate) fn check(
         ..found.lengths
     });
     let uneven = uneven(graph, found);
-    let read = |site: &Site| [Some(site.query.value), Some(site.key.value), site.scores];
-    let is_even = |site: &&Site| {
-        let mut values = read(site).into_iter().flatten();
-        site.scope == graph.main() && values.all(|v| !uneven.contains(&v))
-    };
-    let sites: Vec<&Site> = sites
+    let is_even =
+        |site: &&Site| site.scope == graph.main() && read(site).all(|v| !uneven.contains(&v));
+    let sites: Vec<&Site> = asked
         .iter()
         .map(|i| &found.attention[*i])
         .filter(is_even)
         .collect();
-    let mut wanted: Vec<ValueId> = sites.iter().flat_map(|s| read(s)).flatten().collect();
+    if sites.is_empty() || at.sequence < FEWEST {
+        return Ok(Bare::default());
+    }
+    let is_whole = !tells_apart(model, found, asked, true);
+    let shows = |rows: &&Rows| match rows.what {
+        _ if uneven.contains(&rows.value) => false,
+        What::Values(of) => sites.iter().any(|site| site.index == of),
+        What::Output | What::Last => is_whole,
+    };
+    let rows: Vec<Rows> = found.rows.iter().filter(shows).copied().collect();
+    let wanted = sites.iter().flat_map(|site| read(site));
+    let mut wanted: Vec<ValueId> = wanted.chain(rows.iter().map(|r| r.value)).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    if sites.is_empty() || at.sequence < FEWEST {
-        return Ok(vec![]);
-    }
-    let [first, second] = runs(model, found, at, &wanted, backend)?;
-    let contents = found.ports.iter();
-    let contents = contents
-        .filter(|p| matches!(p.role, Role::Tokens | Role::Content))
-        .count();
-    let mut compared = Compared {
-        runs: [&first, &second],
-        kinds: Kinds::new(contents),
-        share: if is_quantized(graph) { COARSE } else { 0.0 },
-        checks: vec![],
+    let mut runs = Runs::load((model, found), &wanted, backend, limits)?;
+    let mut equal = |nth| runs.of(&equal_tokens(graph, &found.ports, at, nth)?);
+    let [first, second] = [equal(0)?, equal(1)?];
+    let examined = Examined {
+        model,
+        found,
+        at,
+        asked,
+        sites: &sites,
+        rows: &rows,
     };
-    for site in sites {
-        compared.site(site, model, found);
-    }
-    Ok(compared.checks)
+    let (mut checks, kinds) = examined.equal([&first, &second]);
+    checks.extend(examined.reordered(&first, &kinds, &mut runs)?);
+    Ok(Bare {
+        checks,
+        stood_in: runs.stood_in,
+    })
 }
 
-type Numbers = FxHashMap<ValueId, ArrayD<f64>>;
-
-/// What the model computes for two contents.
-fn runs(
-    model: &Model,
-    found: &Found,
+/// What is compared of a model.
+struct Examined<'a> {
+    model: &'a Model,
+    found: &'a Found,
     at: Lengths,
-    wanted: &[ValueId],
-    backend: &dyn Backend,
-) -> Result<[Numbers; 2], VerifyError> {
-    let cut = model.cut(&[], wanted, WEIGHTS)?;
-    let source = ModelSource::Bytes {
-        model: &cut.bytes,
-        folder: None,
-    };
-    let failed = |e| VerifyError::runtime(MODEL, e);
-    let mut session = backend.load(source, &Options::default()).map_err(failed)?;
-    let mut compute = |nth| -> Result<Numbers, VerifyError> {
-        let feeds = equal_tokens(model.graph(), &found.ports, at, nth)?;
-        let outputs = run(&mut *session, &feeds, MODEL)?;
-        let by_name: FxHashMap<&str, &Tensor> =
-            outputs.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        let numbers = wanted.iter().filter_map(|v| {
-            let tensor = by_name.get(model.graph().name(*v))?;
-            Some((*v, array(tensor)?))
-        });
-        Ok(numbers.collect())
-    };
-    Ok([compute(0)?, compute(1)?])
+    asked: &'a [usize],
+    sites: &'a [&'a Site],
+    rows: &'a [Rows],
 }
 
-/// The comparison of one site after another.
-struct Compared<'a> {
-    runs: [&'a Numbers; 2],
-    kinds: Kinds,
-    /// By which share of the largest number equal tokens may differ, whatever the type.
-    share: f64,
-    checks: Vec<SiteCheck>,
+impl Examined<'_> {
+    /// Compares tokens of equal content; returns their kinds too.
+    fn equal(&self, runs: [&Numbers; 2]) -> (Vec<SiteCheck>, Kinds) {
+        let Self { model, found, .. } = *self;
+        let graph = model.graph();
+        let contents = found.ports.iter();
+        let contents = contents
+            .filter(|p| matches!(p.role, Role::Tokens | Role::Content))
+            .count();
+        let mut compared = Compared {
+            runs,
+            kinds: Kinds::new(contents),
+            share: if is_quantized(graph) { COARSE } else { 0.0 },
+            coarsest: coarsest(model, found),
+            checks: vec![],
+        };
+        for site in self.sites {
+            compared.site(site, model, found, self.rows);
+        }
+        let has_order = found.attention.iter().any(is_ordered);
+        for rows in self.rows_of_no_site() {
+            compared.rows(rows, graph.name(rows.value), has_order);
+        }
+        (compared.checks, compared.kinds)
+    }
+
+    fn rows_of_no_site(&self) -> impl Iterator<Item = &Rows> {
+        let rows = self.rows.iter();
+        rows.filter(|r| !matches!(r.what, What::Values(_)))
+    }
+
+    /// Compares tokens of different content in two orders. Encodings that were to stay would differ;
+    /// so may integers, which are rounded in either order.
+    fn reordered(
+        &self,
+        equal: &Numbers,
+        kinds: &Kinds,
+        runs: &mut Runs,
+    ) -> Result<Vec<SiteCheck>, VerifyError> {
+        let Self { model, found, .. } = *self;
+        let graph = model.graph();
+        let stays = tells_apart(model, found, self.asked, false);
+        let feeds = |is_moved| different_tokens(graph, &found.ports, self.at, is_moved);
+        let (false, Some(feeds), Some(moved)) =
+            (stays || is_quantized(graph), feeds(false)?, feeds(true)?)
+        else {
+            return Ok(vec![]);
+        };
+        let is_content = |(port, _): &(&Port, _)| matches!(port.role, Role::Tokens | Role::Content);
+        let fed = found.ports.iter().zip(&feeds).filter(is_content);
+        let axis = |(port, (_, tensor)): (&Port, &(String, Tensor))| {
+            let axes = token_axes(graph, port, tensor.dims(), self.at)?;
+            tensor.dims().get(*axes.first()?).copied()
+        };
+        let lengths: Vec<usize> = fed.filter_map(axis).collect();
+        let behind = behind(graph, found, self.sites, equal);
+        let [first, second] = [runs.of(&feeds)?, runs.of(&moved)?];
+        let reordered = Reordered {
+            runs: [equal, &first, &second],
+            kinds,
+            lengths: &lengths,
+            behind: &behind,
+            coarsest: coarsest(model, found),
+        };
+        let sites = self.sites.iter();
+        let mut checks: Vec<SiteCheck> = sites
+            .flat_map(|site| reordered.site(site, self.rows))
+            .collect();
+        let rest = self.rows_of_no_site();
+        checks.extend(rest.filter_map(|r| reordered.rows(r, graph.name(r.value))));
+        Ok(checks)
+    }
+}
+
+/// What a site compares, besides values.
+fn read(site: &Site) -> impl Iterator<Item = ValueId> + use<> {
+    let read = [Some(site.query.value), Some(site.key.value), site.scores];
+    read.into_iter().flatten()
+}
+
+/// Whether the rows behind the sites may differ for a reason that is known: an encoding of a site
+/// that was not asked for, or attention of which a sink takes a share by place. A bias of scores does
+/// not show behind them where tokens are equal.
+fn tells_apart(model: &Model, found: &Found, asked: &[usize], are_equal: bool) -> bool {
+    let stays = |site: &usize| !asked.contains(site);
+    let is_hidden = |f: &Finding| are_equal && matches!(f.encoding, Encoding::ScoreBias(..));
+    let mut findings = found.findings.iter().filter(|f| !is_hidden(f));
+    let by_place = |site: &Site| is_ordered(site) && has_sink(site, model, found);
+    found.rotary.iter().any(|rotary| stays(&rotary.site))
+        || found.not_rotary.iter().any(|refused| stays(&refused.site))
+        || findings.any(|finding| finding.sites.iter().any(stays))
+        || found.attention.iter().any(by_place)
 }
 
 /// Whether a model computes in integers.
@@ -149,160 +232,4 @@ fn is_quantized(graph: &Graph) -> bool {
     graph
         .nodes()
         .any(|(_, node)| quantized.iter().any(|part| node.op().contains(part)))
-}
-
-/// Whether part of the attention goes to no key.
-fn has_sink(site: &Site, model: &Model, found: &Found) -> bool {
-    let node = model.graph().node(site.node);
-    if site.product.is_none() {
-        let is_smooth = node
-            .int("smooth_softmax")
-            .ok()
-            .flatten()
-            .is_some_and(|n| n != 0);
-        return is_smooth || node.op() == "GroupQueryAttention" && node.input(SINK).is_some();
-    }
-    let size =
-        |value: ValueId, axis: usize| found.trace.get(value).dims.as_ref()?.get(axis).copied();
-    let keys = size(site.key.value, site.key.lane.sequence);
-    let columns = site
-        .scores
-        .zip(site.plane)
-        .and_then(|(scores, [_, axis])| size(scores, axis));
-    columns != keys
-}
-
-impl Compared<'_> {
-    /// Compares the queries, the keys and the scores of a site.
-    fn site(&mut self, site: &Site, model: &Model, found: &Found) {
-        let dtype = found.trace.get(site.query.value).dtype;
-        let Some(dtype) = dtype.or(model.graph().dtype(site.query.value)) else {
-            return;
-        };
-        let share = self.share.max(Tolerance::of(dtype).rtol / STRICTER);
-        let Some((query, largest_query)) = self.operand(site, Side::Queries, share) else {
-            return;
-        };
-        let Some((key, largest_key)) = self.operand(site, Side::Keys, share) else {
-            return;
-        };
-        if site.mask.causal != Some(false) || site.mask.window.is_some() {
-            // How much a query sees of each kind, or of a sink, depends on its place.
-            let sequence = (site.place.stack, false);
-            self.kinds.split(sequence, has_sink(site, model, found));
-        }
-        if let (Some(scores), Some([rows, columns])) = (site.scores, site.plane)
-            && let Some(scores) = self.runs[0].get(&scores)
-        {
-            // A number that is added to a whole row does not change its softmax.
-            let each = query.iter().enumerate().map(|(i, kind)| kind.map(|_| i));
-            let each: Vec<Option<usize>> = each.collect();
-            let groups = groups(scores, &[(rows, &each), (columns, &key)]);
-            let visible = groups.map(|groups| groups.into_iter().map(visible).collect());
-            self.compare(
-                site,
-                "scores",
-                visible,
-                (share, largest_query * largest_key),
-            );
-        }
-    }
-
-    /// Compares the queries or the keys of a site; returns the kinds of their tokens, and the
-    /// largest number.
-    fn operand(&mut self, site: &Site, side: Side, share: f64) -> Option<(Kind, f64)> {
-        let (operand, name, is_other) = match side {
-            Side::Queries => (&site.query, "queries", false),
-            Side::Keys => (&site.key, "keys", site.cross),
-        };
-        let axis = operand.lane.sequence;
-        let [first, second] = self.runs.map(|run| run.get(&operand.value));
-        let (first, second) = (first?, second?);
-        let kinds = self
-            .kinds
-            .of((site.place.stack, is_other), [first, second], axis)?;
-        self.compare(site, name, groups(first, &[(axis, &kinds)]), (share, 0.0));
-        let largest = first.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
-        Some((kinds, largest))
-    }
-
-    /// Compares the numbers of each group with each other. They may differ by `share` of the largest
-    /// one, or of `scale` where that is larger.
-    fn compare(
-        &mut self,
-        site: &Site,
-        name: &str,
-        groups: Option<Vec<Vec<f64>>>,
-        (share, scale): (f64, f64),
-    ) {
-        let mut largest = scale;
-        let mut spread: Option<f64> = None;
-        let mut is_number = true;
-        for group in groups
-            .unwrap_or_default()
-            .iter()
-            .filter(|group| group.len() > 1)
-        {
-            let numbers = || group.iter().copied().filter(|v| !v.is_nan());
-            // Numbers that are undefined everywhere tell nothing.
-            let Some(first) = numbers().next() else {
-                continue;
-            };
-            is_number &= numbers().count() == group.len();
-            let [least, most] = numbers().fold([first; 2], |[a, b], v| [a.min(v), b.max(v)]);
-            let own = if least == most { 0.0 } else { most - least };
-            spread = Some(spread.unwrap_or(0.0).max(own));
-            largest = numbers().fold(largest, |a, v| a.max(v.abs()));
-        }
-        let Some(spread) = spread.filter(|_| largest > 0.0) else {
-            return;
-        };
-        let bound = share * largest;
-        self.checks.push(SiteCheck {
-            site: site.name.clone(),
-            quantity: format!("{name} of equal tokens"),
-            max_error: Some(spread).filter(|_| is_number),
-            bound,
-            ok: is_number && spread <= bound,
-        });
-    }
-}
-
-/// The kind of each token.
-type Kind = Vec<Option<usize>>;
-
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    Queries,
-    Keys,
-}
-
-/// The scores of a row that no mask hides.
-fn visible(row: Vec<f64>) -> Vec<f64> {
-    let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    row.into_iter()
-        .filter(|v| best - v < MASKED || v.is_nan())
-        .collect()
-}
-
-/// The numbers that have to be equal; `None` where the kinds are not those of the value.
-fn groups(numbers: &ArrayD<f64>, axes: &[(usize, &[Option<usize>])]) -> Option<Vec<Vec<f64>>> {
-    let sized = |(axis, kinds): &(usize, &[Option<usize>])| {
-        numbers.shape().get(*axis) == Some(&kinds.len())
-    };
-    if !axes.iter().all(sized) {
-        return None;
-    }
-    let mut groups: BTreeMap<Vec<usize>, Vec<f64>> = BTreeMap::new();
-    'numbers: for (index, number) in numbers.indexed_iter() {
-        let mut key = index.slice().to_vec();
-        for (axis, kinds) in axes {
-            match kinds[key[*axis]] {
-                Some(kind) => key[*axis] = kind,
-                None => continue 'numbers,
-            }
-        }
-        groups.entry(key).or_default().push(*number);
-    }
-    Some(groups.into_values().collect())
 }

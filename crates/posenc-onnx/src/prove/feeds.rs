@@ -90,6 +90,79 @@ pub(crate) fn equal_tokens(
     Ok(all)
 }
 
+/// Feeds in which every token has another content, in the order of the inputs or in another one;
+/// `None` where tokens cannot be put in another order.
+///
+/// # Errors
+/// When values of an input's type cannot be generated.
+pub(crate) fn different_tokens(
+    graph: &Graph,
+    ports: &Ports,
+    at: Lengths,
+    is_moved: bool,
+) -> Result<Option<Vec<(String, Tensor)>>, VerifyError> {
+    let mut all = feeds(graph, ports, at, Padding::None)?;
+    for (port, (_, tensor)) in ports.iter().zip(&mut all) {
+        let axes = match port.role {
+            Role::Tokens | Role::Content => token_axes(graph, port, tensor.dims(), at),
+            _ => continue,
+        };
+        let dims = tensor.dims().to_vec();
+        let Some([axis]) = axes.as_deref() else {
+            return Ok(None);
+        };
+        let values = match port.role {
+            Role::Tokens => {
+                let rows = vocabulary(graph, port.value).unwrap_or(8) as i64;
+                let ids = ports.ordinary_tokens(graph).take_while(|id| *id < rows);
+                let ids: Vec<i64> = ids.take(dims[*axis]).collect();
+                let id = |i: usize| ids.get(i % ids.len().max(1)).copied().unwrap_or(0) as f64;
+                let own = |i: usize| id(place(i, &dims, *axis));
+                (0..tensor.len()).map(own).collect()
+            }
+            _ if tensor.dtype().is_float() => tensor.to_f64s().unwrap_or_default(),
+            _ => continue,
+        };
+        let order = order(dims[*axis]);
+        let stride: usize = dims[axis + 1..].iter().product();
+        let moved = |i: usize| {
+            let to = place(i, &dims, *axis);
+            values[i - to * stride + order[to] * stride]
+        };
+        let moved: Vec<f64> = if is_moved {
+            (0..values.len()).map(moved).collect()
+        } else {
+            values.clone()
+        };
+        *tensor = Tensor::from_f64(tensor.dtype(), &dims, &moved);
+    }
+    Ok(Some(all))
+}
+
+/// Where an element is along an axis.
+fn place(index: usize, dims: &[usize], axis: usize) -> usize {
+    let stride: usize = dims[axis + 1..].iter().product();
+    index / stride.max(1) % dims[axis].max(1)
+}
+
+/// Another order of so many tokens, which keeps no distances: for each place, where its token was.
+/// The last stays.
+pub(crate) fn order(count: usize) -> Vec<usize> {
+    let Some(others) = count.checked_sub(1).filter(|n| *n > 0) else {
+        return (0..count).collect();
+    };
+    let reaches_all = |step: &usize| {
+        let (mut a, mut b) = (*step, others);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    let step = (others / 2 + 1..).find(reaches_all).unwrap_or(1);
+    let moved = (0..others).map(|i| (i * step + 1) % others);
+    moved.chain([others]).collect()
+}
+
 /// The index of the element of the first token that is at the place of an element of any token.
 fn first_token(index: usize, dims: &[usize], axes: &[usize]) -> usize {
     let (mut rest, mut stride, mut first) = (index, 1, 0);

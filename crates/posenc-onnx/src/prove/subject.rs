@@ -47,8 +47,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The tolerance of the options, or that of the coarsest type in which the model computes content.
-pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -> Tolerance {
+/// The coarsest type in which a model computes content.
+pub(crate) fn coarsest(model: &Model, found: &Found) -> DType {
     let types = model.graph().values().filter_map(|v| {
         let content = found.classes.of_value(v).has(Class::CONTENT);
         found.trace.get(v).dtype.filter(|_| content)
@@ -56,7 +56,12 @@ pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -
     let coarsest = types
         .filter_map(|t| Some((t, t.epsilon()?)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
-    let coarsest = coarsest.map_or(DType::F32, |(dtype, _)| dtype);
+    coarsest.map_or(DType::F32, |(dtype, _)| dtype)
+}
+
+/// The tolerance of the options, or that of the coarsest type in which the model computes content.
+pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -> Tolerance {
+    let coarsest = coarsest(model, found);
     let usual = if is_quantized(model, found) {
         Tolerance::QUANTIZED
     } else {

@@ -17,8 +17,9 @@ mod values;
 
 use posenc_runtime::Backend;
 
+use crate::prove::VerifyError;
+use crate::prove::bare::{self, Bare};
 use crate::prove::trial::trial_run;
-use crate::prove::{VerifyError, bare};
 use crate::report::SiteCheck;
 pub(super) use compute::array;
 use compute::{BUDGET, Compute, Evaluator, Runtime};
@@ -45,13 +46,15 @@ impl Proof {
     ///
     /// # Errors
     /// As [`bare::check`].
-    pub(crate) fn check_bare(&self, backend: &dyn Backend) -> Result<Vec<SiteCheck>, VerifyError> {
-        let mut checks = vec![];
+    pub(crate) fn check_bare(&self, backend: &dyn Backend) -> Result<Bare, VerifyError> {
+        let mut all = Bare::default();
         for proof in std::iter::once(self).chain(&self.other_branches) {
             let bare = (&proof.bare.0, &proof.bare.1);
-            checks.extend(bare::check(bare, &proof.plan.sites, backend)?);
+            let own = bare::check(bare, &proof.plan.sites, backend)?;
+            all.checks.extend(own.checks);
+            all.stood_in = all.stood_in.max(own.stood_in);
         }
-        Ok(checks)
+        Ok(all)
     }
 
     fn check_all(&self, by: &dyn Compute) -> Result<Vec<SiteCheck>, VerifyError> {

@@ -18,6 +18,26 @@ pub(crate) struct Along {
 }
 
 impl Tokens {
+    /// The only axis along which the tokens of a value of these dimensions differ; each index stands
+    /// for others, or for none.
+    pub(crate) fn axis(&self, value: ValueId, dims: &[usize]) -> Option<usize> {
+        let sets = self.0.get(value.index())?.as_ref()?;
+        let mut varying = (0..dims.len()).filter(|axis| !sets.is_uniform(*axis));
+        let axis = varying.next().filter(|_| varying.next().is_none())?;
+        let (mut along, _) = sets.along(axis, dims[axis])?;
+        along.retain(|set| *set != 0);
+        let count = along.len();
+        along.sort_unstable();
+        along.dedup();
+        (along.len() == count).then_some(axis)
+    }
+
+    /// Whether the tokens of a value differ along some axis.
+    pub(crate) fn has_axis(&self, value: ValueId) -> bool {
+        let sets = self.0.get(value.index()).and_then(Option::as_ref);
+        sets.is_some_and(|sets| (0..sets.rank()).any(|axis| !sets.is_uniform(axis)))
+    }
+
     /// The tokens along an axis of this length; `None` for a value that depends on none.
     pub(crate) fn along(&self, value: ValueId, axis: usize, len: usize) -> Option<Along> {
         let (sets, alone) = self.0.get(value.index())?.as_ref()?.along(axis, len)?;

@@ -51,15 +51,37 @@ impl Kinds {
         Some(known.or_insert_with(|| kinds(runs, axis, most)).clone())
     }
 
+    /// The kinds of the tokens of a sequence; `None` where none are known or tokens of one kind may
+    /// differ.
+    pub(super) fn known(&self, sequence: Sequence, size: usize) -> Option<&[Option<usize>]> {
+        let known = self.known.get(&(sequence, size));
+        known
+            .map(Vec::as_slice)
+            .filter(|_| !self.split.contains(&sequence))
+    }
+
+    /// The kinds of so many tokens; `None` where sequences of that length disagree.
+    pub(super) fn of_size(&self, size: usize) -> Option<Vec<Option<usize>>> {
+        let mut known = self.known.iter().filter(|((_, n), _)| *n == size);
+        let (_, first) = known.next()?;
+        known
+            .all(|(_, other)| other == first)
+            .then(|| first.clone())
+    }
+
     /// From here on, tokens of one kind may differ: always where there is a sink, else where the
     /// sequence has several kinds.
     pub(super) fn split(&mut self, sequence: Sequence, has_sink: bool) {
-        let is_mixed = |kinds: &Vec<Option<usize>>| kinds.iter().any(|kind| *kind != Some(0));
         let mut all = self.known.iter().filter(|((of, _), _)| *of == sequence);
         if has_sink || all.any(|(_, kinds)| is_mixed(kinds)) {
             self.split.push(sequence);
         }
     }
+}
+
+/// Whether there are several kinds of tokens.
+pub(super) fn is_mixed(kinds: &[Option<usize>]) -> bool {
+    kinds.iter().any(|kind| *kind != Some(0))
 }
 
 /// The kinds of rows. With more than `most`, all are taken for one, so that a comparison fails.

@@ -1,8 +1,10 @@
 //! Models with a position fail, and those without pass.
 
-use posenc_ir::Model;
+use posenc_ir::{Attr, DType, Emitter, Model, Tensor, ValueId};
 
-use super::check;
+use super::runs::Limits;
+use super::{Bare, check, check_within};
+use crate::detect::rows::{Rows, What};
 use crate::detect::{Options, detect};
 use crate::prove::testing::{Evaluator, fixture};
 use crate::report::SiteCheck;
@@ -13,7 +15,9 @@ use posenc_encodings::kind::Kind;
 fn checks(model: &Model) -> Vec<SiteCheck> {
     let found = detect(model, &Options::default());
     let sites: Vec<usize> = (0..found.attention.len()).collect();
-    check((model, &found), &sites, &Evaluator::default()).unwrap()
+    check((model, &found), &sites, &Evaluator::default())
+        .unwrap()
+        .checks
 }
 
 fn failed(checks: &[SiteCheck]) -> Vec<&str> {
@@ -42,10 +46,111 @@ fn every_encoding_that_is_left_is_seen() {
 #[test]
 fn a_model_without_positions_passes_at_every_site() {
     let checks = checks(&fixture("mini/none"));
-    let all = ["queries", "keys", "scores"].map(|name| format!("{name} of equal tokens"));
+    let site =
+        ["queries", "keys", "values", "scores"].map(|name| format!("{name} of equal tokens"));
+    let mut all = [&site[..], &site[..]].concat();
+    all.push("rows of equal tokens".to_owned());
+    // Behind the first mask the order of tokens matters.
+    all.extend(site.map(|name| name.replace("equal tokens", "tokens in another order")));
     let quantities: Vec<&str> = checks.iter().map(|check| check.quantity.as_str()).collect();
-    assert_eq!(quantities, [&all[..], &all[..]].concat());
+    assert_eq!(quantities, all);
     assert_eq!(failed(&checks), [""; 0]);
+}
+
+/// A number for each token along an axis of a value.
+fn positions(out: &mut Emitter<'_>, value: ValueId, axis: i64, rank: usize) -> ValueId {
+    let shape = out.op("Shape", &[value]);
+    let at = out.constant("axis", Tensor::from_i64(&[], &[axis]));
+    let count = out.op_with("Gather", &[shape, at], &[("axis", Attr::Int(0))]);
+    let [zero, one] = [0, 1].map(|n| out.constant("n", Tensor::from_i64(&[], &[n])));
+    let range = out.op("Range", &[zero, count, one]);
+    let range = out.cast(range, DType::F32);
+    let small = out.scalar("small", DType::F32, 0.05);
+    let numbers = out.op("Mul", &[range, small]);
+    let others = (0..rank as i64).filter(|a| *a != axis);
+    let axes = out.ints("axes", &others.collect::<Vec<_>>());
+    out.op("Unsqueeze", &[numbers, axes])
+}
+
+/// A model in which a position enters at a value: times the difference to the mean of all tokens, or
+/// as it is.
+fn planted(model: &Model, value: ValueId, axis: usize, is_multiplied: bool) -> Model {
+    let graph = model.graph();
+    let found = detect(model, &Options::default());
+    let rank = found.trace.get(value).dims.as_ref().unwrap().len();
+    let mut out = graph.emitter(graph.main(), "planted");
+    let axis = axis as i64;
+    let mut entering = positions(&mut out, value, axis, rank);
+    if is_multiplied {
+        let axes = out.ints("tokens", &[axis]);
+        let mean = out.op("ReduceMean", &[value, axes]);
+        let difference = out.op("Sub", &[value, mean]);
+        entering = out.op("Mul", &[entering, difference]);
+    }
+    let sum = out.op("Add", &[value, entering]);
+    out.redirect(value, sum).unwrap();
+    let (planted, _) = model.clone().with_patch(out.finish()).unwrap();
+    planted
+}
+
+/// The rows of a kind, and where they are.
+fn rows_of(model: &Model, what: What) -> Rows {
+    let found = detect(model, &Options::default());
+    *found.rows.iter().find(|rows| rows.what == what).unwrap()
+}
+
+#[test]
+fn a_position_that_reaches_only_values_or_outputs_is_seen() {
+    let model = fixture("mini/none");
+    for (what, quantity) in [
+        (What::Values(1), "values of equal tokens"),
+        (What::Output, "rows of equal tokens"),
+    ] {
+        let rows = rows_of(&model, what);
+        let checks = checks(&planted(&model, rows.value, rows.axis, false));
+        let failed = failed(&checks);
+        assert!(failed.contains(&quantity), "{what:?}: {checks:?}");
+        assert!(
+            !failed.iter().any(|q| q.starts_with("queries")),
+            "{what:?}: {checks:?}"
+        );
+    }
+}
+
+/// An encoder in which a position multiplies the differences of the scores of a query.
+fn with_factors_of_differences() -> Model {
+    let model = fixture("mini-encoder/none");
+    let found = detect(&model, &Options::default());
+    let site = &found.attention[1];
+    planted(&model, site.scores.unwrap(), site.plane.unwrap()[1], true)
+}
+
+#[test]
+fn a_position_times_a_difference_of_contents_is_seen_in_another_order() {
+    let checks = checks(&with_factors_of_differences());
+    let failed = failed(&checks);
+    assert!(
+        failed.contains(&"scores of tokens in another order"),
+        "{checks:?}"
+    );
+    assert!(
+        !failed.iter().any(|q| q.ends_with("of equal tokens")),
+        "{checks:?}"
+    );
+}
+
+#[test]
+fn everything_moves_with_the_tokens_of_an_encoder() {
+    let checks = checks(&fixture("mini-encoder/none"));
+    assert_eq!(failed(&checks), [""; 0]);
+    let moved = checks
+        .iter()
+        .filter(|c| c.quantity.ends_with("in another order"));
+    let quantities: Vec<&str> = moved
+        .map(|c| c.quantity.split(' ').next().unwrap())
+        .collect();
+    let site = ["queries", "keys", "values", "scores"];
+    assert_eq!(quantities, [&site[..], &site[..], &["rows"]].concat());
 }
 
 #[test]
@@ -78,6 +183,65 @@ fn numbers_that_differ_everywhere_fail() {
         fault: Some(|data, _| *data.last_mut().unwrap() += 1.0),
         ..Evaluator::default()
     };
-    let checks = check((&model, &found), &[0], &wrong).unwrap();
-    assert_eq!(failed(&checks).len(), 3, "{checks:?}");
+    let checks = check((&model, &found), &[0], &wrong).unwrap().checks;
+    let equal = |q: &&&str| q.ends_with("of equal tokens");
+    assert_eq!(
+        failed(&checks).iter().filter(equal).count(),
+        5,
+        "{checks:?}"
+    );
+}
+
+/// The checks of a model of which all matrices are too large to run.
+fn with_stand_ins(model: &Model) -> Bare {
+    let found = detect(model, &Options::default());
+    let sites: Vec<usize> = (0..found.attention.len()).collect();
+    let limits = Limits {
+        weights: 20_000,
+        large: 24 * 24,
+        ..Limits::USUAL
+    };
+    check_within((model, &found), &sites, &Evaluator::default(), limits).unwrap()
+}
+
+#[test]
+fn stand_ins_for_large_weights_neither_hide_nor_make_a_position() {
+    for family in ["mini", "mini-encoder"] {
+        let model = fixture(&format!("{family}/none"));
+        let bare = with_stand_ins(&model);
+        // More than the matrices of two layers.
+        assert!(
+            bare.stood_in > 2 * 4 * 4 * 24 * 24,
+            "{family}: {}",
+            bare.stood_in
+        );
+        assert_eq!(failed(&bare.checks), [""; 0], "{family}: {:?}", bare.checks);
+        assert_eq!(bare.checks.len(), checks(&model).len(), "{family}");
+    }
+    for kind in ["rope", "learned", "alibi", "shaw"] {
+        let bare = with_stand_ins(&fixture(&format!("mini/{kind}")));
+        assert!(bare.stood_in > 0);
+        assert_ne!(failed(&bare.checks), [""; 0], "{kind}: {:?}", bare.checks);
+    }
+    let bare = with_stand_ins(&with_factors_of_differences());
+    assert!(
+        failed(&bare.checks).contains(&"scores of tokens in another order"),
+        "{bare:?}"
+    );
+}
+
+#[test]
+fn a_model_of_too_many_nodes_is_not_run() {
+    let model = fixture("mini/none");
+    let found = detect(&model, &Options::default());
+    let limits = Limits {
+        nodes: 50,
+        ..Limits::USUAL
+    };
+    let backend = Evaluator::default();
+    let error = check_within((&model, &found), &[0], &backend, limits).unwrap_err();
+    assert!(
+        error.to_string().contains("more than the 50 that run"),
+        "{error}"
+    );
 }

@@ -15,18 +15,24 @@ pub(super) fn uneven(graph: &Graph, found: &Found) -> FxHashSet<ValueId> {
         .iter()
         .filter(|m| m.mixing == Mixing::Recurrence);
     let recurrent: FxHashSet<NodeId> = recurrent.map(|m| m.node).collect();
-    let mut uneven = FxHashSet::default();
-    for id in graph.order(graph.main()).unwrap_or_default() {
+    after(graph, |id| {
         let node = graph.node(id);
-        let outputs = || node.outputs().iter().flatten().copied();
-        let begins = recurrent.contains(&id)
+        let mut outputs = node.outputs().iter().flatten();
+        recurrent.contains(&id)
             || is_random(node)
-            || outputs().any(|out| found.is_content(out)) && begins(graph, found, id);
-        if begins || reads(graph, id).iter().any(|v| uneven.contains(v)) {
-            uneven.extend(outputs());
+            || outputs.any(|out| found.is_content(*out)) && begins(graph, found, id)
+    })
+}
+
+/// What is computed from nodes, those included.
+pub(super) fn after(graph: &Graph, begins: impl Fn(NodeId) -> bool) -> FxHashSet<ValueId> {
+    let mut after = FxHashSet::default();
+    for id in graph.order(graph.main()).unwrap_or_default() {
+        if begins(id) || reads(graph, id).iter().any(|v| after.contains(v)) {
+            after.extend(graph.node(id).outputs().iter().flatten().copied());
         }
     }
-    uneven
+    after
 }
 
 /// Whether a node makes tokens of equal content differ.

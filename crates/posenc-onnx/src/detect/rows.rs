@@ -1,0 +1,70 @@
+//! Values with a row for each token, in which a position would show besides queries and keys.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::attention::Site;
+use crate::attention::reads::weighted;
+use crate::graph::dataflow::{Class, Classes, live};
+use crate::graph::mixing::Tokens;
+
+/// A value with a row for each token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) value: ValueId,
+    /// The axis of tokens.
+    pub(crate) axis: usize,
+    pub(crate) what: What,
+}
+
+/// What has a row for each token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The values of an attention site, by its index.
+    Values(usize),
+    /// An output of the model.
+    Output,
+    /// What an operator reads whose result has no such rows, as a mean of all tokens.
+    Last,
+}
+
+/// The values of these sites, the outputs, and where rows of tokens end.
+pub(crate) fn rows(
+    graph: &Graph,
+    trace: &Trace,
+    classes: &Classes,
+    tokens: &Tokens,
+    sites: &[Site],
+) -> Vec<Rows> {
+    let is_content = |value: ValueId| classes.of_value(value).has(Class::CONTENT);
+    let read = |value: ValueId, what: What| {
+        let known = trace.get(value);
+        let is_float = known.dtype.is_some_and(|dtype| dtype.is_float());
+        let is_computed = graph.producer(value).is_some() && is_content(value);
+        let dims = known.dims.as_deref().filter(|_| is_float && is_computed)?;
+        let axis = tokens.axis(value, dims)?;
+        Some(Rows { value, axis, what })
+    };
+    let mut all = vec![];
+    for site in sites.iter().filter(|site| site.scope == graph.main()) {
+        let values = weighted(graph, classes, site).into_iter();
+        all.extend(values.filter_map(|v| read(v, What::Values(site.index))));
+    }
+    let outputs = graph.scope(graph.main()).outputs();
+    all.extend(outputs.iter().filter_map(|v| read(*v, What::Output)));
+    let live = live(graph);
+    let mut seen = FxHashSet::default();
+    for id in graph.order(graph.main()).unwrap_or_default() {
+        let node = graph.node(id);
+        let mut outputs = node.outputs().iter().flatten().copied();
+        let ends = live.contains(&id)
+            && outputs.all(|out| is_content(out) && !tokens.has_axis(out))
+            && node.inputs().iter().flatten().any(|v| tokens.has_axis(*v));
+        if ends {
+            let inputs = node.inputs().iter().flatten().filter(|v| seen.insert(**v));
+            all.extend(inputs.filter_map(|v| read(*v, What::Last)));
+        }
+    }
+    all
+}

@@ -1,0 +1,235 @@
+//! The comparison of tokens of equal content, one site after another.
+
+use std::collections::BTreeMap;
+
+use ndarray::{ArrayD, Dimension};
+use posenc_ir::{DType, Model, ValueId};
+
+use super::kinds::{Kinds, is_mixed};
+use super::runs::Numbers;
+use crate::attention::Site;
+use crate::attention::plane::MASKED;
+use crate::detect::Found;
+use crate::detect::rows::{Rows, What};
+use crate::prove::tolerance::Tolerance;
+use crate::report::SiteCheck;
+
+/// Equal tokens are computed alike, so that they may differ by less than two correct runs: by this
+/// factor.
+const STRICTER: f64 = 10.0;
+
+/// The input of `GroupQueryAttention` that takes a number for each head beside the scores.
+const SINK: usize = 11;
+
+/// The comparison of one site after another.
+pub(super) struct Compared<'a> {
+    pub(super) runs: [&'a Numbers; 2],
+    pub(super) kinds: Kinds,
+    /// By which share of the largest number equal tokens may differ, whatever the type.
+    pub(super) share: f64,
+    /// The coarsest type in which content is computed.
+    pub(super) coarsest: DType,
+    pub(super) checks: Vec<SiteCheck>,
+}
+
+/// Whether part of the attention goes to no key.
+pub(super) fn has_sink(site: &Site, model: &Model, found: &Found) -> bool {
+    let node = model.graph().node(site.node);
+    if site.product.is_none() {
+        let is_smooth = node
+            .int("smooth_softmax")
+            .ok()
+            .flatten()
+            .is_some_and(|n| n != 0);
+        return is_smooth || node.op() == "GroupQueryAttention" && node.input(SINK).is_some();
+    }
+    let size =
+        |value: ValueId, axis: usize| found.trace.get(value).dims.as_ref()?.get(axis).copied();
+    let keys = size(site.key.value, site.key.lane.sequence);
+    let columns = site
+        .scores
+        .zip(site.plane)
+        .and_then(|(scores, [_, axis])| size(scores, axis));
+    columns != keys
+}
+
+impl Compared<'_> {
+    /// Compares the queries, the keys, the values and the scores of a site.
+    pub(super) fn site(&mut self, site: &Site, model: &Model, found: &Found, rows: &[Rows]) {
+        let dtype = found.trace.get(site.query.value).dtype;
+        let Some(dtype) = dtype.or(model.graph().dtype(site.query.value)) else {
+            return;
+        };
+        let share = self.share_of(dtype);
+        let Some((query, largest_query)) = self.operand(site, Side::Queries, share) else {
+            return;
+        };
+        let Some((key, largest_key)) = self.operand(site, Side::Keys, share) else {
+            return;
+        };
+        for values in rows.iter().filter(|r| r.what == What::Values(site.index)) {
+            self.values(site, values);
+        }
+        if is_ordered(site) {
+            // How much a query sees of each kind, or of a sink, depends on its place.
+            let sequence = (site.place.stack, false);
+            self.kinds.split(sequence, has_sink(site, model, found));
+        }
+        if let (Some(scores), Some([rows, columns])) = (site.scores, site.plane)
+            && let Some(scores) = self.runs[0].get(&scores)
+        {
+            // A number that is added to a whole row does not change its softmax.
+            let each = query.iter().enumerate().map(|(i, kind)| kind.map(|_| i));
+            let each: Vec<Option<usize>> = each.collect();
+            let groups = groups(scores, &[(rows, &each), (columns, &key)]);
+            let visible = groups.map(|groups| groups.into_iter().map(visible).collect());
+            let scale = largest_query * largest_key;
+            self.compare(&site.name, "scores", visible, (share, scale));
+        }
+    }
+
+    /// Compares the queries or the keys of a site; returns the kinds of their tokens, and the
+    /// largest number.
+    fn operand(&mut self, site: &Site, side: Side, share: f64) -> Option<(Kind, f64)> {
+        let (operand, name, is_other) = match side {
+            Side::Queries => (&site.query, "queries", false),
+            Side::Keys => (&site.key, "keys", site.cross),
+        };
+        let axis = operand.lane.sequence;
+        let [first, second] = self.runs.map(|run| run.get(&operand.value));
+        let (first, second) = (first?, second?);
+        let kinds = self
+            .kinds
+            .of((site.place.stack, is_other), [first, second], axis)?;
+        self.compare(
+            &site.name,
+            name,
+            groups(first, &[(axis, &kinds)]),
+            (share, 0.0),
+        );
+        let largest = first.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
+        Some((kinds, largest))
+    }
+
+    /// Compares the values of a site, whose tokens are those of its keys.
+    fn values(&mut self, site: &Site, rows: &Rows) {
+        let [first, second] = self.runs.map(|run| run.get(&rows.value));
+        let (Some(first), Some(second)) = (first, second) else {
+            return;
+        };
+        let sequence = (site.place.stack, site.cross);
+        let kinds = self.kinds.of(sequence, [first, second], rows.axis);
+        let groups = kinds.and_then(|kinds| groups(first, &[(rows.axis, &kinds)]));
+        let share = self.share_of(self.coarsest);
+        self.compare(&site.name, "values", groups, (share, 0.0));
+    }
+
+    /// Compares rows that belong to no site. `is_ordered`: somewhere, how much a token sees of each
+    /// kind depends on its place.
+    pub(super) fn rows(&mut self, rows: &Rows, name: &str, is_ordered: bool) {
+        let Some(numbers) = self.runs[0].get(&rows.value) else {
+            return;
+        };
+        let size = numbers.shape().get(rows.axis).copied();
+        let kinds = size.and_then(|size| self.kinds.of_size(size));
+        let kinds = kinds.filter(|kinds| !is_ordered || !is_mixed(kinds));
+        let groups = kinds.and_then(|kinds| groups(numbers, &[(rows.axis, &kinds)]));
+        let share = self.share_of(self.coarsest);
+        self.compare(name, "rows", groups, (share, 0.0));
+    }
+
+    fn share_of(&self, dtype: DType) -> f64 {
+        self.share.max(Tolerance::of(dtype).rtol / STRICTER)
+    }
+
+    /// Compares the numbers of each group with each other.
+    fn compare(
+        &mut self,
+        site: &str,
+        name: &str,
+        groups: Option<Vec<Vec<f64>>>,
+        bound: (f64, f64),
+    ) {
+        let quantity = format!("{name} of equal tokens");
+        let check = check_of(site, quantity, &groups.unwrap_or_default(), bound);
+        self.checks.extend(check);
+    }
+}
+
+/// Compares the numbers of each group with each other; `None` where there are none. They may differ
+/// by `share` of the largest one, or of `scale` where that is larger.
+pub(super) fn check_of(
+    site: &str,
+    quantity: String,
+    groups: &[Vec<f64>],
+    (share, scale): (f64, f64),
+) -> Option<SiteCheck> {
+    let mut largest = scale;
+    let mut spread: Option<f64> = None;
+    let mut is_number = true;
+    for group in groups.iter().filter(|group| group.len() > 1) {
+        let numbers = || group.iter().copied().filter(|v| !v.is_nan());
+        // Numbers that are undefined everywhere tell nothing.
+        let Some(first) = numbers().next() else {
+            continue;
+        };
+        is_number &= numbers().count() == group.len();
+        let [least, most] = numbers().fold([first; 2], |[a, b], v| [a.min(v), b.max(v)]);
+        let own = if least == most { 0.0 } else { most - least };
+        spread = Some(spread.unwrap_or(0.0).max(own));
+        largest = numbers().fold(largest, |a, v| a.max(v.abs()));
+    }
+    let spread = spread.filter(|_| largest > 0.0)?;
+    let bound = share * largest;
+    Some(SiteCheck {
+        site: site.to_owned(),
+        quantity,
+        max_error: Some(spread).filter(|_| is_number),
+        bound,
+        ok: is_number && spread <= bound,
+    })
+}
+
+/// Whether the mask of a site makes the order of its tokens matter.
+pub(super) fn is_ordered(site: &Site) -> bool {
+    site.mask.causal != Some(false) || site.mask.window.is_some()
+}
+
+/// The kind of each token.
+type Kind = Vec<Option<usize>>;
+
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Queries,
+    Keys,
+}
+
+/// The scores of a row that no mask hides.
+pub(super) fn visible(row: Vec<f64>) -> Vec<f64> {
+    let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    row.into_iter()
+        .filter(|v| best - v < MASKED || v.is_nan())
+        .collect()
+}
+
+/// The numbers that have to be equal; `None` where the kinds are not those of the value.
+fn groups(numbers: &ArrayD<f64>, axes: &[(usize, &[Option<usize>])]) -> Option<Vec<Vec<f64>>> {
+    let sized = |(axis, kinds): &(usize, &[Option<usize>])| {
+        numbers.shape().get(*axis) == Some(&kinds.len())
+    };
+    if !axes.iter().all(sized) {
+        return None;
+    }
+    let mut groups: BTreeMap<Vec<usize>, Vec<f64>> = BTreeMap::new();
+    'numbers: for (index, number) in numbers.indexed_iter() {
+        let mut key = index.slice().to_vec();
+        for (axis, kinds) in axes {
+            match kinds[key[*axis]] {
+                Some(kind) => key[*axis] = kind,
+                None => continue 'numbers,
+            }
+        }
+        groups.entry(key).or_default().push(*number);
+    }
+    Some(groups.into_values().collect())
+}

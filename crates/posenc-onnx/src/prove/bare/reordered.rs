@@ -1,0 +1,174 @@
+//! Tokens of different content in another order.
+//!
+//! Where no mask makes order matter, everything moves with the tokens: queries, keys and values, the
+//! scores of each pair, the rows of outputs. This shows what equal tokens hide: a position that is
+//! multiplied with a difference of contents.
+
+use posenc_ir::{DType, Graph, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::compared::{check_of, is_ordered, visible};
+use super::kinds::Kinds;
+use super::runs::Numbers;
+use super::uneven::after;
+use crate::attention::Site;
+use crate::detect::Found;
+use crate::detect::rows::{Rows, What};
+use crate::graph::mixing::Mixing;
+use crate::prove::feeds::order;
+use crate::prove::tolerance::Tolerance;
+use crate::report::SiteCheck;
+
+/// Two runs of different tokens, and what is known of their places.
+pub(super) struct Reordered<'a> {
+    /// With equal tokens, in the order of the inputs, and in another order.
+    pub(super) runs: [&'a Numbers; 3],
+    pub(super) kinds: &'a Kinds,
+    /// How many tokens the inputs have.
+    pub(super) lengths: &'a [usize],
+    /// What is computed behind a mask by which order matters.
+    pub(super) behind: &'a FxHashSet<ValueId>,
+    /// The coarsest type in which content is computed.
+    pub(super) coarsest: DType,
+}
+
+/// What is computed behind a mask or an operator by which the order of tokens matters. `equal` has
+/// the scores of the sites that are compared.
+pub(super) fn behind(
+    graph: &Graph,
+    found: &Found,
+    sites: &[&Site],
+    equal: &Numbers,
+) -> FxHashSet<ValueId> {
+    let is_free = |site: &Site| {
+        let is_compared = sites.iter().any(|other| other.index == site.index);
+        is_compared && !is_ordered(site) && !hides(site, equal)
+    };
+    let ordered = found.attention.iter().filter(|site| !is_free(site));
+    let mixers = found.mixers.iter().filter(|m| m.mixing != Mixing::Pooling);
+    let begins: FxHashSet<_> = ordered
+        .map(|site| site.node)
+        .chain(mixers.map(|mixer| mixer.node))
+        .collect();
+    after(graph, |id| {
+        begins.contains(&id) || graph.node(id).bodies().next().is_some()
+    })
+}
+
+/// Whether scores of a site are hidden.
+fn hides(site: &Site, numbers: &Numbers) -> bool {
+    let (Some(scores), Some([_, keys])) = (site.scores, site.plane) else {
+        return false;
+    };
+    let Some(scores) = numbers.get(&scores).filter(|s| keys < s.ndim()) else {
+        return true;
+    };
+    let mut rows = scores.lanes(ndarray::Axis(keys)).into_iter();
+    rows.any(|row| visible(row.to_vec()).len() < row.len())
+}
+
+impl Reordered<'_> {
+    /// Compares the queries, keys, values and scores of a site.
+    pub(super) fn site(&self, site: &Site, rows: &[Rows]) -> Vec<SiteCheck> {
+        let [equal, ..] = self.runs;
+        let size = |value: ValueId, axis: usize| equal.get(&value)?.shape().get(axis).copied();
+        let moved = |value: ValueId, axis: usize, is_other: bool| {
+            let kinds = self
+                .kinds
+                .known((site.place.stack, is_other), size(value, axis)?);
+            self.moved(kinds?).filter(|_| !self.behind.contains(&value))
+        };
+        let (query, key) = (&site.query, &site.key);
+        let queries = moved(query.value, query.lane.sequence, false);
+        let keys = moved(key.value, key.lane.sequence, site.cross);
+        let mut checks = vec![];
+        let mut add =
+            |name: &str, value: ValueId, axes: &[(usize, &[usize])], last: Option<usize>| {
+                checks.extend(self.check(&site.name, name, (value, axes), last));
+            };
+        if let Some(queries) = &queries {
+            add(
+                "queries",
+                query.value,
+                &[(query.lane.sequence, queries)],
+                None,
+            );
+        }
+        if let Some(keys) = &keys {
+            add("keys", key.value, &[(key.lane.sequence, keys)], None);
+        }
+        for values in rows.iter().filter(|r| r.what == What::Values(site.index)) {
+            if let Some(moved) = moved(values.value, values.axis, site.cross) {
+                add("values", values.value, &[(values.axis, &moved)], None);
+            }
+        }
+        if let (Some(queries), Some(keys)) = (&queries, &keys)
+            && let (Some(scores), Some([across, along])) = (site.scores, site.plane)
+            && site.mask.window.is_none()
+            && (is_ordered(site) || !hides(site, equal))
+        {
+            // The last token sees the others in any order, also where later keys are hidden.
+            let last = is_ordered(site).then_some(across);
+            let axes = [(across, &queries[..]), (along, &keys[..])];
+            add("scores", scores, &axes, last);
+        }
+        checks
+    }
+
+    /// Compares rows that belong to no site.
+    pub(super) fn rows(&self, rows: &Rows, name: &str) -> Option<SiteCheck> {
+        let size = *self.runs[0].get(&rows.value)?.shape().get(rows.axis)?;
+        let moved = self.moved(&self.kinds.of_size(size)?)?;
+        if self.behind.contains(&rows.value) {
+            return None;
+        }
+        self.check(name, "rows", (rows.value, &[(rows.axis, &moved)]), None)
+    }
+
+    /// Where each token of the second run is in the first; `None` where that is not known.
+    fn moved(&self, kinds: &[Option<usize>]) -> Option<Vec<usize>> {
+        if kinds.iter().flatten().any(|kind| *kind != 0) {
+            return None;
+        }
+        let content: Vec<usize> = (0..kinds.len()).filter(|i| kinds[*i].is_some()).collect();
+        let order = order(content.len());
+        let mut moved: Vec<usize> = (0..kinds.len()).collect();
+        for (to, from) in content.iter().zip(&order) {
+            moved[*to] = content[*from];
+        }
+        self.lengths.contains(&content.len()).then_some(moved)
+    }
+
+    /// Compares each number with that at the place where its tokens were; along the axis `last` only
+    /// those of the last token.
+    fn check(
+        &self,
+        site: &str,
+        name: &str,
+        (value, axes): (ValueId, &[(usize, &[usize])]),
+        last: Option<usize>,
+    ) -> Option<SiteCheck> {
+        let [_, first, second] = self.runs.map(|run| run.get(&value));
+        let (first, second) = (first?, second?);
+        let sized = |(axis, moved): &(usize, &[usize])| {
+            first.shape().get(*axis) == Some(&moved.len()) && second.shape() == first.shape()
+        };
+        if !axes.iter().all(sized) {
+            return None;
+        }
+        let mut pairs = vec![];
+        for (index, number) in second.indexed_iter() {
+            let mut place = ndarray::Dimension::slice(&index).to_vec();
+            if last.is_some_and(|axis| place[axis] + 1 < first.shape()[axis]) {
+                continue;
+            }
+            for (axis, moved) in axes {
+                place[*axis] = moved[place[*axis]];
+            }
+            pairs.push(vec![*first.get(&place[..])?, *number]);
+        }
+        let quantity = format!("{name} of tokens in another order");
+        let share = Tolerance::of(self.coarsest).rtol;
+        check_of(site, quantity, &pairs, (share, 0.0))
+    }
+}

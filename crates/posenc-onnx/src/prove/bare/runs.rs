@@ -1,0 +1,96 @@
+//! What the model computes for a choice of inputs.
+
+use ndarray::ArrayD;
+use posenc_ir::{Model, Tensor, ValueId};
+use posenc_runtime::{Backend, ModelSource, Options, Session};
+use rustc_hash::FxHashMap;
+
+use super::stand_ins::stand_ins;
+use crate::detect::Found;
+use crate::prove::VerifyError;
+use crate::prove::run::run;
+use crate::prove::swap::array;
+
+/// What runs at all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The most bytes of weights.
+    pub(super) weights: usize,
+    /// Beyond those, weights of so many elements get a stand-in.
+    pub(super) large: usize,
+    /// The most nodes: the time that a runtime takes to load them grows with their square.
+    pub(super) nodes: usize,
+}
+
+impl Limits {
+    pub(super) const USUAL: Self = Self {
+        weights: 1 << 28,
+        large: 1 << 16,
+        nodes: 6000,
+    };
+}
+
+/// How messages name the whole model.
+const MODEL: &str = "the model with equal tokens";
+
+/// What a run computes.
+pub(super) type Numbers = FxHashMap<ValueId, ArrayD<f64>>;
+
+/// The part of a model that computes some values, loaded once.
+pub(super) struct Runs {
+    session: Box<dyn Session>,
+    /// The bytes of weights in whose place others ran.
+    pub(super) stood_in: usize,
+    /// The values with their names in that part.
+    wanted: Vec<(ValueId, String)>,
+}
+
+impl Runs {
+    pub(super) fn load(
+        (model, found): (&Model, &Found),
+        wanted: &[ValueId],
+        backend: &dyn Backend,
+        limits: Limits,
+    ) -> Result<Self, VerifyError> {
+        let nodes = model.graph().nodes().count();
+        if nodes > limits.nodes {
+            let why = format!(
+                "its {nodes} nodes are more than the {} that run",
+                limits.nodes
+            );
+            return Err(VerifyError::unsupported(MODEL, why));
+        }
+        let small = stand_ins(model, found, limits);
+        let graph = small.as_ref().map_or(model, |s| &s.model).graph();
+        let moved = |v: &ValueId| small.as_ref().and_then(|s| s.moved.get(v)).copied();
+        let computed: Vec<ValueId> = wanted.iter().map(|v| moved(v).unwrap_or(*v)).collect();
+        let cut = small.as_ref().map_or(model, |s| &s.model).cut(
+            &[],
+            &computed,
+            Limits::USUAL.weights,
+        )?;
+        let source = ModelSource::Bytes {
+            model: &cut.bytes,
+            folder: None,
+        };
+        let session = backend.load(source, &Options::default());
+        let session = session.map_err(|e| VerifyError::runtime(MODEL, e))?;
+        let names = computed.iter().map(|v| graph.name(*v).to_owned());
+        Ok(Self {
+            session,
+            stood_in: small.as_ref().map_or(0, |s| s.bytes),
+            wanted: wanted.iter().copied().zip(names).collect(),
+        })
+    }
+
+    pub(super) fn of(&mut self, feeds: &[(String, Tensor)]) -> Result<Numbers, VerifyError> {
+        let outputs = run(&mut *self.session, feeds, MODEL)?;
+        let by_name: FxHashMap<&str, &Tensor> =
+            outputs.iter().map(|(name, t)| (name.as_str(), t)).collect();
+        let numbers = self.wanted.iter().filter_map(|(value, name)| {
+            let tensor = by_name.get(name.as_str())?;
+            Some((*value, array(tensor)?))
+        });
+        Ok(numbers.collect())
+    }
+}
