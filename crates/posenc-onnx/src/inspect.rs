@@ -10,6 +10,7 @@ use crate::attention::Site;
 use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::plan::unread::of_branch;
+use crate::record::read_unread;
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
@@ -40,6 +41,12 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     report.attention = found.attention.iter().map(attention).collect();
     report.limits = limits::all(model.graph(), found);
     report.warnings = of_branch(model, found);
+    for why in read_unread(model) {
+        if !report.warnings.contains(&why) {
+            let why = format!("not read when the model was rewritten: {why}");
+            report.warnings.push(why);
+        }
+    }
     let refusal = |r: &crate::detect::Refused| Refusal {
         at: model.graph().place(r.node),
         why: r.why.clone(),
