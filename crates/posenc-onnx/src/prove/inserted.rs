@@ -25,6 +25,7 @@ use crate::detect::finding::Encoding;
 use crate::detect::{Found, detect};
 use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
 use crate::plan::swap::{Group, SwapPlan};
+use crate::record::read_unread;
 use crate::record::swap::{BranchRecord, GroupRecord, SwapRecord};
 use crate::report::SiteCheck;
 use bare::bare;
@@ -61,6 +62,9 @@ pub(crate) fn hold(
         };
         all.readings(record.to, own, &branch.found);
         all.whole(record.to, own, &branch.found);
+        if record.to == Kind::None {
+            all.positions(model, &own.sites, &branch.found, backends);
+        }
         // Rotations are run with those of other models.
         if own.groups.is_empty() || record.to == Kind::Rope {
             continue;
@@ -186,6 +190,53 @@ impl Inserted {
             let why = "no longer reads as attention".to_owned();
             self.held.failure(name, "attention", why);
         }
+    }
+
+    /// Shows that sites without an encoding have no position, in every runtime.
+    fn positions(
+        &mut self,
+        model: &Model,
+        sites: &[usize],
+        found: &Found,
+        backends: &[Box<dyn Backend>],
+    ) {
+        let there = |site: &usize| found.attention.get(*site).is_some();
+        let sites: Vec<usize> = sites.iter().copied().filter(there).collect();
+        let what = "that no position is left";
+        if !read_unread(model).is_empty() {
+            let why =
+                format!("{what}, because something was not read when the model was rewritten");
+            self.unchecked.push(why);
+            return;
+        }
+        let (mut checks, mut why, mut ran) = (vec![], None, false);
+        for backend in backends {
+            match super::bare::check((model, found), &sites, backend.as_ref()) {
+                Ok(bare) => {
+                    ran = true;
+                    if bare.stood_in > 0 {
+                        let bytes = bare.stood_in;
+                        let stood_in = format!(
+                            "{what}, with the weights of the model: small ones ran in place of \
+                             {bytes} bytes"
+                        );
+                        why = Some(stood_in);
+                    }
+                    merge(&mut checks, bare.checks);
+                }
+                Err(error) if !ran => why = Some(format!("{what}, because {error}")),
+                Err(_) => {}
+            }
+        }
+        if checks.is_empty() && why.is_none() {
+            why = Some(format!("{what}, because no tokens could be compared"));
+        }
+        for check in checks.iter().filter(|c| !c.ok) {
+            let why = format!("{} differ, so a position is in the model", check.quantity);
+            self.held.differences.push(format!("{}: {why}", check.site));
+        }
+        self.held.checks.extend(checks);
+        self.unchecked.extend(why);
     }
 
     /// Compares what every runtime computes with the formula.

@@ -164,3 +164,35 @@ fn of_two_runtimes_the_worse_one_is_reported() {
         assert_eq!(got, [worse, Some(0.0)], "{first:?} {second:?}");
     }
 }
+
+#[test]
+fn a_position_in_a_model_that_was_to_have_none_is_seen_by_a_run() {
+    let (model, record) = swapped(Kind::None);
+    assert_eq!(
+        failing(&held(&model, &record, Evaluator::default())),
+        [""; 0]
+    );
+    let all = held(&model, &record, wrong());
+    assert!(
+        failing(&all).contains(&"queries of equal tokens"),
+        "{all:?}"
+    );
+    // What was not read is said in its place.
+    let mut model = model;
+    crate::record::write_unread(&mut model, &["a position is left".to_owned()]);
+    let all = held(&model, &record, wrong());
+    assert_eq!(failing(&all), [""; 0]);
+    assert!(
+        all.unchecked
+            .iter()
+            .any(|why| why.contains("something was not read"))
+    );
+}
+
+/// A runtime that returns another number for the last token.
+fn wrong() -> Evaluator {
+    Evaluator {
+        fault: Some(|data, _| *data.last_mut().unwrap() += 1.0),
+        ..Evaluator::default()
+    }
+}
