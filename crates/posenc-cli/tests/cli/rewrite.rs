@@ -1,5 +1,8 @@
 //! `rewrite`.
 
+#[cfg(feature = "tract")]
+use posenc_ir::{Attr, DType, Model, Tensor};
+
 use crate::run::{Folder, addition, bytes, run};
 use crate::split::{self, YARN};
 
@@ -231,6 +234,67 @@ fn in_place_replaces_what_a_link_leads_to() {
     assert_ne!(std::fs::read(&link).unwrap(), before);
     #[cfg(unix)]
     assert_ne!(std::fs::read(&model).unwrap(), before);
+}
+
+/// A decoder with rotations, and with the number of each token added to its output.
+#[cfg(feature = "tract")]
+fn numbered(folder: &Folder) -> String {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    let model = Model::open(format!("{fixtures}/mini/rope/model.onnx")).unwrap();
+    let graph = model.graph();
+    let logits = graph.scope(graph.main()).outputs()[0];
+    let mut out = graph.emitter(graph.main(), "planted");
+    let [zero, one] = [0, 1].map(|n| out.constant("n", Tensor::from_i64(&[], &[n])));
+    let shape = out.op("Shape", &[logits]);
+    let count = out.op_with("Gather", &[shape, one], &[("axis", Attr::Int(0))]);
+    let range = out.op("Range", &[zero, count, one]);
+    let range = out.cast(range, DType::F32);
+    let axes = out.ints("axes", &[0, 2]);
+    let rows = out.op("Unsqueeze", &[range, axes]);
+    let sum = out.op("Add", &[logits, rows]);
+    out.redirect(logits, sum).unwrap();
+    let (numbered, _) = model.clone().with_patch(out.finish()).unwrap();
+    folder.file("m.onnx", numbered.to_bytes().unwrap())
+}
+
+#[test]
+#[cfg(feature = "tract")]
+fn a_position_in_an_output_is_exit_4_or_recorded() {
+    let folder = Folder::new();
+    let model = numbered(&folder);
+    let output = folder.place("out.onnx");
+    let words = ["rewrite", &model, "--to", "none", "-o", &output];
+    let ran = run(words);
+    ran.failed(4, "a position is left");
+    assert!(ran.err.contains("rows of equal tokens"), "{}", ran.err);
+    assert!(ran.err.contains("--allow-unread"), "{}", ran.err);
+    assert_eq!(folder.names(), ["m.onnx"]);
+
+    assert_eq!(run(words.into_iter().chain(["--allow-unread"])).code, 0);
+    let recorded = Model::open(&output).unwrap();
+    let recorded = recorded.metadata("posenc.unread").unwrap();
+    assert!(recorded.contains("rows of equal tokens"), "{recorded}");
+    for words in [["verify", &output], ["inspect", &output]] {
+        let ran = run(words);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let said = "not read when the model was rewritten";
+        assert!(ran.out.contains(said), "{}", ran.out);
+    }
+}
+
+#[test]
+#[cfg(feature = "tract")]
+fn a_model_without_a_position_records_none() {
+    let folder = Folder::new();
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    let model = format!("{fixtures}/mini/rope/model.onnx");
+    let output = folder.place("out.onnx");
+    for words in [&[][..], &["--allow-unread"]] {
+        let all = ["rewrite", &model, "--to", "none", "-o", &output].into_iter();
+        assert_eq!(run(all.chain(words.iter().copied())).code, 0);
+        let written = Model::open(&output).unwrap();
+        assert_eq!(written.metadata("posenc.unread"), None);
+    }
 }
 
 fn json(words: &[&str]) -> serde_json::Value {
