@@ -13,6 +13,7 @@
 
 mod compared;
 mod kinds;
+mod limits;
 mod reordered;
 mod runs;
 mod stand_ins;
@@ -35,8 +36,9 @@ use crate::graph::ports::{Lengths, Port, Role};
 use crate::report::SiteCheck;
 use compared::{Compared, has_sink, is_ordered};
 use kinds::Kinds;
+use limits::Limits;
 use reordered::{Reordered, behind};
-use runs::{Limits, Numbers, Runs};
+use runs::{Numbers, Runs};
 use uneven::uneven;
 
 /// By which share of the largest number equal tokens may differ in a quantized model, where the
@@ -75,6 +77,7 @@ fn check_within(
     backend: &dyn Backend,
     limits: Limits,
 ) -> Result<Bare, VerifyError> {
+    limits.check(model)?;
     let graph = model.graph();
     let at = found.ports.fit(Lengths {
         batch: 1,

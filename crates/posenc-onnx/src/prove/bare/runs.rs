@@ -5,30 +5,12 @@ use posenc_ir::{Model, Tensor, ValueId};
 use posenc_runtime::{Backend, ModelSource, Options, Session};
 use rustc_hash::FxHashMap;
 
+use super::limits::Limits;
 use super::stand_ins::stand_ins;
 use crate::detect::Found;
 use crate::prove::VerifyError;
 use crate::prove::run::run;
 use crate::prove::swap::array;
-
-/// What runs at all.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// The most bytes of weights.
-    pub(super) weights: usize,
-    /// Beyond those, weights of so many elements get a stand-in.
-    pub(super) large: usize,
-    /// The most nodes: the time that a runtime takes to load them grows with their square.
-    pub(super) nodes: usize,
-}
-
-impl Limits {
-    pub(super) const USUAL: Self = Self {
-        weights: 1 << 28,
-        large: 1 << 16,
-        nodes: 6000,
-    };
-}
 
 /// How messages name the whole model.
 const MODEL: &str = "the model with equal tokens";
@@ -52,14 +34,6 @@ impl Runs {
         backend: &dyn Backend,
         limits: Limits,
     ) -> Result<Self, VerifyError> {
-        let nodes = model.graph().nodes().count();
-        if nodes > limits.nodes {
-            let why = format!(
-                "its {nodes} nodes are more than the {} that run",
-                limits.nodes
-            );
-            return Err(VerifyError::unsupported(MODEL, why));
-        }
         let small = stand_ins(model, found, limits);
         let graph = small.as_ref().map_or(model, |s| &s.model).graph();
         let moved = |v: &ValueId| small.as_ref().and_then(|s| s.moved.get(v)).copied();

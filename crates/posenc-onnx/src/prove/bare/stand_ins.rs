@@ -8,7 +8,7 @@ use posenc_ir::{Attr, DType, Emitter, Graph, Model, Node, NodeId, Tensor, ValueI
 use posenc_runtime::feeds::Random;
 use rustc_hash::FxHashMap;
 
-use super::runs::Limits;
+use super::limits::Limits;
 use crate::detect::Found;
 
 /// The most choices of features whose sum stands for one product.

@@ -2,7 +2,7 @@
 
 use posenc_ir::{Attr, DType, Emitter, Model, Tensor, ValueId};
 
-use super::runs::Limits;
+use super::limits::Limits;
 use super::{Bare, check, check_within};
 use crate::detect::rows::{Rows, What};
 use crate::detect::{Options, detect};

@@ -1,0 +1,35 @@
+//! What runs at all.
+
+use posenc_ir::Model;
+
+use crate::prove::VerifyError;
+
+/// What runs at all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The most bytes of weights.
+    pub(super) weights: usize,
+    /// Beyond those, weights of so many elements get a stand-in.
+    pub(super) large: usize,
+    /// The most nodes: the time that a runtime takes to load them grows with their square.
+    pub(super) nodes: usize,
+}
+
+impl Limits {
+    pub(super) const USUAL: Self = Self {
+        weights: 1 << 28,
+        large: 1 << 16,
+        nodes: 6000,
+    };
+
+    /// # Errors
+    /// When a model has too many nodes.
+    pub(super) fn check(self, model: &Model) -> Result<(), VerifyError> {
+        let nodes = model.graph().nodes().count();
+        if nodes <= self.nodes {
+            return Ok(());
+        }
+        let why = format!("{nodes} nodes are more than the {} that run", self.nodes);
+        Err(VerifyError::unsupported("the model with equal tokens", why))
+    }
+}
