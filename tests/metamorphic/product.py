@@ -128,7 +128,8 @@ def findings(found):
 
 
 def compared(want, got):
-    """'equal', 'less, and says so' (another warning, or an unknown entry) or what differs."""
+    """'equal', 'less, and says so' (another warning, an unknown entry, or parameters that are said to be inexact) or what
+    differs."""
     a, b = findings(want), findings(got)
     if a == b:
         return "equal", ""
@@ -138,6 +139,8 @@ def compared(want, got):
             detail.append(f"{key}: {_short(a[key], b[key])} became {_short(b[key], a[key])}")
     said = len(got["warnings"]) > len(want["warnings"])
     said = said or sum(e["kind"] == "unknown" for e in got["encodings"]) > sum(e["kind"] == "unknown" for e in want["encodings"])
+    inexact = [sum(e["params"].get("exact") is False for e in found["encodings"] if e.get("params")) for found in (want, got)]
+    said = said or inexact[1] > inexact[0]
     return ("less, and says so" if said else "findings differ"), "; ".join(detail)
 
 

@@ -194,7 +194,7 @@ impl Planned<'_> {
         match change {
             Change::Rescale(plans) => rescale::apply(input, branches, &plans, &request, report),
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
-            Change::Sort => Ok(unchanged(model, branches, report)),
+            Change::Sort => Ok(unchanged(input, branches, report)),
             Change::Nothing { warnings } => {
                 report.warnings = warnings;
                 let is_bare = request.to == Some(Kind::None);
@@ -202,7 +202,7 @@ impl Planned<'_> {
                 let bare = sites.transpose()?.unwrap_or_default();
                 Ok(Rewritten {
                     bare,
-                    ..unchanged(model, branches, report)
+                    ..unchanged(input, branches, report)
                 })
             }
         }

@@ -60,7 +60,10 @@ impl Graph {
     ) {
         let mut stack = vec![node];
         while let Some(id) = stack.pop() {
-            self.removed.insert(id);
+            // A node of a body may be gone already: its uses are counted once.
+            if !self.removed.insert(id) {
+                continue;
+            }
             let node = &self.nodes[id.index()];
             for value in node.inputs.iter().flatten() {
                 let uses = left

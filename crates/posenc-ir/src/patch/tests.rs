@@ -492,3 +492,31 @@ fn thousands_of_uses_are_redirected_at_once() {
     // Quadratic work takes minutes here.
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
+
+#[test]
+fn what_a_removed_node_of_a_removed_body_read_is_counted_once() {
+    let text = "<ir_version: 8, opset_import: [\"\" : 17]> g (bool c, float[1] x) => (float[1] y) {
+        a = Neg (x)
+        z = If (c) <then_branch = t () => (float[1] p) { q = Abs (a) p = Neg (q) },
+                    else_branch = e () => (float[1] r) { r = Exp (x) }>
+        y = Neg (z)
+    }";
+    let mut model = Model::parse(text).unwrap();
+    let graph = model.graph();
+    let find = |name: &str| graph.values().find(|v| graph.name(*v) == name).unwrap();
+    let mut out = graph.emitter(graph.main(), "new");
+    let new = out.op("Abs", &[find("a")]);
+    out.redirect(find("z"), new).unwrap();
+    // The value of the body goes first, and then the node that holds the body.
+    out.remove_if_unused(find("z")).unwrap();
+    out.set_scope(graph.value(find("p")).scope());
+    let other = out.op("Abs", &[find("x")]);
+    out.redirect(find("q"), other).unwrap();
+    out.remove_if_unused(find("q")).unwrap();
+    let patch = out.finish();
+    model.commit(patch).unwrap();
+    model.check().unwrap();
+    let again = Model::from_bytes(model.to_bytes().unwrap()).unwrap();
+    let ops: Vec<&str> = again.graph().nodes().map(|(_, n)| n.op()).collect();
+    assert_eq!(ops, ["Neg", "Abs", "Neg"]);
+}

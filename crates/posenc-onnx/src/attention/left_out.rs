@@ -31,6 +31,17 @@ pub(crate) fn left_out(
         if site.product.is_some() && site.plane.is_none() {
             return Some("its queries cannot be followed to the scores".to_owned());
         }
+        let rows = site.scores.zip(site.plane).and_then(|(scores, [rows, _])| {
+            let dims = trace.get(scores).dims.as_ref()?;
+            dims.get(rows).copied()
+        });
+        if let (Some(rows), Some(queries)) = (rows, length(&site.query))
+            && rows != queries
+        {
+            return Some(format!(
+                "{queries} queries do not make the {rows} rows of its scores"
+            ));
+        }
         if let Some(other) = branches.get(&site.index) {
             let same = order::same_queries(tokens, trace, site, &sites[*other]);
             if same {

@@ -58,7 +58,7 @@ pub(crate) fn rows(
     for id in graph.order(graph.main()).unwrap_or_default() {
         let node = graph.node(id);
         let mut outputs = node.outputs().iter().flatten().copied();
-        let ends = live.contains(&id)
+        let ends = live[id.index()]
             && outputs.all(|out| is_content(out) && !tokens.has_axis(out))
             && node.inputs().iter().flatten().any(|v| tokens.has_axis(*v));
         if ends {

@@ -8,6 +8,7 @@ mod bias;
 mod convolution;
 mod elsewhere;
 mod lengths;
+mod longer;
 mod order;
 
 mod refused;

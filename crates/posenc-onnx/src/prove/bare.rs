@@ -45,6 +45,9 @@ use uneven::uneven;
 /// weights of attention do not sum to 1.
 const COARSE: f64 = 0.1;
 
+/// Tokens of a longer sequence.
+const LONGER: usize = 96;
+
 /// The fewest tokens that show a difference.
 const FEWEST: usize = 3;
 
@@ -119,6 +122,7 @@ fn check_within(
     };
     let (mut checks, kinds) = examined.equal([&first, &second]);
     checks.extend(examined.reordered(&first, &kinds, &mut runs)?);
+    checks.extend(examined.longer(&wanted, backend));
     Ok(Bare {
         checks,
         stood_in: runs.stood_in,
@@ -159,6 +163,34 @@ impl Examined<'_> {
             compared.rows(rows, graph.name(rows.value), has_order);
         }
         (compared.checks, compared.kinds)
+    }
+
+    /// Compares the tokens of a longer sequence: a position may begin to act behind the first ones.
+    /// Nothing where it does not run, as beyond a limit that was not found.
+    fn longer(&self, wanted: &[ValueId], backend: &dyn Backend) -> Vec<SiteCheck> {
+        let Self { model, found, .. } = *self;
+        let shortest = found.limits.iter().map(|l| l.length).min();
+        let sequence = LONGER.min(shortest.unwrap_or(LONGER));
+        let at = found.ports.fit(Lengths {
+            sequence,
+            ..self.at
+        });
+        if at.sequence <= self.at.sequence || at.sequence > LONGER {
+            return vec![];
+        }
+        let numbers = || -> Result<[Numbers; 2], VerifyError> {
+            let mut runs = Runs::load((model, found), wanted, backend, Limits::LONGER)?;
+            let mut equal = |nth| runs.of(&equal_tokens(model.graph(), &found.ports, at, nth)?);
+            Ok([equal(0)?, equal(1)?])
+        };
+        let Ok([first, second]) = numbers() else {
+            return vec![];
+        };
+        let (mut checks, _) = Self { at, ..*self }.equal([&first, &second]);
+        for check in &mut checks {
+            check.quantity += &format!(" in a sequence of {}", at.sequence);
+        }
+        checks
     }
 
     fn rows_of_no_site(&self) -> impl Iterator<Item = &Rows> {

@@ -1,17 +1,16 @@
 //! Whether a rotation goes on in longer sequences as it begins: what enters it is computed again
 //! for these, without the rest of the graph.
 
-use ndarray::{ArrayD, Axis, Slice};
+use ndarray::{Array3, ArrayD, Axis, Slice};
 use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{DType, Graph, Model, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::read::read_again;
-use super::site::{RotaryOperand, Rotation};
+use super::matrices::matrices_of_pairs;
+use super::site::RotaryOperand;
 use crate::detect::found::Found;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::{Lengths, Role};
-use posenc_encodings::families::rope::Unread;
 
 /// New tokens of the longer sequences.
 const LONGER: [usize; 3] = [64, 512, 4096];
@@ -99,9 +98,7 @@ impl Longer<'_> {
     fn departs(&self, tokens: usize) -> Option<String> {
         let values = self.values(tokens)?;
         let grown = tokens - self.found.lengths.sequence;
-        let first = self.rotation(&values, 0..)?;
-        let same = |a: &Rotation, b: &Rotation| self.follows(a, b, 0);
-        if !first.is_ok_and(|first| same(&self.half.rotation, &first)) {
+        if !self.follows(&self.maps(&values, 0)?, 0) {
             return Some(format!(
                 "in sequences of {tokens} tokens, the first positions are rotated otherwise than in \
                  those of {}",
@@ -112,11 +109,7 @@ impl Longer<'_> {
         if self.half.region.inside.is_some() {
             return None;
         }
-        let follows = match self.rotation(&values, grown..)? {
-            Ok(last) => self.follows(&self.half.rotation, &last, grown),
-            // Rounded angles of far positions are those of no rotation.
-            Err(_) => self.rounding() > EXACT,
-        };
+        let follows = self.follows(&self.maps(&values, grown)?, grown);
         (!follows).then(|| {
             format!(
                 "from position {} on, the angles do not go on as they begin",
@@ -154,20 +147,16 @@ impl Longer<'_> {
         .ok()
     }
 
-    /// The rotation with the rows of a window in place of those of the trial run; `None` where
-    /// there are none of as many tokens.
-    fn rotation(
-        &self,
-        values: &[Value],
-        window: std::ops::RangeFrom<usize>,
-    ) -> Option<Result<Rotation, Unread>> {
+    /// The matrices of the rotation with the rows from one on in place of those of the trial run;
+    /// `None` where there are none of as many tokens.
+    fn maps(&self, values: &[Value], from: usize) -> Option<Array3<f64>> {
         let mut change = FxHashMap::default();
-        let mut is_longer = window.start == 0;
+        let mut is_longer = from == 0;
         for (at, value) in self.entering.iter().zip(values) {
             let dims = self.found.trace.get(*at).dims.as_deref()?;
             let all = value.to_f64()?;
             is_longer |= all.shape() != dims;
-            let rows = rows(&all, dims, window.start)?;
+            let rows = rows(&all, dims, from)?;
             let rows = if value.dtype.is_some_and(DType::is_int) {
                 Value::int(rows.mapv(|x| x as i64))
             } else {
@@ -175,17 +164,17 @@ impl Longer<'_> {
             };
             change.insert(*at, rows);
         }
-        if !is_longer {
-            return None;
-        }
-        let (region, before) = (&self.half.region, &self.half.rotation);
-        Some(read_again(
-            self.model,
-            &self.found.trace,
-            &change,
-            region,
-            before,
-        ))
+        let pairs = self.pairs()?;
+        let (trace, region) = (&self.found.trace, &self.half.region);
+        let maps = is_longer.then(|| matrices_of_pairs(self.model, trace, &change, region, &pairs));
+        maps?.ok()
+    }
+
+    /// The pairs, as places in the output of the rotation.
+    fn pairs(&self) -> Option<Vec<(usize, usize)>> {
+        let offset = usize::try_from(self.half.region.output_lane.offset).ok()?;
+        let pairs = self.half.rotation.rope.pairs.iter();
+        Some(pairs.map(|(a, b)| (a - offset, b - offset)).collect())
     }
 
     /// How exactly cos and sin are computed.
@@ -197,26 +186,33 @@ impl Longer<'_> {
         }
     }
 
-    /// Whether a rotation is that of positions which are `later` than those of another.
-    fn follows(&self, near: &Rotation, far: &Rotation, later: usize) -> bool {
-        let rows = near.cos.nrows().max(2);
+    /// Whether matrices rotate by the angles of positions which are `later` than those of the trial
+    /// run. Rows of nothing are those of a table that has ended, which is a limit.
+    fn follows(&self, maps: &Array3<f64>, later: usize) -> bool {
+        let near = &self.half.rotation;
+        let rows = near.cos.nrows();
         // A frequency that was read from a few rows may be off by as much at each position.
-        let off = TOLERANCE + 4.0 * self.rounding() * (1.0 + later as f64 / (rows - 1) as f64);
-        let m = near.rope.attention_factor;
-        if near.cos.dim() != far.cos.dim() {
-            return false;
-        }
-        let is_close = |((row, pair), cos): ((usize, usize), &f64)| {
-            let angle = near.rope.inv_freq[pair] * later as f64;
-            let (c, s) = (near.cos[[row, pair]], near.sin[[row, pair]]);
-            let (want_cos, want_sin) = (
-                c * angle.cos() - s * angle.sin(),
-                s * angle.cos() + c * angle.sin(),
-            );
-            let (dx, dy) = (cos - want_cos, far.sin[[row, pair]] - want_sin);
-            dx.hypot(dy) <= off * m.abs().max(1e-12)
+        let drift = later as f64 / rows.saturating_sub(1).max(1) as f64;
+        let off = TOLERANCE + 4.0 * self.rounding() * (1.0 + drift);
+        let Some(pairs) = self.pairs().filter(|_| off <= COARSE) else {
+            return true;
         };
-        off > COARSE || far.cos.indexed_iter().all(is_close)
+        let m = near.rope.attention_factor.abs();
+        let rotates = |row: usize, (at, (a, b)): (usize, &(usize, usize))| {
+            let (sin, cos) = (near.rope.inv_freq[at] * later as f64).sin_cos();
+            let (c, s) = (near.cos[[row, at]], near.sin[[row, at]]);
+            let (dx, dy) = (
+                maps[[row, *a, *a]] - (c * cos - s * sin),
+                maps[[row, *b, *a]] - (s * cos + c * sin),
+            );
+            dx.hypot(dy) <= off * m
+        };
+        let is_over = |row: usize| {
+            let mut pairs = pairs.iter();
+            pairs.all(|(a, b)| maps[[row, *a, *a]] == 0.0 && maps[[row, *b, *a]] == 0.0)
+        };
+        (0..rows.min(maps.shape()[0]))
+            .all(|row| is_over(row) || pairs.iter().enumerate().all(|pair| rotates(row, pair)))
     }
 }
 

@@ -200,3 +200,19 @@ fn heads_of_keys_that_are_joined_from_parts_count_together() {
     let site = &found(&joined).attention[0];
     assert_eq!((site.heads, site.kv_heads), (Some(HEADS), Some(HEADS)));
 }
+
+#[test]
+fn queries_that_are_not_all_rows_of_their_scores_are_not_read() {
+    let in_chunks = moved(|s, q, k, v| {
+        let first = s.slice(q, 2, [0, 4, 1]);
+        let rest = s.slice(q, 2, [4, 1 << 40, 1]);
+        let (first, rest) = (scores(s, &first, k), scores(s, &rest, k));
+        let all = s.concat(&[&first, &rest], 2);
+        let weights = s.with("Softmax", &[&all], &[("axis", A::Int(-1))]);
+        s.op("MatMul", &[&weights, v])
+    });
+    let found = found(&in_chunks);
+    assert!(found.attention.is_empty());
+    assert!(!found.misplaced.is_empty(), "{:?}", found.no_attention);
+    to(Kind::Alibi, in_chunks).unwrap_err();
+}

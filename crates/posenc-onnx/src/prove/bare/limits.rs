@@ -22,6 +22,13 @@ impl Limits {
         nodes: 6000,
     };
 
+    /// For a longer sequence: what is large runs by a stand-in.
+    pub(super) const LONGER: Self = Self {
+        weights: 1 << 24,
+        large: 1 << 12,
+        ..Self::USUAL
+    };
+
     /// # Errors
     /// When a model has too many nodes.
     pub(super) fn check(self, model: &Model) -> Result<(), VerifyError> {
