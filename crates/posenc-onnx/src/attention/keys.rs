@@ -58,6 +58,12 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
             continue;
         };
         let node = graph.node(id);
+        let is_fresh = |v: &&ValueId| classes.of_value(**v).has(Class::FRESH);
+        let fresh = node.inputs().iter().flatten().filter(is_fresh).count();
+        // Tokens of this run may be projected in parts.
+        if fresh > 1 && joined_axis(node, dims.len()) == Some(lane.sequence) {
+            continue;
+        }
         let whole = whole && !joins_heads(node, dims.len(), &lane);
         for slot in 0..node.inputs().len() {
             let Some(input) = node.input(slot) else {
@@ -75,11 +81,18 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
 
 /// Whether a node joins parts along an axis that heads are on.
 fn joins_heads(node: &Node, rank: usize, lane: &Lane) -> bool {
-    let axis = node.int("axis").ok().flatten();
-    let axis = axis.and_then(|axis| wrap(axis, rank));
-    node.is("Concat")
-        && axis.is_some_and(|axis| {
-            let of_features = Some(axis) == lane.feature && lane.group.is_none();
-            axis != lane.sequence && !of_features
-        })
+    joined_axis(node, rank).is_some_and(|axis| {
+        let of_features = Some(axis) == lane.feature && lane.group.is_none();
+        axis != lane.sequence && !of_features
+    })
+}
+
+/// The axis along which a node joins values.
+fn joined_axis(node: &Node, rank: usize) -> Option<usize> {
+    let axis = node
+        .int("axis")
+        .ok()
+        .flatten()
+        .filter(|_| node.is("Concat"));
+    axis.and_then(|axis| wrap(axis, rank))
 }

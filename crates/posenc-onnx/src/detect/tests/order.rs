@@ -216,3 +216,23 @@ fn queries_that_are_not_all_rows_of_their_scores_are_not_read() {
     assert!(!found.misplaced.is_empty(), "{:?}", found.no_attention);
     to(Kind::Alibi, in_chunks).unwrap_err();
 }
+
+#[test]
+fn keys_that_are_projected_in_parts_are_of_the_same_tokens() {
+    let in_parts = model(&Form {
+        rotated: |s, x, side| {
+            if side == Side::Query {
+                return s.headed(x);
+            }
+            let parts = [[0, 1, 1], [1, 1 << 40, 1]].map(|range| {
+                let part = s.slice(x, 1, range);
+                s.headed(&part)
+            });
+            s.concat(&[&parts[0], &parts[1]], 2)
+        },
+        ..Form::default()
+    });
+    let found = found(&in_parts);
+    assert_eq!(found.attention.len(), 1);
+    assert!(!found.attention[0].cross);
+}
