@@ -1,13 +1,14 @@
 //! That a model in another spelling computes the same: both run, on the same inputs, and every
 //! output is compared.
 
-use posenc_ir::{Model, Tensor};
+use posenc_ir::{DType, Model, Tensor};
 use posenc_runtime::{Backend, Fallback, Optimization, Provider};
 
 use super::VerifyError;
 use super::compare::compare_values;
 use super::feeds::{Padding, feeds};
 use super::run::{RuntimeTarget, Source, run};
+use super::subject::coarsest;
 use super::tolerance::Tolerance;
 use crate::detect::Found;
 use crate::graph::ports::Lengths;
@@ -36,6 +37,7 @@ pub(crate) fn check(
         session.ok_or_else(|| VerifyError::unsupported(MODEL, "the runtime does not load it"))
     };
     let mut sessions = [load(model)?, load(plain)?];
+    let coarsest = coarsest(plain, found);
     let own = found.lengths;
     let longer = Lengths {
         sequence: own.sequence + 5,
@@ -53,20 +55,30 @@ pub(crate) fn check(
         let first = run(&mut **first, &feeds, MODEL)?;
         let second = run(&mut **second, &feeds, MODEL)?;
         for ((name, want), (_, got)) in first.iter().zip(&second) {
-            checks.push(compare(name, want, got));
+            checks.push(compare(name, want, got, coarsest));
         }
     }
     Ok(checks)
 }
 
-/// Compares an output. What is no number in both is equal, as rows of padding may be.
-fn compare(name: &str, want: &Tensor, got: &Tensor) -> SiteCheck {
+/// Compares an output of a model whose coarsest type this is. What is no number in both is equal, as
+/// rows of padding may be.
+fn compare(name: &str, want: &Tensor, got: &Tensor, coarsest: DType) -> SiteCheck {
     let numbers = [got, want].map(|t| t.to_f64s().unwrap_or_default());
     let same = |(a, b): &(f64, f64)| a.is_nan() && b.is_nan();
     let pairs = numbers[0].iter().copied().zip(numbers[1].iter().copied());
     let (got_numbers, want_numbers): (Vec<f64>, Vec<f64>) = pairs.filter(|p| !same(p)).unzip();
     let fits = got.dims() == want.dims() && got.dtype() == want.dtype();
-    let found = compare_values(&got_numbers, &want_numbers, Tolerance::of(want.dtype()));
+    let is_float = want.dtype().is_float();
+    let mut tolerance = Tolerance::of(if is_float { coarsest } else { want.dtype() });
+    if is_float && !matches!(coarsest, DType::F32 | DType::F64) {
+        // What is rounded on the way is as far off as the largest numbers.
+        let largest = want_numbers
+            .iter()
+            .fold(1.0, |most: f64, x| most.max(x.abs()));
+        tolerance.atol *= largest;
+    }
+    let found = compare_values(&got_numbers, &want_numbers, tolerance);
     let is_empty = got_numbers.is_empty();
     SiteCheck {
         site: name.to_owned(),
@@ -79,8 +91,6 @@ fn compare(name: &str, want: &Tensor, got: &Tensor) -> SiteCheck {
 
 #[cfg(test)]
 mod tests {
-    use posenc_ir::DType;
-
     use super::*;
     use crate::detect::{Options, detect};
     use crate::prove::testing::{Evaluator, fixture};
@@ -111,7 +121,12 @@ mod tests {
             (&[], &[], true),
             (&[], &[1.0], false),
         ] {
-            assert_eq!(compare("y", &of(a), &of(b)).ok, is_equal, "{a:?} {b:?}");
+            let check = compare("y", &of(a), &of(b), DType::F32);
+            assert_eq!(check.ok, is_equal, "{a:?} {b:?}");
         }
+        let [a, b] = [&[10.0, 0.0][..], &[10.0, 0.1]].map(of);
+        assert!(compare("y", &a, &b, DType::F16).ok);
+        assert!(!compare("y", &a, &b, DType::F32).ok);
+        assert!(!compare("y", &a, &of(&[10.0, 1.0]), DType::F16).ok);
     }
 }
