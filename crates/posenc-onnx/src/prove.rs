@@ -39,6 +39,7 @@ mod sweep;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tokens;
 pub(crate) mod tolerance;
 pub(crate) mod trial;
 pub(crate) mod types;

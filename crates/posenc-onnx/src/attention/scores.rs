@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::attention::plane::Plane;
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
+use fused::added;
 pub(crate) use fused::{bias_slots, fused, given};
 use path::origins;
 pub(crate) use path::{entries, is_gated, product_path, products, terms};
@@ -34,11 +35,27 @@ pub(crate) fn is_zero(classes: &Classes, trace: &Trace, value: ValueId) -> bool 
 ///
 /// Of a fused operator, its bias or mask input and what it hides by itself.
 pub(crate) fn plane(model: &Model, classes: &Classes, trace: &Trace, site: &Site) -> Option<Plane> {
+    plane_with(model, classes, trace, site, &FxHashMap::default())
+}
+
+/// The same in a run with other inputs.
+pub(crate) fn plane_with(
+    model: &Model,
+    classes: &Classes,
+    trace: &Trace,
+    site: &Site,
+    inputs: &FxHashMap<ValueId, Value>,
+) -> Option<Plane> {
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         let causal = site.mask.causal == Some(true);
-        return fused_plane(fused(model.graph(), trace, site)?, site.heads, causal);
+        let value = given(model.graph(), site)?;
+        let again = (!inputs.is_empty())
+            .then(|| probe(model, trace, inputs, &[value], &BUDGET).ok()?.pop())
+            .flatten();
+        let data = added(again.as_ref().unwrap_or(trace.get(value)))?;
+        return fused_plane(data, site.heads, causal);
     };
-    let data = zeroed(model, classes, trace, site, product, scores)?;
+    let data = zeroed((model, classes, trace), site, [product, scores], inputs)?;
     let last = [data.ndim().checked_sub(2)?, data.ndim() - 1];
     let bias = by_head(data, site.plane.unwrap_or(last), site.heads)?;
     // A sink adds a column that is no key.
@@ -71,12 +88,10 @@ pub(crate) fn fused_plane(data: ArrayD<f64>, heads: Option<usize>, causal: bool)
 
 /// The scores with the product and all other terms set to zero.
 fn zeroed(
-    model: &Model,
-    classes: &Classes,
-    trace: &Trace,
+    (model, classes, trace): (&Model, &Classes, &Trace),
     site: &Site,
-    product: ValueId,
-    scores: ValueId,
+    [product, scores]: [ValueId; 2],
+    inputs: &FxHashMap<ValueId, Value>,
 ) -> Option<ArrayD<f64>> {
     let zeros = |v: ValueId| {
         let dims = trace.get(v).dims.clone()?;
@@ -85,10 +100,11 @@ fn zeroed(
     };
     let graph = model.graph();
     let others = origins(graph, classes, &terms(graph, classes, site));
-    let seeds: FxHashMap<ValueId, Value> = std::iter::once(product)
+    let mut seeds: FxHashMap<ValueId, Value> = std::iter::once(product)
         .chain(others)
         .map(zeros)
         .collect::<Option<_>>()?;
+    seeds.extend(inputs.iter().map(|(v, value)| (*v, value.clone())));
     let got = probe(model, trace, &seeds, &[scores], &BUDGET).ok()?;
     got.first()?.to_f64()
 }

@@ -222,16 +222,21 @@ fn is_embedding_with_lengths(node: &Node) -> bool {
 }
 
 /// Whether a value contains the integers of a graph input, reshaped or cast at most.
-pub(crate) fn is_fed_ids(graph: &Graph, mut value: ValueId) -> bool {
+pub(crate) fn is_fed_ids(graph: &Graph, value: ValueId) -> bool {
+    let input = fed_by(graph, value).and_then(|input| graph.dtype(input));
+    input.is_some_and(DType::is_int)
+}
+
+/// The value without a producer whose numbers a value contains, reshaped or cast at most.
+pub(crate) fn fed_by(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
         let keeps = is_copy(node.op()) || is_reshape(node.op());
-        match node.input(0) {
-            Some(x) if keeps && node.domain().is_empty() => value = x,
-            _ => return false,
-        }
+        value = node
+            .input(0)
+            .filter(|_| keeps && node.domain().is_empty())?;
     }
-    graph.dtype(value).is_some_and(|d| d.is_int())
+    Some(value)
 }
 
 /// Whether a value contains what a graph input is fed, as ids or a flag, which a trial run knows.

@@ -3,6 +3,7 @@
 //! Input names are an interface, so they count as evidence, which the use of an input overrules.
 //! No other name counts.
 
+pub(crate) mod exchanged;
 pub(crate) mod given;
 mod image;
 mod port;

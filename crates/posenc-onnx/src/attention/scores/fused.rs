@@ -1,7 +1,7 @@
 //! The bias or mask that a fused operator is given.
 
 use ndarray::ArrayD;
-use posenc_ir::eval::Trace;
+use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{DType, Graph, NodeId, Use, ValueId};
 
 use crate::attention::site::Site;
@@ -42,9 +42,13 @@ pub(crate) fn given(graph: &Graph, site: &Site) -> Option<ValueId> {
     graph.node(at.node).input(at.slot())
 }
 
-/// The bias or mask of a fused operator; hidden pairs of a bool mask are −∞.
+/// The bias or mask of a fused operator in the trial run.
 pub(crate) fn fused(graph: &Graph, trace: &Trace, site: &Site) -> Option<ArrayD<f64>> {
-    let mask = trace.get(given(graph, site)?);
+    added(trace.get(given(graph, site)?))
+}
+
+/// The numbers of the bias or mask of a fused operator; hidden pairs of a bool mask are −∞.
+pub(super) fn added(mask: &Value) -> Option<ArrayD<f64>> {
     match mask.dtype? {
         DType::Bool => {
             let hidden = |seen: f64| if seen == 0.0 { f64::NEG_INFINITY } else { 0.0 };

@@ -17,6 +17,7 @@ use crate::plan::swap::SwapPlan;
 use crate::prove::invariants::{check_removed, check_same_sites};
 use crate::prove::readback;
 use crate::prove::swap::Proof;
+use crate::prove::tokens;
 use crate::prove::types;
 use crate::record::swap::BranchRecord;
 use crate::request::Request;
@@ -112,11 +113,13 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     let kept = insert::preserve(&mut out, &context, &plan)?;
     let (bare, removed) = model.clone().with_patch(out.finish())?;
     let found = detect(&bare, options);
+    let before = context;
     let context = Context {
         model: &bare,
         found: &found,
     };
     check_removed(&context, &branch.found, &plan)?;
+    tokens::check(&before, &context, &plan)?;
     let axes = insert::Axes::new(&context);
     let insert = |plan: &SwapPlan| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");

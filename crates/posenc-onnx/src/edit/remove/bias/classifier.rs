@@ -10,6 +10,7 @@ use crate::attention::plane::{HIDDEN, MASKED};
 use crate::detect::context::Context;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Role;
+use crate::graph::ports::exchanged::{Exchanged, Seeds, exchanged};
 
 /// The tokens at each end that are padding in the second run.
 const PADDED: usize = 2;
@@ -41,6 +42,8 @@ pub(crate) struct Classifier<'a> {
     context: Context<'a>,
     /// Padding for the second run, made on first use.
     padding: Option<FxHashMap<ValueId, Value>>,
+    /// Runs with other tokens, made on first use.
+    exchanged: Option<Vec<Exchanged>>,
 }
 
 impl<'a> Classifier<'a> {
@@ -48,6 +51,7 @@ impl<'a> Classifier<'a> {
         Self {
             context: *context,
             padding: None,
+            exchanged: None,
         }
     }
 
@@ -82,6 +86,45 @@ impl<'a> Classifier<'a> {
         Some(numbers)
     }
 
+    /// Whether a value follows which tokens there are, and not where: it changes with the tokens,
+    /// and moves with them.
+    pub(crate) fn follows_tokens(&mut self, value: ValueId) -> bool {
+        let context = self.context;
+        let (found, class) = (context.found, context.found.classes.of_value(value));
+        let small = context.dims(value).is_some_and(|dims| BUDGET.allows(dims));
+        if !class.has(Class::PADDING) || class.has(Class::CONTENT) || !small {
+            return false;
+        }
+        let known = found.trace.get(value).to_f64();
+        let Some(base) = known.or_else(|| self.computed(value)) else {
+            return false;
+        };
+        let runs = self
+            .exchanged
+            .get_or_insert_with(|| exchanged(context.graph(), &found.ports, &found.trace));
+        let numbers = |seeds: &Seeds| {
+            let again = probe(context.model, &found.trace, seeds, &[value], &BUDGET).ok()?;
+            again.first()?.to_f64()
+        };
+        let mut changes = false;
+        for run in &*runs {
+            let Some(ends) = numbers(&run.ends) else {
+                return false;
+            };
+            // What changes with a mask of pairs moves along two axes.
+            let moves = match &run.moved {
+                Some(moved) => numbers(moved)
+                    .is_some_and(|moved| moved == rolled(&ends, run, found.lengths.past)),
+                None => ends == base,
+            };
+            if !moves || base != rolled(&base, run, found.lengths.past) {
+                return false;
+            }
+            changes |= ends != base;
+        }
+        changes
+    }
+
     /// The numbers of a value that the trial run did not keep.
     fn computed(&self, value: ValueId) -> Option<ArrayD<f64>> {
         let (model, trace) = (self.context.model, &self.context.found.trace);
@@ -89,6 +132,23 @@ impl<'a> Classifier<'a> {
         let again = probe(model, trace, &none, &[value], &BUDGET).ok()?;
         again.first()?.to_f64()
     }
+}
+
+/// The numbers of a value with its tokens moved, along every axis that is as long as they are.
+fn rolled(data: &ArrayD<f64>, run: &Exchanged, past: usize) -> ArrayD<f64> {
+    ArrayD::from_shape_fn(data.raw_dim(), |mut at| {
+        for axis in 0..data.ndim() {
+            let before = match data.len_of(ndarray::Axis(axis)) {
+                n if n == run.tokens => 0,
+                n if n == run.tokens + past => past,
+                _ => continue,
+            };
+            if at[axis] >= before {
+                at[axis] = before + run.origin(at[axis] - before);
+            }
+        }
+        data[at]
+    })
 }
 
 /// The role of these numbers. A single number is constant if it is `fixed`, that is the same for

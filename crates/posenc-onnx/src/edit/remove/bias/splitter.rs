@@ -1,6 +1,7 @@
 //! Separates masks from biases in a value that is added to the scores.
 //!
-//! The value is a mask, a bias, or an expression that combines both. Such an expression is followed
+//! The value is a mask, a bias, or an expression that combines both. What follows the tokens and no
+//! position, as a number for pairs of equal tokens, is kept as a mask is. Such an expression is followed
 //! through operators that add, select, scale and move; the parts that are masks are combined again.
 //! [`Classifier`] distinguishes masks from biases by their numbers.
 
@@ -25,7 +26,7 @@ const MAX_DEPTH: usize = 100;
 /// is multiplied before it reaches the scores.
 const MAX_VALUES: usize = 1000;
 
-/// The mask in a value.
+/// The mask in a value, and what else of it is no position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MaskPart {
     pub(crate) value: ValueId,
@@ -120,6 +121,9 @@ impl<'a> BiasSplitter<'a> {
         let split = match role {
             ScoreRole::Mask => Some(self.unchanged(summand, None)?),
             ScoreRole::Constant(constant) => Some(self.unchanged(summand, Some(constant))?),
+            _ if self.classifier.follows_tokens(summand.value) => {
+                Some(self.unchanged(summand, None)?)
+            }
             _ => match self.split_operator(out, summand)? {
                 Some(split) => split,
                 None => self.split_numbers(out, summand, role)?,
@@ -299,9 +303,12 @@ impl<'a> BiasSplitter<'a> {
         inputs: &[ValueId],
     ) -> Result<Option<Split>, RewriteError> {
         let mut kept = vec![];
+        // What tokens select is theirs, also where it is one number.
+        let selected = self.classifier.follows_tokens(inputs[0]);
+        let counts = |part: &MaskPart| hides(part) || selected && part.constant != Some(0.0);
         for value in &inputs[1..] {
             let split = self.split(out, summand.before(*value, 1.0))?;
-            kept.push((*split).clone().filter(hides));
+            kept.push((*split).clone().filter(counts));
         }
         let same = kept.iter().zip(&inputs[1..]);
         if kept.iter().all(Option::is_none) {

@@ -1,6 +1,7 @@
 //! Biases that are removed, masks that are kept, and what cannot be separated.
 
 mod fused;
+mod tokens;
 mod written;
 
 use posenc_ir::DType;
