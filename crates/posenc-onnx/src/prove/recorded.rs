@@ -42,6 +42,27 @@ impl Held {
     }
 }
 
+/// Holds a model without `posenc.written` to the rest of its record: every rewrite makes that entry,
+/// so one that has another of them lost it.
+pub(crate) fn hold_lost(model: &Model) -> Held {
+    let entries = model.metadata_entries();
+    let others: Vec<&str> = entries
+        .keys()
+        .copied()
+        .filter(|key| key.starts_with("posenc."))
+        .collect();
+    let mut held = Held::default();
+    if !others.is_empty() {
+        let why = format!(
+            "this entry of the record is missing, though the model has {}, so that sites and \
+             outputs cannot be held to it",
+            others.join(", ")
+        );
+        held.failure("posenc.written", "record", why);
+    }
+    held
+}
+
 /// Holds a model to its record.
 pub(crate) fn hold(model: &Model, written: &Written, branches: &[Branch]) -> Held {
     let mut held = Held::default();
@@ -205,6 +226,31 @@ fn of_outputs(held: &mut Held, was: &[WrittenOutput], is: &[WrittenOutput]) {
                 "graph",
                 changed(same, "what it is computed from"),
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_lost_its_digests_is_a_finding() {
+        let text = "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+                    test (float[batch] x) => (float[batch] y) {\n    y = Identity(x)\n}\n";
+        let bare = Model::parse(text).unwrap();
+        assert!(hold_lost(&bare).checks.is_empty());
+        for key in [
+            "posenc.rope",
+            "posenc.swap",
+            "posenc.request",
+            "posenc.unread",
+        ] {
+            let mut model = bare.clone();
+            model.set_metadata(key, "{}");
+            let held = hold_lost(&model);
+            assert!(matches!(&held.checks[..], [one] if !one.ok), "{held:?}");
+            assert!(held.differences[0].contains(key), "{held:?}");
         }
     }
 }

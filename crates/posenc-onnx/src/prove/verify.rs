@@ -237,10 +237,14 @@ fn held(
                 recorded += 1;
                 all.add(recorded::hold(model, written, &branches));
             }
-            None if swap.is_none() => {
-                all.insert(inserted::hold_found(model, &branches, backends), options)?;
+            None => {
+                let lost = recorded::hold_lost(model);
+                recorded += usize::from(!lost.checks.is_empty());
+                all.add(lost);
+                if swap.is_none() {
+                    all.insert(inserted::hold_found(model, &branches, backends), options)?;
+                }
             }
-            None => {}
         }
         if let Some(swap) = &swap {
             all.insert(inserted::hold(model, swap, &branches, backends), options)?;
