@@ -92,7 +92,9 @@ pub(crate) fn inspect_encodings(model: &Model, found: &Found) -> Vec<Encoding> {
             .fit_error
             .max(site.key.rotation.fit_error);
         entry.fit_error = Some(entry.fit_error.unwrap_or(0.0).max(fit));
-        entry.layers.push(found.attention[site.site].place.layer);
+        let at = &found.attention[site.site];
+        entry.layers.push(at.place.layer);
+        entry.places.push((at.place.layer, at.cross));
         entry.sites += 1;
         entry.nodes.push(model.graph().place(site.node));
         entry.max_length = rows(&found.limits);
@@ -162,6 +164,8 @@ fn unknown(model: &Model, found: &Found) -> Vec<Encoding> {
             }
         };
         let layer = found.attention[refused.site].place.layer;
+        let is_cross = found.attention[refused.site].cross;
+        entry.places.push((layer, is_cross));
         if !entry.layers.contains(&layer) {
             entry.layers.push(layer);
             entry.sites += 1;

@@ -38,6 +38,7 @@ pub(crate) fn of(model: &Model, found: &Found, findings: &[Finding]) -> Vec<Enco
         };
         for site in &finding.sites {
             let layer = found.attention[*site].place.layer;
+            entry.places.push((layer, found.attention[*site].cross));
             if !entry.layers.contains(&layer) {
                 entry.layers.push(layer);
             }

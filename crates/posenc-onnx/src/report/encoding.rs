@@ -40,6 +40,9 @@ pub struct Encoding {
     /// What indicates a position-dependent term that no family fits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+    /// The layers of `layers`, each with whether cross-attention of it sees the encoding.
+    #[serde(skip)]
+    pub(crate) places: Vec<(usize, bool)>,
 }
 
 impl Encoding {
@@ -63,6 +66,7 @@ impl Encoding {
             max_length: None,
             nodes: vec![],
             evidence: vec![],
+            places: vec![],
         }
     }
 }

@@ -3,7 +3,7 @@
 use posenc_ir::Model;
 
 use super::rewritten::{Rewritten, with_rotations};
-use super::summary::{Changed, cache_of_rescaled, edits, warnings};
+use super::summary::{Changed, cache_of_rescaled, edits, kept_at_cross, warnings};
 use crate::detect::branches::{Branch, other_branches};
 use crate::detect::detect;
 use crate::edit::rescale::{Group, Rescaled, rescale};
@@ -68,6 +68,7 @@ pub(super) fn apply(
     report.guarantee = Guarantee::NewFunction;
     report.limits.after.clone_from(&after.limits);
     report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);
+    report.warnings.extend(kept_at_cross(&after, &to));
     Ok(Rewritten {
         other_branches: with_rotations(other_branches(&next, &options, &after)),
         ..Rewritten::new(next, after, report)

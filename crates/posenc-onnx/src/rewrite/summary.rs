@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::detect::Found;
+use crate::attention::Site;
+use crate::detect::{Found, RotarySite};
 use crate::plan::rescale::{Plan, Target};
 use crate::report::{Edit, Encoding};
 use posenc_encodings::kind::Kind;
@@ -63,10 +64,10 @@ pub(super) fn edits(
 /// The encodings that a site has: `null` for none, a list for several. Layers of an entry count
 /// within its stack.
 pub(crate) fn describe(found: &Found, entries: &[Encoding], site: usize) -> Value {
-    let place = found.attention[site].place;
+    let Site { place, cross, .. } = &found.attention[site];
     let here = entries
         .iter()
-        .filter(|e| e.stack == place.stack && e.layers.contains(&place.layer));
+        .filter(|e| e.stack == place.stack && e.places.contains(&(place.layer, *cross)));
     let mut here: Vec<Value> = here
         .map(|e| json!({"kind": e.kind, "params": e.params}))
         .collect();
@@ -122,6 +123,34 @@ pub(super) fn warnings(
     warnings
 }
 
+/// What cross-attention keeps, where only self-attention is changed. What is added to the
+/// embeddings is not its own.
+pub(super) fn kept_at_cross(after: &Found, entries: &[Encoding]) -> Option<String> {
+    let own = |e: &&Encoding| !e.kind.is_absolute();
+    let own: Vec<Encoding> = entries.iter().filter(own).cloned().collect();
+    let mut kinds: Vec<String> = vec![];
+    let mut sites = 0;
+    for (at, _) in after.attention.iter().enumerate().filter(|(_, s)| s.cross) {
+        let here = match describe(after, &own, at) {
+            Value::Array(list) => list,
+            Value::Null => continue,
+            one => vec![one],
+        };
+        sites += 1;
+        for kind in here.iter().filter_map(|one| one["kind"].as_str()) {
+            if !kinds.iter().any(|known| known == kind) {
+                kinds.push(kind.to_owned());
+            }
+        }
+    }
+    (sites > 0).then(|| {
+        let kinds = kinds.join(" and ");
+        format!(
+            "cross-attention keeps its {kinds} at {sites} sites: only self-attention is changed"
+        )
+    })
+}
+
 /// How the cache of a rescaled model can be used.
 pub(super) fn cache_of_rescaled(after: &Found, plan: &Plan) -> Option<&'static str> {
     let mut targets = plan.targets.iter();
@@ -138,10 +167,19 @@ pub(super) fn cache_of_swapped(
     after: &Found,
     sites: &[usize],
 ) -> Option<&'static str> {
-    let rotates = |found: &Found| found.rotary.iter().any(|r| sites.contains(&r.site));
-    if rotates(before) && before.ports.has_past() {
+    // Keys that are rotated together with those of the cache are cached before.
+    let caches_rotated = |found: &Found| {
+        let is_new = |r: &RotarySite| {
+            let dims = found.trace.get(r.key.region.input).dims.as_ref();
+            let keys = dims.and_then(|d| d.get(r.key.region.input_lane.sequence));
+            keys.is_none_or(|n| *n <= found.lengths.sequence)
+        };
+        let mut own = found.rotary.iter().filter(|r| sites.contains(&r.site));
+        found.ports.has_past() && own.any(is_new)
+    };
+    if caches_rotated(before) {
         Some("caches of the old model contain rotated keys: start with an empty cache")
-    } else if after.ports.has_past() && rotates(after) {
+    } else if caches_rotated(after) {
         Some("caches of the old model contain keys without rotation: start with an empty cache")
     } else {
         None

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use super::rescale::rescale_branches;
 use super::rewritten::{Rewritten, with_rotations};
-use super::summary::{Changed, cache_of_swapped, describe, edits, meaning, warnings};
+use super::summary::{
+    Changed, cache_of_swapped, describe, edits, kept_at_cross, meaning, warnings,
+};
 use crate::detect::branches::{Branch, other_branches};
 use crate::detect::{detect, limits};
 use crate::error::{Refusal, RewriteError};
@@ -90,6 +92,7 @@ pub(super) fn apply(
     report.limits.after = limits::all(next.graph(), &found);
     let cache = cache_of_swapped(before, &found, &plan.sites);
     report.warnings = warnings(&found, cache, plan.max_length);
+    report.warnings.extend(kept_at_cross(&found, &to));
     // What of the old graph could not be evaluated may still be there.
     report.warnings.extend(before.not_evaluated.iter().cloned());
     if starts_from_zeros {

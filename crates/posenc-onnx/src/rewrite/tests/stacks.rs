@@ -2,7 +2,7 @@
 
 use posenc_ir::{DType, Model};
 
-use crate::graph::sketch::{A, HIDDEN, Sketch};
+use crate::graph::sketch::{A, HIDDEN, SIZE, Sketch};
 use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Kind, Stack};
@@ -62,4 +62,77 @@ fn edits_name_what_each_stack_had() {
     let reported: Vec<_> = reported.collect();
     let scaled = |theta| (Some(theta), Some(theta), Some("linear"));
     assert_eq!(reported, [scaled(1e4), scaled(1e4), scaled(1e6)]);
+}
+
+/// A decoder of one layer, whose cross-attention and self-attention rotate queries and keys.
+fn rotated_across() -> Model {
+    let mut s = Sketch::default();
+    let words = s.embedded();
+    let memory = attends(&mut s, &words, &words);
+    let ids = s.input("decoder_input_ids", DType::I64, &["batch", "decoder"]);
+    let table = s.weights(&[30, HIDDEN]);
+    let mut y = s.op("Gather", &[&table, &ids]);
+    let rotated = |s: &mut Sketch, x: &str, ids: &str| {
+        let y = s.headed(x);
+        let (shape, one, zero) = (s.op("Shape", &[ids]), s.int(1), s.int(0));
+        let length = s.gather(&shape, &one, 0);
+        let at = s.op("Range", &[&zero, &length, &one]);
+        let at = s.cast(&at, DType::F32);
+        let at = s.unsqueeze(&at, &[0, 2]);
+        let f = s.floats(&[1, 1, SIZE / 2], [1.0, 0.1, 0.01, 0.001]);
+        let angles = s.op("Mul", &[&at, &f]);
+        let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
+        s.op("RotaryEmbedding", &[&y, &cos, &sin])
+    };
+    for keys in [None, Some(&memory)] {
+        let own = y.clone();
+        let (keys, counted) = match keys {
+            Some(memory) => (memory, "input_ids"),
+            None => (&own, "decoder_input_ids"),
+        };
+        let q = rotated(&mut s, &own, "decoder_input_ids");
+        let k = rotated(&mut s, keys, counted);
+        let v = s.headed(keys);
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let weighted = s.op("MatMul", &[&weights, &v]);
+        let merged = s.merged(&weighted);
+        y = s.op("Add", &[&own, &merged]);
+    }
+    s.model(23, &[&y])
+}
+
+#[test]
+fn an_edit_is_that_of_its_site_and_cross_attention_keeps_its_encoding() {
+    let mut scaled = Request {
+        scale: Some(LawName::Linear.into()),
+        ..Request::default()
+    };
+    scaled.parameters.factor = Some(2.0);
+    let to = |kind| Request {
+        to: Some(kind),
+        ..Request::default()
+    };
+    for request in [to(Kind::None), scaled] {
+        let done = rewrite(&mut rotated_across(), &request).unwrap();
+        let kinds = |side: &serde_json::Value| match side {
+            serde_json::Value::Null => "none".to_owned(),
+            one => one["kind"].as_str().unwrap().to_owned(),
+        };
+        let last = done.report.edits.last().unwrap();
+        let want = request
+            .to
+            .map_or("rope".to_owned(), |kind| kind.to_string());
+        assert_eq!(
+            (kinds(&last.from), kinds(&last.to)),
+            ("rope".to_owned(), want)
+        );
+        let kept = "cross-attention keeps its rope at 1 sites: only self-attention is changed";
+        let warnings = &done.report.warnings;
+        assert!(warnings.iter().any(|w| w == kept), "{warnings:?}");
+    }
+    // Without an encoding of its own, there is nothing to say.
+    let done = rewrite(&mut model(), &to(Kind::Rope)).unwrap();
+    assert_eq!(done.report.warnings, [""; 0]);
 }
