@@ -61,7 +61,7 @@ impl Failure {
 
     /// The same exit code as `cause`, with a sentence that names the file.
     pub(crate) fn of_file(file: &str, cause: &anyhow::Error) -> Self {
-        let sentence = format!("{cause:#}");
+        let sentence = sentence(cause);
         Self {
             exit: Exit::of(cause),
             sentence: if sentence.starts_with(file) {
@@ -76,9 +76,22 @@ impl Failure {
     pub(crate) fn with_note(cause: &anyhow::Error, note: &str) -> Self {
         Self {
             exit: Exit::of(cause),
-            sentence: format!("{cause:#}; {note}"),
+            sentence: format!("{}; {note}", sentence(cause)),
         }
     }
+}
+
+/// An error with its causes, each once: some of them say what caused them.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 impl fmt::Display for Failure {
@@ -210,6 +223,17 @@ mod tests {
             let wrapped: anyhow::Error = Failure::of_file("m.onnx", &error).into();
             assert_eq!(Exit::of(&wrapped), want, "{error} with its file");
         }
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = RuntimeError::failed("tract", "no");
+        let error = anyhow::Error::from(VerifyError::Runtime {
+            site: "a".to_owned(),
+            source: cause,
+        });
+        assert_eq!(sentence(&error), "a: tract failed: no");
+        assert_eq!(sentence(&error.context("b")), "b: a: tract failed: no");
     }
 
     #[test]

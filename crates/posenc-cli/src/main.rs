@@ -130,7 +130,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) if Exit::is_closed_pipe(&error) => Exit::Done.into(),
         Err(error) => {
-            let sentence = format!("{error:#}");
+            let sentence = exit::sentence(&error);
             terminal.fail(flag_names::as_flags(&sentence, &Cli::command()));
             Exit::of(&error).into()
         }

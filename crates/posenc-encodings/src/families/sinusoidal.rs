@@ -251,9 +251,14 @@ impl Encoding for SinusoidalTerm {
 
 impl InputTerm for SinusoidalTerm {
     fn plan(common: &Common, _tensors: &GivenTensors) -> Result<Self, PlanError> {
+        let base = common.theta();
+        if base <= 1.0 {
+            let why = format!("is {base}, and frequencies fall only where it is above 1");
+            return Err(PlanError::param("theta", why));
+        }
         Ok(Self {
             layout: common.layout.unwrap_or(Layout::Interleaved),
-            base: common.theta(),
+            base,
             rows: common.max_length,
         })
     }

@@ -143,10 +143,15 @@ impl ScoreBias for T5Bias {
         let max_distance = given.count(MAX_DISTANCE.name).unwrap_or(FAR);
         let bidirectional = given.bool(BIDIRECTIONAL.name).unwrap_or(!site.causal);
         let least = if bidirectional { 4 } else { 2 };
-        if num_buckets < least || max_distance <= num_buckets / least {
+        if num_buckets < least {
+            let why = format!("is {num_buckets}, and at least {least} are needed");
+            return Err(PlanError::param(NUM_BUCKETS.name, why));
+        }
+        let exact = num_buckets / least;
+        if max_distance <= exact {
             return Err(PlanError::Values(format!(
                 "{num_buckets} buckets and a maximum distance of {max_distance} leave nothing \
-                 between them: a larger max-distance or num-buckets is needed"
+                 between them: a max-distance above {exact} is needed, or fewer buckets"
             )));
         }
         // The bucket of each distance is an int64.

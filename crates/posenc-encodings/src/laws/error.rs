@@ -32,6 +32,17 @@ pub enum ScalingError {
         /// What it was.
         value: f64,
     },
+    /// Lengths that shrink the context, from which a factor would follow.
+    #[error(
+        "a maximum length of {max_length} is below the original length {original_length}, and \
+         without a factor it would shrink the context: give a factor, or a larger maximum length"
+    )]
+    Shorter {
+        /// The length to make room for.
+        max_length: usize,
+        /// The length that the model was trained on.
+        original_length: usize,
+    },
     /// A factor beyond any context.
     #[error("{name} must be at most {MOST_FACTOR:e}, got {value:e}")]
     TooLarge {

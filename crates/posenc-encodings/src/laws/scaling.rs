@@ -41,6 +41,20 @@ impl Scaling {
             rope,
             inferred: vec![],
         };
+        let lengths = chosen.extension;
+        if let (None, Some(max_length), Some(original_length), Some(_)) = (
+            lengths.factor,
+            lengths.max_length,
+            lengths.original_length,
+            law.facts().factor,
+        ) && max_length < original_length
+        {
+            let shorter = ScalingError::Shorter {
+                max_length,
+                original_length,
+            };
+            return Err(shorter.into());
+        }
         let scaling = Self::of_given(law, &mut chosen)?;
         scaling.check(rope)?;
         Ok((scaling, chosen.inferred))

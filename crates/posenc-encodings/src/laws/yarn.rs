@@ -28,7 +28,7 @@ use super::plain;
 use super::rope::Rope;
 use super::shared::{ATTENTION_FACTOR, FACTOR, ORIGINAL_LENGTH};
 use crate::hf::{HfConfigError, HfType, Reader};
-use crate::param::{Param, Values};
+use crate::param::{Param, ParameterError, Values};
 
 use ramp::{magnitude, ramp_at};
 
@@ -188,6 +188,14 @@ impl Law for Yarn {
 
     fn from_given(given: &mut Chosen<'_>) -> Result<Self, LawError> {
         let default = Self::new(1.0, given.original_length()?)?;
+        if given.number(&MSCALE).is_some() && given.number(&MSCALE_ALL_DIM).is_none() {
+            return Err(ParameterError::Missing {
+                parameter: MSCALE_ALL_DIM.name,
+                help: MSCALE_ALL_DIM.help,
+                of: format!("yarn with {}", MSCALE.name),
+            }
+            .into());
+        }
         Ok(Self {
             factor: given.factor(),
             beta_fast: given.number(&BETA_FAST).unwrap_or(default.beta_fast),

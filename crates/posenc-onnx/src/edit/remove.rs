@@ -26,7 +26,6 @@ use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::swap::SwapPlan;
 use bias::Biases;
-use posenc_encodings::kind::Kind;
 use replacements::Replacements;
 use rotation::RotatedRegion;
 use stream::{StreamAdditions, Summands};
@@ -153,7 +152,7 @@ fn found_before_scores<'a>(
     for finding in &context.found.findings {
         if !plan.removes(context, finding) {
             let seen = finding.sites.iter().any(|site| plan.has(*site));
-            if plan.kind == Kind::None && seen {
+            if seen {
                 let kind = finding.encoding.kind();
                 let why = format!("{kind} applies to all layers; `layers` cannot be used");
                 return Err(Refusal::invalid(why).into());

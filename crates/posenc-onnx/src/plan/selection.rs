@@ -13,7 +13,13 @@ use crate::request::Request;
 pub(crate) fn chosen(found: &Found, request: &Request) -> Result<Vec<usize>, RewriteError> {
     let all = &found.attention;
     if all.is_empty() {
-        return Err(Refusal::no_site("the model has no attention to work on").into());
+        let why = match request.input_roles.is_empty() {
+            true => "the model has no attention to work on",
+            false => {
+                "the model has no attention to work on where its inputs are what `input-role` says"
+            }
+        };
+        return Err(Refusal::no_site(why).into());
     }
     let own = |site: &Site| {
         let stack = request.stack;

@@ -17,6 +17,22 @@ use posenc_encodings::kind::Kind;
 use planner::Planner;
 pub(crate) use spec::{Group, SwapPlan};
 
+/// Refuses tables that are shorter than the text with which the result is read again.
+fn check_length(context: &Context<'_>, request: &Request, kind: Kind) -> Result<(), RewriteError> {
+    let least = context.found.ports.longest(context.found.lengths);
+    let given = request.parameters.max_length.filter(|n| *n < least);
+    match given.filter(|_| kind.is_absolute()) {
+        Some(given) => {
+            let why = format!(
+                "`max-length` is {given}, and the result is read with {least} tokens: give at \
+                 least {least}"
+            );
+            Err(Refusal::invalid(why).into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Plans a swap; `None` where the model already matches the request.
 ///
 /// # Errors
@@ -28,6 +44,7 @@ pub(crate) fn plan(
     let kind = request.to.unwrap_or(Kind::None);
     let sites = chosen(context.found, request)?;
     size::check(&request.parameters)?;
+    check_length(context, request, kind)?;
     for site in &sites {
         if kind != Kind::None && context.found.partial.contains(site) {
             let why = "its queries are not the last of the tokens, and an encoding of their \

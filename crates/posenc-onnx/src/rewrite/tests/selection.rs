@@ -81,3 +81,76 @@ fn a_role_of_no_input_is_refused_whatever_changes() {
         assert_eq!(of("input_ids"), Ok(()));
     }
 }
+
+#[test]
+fn an_encoding_of_all_layers_is_not_replaced_in_some() {
+    for kind in [Kind::Rope, Kind::None, Kind::Alibi] {
+        let of = |name: &str, layers: &[usize]| {
+            let mut model = fixture(name);
+            let request = Request {
+                to: Some(kind),
+                layers: Some(Layers::of(layers.iter().copied())),
+                ..Request::default()
+            };
+            let done = crate::rewrite::rewrite(&mut model, &request);
+            done.map(drop).map_err(|why| why.to_string())
+        };
+        let why = of("mini/learned", &[0]).unwrap_err();
+        let want = "learned applies to all layers; `layers` cannot be used";
+        assert_eq!(why, want, "{kind}");
+        assert_eq!(of("mini/learned", &[0, 1]), Ok(()), "{kind}");
+    }
+}
+
+#[test]
+fn what_cannot_be_inserted_is_refused_with_what_helps() {
+    let of = |kind: Kind, change: &dyn Fn(&mut Request)| {
+        said("mini/none", false, |r| {
+            r.to = Some(kind);
+            change(r);
+        })
+    };
+    let length = |n: usize| move |r: &mut Request| r.parameters.max_length = Some(n);
+    for kind in [Kind::Learned, Kind::Sinusoidal] {
+        let why = of(kind, &length(8)).unwrap_err();
+        assert!(why.ends_with("give at least 14"), "{why}");
+        assert_eq!(of(kind, &length(14)), Ok(()));
+    }
+    let base = |theta: f64| move |r: &mut Request| r.parameters.theta = Some(theta);
+    for theta in [0.5, 1.0] {
+        let why = of(Kind::Sinusoidal, &base(theta)).unwrap_err();
+        assert!(why.contains("where it is above 1"), "{why}");
+    }
+    assert_eq!(of(Kind::Sinusoidal, &base(1.01)), Ok(()));
+    let buckets = |n: usize, far: usize| {
+        move |r: &mut Request| {
+            r.parameters.family.set_count("num-buckets", n);
+            r.parameters.family.set_count("max-distance", far);
+        }
+    };
+    let why = of(Kind::T5Bias, &buckets(1, 128)).unwrap_err();
+    let least: usize = if why.contains("at least 4 are needed") {
+        4
+    } else {
+        2
+    };
+    assert!(why.contains("`num-buckets` is 1, and at least"), "{why}");
+    assert_eq!(of(Kind::T5Bias, &buckets(least, 128)), Ok(()));
+    let why = of(Kind::T5Bias, &buckets(32, 4)).unwrap_err();
+    let exact = 32 / least;
+    assert!(
+        why.contains(&format!("above {exact} is needed, or fewer")),
+        "{why}"
+    );
+    assert_eq!(of(Kind::T5Bias, &buckets(32, exact + 1)), Ok(()));
+    assert_eq!(of(Kind::T5Bias, &buckets(least, 4)), Ok(()));
+}
+
+#[test]
+fn a_role_that_leaves_no_attention_is_named() {
+    let why = said("mini/rope", false, |r| {
+        r.input_roles
+            .insert("input_ids".to_owned(), InputRole::Position);
+    });
+    assert!(why.unwrap_err().contains("`input-role`"));
+}
