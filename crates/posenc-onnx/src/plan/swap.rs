@@ -8,6 +8,7 @@ pub(crate) mod spec;
 use crate::attention::order;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
+use crate::graph::ports::Role;
 use crate::plan::selection::chosen;
 use crate::request::params::Params;
 use crate::request::{Config, Request};
@@ -19,13 +20,21 @@ pub(crate) use spec::{Group, SwapPlan};
 
 /// Refuses tables that are shorter than the text with which the result is read again.
 fn check_length(context: &Context<'_>, request: &Request, kind: Kind) -> Result<(), RewriteError> {
-    let least = context.found.ports.longest(context.found.lengths);
+    let ports = &context.found.ports;
+    // Of sound and images, the model determines how many tokens they make.
+    if ports.first(Role::Tokens).is_none() {
+        return Ok(());
+    }
+    // The proof follows tokens in a run that is shorter than the table, unless earlier tokens
+    // precede them or the length is fixed.
+    let is_open = !ports.has_past() && ports.fixed_sequence().is_none();
+    let least = ports.longest(context.found.lengths) + usize::from(is_open);
     let given = request.parameters.max_length.filter(|n| *n < least);
     match given.filter(|_| kind.is_absolute()) {
         Some(given) => {
             let why = format!(
-                "`max-length` is {given}, and the result is read with {least} tokens: give at \
-                 least {least}"
+                "`max-length` is {given}, too short for the run with which the result is read: \
+                 give at least {least}"
             );
             Err(Refusal::invalid(why).into())
         }

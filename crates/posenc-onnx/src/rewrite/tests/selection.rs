@@ -113,8 +113,8 @@ fn what_cannot_be_inserted_is_refused_with_what_helps() {
     let length = |n: usize| move |r: &mut Request| r.parameters.max_length = Some(n);
     for kind in [Kind::Learned, Kind::Sinusoidal] {
         let why = of(kind, &length(8)).unwrap_err();
-        assert!(why.ends_with("give at least 14"), "{why}");
-        assert_eq!(of(kind, &length(14)), Ok(()));
+        assert!(why.ends_with("give at least 15"), "{why}");
+        assert_eq!(of(kind, &length(15)), Ok(()));
     }
     let base = |theta: f64| move |r: &mut Request| r.parameters.theta = Some(theta);
     for theta in [0.5, 1.0] {
