@@ -44,6 +44,7 @@ mod slice;
 mod spatial;
 mod table;
 mod trace;
+mod trips;
 mod unary;
 mod value;
 mod window;

@@ -47,7 +47,7 @@ pub(super) fn concat(c: &Call<'_>) -> Outputs {
     ])
 }
 
-fn join(arrays: Vec<Array>, dims: &[usize], along: usize) -> Option<Array> {
+pub(super) fn join(arrays: Vec<Array>, dims: &[usize], along: usize) -> Option<Array> {
     match arrays.first()? {
         Array::Float(_) => {
             let all: Option<Vec<_>> = arrays.into_iter().map(Array::floats).collect();

@@ -4,7 +4,7 @@ use ndarray::arr0;
 
 use super::memory::{Memory, State};
 use super::run::Run;
-use super::{EvalError, Value, shape};
+use super::{EvalError, Value, shape, trips};
 use crate::dtype::DType;
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::node::Node;
@@ -36,7 +36,7 @@ fn body(node: &Node, name: &str) -> Option<ScopeId> {
 }
 
 /// The outputs of a body.
-fn results<M: Memory>(run: &Run<'_, M>, body: ScopeId) -> Vec<Value> {
+pub(super) fn results<M: Memory>(run: &Run<'_, M>, body: ScopeId) -> Vec<Value> {
     let outputs = run.graph.scope(body).outputs();
     outputs.iter().map(|v| run.memory.get(*v).clone()).collect()
 }
@@ -72,7 +72,7 @@ fn common(a: &Value, b: &Value) -> Value {
 }
 
 /// Sets the inputs of a body.
-fn feed<M: Memory>(run: &mut Run<'_, M>, inputs: &[ValueId], values: Vec<Value>) {
+pub(super) fn feed<M: Memory>(run: &mut Run<'_, M>, inputs: &[ValueId], values: Vec<Value>) {
     for (input, value) in inputs.iter().zip(values) {
         run.put(*input, value, State::Live);
     }
@@ -88,8 +88,9 @@ fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
     let carried: Vec<Value> = node.inputs()[node.inputs().len().min(2)..]
         .iter()
         .map(|v| v.map_or_else(Value::unknown, |v| run.memory.get(v).clone()))
-        .map(Value::without_data)
         .collect();
+    let followed = trips::of_loop(run, node, body, &carried);
+    let carried: Vec<Value> = carried.into_iter().map(Value::without_data).collect();
     // Where the body runs, its condition is true.
     let goes_on = Value::bool(arr0(true).into_dyn());
     let mut inputs = vec![Value::opaque(DType::I64, []), goes_on];
@@ -109,6 +110,16 @@ fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
                 Value::shaped(result.dtype, dims)
             }
         });
+    }
+    with_numbers(outputs, followed)
+}
+
+/// The outputs of a loop, with what following its trips adds.
+fn with_numbers(mut outputs: Vec<Value>, followed: Option<Vec<Value>>) -> Vec<Value> {
+    for (out, value) in outputs.iter_mut().zip(followed.unwrap_or_default()) {
+        if value.data.is_some() || out.dims.is_none() {
+            *out = value;
+        }
     }
     outputs
 }
@@ -139,16 +150,28 @@ fn scan<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Result<Vec<Value>, Eval
         shape::axis(axes.and_then(|all| all.get(i)).copied().unwrap_or(0), rank)
     };
     let mut length = None;
+    let mut slices = Vec::new();
     let mut inputs = Vec::with_capacity(node.inputs().len());
     for (i, value) in node.inputs().iter().enumerate() {
         let value = value.map_or_else(Value::unknown, |v| run.memory.get(v).clone());
-        let mut value = value.without_data();
+        let whole = value.clone();
+        let mut value = value;
         if let (Some(scanned), Some(dims)) = (i.checked_sub(states), &mut value.dims) {
             let axis = axis_of("scan_input_axes", scanned, dims.len())?;
             length = Some(dims.remove(axis));
+            slices.push((whole, axis));
         }
         inputs.push(value);
     }
+    let usual = |name: &str| node.attribute(name).is_none();
+    let forward = usual("scan_input_directions")
+        && usual("scan_output_directions")
+        && usual("scan_output_axes")
+        && slices.len() + states == inputs.len();
+    let followed = forward
+        .then(|| trips::of_scan(run, body, &inputs[..states], &slices))
+        .flatten();
+    let inputs: Vec<Value> = inputs.into_iter().map(Value::without_data).collect();
     let starts: Vec<Value> = inputs[..states].to_vec();
     feed(run, graph.scope(body).inputs(), inputs);
     run.scope(body);
@@ -170,5 +193,5 @@ fn scan<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Result<Vec<Value>, Eval
             }
         });
     }
-    Ok(outputs)
+    Ok(with_numbers(outputs, followed))
 }

@@ -37,7 +37,7 @@ pub(super) struct Run<'a, M> {
     opaque: &'a dyn Fn(ValueId) -> bool,
     opsets: BTreeMap<String, i64>,
     standard: i64,
-    budget: Budget,
+    pub(super) budget: Budget,
     /// Bytes that may still be used.
     left: usize,
     /// Elements that may still be computed, also those that are not kept.

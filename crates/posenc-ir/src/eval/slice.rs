@@ -129,6 +129,36 @@ pub(super) fn slice(c: &Call<'_>) -> Outputs {
     })])
 }
 
+/// `ReverseSequence`: the first so many elements along `time_axis` in reverse order, by sequence.
+pub(super) fn reverse_sequence(c: &Call<'_>) -> Outputs {
+    let time = c.int("time_axis")?.unwrap_or(0);
+    let batch = c.int("batch_axis")?.unwrap_or(1);
+    let lengths = c.input_list(1);
+    c.map(c.dtype(0), |array| {
+        let Given::Known(lengths) = lengths else {
+            return None;
+        };
+        let rank = array.dims().len();
+        let (time, batch) = (axis(time, rank).ok()?, axis(batch, rank).ok()?);
+        let (steps, sequences) = (array.dims()[time], array.dims()[batch]);
+        let length = |n: &i64| usize::try_from(*n).ok().filter(|n| *n <= steps);
+        let lengths: Vec<usize> = lengths.iter().map(length).collect::<Option<_>>()?;
+        if time == batch || lengths.len() != sequences {
+            return None;
+        }
+        Some(each!(array, |a| {
+            let from = |mut at: ndarray::IxDyn| {
+                let length = lengths[at[batch]];
+                if at[time] < length {
+                    at[time] = length - 1 - at[time];
+                }
+                a[at].clone()
+            };
+            ndarray::ArrayD::from_shape_fn(a.raw_dim(), from).into_shared()
+        }))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,8 +64,9 @@ impl Memory for Trace {
 /// dimensions are inferred.
 ///
 /// Of an `If` with a known condition, only that branch is run; otherwise both are, and outputs have
-/// the type and dimensions that are the same in both. Bodies of `Loop` and `Scan` are run once, with
-/// unknown carried values. Calls of local functions, and nodes that break a rule of their operator,
+/// the type and dimensions that are the same in both. Bodies of `Loop` and `Scan` are run trip by
+/// trip where that tells their outputs; what the trace holds of them is one run with unknown carried
+/// values. Calls of local functions, and nodes that break a rule of their operator,
 /// give unknown values.
 pub fn trace(
     model: &Model,

@@ -212,3 +212,19 @@ fn blocks_move_between_depth_and_space() {
     assert_eq!(flat.dims(&[&[1, 2, 4, 6]]), [Some(vec![1, 8, 2, 3])]);
     assert_eq!(flat.why(&[content(&[1, 2, 3, 6])]), Some(Why::Shapes));
 }
+
+#[test]
+fn sequences_are_reversed_up_to_their_lengths() {
+    let rows = op("ReverseSequence")
+        .int("time_axis", 1)
+        .int("batch_axis", 0);
+    let got = rows.numbers(&[count(&[2, 3]), list(&[2, 3])]);
+    assert_eq!(got, (vec![2, 3], vec![1.0, 0.0, 2.0, 5.0, 4.0, 3.0]));
+    let columns = op("ReverseSequence");
+    let got = columns.numbers(&[count(&[2, 3]), list(&[2, 1, 2])]);
+    assert_eq!(got.1, [3.0, 1.0, 5.0, 0.0, 4.0, 2.0]);
+    for lengths in [&[2, 4][..], &[2], &[2, -1]] {
+        let got = rows.run(&[count(&[2, 3]), list(lengths)]).unwrap();
+        assert!(got.data.is_none(), "{lengths:?}");
+    }
+}
