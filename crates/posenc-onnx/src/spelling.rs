@@ -5,7 +5,10 @@
 //! holds for all sizes, so that no walk has to know them. What no rule fits stays as it is.
 
 mod control;
+mod counters;
+mod elementwise;
 mod layout;
+mod masked;
 mod products;
 mod repeated;
 mod rows;
@@ -35,7 +38,7 @@ type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 const OF_CONTROL: [Rule; 1] = [control::branch];
 
 /// Rules for operators of this version and later ones.
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 19] = [
     control::repeated,
     control::counted,
     control::scanned,
@@ -43,14 +46,17 @@ const RULES: [Rule; 16] = [
     softmax::quotient,
     softmax::of_rows,
     softmax::of_transposed,
+    masked::renormalized,
     products::sum_of_products,
     products::in_parts,
     products::per_head,
     products::of_reversed,
     layout::einsum,
+    elementwise::einsum,
     layout::padded,
     layout::undone,
     rows::gather_nd,
+    rows::gather_each,
     rows::in_pieces,
 ];
 

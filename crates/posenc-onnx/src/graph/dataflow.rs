@@ -116,8 +116,12 @@ impl Classes {
             // Loop-carried values and scanned slices: as content as what enters the loop.
             let entering = self.inputs(graph, id);
             for (i, body) in bodies.iter().enumerate() {
-                for input in graph.scope(*body).inputs() {
-                    self.0[input.index()] = entering;
+                for (slot, input) in graph.scope(*body).inputs().iter().enumerate() {
+                    let is_trip = node.is("Loop") && slot == 0 && !entering.is_constant();
+                    self.0[input.index()] = match is_trip {
+                        true => entering.and(Class::POSITION),
+                        false => entering,
+                    };
                 }
                 let last = i == 0;
                 stack.push((order(*body), 0, last.then_some(id)));
@@ -130,6 +134,12 @@ impl Classes {
         let node = graph.node(id);
         let entering = self.inputs(graph, id);
         let bodies: Vec<_> = node.bodies().map(|b| b.1).collect();
+        // What trips count up is position where their number follows a length.
+        let counts = matches!(node.op(), "Loop" | "Scan") && !entering.is_constant();
+        let entering = match counts && !entering.has(Class::CONTENT) {
+            true => entering.and(Class::POSITION),
+            false => entering,
+        };
         for (i, out) in node.outputs().iter().enumerate() {
             let Some(out) = out else { continue };
             let mut class = entering;

@@ -3,6 +3,7 @@
 use posenc_ir::{Graph, Node, NodeId, ScopeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::counters::Counter;
 use super::runs::is_default;
 use super::view::{Draft, View};
 use crate::graph::operators::is_elementwise;
@@ -56,27 +57,70 @@ pub(super) fn repeated(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
     replace(draft, node, &results)
 }
 
-/// `Loop` that stacks functions of the number of the trip: those of all trips at once.
+/// `Loop` that stacks functions of the number of the trip, and of numbers that grow by the same in
+/// each: those of all trips at once.
 pub(super) fn counted(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
     let graph = view.graph();
     let node = graph.node(id);
     let body = node.is("Loop").then(|| node.bodies().next())??.1;
     let scope = graph.scope(body);
     let starts = node.input(1).is_none_or(|v| view.flag(v) == Some(true));
-    let [trip, goes_on] = scope.inputs() else {
+    let [trip, goes_on, carried @ ..] = scope.inputs() else {
         return None;
     };
     // The body never ends the loop.
     let condition = view.origin(*scope.outputs().first()?);
     let unending = condition == *goes_on || view.flag(condition) == Some(true);
-    if !starts || !unending || node.inputs().len() > 2 || !is_simple(graph, body) {
+    if !starts || !unending || !is_simple(graph, body) {
         return None;
     }
-    let mut of_trip: FxHashSet<ValueId> = [*trip].into_iter().collect();
+    let counters = Counter::all(view, node, scope)?;
+    let of_trip = of_trips(view, body, [*trip].iter().chain(carried), *goes_on)?;
+    let stacks = scope.outputs().get(1 + counters.len()..)?;
+    if !stacks.iter().all(|v| of_trip.contains(v)) {
+        return None;
+    }
+    let trips = node.input(0)?;
+    let trips = match view.rank(trips)? {
+        0 => trips,
+        _ => draft.op("Squeeze", &[trips], &[]),
+    };
+    let [zero, one] = [0, 1].map(|n| {
+        draft
+            .emitter()
+            .constant("trip", Tensor::from_i64(&[], &[n]))
+    });
+    let all = draft.op("Range", &[zero, trips, one], &[]);
+    let goes_on = draft
+        .emitter()
+        .constant("condition", Tensor::from_bool(&[], &[true]));
+    let mut given = vec![all, goes_on];
+    for counter in &counters {
+        given.push(counter.at(draft, all));
+    }
+    let results = inlined(graph, draft, body, &given)?;
+    let stacks = node.outputs().iter().skip(counters.len());
+    for (out, result) in stacks.zip(&results[1 + counters.len()..]) {
+        if let Some(out) = *out {
+            draft.replace(out, *result)?;
+        }
+    }
+    Some(())
+}
+
+/// What a body computes from these numbers of a trip, each element by itself; `None` where it
+/// computes anything else.
+fn of_trips<'a>(
+    view: &View<'_>,
+    body: ScopeId,
+    numbers: impl Iterator<Item = &'a ValueId>,
+    goes_on: ValueId,
+) -> Option<FxHashSet<ValueId>> {
+    let graph = view.graph();
+    let mut of_trip: FxHashSet<ValueId> = numbers.copied().collect();
     for id in graph.order(body).ok()? {
         let inner = graph.node(id);
-        let scalar =
-            |v: &ValueId| *v == *goes_on || of_trip.contains(v) || view.rank(*v) == Some(0);
+        let scalar = |v: &ValueId| *v == goes_on || of_trip.contains(v) || view.rank(*v) == Some(0);
         let mut inputs = inner.inputs().iter().flatten();
         let is_known = is_elementwise(inner.op()) && inner.domain().is_empty();
         if !is_known && !inner.is("Constant") || !inputs.all(scalar) {
@@ -95,25 +139,7 @@ pub(super) fn counted(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opt
             of_trip.extend(inner.outputs().iter().flatten());
         }
     }
-    if !scope.outputs()[1..].iter().all(|v| of_trip.contains(v)) {
-        return None;
-    }
-    let trips = node.input(0)?;
-    let trips = match view.rank(trips)? {
-        0 => trips,
-        _ => draft.op("Squeeze", &[trips], &[]),
-    };
-    let [zero, one] = [0, 1].map(|n| {
-        draft
-            .emitter()
-            .constant("trip", Tensor::from_i64(&[], &[n]))
-    });
-    let all = draft.op("Range", &[zero, trips, one], &[]);
-    let goes_on = draft
-        .emitter()
-        .constant("condition", Tensor::from_bool(&[], &[true]));
-    let results = inlined(graph, draft, body, &[all, goes_on])?;
-    replace(draft, node, results.get(1..)?)
+    Some(of_trip)
 }
 
 /// `Scan` over one slice.

@@ -26,6 +26,26 @@ pub(super) fn gather_nd(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     draft.replace(node.output(0)?, rows)
 }
 
+/// `GatherND` of indices of one number each into the last axis, of which all others are of batches.
+pub(super) fn gather_each(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if !node.is("GatherND") {
+        return None;
+    }
+    let batches = usize::try_from(node.int("batch_dims").ok()??).ok()?;
+    let (data, indices) = (node.input(0)?, node.input(1)?);
+    let last = view.rank(indices)?.checked_sub(1)?;
+    let whole = view.rank(data)? == batches + 1 && last == batches + 1;
+    if batches == 0 || !whole || view.size(indices, last) != Some(1) {
+        return None;
+    }
+    let axes = draft.ints(&[i64::try_from(last).ok()?]);
+    let picked = draft.op("Squeeze", &[indices, axes], &[]);
+    let axis = Attr::Int(i64::try_from(batches).ok()?);
+    let rows = draft.op("GatherElements", &[data, picked], &[("axis", axis)]);
+    draft.replace(node.output(0)?, rows)
+}
+
 /// The most elements of a table that is put together.
 const MOST: usize = 1 << 25;
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 
 mod bodies;
+mod masked;
 mod refused;
 
 /// A spelling of something, from the queries and keys `[batch, heads, sequence, size]`.
@@ -76,7 +77,7 @@ fn reduced(s: &mut Sketch, op: &str, x: &str) -> String {
 }
 
 /// Each spelling with the operators that it must lose.
-const SPELLINGS: [(&str, Spelling, &[&str]); 22] = [
+const SPELLINGS: [(&str, Spelling, &[&str]); 23] = [
     ("Exp of LogSoftmax", of_log_softmax, &["Exp"]),
     ("Exp of a difference", of_log_sum_exp, &["Exp"]),
     (
@@ -110,6 +111,7 @@ const SPELLINGS: [(&str, Spelling, &[&str]); 22] = [
     ("padded sum", padded, &["Pad"]),
     ("merged and back", merged_and_back, &[]),
     ("GatherND", gather_nd, &["GatherND"]),
+    ("GatherND in each batch", gather_each, &["GatherND"]),
     (
         "If with a constant",
         |s, _, _| chosen(s, true, [twice, thrice]),
@@ -133,6 +135,13 @@ const SPELLINGS: [(&str, Spelling, &[&str]); 22] = [
         &["Pad"],
     ),
 ];
+
+/// `Einsum` of queries and numbers `[heads, size]`.
+fn elements(s: &mut Sketch, q: &str, equation: &'static str) -> String {
+    let numbers = (0..HEADS * SIZE).map(|n| n as f64 - 3.5);
+    let numbers = s.floats(&[HEADS, SIZE], numbers);
+    s.with("Einsum", &[q, &numbers], &[("equation", A::Text(equation))])
+}
 
 fn of_log_softmax(s: &mut Sketch, q: &str, k: &str) -> String {
     let x = scores(s, q, k);
@@ -282,6 +291,18 @@ fn gather_nd(s: &mut Sketch, _: &str, _: &str) -> String {
     s.op("GatherND", &[&table, &indices])
 }
 
+/// Of the features of each query, those at the places in a row of a table.
+fn gather_each(s: &mut Sketch, q: &str, _: &str) -> String {
+    let places = s.ints(&[3, 0, -1]);
+    let shape = s.op("Shape", &[q]);
+    let first = s.slice(&shape, 0, [0, 3, 1]);
+    let three = s.ints(&[3]);
+    let wide = s.concat(&[&first, &three], 0);
+    let places = s.op("Expand", &[&places, &wide]);
+    let places = s.unsqueeze(&places, &[-1]);
+    s.with("GatherND", &[q, &places], &[("batch_dims", A::Int(3))])
+}
+
 /// One of two branches, by a constant or by the number of ids.
 fn chosen(s: &mut Sketch, constant: bool, branches: [fn(&mut Sketch) -> String; 2]) -> String {
     let (few, ids) = (s.int(6), s.op("Size", &["input_ids"]));
@@ -317,6 +338,21 @@ fn a_spelling_becomes_another_that_computes_the_same() {
         assert!(is.len() < was.len() + gone.len(), "{name}: {is:?}");
         let far = difference(&before, &after);
         assert!(far < 1e-9, "{name}: {far}");
+    }
+}
+
+#[test]
+fn an_einsum_that_sums_nothing_is_a_product_of_elements() {
+    let spellings: [Spelling; 3] = [
+        |s, q, _| elements(s, q, "bhsd,hd->bhsd"),
+        |s, q, _| elements(s, q, "bhsd,hd->bsdh"),
+        |s, q, _| elements(s, q, "bh...,hd->bh...d"),
+    ];
+    for spelling in spellings {
+        let before = model(spelling);
+        let after = plain(&before, &BTreeMap::new()).expect("it is replaced");
+        assert!(!operators(&after).iter().any(|op| op == "Einsum"));
+        assert!(difference(&before, &after) < 1e-9);
     }
 }
 

@@ -69,6 +69,97 @@ fn a_loop_that_counts_is_a_range() {
     assert_eq!(numbers, want);
 }
 
+/// A loop that carries `first`, makes `next` of it and stacks it, in `type`.
+fn carried(first: &str, next: &str, kind: &str) -> Model {
+    written(&format!(
+        "half = Constant<value: tensor = float {{0.5}}>()\n three = Constant<value: tensor = float {{3.0}}>()\n \
+         {first}\n last, all_of_them = Loop (all, yes, first_of_them) <body: graph = each \
+         (int64 i, bool c, {kind} a) => (bool d, {kind} b, float[] z) \
+         {{ d = Identity(c)\n b = {next}\n z = Cast<to: int = 1>(a) }}>\n y = Neg(all_of_them)"
+    ))
+}
+
+#[test]
+fn a_loop_that_carries_a_count_is_a_range() {
+    for (first, next, kind, at) in [
+        (
+            "first_of_them = Identity(three)",
+            "Add(a, three)",
+            "float",
+            [-3.0, -6.0],
+        ),
+        (
+            "first_of_them = Identity(two)",
+            "Add(one, a)",
+            "int64",
+            [-2.0, -3.0],
+        ),
+        (
+            "first_of_them = Size(x)",
+            "Add(two, a)",
+            "int64",
+            [-10.0, -12.0],
+        ),
+    ] {
+        let model = carried(first, next, kind);
+        let plain = respelled(&model).expect("the loop is replaced");
+        assert!(!operators(&plain).iter().any(|op| op == "Loop"));
+        let numbers = output(&plain, [2, 5]);
+        assert_eq!(numbers.len(), 10);
+        assert_eq!([numbers[[0]], numbers[[1]]], at);
+        assert!(difference(&plain, &model) < 1e-9);
+    }
+}
+
+#[test]
+fn a_loop_that_carries_another_number_stays() {
+    for (name, first, next, kind) in [
+        (
+            "fractions",
+            "first_of_them = Identity(three)",
+            "Add(a, half)",
+            "float",
+        ),
+        (
+            "a fraction at first",
+            "first_of_them = Identity(half)",
+            "Add(a, three)",
+            "float",
+        ),
+        (
+            "content",
+            "first_of_them = ReduceMax<keepdims: int = 0>(x)",
+            "Add(a, three)",
+            "float",
+        ),
+        (
+            "powers",
+            "first_of_them = Identity(two)",
+            "Mul(a, two)",
+            "int64",
+        ),
+        (
+            "twice as much",
+            "first_of_them = Identity(two)",
+            "Add(a, a)",
+            "int64",
+        ),
+        (
+            "triangular numbers",
+            "first_of_them = Identity(two)",
+            "Add(a, i)",
+            "int64",
+        ),
+    ] {
+        assert!(respelled(&carried(first, next, kind)).is_none(), "{name}");
+    }
+    let body = "last, all_of_them = Loop (all, yes, two) <body: graph = each \
+         (int64 i, bool c, int64 a) => (bool d, int64 b, float[] z) \
+         { d = Identity(c)\n b = Add(a, one)\n z = Cast<to: int = 1>(a) }>\n \
+         n = Cast<to: int = 1>(last)\n y = Add(n, all_of_them)";
+    assert!(respelled(&written(body)).is_none(), "the last one is read");
+}
+
 #[test]
 fn other_loops_stay() {
     for (name, model) in [

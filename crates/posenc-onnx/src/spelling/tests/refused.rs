@@ -6,10 +6,12 @@ use posenc_ir::DType;
 
 use super::super::plain;
 use super::Spelling;
-use super::{chosen, model, quotient, reduced, repeated, scores, thrice, twice, with_zeros};
+use super::{
+    chosen, elements, model, quotient, reduced, repeated, scores, thrice, twice, with_zeros,
+};
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 
-const OTHERS: [(&str, Spelling); 14] = [
+const OTHERS: [(&str, Spelling); 17] = [
     ("the logarithm of another sum", |s, q, k| {
         let (x, other) = (scores(s, q, k), scores(s, k, q));
         let log = reduced(s, "ReduceLogSumExp", &other);
@@ -82,6 +84,26 @@ const OTHERS: [(&str, Spelling); 14] = [
         let k = s.transpose(k, &[0, 1, 3, 2]);
         let q = s.slice(q, -1, [-1, -(1 << 62), -1]);
         s.op("MatMul", &[&q, &k])
+    }),
+    ("a GatherND of rows in each batch", |s, q, _| {
+        let places = s.ints(&[0]);
+        let shape = s.op("Shape", &[q]);
+        let first = s.slice(&shape, 0, [0, 2, 1]);
+        let two = s.ints(&[2, 1]);
+        let wide = s.concat(&[&first, &two], 0);
+        let places = s.op("Expand", &[&places, &wide]);
+        s.with("GatherND", &[q, &places], &[("batch_dims", A::Int(2))])
+    }),
+    ("an Einsum of elements that sums", |s, q, _| {
+        elements(s, q, "bhsd,hd->bhs")
+    }),
+    ("an Einsum of a diagonal", |s, q, k| {
+        let x = scores(s, q, k);
+        s.with(
+            "Einsum",
+            &[&x, q],
+            &[("equation", A::Text("bhss,bhsd->bhsd"))],
+        )
     }),
     ("an Einsum that sums", |s, q, _| {
         s.with("Einsum", &[q], &[("equation", A::Text("bhsd->bhd"))])
