@@ -224,7 +224,9 @@ impl T5Bias {
         let fits = |bidirectional: bool| {
             let same = |max: usize| {
                 rows.iter().all(|(d, row)| {
-                    usize::try_from(*row) == Ok(bucket(num_buckets, max, bidirectional, *d))
+                    let own = bucket(num_buckets, max, bidirectional, *d);
+                    let before = starts_bucket(num_buckets, max, bidirectional, *d);
+                    usize::try_from(*row).is_ok_and(|r| r == own || before && r + 1 == own)
                 })
             };
             Maxima::of(&earlier(rows), num_buckets, bidirectional, &same)
@@ -338,6 +340,33 @@ fn bucket(num_buckets: usize, max_distance: usize, bidirectional: bool, distance
     // Graphs compute in f32, where what is whole but for the last digits of f64 is whole.
     let beyond = f64::from((ratio * (n - e) as f64) as f32) as usize;
     first + (e + beyond).min(n - 1)
+}
+
+/// Whether a bucket starts at a distance but for the last digits: what computes in f64 may count it to
+/// the one before.
+fn starts_bucket(
+    num_buckets: usize,
+    max_distance: usize,
+    bidirectional: bool,
+    distance: i64,
+) -> bool {
+    let n = if bidirectional {
+        num_buckets / 2
+    } else {
+        num_buckets
+    };
+    let e = n / 2;
+    let far = if bidirectional {
+        distance.abs()
+    } else {
+        -distance
+    };
+    if e == 0 || far <= e as i64 {
+        return false;
+    }
+    let ratio = (far as f64 / e as f64).ln() / (max_distance as f64 / e as f64).ln();
+    let beyond = ratio * (n - e) as f64;
+    (beyond - beyond.round()).abs() < 1e-9 * beyond && beyond.round() < (n - e) as f64
 }
 
 /// Whether distances share a label exactly where they share a bucket.

@@ -100,12 +100,15 @@ fn ramp_like(samples: &Samples) -> Option<Identified> {
     let baseline = geometric::cost_of_exceptions(samples, &candidates);
     // All of them start with 1.
     let is_accepted = |fit: &Fit| samples.worth(fit.cost, 1) && fit.cost < baseline;
-    [Search::Usual, Search::Widened, Search::Unusual]
+    // Free parameters fit too much that is known to a few digits only.
+    let last = match samples.bits < 15.0 {
+        true => Search::Unrounded,
+        false => Search::Unusual,
+    };
+    [Search::Usual, Search::Widened, last]
         .into_iter()
         .find_map(|search| {
             let fits = match search {
-                // Free parameters fit too much that is known to a few digits only.
-                Search::Unusual if samples.bits < 15.0 => vec![],
                 Search::Widened => fits(search, samples, &candidates.widened(samples)),
                 _ => fits(search, samples, &candidates),
             };

@@ -305,6 +305,7 @@ impl Law for Yarn {
     fn fits(search: Search, samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
         match search {
             Search::Usual | Search::Widened => identify::usual(samples, candidates),
+            Search::Unrounded => identify::unrounded(samples, candidates),
             Search::Unusual => identify::unusual(samples, candidates),
             _ => vec![],
         }

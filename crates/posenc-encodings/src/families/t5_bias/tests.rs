@@ -173,3 +173,23 @@ fn runs_that_are_no_buckets_are_refused() {
         assert!(why.starts_with(reason), "{name}: {why}");
     }
 }
+
+#[test]
+fn a_whole_logarithm_that_falls_short_in_its_last_digit_is_read() {
+    let mut short = rows(32, 128, true, 1100);
+    for distance in [16, 32, 64] {
+        for (sign, first) in [(-1, 0), (1, 16)] {
+            let row = short.get_mut(&(sign * distance)).unwrap();
+            assert_eq!(*row - first - 8, 2 * (distance / 8).ilog2() as i64);
+            *row -= 1;
+        }
+    }
+    let found = t5(&short, 32).unwrap();
+    assert_eq!((found.max_distance, found.bidirectional), (Some(128), true));
+    // Between two whole ones, nothing is short.
+    for distance in [-12, 23, 46, -128] {
+        let mut other = short.clone();
+        *other.get_mut(&distance).unwrap() -= 1;
+        assert!(t5(&other, 32).is_err(), "{distance}");
+    }
+}

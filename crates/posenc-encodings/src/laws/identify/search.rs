@@ -12,6 +12,8 @@ pub(crate) enum Search {
     Usual,
     /// The same for more bases θ than the frequencies show.
     Widened,
+    /// The same by a ramp that is not rounded, where the factor on cos and sin speaks for it.
+    Unrounded,
     /// Other frequencies that start at 1, by any parameters.
     Unusual,
 }

@@ -287,6 +287,50 @@ fn unusual_betas_and_bounds_are_reported() {
 }
 
 #[test]
+fn bounds_that_are_not_rounded_are_read_from_f16_where_the_factor_speaks_for_them() {
+    for (theta, dim, factor, length) in [
+        (1.5e5, 32, 4.0, 1024),
+        (1.5e5, 64, 32.0, 4096),
+        (1e6, 128, 4.0, 32_768),
+        (1e4, 64, 8.0, 2048),
+    ] {
+        let rope = Rope::new(theta, dim, dim).unwrap();
+        let yarn = Yarn {
+            bounds: RampBounds::Exact,
+            ..Yarn::new(factor, length).unwrap()
+        };
+        let found = read(&Scaling::Yarn(yarn), &rope, 2.0 * F16, to_half);
+        assert_eq!(found.theta, Some(theta), "{theta} {dim}");
+        let scaling = found.scaling.unwrap();
+        assert_eq!(
+            (scaling.name(), scaling.factor()),
+            ("yarn", Some(factor)),
+            "{theta} {dim}"
+        );
+        let [first, last] = range(&scaling).unwrap();
+        assert!((first..=last).contains(&length), "{first} to {last}");
+        let silent = Yarn {
+            mscale: Some(1.0),
+            mscale_all_dim: Some(1.0),
+            ..yarn
+        };
+        let found = read(&Scaling::Yarn(silent), &rope, 2.0 * F16, to_half);
+        let is_named = |found: Identified| {
+            let scaling = found.scaling.unwrap();
+            (scaling.get("truncate").as_bool() == Some(false)).then_some(scaling)
+        };
+        assert!(is_named(found).is_none(), "{theta} {dim}: no factor");
+        let made = Scaling::Yarn(yarn).frequencies(&rope, 1);
+        for at in [1, dim / 8, dim / 4] {
+            let mut off: Vec<f64> = made.inv_freq.iter().map(|f| to_half(*f)).collect();
+            off[at] *= 1.03;
+            let found = identify(&off, made.attention_factor, dim, dim, 2.0 * F16);
+            assert!(is_named(found).is_none(), "{theta} {dim}: pair {at}");
+        }
+    }
+}
+
+#[test]
 fn deepseeks_yarn_has_no_factor_on_cos_and_sin() {
     let rope = Rope::new(1e4, 64, 64).unwrap();
     let yarn = Yarn {

@@ -103,6 +103,19 @@ pub(crate) fn unusual(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
     fits
 }
 
+/// Default betas and ends that are no whole pairs, with the usual factor on cos and sin, which tells
+/// the factor of the interpolation once more.
+pub(crate) fn unrounded(samples: &Samples, candidates: &Candidates) -> Vec<Fit> {
+    let ratios = candidates.0.iter();
+    let ratios = ratios.filter_map(|&theta| Ratios::new(samples, theta));
+    let usual = |ratios: &Ratios<'_>| {
+        let (depth, found) = unrounded_ramp(ratios)?;
+        let is_told_twice = has_usual_factor(samples, &depth);
+        is_told_twice.then(|| exact_fit(ratios, &depth, found))?
+    };
+    ratios.filter_map(|ratios| usual(&ratios)).collect()
+}
+
 /// `rarity`: bits that the form costs where the factor on cos and sin is not the usual one.
 fn fit(ratios: &Ratios<'_>, depth: &Depth, found: Found, more: f64, rarity: f64) -> Fit {
     let samples = ratios.samples;
@@ -233,6 +246,12 @@ fn lengths(ratios: &Ratios<'_>, shape: &[f64]) -> Option<(usize, usize)> {
 
 /// Default betas, ends as the formula gives them.
 fn exact_bounds(ratios: &Ratios<'_>) -> Option<Fit> {
+    let (depth, found) = unrounded_ramp(ratios)?;
+    exact_fit(ratios, &depth, found)
+}
+
+/// The best ramp of default betas whose ends are not rounded.
+fn unrounded_ramp(ratios: &Ratios<'_>) -> Option<(Depth, Found)> {
     let d = ratios.samples.dim as f64;
     let ends = |length: f64| {
         let low = pair(ratios, BETA_FAST, length).max(0.0);
@@ -264,13 +283,20 @@ fn exact_bounds(ratios: &Ratios<'_>) -> Option<Fit> {
         bounds: Some(RampBounds::Exact),
         ramp: Some(ends(length as f64)),
     };
+    Some((depth, found))
+}
+
+fn exact_fit(ratios: &Ratios<'_>, depth: &Depth, found: Found) -> Option<Fit> {
+    let [first, last] = found.original_length_range?;
+    let [low, high] = found.ramp?;
+    let shape = shape(ratios, low, high);
     let more = round::length_bits(first, last, ratios.samples.bits) + 5.0;
     // One pair on the ramp fits some length whatever it is.
     let on_ramp = shape.iter().filter(|&&c| c > 0.0 && c < 1.0).count();
     if on_ramp < 2 && more > ratios.samples.bits {
         return None;
     }
-    Some(fit(ratios, &depth, found, more, RARE))
+    Some(fit(ratios, depth, found, more, RARE))
 }
 
 fn unknown_length(factor: f64, bounds: Option<RampBounds>, ramp: Option<[f64; 2]>) -> Found {
