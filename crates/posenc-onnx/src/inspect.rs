@@ -150,7 +150,8 @@ fn tidy(value: Value) -> Value {
 /// Position that acts on queries or keys by no known formula.
 fn unknown(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
-    for refused in &found.not_rotary {
+    let is_read = |site: usize| found.rotary.iter().any(|r| r.site == site);
+    for refused in found.not_rotary.iter().filter(|r| !is_read(r.site)) {
         let entry = match entries
             .iter_mut()
             .find(|e| e.evidence.contains(&refused.why))

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use ndarray::{Array1, Array2, ArrayD, Ix2};
 use serde_json::json;
 
-use crate::describe::Description;
+use crate::describe::{Description, sides};
 use crate::encoding::{Encoding, GivenTensors, Learned, PlanError, SiteShape, Start};
 use crate::family::{Entry, Family};
 use crate::miss::Miss;
@@ -49,7 +49,8 @@ pub static FAMILY: Family = Family {
         },
     ],
     starts: ["zeros", "Glorot"],
-    learned: &[],
+    // Feature maps of one model differ in size.
+    learned: &["window"],
     describe,
     entry: Entry::score_term::<ShawTerm>(),
 };
@@ -65,6 +66,13 @@ const MAX_DISTANCE: Param = Param {
 /// `key and query terms up to distance 63`.
 fn describe(to: &mut Description<'_>) {
     let met = to.true_ones(&["key", "query", "value"]);
+    if let Some(window) = to.get("window").map(sides) {
+        to.get("max_distance");
+        to.say(format!(
+            "{met} terms by rows and columns of a {window} window"
+        ));
+        return;
+    }
     let distance = to.up_to_distance();
     to.say(format!("{met} terms {distance}").trim_start().to_owned());
 }
@@ -123,6 +131,7 @@ impl ShawTerm {
         Shaw {
             max_distance: Some(self.max_distance),
             ahead: None,
+            window: None,
             key: self.key,
             value: self.value,
             query: false,
@@ -205,6 +214,9 @@ pub struct Shaw {
     pub max_distance: Option<usize>,
     /// The same for keys after the query, where it is another distance.
     pub ahead: Option<usize>,
+    /// Rows and columns of the window of pixels by whose offsets along either axis the vectors go, in
+    /// place of the distance.
+    pub window: Option<[usize; 2]>,
     /// Whether vectors meet queries, as added to the keys.
     pub key: bool,
     /// Whether vectors are added to the values.
@@ -226,6 +238,9 @@ impl Encoding for Shaw {
             None => json!(self.max_distance),
         };
         params.insert("max_distance".into(), distance);
+        if let Some(window) = self.window {
+            params.insert("window".into(), json!(window));
+        }
         params.insert("key".into(), json!(self.key));
         params.insert("value".into(), json!(self.value));
         params.insert("query".into(), json!(self.query));

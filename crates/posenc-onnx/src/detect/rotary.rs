@@ -20,7 +20,7 @@ use crate::detect::found::{Found, Refused};
 use crate::graph::region::{Aspect, Inside, Region};
 use crate::graph::signature::Signatures;
 use posenc_encodings::families::axial::Axial;
-use posenc_encodings::families::rope::Unread;
+use posenc_encodings::families::rope::{Rope, Unread};
 use posenc_encodings::kind::Form;
 use read::{read, read_axial, rotate_alike, rotates_pairs};
 use site::{AxialSite, RotaryOperand, RotarySite, Rotation, Streams, Switch};
@@ -61,37 +61,33 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                 });
             }
             (SideReading::Rotation(query), SideReading::Rotation(key)) => {
-                let node = query.region.entries[0].node;
-                match difference(&query, &key) {
-                    Some(why) => refuse(node, why),
-                    None => {
-                        let switch = known.switch(model, found, &query);
-                        let departs = [&query, &key]
-                            .into_iter()
-                            .find_map(|half| known.departs(model, found, half))
-                            .filter(|_| switch.is_none());
-                        if let Some(why) = departs {
-                            let alike = entering(model, &query) == entering(model, &key);
-                            found.not_rotary.push(Refused {
-                                site: site.index,
-                                node,
-                                why,
-                            });
-                            if alike {
-                                let both = [query.region, key.region];
-                                found.unfitted_rotations.push((site.index, both));
-                            }
-                            continue;
-                        }
-                        found.rotary.push(RotarySite {
+                let why = difference(&query, &key);
+                // It is known what rotates, but an edit would have to keep the scale.
+                let plain = match &why {
+                    Some(_) => scale_in_factor(&query, &key),
+                    None => Some((*query).clone()),
+                };
+                if let Some(why) = why {
+                    refuse(query.region.entries[0].node, why);
+                }
+                let Some(query) = plain else { continue };
+                let read = known.site(model, found, site.index, query, *key);
+                let halves = [&read.query, &read.key];
+                let departs = (halves.iter().filter(|_| read.switch.is_none()))
+                    .find_map(|half| known.departs(model, found, half));
+                match departs {
+                    None => found.rotary.push(read),
+                    Some(why) => {
+                        found.not_rotary.push(Refused {
                             site: site.index,
-                            switch,
-                            streams: known.streams(model, found, &query),
-                            form: form(model, &query.region),
-                            query: *query,
-                            key: *key,
-                            node,
+                            node: read.node,
+                            why,
                         });
+                        // Where the same numbers enter both, they are rotated alike at any length.
+                        if entering(model, &read.query) == entering(model, &read.key) {
+                            let both = [read.query.region, read.key.region];
+                            found.unfitted_rotations.push((site.index, both));
+                        }
                     }
                 }
             }
@@ -202,6 +198,26 @@ impl RotationCache {
         *self.rotating.entry(signature).or_insert_with(read)
     }
 
+    /// The site of these rotations.
+    fn site(
+        &mut self,
+        model: &Model,
+        found: &Found,
+        site: usize,
+        query: RotaryOperand,
+        key: RotaryOperand,
+    ) -> RotarySite {
+        RotarySite {
+            site,
+            switch: self.switch(model, found, &query),
+            streams: self.streams(model, found, &query),
+            form: form(model, &query.region),
+            node: query.region.entries[0].node,
+            query,
+            key,
+        }
+    }
+
     fn switch(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
         let known = self.switches.entry(rotation_key(model, half));
         known
@@ -278,6 +294,7 @@ fn read_side(
         return SideReading::Refused(node, "the width of a head is unknown".to_owned());
     };
     region.gather_features(graph, &found.trace, width.unwrap_or(head_dim));
+    region.align_features(&found.trace, head_dim);
     match known.rotation(model, found, &region, head_dim) {
         Ok(rotation) => SideReading::Rotation(Box::new(RotaryOperand {
             basis: path.and_then(|path| path.basis_after(graph, &found.trace, region.output)),
@@ -395,6 +412,30 @@ fn difference(query: &RotaryOperand, key: &RotaryOperand) -> Option<String> {
         return Some("queries and keys have different factors".to_owned());
     }
     None
+}
+
+/// The rotation of the queries without the scale of the scores, `1/√d`, where cos and sin of queries
+/// or keys contain it and nothing else sets both apart.
+fn scale_in_factor(query: &RotaryOperand, key: &RotaryOperand) -> Option<RotaryOperand> {
+    let (q, k) = (&query.rotation.rope, &key.rotation.rope);
+    let whole = |rope: &Rope| 2 * rope.pairs.len() == rope.head_dim;
+    let scale = (q.head_dim as f64).sqrt().recip();
+    let is_scale = |share: f64| (share / scale - 1.0).abs() <= TOLERANCE;
+    let ratio = q.attention_factor / k.attention_factor;
+    let factor = match (is_scale(ratio), is_scale(ratio.recip())) {
+        (true, false) => k.attention_factor,
+        (false, true) => q.attention_factor,
+        _ => return None,
+    };
+    // Features that do not rotate would have to be scaled too.
+    if !whole(q) || !whole(k) {
+        return None;
+    }
+    let mut plain = query.clone();
+    plain.rotation.rope.attention_factor = factor;
+    let mut other = key.clone();
+    other.rotation.rope.attention_factor = factor;
+    difference(&plain, &other).is_none().then_some(plain)
 }
 
 fn form(model: &Model, region: &Region) -> Form {

@@ -6,6 +6,7 @@
 //! row, however it was gathered, shifted or padded before. How rows follow the distance, whose
 //! content meets them and what the rows are made from determine the family.
 
+mod after;
 mod family;
 mod longer;
 mod meeting;
@@ -39,7 +40,16 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     for site in &runs.found.attention {
         let found = at_site(runs, &mut known, site, results);
         results.findings.extend(found);
+        results.findings.extend(behind(runs, site));
     }
+}
+
+/// What meets the weights of a site behind the softmax.
+fn behind(runs: &Runs<'_>, site: &Site) -> Option<Finding> {
+    let met = after::meetings(runs.model.graph(), runs.found, site);
+    let why = "numbers by position meet the weights of attention behind the softmax";
+    let made = || finding(site, Encoding::Unknown, met.clone(), vec![why.to_owned()]);
+    (!met.is_empty()).then(made)
 }
 
 /// Sines and cosines, none, or why vectors that look like them are others.

@@ -107,6 +107,19 @@ impl Region {
         }
     }
 
+    /// Takes the features of the output to lie where those of the input do, in whole heads of this
+    /// width, where they are spread over several axes only later. What is probed shows whether they do.
+    pub(crate) fn align_features(&mut self, trace: &Trace, width: usize) {
+        let dims = |v: ValueId| trace.get(v).dims.as_deref();
+        let (from, to) = (dims(self.input), dims(self.output));
+        let own = &self.input_lane;
+        let whole = from.is_some_and(|dims| own.width(dims) == Some(width));
+        let alike = from == to && own.sequence == self.output_lane.sequence && own.offset == 0;
+        if self.output_lane.feature.is_none() && whole && alike {
+            self.output_lane = *own;
+        }
+    }
+
     /// Moves the input back to the nearest value whose features are on one axis of this width.
     pub(crate) fn gather_features(&mut self, graph: &Graph, trace: &Trace, width: usize) {
         let (mut value, mut lane) = (self.input, self.input_lane);

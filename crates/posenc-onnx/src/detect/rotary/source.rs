@@ -59,15 +59,8 @@ pub(crate) fn lengths(model: &Model, found: &Found, half: &RotaryOperand) -> Vec
         let data = value.to_i64().filter(|d| d.len() == 1);
         class.has(Class::LENGTH) && data.is_some_and(|d| d.iter().all(|n| *n == total))
     };
-    let cone = Cone::of(graph, &found.classes, half);
-    let mut nodes: Vec<NodeId> = cone.nodes.iter().copied().collect();
-    nodes.sort_unstable();
-    let decides = |id: &NodeId| {
-        let op = graph.node(*id).op();
-        op == "If" || op.starts_with("Greater") || op.starts_with("Less") || op == "Max"
-    };
     let mut lengths = vec![];
-    for id in nodes.into_iter().filter(decides) {
+    for id in decisions(model, found, half) {
         let mut stack: Vec<ValueId> = graph.node(id).inputs().iter().flatten().copied().collect();
         let mut seen = FxHashSet::default();
         while let Some(value) = stack.pop() {
@@ -86,6 +79,19 @@ pub(crate) fn lengths(model: &Model, found: &Found, half: &RotaryOperand) -> Vec
     lengths.sort_unstable();
     lengths.dedup();
     lengths
+}
+
+/// Branches, comparisons and maxima before a rotation, in order.
+pub(crate) fn decisions(model: &Model, found: &Found, half: &RotaryOperand) -> Vec<NodeId> {
+    let graph = model.graph();
+    let cone = Cone::of(graph, &found.classes, half);
+    let decides = |id: &NodeId| {
+        let op = graph.node(*id).op();
+        op == "If" || op.starts_with("Greater") || op.starts_with("Less") || op == "Max"
+    };
+    let mut nodes: Vec<NodeId> = cone.nodes.iter().copied().filter(decides).collect();
+    nodes.sort_unstable();
+    nodes
 }
 
 /// Codes are spread so that a trial run of a dozen positions distinguishes them.

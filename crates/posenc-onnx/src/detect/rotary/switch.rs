@@ -1,14 +1,14 @@
 //! Frequencies that depend on the length: the rotation is read again at longer lengths.
 
 use ndarray::ArrayD;
-use posenc_ir::eval::Value;
+use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::site::{RotaryOperand, Switch};
 use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
-use crate::detect::rotary::source::{lengths, positions};
+use crate::detect::rotary::source::{decisions, lengths, positions};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::rope::Rope;
 
@@ -106,9 +106,32 @@ impl Far<'_> {
             let value = self.found.trace.get(kept).clone();
             change.entry(kept).or_insert(value);
         }
+        self.rotation(&change)
+            .or_else(|| self.rotation(&self.decided(&change)?))
+    }
+
+    fn rotation(&self, change: &FxHashMap<ValueId, Value>) -> Option<Rope> {
         let (region, before) = (&self.half.region, &self.half.rotation);
-        let rotation = read_again(self.model, &self.found.trace, &change, region, before);
+        let rotation = read_again(self.model, &self.found.trace, change, region, before);
         Some(rotation.ok()?.rope)
+    }
+
+    /// What comparisons with a length say at another one. The tokens may be as many as before: the
+    /// same length may count them.
+    fn decided(&self, change: &FxHashMap<ValueId, Value>) -> Option<FxHashMap<ValueId, Value>> {
+        let graph = self.model.graph();
+        let single = |v: &ValueId| {
+            let class = self.found.classes.of_value(*v);
+            let follows = class.has(Class::LENGTH) && !class.has(Class::POSITION);
+            follows && self.found.trace.get(*v).elements() == Some(1)
+        };
+        let nodes = decisions(self.model, self.found, self.half).into_iter();
+        let outputs = nodes.filter(|id| !graph.node(*id).is("If"));
+        let outputs = outputs.filter_map(|id| graph.node(id).output(0));
+        let outputs: Vec<ValueId> = outputs.filter(single).collect();
+        let budget = Budget { elements: 1 << 16 };
+        let said = probe(self.model, &self.found.trace, change, &outputs, &budget).ok()?;
+        (!outputs.is_empty()).then(|| outputs.into_iter().zip(said).collect())
     }
 }
 

@@ -8,10 +8,9 @@ use super::met::{Distances, Gathering, Met, Reading, Side, Waves};
 use crate::attention::Site;
 use crate::detect::finding::{Encoding, Finding};
 use posenc_encodings::families::disentangled::{self, Disentangled};
-use posenc_encodings::families::relative_bias::RelativeBias;
 use posenc_encodings::families::shaw::{self, Clip, Shaw};
 use posenc_encodings::families::transformer_xl::TransformerXl;
-use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::kind::Form;
 
 /// The longest sequence whose distances all have rows; `None` where distances are clipped.
 pub(crate) fn reach(clip: &Clip, rows: usize, distances: &Distances) -> Option<usize> {
@@ -56,8 +55,8 @@ pub(crate) fn decide(site: &Site, met: Vec<Met>, value: Option<Gathering>) -> Ve
     let entries: Vec<Use> = met.iter().map(|m| m.entry).collect();
     if met.iter().any(|m| m.distances.is_none()) {
         let readings: Vec<&Reading> = met.iter().map(|m| &m.reading).collect();
-        return vec![match window(site.heads.unwrap_or(0), &readings) {
-            Ok(encoding) => finding(site, encoding, entries, vec![]),
+        return vec![match window(&readings) {
+            Ok(shaw) => finding(site, Encoding::Shaw(shaw), entries, vec![]),
             Err(why) => unknown(site, entries, why),
         }];
     }
@@ -182,6 +181,7 @@ fn shaw(met: &[Met], value: bool, clips: &[Clipped<'_, Clip>]) -> Shaw {
     Shaw {
         max_distance: before.or(ahead),
         ahead: ahead.filter(|a| before.is_some_and(|b| b != *a)),
+        window: None,
         key: has(met, Side::Query),
         value,
         query: has(met, Side::Key),
@@ -252,7 +252,7 @@ fn disentangled(
 }
 
 /// Terms by rows and by columns of a window of pixels.
-fn window(heads: usize, readings: &[&Reading]) -> Result<Encoding, &'static str> {
+fn window(readings: &[&Reading]) -> Result<Shaw, &'static str> {
     let miss = "vectors that are no function of the distance or of offsets within a window";
     let tokens = readings.first().map_or(0, |r| r.rows.nrows());
     // Whether the vectors are a function of offsets along rows (axis 0) or columns.
@@ -277,14 +277,14 @@ fn window(heads: usize, readings: &[&Reading]) -> Result<Encoding, &'static str>
     let mut sizes = heights.map(|h| [h, tokens / h]).filter(fits);
     let queries = readings.iter().all(|r| r.side == Side::Query);
     match (sizes.next(), sizes.next()) {
-        (Some(size), None) if queries => {
-            let bias = RelativeBias {
-                max_distance: None,
-                window: Some(size),
-                heads,
-            };
-            Ok(Encoding::ScoreBias(Kind::RelativeBias, Box::new(bias)))
-        }
+        (Some(size), None) if queries => Ok(Shaw {
+            max_distance: None,
+            ahead: None,
+            window: Some(size),
+            key: true,
+            value: false,
+            query: false,
+        }),
         _ => Err(miss),
     }
 }
@@ -316,12 +316,10 @@ mod tests {
         let down = reading(Side::Query, |[y, _]| y + 2);
         let across = reading(Side::Query, |[_, x]| x + 3);
         for readings in [[&down, &across], [&across, &down]] {
-            let Ok(Encoding::ScoreBias(Kind::RelativeBias, found)) = window(5, &readings) else {
-                panic!("no window");
-            };
-            let params = found.params();
-            assert_eq!(params["window"], serde_json::json!([3, 4]));
-            assert_eq!(found.heads(), 5);
+            let found = window(&readings).expect("a window");
+            assert_eq!(found.window, Some([3, 4]));
+            assert!(found.key && !found.query && !found.value);
+            assert_eq!(found.max_distance, None);
         }
     }
 
@@ -346,7 +344,7 @@ mod tests {
             ("three terms", &[&down, &across, &across]),
         ];
         for (name, readings) in cases {
-            let why = window(5, readings).unwrap_err();
+            let why = window(readings).unwrap_err();
             assert!(why.starts_with("vectors that are no function"), "{name}");
         }
     }

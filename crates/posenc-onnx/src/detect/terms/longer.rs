@@ -50,8 +50,10 @@ pub(crate) fn distances(
         by_distance(&index.mapv(Some), reading.past)
     };
     // A table that grows with the length has other rows there.
-    let dims = |trace: &Trace| trace.get(table).dims.clone();
-    let same = |trace: &&Trace| dims(trace) == dims(&found.trace);
+    let same = |trace: &&Trace| {
+        let dims = trace.get(table).dims.as_deref();
+        dims.and_then(|dims| dims.get(axis)) == Some(&rows)
+    };
     let mut long = runs
         .at(tokens)
         .filter(same)

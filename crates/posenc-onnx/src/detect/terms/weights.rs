@@ -74,7 +74,7 @@ pub(crate) fn gathered(
 }
 
 /// The softmax of a site, and others of the same scores.
-fn softmaxes(graph: &Graph, site: &Site) -> Vec<NodeId> {
+pub(crate) fn softmaxes(graph: &Graph, site: &Site) -> Vec<NodeId> {
     let own = graph.node(site.node);
     let mut all = vec![site.node];
     for at in site.scores.into_iter().flat_map(|v| graph.uses(v)) {

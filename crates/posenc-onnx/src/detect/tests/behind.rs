@@ -39,10 +39,16 @@ fn mixed_twice(s: &mut Sketch, x: &str) -> String {
 
 #[test]
 fn rope_is_read_behind_a_change_of_basis_and_a_norm() {
-    let cases: [(&str, Rotated); 2] = [
+    let cases: [(&str, Rotated); 3] = [
         ("a reflection", |s, x, _| {
             let q = turned(s, x);
             reflected(s, &q, 3)
+        }),
+        ("halves that are interleaved", |s, x, _| {
+            let q = turned(s, x);
+            let apart = s.reshape(&q, &[0, HEADS as i64, -1, 2, PAIRS as i64]);
+            let moved = s.transpose(&apart, &[0, 1, 2, 4, 3]);
+            s.reshape(&moved, &[0, HEADS as i64, -1, SIZE as i64])
         }),
         ("a norm of each head", |s, x, _| {
             let q = turned(s, x);
@@ -53,6 +59,61 @@ fn rope_is_read_behind_a_change_of_basis_and_a_norm() {
     for (name, rotated) in cases {
         let found = found(&model(&form(rotated)));
         assert_eq!(found.rotary.len(), 1, "{name}: {:?}", found.not_rotary);
+    }
+}
+
+/// Halves whose cos and sin are multiplied by a factor on one side, without another scale.
+fn scaled(on: Side, factor: f64) -> Model {
+    let turn = |s: &mut Sketch, x: &str, factor: f64| {
+        let (q, angles) = (s.headed(x), angles(s));
+        let (cos, sin) = waves(s, &angles);
+        let factor = s.float(factor);
+        let [cos, sin] = [&cos, &sin].map(|wave| s.op("Mul", &[wave, &factor]));
+        let other = swapped(s, &q);
+        mixed(s, &q, &other, &cos, &sin)
+    };
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [on_query, on_key] = match on {
+        Side::Query => [factor, 1.2],
+        Side::Key => [1.2, factor],
+    };
+    let (q, k, v) = (
+        turn(&mut s, &x, on_query),
+        turn(&mut s, &x, on_key),
+        s.headed(&x),
+    );
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.merged(&y);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn a_scale_of_the_scores_in_cos_and_sin_is_told_from_their_factor_but_not_edited() {
+    let scale = (SIZE as f64).powf(-0.5);
+    for side in [Side::Query, Side::Key] {
+        let mut model = scaled(side, 1.2 * scale);
+        let read = found(&model);
+        assert_eq!(read.rotary.len(), 1, "{:?}", read.not_rotary);
+        let factor = read.rotary[0].query.rotation.rope.attention_factor;
+        assert!((factor - 1.2).abs() < 1e-6, "{factor}");
+        assert!(rewrite(&mut model, &halved()).is_err());
+        let none = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        assert!(rewrite(&mut model, &none).is_err());
+    }
+    for factor in [0.9, scale, 1.2 * scale * scale] {
+        let read = found(&scaled(Side::Query, factor));
+        assert_eq!(
+            (read.rotary.len(), read.not_rotary.len()),
+            (0, 1),
+            "{factor}"
+        );
     }
 }
 
