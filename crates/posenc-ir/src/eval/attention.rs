@@ -195,6 +195,26 @@ pub(super) fn group_query(c: &Call<'_>) -> Outputs {
     all(dtype, [Some(out), present.clone(), present])
 }
 
+/// PagedAttention: query `[tokens, d]` of all sequences, or packed, key, value, caches of keys and
+/// values in blocks, which it gives back.
+pub(super) fn paged(c: &Call<'_>) -> Outputs {
+    let dtype = c.need(0)?.dtype;
+    let (heads, kv_heads) = (heads(c, "num_heads")?, heads(c, "kv_num_heads")?);
+    let caches = [3, 4].map(|slot| c.dims(slot).map(<[usize]>::to_vec));
+    let out = match c.dims(0) {
+        None => None,
+        Some(&[tokens, hidden]) => {
+            let parts = match c.at(1) {
+                Some(_) => heads,
+                None => sum([heads, kv_heads, kv_heads])?,
+            };
+            Some(vec![tokens, product(&[heads, per_head(hidden, parts)?])?])
+        }
+        Some(_) => return Err(Why::Rank.into()),
+    };
+    all(dtype, [out].into_iter().chain(caches))
+}
+
 /// A bias of the scores gated by the query `[b, s, h · size]`: `[b, heads, s, s]`.
 pub(super) fn gated_relative_position_bias(c: &Call<'_>) -> Outputs {
     let heads = heads(c, "num_heads")?;

@@ -215,6 +215,7 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ("MultiHeadAttention", attention::multi_head),
     ("NhwcConv", spatial::channels_last_conv),
     ("NhwcFusedConv", spatial::channels_last_conv),
+    ("PagedAttention", attention::paged),
     ("QLinearConv", spatial::quantized_conv),
     ("QuantizeLinear", quantize::quantize),
     ("QuickGelu", unary::quick_gelu),

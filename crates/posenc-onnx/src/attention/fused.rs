@@ -16,7 +16,7 @@ pub(crate) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
     let (form, shape) = match (op.node.domain(), op.node.op()) {
         ("", "Attention") => (Form::Onnx, op.standard()?),
         ("com.microsoft", "MultiHeadAttention") => (Form::Contrib, op.multi_head()?),
-        ("com.microsoft", "GroupQueryAttention" | "SparseAttention") => {
+        ("com.microsoft", "GroupQueryAttention" | "SparseAttention" | "PagedAttention") => {
             (Form::Contrib, op.group_query()?)
         }
         ("com.microsoft", "Attention") => (Form::Contrib, op.projecting()?),
@@ -76,7 +76,7 @@ impl Op<'_> {
         self.trace.get(value).dims.as_deref()
     }
 
-    /// An operand `[b, heads, s, d]` or `[b, s, heads · d]`, of heads of `width`.
+    /// An operand `[b, heads, s, d]`, `[b, s, heads · d]` or `[tokens, heads · d]`, of heads of `width`.
     fn operand(&self, slot: usize, width: usize) -> Option<Operand> {
         let value = self.node.input(slot)?;
         let lane = match *self.dims(value)? {
@@ -89,6 +89,13 @@ impl Op<'_> {
             [_, _, _] => Lane {
                 sequence: 1,
                 feature: Some(2),
+                group: Some(width),
+                offset: 0,
+            },
+            // The tokens of all sequences, one after the other.
+            [_, _] => Lane {
+                sequence: 0,
+                feature: Some(1),
                 group: Some(width),
                 offset: 0,
             },

@@ -72,6 +72,9 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
             ("com.microsoft", "SparseAttention") => {
                 chosen_cache(graph, classes, trace, node.input(9))
             }
+            ("com.microsoft", "PagedAttention") => {
+                chosen_cache(graph, classes, trace, node.input(8))
+            }
             _ => None,
         };
         if let Some((table, length)) = picked {

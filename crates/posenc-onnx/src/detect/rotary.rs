@@ -346,6 +346,8 @@ fn inside(model: &Model, found: &Found, site: &Site, operand: &Operand) -> Optio
     let (cos, positions, ids) = match (node.domain(), node.op()) {
         ("com.microsoft", "GroupQueryAttention") => (7, Some(5), Some(9)),
         ("com.microsoft", "SparseAttention") => (9, None, None),
+        // It counts the tokens of each sequence from where they begin.
+        ("com.microsoft", "PagedAttention") => (8, None, None),
         _ => return None,
     };
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);

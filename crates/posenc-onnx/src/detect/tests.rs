@@ -10,6 +10,7 @@ mod elsewhere;
 mod lengths;
 mod longer;
 mod order;
+mod paged;
 
 mod refused;
 mod streams;

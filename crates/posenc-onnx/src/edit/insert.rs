@@ -47,6 +47,17 @@ pub(crate) fn insert(
         );
         return Err(context.refuse(context.site(*site).node, why));
     }
+    let is_paged = |site: &&usize| {
+        let node = context.graph().node(context.site(**site).node);
+        node.domain() == "com.microsoft" && node.op() == "PagedAttention"
+    };
+    // Its tokens are of several sequences, which only the operator tells apart.
+    if let Some(site) = plan.sites.iter().find(is_paged)
+        && !plan.groups.is_empty()
+    {
+        let why = "an encoding cannot be inserted where keys and values are kept in pages";
+        return Err(context.refuse(context.site(*site).node, why));
+    }
     let mut positions = positions::Positions::new(axes, plan, preserved);
     let mut rotations = rotation::Rotations::default();
     let mut scores = scores::cache::ScoreCache::new(axes);

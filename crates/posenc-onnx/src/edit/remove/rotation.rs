@@ -183,10 +183,10 @@ fn remove_from_operator(
     id: NodeId,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
-    let of_rotation = if node.op() == "SparseAttention" {
-        9..11
-    } else {
-        7..10
+    let of_rotation = match node.op() {
+        "SparseAttention" => 9..11,
+        "PagedAttention" => 8..10,
+        _ => 7..10,
     };
     let inputs = node.inputs().iter().enumerate();
     let mut inputs: Vec<_> = inputs
