@@ -22,7 +22,7 @@ use posenc_encodings::kind::{Form, Stack};
 
 pub(crate) use coordinates::{CoordinateCache, meet_coordinates};
 use grid::{Patches, patches};
-use rows::Rows;
+use rows::{Rows, rounded_to};
 use source::{PositionTable, TableSearch};
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
@@ -219,7 +219,8 @@ impl<'a> Candidate<'a> {
             _ => None,
         };
         let dtype = table.map_or(self.value, |t| t.value);
-        let precision = Precision::of(self.dtype(dtype).max_loss(self.dtype(self.value)));
+        let stored = self.dtype(dtype).max_loss(rounded_to(&rows.numbers));
+        let precision = Precision::of(stored.max_loss(self.dtype(self.value)));
         if let Some(grid) = self.patches.grid {
             let patches = grid[0] * grid[1];
             let prefix = rows.count().saturating_sub(patches);

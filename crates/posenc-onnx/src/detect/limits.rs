@@ -63,7 +63,7 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
         let picked = match (node.domain(), node.op()) {
             ("", "Gather" | "GatherElements" | "GatherND")
             | ("com.microsoft", "GatherBlockQuantized") => rows_by_position(&mut longer, node),
-            ("", "Slice") => cut_to_length(classes, trace, node),
+            ("", "Slice") => cut_to_length(&mut longer, node),
             (_, "RotaryEmbedding") => rotary_cache(classes, trace, node),
             ("com.microsoft", "GroupQueryAttention") => {
                 chosen_cache(graph, classes, trace, node.input(7))
@@ -167,7 +167,9 @@ fn added(graph: &Graph, findings: &[Finding]) -> Vec<Limit> {
 }
 
 /// A constant that is cut to the length of the sequence.
-fn cut_to_length(classes: &Classes, trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
+fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize)> {
+    let found = longer.runs.found;
+    let (classes, trace) = (&found.classes, &found.trace);
     let (table, ends) = (node.input(0)?, node.input(2)?);
     let length = classes.of_value(ends).has(Class::LENGTH);
     if !length || !classes.of_value(table).is_constant() {
@@ -176,7 +178,8 @@ fn cut_to_length(classes: &Classes, trace: &Trace, node: &Node) -> Option<(Value
     let from = trace.get(table).dims.clone()?;
     let to = trace.get(node.output(0)?).dims.clone()?;
     let axis = (0..from.len()).find(|a| from[*a] != to[*a])?;
-    Some((table, from[axis]))
+    // Weights may be cut to the width of their input, which is no number of tokens.
+    longer.grows(node.output(0)?).then_some((table, from[axis]))
 }
 
 /// cos and sin of a rotary operator that picks rows itself.

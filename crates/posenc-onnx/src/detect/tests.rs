@@ -13,6 +13,7 @@ mod order;
 mod paged;
 
 mod refused;
+mod rounded;
 mod streams;
 mod terms;
 mod unrecognized;

@@ -2,6 +2,7 @@
 
 use ndarray::{Array2, ArrayD, Axis, Slice};
 use posenc_ir::eval::{Data, Trace, Value};
+use posenc_ir::{DType, Tensor};
 
 use super::source::PositionTable;
 use crate::attention::stream::Tokens;
@@ -16,6 +17,23 @@ const SAMPLE: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     pub(crate) numbers: Array2<f64>,
+}
+
+/// Numbers that say how exactly all are stored.
+const TELLING: usize = 32;
+
+/// The type of half precision to which all of these numbers are rounded, whatever stores them.
+pub(crate) fn rounded_to(numbers: &Array2<f64>) -> Option<DType> {
+    let all: Vec<f64> = numbers.iter().copied().collect();
+    let fine = |v: &&f64| (**v * 64.0).fract() != 0.0;
+    if all.iter().filter(fine).count() < TELLING {
+        return None;
+    }
+    [DType::BF16, DType::F16].into_iter().find(|dtype| {
+        let rounded = Tensor::from_f64(*dtype, &[all.len()], &all);
+        let same = |(i, v): (usize, &f64)| rounded.get_f64(i) == Some(*v);
+        all.iter().enumerate().all(same)
+    })
 }
 
 /// What reading a value gives.

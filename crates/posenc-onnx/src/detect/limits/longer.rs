@@ -22,6 +22,8 @@ pub(super) struct Longer<'a> {
     pub(super) made: usize,
     /// Values that grow with the position: nothing that they are computed from bends.
     pub(super) straight: FxHashSet<ValueId>,
+    /// Runs of one sequence, of the tokens of the trial run and of twice as many.
+    doubled: Option<[Option<Trace>; 2]>,
 }
 
 impl<'a> Longer<'a> {
@@ -31,6 +33,7 @@ impl<'a> Longer<'a> {
             last: None,
             made: 0,
             straight: FxHashSet::default(),
+            doubled: None,
         }
     }
 
@@ -63,14 +66,15 @@ impl<'a> Longer<'a> {
         false
     }
 
-    /// Whether an index has more elements where the sequence is longer; where that cannot be run,
+    /// Whether a value has more elements where the sequence is longer; where that cannot be run,
     /// yes.
-    pub(super) fn grows(&self, index: ValueId) -> bool {
+    pub(super) fn grows(&mut self, index: ValueId) -> bool {
         let count = |trace: &Trace| trace.get(index).elements();
         let tokens = self.runs.found.lengths.sequence;
-        let longer = self.runs.once(2 * tokens, &LONG);
+        let runs = self.runs;
         // The longer run is of one sequence, as a shorter one is.
-        let same = self.runs.once(tokens, &LONG);
+        let make = || [tokens, 2 * tokens].map(|tokens| runs.once(tokens, &LONG));
+        let [same, longer] = self.doubled.get_or_insert_with(make);
         match (
             same.as_ref().and_then(count),
             longer.as_ref().and_then(count),

@@ -82,3 +82,32 @@ fn rows_that_a_product_picks_end() {
     assert_eq!(lengths(picked), [50]);
     assert!(lengths(|_, x| x).is_empty());
 }
+
+/// A weight that is cut to the width of the stream, or one to the number of tokens.
+fn cut(s: &mut Sketch, x: String, axis: i64) -> String {
+    let shape = s.op("Shape", &[&x]);
+    let at = s.ints(&[axis]);
+    let count = s.gather(&shape, &at, 0);
+    let (first, axes) = (s.ints(&[0]), s.ints(&[0]));
+    let rows = s.weights(&[3 * HIDDEN, HIDDEN]);
+    let part = s.op("Slice", &[&rows, &first, &count, &axes]);
+    match axis {
+        1 => s.op("Add", &[&x, &part]),
+        _ => s.op("MatMul", &[&x, &part]),
+    }
+}
+
+#[test]
+fn a_weight_that_is_cut_to_a_width_is_no_limit() {
+    let lengths = |embed: fn(&mut Sketch, String) -> String| -> Vec<usize> {
+        let form = Form {
+            embed,
+            ..Form::default()
+        };
+        let model = model(&form);
+        let all = limits::all(model.graph(), &found(&model));
+        all.iter().map(|limit| limit.length).collect()
+    };
+    assert!(lengths(|s, x| cut(s, x, 2)).is_empty());
+    assert_eq!(lengths(|s, x| cut(s, x, 1)), [3 * HIDDEN]);
+}
