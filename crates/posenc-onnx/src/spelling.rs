@@ -10,6 +10,7 @@ mod elementwise;
 mod layout;
 mod masked;
 mod products;
+mod quantized;
 mod repeated;
 mod rows;
 mod runs;
@@ -38,7 +39,7 @@ type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 const OF_CONTROL: [Rule; 1] = [control::branch];
 
 /// Rules for operators of this version and later ones.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     control::repeated,
     control::counted,
     control::scanned,
@@ -51,6 +52,7 @@ const RULES: [Rule; 19] = [
     products::in_parts,
     products::per_head,
     products::of_reversed,
+    quantized::integers,
     layout::einsum,
     elementwise::einsum,
     layout::padded,

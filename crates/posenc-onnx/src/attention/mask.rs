@@ -1,6 +1,6 @@
 //! Reading masks off what the softmax sees when queries and keys are zero and every token counts.
 
-use posenc_ir::{Graph, ValueId};
+use posenc_ir::{Graph, ScopeKind, ValueId};
 
 use crate::attention::plane::Plane;
 use crate::attention::scores::bias_slots;
@@ -25,7 +25,10 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         let causal = queries > 1
             && all(&|i, j| !later(i, j) || hidden(i, j))
             && (0..queries).all(|i| !hidden(i, (i + past).min(keys - 1)));
-        mask.causal = Some(causal);
+        // One token at a time needs no mask.
+        let open = |at: [usize; 4]| !plane.is_hidden(at);
+        let unmasked = site.past && all(&|i, j| open([0, 0, i, j]));
+        mask.causal = Some(causal).filter(|_| !(unmasked && in_branch(graph, site)));
         mask.window = (1..keys).find(|w| {
             let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
             all(&|i, j| later(i, j) && causal || hidden(i, j) != inside(i, j))
@@ -37,6 +40,11 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         mask.causal = Some(true);
     }
     mask
+}
+
+/// Whether a site is in a branch of an `If`, as of a decoder with earlier keys and one without.
+fn in_branch(graph: &Graph, site: &Site) -> bool {
+    matches!(graph.scope(site.scope).kind(), ScopeKind::Body(id, _) if graph.node(*id).is("If"))
 }
 
 /// Whether the attention mask reaches the scores between the product and the softmax.

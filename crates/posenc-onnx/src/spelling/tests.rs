@@ -7,6 +7,7 @@ use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 
 mod bodies;
 mod masked;
+mod quantized;
 mod refused;
 
 /// A spelling of something, from the queries and keys `[batch, heads, sequence, size]`.
