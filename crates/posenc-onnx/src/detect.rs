@@ -166,6 +166,7 @@ impl Trial {
                 }
             }
         }
+        trial = trial.of_one(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens.
         for sequence in LARGER {
             if !trial.ports.has_free_content() || !trial.is_short() {
@@ -213,6 +214,29 @@ impl Trial {
             mixed,
             misplaced,
         }
+    }
+
+    /// The same with one sequence in a batch, where that leaves less that is not read: shapes may have
+    /// been written for one, whatever the inputs are declared to be.
+    fn of_one(self, model: &Model, options: &Options) -> Self {
+        let unread = self.unread(model.graph());
+        let Some(ports) = self.ports.single().filter(|_| unread > 0) else {
+            return self;
+        };
+        let inputs = (ports, self.classes.clone());
+        let other = Self::run(model, options, inputs, self.lengths.sequence);
+        let keeps = other.attention.len() >= self.attention.len();
+        match keeps && other.unread(model.graph()) < unread {
+            true => other,
+            false => self,
+        }
+    }
+
+    /// What mixes tokens and is not read, and whether attention may be left out.
+    fn unread(&self, graph: &Graph) -> usize {
+        let others = self.mixed.mixers.iter();
+        let others = others.filter(|m| m.mixing == mixing::Mixing::Other);
+        others.count() + usize::from(self.leaves_out(graph))
     }
 
     /// Whether some attention may not be recognized, as where lengths do not fit each other.

@@ -201,14 +201,14 @@ impl OperandPath {
         let Some(first) = entries.first().map(|u| u.node) else {
             return Frontier::Nothing;
         };
-        match self.around(graph, entries) {
+        match self.around(graph, trace, entries) {
             Some(region) => Frontier::Region(Box::new(region)),
             None => Frontier::Scattered(first),
         }
     }
 
     /// The region around these entries; `None` where they have no one source and no one end.
-    fn around(&self, graph: &Graph, entries: Vec<Use>) -> Option<Region> {
+    fn around(&self, graph: &Graph, trace: &Trace, entries: Vec<Use>) -> Option<Region> {
         let nodes: BTreeSet<NodeId> = entries.iter().map(|u| u.node).collect();
         let order = self.order(graph);
         let content_inputs = |id: NodeId| {
@@ -243,7 +243,10 @@ impl OperandPath {
         let output = meet(leaving, after, &order, Some(self.end))?;
         // Where pairs have an axis of their own, the features are whole in a later value.
         let whole = |v: &ValueId| self.lanes.get(v).is_some_and(|l| l.feature.is_some());
-        let output = first_whole(output, after, whole).unwrap_or(output);
+        let output = match first_whole(output, after, whole) {
+            Some(later) if !self.is_whole(trace, input, output, later) => later,
+            _ => output,
+        };
         // Features that do not rotate may join only at the end.
         loop {
             let mut joining = joining(input, output, before, &order);
@@ -261,6 +264,19 @@ impl OperandPath {
             entries,
             inside: None,
         })
+    }
+
+    /// Whether `output` has the features of a head on one axis, as `later` and `input` do, and they are
+    /// in another order only behind it.
+    fn is_whole(&self, trace: &Trace, input: ValueId, output: ValueId, later: ValueId) -> bool {
+        let dims = |v: ValueId| trace.get(v).dims.as_deref();
+        let lane = |v: ValueId| self.lanes.get(&v);
+        let width = || lane(later)?.width(dims(later)?);
+        let sequence = lane(output).map(|l| l.sequence);
+        let alike = dims(input) == dims(output) && lane(input).map(|l| l.sequence) == sequence;
+        let own = dims(output).unwrap_or_default().iter().enumerate();
+        let mut others = own.filter(|(axis, _)| Some(*axis) != sequence);
+        output != later && alike && width().is_some_and(|w| others.any(|(_, n)| *n == w))
     }
 
     /// The changes of basis between a value of the path and its end, as one matrix `[out, in]`; `None`

@@ -14,6 +14,7 @@ mod paged;
 
 mod refused;
 mod rounded;
+mod single;
 mod streams;
 mod terms;
 mod unrecognized;

@@ -40,6 +40,8 @@ struct Reading {
     tied: bool,
     /// A mask that is declared as long as the new tokens is no longer, whatever is cached.
     short_mask: bool,
+    /// A batch is of one sequence, as shapes in the graph may have it.
+    single: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +114,11 @@ impl Ports {
         let readings = [(tied, false), (false, short_mask), (tied, short_mask)];
         let mut others: Vec<Self> = vec![];
         for (tied, short_mask) in readings {
-            let reading = Reading { tied, short_mask };
+            let reading = Reading {
+                tied,
+                short_mask,
+                ..self.reading
+            };
             let known = |p: &Self| p.reading == reading;
             if !known(self) && !others.iter().any(known) {
                 others.push(Self {
@@ -122,6 +128,13 @@ impl Ports {
             }
         }
         others
+    }
+
+    /// The same inputs with one sequence in a batch; `None` where there are no more anyway.
+    pub(crate) fn single(&self) -> Option<Self> {
+        let mut single = self.clone();
+        single.reading.single = true;
+        (self.fixed_batch() != Some(1)).then_some(single)
     }
 
     /// Whether a mask is declared as long as the new tokens, though tokens are cached.
@@ -168,6 +181,9 @@ impl Ports {
 
     /// The batch size that the declared shapes fix, if they do.
     pub(crate) fn fixed_batch(&self) -> Option<usize> {
+        if self.reading.single {
+            return Some(1);
+        }
         let port = self
             .first(Role::Tokens)
             .or_else(|| self.ports.first())
