@@ -8,6 +8,7 @@ mod convolution;
 pub(crate) mod finding;
 pub(crate) mod found;
 pub(crate) mod identified;
+mod lengths;
 pub(crate) mod limits;
 mod results;
 pub(crate) mod rotary;
@@ -167,6 +168,7 @@ impl Trial {
             }
         }
         trial = trial.of_one(model, options);
+        trial = trial.of_table(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens.
         for sequence in LARGER {
             if !trial.ports.has_free_content() || !trial.is_short() {
@@ -229,6 +231,24 @@ impl Trial {
         match keeps && other.unread(model.graph()) < unread {
             true => other,
             false => self,
+        }
+    }
+
+    /// The same at the only length that a table of rows by position fits, where there is one and no
+    /// attention is seen at another.
+    fn of_table(self, model: &Model, options: &Options) -> Self {
+        let free = self.ports.has_free_content() && self.attention.is_empty();
+        let length = free
+            .then(|| lengths::of_table(model.graph(), &self))
+            .flatten();
+        let Some(length) = length else {
+            return self;
+        };
+        let inputs = (self.ports.clone(), self.classes.clone());
+        let other = Self::run(model, options, inputs, length);
+        match other.attention.is_empty() {
+            true => self,
+            false => other,
         }
     }
 

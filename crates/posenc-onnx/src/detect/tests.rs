@@ -7,6 +7,7 @@ mod behind;
 mod bias;
 mod convolution;
 mod elsewhere;
+mod free;
 mod lengths;
 mod longer;
 mod order;

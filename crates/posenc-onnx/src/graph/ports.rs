@@ -3,6 +3,7 @@
 //! Input names are an interface, so they count as evidence, which the use of an input overrules.
 //! No other name counts.
 
+mod channels;
 pub(crate) mod exchanged;
 pub(crate) mod given;
 mod image;
@@ -31,6 +32,8 @@ pub(crate) struct Ports {
     reading: Reading,
     /// Features of a head in caches that declare them with a symbol.
     width: Option<usize>,
+    /// Open axes that weights fix, with their sizes.
+    fixed: BTreeMap<(ValueId, usize), usize>,
 }
 
 /// How to read open dimensions.
@@ -75,7 +78,14 @@ impl Ports {
                 dims,
             });
         }
-        let symbols = symbols(&ports);
+        let fixed = ports.iter().filter_map(|port| {
+            let (axis, size) = channels::fixed(graph, port)?;
+            Some(((port.value, axis), size))
+        });
+        let fixed: BTreeMap<(ValueId, usize), usize> = fixed.collect();
+        let symbols = symbols(&ports, &|port, axis| {
+            fixed.contains_key(&(port.value, axis))
+        });
         let image = image::side(graph, &ports);
         Self {
             ports,
@@ -83,6 +93,7 @@ impl Ports {
             image,
             reading: Reading::default(),
             width: None,
+            fixed,
         }
     }
 
@@ -226,6 +237,7 @@ impl Ports {
         let longer = !self.reading.short_mask && self.is_short_mask(port);
         let axis = |i: usize, d: &Dim| match d {
             Dim::Known(n) => *n,
+            _ if self.fixed.contains_key(&(port.value, i)) => self.fixed[&(port.value, i)],
             Dim::Symbol(_) if self.width.is_some() && Self::is_width(port, i) => {
                 self.width.unwrap_or_default()
             }
@@ -321,7 +333,7 @@ fn ordinary_tokens(graph: &Graph, ports: &[Port]) -> impl Iterator<Item = i64> {
     (3i64..).filter(move |id| !taken.contains(id))
 }
 
-fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
+fn symbols(ports: &[Port], is_fixed: &dyn Fn(&Port, usize) -> bool) -> BTreeMap<Box<str>, Axis> {
     let mut symbols = BTreeMap::new();
     let mut learn = |dim: Option<&Dim>, axis: Axis| {
         if let Some(Dim::Symbol(s)) = dim
@@ -368,7 +380,8 @@ fn symbols(ports: &[Port]) -> BTreeMap<Box<str>, Axis> {
                 } else {
                     Axis::Sequence
                 };
-                learn(port.dims.get(1), axis);
+                let tokens = usize::from(rank == 3 && is_fixed(port, 1)) + 1;
+                learn(port.dims.get(tokens), axis);
             }
             Role::Content | Role::CacheFlag => {}
         }
