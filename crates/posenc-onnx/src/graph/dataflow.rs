@@ -1,6 +1,6 @@
 //! What every value depends on.
 
-use posenc_ir::{DType, Graph, Node, NodeId, ValueId};
+use posenc_ir::{DType, Graph, Node, NodeId, ScopeId, ValueId};
 
 use crate::graph::operators::{is_copy, is_reshape};
 use crate::graph::ports::{Ports, Role};
@@ -118,9 +118,10 @@ impl Classes {
             for (i, body) in bodies.iter().enumerate() {
                 for (slot, input) in graph.scope(*body).inputs().iter().enumerate() {
                     let is_trip = node.is("Loop") && slot == 0 && !entering.is_constant();
-                    self.0[input.index()] = match is_trip {
-                        true => entering.and(Class::POSITION),
-                        false => entering,
+                    self.0[input.index()] = match unchanged(graph, node, *body, slot) {
+                        Some(first) => self.of_value(first),
+                        None if is_trip => entering.and(Class::POSITION),
+                        None => entering,
                     };
                 }
                 let last = i == 0;
@@ -207,6 +208,19 @@ impl Classes {
     }
 }
 
+/// What a loop carries in this slot of its body, where no trip changes it.
+fn unchanged(graph: &Graph, node: &Node, body: ScopeId, slot: usize) -> Option<ValueId> {
+    let carried = slot.checked_sub(2).filter(|_| node.is("Loop"))?;
+    let scope = graph.scope(body);
+    let mut given = *scope.outputs().get(carried + 1)?;
+    while let Some((id, _)) = graph.producer(given)
+        && graph.node(id).is("Identity")
+    {
+        given = graph.node(id).input(0)?;
+    }
+    (given == *scope.inputs().get(slot)?).then(|| node.input(slot))?
+}
+
 /// Whether an output of the model depends on a node, by its index.
 pub(crate) fn live(graph: &Graph) -> Vec<bool> {
     let mut live = vec![false; graph.node_count()];
@@ -272,6 +286,31 @@ fn is_fed_flag(graph: &Graph, mut value: ValueId) -> bool {
 mod tests {
     use super::*;
     use crate::graph::sketch::Sketch;
+
+    #[test]
+    fn what_no_trip_changes_is_as_it_was_before_the_loop() {
+        let text = "<ir_version: 9, opset_import: [\"\" : 18]>\n\
+             test (float[batch,sequence] x) => (float[] y) {\n\
+             yes = Constant<value: tensor = bool {1}>()\n\
+             four = Constant<value: tensor = int64 {4}>()\n\
+             w = Constant<value_floats = [1.0, 2.0]>()\n\
+             b = Constant<value_floats = [1.0, 2.0]>()\n\
+             v, c, y = Loop (four, yes, w, b, x) <body: graph = each \
+             (int64 i, bool go, float[] kept, float[] moved, float[] z) => \
+             (bool on, float[] again, float[] other, float[] next) {\n\
+             on = Identity(go)\n copy = Identity(kept)\n again = Identity(copy)\n\
+             other = Add(moved, z)\n next = Mul(z, kept)\n }>\n }\n";
+        let model = posenc_ir::Model::parse(text).unwrap();
+        let graph = model.graph();
+        let classes = Classes::of(graph, &Ports::of(graph, &Default::default()));
+        let class = |name: &str| {
+            let mut all = graph.values().filter(|v| graph.name(*v) == name);
+            classes.of_value(all.next().unwrap())
+        };
+        assert!(class("kept").is_constant());
+        assert!(class("moved").has(Class::CONTENT));
+        assert!(class("z").has(Class::CONTENT));
+    }
 
     #[test]
     fn ids_that_are_compared_with_one_number_are_a_mask_and_with_several_content() {
