@@ -39,7 +39,7 @@ fn mixed_twice(s: &mut Sketch, x: &str) -> String {
 
 #[test]
 fn rope_is_read_behind_a_change_of_basis_and_a_norm() {
-    let cases: [(&str, Rotated); 3] = [
+    let cases: [(&str, Rotated); 4] = [
         ("a reflection", |s, x, _| {
             let q = turned(s, x);
             reflected(s, &q, 3)
@@ -49,6 +49,11 @@ fn rope_is_read_behind_a_change_of_basis_and_a_norm() {
             let apart = s.reshape(&q, &[0, HEADS as i64, -1, 2, PAIRS as i64]);
             let moved = s.transpose(&apart, &[0, 1, 2, 4, 3]);
             s.reshape(&moved, &[0, HEADS as i64, -1, SIZE as i64])
+        }),
+        ("zeros that fill up the features of a head", |s, x, _| {
+            let q = turned(s, x);
+            let pads = s.ints(&[0, 0, 0, 0, 0, 0, 0, 2]);
+            s.op("Pad", &[&q, &pads])
         }),
         ("a norm of each head", |s, x, _| {
             let q = turned(s, x);

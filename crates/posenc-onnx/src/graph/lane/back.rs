@@ -62,6 +62,7 @@ impl Through<'_> {
             _ if self.slot != 0 => None,
             "Expand" | "Tile" => self.repeated(lane),
             op if is_layout(op) => self.reshaped(lane),
+            "Pad" => self.padded(lane),
             "Split" => self.split(lane),
             "Slice" => self.sliced(lane),
             "Gather" => self.gathered(lane),
@@ -148,6 +149,26 @@ impl Through<'_> {
     fn width(&self, parts: &[Option<ValueId>], axis: usize) -> Option<usize> {
         let length = |v: &ValueId| self.trace.get(*v).dims.as_ref()?.get(axis).copied();
         parts.iter().flatten().map(length).sum()
+    }
+
+    /// What is filled up along other axes than that of the tokens.
+    fn padded(&self, lane: Lane) -> Option<Lane> {
+        let node = self.graph.node(self.id);
+        let mode = node.string("mode").ok()?;
+        let pads: Vec<i64> = match node.input(1) {
+            Some(pads) => self.trace.get(pads).to_i64()?.iter().copied().collect(),
+            None => node.ints("pads").ok()??.to_vec(),
+        };
+        let rank = self.from.len();
+        let whole = pads.len() == 2 * rank && node.input(3).is_none();
+        let fills = mode.is_none_or(|mode| mode == "constant");
+        if !whole || !fills || self.from[lane.sequence] != self.to[lane.sequence] {
+            return None;
+        }
+        match lane.feature {
+            Some(axis) => lane.shifted(usize::try_from(pads[axis]).ok()?, 1),
+            None => Some(lane),
+        }
     }
 
     fn sliced(&self, lane: Lane) -> Option<Lane> {
