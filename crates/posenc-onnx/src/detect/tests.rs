@@ -2,6 +2,7 @@
 
 mod absolute;
 mod accepted;
+mod after;
 mod bare;
 mod behind;
 mod bias;
@@ -17,6 +18,7 @@ mod refused;
 mod rounded;
 mod single;
 mod streams;
+mod switch;
 mod terms;
 mod unrecognized;
 

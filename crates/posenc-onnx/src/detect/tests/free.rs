@@ -48,3 +48,36 @@ fn the_frames_of_sound_are_as_many_as_a_table_has_rows_for() {
         assert_eq!(kinds, [Kind::Learned]);
     }
 }
+
+/// The dimensions of the only input at the lengths of a trial run.
+fn dims(weights: &[usize], group: i64, dims: &[&str], op: &str) -> Vec<usize> {
+    let mut s = Sketch::default();
+    let x = s.input("features", DType::F32, dims);
+    let w = s.weights(weights);
+    let y = match op {
+        "Conv" => s.with(op, &[&x, &w], &[("group", A::Int(group))]),
+        _ => s.op(op, &[&x, &w]),
+    };
+    let model = s.model(17, &[&y]);
+    let ports = Ports::of(model.graph(), &Default::default());
+    let port = ports.iter().next().unwrap();
+    ports.dims(port, crate::detect::TRIAL)
+}
+
+#[test]
+fn weights_tell_the_channels_of_an_input() {
+    let open = &["batch", "a", "b"][..];
+    assert_eq!(dims(&[6, 5, 3], 1, open, "Conv"), [2, 5, 14]);
+    assert_eq!(dims(&[6, 5, 3], 2, open, "Conv"), [2, 10, 14]);
+    assert_eq!(dims(&[9, 4], 1, open, "MatMul"), [2, 14, 9]);
+    assert_eq!(
+        dims(&[6, 1, 3, 3], 1, &["batch", "c", "64", "64"], "Conv"),
+        [2, 1, 64, 64]
+    );
+    // What is declared stays, and other operators tell nothing.
+    assert_eq!(
+        dims(&[6, 5, 3], 1, &["batch", "7", "b"], "Conv"),
+        [2, 7, 14]
+    );
+    assert_eq!(dims(&[14, 9], 1, open, "Mul"), [2, 14, 14]);
+}
