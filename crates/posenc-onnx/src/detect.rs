@@ -238,9 +238,9 @@ impl Trial {
     /// attention is seen at another.
     fn of_table(self, model: &Model, options: &Options) -> Self {
         let free = self.ports.has_free_content() && self.attention.is_empty();
-        let length = free
-            .then(|| lengths::of_table(model.graph(), &self))
-            .flatten();
+        let sequence = self.lengths.sequence;
+        let table = || lengths::of_table(model.graph(), &self.classes, &self.trace, sequence);
+        let length = free.then(table).flatten();
         let Some(length) = length else {
             return self;
         };

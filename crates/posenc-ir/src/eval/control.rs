@@ -36,7 +36,7 @@ fn body(node: &Node, name: &str) -> Option<ScopeId> {
 }
 
 /// The outputs of a body.
-pub(super) fn results<M: Memory>(run: &Run<'_, M>, body: ScopeId) -> Vec<Value> {
+fn results<M: Memory>(run: &Run<'_, M>, body: ScopeId) -> Vec<Value> {
     let outputs = run.graph.scope(body).outputs();
     outputs.iter().map(|v| run.memory.get(*v).clone()).collect()
 }
@@ -72,7 +72,7 @@ fn common(a: &Value, b: &Value) -> Value {
 }
 
 /// Sets the inputs of a body.
-pub(super) fn feed<M: Memory>(run: &mut Run<'_, M>, inputs: &[ValueId], values: Vec<Value>) {
+fn feed<M: Memory>(run: &mut Run<'_, M>, inputs: &[ValueId], values: Vec<Value>) {
     for (input, value) in inputs.iter().zip(values) {
         run.put(*input, value, State::Live);
     }
@@ -89,7 +89,12 @@ fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
         .iter()
         .map(|v| v.map_or_else(Value::unknown, |v| run.memory.get(v).clone()))
         .collect();
-    let followed = trips::of_loop(run, node, body, &carried);
+    let followed = bounds(run, node).and_then(|bounds| {
+        let budget = run.budget;
+        trips::of_loop(bounds, &carried, &budget, &mut |given| {
+            trip(run, body, given)
+        })
+    });
     let carried: Vec<Value> = carried.into_iter().map(Value::without_data).collect();
     // Where the body runs, its condition is true.
     let goes_on = Value::bool(arr0(true).into_dyn());
@@ -112,6 +117,28 @@ fn repeat<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Vec<Value> {
         });
     }
     with_numbers(outputs, followed)
+}
+
+/// The most trips of a loop, and whether it makes any.
+fn bounds<M: Memory>(run: &Run<'_, M>, node: &Node) -> Option<(usize, bool)> {
+    let read = |i: usize| node.input(i).map(|v| run.memory.get(v));
+    let most = match read(0) {
+        Some(most) => shape::dim(most.scalar_i64()?.max(0)).ok()?,
+        None => usize::MAX,
+    };
+    Some((most, read(1).map_or(Some(true), Value::scalar_bool)?))
+}
+
+/// The outputs of a body for these inputs.
+fn trip<M: Memory>(run: &mut Run<'_, M>, body: ScopeId, given: Vec<Value>) -> Option<Vec<Value>> {
+    let graph = run.graph;
+    let inputs = graph.scope(body).inputs();
+    if inputs.len() != given.len() {
+        return None;
+    }
+    feed(run, inputs, given);
+    run.scope(body);
+    Some(results(run, body))
 }
 
 /// The outputs of a loop, with what following its trips adds.
@@ -169,7 +196,13 @@ fn scan<M: Memory>(run: &mut Run<'_, M>, node: &Node) -> Result<Vec<Value>, Eval
         && usual("scan_output_axes")
         && slices.len() + states == inputs.len();
     let followed = forward
-        .then(|| trips::of_scan(run, body, &inputs[..states], &slices))
+        .then(|| {
+            let budget = run.budget;
+            let states = &inputs[..states];
+            trips::of_scan(states, &slices, &budget, &mut |given| {
+                trip(run, body, given)
+            })
+        })
         .flatten();
     let inputs: Vec<Value> = inputs.into_iter().map(Value::without_data).collect();
     let starts: Vec<Value> = inputs[..states].to_vec();

@@ -4,60 +4,52 @@ use ndarray::{Axis, arr0};
 
 use super::array::{Array, each};
 use super::concat::join;
-use super::control::{feed, results};
-use super::memory::Memory;
-use super::run::Run;
 use super::{Budget, Value};
-use crate::id::ScopeId;
-use crate::node::Node;
 
 /// Trips that are followed; a loop with more of them is run once.
 const MOST: usize = 2048;
 
-/// What a `Loop` gives after its last trip, from what it carries at first; `None` where its trips
-/// cannot be counted, and where a trip tells no more than the one before it.
-pub(super) fn of_loop<M: Memory>(
-    run: &mut Run<'_, M>,
-    node: &Node,
-    body: ScopeId,
+/// Runs a body with these values for its inputs, and gives its outputs; `None` where they do not fit.
+pub(super) type Body<'a> = &'a mut dyn FnMut(Vec<Value>) -> Option<Vec<Value>>;
+
+/// What a `Loop` gives after its last trip, from the most trips that it makes, whether it makes any and
+/// what it carries at first; `None` where its trips cannot be counted, and where a trip tells no more
+/// than the one before it.
+pub(super) fn of_loop(
+    (most, starts): (usize, bool),
     first: &[Value],
+    budget: &Budget,
+    body: Body<'_>,
 ) -> Option<Vec<Value>> {
-    let read = |i: usize| node.input(i).map(|v| run.memory.get(v));
-    let most = match read(0) {
-        Some(most) => usize::try_from(most.scalar_i64()?.max(0)).ok()?,
-        None => usize::MAX,
-    };
-    let mut goes_on = read(1).map_or(Some(true), Value::scalar_bool)?;
+    let mut goes_on = starts;
     let mut trips = Trips::new(first);
     while goes_on && trips.count < most {
         let trip = Value::int(arr0(trips.count as i64).into_dyn());
         let condition = Value::bool(arr0(true).into_dyn());
-        let mut results = trips.next(run, body, vec![trip, condition], vec![])?;
+        let mut results = trips.next(vec![trip, condition], vec![], body)?;
         goes_on = results.remove(0).scalar_bool()?;
         trips.add(results)?;
     }
-    trips.finish(&run.budget)
+    trips.finish(budget)
 }
 
 /// The same for a `Scan`, of which `slices` are read one by one along these axes.
-pub(super) fn of_scan<M: Memory>(
-    run: &mut Run<'_, M>,
-    body: ScopeId,
+pub(super) fn of_scan(
     first: &[Value],
     slices: &[(Value, usize)],
+    budget: &Budget,
+    body: Body<'_>,
 ) -> Option<Vec<Value>> {
     let (read, axis) = slices.first()?;
     let length = *read.dims.as_ref()?.get(*axis)?;
     let mut trips = Trips::new(first);
     for at in 0..length {
-        let own = slices
-            .iter()
-            .map(|(v, axis)| slice(v, *axis, at, &run.budget));
+        let own = slices.iter().map(|(v, axis)| slice(v, *axis, at, budget));
         let own: Vec<Value> = own.collect::<Option<_>>()?;
-        let results = trips.next(run, body, vec![], own)?;
+        let results = trips.next(vec![], own, body)?;
         trips.add(results)?;
     }
-    trips.finish(&run.budget)
+    trips.finish(budget)
 }
 
 /// What the trips up to now have given.
@@ -78,26 +70,12 @@ impl Trips {
     }
 
     /// The outputs of the body for `before`, the carried values, and `behind`.
-    fn next<M: Memory>(
-        &self,
-        run: &mut Run<'_, M>,
-        body: ScopeId,
-        before: Vec<Value>,
-        behind: Vec<Value>,
-    ) -> Option<Vec<Value>> {
+    fn next(&self, before: Vec<Value>, behind: Vec<Value>, body: Body<'_>) -> Option<Vec<Value>> {
         if self.count >= MOST {
             return None;
         }
-        let graph = run.graph;
-        let inputs = [before, self.carried.clone(), behind].concat();
-        let fits = graph.scope(body).inputs().len() == inputs.len();
-        let unnamed = graph.scope(body).outputs().is_empty();
-        if !fits || unnamed {
-            return None;
-        }
-        feed(run, graph.scope(body).inputs(), inputs);
-        run.scope(body);
-        Some(results(run, body))
+        let results = body([before, self.carried.clone(), behind].concat())?;
+        (!results.is_empty()).then_some(results)
     }
 
     /// Adds what one trip gives: carried values, then the others.

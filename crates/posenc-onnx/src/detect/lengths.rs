@@ -3,7 +3,6 @@
 use posenc_ir::Graph;
 use posenc_ir::eval::Trace;
 
-use super::Trial;
 use crate::graph::dataflow::{Class, Classes};
 
 /// The most samples or frames of a trial run.
@@ -11,20 +10,19 @@ const MOST: usize = 1 << 14;
 
 /// The length at which content has as many rows as a constant that is added to it: those of the trial
 /// run are as many times fewer. `None` where content and constants fit each other, and where none does.
-pub(super) fn of_table(graph: &Graph, trial: &Trial) -> Option<usize> {
-    let Trial {
-        classes,
-        trace,
-        lengths,
-        ..
-    } = trial;
+pub(super) fn of_table(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    sequence: usize,
+) -> Option<usize> {
     let adds = graph.nodes().filter(|(_, node)| node.is("Add"));
     let mut misfits = adds.filter_map(|(_, node)| {
         let [a, b] = [node.input(0)?, node.input(1)?];
         rows(classes, trace, [a, b]).or_else(|| rows(classes, trace, [b, a]))
     });
     let (seen, wanted) = misfits.next()?;
-    let length = lengths.sequence.checked_mul(wanted)?;
+    let length = sequence.checked_mul(wanted)?;
     let whole = length.is_multiple_of(seen) && length / seen <= MOST;
     whole.then_some(length / seen)
 }
