@@ -172,19 +172,6 @@ fn fused_attention_infers_outputs_and_caches() {
     let got: Vec<_> = out.into_iter().map(|v| v.dims).collect();
     assert_eq!(got, dims(&[&[2, 1, 32], &[2, 2, 6, 8], &[2, 2, 6, 8]]));
 
-    let paged = contrib("PagedAttention")
-        .int("num_heads", 4)
-        .int("kv_num_heads", 2);
-    let pages: &[usize] = &[9, 4, 2, 8];
-    let cache = || content(pages);
-    for (query, keys) in [(64, left_out()), (32, content(&[7, 16]))] {
-        let inputs = [content(&[7, query]), keys, left_out(), cache(), cache()];
-        let out = paged.clone().outputs(3).all(&inputs).unwrap();
-        let got: Vec<_> = out.into_iter().map(|v| v.dims).collect();
-        assert_eq!(got, dims(&[&[7, 32], pages, pages]));
-    }
-    assert!(paged.run(&[content(&[1, 7, 64])]).is_err());
-
     let heads = contrib("MultiHeadAttention").int("num_heads", 3);
     assert_eq!(heads.why(&[content(&[2, 3, 8])]), Some(Why::Shapes));
     let none = contrib("MultiHeadAttention");
@@ -251,4 +238,20 @@ fn fused_biases_pick_rows_by_bucket() {
     assert_eq!(causal[..8], [0.; 8]);
     let back: Vec<f64> = causal.chunks(8).map(|row| row[0]).collect();
     assert_eq!(back, [0., 1., 2., 3., 4., 4., 5., 5.]);
+}
+
+#[test]
+fn attention_on_pages_gives_its_caches_back() {
+    let paged = contrib("PagedAttention")
+        .int("num_heads", 4)
+        .int("kv_num_heads", 2);
+    let pages: &[usize] = &[9, 4, 2, 8];
+    let cache = || content(pages);
+    for (query, keys) in [(64, left_out()), (32, content(&[7, 16]))] {
+        let inputs = [content(&[7, query]), keys, left_out(), cache(), cache()];
+        let out = paged.clone().outputs(3).all(&inputs).unwrap();
+        let got: Vec<_> = out.into_iter().map(|v| v.dims).collect();
+        assert_eq!(got, dims(&[&[7, 32], pages, pages]));
+    }
+    assert!(paged.run(&[content(&[1, 7, 64])]).is_err());
 }
