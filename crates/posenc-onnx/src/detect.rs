@@ -72,7 +72,7 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         classes,
         trace,
         attention,
-        mixed,
+        mixed: Mixed { mixers, tokens },
         misplaced,
     } = Trial::of(model, options);
     let graph = model.graph();
@@ -80,10 +80,11 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         unrecognized::without_sizes(graph, &classes, &trace),
         unrecognized::not_attention(graph, &classes, &trace, &attention),
     ];
-    let of_tokens = |site: &&Site| order::is_part(&mixed.tokens, &trace, site);
+    let of_tokens = |site: &&Site| order::is_part(&tokens, &trace, site);
     let partial = attention.iter().filter(of_tokens).map(|s| s.index);
     let partial = partial.collect();
-    let rows = rows::rows(graph, &trace, &classes, &mixed.tokens, &attention);
+    let rows = rows::rows(graph, &trace, &classes, &tokens, &attention);
+    drop(tokens);
     let mut found = Found {
         partial,
         rows,
@@ -93,7 +94,7 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
         trace,
         attention,
         custom: options.custom.clone(),
-        mixers: mixed.mixers,
+        mixers,
         misplaced,
         rotary: vec![],
         axial: vec![],

@@ -19,7 +19,7 @@ use posenc_encodings::kind::Kind;
 use posenc_ir::{Model, NodeId};
 
 use crate::detect::branches::{Branch, branches};
-use crate::detect::{Options, detect};
+use crate::detect::{Found, Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::given;
 use crate::plan::change::{Change, change};
@@ -160,11 +160,15 @@ impl Planned<'_> {
             done.respelled = spellings;
         }
         if !done.report.edits.is_empty() {
-            let branches = written_branches(&done, &options);
+            let again = again(&done, &options);
+            let found: Vec<&Found> = match &again {
+                Some(branches) => branches.iter().map(|branch| &branch.found).collect(),
+                None => vec![&done.found],
+            };
             let fingerprint = done.report.input.fingerprint.clone();
             let source = flat.as_ref().unwrap_or(model);
             asked::write(&mut done.model, &request, &done.report.inferred);
-            written::write(&mut done.model, (source, &fingerprint), &branches);
+            written::write(&mut done.model, (source, &fingerprint), &found);
         }
         if is_sorted {
             done.report.sorted = done.model.sort()?;
@@ -209,17 +213,13 @@ impl Planned<'_> {
     }
 }
 
-/// What a verification will detect in a rewritten model. `options` are those of the only branch.
-fn written_branches(done: &Rewritten, options: &Option<Options>) -> Vec<Branch> {
-    let usual = Options::default();
+/// What a verification will detect in a rewritten model, where that is not what was found in it.
+/// `options` are those of the only branch.
+fn again(done: &Rewritten, options: &Option<Options>) -> Option<Vec<Branch>> {
     // A verification knows neither the roles nor the families of a request.
     let is_usual = |o: &Options| o.roles.is_empty() && o.custom.is_empty();
-    if !options.as_ref().is_some_and(is_usual) {
-        return branches(&done.model, &usual);
-    }
-    let found = done.found.clone();
-    let options = usual;
-    vec![Branch { options, found }]
+    let is_found = options.as_ref().is_some_and(is_usual);
+    (!is_found).then(|| branches(&done.model, &Options::default()))
 }
 
 /// The model as it is.

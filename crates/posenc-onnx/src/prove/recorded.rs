@@ -66,7 +66,7 @@ pub(crate) fn hold_lost(model: &Model) -> Held {
 /// Holds a model to its record.
 pub(crate) fn hold(model: &Model, written: &Written, branches: &[Branch]) -> Held {
     let mut held = Held::default();
-    let now = anchors(branches);
+    let now = anchors(branches.iter().map(|branch| &branch.found));
     let anchored = anchored(model.graph(), written, &now);
     let nodes: Vec<Option<NodeId>> = anchored
         .iter()

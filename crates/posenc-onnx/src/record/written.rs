@@ -11,7 +11,7 @@ mod data;
 use posenc_ir::{Model, NodeId};
 use serde_json::json;
 
-use crate::detect::branches::Branch;
+use crate::detect::Found;
 use current::{Current, anchors, constants, large};
 pub(crate) use data::{Reading, Written, WrittenOutput, WrittenSite, short};
 
@@ -21,13 +21,14 @@ const KEY: &str = "posenc.written";
 const SCHEME: u32 = 1;
 
 /// Records what a model contains after a rewrite of `source`, which has this fingerprint.
-pub(crate) fn write(model: &mut Model, (source, fingerprint): (&Model, &str), branches: &[Branch]) {
-    let anchors = anchors(branches);
+/// `found` is what was found in each branch.
+pub(crate) fn write(model: &mut Model, (source, fingerprint): (&Model, &str), found: &[&Found]) {
+    let anchors = anchors(found.iter().copied());
     let nodes: Vec<Option<NodeId>> = anchors.iter().map(|a| Some(a.node)).collect();
-    let Some(first) = branches.first() else {
+    let Some(first) = found.first() else {
         return;
     };
-    let Some(current) = Current::of(model, &first.found, &nodes) else {
+    let Some(current) = Current::of(model, first, &nodes) else {
         return;
     };
     let graph = model.graph();
@@ -45,7 +46,7 @@ pub(crate) fn write(model: &mut Model, (source, fingerprint): (&Model, &str), br
         })
     });
     let before = constants(source.graph());
-    let edited = large(graph, &first.found).filter_map(|(name, value)| {
+    let edited = large(graph, first).filter_map(|(name, value)| {
         let was = before.get(name).and_then(|v| source.sampled(*v));
         let is_same = was.is_some() && was == model.sampled(value);
         let digest = if is_same {

@@ -8,7 +8,6 @@ use posenc_ir::{DType, Graph, Model, NodeId, ValueId};
 use super::data::{Reading, Written, WrittenOutput, WrittenSite, short};
 use crate::attention::Site;
 use crate::detect::Found;
-use crate::detect::branches::Branch;
 use crate::graph::dataflow::Class;
 
 /// Constants that content meets count with all their bytes up to this many.
@@ -24,14 +23,14 @@ pub(crate) struct Anchor<'a> {
 }
 
 /// The sites of all branches, each node once.
-pub(crate) fn anchors(branches: &[Branch]) -> Vec<Anchor<'_>> {
+pub(crate) fn anchors<'a>(branches: impl IntoIterator<Item = &'a Found>) -> Vec<Anchor<'a>> {
     let mut all: Vec<Anchor<'_>> = vec![];
-    for branch in branches {
-        for (index, site) in branch.found.attention.iter().enumerate() {
+    for found in branches {
+        for (index, site) in found.attention.iter().enumerate() {
             if all.iter().all(|a| a.node != site.node) {
                 all.push(Anchor {
                     node: site.node,
-                    read: Some((site, Reading::of(&branch.found, index))),
+                    read: Some((site, Reading::of(found, index))),
                 });
             }
         }
