@@ -21,14 +21,14 @@ pub(crate) use spec::{Group, SwapPlan};
 /// Refuses tables that are shorter than the text with which the result is read again.
 fn check_length(context: &Context<'_>, request: &Request, kind: Kind) -> Result<(), RewriteError> {
     let ports = &context.found.ports;
-    // Of sound and images, the model determines how many tokens they make.
-    if ports.first(Role::Tokens).is_none() {
+    // Of sound and images, the model determines how many tokens they make; a fixed length is compared
+    // with the rows themselves.
+    if ports.first(Role::Tokens).is_none() || ports.fixed_sequence().is_some() {
         return Ok(());
     }
     // The proof follows tokens in a run that is shorter than the table, unless earlier tokens
-    // precede them or the length is fixed.
-    let is_open = !ports.has_past() && ports.fixed_sequence().is_none();
-    let least = ports.longest(context.found.lengths) + usize::from(is_open);
+    // precede them.
+    let least = ports.longest(context.found.lengths) + usize::from(!ports.has_past());
     let given = request.parameters.max_length.filter(|n| *n < least);
     match given.filter(|_| kind.is_absolute()) {
         Some(given) => {
