@@ -152,7 +152,7 @@ pub(super) fn reverse_sequence(c: &Call<'_>) -> Outputs {
                 if at[time] < length {
                     at[time] = length - 1 - at[time];
                 }
-                a[at].clone()
+                a[at]
             };
             ndarray::ArrayD::from_shape_fn(a.raw_dim(), from).into_shared()
         }))

@@ -203,9 +203,8 @@ impl Maker<'_> {
     fn table(&mut self, graph: &Graph, node: &Node, dtype: DType) -> Option<(ValueId, usize)> {
         let (table, places) = (node.input(0)?, node.input(1)?);
         let by_row = node.int("axis").ok().flatten().unwrap_or(0) == 0;
-        if !(node.domain().is_empty() && node.is("Gather") && by_row && dtype.is_float())
-            || !self.found.is_content(places)
-        {
+        let picks_rows = node.is("Gather") && by_row && dtype.is_float();
+        if !picks_rows || !self.found.is_content(places) {
             return None;
         }
         let [rows, width] = self.matrix(graph, table)?;

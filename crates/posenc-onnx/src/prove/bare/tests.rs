@@ -55,11 +55,7 @@ fn a_model_without_positions_passes_at_every_site() {
     let quantities: Vec<&str> = checks.iter().map(|check| check.quantity.as_str()).collect();
     let longer = |quantity: &&&str| quantity.ends_with(" in a sequence of 96");
     assert_eq!(quantities.iter().filter(longer).count(), 9);
-    let short: Vec<&str> = quantities
-        .iter()
-        .copied()
-        .filter(|q| !longer(&&q))
-        .collect();
+    let short: Vec<&str> = quantities.iter().copied().filter(|q| !longer(&q)).collect();
     assert_eq!(short, all);
     assert_eq!(failed(&checks), [""; 0]);
 }

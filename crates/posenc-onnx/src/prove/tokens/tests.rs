@@ -47,9 +47,12 @@ fn without(model: &Model) -> Result<(), String> {
     swapped.map(|_| ()).map_err(|why| why.to_string())
 }
 
+/// A name, and what is done to two values.
+type Case = (&'static str, fn(&mut Sketch, &str, &str) -> String);
+
 #[test]
 fn what_tokens_change_together_with_position_is_refused_with_its_node() {
-    let cases: &[(&str, fn(&mut Sketch, &str, &str) -> String)] = &[
+    let cases: &[Case] = &[
         ("another slope for some keys", |s, line, keys| {
             let keys = s.cast(keys, DType::F32);
             let one = s.float(1.0);
@@ -79,7 +82,7 @@ fn what_tokens_change_together_with_position_is_refused_with_its_node() {
 
 #[test]
 fn a_bias_and_what_hides_or_gates_it_are_accepted() {
-    let cases: &[(&str, fn(&mut Sketch, &str, &str) -> String)] = &[
+    let cases: &[Case] = &[
         ("a bias alone", |s, line, _| s.op("Identity", &[line])),
         ("a number for some keys", |s, line, keys| {
             let keys = s.cast(keys, DType::F32);
