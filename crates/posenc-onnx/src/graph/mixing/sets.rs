@@ -1,12 +1,14 @@
 //! The tokens that each element of a value depends on.
 
-use ndarray::{ArcArray, ArrayD, Axis, IxDyn, Zip};
+use std::sync::Arc;
+
+use ndarray::{ArrayD, Axis, IxDyn, Zip};
 
 /// For each element of a value, a set of tokens as bits. An axis along which all sets are equal has
 /// length 1, whatever the length of the value's. Values whose elements depend on the same tokens share
 /// them.
 #[derive(Clone, Debug)]
-pub(super) struct Sets(ArcArray<u64, IxDyn>);
+pub(super) struct Sets(Arc<ArrayD<u64>>);
 
 /// Sets that were united, and whether the sets of different tokens were: whether a union is none of
 /// its parts.
@@ -18,18 +20,22 @@ pub(super) const BITS: usize = 31;
 
 impl PartialEq for Sets {
     fn eq(&self, other: &Self) -> bool {
-        let (a, b) = (&self.0, &other.0);
-        let is_shared = a.as_ptr() == b.as_ptr() && a.strides() == b.strides();
-        is_shared && a.shape() == b.shape() || a == b
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
     }
 }
 
 impl Eq for Sets {}
 
+impl From<ArrayD<u64>> for Sets {
+    fn from(sets: ArrayD<u64>) -> Self {
+        Self(Arc::new(sets))
+    }
+}
+
 impl Sets {
     /// The same set everywhere.
     pub(super) fn uniform(rank: usize, set: u64) -> Self {
-        Self(ArcArray::from_elem(vec![1; rank], set))
+        ArrayD::from_elem(vec![1; rank], set).into()
     }
 
     /// A token for each index along `axes`, counted in their order.
@@ -39,13 +45,13 @@ impl Sets {
         let first = if past { BITS } else { 0 };
         let count = shape.iter().product();
         let tokens = (0..count).map(|i| 1 << (first + i % BITS)).collect();
-        let sets = ArcArray::from_shape_vec(shape, tokens);
-        Self(sets.unwrap_or_default()).compact()
+        let sets = ArrayD::from_shape_vec(shape, tokens);
+        Self::from(sets.unwrap_or_default()).compact()
     }
 
     /// Sets by their elements, as integers.
     pub(super) fn of_numbers(numbers: &ArrayD<i64>) -> Self {
-        Self(numbers.mapv(i64::cast_unsigned).into_shared()).compact()
+        Self::from(numbers.mapv(i64::cast_unsigned)).compact()
     }
 
     /// The sets of a value of these dimensions as integers.
@@ -90,17 +96,17 @@ impl Sets {
 
     /// The axes without their lengths where all sets along them are equal.
     pub(super) fn compact(self) -> Self {
-        let Self(mut sets) = self;
+        let mut sets = Arc::unwrap_or_clone(self.0);
         for axis in 0..sets.ndim() {
             let axis = Axis(axis);
             if sets.len_of(axis) > 1 {
                 let first = sets.index_axis(axis, 0);
                 if sets.axis_iter(axis).skip(1).all(|other| other == first) {
-                    sets = first.to_shared().insert_axis(axis);
+                    sets = first.to_owned().insert_axis(axis);
                 }
             }
         }
-        Self(sets)
+        sets.into()
     }
 
     /// The unions of elements at equal places, after broadcasting; `None` where shapes do not fit.
@@ -124,39 +130,41 @@ impl Sets {
             mixed |= both != *a && both != *b;
             both
         });
-        Some((Self(sets.into_shared()), mixed))
+        Some((sets.into(), mixed))
     }
 
     /// The unions along axes, which stay with length 1.
     pub(super) fn over(&self, axes: &[usize]) -> United {
-        let (mut sets, mut mixed) = (self.0.clone(), false);
+        let mut mixed = false;
+        let mut united = self.clone();
         for axis in axes.iter().filter(|axis| !self.is_uniform(**axis)) {
-            let united = sets.map_axis(Axis(*axis), |lane| {
+            let sets = united.0.map_axis(Axis(*axis), |lane| {
                 let all = lane.iter().fold(0, |a, b| a | b);
                 mixed |= lane.iter().all(|set| *set != all);
                 all
             });
-            sets = united.into_shared().insert_axis(Axis(*axis));
+            united = sets.insert_axis(Axis(*axis)).into();
         }
-        (Self(sets), mixed)
+        (united, mixed)
     }
 
     /// The same without axes of length 1.
     pub(super) fn without(&self, axes: &[usize]) -> Self {
         let mut axes = axes.to_vec();
         axes.sort_unstable();
-        let mut sets = self.0.clone();
+        let mut sets = ArrayD::clone(&self.0);
         for axis in axes.into_iter().rev() {
             if axis < sets.ndim() && sets.len_of(Axis(axis)) == 1 {
                 sets = sets.remove_axis(Axis(axis));
             }
         }
-        Self(sets)
+        sets.into()
     }
 
     /// The same with an axis of length 1 at this place.
     pub(super) fn with_axis(&self, axis: usize) -> Self {
-        Self(self.0.clone().insert_axis(Axis(axis.min(self.rank()))))
+        let sets = ArrayD::clone(&self.0);
+        sets.insert_axis(Axis(axis.min(self.rank()))).into()
     }
 
     /// The axes in another order.
@@ -164,7 +172,7 @@ impl Sets {
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
         let fits = sorted.into_iter().eq(0..self.rank());
-        fits.then(|| Self(self.0.clone().permuted_axes(IxDyn(order))))
+        fits.then(|| ArrayD::clone(&self.0).permuted_axes(IxDyn(order)).into())
     }
 
     /// The sets of the same elements in order, of dimensions `from`, with dimensions `to`.
@@ -199,7 +207,7 @@ impl Sets {
         }
         let sets = self.0.broadcast(before)?;
         let sets: Vec<u64> = sets.iter().copied().collect();
-        Some(Self(ArcArray::from_shape_vec(after, sets).ok()?).compact())
+        Some(Self::from(ArrayD::from_shape_vec(after, sets).ok()?).compact())
     }
 }
 
