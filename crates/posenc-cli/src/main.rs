@@ -29,10 +29,6 @@ use clap::{ArgAction, ColorChoice, CommandFactory, FromArgMatches, Parser, Subco
 use exit::Exit;
 use terminal::{Terminal, Verbosity};
 
-// Graphs of many nodes are made of many small values.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Find, rescale, swap and prove the positional encodings of ONNX transformer models.
 #[derive(Debug, Parser)]
 #[command(name = "posenc-onnx", version, max_term_width = 100, after_help = EXAMPLES)]

@@ -1,6 +1,9 @@
 //! Digests of what nodes and outputs compute, independent of names and of the order of nodes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::content::{Absent, Hasher, attributes, initializer, sampled};
 use super::hash::walk;
@@ -8,6 +11,7 @@ use crate::error::Result;
 use crate::graph::{Def, ScopeKind};
 use crate::id::{NodeId, ValueId};
 use crate::model::Model;
+use crate::stored::Payload;
 
 /// Digests of a model's nodes and outputs: of the operators, attributes, constants and inputs of the
 /// graph that they are computed from. `Identity` counts for nothing, and a `Constant` node for as
@@ -114,9 +118,28 @@ impl Model {
         initializer(self, constant, &Absent::default())
     }
 
-    /// The digest of a constant's type, dimensions and some of its bytes; `None` for other values.
-    pub fn sampled(&self, constant: ValueId) -> Option<u128> {
-        sampled(self, constant)
+    /// Whether a constant is that of another model, by where its bytes are stored; they are not read.
+    pub fn shares_constant(&self, constant: ValueId, other: &Self, of: ValueId) -> bool {
+        let stored = |model: &Self, value: ValueId| {
+            let graph = model.graph();
+            let kept = !graph.revalued.contains_key(&value);
+            graph.stored(value).filter(|_| kept).cloned()
+        };
+        let (Some(a), Some(b)) = (stored(self, constant), stored(other, of)) else {
+            return false;
+        };
+        let at = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());
+        let is_one = match (&a.payload, &b.payload) {
+            (Payload::Raw(a), Payload::Raw(b)) | (Payload::Typed(a), Payload::Typed(b)) => {
+                at(a) == at(b)
+            }
+            (Payload::External(a), Payload::External(b)) => {
+                let folders = (&self.graph().external_dir, &other.graph().external_dir);
+                a == b && Arc::ptr_eq(folders.0, folders.1)
+            }
+            _ => false,
+        };
+        is_one && a.dtype == b.dtype && a.dims == b.dims
     }
 }
 

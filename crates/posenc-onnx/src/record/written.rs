@@ -47,8 +47,8 @@ pub(crate) fn write(model: &mut Model, (source, fingerprint): (&Model, &str), fo
     });
     let before = constants(source.graph());
     let edited = large(graph, first).filter_map(|(name, value)| {
-        let was = before.get(name).and_then(|v| source.sampled(*v));
-        let is_same = was.is_some() && was == model.sampled(value);
+        let was = before.get(name);
+        let is_same = was.is_some_and(|was| model.shares_constant(value, source, *was));
         let digest = if is_same {
             None
         } else {
