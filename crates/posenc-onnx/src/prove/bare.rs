@@ -166,7 +166,8 @@ impl Examined<'_> {
     }
 
     /// Compares the tokens of a longer sequence: a position may begin to act behind the first ones.
-    /// Nothing where it does not run, as beyond a limit that was not found.
+    /// Nothing where it does not run, as beyond a limit that was not found, and in a quantized model,
+    /// in which weights of many tokens do not sum to 1.
     fn longer(&self, wanted: &[ValueId], backend: &dyn Backend) -> Vec<SiteCheck> {
         let Self { model, found, .. } = *self;
         let shortest = found.limits.iter().map(|l| l.length).min();
@@ -175,7 +176,8 @@ impl Examined<'_> {
             sequence,
             ..self.at
         });
-        if at.sequence <= self.at.sequence || at.sequence > LONGER {
+        let is_longer = at.sequence > self.at.sequence && at.sequence <= LONGER;
+        if !is_longer || is_quantized(model.graph()) {
             return vec![];
         }
         let numbers = || -> Result<[Numbers; 2], VerifyError> {
