@@ -3,6 +3,7 @@
 
 mod axes;
 mod begin;
+mod bypass;
 mod visits;
 
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ use crate::graph::operators::is_projection;
 
 pub(crate) use axes::{Tokens, back};
 pub(crate) use begin::{Begin, InsertionPoint};
+pub(crate) use bypass::bypass;
 use visits::{Visit, Visits, number};
 
 /// A content-free value that joins content.

@@ -24,10 +24,12 @@ mod unrecognized;
 
 use posenc_ir::{DType, Model};
 
-use super::{Found, Options, detect};
+use super::finding::Encoding;
+use super::{Found, Options, detect, limits};
 use crate::graph::ports::Ports;
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::{LawName, Parameters, Request};
+use posenc_encodings::kind::Kind;
 
 /// Pairs of a head.
 const PAIRS: usize = SIZE / 2;
@@ -83,6 +85,22 @@ fn model(form: &Form) -> Model {
 
 fn found(model: &Model) -> Found {
     detect(model, &Options::default())
+}
+
+/// The kinds of encodings that were found.
+fn kinds(found: &Found) -> Vec<Kind> {
+    let findings = found.findings.iter();
+    findings.map(|f| Encoding::kind(&f.encoding)).collect()
+}
+
+/// The lengths that limit a model which does this to its residual stream.
+fn limiting(embed: fn(&mut Sketch, String) -> String) -> Vec<usize> {
+    let model = model(&Form {
+        embed,
+        ..Form::default()
+    });
+    let all = limits::all(model.graph(), &found(&model));
+    all.iter().map(|limit| limit.length).collect()
 }
 
 /// Causal scaled attention in plain operators.

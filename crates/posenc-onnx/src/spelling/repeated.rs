@@ -1,8 +1,8 @@
 //! Nodes that compute what another one does, and nodes that no output depends on.
 
-use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
+use posenc_ir::proto::AttributeProto;
 use posenc_ir::{Node, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
@@ -10,9 +10,63 @@ use super::view::{Draft, View};
 use crate::graph::dataflow::live;
 use crate::graph::operators::is_random;
 
-/// The first node of each form, by a hash of its operator and of what it reads. Of different nodes
-/// with one hash, the later are found at the numbers after it.
-pub(super) type Known = FxHashMap<u64, NodeId>;
+/// The nodes of a round so far.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The first node of each form, by a hash of its operator and of what it reads. Of different nodes
+    /// with one hash, the later are found at the numbers after it.
+    first: FxHashMap<u64, NodeId>,
+    /// Values without content, as lengths, that equal one before them. They stay.
+    equal: FxHashMap<ValueId, ValueId>,
+}
+
+impl Known {
+    /// What a node reads, with the replacements of this round, and equal values as one.
+    fn reads(
+        &self,
+        view: &View<'_>,
+        draft: &Draft<'_>,
+        node: &Node,
+    ) -> impl Iterator<Item = Option<ValueId>> {
+        let now = |v: ValueId| {
+            let v = draft.now(view.origin(v));
+            self.equal.get(&v).copied().unwrap_or(v)
+        };
+        node.inputs().iter().map(move |v| v.map(now))
+    }
+
+    /// The first node that computes the same as this one; `None` where this is the first.
+    fn first(&mut self, view: &View<'_>, draft: &Draft<'_>, id: NodeId) -> Option<NodeId> {
+        let graph = view.graph();
+        let node = graph.node(id);
+        let same = |other: NodeId| {
+            let other = graph.node(other);
+            let alike = |a: &AttributeProto| other.attribute(a.name()) == Some(a);
+            other.op() == node.op()
+                && other.domain() == node.domain()
+                && other.scope() == node.scope()
+                && other.outputs().len() == node.outputs().len()
+                && other.attributes().len() == node.attributes().len()
+                && node.attributes().iter().all(alike)
+                && self
+                    .reads(view, draft, other)
+                    .eq(self.reads(view, draft, node))
+        };
+        let mut hasher = FxHasher::default();
+        node.op().hash(&mut hasher);
+        let reads = self.reads(view, draft, node);
+        reads.for_each(|value| value.hash(&mut hasher));
+        let mut hash = hasher.finish();
+        while let Some(first) = self.first.get(&hash).copied() {
+            if same(first) {
+                return Some(first);
+            }
+            hash = hash.wrapping_add(1);
+        }
+        self.first.insert(hash, id);
+        None
+    }
+}
 
 /// Replaces a node that computes from content what one before it does: what is done to the first
 /// would not be done to it.
@@ -24,41 +78,21 @@ pub(super) fn again(
 ) -> Option<()> {
     let graph = view.graph();
     let node = graph.node(id);
-    let varies = is_random(node) || node.op() == "Dropout";
+    // What reads nothing is a constant or varies.
+    let varies = is_random(node) || node.op() == "Dropout" || node.inputs().is_empty();
     let plain = node.bodies().next().is_none() && graph.overload(id).is_empty();
-    let content = node.output(0).is_some_and(|v| view.is_content(v));
-    if varies || !plain || !content {
+    if varies || !plain {
         return None;
     }
-    let same = |other: NodeId| {
-        let other = graph.node(other);
-        let alike = |a: &posenc_ir::proto::AttributeProto| other.attribute(a.name()) == Some(a);
-        other.op() == node.op()
-            && other.domain() == node.domain()
-            && other.scope() == node.scope()
-            && other.outputs().len() == node.outputs().len()
-            && other.attributes().len() == node.attributes().len()
-            && node.attributes().iter().all(alike)
-            && reads(view, draft, other).eq(reads(view, draft, node))
-    };
-    let mut hasher = FxHasher::default();
-    node.op().hash(&mut hasher);
-    reads(view, draft, node).for_each(|value| value.hash(&mut hasher));
-    let mut hash = hasher.finish();
-    let first = loop {
-        match known.entry(hash) {
-            Entry::Vacant(new) => {
-                new.insert(id);
-                return None;
-            }
-            Entry::Occupied(first) if same(*first.get()) => break *first.get(),
-            Entry::Occupied(_) => hash = hash.wrapping_add(1),
-        }
-    };
+    let first = known.first(view, draft, id)?;
     let pairs = node.outputs().iter().zip(graph.node(first).outputs());
     let pairs: Vec<(ValueId, ValueId)> = pairs
         .filter_map(|(old, new)| old.map(|old| Some((old, (*new)?))))
         .collect::<Option<_>>()?;
+    if !node.output(0).is_some_and(|v| view.is_content(v)) {
+        known.equal.extend(pairs);
+        return None;
+    }
     // An output of the model keeps its name.
     if pairs.iter().any(|(old, _)| graph.value(*old).is_output()) {
         return None;
@@ -67,12 +101,6 @@ pub(super) fn again(
         draft.replace(old, new)?;
     }
     Some(())
-}
-
-/// What a node reads, with the replacements of this round.
-fn reads(view: &View<'_>, draft: &Draft<'_>, node: &Node) -> impl Iterator<Item = Option<ValueId>> {
-    let now = |v: ValueId| draft.now(view.origin(v));
-    node.inputs().iter().map(move |v| v.map(now))
 }
 
 /// Drops what is computed from content or positions for no output: rows of a table that another

@@ -1,9 +1,7 @@
 //! What meets the weights of attention behind the softmax.
 
 use super::*;
-use crate::detect::finding::Encoding;
 use crate::rewrite::rewrite;
-use posenc_encodings::kind::Kind;
 
 /// A layer of fixed length whose weights meet these numbers by this operator.
 fn met(op: &str, dims: &[usize], number: fn(usize) -> f64) -> Model {
@@ -37,12 +35,7 @@ fn numbers_by_position_behind_the_softmax_are_an_unknown_encoding_that_stays() {
         let mut model = met(op, dims, |n| 0.1 + (n % 5) as f64);
         let read = found(&model);
         assert_eq!(read.attention.len(), 1);
-        let kinds: Vec<Kind> = read
-            .findings
-            .iter()
-            .map(|f| Encoding::kind(&f.encoding))
-            .collect();
-        assert_eq!(kinds, [Kind::Unknown], "{op} {dims:?}");
+        assert_eq!(kinds(&read), [Kind::Unknown], "{op} {dims:?}");
         let none = Request {
             to: Some(Kind::None),
             ..Request::default()

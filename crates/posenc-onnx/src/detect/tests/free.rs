@@ -1,8 +1,6 @@
 //! Inputs of an open size whose length and width the graph names.
 
 use super::*;
-use crate::detect::finding::Encoding;
-use posenc_encodings::kind::Kind;
 
 /// Frames of `bins` features, convolved with this step, with rows of a table added, through one layer.
 fn heard(bins: usize, step: i64, rows: usize) -> Model {
@@ -40,12 +38,7 @@ fn the_frames_of_sound_are_as_many_as_a_table_has_rows_for() {
         let read = found(&heard(bins, step, rows));
         assert_eq!(read.lengths.sequence, rows * step as usize, "{bins} {step}");
         assert_eq!(read.attention.len(), 1);
-        let kinds: Vec<Kind> = read
-            .findings
-            .iter()
-            .map(|f| Encoding::kind(&f.encoding))
-            .collect();
-        assert_eq!(kinds, [Kind::Learned]);
+        assert_eq!(kinds(&read), [Kind::Learned]);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Lengths of the trial run.
 
 use super::*;
-use crate::detect::limits;
 
 /// Attention with a mask whose length the graph names apart from that of the tokens.
 fn masked(s: &mut Sketch, q: &str, k: &str, v: &str) -> String {
@@ -70,17 +69,8 @@ fn picked(s: &mut Sketch, x: String) -> String {
 
 #[test]
 fn rows_that_a_product_picks_end() {
-    let lengths = |embed: fn(&mut Sketch, String) -> String| -> Vec<usize> {
-        let form = Form {
-            embed,
-            ..Form::default()
-        };
-        let model = model(&form);
-        let all = limits::all(model.graph(), &found(&model));
-        all.iter().map(|limit| limit.length).collect()
-    };
-    assert_eq!(lengths(picked), [50]);
-    assert!(lengths(|_, x| x).is_empty());
+    assert_eq!(limiting(picked), [50]);
+    assert!(limiting(|_, x| x).is_empty());
 }
 
 /// A weight that is cut to the width of the stream, or one to the number of tokens.
@@ -99,15 +89,6 @@ fn cut(s: &mut Sketch, x: String, axis: i64) -> String {
 
 #[test]
 fn a_weight_that_is_cut_to_a_width_is_no_limit() {
-    let lengths = |embed: fn(&mut Sketch, String) -> String| -> Vec<usize> {
-        let form = Form {
-            embed,
-            ..Form::default()
-        };
-        let model = model(&form);
-        let all = limits::all(model.graph(), &found(&model));
-        all.iter().map(|limit| limit.length).collect()
-    };
-    assert!(lengths(|s, x| cut(s, x, 2)).is_empty());
-    assert_eq!(lengths(|s, x| cut(s, x, 1)), [3 * HIDDEN]);
+    assert!(limiting(|s, x| cut(s, x, 2)).is_empty());
+    assert_eq!(limiting(|s, x| cut(s, x, 1)), [3 * HIDDEN]);
 }

@@ -1,8 +1,6 @@
 //! Shapes that were written for one sequence in a batch.
 
 use super::*;
-use crate::detect::finding::Encoding;
-use posenc_encodings::kind::Kind;
 
 /// A layer with a table of positions, whose heads are split and merged by these shapes.
 fn written(split: [i64; 4], merge: [i64; 3]) -> Model {
@@ -41,12 +39,7 @@ fn a_batch_of_one_is_seen_under_a_symbol() {
         assert!(read.mixers.is_empty(), "{:?}", read.mixers);
         let heads: Vec<_> = read.attention.iter().map(|s| s.heads).collect();
         assert_eq!(heads, [Some(HEADS)]);
-        let kinds: Vec<Kind> = read
-            .findings
-            .iter()
-            .map(|f| Encoding::kind(&f.encoding))
-            .collect();
-        assert_eq!(kinds, [Kind::Learned]);
+        assert_eq!(kinds(&read), [Kind::Learned]);
     }
 }
 

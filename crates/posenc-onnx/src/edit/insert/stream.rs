@@ -8,7 +8,7 @@ use super::axes::ValueAxis;
 use super::length::Length;
 use super::past_tokens::PastLength;
 use super::positions::{PositionSource, PositionValues, Positions};
-use crate::attention::stream::{Begin, InsertionPoint};
+use crate::attention::stream::{Begin, InsertionPoint, bypass};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::Group;
@@ -197,6 +197,15 @@ impl StreamPoint {
                 }
             }
         };
+        let graph = context.graph();
+        let sites = group.sites.iter().map(|i| context.site(*i));
+        if let (None, Some(node)) = (
+            place.only,
+            bypass(graph, &found.classes, sites, place.value),
+        ) {
+            let why = "its content reaches the residual stream at more than one place";
+            return Err(context.refuse(node, why));
+        }
         let dims = context.dims(place.value).unwrap_or_default();
         let all = context.dims(site.query.value);
         let all = all.and_then(|d| d.get(site.query.lane.sequence));

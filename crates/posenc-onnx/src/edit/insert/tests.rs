@@ -395,3 +395,55 @@ fn readers_of_dimensions_keep_reading_the_embeddings() {
         assert!(graph.node(id).is("Gather"), "{kind}");
     }
 }
+
+/// Two layers, the second of which reads the first with `added` to it.
+fn two_layers(added: fn(&mut Sketch, &str) -> String) -> Model {
+    let mut s = Sketch::default();
+    let embedded = s.embedded();
+    let mut x = embedded.clone();
+    for layer in 0..2 {
+        let [q, k, v] = [0; 3].map(|_| {
+            let y = projected(&mut s, &x);
+            heads(&mut s, &y)
+        });
+        let kt = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &kt]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        let before = match layer {
+            0 => added(&mut s, &embedded),
+            _ => x,
+        };
+        x = s.op("Add", &[&before, &y]);
+    }
+    s.model(17, &[&x])
+}
+
+#[test]
+fn content_that_enters_a_later_layer_by_another_way_is_refused() {
+    let ways: [fn(&mut Sketch, &str) -> String; 2] = [
+        |s, _| {
+            let table = s.weights(&[30, HIDDEN]);
+            s.op("Gather", &[&table, "input_ids"])
+        },
+        |s, x| {
+            let table = s.weights(&[30, HIDDEN]);
+            let other = s.op("Gather", &[&table, "input_ids"]);
+            s.op("Add", &[x, &other])
+        },
+    ];
+    for (i, way) in ways.into_iter().enumerate() {
+        for kind in [Kind::Conv, Kind::Learned, Kind::Sinusoidal] {
+            let why = swapped(&two_layers(way), &to(kind)).unwrap_err();
+            assert!(
+                why.contains("at more than one place"),
+                "{i} {kind:?}: {why}"
+            );
+        }
+    }
+    let same: fn(&mut Sketch, &str) -> String = |_, x| x.to_owned();
+    for kind in [Kind::Conv, Kind::Learned, Kind::Sinusoidal] {
+        swapped(&two_layers(same), &to(kind)).unwrap();
+    }
+}

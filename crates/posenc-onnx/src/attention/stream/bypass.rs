@@ -1,0 +1,51 @@
+//! Content that reaches a residual stream past the value where it was thought to begin.
+
+use posenc_ir::{Graph, NodeId, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::{ends, operands};
+use crate::attention::site::Site;
+use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::is_projection;
+
+/// A node through which the inputs that `begin` is computed from reach queries and keys of these sites
+/// otherwise than through `begin`; `None` where there is none. Attention to other tokens is no way.
+pub(crate) fn bypass<'a>(
+    graph: &Graph,
+    classes: &Classes,
+    sites: impl IntoIterator<Item = &'a Site>,
+    begin: ValueId,
+) -> Option<NodeId> {
+    let walk = |from: Vec<ValueId>, past: Option<ValueId>| {
+        let mut stack = from;
+        let mut seen: FxHashSet<ValueId> = past.into_iter().collect();
+        let mut ways = vec![];
+        while let Some(value) = stack.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            let Some((id, _)) = graph.producer(value) else {
+                continue;
+            };
+            let node = graph.node(id);
+            let inputs = node.inputs().iter().flatten().copied();
+            let content: Vec<ValueId> = inputs
+                .filter(|v| classes.of_value(*v).has(Class::CONTENT))
+                .collect();
+            if ends(node) || is_projection(node) && content.len() > 1 {
+                continue;
+            }
+            let given = |v: &&ValueId| graph.producer(**v).is_none();
+            ways.extend(content.iter().find(given).map(|v| (*v, id)));
+            stack.extend(content);
+        }
+        ways
+    };
+    let inputs: FxHashSet<ValueId> = walk(vec![begin], None).iter().map(|(v, _)| *v).collect();
+    let read = sites
+        .into_iter()
+        .flat_map(|site| operands(site).map(|o| o.value));
+    let ways = walk(read.collect(), Some(begin));
+    let mut ways = ways.into_iter().filter(|(v, _)| inputs.contains(v));
+    ways.next().map(|(_, id)| id)
+}
