@@ -67,6 +67,7 @@ pub(crate) fn cases() -> Vec<Case> {
         cumulative_positions(),
         cumulative_sum_of_a_cast_mask(),
         gather_nd_from_the_end(),
+        passed_through(),
     ];
     cases.extend(super::fused::cases());
     cases
@@ -402,6 +403,22 @@ fn gather_nd_from_the_end() -> Case {
             ],
             want("y", DType::F32, &[2], &[2.0, 3.0]),
         ),
+        bound: 0.0,
+    }
+}
+
+/// An output that is an input, in as much memory as is given back to the system at once.
+fn passed_through() -> Case {
+    let numbers: Vec<f64> = (0..1 << 15).map(f64::from).collect();
+    let dims = [numbers.len()];
+    let model = Graph::new()
+        .input("x", DType::F32, &["n"])
+        .output("x", DType::F32, &["n"]);
+    let x = Tensor::from_f64(DType::F32, &dims, &numbers);
+    Case {
+        name: "an output that is an input",
+        model: model.model(17),
+        runs: once(vec![("x", x)], want("x", DType::F32, &dims, &numbers)),
         bound: 0.0,
     }
 }

@@ -39,6 +39,8 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     let mut report = Inspect::new(ModelSummary::of(model));
     report.encodings = entries(model, found);
     report.attention = found.attention.iter().map(attention).collect();
+    // Nodes may be in any order that the graph allows.
+    report.attention.sort_by_key(|a| (a.stack, a.layer));
     report.limits = limits::all(model.graph(), found);
     report.warnings = of_branch(model, found);
     for why in read_unread(model) {

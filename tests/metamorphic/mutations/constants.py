@@ -172,15 +172,19 @@ def zero_added_on_edge(g, node, rng):
 @whole
 def constants_folded(g, rng):
     """Nodes that depend on no input replaced by their values, all of them or every second one. What takes a part of a stored
-    table stays: folded, the model would no longer hold the rest."""
+    table stays, and what is made of that: folded, the model would no longer hold the rest."""
     dependent, _ = g.dependent()
     parts = ("Slice", "Gather", "GatherND", "GatherElements", "Split")
     share = rng.choice([1.0, 0.5])
-    gone = []
+    gone, kept = [], set()
     for node in g.nodes:
+        if set(node.input) & kept:
+            kept.update(node.output)
+            continue
         if node.op_type == "Constant" or set(node.output) & dependent or any(o in g.outputs or o not in g.trace for o in node.output if o):
             continue
-        if node.op_type in parts and node.input[0] in g.trace and g.trace[node.input[0]][0].ndim > 1:
+        if node.op_type in parts and (g.rank(node.input[0]) or 0) > 1:
+            kept.update(node.output)
             continue
         if any(g.trace[o][0].size > LARGE for o in node.output if o) or rng.random() > share:
             continue

@@ -118,7 +118,7 @@ impl<'a> Candidate<'a> {
             table.read = read.map(|read| rows::once(read, copies, count));
         }
         let content = addition.content;
-        let patches = content.map(|v| patches(graph, &found.classes, trace, v, tokens));
+        let patches = content.map(|v| patches(graph, &found.classes, trace, v, tokens, count));
         Some(Self {
             model,
             found,
@@ -181,6 +181,7 @@ impl<'a> Candidate<'a> {
             let count = i64::try_from(rows.count()).unwrap_or(0);
             let table = PositionTable {
                 value: self.value,
+                picked: self.value,
                 rows: rows.count(),
                 dim: rows.dim(),
                 read: Some((0..count).collect()),
@@ -412,6 +413,7 @@ fn embedded(
     };
     Some(PositionTable {
         value,
+        picked: value,
         rows,
         dim,
         read: Some(read),

@@ -144,25 +144,25 @@ fn embedded(trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
 /// Everything that bounds the length, shortest first.
 pub(crate) fn all(graph: &Graph, found: &Found) -> Vec<Limit> {
     let mut all = found.limits.clone();
-    all.extend(added(graph, &found.findings));
+    all.extend(added(graph, found));
     all.sort_by_key(|l| l.length);
     all
 }
 
 /// Tables that are added whole: they fit one length alone.
-fn added(graph: &Graph, findings: &[Finding]) -> Vec<Limit> {
+fn added(graph: &Graph, found: &Found) -> Vec<Limit> {
     let whole = |finding: &Finding| {
         let entry = finding.entries.first()?;
         let value = graph.node(entry.node).input(entry.slot())?;
         let plain = graph.node(entry.node).domain().is_empty();
-        graph.stored(value).filter(|_| plain)?;
-        Some(Limit {
+        let whole = plain && found.classes.of_value(value).is_constant();
+        whole.then_some(Limit {
             length: finding.max_length?,
             cause: LimitCause::Table,
             value: Some(graph.name(value).to_owned()),
         })
     };
-    let absolute = findings.iter().filter(|f| f.encoding.is_absolute());
+    let absolute = found.findings.iter().filter(|f| f.encoding.is_absolute());
     absolute.filter_map(whole).collect()
 }
 

@@ -1,8 +1,9 @@
 //! What every value depends on.
 
 use posenc_ir::{DType, Graph, Node, NodeId, ScopeId, ValueId};
+use rustc_hash::FxHashSet;
 
-use crate::graph::operators::{is_copy, is_reshape};
+use crate::graph::operators::{is_copy, is_elementwise, is_layout, is_reshape};
 use crate::graph::ports::{Ports, Role};
 
 /// What a value depends on: any of content, position, padding and length; none of them for what
@@ -168,6 +169,8 @@ impl Classes {
             return inputs;
         }
         match node.op() {
+            // The length of weights is that of no sequence.
+            "Shape" | "Size" if inputs.is_constant() => Class::CONSTANT,
             "Shape" | "Size" => Class::LENGTH,
             // Counting up is position where the count follows a length; from constants alone it
             // may be anything.
@@ -199,13 +202,37 @@ impl Classes {
     /// once picks rows of a table: that is content.
     fn compares_ids(&self, graph: &Graph, id: NodeId) -> bool {
         let node = graph.node(id);
-        let several = |v: ValueId| graph.stored(v).is_some_and(|s| s.elements() != Some(1));
         let fits = |v: ValueId| match self.of_value(v).has(Class::CONTENT) {
             true => is_fed_ids(graph, v),
-            false => !several(v),
+            false => !(self.of_value(v).is_constant() && has_several(graph, v)),
         };
         node.inputs().iter().flatten().copied().all(fits)
     }
+}
+
+/// Whether a constant has several elements, which may differ.
+fn has_several(graph: &Graph, constant: ValueId) -> bool {
+    let mut seen = FxHashSet::default();
+    let mut stack = vec![constant];
+    while let Some(value) = stack.pop() {
+        if let Some(stored) = graph.stored(value) {
+            if stored.elements() != Some(1) {
+                return true;
+            }
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value).filter(|_| seen.insert(value)) else {
+            continue;
+        };
+        let node = graph.node(id);
+        match node.op() {
+            "Concat" | "Range" => return true,
+            op if is_elementwise(op) => stack.extend(node.inputs().iter().flatten()),
+            op if is_layout(op) => stack.extend(node.input(0)),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// What a loop carries in this slot of its body, where no trip changes it.
@@ -313,21 +340,44 @@ mod tests {
     }
 
     #[test]
+    fn the_length_of_weights_is_a_constant_and_that_of_tokens_is_not() {
+        let mut s = Sketch::default();
+        s.embedded();
+        let table = s.weights(&[30, 4]);
+        let all = ["input_ids", &table].map(|of| s.op("Shape", &[of]));
+        let model = s.model(17, &[&all[0], &all[1]]);
+        let graph = model.graph();
+        let classes = Classes::of(graph, &Ports::of(graph, &Default::default()));
+        let [tokens, weights] = all.map(|v| graph.find(graph.main(), &v).unwrap());
+        assert!(classes.of_value(weights).is_constant());
+        assert_eq!(classes.of_value(tokens), Class::LENGTH);
+    }
+
+    #[test]
     fn ids_that_are_compared_with_one_number_are_a_mask_and_with_several_content() {
         for (count, is_content) in [(1, false), (7, true)] {
             let mut s = Sketch::default();
             s.embedded();
             let numbers: Vec<i64> = (0..count).collect();
-            let numbers = s.ints(&numbers);
+            let stored = s.ints(&numbers);
+            let (first, last) = numbers.split_at(numbers.len() / 2);
+            let (first, last) = (s.ints(first), s.ints(last));
+            let joined = match is_content {
+                true => s.concat(&[&first, &last], 0),
+                false => s.op("Identity", &[&last]),
+            };
+            let computed = s.op("Neg", &[&joined]);
             let ids = s.unsqueeze("input_ids", &[-1]);
-            let same = s.op("Equal", &[&ids, &numbers]);
-            let model = s.model(17, &[&same]);
+            let same = [&stored, &computed].map(|n| s.op("Equal", &[&ids, n]));
+            let model = s.model(17, &[&same[0], &same[1]]);
             let graph = model.graph();
             let ports = Ports::of(graph, &Default::default());
-            let same = graph.find(graph.main(), &same).unwrap();
-            let class = Classes::of(graph, &ports).of_value(same);
-            assert_eq!(class.has(Class::CONTENT), is_content, "{count}");
-            assert_eq!(class.has(Class::PADDING), !is_content, "{count}");
+            let classes = Classes::of(graph, &ports);
+            for same in same {
+                let class = classes.of_value(graph.find(graph.main(), &same).unwrap());
+                assert_eq!(class.has(Class::CONTENT), is_content, "{count}");
+                assert_eq!(class.has(Class::PADDING), !is_content, "{count}");
+            }
         }
     }
 }

@@ -7,9 +7,19 @@ use posenc_ir::{Graph, NodeId, ValueId};
 use crate::graph::operators::{is_copy, is_product};
 use crate::graph::product::Letters;
 
-/// The operand of a product whose rows the other one picks in the trial run; `None` for other
-/// products.
-pub(crate) fn table(graph: &Graph, trace: &Trace, id: NodeId) -> Option<ValueId> {
+/// A product that picks rows of a table.
+pub(crate) struct Pick {
+    /// The operand with a one in each line along `axis`.
+    pub(crate) ones: ValueId,
+    pub(crate) axis: usize,
+    /// The operand whose rows are picked.
+    pub(crate) table: ValueId,
+    /// The axis of its rows.
+    pub(crate) rows: usize,
+}
+
+/// What a product picks in the trial run; `None` for other products.
+pub(crate) fn pick(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Pick> {
     let node = graph.node(id);
     let letters = Letters::of(graph, trace, id).filter(|_| is_product(node))?;
     (0..2).find_map(|slot| {
@@ -18,10 +28,18 @@ pub(crate) fn table(graph: &Graph, trace: &Trace, id: NodeId) -> Option<ValueId>
         let (axis, None) = (contracted.next()?, contracted.next()) else {
             return None;
         };
-        let numbers = trace.get(node.input(slot)?).to_f64()?;
-        let picked = picked(&numbers, axis)?;
+        let other = &letters.operands[1 - slot];
+        let rows = other.iter().position(|letter| *letter == own[axis])?;
+        let ones = node.input(slot)?;
         let table = node.input(1 - slot)?;
-        picked.iter().all(Option::is_some).then_some(table)
+        let picked = picked(&trace.get(ones).to_f64()?, axis)?;
+        let all = picked.iter().all(Option::is_some);
+        all.then_some(Pick {
+            ones,
+            axis,
+            table,
+            rows,
+        })
     })
 }
 

@@ -4,8 +4,8 @@ use posenc_ir::{Attr, DType, Node, NodeId, ValueId};
 
 use super::view::{Draft, View};
 
-/// The quotient of masked weights and their sums, where a row without any is 0: the weights of masked
-/// scores.
+/// The quotient of masked weights and their sums: the weights of masked scores. A row without any is
+/// 0 where the sums are kept from being 0, and undefined elsewhere.
 pub(super) fn renormalized(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
     let node = view.graph().node(id);
     let out = node.output(0)?;
@@ -14,12 +14,12 @@ pub(super) fn renormalized(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -
         // Rows without any are 0 once more.
         "Where" if view.number(node.input(2)?) == Some(0.0) => {
             let quotient = view.made_by(node.input(1)?, "Div")?;
-            let sums = guarded(view, quotient)?.1;
+            let (_, sums, _) = divided(view, quotient)?;
             is_positive(view, node.input(0)?, sums).then_some(quotient)?
         }
         _ => return None,
     };
-    let (masked, sums) = guarded(view, quotient)?;
+    let (masked, sums, is_guarded) = divided(view, quotient)?;
     let sum = view.made_by(sums, "ReduceSum")?;
     let (weights, mask) = masked_weights(view, masked)?;
     let softmax = view.made_by(weights, "Softmax")?;
@@ -42,19 +42,25 @@ pub(super) fn renormalized(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -
     let lowest = draft.emitter().scalar("lowest", dtype, lowest);
     let scores = draft.op("Where", &[mask, scores, lowest], &[]);
     let weights = draft.op("Softmax", &[scores], &attrs);
+    if !is_guarded {
+        return draft.replace(out, weights);
+    }
     // Of a row without any, all are equal.
     let mask = draft.emitter().cast(mask, dtype);
     let weights = draft.op("Mul", &[weights, mask], &[]);
     draft.replace(out, weights)
 }
 
-/// The dividend of a quotient and the sums that it divides by, where these are not 0.
-fn guarded(view: &View<'_>, quotient: &Node) -> Option<(ValueId, ValueId)> {
-    let choice = view.made_by(quotient.input(1)?, "Where")?;
+/// The dividend and the divisor of a quotient, and whether sums of 0 are replaced by another number.
+fn divided(view: &View<'_>, quotient: &Node) -> Option<(ValueId, ValueId, bool)> {
+    let masked = view.origin(quotient.input(0)?);
+    let Some(choice) = view.made_by(quotient.input(1)?, "Where") else {
+        return Some((masked, view.origin(quotient.input(1)?), false));
+    };
     let sums = choice.input(1)?;
     let other = view.number(choice.input(2)?)?;
     let holds = other > 0.0 && is_positive(view, choice.input(0)?, sums);
-    holds.then_some((view.origin(quotient.input(0)?), view.origin(sums)))
+    holds.then_some((masked, view.origin(sums), true))
 }
 
 /// Whether a condition says that these numbers are above 0.

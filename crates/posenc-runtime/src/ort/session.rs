@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ort::session::{OutputSelector, RunOptions, Session as OrtSession, SessionInputValue};
+use ort::value::DynValue;
 use posenc_ir::Tensor;
 
 use super::error::{NAME, failed};
@@ -45,11 +46,14 @@ impl Session for OrtRun {
 
     fn run(&mut self, feeds: &[(&str, Tensor)], outputs: &[&str]) -> Result<Vec<(String, Tensor)>> {
         let sorted = feeds::check(&self.inputs, feeds)?;
-        let mut values: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = Vec::new();
-        for (port, tensor) in self.inputs.iter().zip(sorted) {
-            let name = port.name.as_str();
-            values.push((name.into(), value::feed(name, tensor)?));
-        }
+        // An output that is an input shares its memory, so that inputs live until outputs are read.
+        let ports = self.inputs.iter().zip(sorted);
+        let held: Vec<DynValue> = ports
+            .map(|(port, tensor)| value::feed(&port.name, tensor))
+            .collect::<Result<_>>()?;
+        let values: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = (self.inputs.iter().zip(&held))
+            .map(|(port, value)| (port.name.as_str().into(), value.into()))
+            .collect();
         let requested = requested(&self.outputs, outputs)?;
         let mut selector = OutputSelector::no_default();
         for name in &requested {

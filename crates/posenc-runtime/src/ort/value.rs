@@ -1,6 +1,5 @@
 //! Tensors into and out of ONNX Runtime.
 
-use ort::session::SessionInputValue;
 use ort::value::{DynValue, Tensor as OrtTensor, TensorElementType, ValueType};
 use posenc_ir::{DType, Tensor};
 
@@ -60,19 +59,19 @@ pub(super) fn port(name: &str, ty: &ValueType) -> Port {
 }
 
 /// A feed as a value; its elements are copied.
-pub(super) fn feed(name: &str, feed: &Tensor) -> Result<SessionInputValue<'static>> {
+pub(super) fn feed(name: &str, feed: &Tensor) -> Result<DynValue> {
     let dims = feed.dims().to_vec();
     with_element!(feed.dtype(), T => value::<T>(dims, elements(feed)),
         bf16 => value::<half::bf16>(dims, elements(feed)),
         else => Err(RuntimeError::feed(name, format!("{NAME} does not accept {}", feed.dtype()))))
 }
 
-fn value<T>(dims: Vec<usize>, elements: Vec<T>) -> Result<SessionInputValue<'static>>
+fn value<T>(dims: Vec<usize>, elements: Vec<T>) -> Result<DynValue>
 where
     T: ort::value::PrimitiveTensorElementType + std::fmt::Debug + Clone + 'static,
 {
     let value = OrtTensor::from_array((dims, elements)).map_err(failed)?;
-    Ok(value.into())
+    Ok(value.into_dyn())
 }
 
 /// An output as a tensor.

@@ -26,6 +26,10 @@ impl Tokens {
     }
 
     /// Whether an axis is in the set.
+    pub(crate) fn without(self, axis: usize) -> Self {
+        Self(self.0 & !Self::one(axis).0)
+    }
+
     pub(crate) fn has(self, axis: usize) -> bool {
         self.0 & 1 << axis.min(63) != 0
     }

@@ -19,20 +19,31 @@ pub(crate) struct Patches {
 /// Between patches and tokens there are few operators.
 const STEPS: usize = 64;
 
-/// Follows the tokens of a value back to where they are on two axes, rows and columns.
+/// Follows the tokens of a value, so many in a sequence, back to where they are on two axes, rows and
+/// columns.
 pub(crate) fn patches(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
     mut value: ValueId,
     mut tokens: Tokens,
+    length: Option<usize>,
 ) -> Patches {
     let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
     let mut found = Patches::default();
+    let count = |v: ValueId, tokens: Tokens| -> usize {
+        let dims = trace.get(v).dims.as_deref().unwrap_or_default();
+        tokens.iter().filter_map(|a| dims.get(a)).product()
+    };
+    let mut length = length.unwrap_or_else(|| count(value, tokens));
     for _ in 0..STEPS {
         let Some(dims) = trace.get(value).dims.as_deref() else {
             break;
         };
+        // Sequences that were folded with their tokens are apart again.
+        if tokens.has(0) && count(value, tokens.without(0)) == length {
+            tokens = tokens.without(0);
+        }
         let axes: Vec<usize> = tokens.iter().filter(|a| dims.get(*a) > Some(&1)).collect();
         if let [rows, columns] = axes[..] {
             // Batch and sequence of one axis are no grid.
@@ -71,6 +82,9 @@ pub(crate) fn patches(
         let Some(before) = back(graph, trace, id, output, slot, tokens) else {
             break;
         };
+        if joined.is_some_and(|a| tokens.has(a)) {
+            length = count(input, before);
+        }
         (value, tokens) = (input, before);
     }
     if found.grid.is_none() {

@@ -156,7 +156,10 @@ pub(crate) fn sample(
 }
 
 fn pick(trace: &Trace, table: &PositionTable, rows: &[usize]) -> Option<Array2<f64>> {
-    let value = trace.get(table.value);
+    let value = [table.picked, table.value]
+        .map(|v| trace.get(v))
+        .into_iter()
+        .find(|v| v.data.is_some())?;
     if *value.dims.as_ref()?.last()? != table.dim {
         return None;
     }

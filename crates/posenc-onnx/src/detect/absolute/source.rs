@@ -15,6 +15,9 @@ use crate::graph::operators::{is_copy, is_layout};
 pub(crate) struct PositionTable {
     /// The constant that contains it.
     pub(crate) value: ValueId,
+    /// The constant whose rows are picked, which is computed from `value` alone and has as many
+    /// rows of the same width; it is `value` where nothing is computed.
+    pub(crate) picked: ValueId,
     /// Its rows.
     pub(crate) rows: usize,
     /// Width of a row.
@@ -77,7 +80,7 @@ impl TableSearch<'_> {
         }];
         while let Some(step) = stack.pop() {
             if self.graph.stored(step.value).is_some() || self.is_whole(&step) {
-                found.extend(self.table(&step));
+                found.extend(self.end(&step));
                 continue;
             }
             if !seen.insert(step.value) || seen.len() > MOST {
@@ -137,12 +140,32 @@ impl TableSearch<'_> {
         let all = self.trace.get(step.value).elements()?;
         (rows > 1 && all > rows).then(|| PositionTable {
             value: step.value,
+            picked: step.value,
             rows,
             dim: all / rows,
             read: step.read.clone(),
             joined_rows: step.joined_rows,
             resized: step.resized,
         })
+    }
+
+    /// The table at the end of a path: the stored constant, if it has the rows that are picked.
+    fn end(&self, step: &Trail) -> Option<PositionTable> {
+        let stored = self.table(step);
+        let Some(picked) = &step.picked else {
+            return stored;
+        };
+        match stored {
+            Some(stored) if stored.dim == picked.dim => Some(PositionTable {
+                picked: if stored.rows == picked.rows {
+                    picked.value
+                } else {
+                    stored.value
+                },
+                ..stored
+            }),
+            _ => Some(picked.clone()),
+        }
     }
 
     /// The steps before this one; `None` where the value is computed.

@@ -9,6 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
+use crate::graph::ones;
+use crate::graph::operators::is_product;
 
 /// The largest distance whose row is determined.
 const FARTHEST: i64 = 1100;
@@ -45,14 +47,44 @@ pub(crate) struct Lookup {
     pub(crate) table: usize,
     /// Numbers of each row.
     pub(crate) width: Option<usize>,
-    index: ValueId,
+    index: Index,
     /// What the index is computed from, the index included.
     ancestors: Vec<ValueId>,
 }
 
+/// How a table is told which of its rows to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Index {
+    /// By their numbers.
+    Numbers(ValueId),
+    /// By a one in each line along this axis, in a product with the table.
+    Ones(ValueId, usize),
+}
+
+impl Index {
+    fn value(self) -> ValueId {
+        let (Self::Numbers(value) | Self::Ones(value, _)) = self;
+        value
+    }
+
+    /// The numbers of the rows.
+    fn numbers(self, value: &Value) -> Option<Value> {
+        match self {
+            Self::Numbers(_) => Some(value.clone()),
+            Self::Ones(_, axis) => {
+                let rows = ones::picked(&value.to_f64()?, axis)?;
+                let rows: Option<Vec<i64>> = rows.iter().copied().collect();
+                let mut dims = value.dims.clone()?;
+                dims.remove(axis);
+                Some(Value::int(ArrayD::from_shape_vec(dims, rows?).ok()?))
+            }
+        }
+    }
+}
+
 /// The rows that were read already, by the index that picks them.
 #[derive(Default)]
-pub(crate) struct KnownRows(FxHashMap<ValueId, Option<BTreeMap<i64, i64>>>);
+pub(crate) struct KnownRows(FxHashMap<Index, Option<BTreeMap<i64, i64>>>);
 
 impl KnownRows {
     /// The row that each distance, key − query, picks; `None` where more than the distance counts.
@@ -73,7 +105,7 @@ impl Origins {
             .iter()
             .filter_map(|u| graph.node(u.node).input(u.slot()));
         let mut origins = Self::default();
-        let mut gathers: Vec<NodeId> = vec![];
+        let mut picking: Vec<NodeId> = vec![];
         for value in ancestors(graph, classes, entering.collect()) {
             let known = trace.get(value);
             let dtype = known.dtype.filter(|d| d.is_float());
@@ -86,14 +118,14 @@ impl Origins {
                 origins.constants.push(value);
             }
             if let Some((id, _)) = graph.producer(value)
-                && graph.node(id).is("Gather")
+                && (graph.node(id).is("Gather") || is_product(graph.node(id)))
             {
-                gathers.push(id);
+                picking.push(id);
             }
         }
-        gathers.sort_unstable();
+        picking.sort_unstable();
         let lookup = |id| Lookup::of(graph, classes, trace, id);
-        origins.lookups = gathers.into_iter().filter_map(lookup).collect();
+        origins.lookups = picking.into_iter().filter_map(lookup).collect();
         origins
     }
 
@@ -166,10 +198,19 @@ fn ancestors(graph: &Graph, classes: &Classes, from: Vec<ValueId>) -> Vec<ValueI
 impl Lookup {
     fn of(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let (table, index) = (node.input(0)?, node.input(1)?);
+        let (table, axis, index) = if node.is("Gather") {
+            let table = node.input(0)?;
+            let rank = trace.get(table).dims.as_ref()?.len();
+            let axis = wrap(node.int("axis").ok()?.unwrap_or(0), rank)?;
+            (table, axis, Index::Numbers(node.input(1)?))
+        } else {
+            let pick = ones::pick(graph, trace, id)?;
+            let ones = Index::Ones(pick.ones, pick.axis);
+            let index = ones::index(graph, id).map_or(ones, Index::Numbers);
+            (pick.table, pick.rows, index)
+        };
         let rows = trace.get(table);
         let dims = rows.dims.as_ref()?;
-        let axis = wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?;
         let float = rows.dtype.is_some_and(|d| d.is_float());
         if !float || !classes.of_value(table).is_constant() || dims[axis] < 2 {
             return None;
@@ -178,13 +219,13 @@ impl Lookup {
             table: dims[axis],
             width: rows.elements()?.checked_div(dims[axis]),
             index,
-            ancestors: ancestors(graph, classes, vec![index]),
+            ancestors: ancestors(graph, classes, vec![index.value()]),
         })
     }
 
     /// The row that each distance, key − query, picks; `None` where more than the distance counts.
     fn rows(&self, model: &Model, trace: &Trace) -> Option<BTreeMap<i64, i64>> {
-        let index = Square::of(trace.get(self.index))?;
+        let index = Square::of(&self.index.numbers(trace.get(self.index.value()))?)?;
         let mut rows = BTreeMap::new();
         for (d, row) in index.distances().zip(&index.cells) {
             if *rows.entry(d).or_insert(*row) != *row {
@@ -212,8 +253,8 @@ impl Lookup {
                 .iter()
                 .map(|s| Some((s.value, s.seed(trace, distances)?)))
                 .collect::<Option<_>>()?;
-            let got = probe(model, trace, &seeds, &[self.index], &BUDGET).ok()?;
-            let rows = got.first()?.to_f64()?;
+            let got = probe(model, trace, &seeds, &[self.index.value()], &BUDGET).ok()?;
+            let rows = self.index.numbers(got.first()?)?.to_f64()?;
             let near = |v: &f64| (v.abs() < WHOLE).then_some(*v as i64);
             rows.iter().take(distances.len()).map(near).collect()
         };

@@ -134,7 +134,7 @@ pub(crate) fn chain(graph: &Graph, trace: &Trace, value: ValueId) -> Vec<ValueId
         let next = match node.op() {
             _ if !node.domain().is_empty() => None,
             "Slice" | "Gather" | "GatherElements" | "Pad" => node.input(0),
-            _ if is_product(node) => ones::table(graph, trace, id),
+            _ if is_product(node) => ones::pick(graph, trace, id).map(|p| p.table),
             op if is_copy(op) || is_layout(op) => node.input(0),
             op if is_elementwise(op) && node.inputs().len() == 2 => {
                 match (node.input(0), node.input(1)) {

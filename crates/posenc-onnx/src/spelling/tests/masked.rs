@@ -78,14 +78,38 @@ fn a_mask_of_weights_that_are_renormalized_is_one_of_scores() {
 }
 
 #[test]
+fn sums_that_may_be_zero_leave_the_masked_softmax_alone() {
+    for chosen in [false, true] {
+        let form = Form {
+            chosen,
+            unguarded: true,
+            ..Form::default()
+        };
+        let before = before(form);
+        let after = plain(&before, &BTreeMap::new()).expect("it is replaced");
+        let left = operators(&after);
+        for op in ["Div", "ReduceSum", "Mul"] {
+            assert!(!left.iter().any(|left| left == op), "{op}");
+        }
+        assert!(difference(&before, &after) < 1e-9);
+    }
+}
+
+#[test]
 fn other_quotients_of_weights_stay() {
     let forms = [
         Form {
-            unguarded: true,
+            fractions: true,
             ..Form::default()
         },
         Form {
+            unguarded: true,
             fractions: true,
+            ..Form::default()
+        },
+        Form {
+            unguarded: true,
+            other_sum: true,
             ..Form::default()
         },
         Form {
