@@ -23,7 +23,8 @@ use std::collections::BTreeMap;
 
 use posenc_encodings::family::Family;
 use posenc_ir::eval::{Trace, trace};
-use posenc_ir::{Graph, Model};
+use posenc_ir::{Graph, Model, NodeId};
+use rustc_hash::FxHashSet;
 
 use crate::attention::left_out::left_out;
 use crate::attention::reads::reads;
@@ -121,6 +122,50 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
     }
 }
 
+/// Reads the rotations of a rescaled model anew. Its other encodings, and what else mixes tokens, are
+/// those of the model before, which a rescale leaves alone: it changes frequencies.
+pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Found {
+    let graph = model.graph();
+    let classes = Classes::of(graph, &before.ports);
+    let trace = trial(model, (&before.ports, &classes), before.lengths);
+    let mut attention = sites(model, &classes, &trace, &before.ports, options.branch);
+    let known: FxHashSet<NodeId> = before.attention.iter().map(|s| s.node).collect();
+    attention.retain(|site| known.contains(&site.node));
+    number(graph, &mut attention);
+    let mut found = Found {
+        classes,
+        trace,
+        attention,
+        rotary: vec![],
+        axial: vec![],
+        not_rotary: vec![],
+        unfitted_rotations: vec![],
+        limits: vec![],
+        ports: before.ports.clone(),
+        custom: before.custom.clone(),
+        partial: before.partial.clone(),
+        misplaced: before.misplaced.clone(),
+        mixers: before.mixers.clone(),
+        rows: before.rows.clone(),
+        findings: before.findings.clone(),
+        no_encodings: before.no_encodings.clone(),
+        no_attention: before.no_attention.clone(),
+        not_evaluated: before.not_evaluated.clone(),
+        lengths: before.lengths,
+    };
+    rotary::find(model, &mut found);
+    found.limits = limits::limits(&Runs::new(model, &found));
+    found
+}
+
+/// The trial run: everything but content gets numbers.
+fn trial(model: &Model, (ports, classes): (&Ports, &Classes), lengths: Lengths) -> Trace {
+    let graph = model.graph();
+    let seeds = ports.seeds(graph, lengths);
+    let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed(graph, v);
+    trace(model, &seeds, &opaque, &BUDGET)
+}
+
 /// The attention sites alone, which is cheaper.
 pub(crate) fn attention(model: &Model, options: &Options) -> Vec<Site> {
     Trial::of(model, options).attention
@@ -193,9 +238,7 @@ impl Trial {
             past: if options.branch == 0 { TRIAL.past } else { 0 },
             ..TRIAL
         });
-        let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed(graph, v);
-        let seeds = ports.seeds(graph, lengths);
-        let trace = trace(model, &seeds, &opaque, &BUDGET);
+        let trace = trial(model, (&ports, &classes), lengths);
         let mut attention = sites(model, &classes, &trace, &ports, options.branch);
         let inputs = (&ports, lengths);
         let follow = |attention: &[Site]| {

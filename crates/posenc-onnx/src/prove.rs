@@ -46,7 +46,7 @@ pub(crate) mod types;
 mod verify;
 
 pub use error::{Reason, VerifyError};
-pub(crate) use expected::expectations;
+pub(crate) use expected::{check_record, expectations};
 pub use options::{Bisect, VerifyOptions};
 pub(crate) use sites::check_rope;
 pub(crate) use verify::{Rest, verify_with};

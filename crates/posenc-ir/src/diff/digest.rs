@@ -78,6 +78,7 @@ impl Digests {
                 let Some(value) = value else { continue };
                 values[value.index()] = match constant(model, *value, &whole) {
                     Some(content) => content,
+                    None if i == 0 => hash,
                     None => {
                         let mut hasher = Hasher::new("output");
                         hasher.number(hash);
@@ -182,7 +183,7 @@ fn own(model: &Model, id: NodeId, values: &[u128]) -> u128 {
         hasher.bytes(text.as_bytes());
     }
     let is_constant = |v: &Option<ValueId>| v.is_some_and(|v| graph.stored(v).is_some());
-    if !node.outputs().iter().any(is_constant) {
+    if !node.attributes().is_empty() && !node.outputs().iter().any(is_constant) {
         hasher.number(attributes(model, node.attributes(), &Absent::default()));
     }
     let reads = |v: &Option<ValueId>| v.map_or(0, |v| values[v.index()]);

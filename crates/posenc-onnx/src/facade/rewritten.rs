@@ -8,7 +8,7 @@ use posenc_ir::external::{ExternalData, SaveError, Saved};
 use posenc_runtime::Backend;
 
 use super::Verification;
-use crate::prove::{VerifyError, bare, check_rope, expectations, respelled};
+use crate::prove::{VerifyError, bare, check_record, check_rope, expectations, respelled};
 use crate::record;
 use crate::report::Rewrite;
 use crate::rewrite;
@@ -130,7 +130,7 @@ impl Rewritten {
     pub fn is_verifiable(&self) -> Result<bool, VerifyError> {
         for found in self.found() {
             if !found.rotary.is_empty() {
-                expectations(self.0.read(), found)?;
+                check_record(self.0.read(), found)?;
                 return Ok(true);
             }
         }

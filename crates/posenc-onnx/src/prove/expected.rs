@@ -6,7 +6,7 @@ use crate::detect::rotary::source::{RotarySource, Table, Wave, source};
 use crate::detect::{Found, RotarySite};
 use crate::prove::VerifyError;
 use crate::prove::cutout::waves;
-use crate::record::{record, swap};
+use crate::record::{Record, SiteRecord, record, swap};
 use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::laws::{Frequencies, Rope, Scaling};
 use posenc_encodings::params::Params;
@@ -88,11 +88,7 @@ pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>
         if let Some(length) = record.max_length {
             expected.max_length = length.min(shortest(found).unwrap_or(length)).max(1);
         }
-        if let Some(own) = record.site(site.site) {
-            let own = own.map_err(|why| {
-                let name = &found.attention[site.site].name;
-                VerifyError::unsupported(name, format!("invalid posenc.rope metadata: {why}"))
-            })?;
+        if let Some(own) = recorded(record, found, site)? {
             let (rope, scaling) = (own.rope(), own.scaling);
             let stored = expected.law;
             expected.stored = (!scaling.depends_on_length()).then_some(stored);
@@ -101,6 +97,35 @@ pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>
         Ok(expected)
     };
     found.rotary.iter().map(expected).collect()
+}
+
+/// The scaling that is recorded for a site.
+///
+/// # Errors
+/// When it is invalid.
+fn recorded(
+    record: &Record,
+    found: &Found,
+    site: &RotarySite,
+) -> Result<Option<SiteRecord>, VerifyError> {
+    let own = record.site(site.site).transpose();
+    own.map_err(|why| {
+        let name = &found.attention[site.site].name;
+        VerifyError::unsupported(name, format!("invalid posenc.rope metadata: {why}"))
+    })
+}
+
+/// Reads what is recorded for every rotary site.
+///
+/// # Errors
+/// When the metadata names an invalid scaling.
+pub(crate) fn check_record(model: &Model, found: &Found) -> Result<(), VerifyError> {
+    let Some(record) = record(model) else {
+        return Ok(());
+    };
+    let all = found.rotary.iter();
+    all.map(|site| recorded(&record, found, site).map(drop))
+        .collect()
 }
 
 /// Gives rotations that a swap inserted the parameters of its record, where no later rewrite scaled

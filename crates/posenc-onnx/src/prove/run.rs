@@ -47,6 +47,24 @@ impl RuntimeTarget<'_> {
     }
 }
 
+/// Loads a model with this optimization, or with all of it where the runtime has no other.
+pub(crate) fn load(
+    backend: &dyn Backend,
+    model: ModelSource<'_>,
+    optimization: Optimization,
+) -> Result<Box<dyn Session>, RuntimeError> {
+    let with = |optimization| Options {
+        optimization,
+        ..Options::default()
+    };
+    match backend.load(model, &with(optimization)) {
+        Err(RuntimeError::Unsupported { .. }) if optimization == Optimization::Off => {
+            backend.load(model, &with(Optimization::On))
+        }
+        loaded => loaded,
+    }
+}
+
 /// `on` or `off`.
 pub(crate) fn on_or_off(optimization: Optimization) -> &'static str {
     match optimization {
@@ -79,7 +97,7 @@ impl Source {
         })
     }
 
-    fn source(&self) -> ModelSource<'_> {
+    pub(crate) fn source(&self) -> ModelSource<'_> {
         match &self.path {
             Some(path) if self.is_file => ModelSource::File(path),
             path => ModelSource::Bytes {

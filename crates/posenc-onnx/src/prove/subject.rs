@@ -74,7 +74,7 @@ pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -
 }
 
 /// Whether content is computed in integers of 8 bits or fewer, or meets matrices that are stored so.
-fn is_quantized(model: &Model, found: &Found) -> bool {
+pub(crate) fn is_quantized(model: &Model, found: &Found) -> bool {
     let graph = model.graph();
     let small = [DType::I8, DType::U8, DType::I4, DType::U4];
     graph.values().any(|v| match graph.stored(v) {

@@ -5,7 +5,7 @@ use posenc_ir::Model;
 use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{Changed, cache_of_rescaled, edits, kept_at_cross, warnings};
 use crate::detect::branches::{Branch, other_branches};
-use crate::detect::detect;
+use crate::detect::{detect, rescaled};
 use crate::edit::rescale::{Group, Rescaled, rescale};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::inspect_encodings;
@@ -47,7 +47,7 @@ pub(super) fn apply(
         plan.max_length,
         plan.records(&before),
     );
-    let after = detect(&next, &options);
+    let after = rescaled(&next, &options, &before);
     has_planned_frequencies(&next, &before, &after, plan)?;
     let (from, to) = (
         inspect_encodings(model, &before),
@@ -98,7 +98,8 @@ pub(super) fn rescale_branches(
             done = Some((next, groups));
             continue;
         }
-        has_planned_frequencies(&next, found, &detect(&next, &branch.options), plan)?;
+        let after = rescaled(&next, &branch.options, found);
+        has_planned_frequencies(&next, found, &after, plan)?;
         let place = found.rotary.first().map(|site| at.graph().place(site.node));
         let Some((model, first)) = &mut done else {
             let why = "its rotation differs from that of the branch before it, which already matches the request";

@@ -4,6 +4,7 @@ pub(crate) mod branches;
 mod config;
 mod functions;
 mod precision;
+mod rescaled;
 mod selection;
 mod stacks;
 mod swap;

@@ -9,7 +9,7 @@ use super::meeting::chain;
 use super::met::{self, Distances};
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_elementwise, is_product, is_rearrangement};
+use crate::graph::operators::{is_copy, is_elementwise, is_product, is_rearrangement};
 
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
@@ -73,17 +73,36 @@ pub(crate) fn gathered(
     found
 }
 
-/// The softmax of a site, and others of the same scores.
+/// The softmax of a site, and others of the same scores, also of another type.
 pub(crate) fn softmaxes(graph: &Graph, site: &Site) -> Vec<NodeId> {
-    let own = graph.node(site.node);
     let mut all = vec![site.node];
-    for at in site.scores.into_iter().flat_map(|v| graph.uses(v)) {
-        let node = graph.node(at.node);
-        if node.is("Softmax") && own.is("Softmax") && !all.contains(&at.node) {
-            all.push(at.node);
+    let Some(scores) = site.scores.filter(|_| graph.node(site.node).is("Softmax")) else {
+        return all;
+    };
+    let mut stack = vec![before_copies(graph, scores)];
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            if node.is("Softmax") && !all.contains(&at.node) {
+                all.push(at.node);
+            } else if is_copy(node.op()) && at.slot() == 0 {
+                stack.extend(node.output(0));
+            }
         }
     }
     all
+}
+
+/// The value that a value is a copy of.
+fn before_copies(graph: &Graph, mut value: ValueId) -> ValueId {
+    while let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        match node.input(0) {
+            Some(input) if is_copy(node.op()) => value = input,
+            _ => break,
+        }
+    }
+    value
 }
 
 /// The row that each distance gathers, the table and the axis of its rows.

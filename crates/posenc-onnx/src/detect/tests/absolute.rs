@@ -70,12 +70,29 @@ fn moved(s: &mut Sketch, by: i64) -> String {
 
 /// Rows of a stored sinusoid whose numbers are changed.
 fn stored(s: &mut Sketch, change: impl Fn(usize, usize, f64) -> f64) -> String {
+    let table = table(s, &[ROWS, HIDDEN], change);
+    first(s, &table)
+}
+
+/// The same of a table that is stored as a list.
+fn reshaped(s: &mut Sketch, change: impl Fn(usize, usize, f64) -> f64) -> String {
+    let list = table(s, &[ROWS * HIDDEN], change);
+    let dims = s.ints(&[ROWS as i64, HIDDEN as i64]);
+    let table = s.op("Reshape", &[&list, &dims]);
+    first(s, &table)
+}
+
+fn table(s: &mut Sketch, dims: &[usize], change: impl Fn(usize, usize, f64) -> f64) -> String {
     let at: Vec<f64> = (0..ROWS).map(|p| p as f64).collect();
     let rows = sinusoid(None, 0).reference(&at);
     let data = rows.indexed_iter().map(|((p, c), v)| change(p, c, *v));
-    let table = s.floats(&[ROWS, HIDDEN], data);
+    s.floats(dims, data)
+}
+
+/// A row for each token.
+fn first(s: &mut Sketch, table: &str) -> String {
     let at = s.range();
-    s.gather(&table, &at, 0)
+    s.gather(table, &at, 0)
 }
 
 /// Sines, then cosines, of frequencies that `change` scales, computed in the graph.
@@ -189,7 +206,7 @@ fn tables_are_found_however_their_rows_are_read() {
 
 #[test]
 fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
-    let cases: [(&str, Embed, Encoding); 8] = [
+    let cases: [(&str, Embed, Encoding); 11] = [
         (
             "stored",
             |s, x| {
@@ -205,6 +222,32 @@ fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
                 s.op("Add", &[&x, &p])
             },
             Encoding::Sinusoidal(sinusoid(None, 0)),
+        ),
+        (
+            "stored as a list and reshaped",
+            |s, x| {
+                let p = reshaped(s, |_, _, v| v);
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Sinusoidal(sinusoid(Some(ROWS), 0)),
+        ),
+        (
+            "stored as a list and reshaped, one row of the far end changed",
+            |s, x| {
+                let p = reshaped(s, |p, c, v| if p == 35 && c == 0 { 0.5 } else { v });
+                s.op("Add", &[&x, &p])
+            },
+            learned(0),
+        ),
+        (
+            "stored with the other sign",
+            |s, x| {
+                let table = table(s, &[ROWS, HIDDEN], |_, _, v| -v);
+                let table = s.op("Neg", &[&table]);
+                let p = first(s, &table);
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Sinusoidal(sinusoid(Some(ROWS), 0)),
         ),
         (
             "stored, one column negated",

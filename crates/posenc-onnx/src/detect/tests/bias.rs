@@ -228,6 +228,44 @@ fn clips_are_named_and_others_are_not() {
 }
 
 #[test]
+fn rows_that_a_product_picks_are_those_that_an_index_picks() {
+    let picked = |s: &mut Sketch, [low, high]: [i64; 2], compares: bool, factor: f64| {
+        let d = distance(s);
+        let [low, high, five, depth] = [low, high, 5, 11].map(|n| s.int(n));
+        let d = s.op("Max", &[&d, &low]);
+        let d = s.op("Min", &[&d, &high]);
+        let row = s.op("Add", &[&d, &five]);
+        let ones = if compares {
+            let rows = s.ints(&(0..11).collect::<Vec<_>>());
+            let row = s.unsqueeze(&row, &[-1]);
+            let same = s.op("Equal", &[&row, &rows]);
+            s.cast(&same, DType::F32)
+        } else {
+            let values = s.floats(&[2], [0.0, factor]);
+            s.op("OneHot", &[&row, &depth, &values])
+        };
+        let table = s.weights(&[11, HEADS]);
+        let bias = s.op("MatMul", &[&ones, &table]);
+        s.transpose(&bias, &[2, 0, 1])
+    };
+    let params = r#"{"max_distance":5,"window":null,"heads":3}"#.to_owned();
+    for compares in [false, true] {
+        let whole = |s: &mut Sketch| picked(s, [-5, 5], compares, 1.0);
+        for model in [bidirectional(whole), causal_with(whole)] {
+            assert_eq!(named(&model), [(Kind::RelativeBias, params.clone())]);
+        }
+        let lopsided = bidirectional(|s| picked(s, [-5, 3], compares, 1.0));
+        assert!(is_unknown(&lopsided), "{:?}", named(&lopsided));
+    }
+    let halves = causal_with(|s| picked(s, [-5, 5], false, 0.5));
+    assert_ne!(
+        named(&halves),
+        [(Kind::RelativeBias, params)],
+        "no row of the table"
+    );
+}
+
+#[test]
 fn masks_are_no_biases_and_free_tables_are_unknown() {
     assert_eq!(named(&changed(|s, scores| causal(s, &scores))), []);
     assert_eq!(named(&changed(|_, scores| scores)), []);

@@ -2,14 +2,14 @@
 
 use ndarray::ArrayD;
 use posenc_ir::{Model, Tensor, ValueId};
-use posenc_runtime::{Backend, ModelSource, Options, Session};
+use posenc_runtime::{Backend, ModelSource, Optimization, Session};
 use rustc_hash::FxHashMap;
 
 use super::limits::Limits;
 use super::stand_ins::stand_ins;
 use crate::detect::Found;
 use crate::prove::VerifyError;
-use crate::prove::run::run;
+use crate::prove::run::{load, run};
 use crate::prove::swap::array;
 
 /// How messages name the whole model.
@@ -47,7 +47,8 @@ impl Runs {
             model: &cut.bytes,
             folder: None,
         };
-        let session = backend.load(source, &Options::default());
+        // A fault of an optimizer is none of the model's.
+        let session = load(backend, source, Optimization::Off);
         let session = session.map_err(|e| VerifyError::runtime(MODEL, e))?;
         let names = computed.iter().map(|v| graph.name(*v).to_owned());
         Ok(Self {

@@ -1,0 +1,67 @@
+//! That what is taken over from before a rescale is what a whole detection of the result finds.
+
+use crate::detect::{Found, Options, detect};
+use crate::prove::testing::fixture;
+use crate::request::{LawName, Parameters, Request};
+use crate::rewrite::rewrite;
+
+/// What is compared: everything that a report or a check reads.
+fn of(found: &Found) -> Vec<String> {
+    let Found {
+        attention,
+        rotary,
+        axial,
+        not_rotary,
+        findings,
+        no_encodings,
+        limits,
+        mixers,
+        partial,
+        misplaced,
+        no_attention,
+        not_evaluated,
+        ..
+    } = found;
+    vec![
+        format!("{attention:?}"),
+        format!("{rotary:?} {axial:?} {not_rotary:?}"),
+        format!("{findings:?} {no_encodings:?}"),
+        format!("{limits:?}"),
+        format!("{mixers:?} {partial:?} {misplaced:?}"),
+        format!("{no_attention:?} {not_evaluated:?}"),
+    ]
+}
+
+#[test]
+fn a_rescaled_model_reads_as_if_it_were_detected_anew() {
+    for name in [
+        "mini/rope",
+        "mini/rope-partial",
+        "mini-cached/rope",
+        "llama/dynamo23",
+        "llama/ort-O2",
+        "gpt_neox/optimum",
+        "gemma3-text/optimum",
+    ] {
+        for law in [LawName::Linear, LawName::Dynamic, LawName::Yarn] {
+            let request = Request {
+                scale: Some(law.into()),
+                parameters: Parameters {
+                    factor: Some(4.0),
+                    original_length: Some(64),
+                    ..Parameters::default()
+                },
+                ..Request::default()
+            };
+            let mut model = fixture(name);
+            let before = detect(&model, &Options::default());
+            let Ok(done) = rewrite(&mut model, &request) else {
+                assert_eq!((name, law), ("llama/ort-O2", LawName::Dynamic), "refused");
+                continue;
+            };
+            let anew = detect(&model, &Options::default());
+            assert_eq!(of(&done.found), of(&anew), "{name} {law:?}");
+            assert_ne!(of(&before)[1], of(&anew)[1], "{name} {law:?}: rotations");
+        }
+    }
+}
