@@ -87,7 +87,7 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
             text = cause;
-        } else if !text.contains(&cause) {
+        } else if !text.ends_with(&cause) {
             text = format!("{text}: {cause}");
         }
     }

@@ -26,6 +26,7 @@ mod error;
 mod gather;
 mod layout;
 mod make;
+mod memo;
 mod memory;
 mod normalize;
 mod pad;

@@ -123,7 +123,8 @@ pub(crate) fn detect(model: &Model, options: &Options) -> Found {
 }
 
 /// Reads the rotations of a rescaled model anew. Its other encodings, and what else mixes tokens, are
-/// those of the model before, which a rescale leaves alone: it changes frequencies.
+/// those of the model before, which a rescale leaves alone: it changes frequencies. Attention that was
+/// left out before is left out again.
 pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Found {
     let graph = model.graph();
     let classes = Classes::of(graph, &before.ports);

@@ -92,7 +92,7 @@ fn respelling(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::R
     let checks = match by_any_runtime(|backend| Ok(done.respelling(backend)?)) {
         Ok(checks) => checks,
         Err(why) => {
-            let instead = "that the operators which were replaced compute the same was not run";
+            let instead = "the operators that were replaced were not compared by a run";
             return not_run(proof, why, report, instead);
         }
     };
@@ -119,14 +119,14 @@ fn positions_left(
     let left = match by_any_runtime(|backend| Ok(done.positions_left(backend)?)) {
         Ok(left) => left,
         Err(why) => {
-            let instead = "that no position is left is read from the graph only";
+            let instead = "that no position is left was read from the graph alone";
             not_run(proof, why, report, instead)?;
             return Ok(vec![]);
         }
     };
     if left.stood_in() > 0 {
         report.warnings.push(format!(
-            "that no position is left was run with small stand-ins for weights of {} bytes",
+            "the run which shows that no position is left had small stand-ins for {} bytes of weights",
             left.stood_in()
         ));
     }

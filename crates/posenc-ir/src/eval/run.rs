@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::apply::apply;
+use super::memo::{Key, Memo};
 use super::memory::{Memory, State};
 use super::{Budget, Data, Value, einsum, sequence};
 use crate::graph::{Dim, Graph, Type};
@@ -42,6 +43,8 @@ pub(super) struct Run<'a, M> {
     left: usize,
     /// Elements that may still be computed, also those that are not kept.
     work: Cell<usize>,
+    /// What was computed of large inputs, where values are kept.
+    pub(super) memo: Option<Memo>,
 }
 
 impl<'a, M: Memory> Run<'a, M> {
@@ -62,6 +65,7 @@ impl<'a, M: Memory> Run<'a, M> {
             budget: *budget,
             left: budget.elements.saturating_mul(8 * TOTAL),
             work: Cell::new(budget.elements.saturating_mul(COMPUTED)),
+            memo: None,
         }
     }
 
@@ -88,14 +92,21 @@ impl<'a, M: Memory> Run<'a, M> {
     }
 
     /// Records a value, or the seed of this value.
-    pub(super) fn put(&mut self, id: ValueId, mut value: Value, state: State) {
+    pub(super) fn put(&mut self, id: ValueId, value: Value, state: State) {
+        let new = bytes(&value);
+        self.put_shared(id, value, state);
+        let kept = self.memory.get(id).data.is_some() && !self.seeds.contains_key(&id);
+        self.left = self.left.saturating_sub(if kept { new } else { 0 });
+    }
+
+    /// Records a value whose elements another value has already, or the seed of this value.
+    fn put_shared(&mut self, id: ValueId, mut value: Value, state: State) {
         if let Some(seed) = self.seeds.get(&id) {
             return self.memory.set(id, seed.clone(), State::Live);
         }
         if value.data.is_some() && (self.opaque)(id) {
             value.data = None;
         }
-        self.left = self.left.saturating_sub(bytes(&value));
         self.memory.set(id, value, state);
     }
 
@@ -126,6 +137,24 @@ impl<'a, M: Memory> Run<'a, M> {
         } else {
             FxHashMap::default()
         };
+        let state = |value: &Value| match (frozen, &value.data) {
+            (false, _) => State::Live,
+            (true, Some(_)) => State::Frozen,
+            (true, None) => State::Deferred,
+        };
+        let key = self.memo.as_ref().and_then(|_| {
+            let get = |v: ValueId| kept.get(&v).unwrap_or_else(|| self.memory.get(v));
+            Key::of(node, node.inputs().iter().map(|v| v.map(get)))
+        });
+        let known = key.as_ref().zip(self.memo.as_ref());
+        if let Some(outputs) = known.and_then(|(key, memo)| memo.get(key)) {
+            for (out, value) in node.outputs().iter().zip(outputs) {
+                if let Some(out) = *out {
+                    self.put_shared(out, value.clone(), state(&value));
+                }
+            }
+            return;
+        }
         let in_use = kept.values().map(bytes).sum();
         let budget = self.now(if frozen { EAGER } else { usize::MAX }, in_use);
         let outputs = self.evaluate(node, &budget, &kept);
@@ -138,12 +167,14 @@ impl<'a, M: Memory> Run<'a, M> {
                 value.dtype = value.dtype.or(declared.dtype);
                 value.dims = value.dims.or(declared.dims);
             }
-            let state = match (frozen, &value.data) {
-                (false, _) => State::Live,
-                (true, Some(_)) => State::Frozen,
-                (true, None) => State::Deferred,
-            };
+            let state = state(&value);
             self.put(out, value, state);
+        }
+        let seeded = |v: &Option<ValueId>| v.is_some_and(|v| self.seeds.contains_key(&v));
+        let key = key.filter(|_| !node.outputs().iter().any(seeded));
+        if let (Some(key), Some(memo)) = (key, &mut self.memo) {
+            let outputs = node.outputs().iter().map(|v| Some(self.memory.get((*v)?)));
+            memo.insert(key, outputs);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::memo::Memo;
 use super::memory::{Memory, State};
 use super::run::Run;
 use super::{Budget, Value};
@@ -83,6 +84,7 @@ pub fn trace(
         unknown: Value::unknown(),
     };
     let mut run = Run::new(model, seeds, opaque, budget, memory);
+    run.memo = Some(Memo::default());
     run.scope(graph.main());
     run.memory
 }

@@ -49,10 +49,13 @@ pub(crate) fn plane_with(
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         let causal = site.mask.causal == Some(true);
         let value = given(model.graph(), site)?;
-        let again = (!inputs.is_empty())
-            .then(|| probe(model, trace, inputs, &[value], &BUDGET).ok()?.pop())
-            .flatten();
-        let data = added(again.as_ref().unwrap_or(trace.get(value)))?;
+        let again;
+        let data = added(if inputs.is_empty() {
+            trace.get(value)
+        } else {
+            again = probe(model, trace, inputs, &[value], &BUDGET).ok()?.pop()?;
+            &again
+        })?;
         return fused_plane(data, site.heads, causal);
     };
     let data = zeroed((model, classes, trace), site, [product, scores], inputs)?;

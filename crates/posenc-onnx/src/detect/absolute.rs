@@ -242,13 +242,18 @@ impl<'a> Candidate<'a> {
         // A table has to be sinusoidal in all its rows.
         let (mut code, mut error) = (code, error);
         let mut max_positions = None;
-        if let Some(table) = table {
-            let first = table.read.as_ref().and_then(|r| r.first().copied());
-            let first = first.and_then(|r| usize::try_from(r).ok()).unwrap_or(0);
+        if let Some((table, first)) = table.and_then(|t| Some((t, t.first()?))) {
             if let Some((at, sample)) = rows::sample(trace, table, first)
                 && code.amplitude == 1.0
             {
                 (code, error) = sinusoidal::identify(&at, sample.view(), precision)?;
+                rows::follow(
+                    trace,
+                    table,
+                    first,
+                    &code,
+                    10.0 * error.max(precision.value()),
+                )?;
             }
             let past = self.first();
             let unused = first.checked_sub(past).unwrap_or(first);

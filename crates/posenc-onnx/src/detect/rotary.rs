@@ -361,7 +361,9 @@ fn inside(model: &Model, found: &Found, site: &Site, operand: &Operand) -> Optio
     let last = positions.and_then(|slot| node.input(slot));
     let first = match (ids.and_then(whole), last.and_then(whole)) {
         (Some(first), _) => usize::try_from(first).ok(),
-        (None, Some(last)) => usize::try_from(last + 1).ok()?.checked_sub(length),
+        (None, Some(last)) => usize::try_from(last.checked_add(1)?)
+            .ok()?
+            .checked_sub(length),
         (None, None) => None,
     };
     let entry = |slot| Use::new(site.node, slot);

@@ -3,6 +3,7 @@
 pub(crate) mod emit;
 pub(crate) mod jobs;
 mod law;
+pub(crate) mod reached;
 pub(crate) mod tables;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use rustc_hash::FxHashSet;
 use crate::detect::Found;
 use crate::detect::rotary::source::{Computed, RotarySource};
 use crate::edit::rescale::jobs::{Job, jobs};
+use crate::edit::rescale::reached::Touched;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::Plan;
 use crate::request::{Request, TablePrecision};
@@ -26,6 +28,8 @@ pub(crate) struct Group {
     pub(crate) nodes_added: usize,
     pub(crate) nodes_removed: usize,
     pub(crate) constants_changed: usize,
+    /// What the patch changed, in the first group.
+    pub(crate) touched: Touched,
 }
 
 /// A rescaled model, and what changed.
@@ -73,6 +77,10 @@ pub(crate) fn rescale(
         first.nodes_added = applied.added.len();
         first.nodes_removed = applied.removed.len();
         first.constants_changed = applied.revalued.len() + applied.constants.len();
+        first.touched = Touched {
+            values: [applied.revalued, applied.constants].concat(),
+            nodes: applied.added,
+        };
     }
     Ok(Some((next, groups)))
 }

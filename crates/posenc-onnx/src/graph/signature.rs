@@ -1,5 +1,7 @@
 //! Signatures of regions, independent of names: equal regions are evaluated once.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use posenc_ir::eval::Trace;
 use posenc_ir::proto::AttributeProto;
@@ -13,7 +15,7 @@ use crate::graph::region::{Aspect, Region};
 /// Constants up to this many bytes are compared by their payload, larger ones by identity.
 const PAYLOAD: usize = 1 << 23;
 
-/// Up to this many numbers of the trial run are compared, more by identity.
+/// Up to this many numbers of the trial run are compared, more by where they are kept.
 const NUMBERS: usize = 1 << 16;
 
 /// Numbers for values: equal ones for values that are computed alike.
@@ -33,6 +35,8 @@ enum Key {
     Shape(Option<DType>, Vec<usize>),
     /// Numbers of the trial run, by their bits.
     Numbers(Option<DType>, Vec<usize>, Vec<u64>),
+    /// Numbers of the trial run by where it keeps them, which values that are computed alike share.
+    Allocation(Option<DType>, Vec<usize>, usize),
     /// A value that equals nothing but itself.
     Itself(ValueId),
     /// An output of an operator: domain, operator, encoded attributes, place, inputs.
@@ -143,19 +147,24 @@ impl Signatures {
     /// The number of a value by its numbers in the trial run.
     fn numbers(&mut self, graph: &Graph, trace: &Trace, value: ValueId) -> usize {
         let known = trace.get(value);
-        if graph.stored(value).is_some() || known.elements().is_none_or(|n| n > NUMBERS) {
+        if graph.stored(value).is_some() {
             return self.leaf(graph, value);
         }
         if let Some(id) = self.leaves.get(&value) {
             return *id;
         }
-        let key = match known.to_f64() {
-            Some(data) => Key::Numbers(
-                known.dtype,
-                data.shape().to_vec(),
-                data.iter().map(|v| v.to_bits()).collect(),
-            ),
-            None => Key::Itself(value),
+        let (dtype, dims) = (known.dtype, known.dims.clone().unwrap_or_default());
+        let key = match &known.data {
+            Some(data) if known.elements().is_none_or(|n| n > NUMBERS) => {
+                Key::Allocation(dtype, dims, Arc::as_ptr(data).addr())
+            }
+            _ => match known.to_f64() {
+                Some(data) => {
+                    let bits = data.iter().map(|v| v.to_bits()).collect();
+                    Key::Numbers(dtype, dims, bits)
+                }
+                None => Key::Itself(value),
+            },
         };
         let id = self.id(key);
         self.leaves.insert(value, id);

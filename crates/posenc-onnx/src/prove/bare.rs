@@ -151,7 +151,11 @@ impl Examined<'_> {
         let mut compared = Compared {
             runs,
             kinds: Kinds::new(contents),
-            share: if is_quantized(graph) { COARSE } else { 0.0 },
+            share: if has_quantized_operators(graph) {
+                COARSE
+            } else {
+                0.0
+            },
             coarsest: coarsest(model, found),
             checks: vec![],
         };
@@ -177,7 +181,7 @@ impl Examined<'_> {
             ..self.at
         });
         let is_longer = at.sequence > self.at.sequence && at.sequence <= LONGER;
-        if !is_longer || is_quantized(model.graph()) {
+        if !is_longer || has_quantized_operators(model.graph()) {
             return vec![];
         }
         let numbers = || -> Result<[Numbers; 2], VerifyError> {
@@ -212,9 +216,11 @@ impl Examined<'_> {
         let graph = model.graph();
         let stays = tells_apart(model, found, self.asked, false);
         let feeds = |is_moved| different_tokens(graph, &found.ports, self.at, is_moved);
-        let (false, Some(feeds), Some(moved)) =
-            (stays || is_quantized(graph), feeds(false)?, feeds(true)?)
-        else {
+        let (false, Some(feeds), Some(moved)) = (
+            stays || has_quantized_operators(graph),
+            feeds(false)?,
+            feeds(true)?,
+        ) else {
             return Ok(vec![]);
         };
         let is_content = |(port, _): &(&Port, _)| matches!(port.role, Role::Tokens | Role::Content);
@@ -263,8 +269,8 @@ fn tells_apart(model: &Model, found: &Found, asked: &[usize], are_equal: bool) -
         || found.attention.iter().any(by_place)
 }
 
-/// Whether a model computes in integers.
-fn is_quantized(graph: &Graph) -> bool {
+/// Whether a model quantizes anything, be it weights alone: rounding may tell equal tokens apart.
+fn has_quantized_operators(graph: &Graph) -> bool {
     let quantized = ["Quantize", "Integer", "QLinear", "QAttention"];
     graph
         .nodes()

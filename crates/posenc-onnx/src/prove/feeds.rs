@@ -1,5 +1,5 @@
-//! Inputs for whole models: the same tokens at the same positions in every run, whatever its
-//! length, runtime or model.
+//! Inputs for whole models: tokens that are the same in every run, equal tokens, and different tokens
+//! in two orders.
 
 use posenc_ir::{DType, Graph, Tensor, Use, ValueId};
 use posenc_runtime::feeds::Random;

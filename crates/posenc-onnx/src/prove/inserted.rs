@@ -209,34 +209,33 @@ impl Inserted {
             self.unchecked.push(why);
             return;
         }
-        let (mut checks, mut why, mut ran) = (vec![], None, false);
+        // What each runtime did: the bytes of weights that small ones stood in for, or why not.
+        let (mut checks, mut runs) = (vec![], vec![]);
         for backend in backends {
-            match super::bare::check((model, found), &sites, backend.as_ref()) {
-                Ok(bare) => {
-                    ran = true;
-                    if bare.stood_in > 0 {
-                        let bytes = bare.stood_in;
-                        let stood_in = format!(
-                            "{what}, with the weights of the model: small ones ran in place of \
-                             {bytes} bytes"
-                        );
-                        why = Some(stood_in);
-                    }
-                    merge(&mut checks, bare.checks);
-                }
-                Err(error) if !ran => why = Some(format!("{what}, because {error}")),
-                Err(_) => {}
-            }
+            let ran = super::bare::check((model, found), &sites, backend.as_ref());
+            runs.push(ran.map(|bare| {
+                merge(&mut checks, bare.checks);
+                bare.stood_in
+            }));
         }
-        if checks.is_empty() && why.is_none() {
-            why = Some(format!("{what}, because no tokens could be compared"));
-        }
+        let why = match runs.iter().filter_map(|ran| ran.as_ref().ok()).min() {
+            None => runs
+                .into_iter()
+                .find_map(Result::err)
+                .map(|error| format!("because {error}")),
+            Some(_) if checks.is_empty() => Some("because no tokens could be compared".to_owned()),
+            Some(0) => None,
+            Some(bytes) => Some(format!(
+                "with the weights of the model: small ones ran in place of {bytes} bytes"
+            )),
+        };
         for check in checks.iter().filter(|c| !c.ok) {
             let why = format!("{} differ, so a position is in the model", check.quantity);
             self.held.differences.push(format!("{}: {why}", check.site));
         }
         self.held.checks.extend(checks);
-        self.unchecked.extend(why);
+        self.unchecked
+            .extend(why.map(|why| format!("{what}, {why}")));
     }
 
     /// Compares what every runtime computes with the formula.

@@ -1,22 +1,34 @@
 //! What a rescaled graph shows of its rotations, compared with the plan.
 
-use posenc_ir::Model;
+use posenc_ir::{Model, NodeId};
 
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::{Plan, Target};
 use crate::prove::tolerance;
 
-/// Compares the frequencies that are read from the rescaled graph with the planned ones.
+/// Compares the attention of the rescaled graph with that before, and its frequencies with the planned
+/// ones.
 ///
 /// # Errors
-/// Where a rotation cannot be read, or has other frequencies, with its node.
+/// Where attention is not the same, or a rotation cannot be read or has other frequencies, with the
+/// node.
 pub(crate) fn has_planned_frequencies(
     model: &Model,
     before: &Found,
     after: &Found,
     plan: &Plan,
 ) -> Result<(), RewriteError> {
+    let sites = |found: &Found| -> Vec<NodeId> { found.attention.iter().map(|s| s.node).collect() };
+    let (old, new) = (sites(before), sites(after));
+    if old != new {
+        let lost = old.iter().find(|node| !new.contains(node));
+        let place = lost.or(old.first()).map(|node| model.graph().place(*node));
+        let why = "its attention cannot be read back from the rescaled graph";
+        return Err(Refusal::unsupported(why)
+            .at(place.unwrap_or_default())
+            .into());
+    }
     for (i, target) in &plan.targets {
         let site = &before.rotary[*i];
         let read = after.rotary.iter().find(|s| s.site == site.site);

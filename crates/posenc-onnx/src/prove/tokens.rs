@@ -4,7 +4,7 @@
 //! follows which tokens there are: a number for pairs of equal tokens, or for some ids. Tokens are
 //! exchanged for others, before the removal and after it. What was taken out has to be the same
 //! whatever the tokens are, or nothing; what is left has to move with them. What a mask hides does
-//! not count, and so do the queries of hidden tokens: positions may skip these.
+//! not count, nor do the queries of hidden tokens, which positions may skip.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use posenc_encodings::samples::most;
 /// By which share of the largest number equal scores may differ.
 const NEAR: f64 = 1e-6;
 
-/// Compares the scores of the selected sites before and after the removal.
+/// Compares the scores of the selected sites before and after the removal. Sites whose scores cannot
+/// be computed without content are not compared.
 ///
 /// # Errors
 /// When what follows the tokens was taken out too, or acts together with position, with the node.

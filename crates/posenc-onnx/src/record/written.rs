@@ -17,8 +17,8 @@ pub(crate) use data::{Reading, Written, WrittenOutput, WrittenSite, short};
 
 const KEY: &str = "posenc.written";
 
-/// How digests are computed; another number is not compared.
-const SCHEME: u32 = 1;
+/// How digests are computed; another number is not compared. A change of digests raises it.
+const SCHEME: u32 = 2;
 
 /// Records what a model contains after a rewrite of `source`, which has this fingerprint.
 /// `found` is what was found in each branch.

@@ -1,11 +1,13 @@
 //! Rescaling the rotations of every branch.
 
-use posenc_ir::Model;
+use posenc_ir::{Model, NodeId};
+use rustc_hash::FxHashSet;
 
 use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{Changed, cache_of_rescaled, edits, kept_at_cross, warnings};
 use crate::detect::branches::{Branch, other_branches};
-use crate::detect::{detect, rescaled};
+use crate::detect::{Found, detect, rescaled};
+use crate::edit::rescale::reached::{Elsewhere, elsewhere};
 use crate::edit::rescale::{Group, Rescaled, rescale};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::inspect_encodings;
@@ -25,6 +27,7 @@ pub(super) fn apply(
 ) -> Result<Rewritten, RewriteError> {
     let plan = plans[0].as_ref().expect("the first branch has a plan");
     report.inferred.clone_from(&plan.inferred);
+    let meant = meant(&branches, plans);
     let done = rescale_branches(model, &branches, plans, request)?;
     let mut branches = branches.into_iter();
     let first = branches.next().expect("there is a first branch");
@@ -40,6 +43,8 @@ pub(super) fn apply(
             ..Rewritten::new(model.clone(), before, report)
         });
     };
+    let after = rescaled(&next, &options, &before);
+    acts_elsewhere(&next, &after, &groups, &meant)?;
     let fingerprint = &report.input.fingerprint;
     record::write(
         &mut next,
@@ -47,7 +52,6 @@ pub(super) fn apply(
         plan.max_length,
         plan.records(&before),
     );
-    let after = rescaled(&next, &options, &before);
     has_planned_frequencies(&next, &before, &after, plan)?;
     let (from, to) = (
         inspect_encodings(model, &before),
@@ -73,6 +77,44 @@ pub(super) fn apply(
         other_branches: with_rotations(other_branches(&next, &options, &after)),
         ..Rewritten::new(next, after, report)
     })
+}
+
+/// The nodes at which the rotations of the plans meet content.
+fn meant(branches: &[Branch], plans: &[Option<Plan>]) -> FxHashSet<NodeId> {
+    let mut nodes = FxHashSet::default();
+    for (branch, plan) in branches.iter().zip(plans) {
+        let Some(plan) = plan else { continue };
+        for (i, _) in &plan.targets {
+            let site = &branch.found.rotary[*i];
+            nodes.insert(site.node);
+            nodes.insert(branch.found.attention[site.site].node);
+            for operand in [&site.query, &site.key] {
+                nodes.extend(operand.region.entries.iter().map(|at| at.node));
+            }
+        }
+    }
+    nodes
+}
+
+/// Refuses frequencies that act on more than the rotations of the plan, since that would change too.
+fn acts_elsewhere(
+    model: &Model,
+    after: &Found,
+    groups: &[Group],
+    meant: &FxHashSet<NodeId>,
+) -> Result<(), RewriteError> {
+    let graph = model.graph();
+    for group in groups {
+        let place = match elsewhere(graph, &after.classes, &group.touched, meant) {
+            None => continue,
+            Some(Elsewhere::Node(id)) => graph.place(id),
+            Some(Elsewhere::Output(value)) => format!("the output {}", graph.name(value)),
+        };
+        let why = "frequencies, cos or sin of the rotations act here too, which a rescale would \
+                   change as well";
+        return Err(Refusal::unsupported(why).at(place).into());
+    }
+    Ok(())
 }
 
 /// The model with the plans of all branches applied; `None` where there is nothing to change.
@@ -110,6 +152,8 @@ pub(super) fn rescale_branches(
         *model = next;
         if let Some(all) = first.first_mut() {
             for group in groups {
+                all.touched.values.extend(group.touched.values);
+                all.touched.nodes.extend(group.touched.nodes);
                 all.nodes_added += group.nodes_added;
                 all.nodes_removed += group.nodes_removed;
                 all.constants_changed += group.constants_changed;

@@ -19,7 +19,8 @@ pub(super) fn renormalized(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -
         }
         _ => return None,
     };
-    let (masked, sums, is_guarded) = divided(view, quotient)?;
+    let (masked, sums, guarded) = divided(view, quotient)?;
+    let is_guarded = guarded || node.op() == "Where";
     let sum = view.made_by(sums, "ReduceSum")?;
     let (weights, mask) = masked_weights(view, masked)?;
     let softmax = view.made_by(weights, "Softmax")?;

@@ -5,19 +5,38 @@ use posenc_ir::{Attr, Node, NodeId, ValueId};
 use super::view::{Draft, Part, View, last_exchanged};
 
 /// `ReduceSum` over one axis of `Mul`, whose operands are each repeated along one of the two axes
-/// beside it.
+/// beside it: values that `Unsqueeze` gives the axis, and weights that are stored with it.
 pub(super) fn sum_of_products(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
     let node = view.graph().node(id);
     let mul = node
         .is("ReduceSum")
         .then(|| view.made_by(node.input(0)?, "Mul"))??;
-    for slot in 0..2 {
-        view.made_by(mul.input(slot)?, "Unsqueeze")?;
+    let operands = [mul.input(0)?, mul.input(1)?];
+    let unsqueezed = |value: &ValueId| view.made_by(*value, "Unsqueeze").is_some();
+    let stored = |value: &ValueId| view.stored(*value).is_some();
+    if !operands.iter().any(unsqueezed) || !operands.iter().all(|v| unsqueezed(v) || stored(v)) {
+        return None;
     }
     let rank = view.rank(node.input(0)?)?;
     let inner = view.reduced(node, false)?;
-    let [first, second] = [0, 1].map(|slot| Repeated::of(view, mul.input(slot)?, rank));
-    let (mut rows, mut columns) = (first?, second?);
+    let [first, second] = operands.map(|value| Repeated::of(view, value, rank));
+    // Weights may have any axis of size 1; theirs is the one that is left.
+    let left = |other: &Repeated| {
+        let axes = rank.checked_sub(3)?..rank;
+        axes.into_iter().find(|a| *a != other.axis && *a != inner)
+    };
+    let mut weights = |other: &Repeated, slot: usize| {
+        Repeated::stored(view, draft, operands[slot], left(other)?, rank)
+    };
+    let (mut rows, mut columns) = match (first, second) {
+        (Some(first), Some(second)) => (first, second),
+        (Some(first), None) => {
+            let second = weights(&first, 1)?;
+            (first, second)
+        }
+        (None, Some(second)) => (weights(&second, 0)?, second),
+        (None, None) => return None,
+    };
     if rows.axis < columns.axis {
         std::mem::swap(&mut rows, &mut columns);
     }
@@ -36,32 +55,28 @@ pub(super) fn sum_of_products(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId
     if !view.all(&[rows.spread, columns.spread], same) || !view.dtype(node.input(0)?)?.is_float() {
         return None;
     }
-    let left = matrix(view, draft, &rows, inner < row)?;
-    let right = matrix(view, draft, &columns, column < inner)?;
+    let left = matrix(draft, &rows, inner < row)?;
+    let right = matrix(draft, &columns, column < inner)?;
     let product = draft.op("MatMul", &[left, right], &[]);
     draft.replace(node.output(0)?, product)
 }
 
 /// An operand without the axis that it is repeated along, its last two axes exchanged if asked for.
-fn matrix(
-    view: &View<'_>,
-    draft: &mut Draft<'_>,
-    of: &Repeated,
-    exchanged: bool,
-) -> Option<ValueId> {
-    let rank = view.rank(of.value)?;
-    if rank < 2 {
+fn matrix(draft: &mut Draft<'_>, of: &Repeated, exchanged: bool) -> Option<ValueId> {
+    if of.rank < 2 {
         return None;
     }
     if !exchanged {
         return Some(of.value);
     }
-    Some(draft.transpose(of.value, &last_exchanged(rank)?))
+    Some(draft.transpose(of.value, &last_exchanged(of.rank)?))
 }
 
 /// A value with one more axis, of size 1.
 struct Repeated {
     value: ValueId,
+    /// Its axes.
+    rank: usize,
     /// The value with this axis.
     spread: ValueId,
     /// The axis, counted in a product of all axes.
@@ -80,8 +95,34 @@ impl Repeated {
         let lacks = rank.checked_sub(own)?;
         Some(Self {
             value: node.input(0)?,
+            rank: own.checked_sub(1)?,
             spread: value,
             axis: axis + lacks,
+            lacks,
+        })
+    }
+
+    /// Weights of a product of this rank that have size 1 along an axis of it.
+    fn stored(
+        view: &View<'_>,
+        draft: &mut Draft<'_>,
+        value: ValueId,
+        axis: usize,
+        rank: usize,
+    ) -> Option<Self> {
+        let mut dims = view.stored(value)?.dims.clone();
+        let lacks = rank.checked_sub(dims.len())?;
+        let own = axis.checked_sub(lacks)?;
+        if dims.remove(own) != 1 {
+            return None;
+        }
+        let dims: Option<Vec<i64>> = dims.iter().map(|n| i64::try_from(*n).ok()).collect();
+        let dims = draft.ints(&dims?);
+        Some(Self {
+            value: draft.op("Reshape", &[value, dims], &[]),
+            rank: rank - lacks - 1,
+            spread: value,
+            axis,
             lacks,
         })
     }

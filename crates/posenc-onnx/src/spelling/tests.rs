@@ -78,7 +78,7 @@ fn reduced(s: &mut Sketch, op: &str, x: &str) -> String {
 }
 
 /// Each spelling with the operators that it must lose.
-const SPELLINGS: [(&str, Spelling, &[&str]); 23] = [
+const SPELLINGS: [(&str, Spelling, &[&str]); 24] = [
     ("Exp of LogSoftmax", of_log_softmax, &["Exp"]),
     ("Exp of a difference", of_log_sum_exp, &["Exp"]),
     (
@@ -98,6 +98,14 @@ const SPELLINGS: [(&str, Spelling, &[&str]); 23] = [
     (
         "sum of products, inner axis between",
         |s, q, k| repeated_between(s, q, k),
+        &["ReduceSum"],
+    ),
+    (
+        "sum of products with stored weights",
+        |s, q, _| {
+            let weights = s.weights(&[1, SIZE, SIZE]);
+            by_weights(s, q, &weights)
+        },
         &["ReduceSum"],
     ),
     ("two sums", two_sums, &["Add"]),
@@ -203,6 +211,13 @@ fn repeated(s: &mut Sketch, q: &str, k: &str, axes: [i64; 3]) -> String {
     let (q, k) = (s.unsqueeze(q, &axes[..1]), s.unsqueeze(k, &axes[1..2]));
     let all = s.op("Mul", &[&k, &q]);
     let axis = s.ints(&axes[2..]);
+    s.with("ReduceSum", &[&all, &axis], &[("keepdims", A::Int(0))])
+}
+
+/// Weights `[1, size, columns]` times features, summed over these.
+fn by_weights(s: &mut Sketch, q: &str, weights: &str) -> String {
+    let (q, axis) = (s.unsqueeze(q, &[-1]), s.ints(&[-2]));
+    let all = s.op("Mul", &[&q, weights]);
     s.with("ReduceSum", &[&all, &axis], &[("keepdims", A::Int(0))])
 }
 

@@ -19,6 +19,11 @@ pub struct Precision {
 }
 
 impl Precision {
+    /// By how much a sine of amplitude 1 may be off.
+    pub fn value(self) -> f64 {
+        self.value
+    }
+
     /// Of rows that are stored in a type; `None` stands for one of 32 bits.
     pub fn of(dtype: Option<DType>) -> Self {
         let (value, frequency) = match dtype {

@@ -25,11 +25,12 @@ impl Tokens {
         Self(self.0 | 1 << axis.min(63))
     }
 
-    /// Whether an axis is in the set.
+    /// The set without an axis.
     pub(crate) fn without(self, axis: usize) -> Self {
         Self(self.0 & !Self::one(axis).0)
     }
 
+    /// Whether an axis is in the set.
     pub(crate) fn has(self, axis: usize) -> bool {
         self.0 & 1 << axis.min(63) != 0
     }

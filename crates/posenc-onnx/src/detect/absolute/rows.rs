@@ -6,9 +6,14 @@ use posenc_ir::{DType, Tensor};
 
 use super::source::PositionTable;
 use crate::attention::stream::Tokens;
+use posenc_encodings::families::sinusoidal::Sinusoidal;
+use posenc_encodings::miss::Miss;
 
 /// Larger values are not read.
 const MOST: usize = 1 << 23;
+
+/// Numbers of a table that are held to its code.
+const HELD: usize = 1 << 22;
 
 /// Rows of a table that are read: so many at its start, and so many up to its end.
 const SAMPLE: usize = 64;
@@ -153,6 +158,41 @@ pub(crate) fn sample(
     let rows: Vec<usize> = places.iter().map(|p| p + first).collect();
     let numbers = pick(trace, table, &rows)?;
     Some((places.iter().map(|p| *p as f64).collect(), numbers))
+}
+
+/// Holds every row from `first` on to a code that was read from some of them, up to an error; a row of
+/// zeros is none of it. Of tables that are large, some rows alone are held to it.
+///
+/// # Errors
+/// With a row of another code.
+pub(crate) fn follow(
+    trace: &Trace,
+    table: &PositionTable,
+    first: usize,
+    code: &Sinusoidal,
+    most: f64,
+) -> Result<(), Miss> {
+    let usable = table.rows.saturating_sub(first);
+    let step = usable.saturating_mul(table.dim).div_ceil(HELD).max(1);
+    let places: Vec<usize> = (0..usable).step_by(step).collect();
+    let rows: Vec<usize> = places.iter().map(|p| p + first).collect();
+    let Some(numbers) = pick(trace, table, &rows) else {
+        return Ok(());
+    };
+    let at: Vec<f64> = places.iter().map(|p| *p as f64).collect();
+    let wanted = code.reference(&at);
+    for (row, (got, want)) in rows
+        .iter()
+        .zip(numbers.rows().into_iter().zip(wanted.rows()))
+    {
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= most;
+        if !got.iter().zip(want).all(near) {
+            return Err(Miss::new(format!(
+                "row {row} is of another code than the first ones"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn pick(trace: &Trace, table: &PositionTable, rows: &[usize]) -> Option<Array2<f64>> {

@@ -30,6 +30,17 @@ pub(crate) struct PositionTable {
     pub(crate) resized: Option<[usize; 2]>,
 }
 
+impl PositionTable {
+    /// The row of the first token, where each token reads the row after that of the one before it.
+    pub(crate) fn first(&self) -> Option<usize> {
+        let read = self.read.as_ref()?;
+        let follows = read
+            .windows(2)
+            .all(|pair| pair[0].checked_add(1) == Some(pair[1]));
+        usize::try_from(*read.first()?).ok().filter(|_| follows)
+    }
+}
+
 /// A value on the path back to the table, and how rows of the table become its rows.
 #[derive(Clone)]
 struct Trail {
@@ -175,9 +186,11 @@ impl TableSearch<'_> {
         match node.op() {
             "If" if node.domain().is_empty() => Some(self.branches(node, output, &step)),
             op if is_copy(op) || is_layout(op) || KEEPS_ROWS.contains(&op) => {
+                let rows = self.rows(step.value, step.tokens);
                 let next = self.through(id, output, 0, step)?;
-                // Of a split, the first part alone reads the first rows.
-                let read = next.read.clone().filter(|_| op != "Split" || output == 0);
+                // Of rows that are split, the first part alone has the first of them.
+                let splits = op == "Split" && rows != self.rows(next.value, next.tokens);
+                let read = next.read.clone().filter(|_| !splits || output == 0);
                 Some(vec![Trail { read, ..next }])
             }
             "Resize" | "Upsample" => Some(vec![self.resized(id, output, step)?]),

@@ -163,7 +163,7 @@ fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
     false
 }
 
-/// Whether two rotations are equal within half precision.
+/// Whether two rotations are equal within a relative 1e-4.
 fn is_close(a: &Rope, b: &Rope) -> bool {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * a.abs().max(b.abs());
     a.pairs == b.pairs

@@ -30,7 +30,8 @@ pub(crate) struct Job {
 /// One job for each set of constants.
 ///
 /// # Errors
-/// If sites that share constants have different targets.
+/// If the source of a rotation is not found, a row of a table departs from the law of the first rows,
+/// or sites that share constants have different targets or are not all in the plan.
 pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Vec<Job>, RewriteError> {
     let record = record(model);
     let mut collector = Collector {

@@ -1,10 +1,10 @@
-//! What runs at all.
+//! How large a model may be that runs as a whole.
 
 use posenc_ir::Model;
 
 use crate::prove::VerifyError;
 
-/// What runs at all.
+/// How large a model may be that runs as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The most bytes of weights.
@@ -36,7 +36,7 @@ impl Limits {
         if nodes <= self.nodes {
             return Ok(());
         }
-        let why = format!("{nodes} nodes are more than the {} that run", self.nodes);
-        Err(VerifyError::unsupported("the model with equal tokens", why))
+        let why = format!("it has {nodes} nodes, and at most {} are run", self.nodes);
+        Err(VerifyError::unsupported("the whole model", why))
     }
 }

@@ -13,7 +13,7 @@ use crate::prove::run::{load, run};
 use crate::prove::swap::array;
 
 /// How messages name the whole model.
-const MODEL: &str = "the model with equal tokens";
+const MODEL: &str = "the whole model";
 
 /// What a run computes.
 pub(super) type Numbers = FxHashMap<ValueId, ArrayD<f64>>;

@@ -6,7 +6,7 @@
 
 use posenc_ir::{Attr, DType, Emitter, Graph, Model, Node, NodeId, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::limits::Limits;
 use crate::detect::Found;
@@ -225,8 +225,12 @@ impl Maker<'_> {
     /// The bytes of the largest tensor that weights are computed from.
     fn weights(&self, graph: &Graph, value: ValueId) -> Option<usize> {
         let mut stack = vec![value];
+        let mut seen = FxHashSet::default();
         let mut most = None;
         while let Some(value) = stack.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
             most = most.max(bytes(graph, value));
             if let Some((id, _)) = graph.producer(value) {
                 stack.extend(graph.node(id).inputs().iter().flatten());

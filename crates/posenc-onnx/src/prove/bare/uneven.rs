@@ -15,13 +15,7 @@ pub(super) fn uneven(graph: &Graph, found: &Found) -> FxHashSet<ValueId> {
         .iter()
         .filter(|m| m.mixing == Mixing::Recurrence);
     let recurrent: FxHashSet<NodeId> = recurrent.map(|m| m.node).collect();
-    after(graph, |id| {
-        let node = graph.node(id);
-        let mut outputs = node.outputs().iter().flatten();
-        recurrent.contains(&id)
-            || is_random(node)
-            || outputs.any(|out| found.is_content(*out)) && begins(graph, found, id)
-    })
+    after(graph, |id| begins(graph, found, &recurrent, id))
 }
 
 /// What is computed from nodes, those included.
@@ -36,13 +30,29 @@ pub(super) fn after(graph: &Graph, begins: impl Fn(NodeId) -> bool) -> FxHashSet
 }
 
 /// Whether a node makes tokens of equal content differ.
-fn begins(graph: &Graph, found: &Found, id: NodeId) -> bool {
+fn begins(graph: &Graph, found: &Found, recurrent: &FxHashSet<NodeId>, id: NodeId) -> bool {
     let node = graph.node(id);
-    // What bodies do is not followed here.
-    if node.bodies().next().is_some() {
+    if recurrent.contains(&id) || is_random(node) {
         return true;
     }
+    if !node
+        .outputs()
+        .iter()
+        .flatten()
+        .any(|out| found.is_content(*out))
+    {
+        return false;
+    }
     match node.op() {
+        "If" => {
+            let by_content = node.input(0).is_some_and(|v| found.is_content(v));
+            let mut nodes = node
+                .bodies()
+                .flat_map(|(_, body)| graph.scope(body).nodes());
+            by_content || nodes.any(|id| begins(graph, found, recurrent, *id))
+        }
+        // What other bodies do is not followed here.
+        _ if node.bodies().next().is_some() => true,
         "Pad" => node.input(0).is_some_and(|v| found.is_content(v)),
         "CumSum" | "LSTM" | "GRU" | "RNN" => true,
         // The padding of a maximum is no number.

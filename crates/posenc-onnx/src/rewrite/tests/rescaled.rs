@@ -20,7 +20,13 @@ fn of(found: &Found) -> Vec<String> {
         misplaced,
         no_attention,
         not_evaluated,
-        ..
+        rows,
+        unfitted_rotations,
+        ports: _,
+        lengths: _,
+        classes: _,
+        trace: _,
+        custom: _,
     } = found;
     vec![
         format!("{attention:?}"),
@@ -29,6 +35,7 @@ fn of(found: &Found) -> Vec<String> {
         format!("{limits:?}"),
         format!("{mixers:?} {partial:?} {misplaced:?}"),
         format!("{no_attention:?} {not_evaluated:?}"),
+        format!("{rows:?} {unfitted_rotations:?}"),
     ]
 }
 

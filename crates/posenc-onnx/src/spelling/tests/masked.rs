@@ -34,10 +34,15 @@ fn weights(s: &mut Sketch, q: &str, k: &str, form: Form) -> String {
     let axis = s.ints(&[if form.other_axis { -2 } else { -1 }]);
     let summed = if form.other_sum { &weights } else { &masked };
     let sums = s.op("ReduceSum", &[summed, &axis]);
+    let any = s.op("Greater", &[&sums, &zero]);
     if form.unguarded {
-        return s.op("Div", &[&masked, &sums]);
+        let quotient = s.op("Div", &[&masked, &sums]);
+        return match form.once_more {
+            true => s.op("Where", &[&any, &quotient, &zero]),
+            false => quotient,
+        };
     }
-    let (any, one) = (s.op("Greater", &[&sums, &zero]), s.float(1.0));
+    let one = s.float(1.0);
     let divisor = s.op("Where", &[&any, &sums, &one]);
     let quotient = s.op("Div", &[&masked, &divisor]);
     match form.once_more {
@@ -79,18 +84,22 @@ fn a_mask_of_weights_that_are_renormalized_is_one_of_scores() {
 
 #[test]
 fn sums_that_may_be_zero_leave_the_masked_softmax_alone() {
-    for chosen in [false, true] {
+    for (chosen, once_more) in [(false, false), (true, false), (true, true)] {
         let form = Form {
             chosen,
+            once_more,
+            ahead: if once_more { -3 } else { 0 },
             unguarded: true,
             ..Form::default()
         };
         let before = before(form);
         let after = plain(&before, &BTreeMap::new()).expect("it is replaced");
         let left = operators(&after);
-        for op in ["Div", "ReduceSum", "Mul"] {
+        for op in ["Div", "ReduceSum"] {
             assert!(!left.iter().any(|left| left == op), "{op}");
         }
+        // Rows that would be 0/0 are 0 where they are chosen once more.
+        assert_eq!(left.iter().any(|left| left == "Mul"), once_more);
         assert!(difference(&before, &after) < 1e-9);
     }
 }

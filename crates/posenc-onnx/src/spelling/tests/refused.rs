@@ -7,11 +7,12 @@ use posenc_ir::DType;
 use super::super::plain;
 use super::Spelling;
 use super::{
-    chosen, elements, model, quotient, reduced, repeated, scores, thrice, twice, with_zeros,
+    by_weights, chosen, elements, model, quotient, reduced, repeated, scores, thrice, twice,
+    with_zeros,
 };
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 
-const OTHERS: [(&str, Spelling); 17] = [
+const OTHERS: [(&str, Spelling); 18] = [
     ("the logarithm of another sum", |s, q, k| {
         let (x, other) = (scores(s, q, k), scores(s, k, q));
         let log = reduced(s, "ReduceLogSumExp", &other);
@@ -44,6 +45,13 @@ const OTHERS: [(&str, Spelling); 17] = [
         let axis = s.ints(&[1]);
         s.with("ReduceSum", &[&all, &axis], &[("keepdims", A::Int(0))])
     }),
+    (
+        "a sum of products with weights of one feature",
+        |s, q, _| {
+            let weights = s.weights(&[1, 1, SIZE]);
+            by_weights(s, q, &weights)
+        },
+    ),
     ("sums that leave something out", |s, q, k| {
         let k = s.transpose(k, &[0, 1, 3, 2]);
         let parts = [[0, 3, 1], [4, SIZE as i64, 1]].map(|range| {
