@@ -20,7 +20,7 @@ use crate::graph::operators::is_projection;
 
 pub(crate) use axes::{Tokens, back};
 pub(crate) use begin::{Begin, InsertionPoint};
-pub(crate) use bypass::bypass;
+pub(crate) use bypass::{around, bypass};
 use visits::{Visit, Visits, number};
 
 /// A content-free value that joins content.

@@ -123,9 +123,8 @@ pub(crate) fn check_record(model: &Model, found: &Found) -> Result<(), VerifyErr
     let Some(record) = record(model) else {
         return Ok(());
     };
-    let all = found.rotary.iter();
-    all.map(|site| recorded(&record, found, site).map(drop))
-        .collect()
+    let mut all = found.rotary.iter();
+    all.try_for_each(|site| recorded(&record, found, site).map(drop))
 }
 
 /// Gives rotations that a swap inserted the parameters of its record, where no later rewrite scaled

@@ -1,12 +1,13 @@
 //! Content that reaches a residual stream past the value where it was thought to begin.
 
-use posenc_ir::{Graph, NodeId, ValueId};
+use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::{ends, operands};
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::is_projection;
+use crate::graph::region::shape_only;
 
 /// A node through which the inputs that `begin` is computed from reach queries and keys of these sites
 /// otherwise than through `begin`; `None` where there is none. Attention to other tokens is no way.
@@ -48,4 +49,28 @@ pub(crate) fn bypass<'a>(
     let ways = walk(read.collect(), Some(begin));
     let mut ways = ways.into_iter().filter(|(v, _)| inputs.contains(v));
     ways.next().map(|(_, id)| id)
+}
+
+/// A node that reads content from before the place where an encoding is added to it, so that it has
+/// content without the encoding; `None` where there is none. Content is followed back as long as one
+/// value alone makes the next.
+pub(crate) fn around(graph: &Graph, classes: &Classes, entry: Use) -> Option<NodeId> {
+    let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
+    let mut reader = entry.node;
+    loop {
+        let inputs = graph.node(reader).inputs().iter().flatten().copied();
+        let mut inputs = inputs.filter(content);
+        let (Some(value), None) = (inputs.next(), inputs.next()) else {
+            return None;
+        };
+        let (id, _) = graph.producer(value)?;
+        let reads = |at: &&Use| {
+            let outputs = graph.node(at.node).outputs().iter().flatten();
+            at.node != reader && !shape_only(graph, at.node) && outputs.into_iter().any(content)
+        };
+        if let Some(other) = graph.uses(value).iter().find(reads) {
+            return Some(other.node);
+        }
+        reader = id;
+    }
 }

@@ -206,7 +206,7 @@ fn tables_are_found_however_their_rows_are_read() {
 
 #[test]
 fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
-    let cases: [(&str, Embed, Encoding); 11] = [
+    let cases: [(&str, Embed, Encoding); 13] = [
         (
             "stored",
             |s, x| {
@@ -248,6 +248,22 @@ fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
                 s.op("Add", &[&x, &p])
             },
             Encoding::Sinusoidal(sinusoid(Some(ROWS), 0)),
+        ),
+        (
+            "stored, the first row zero",
+            |s, x| {
+                let p = stored(s, |p, _, v| if p == 0 { 0.0 } else { v });
+                s.op("Add", &[&x, &p])
+            },
+            learned(0),
+        ),
+        (
+            "stored, one row in the middle changed",
+            |s, x| {
+                let p = stored(s, |p, c, v| if p == 20 && c == 5 { v + 0.1 } else { v });
+                s.op("Add", &[&x, &p])
+            },
+            learned(0),
         ),
         (
             "stored, one column negated",
@@ -304,6 +320,19 @@ fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
     for (name, embed, want) in cases {
         assert_eq!(encodings(embed), [want], "{name}");
     }
+}
+
+#[test]
+fn rows_that_are_left_out_are_not_counted() {
+    let every_second = encodings(|s, x| {
+        let table = table(s, &[ROWS, HIDDEN], |_, _, v| v);
+        let table = s.slice(&table, 0, [0, ROWS as i64, 2]);
+        let p = first(s, &table);
+        s.op("Add", &[&x, &p])
+    });
+    let whole = Encoding::Sinusoidal(sinusoid(Some(ROWS), 0));
+    assert_eq!(every_second.len(), 1, "{every_second:?}");
+    assert_ne!(every_second, [whole]);
 }
 
 #[test]

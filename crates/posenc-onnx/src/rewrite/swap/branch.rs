@@ -6,6 +6,7 @@
 
 use posenc_ir::Model;
 
+use crate::attention::stream::around;
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::{Found, detect};
@@ -13,7 +14,8 @@ use crate::edit::extend_buffers::extend_buffers;
 use crate::edit::{insert, remove};
 use crate::error::RewriteError;
 use crate::plan::change::swap_plan;
-use crate::plan::swap::SwapPlan;
+use crate::plan::swap::spec::EncodingSpec;
+use crate::plan::swap::{Group, SwapPlan};
 use crate::prove::invariants::{check_removed, check_same_sites};
 use crate::prove::readback;
 use crate::prove::swap::Proof;
@@ -101,6 +103,27 @@ impl Swapped {
     }
 }
 
+/// Refuses a new encoding of the embeddings where content goes around the place of the old one: the new
+/// one is added where the stream begins, and would act there too.
+fn check_forks(before: &Context<'_>, plan: &SwapPlan) -> Result<(), RewriteError> {
+    let (graph, found) = (before.graph(), before.found);
+    let is_input = |group: &&Group| matches!(group.new, EncodingSpec::InputTerm(_));
+    for site in plan.groups.iter().filter(is_input).flat_map(|g| &g.sites) {
+        let own = found.findings.iter().filter(|f| f.sites.contains(site));
+        for entry in own
+            .filter(|f| f.encoding.is_absolute())
+            .flat_map(|f| &f.entries)
+        {
+            if let Some(node) = around(graph, &found.classes, *entry) {
+                let why = "this reads the content from before the old encoding, and the new one would \
+                           act here too";
+                return Err(before.refuse(node, why));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Replaces the encodings of one branch.
 fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped, RewriteError> {
     let options = &branch.options;
@@ -120,6 +143,7 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     };
     check_removed(&context, &branch.found, &plan)?;
     tokens::check(&before, &context, &plan)?;
+    check_forks(&before, &plan)?;
     let axes = insert::Axes::new(&context);
     let insert = |plan: &SwapPlan| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");

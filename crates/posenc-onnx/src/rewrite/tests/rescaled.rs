@@ -1,5 +1,7 @@
 //! That what is taken over from before a rescale is what a whole detection of the result finds.
 
+use posenc_ir::{DType, Model};
+
 use crate::detect::{Found, Options, detect};
 use crate::prove::testing::fixture;
 use crate::request::{LawName, Parameters, Request};
@@ -69,6 +71,39 @@ fn a_rescaled_model_reads_as_if_it_were_detected_anew() {
             let anew = detect(&model, &Options::default());
             assert_eq!(of(&done.found), of(&anew), "{name} {law:?}");
             assert_ne!(of(&before)[1], of(&anew)[1], "{name} {law:?}: rotations");
+        }
+    }
+}
+
+/// `mini/rope` with the largest number that an operator makes of its cosines, added to the last norm.
+fn with_cosines_elsewhere(op: &str) -> Model {
+    let model = fixture("mini/rope");
+    let graph = model.graph();
+    let [cos, norm] = ["cos", "layer_norm_4"].map(|v| graph.find(graph.main(), v).unwrap());
+    let mut out = graph.emitter(graph.main(), "more");
+    let made = out.op(op, &[cos]);
+    let number = out.cast(made, DType::F32);
+    let most = out.op("ReduceMax", &[number]);
+    let sum = out.op("Add", &[norm, most]);
+    out.redirect(norm, sum).unwrap();
+    model.clone().with_patch(out.finish()).unwrap().0
+}
+
+#[test]
+fn frequencies_that_act_on_more_than_rotations_are_not_rescaled() {
+    let mut request = Request {
+        scale: Some(LawName::Linear.into()),
+        ..Request::default()
+    };
+    request.parameters.factor = Some(4.0);
+    request.parameters.original_length = Some(64);
+    for (op, is_changed) in [("Neg", true), ("Exp", true), ("Size", false)] {
+        match rewrite(&mut with_cosines_elsewhere(op), &request) {
+            Ok(_) => assert!(!is_changed, "{op}"),
+            Err(why) => {
+                assert!(is_changed, "{op}: {why}");
+                assert!(why.to_string().contains("act here too"), "{why}");
+            }
         }
     }
 }

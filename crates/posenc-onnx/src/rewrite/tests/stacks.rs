@@ -136,3 +136,36 @@ fn an_edit_is_that_of_its_site_and_cross_attention_keeps_its_encoding() {
     let done = rewrite(&mut model(), &to(Kind::Rope)).unwrap();
     assert_eq!(done.report.warnings, [""; 0]);
 }
+
+/// One layer behind a table that is added, with the embeddings added once more behind it: those before
+/// the table, or those behind.
+fn forked(before: bool) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let (table, at) = (s.weights(&[40, HIDDEN]), s.range());
+    let rows = s.gather(&table, &at, 0);
+    let sum = s.op("Add", &[&x, &rows]);
+    let y = attends(&mut s, &sum, &sum);
+    let y = s.op("Add", &[&y, if before { &x } else { &sum }]);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn content_that_goes_around_the_old_encoding_is_not_given_the_new_one() {
+    for kind in [Kind::Sinusoidal, Kind::Alibi, Kind::None] {
+        for before in [false, true] {
+            let request = Request {
+                to: Some(kind),
+                ..Request::default()
+            };
+            let refused = before && kind.is_absolute();
+            match rewrite(&mut forked(before), &request) {
+                Ok(_) => assert!(!refused, "{kind} {before}"),
+                Err(why) => {
+                    assert!(refused, "{kind} {before}: {why}");
+                    assert!(why.to_string().contains("before the old encoding"), "{why}");
+                }
+            }
+        }
+    }
+}

@@ -34,14 +34,15 @@ fn weights(s: &mut Sketch, q: &str, k: &str, form: Form) -> String {
     let axis = s.ints(&[if form.other_axis { -2 } else { -1 }]);
     let summed = if form.other_sum { &weights } else { &masked };
     let sums = s.op("ReduceSum", &[summed, &axis]);
-    let any = s.op("Greater", &[&sums, &zero]);
     if form.unguarded {
         let quotient = s.op("Div", &[&masked, &sums]);
-        return match form.once_more {
-            true => s.op("Where", &[&any, &quotient, &zero]),
-            false => quotient,
-        };
+        if !form.once_more {
+            return quotient;
+        }
+        let any = s.op("Greater", &[&sums, &zero]);
+        return s.op("Where", &[&any, &quotient, &zero]);
     }
+    let any = s.op("Greater", &[&sums, &zero]);
     let one = s.float(1.0);
     let divisor = s.op("Where", &[&any, &sums, &one]);
     let quotient = s.op("Div", &[&masked, &divisor]);
