@@ -119,14 +119,15 @@ impl Model {
         initializer(self, constant, &Absent::default())
     }
 
-    /// Whether a constant is that of another model, by where its bytes are stored; they are not read.
-    pub fn shares_constant(&self, constant: ValueId, other: &Self, of: ValueId) -> bool {
+    /// Whether a constant is the constant `its` of another model, by where its bytes are stored; they are
+    /// not read. False for other values, and for equal bytes in another place.
+    pub fn shares_constant(&self, constant: ValueId, other: &Self, its: ValueId) -> bool {
         let stored = |model: &Self, value: ValueId| {
             let graph = model.graph();
             let kept = !graph.revalued.contains_key(&value);
             graph.stored(value).filter(|_| kept).cloned()
         };
-        let (Some(a), Some(b)) = (stored(self, constant), stored(other, of)) else {
+        let (Some(a), Some(b)) = (stored(self, constant), stored(other, its)) else {
             return false;
         };
         let at = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());

@@ -38,9 +38,7 @@ pub(crate) fn left_out(
         if let (Some(rows), Some(queries)) = (rows, length(&site.query))
             && rows != queries
         {
-            return Some(format!(
-                "{queries} queries do not make the {rows} rows of its scores"
-            ));
+            return Some(format!("its scores have {rows} rows for {queries} queries"));
         }
         if let Some(other) = branches.get(&site.index) {
             let same = order::same_queries(tokens, trace, site, &sites[*other]);

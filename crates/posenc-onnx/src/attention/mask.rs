@@ -25,7 +25,8 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         let causal = queries > 1
             && all(&|i, j| !later(i, j) || hidden(i, j))
             && (0..queries).all(|i| !hidden(i, (i + past).min(keys - 1)));
-        // One token at a time needs no mask.
+        // A branch for one token at a time has no mask, so that an open one does not show whether attention
+        // is causal.
         let open = |at: [usize; 4]| !plane.is_hidden(at);
         let unmasked = site.past && all(&|i, j| open([0, 0, i, j]));
         mask.causal = Some(causal).filter(|_| !(unmasked && in_branch(graph, site)));

@@ -125,6 +125,7 @@ impl Classes {
                         None => entering,
                     };
                 }
+                // The stack visits the first body last.
                 let last = i == 0;
                 stack.push((order(*body), 0, last.then_some(id)));
             }

@@ -15,9 +15,7 @@ pub(crate) fn chosen(found: &Found, request: &Request) -> Result<Vec<usize>, Rew
     if all.is_empty() {
         let why = match request.input_roles.is_empty() {
             true => "the model has no attention to work on",
-            false => {
-                "the model has no attention to work on where its inputs are what `input-role` says"
-            }
+            false => "with the given `input-role`, the model has no attention to work on",
         };
         return Err(Refusal::no_site(why).into());
     }

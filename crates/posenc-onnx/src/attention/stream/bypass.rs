@@ -10,7 +10,8 @@ use crate::graph::operators::is_projection;
 use crate::graph::region::shape_only;
 
 /// A node through which the inputs that `begin` is computed from reach queries and keys of these sites
-/// otherwise than through `begin`; `None` where there is none. Attention to other tokens is no way.
+/// otherwise than through `begin`; `None` where there is none. Paths through attention to other tokens do
+/// not count.
 pub(crate) fn bypass<'a>(
     graph: &Graph,
     classes: &Classes,

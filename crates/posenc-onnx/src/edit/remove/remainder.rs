@@ -9,7 +9,9 @@ use rustc_hash::FxHashMap;
 use crate::attention::stream::{Tokens, back};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
+use crate::graph::dataflow::Class;
 use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::ports::exchanged::{Exchanged, Seeds, exchanged};
 
 /// What remains of a summand without position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub(crate) fn remainder(
             Ok(Remainder::Value(out.constant("row", tensor)))
         }
         None => Err(refuse(
-            "cannot remove the encoding: its value is computed by too many operators",
+            "cannot separate the encoding from what it is computed with",
         )),
     }
 }
@@ -77,7 +79,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// `None` if that takes more than `steps` operators.
+    /// `None` if that takes more than `steps` operators, or if position cannot be told from which
+    /// tokens there are.
     fn partial(&mut self, value: ValueId, tokens: Tokens, steps: usize) -> Option<Partial> {
         if let Some(known) = self.known.get(&(value, tokens)) {
             return Some(*known);
@@ -93,7 +96,7 @@ impl Search<'_> {
         }
         let graph = self.context.graph();
         let Some((id, output)) = graph.producer(value) else {
-            return Some(self.leaf(value));
+            return self.leaf(value, tokens);
         };
         let steps = steps.checked_sub(1)?;
         let node = graph.node(id);
@@ -142,17 +145,28 @@ impl Search<'_> {
                 }
                 Some(Partial::Mixed)
             }
-            _ => Some(self.leaf(value)),
+            _ => self.leaf(value, tokens),
         }
     }
 
-    fn leaf(&mut self, value: ValueId) -> Partial {
+    /// Takes a value for position; `None` for one that tells some tokens from all others, as a flag
+    /// for one id does.
+    fn leaf(&mut self, value: ValueId, tokens: Tokens) -> Option<Partial> {
+        if self.follows_tokens(value) && kinds(self.context, value, tokens) <= FLAGS {
+            return None;
+        }
         self.leaves.push(value);
-        Partial::Nothing
+        Some(Partial::Nothing)
+    }
+
+    /// Whether a value may follow which tokens there are.
+    fn follows_tokens(&self, value: ValueId) -> bool {
+        let class = self.context.found.classes.of_value(value);
+        class.has(Class::PADDING)
     }
 
     /// The numbers of `value` with every position set to zero, without the axes along which they
-    /// repeat. `None` if they vary along the tokens.
+    /// repeat. `None` if they vary along the tokens, or with which tokens there are.
     fn row(&self, value: ValueId, tokens: Tokens) -> Option<ArrayD<f64>> {
         let Context { model, found } = *self.context;
         let mut zeros = FxHashMap::default();
@@ -161,8 +175,20 @@ impl Search<'_> {
             zeros.insert(*leaf, Value::float(ArrayD::zeros(dims)));
         }
         let budget = Budget { elements: 1 << 22 };
-        let got = probe(model, &found.trace, &zeros, &[value], &budget).ok()?;
-        let mut data = got.first()?.to_f64()?;
+        let numbers = |inputs: &Seeds| {
+            let mut seeds = inputs.clone();
+            seeds.extend(zeros.clone());
+            let got = probe(model, &found.trace, &seeds, &[value], &budget).ok()?;
+            got.first()?.to_f64()
+        };
+        let mut data = numbers(&Seeds::default())?;
+        if self.follows_tokens(value) {
+            let runs = exchanged(model.graph(), &found.ports, &found.trace);
+            let is_same = |run: &Exchanged| numbers(&run.ends).as_ref() == Some(&data);
+            if !runs.iter().all(is_same) {
+                return None;
+            }
+        }
         for axis in 0..data.ndim() {
             let first = data.index_axis(Axis(axis), 0);
             if data.axis_iter(Axis(axis)).all(|part| part == first) {
@@ -173,6 +199,25 @@ impl Search<'_> {
         }
         Some(data)
     }
+}
+
+/// The different rows of a value that only tells some tokens from others.
+const FLAGS: usize = 2;
+
+/// How many different rows tokens have, up to one more than [`FLAGS`].
+fn kinds(context: &Context<'_>, value: ValueId, tokens: Tokens) -> usize {
+    let Some(data) = context.found.trace.get(value).to_f64() else {
+        return 0;
+    };
+    let mut rows = vec![];
+    for axis in tokens.iter().filter(|a| *a < data.ndim()) {
+        for row in data.axis_iter(Axis(axis)) {
+            if rows.len() <= FLAGS && !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+    }
+    rows.len()
 }
 
 /// Whether a value differs from token to token in the trial run.

@@ -1,4 +1,5 @@
-//! Whether every row of a table follows the law that its first rows were read by: all are replaced.
+//! Whether every row of a table follows the law that its first rows were read by. A rescale replaces all
+//! rows, so that one of another law would be lost.
 
 use posenc_ir::DType;
 
