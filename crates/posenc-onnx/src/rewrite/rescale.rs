@@ -27,7 +27,7 @@ pub(super) fn apply(
 ) -> Result<Rewritten, RewriteError> {
     let plan = plans[0].as_ref().expect("the first branch has a plan");
     report.inferred.clone_from(&plan.inferred);
-    let meant = meant(&branches, plans);
+    let meant = meant(&branches);
     let done = rescale_branches(model, &branches, plans, request)?;
     let mut branches = branches.into_iter();
     let first = branches.next().expect("there is a first branch");
@@ -79,15 +79,14 @@ pub(super) fn apply(
     })
 }
 
-/// The nodes at which the rotations of the plans meet content.
-fn meant(branches: &[Branch], plans: &[Option<Plan>]) -> FxHashSet<NodeId> {
+/// The nodes at which rotations meet content. That sites share frequencies with others that keep theirs
+/// is refused before.
+fn meant(branches: &[Branch]) -> FxHashSet<NodeId> {
     let mut nodes = FxHashSet::default();
-    for (branch, plan) in branches.iter().zip(plans) {
-        let Some(plan) = plan else { continue };
-        for (i, _) in &plan.targets {
-            let site = &branch.found.rotary[*i];
+    for found in branches.iter().map(|branch| &branch.found) {
+        for site in &found.rotary {
             nodes.insert(site.node);
-            nodes.insert(branch.found.attention[site.site].node);
+            nodes.insert(found.attention[site.site].node);
             for operand in [&site.query, &site.key] {
                 nodes.extend(operand.region.entries.iter().map(|at| at.node));
             }
@@ -96,7 +95,7 @@ fn meant(branches: &[Branch], plans: &[Option<Plan>]) -> FxHashSet<NodeId> {
     nodes
 }
 
-/// Refuses frequencies that act on more than the rotations of the plan, since that would change too.
+/// Refuses frequencies that act on more than rotations, since that would change too.
 fn acts_elsewhere(
     model: &Model,
     after: &Found,
