@@ -206,7 +206,7 @@ fn tables_are_found_however_their_rows_are_read() {
 
 #[test]
 fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
-    let cases: [(&str, Embed, Encoding); 13] = [
+    let cases: [(&str, Embed, Encoding); 14] = [
         (
             "stored",
             |s, x| {
@@ -253,6 +253,14 @@ fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
             "stored, the first row zero",
             |s, x| {
                 let p = stored(s, |p, _, v| if p == 0 { 0.0 } else { v });
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Sinusoidal(sinusoid(Some(ROWS), 0)),
+        ),
+        (
+            "stored, the second row zero",
+            |s, x| {
+                let p = stored(s, |p, _, v| if p == 1 { 0.0 } else { v });
                 s.op("Add", &[&x, &p])
             },
             learned(0),

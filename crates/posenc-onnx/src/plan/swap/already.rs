@@ -44,6 +44,20 @@ impl Planner<'_> {
         all && here.next().is_some()
     }
 
+    /// Whether something is added to all tokens but one, as by a table whose first row is zero.
+    fn begins_with_zeros(&self, finding: &Finding) -> bool {
+        let (graph, trace) = (self.context.graph(), &self.context.found.trace);
+        finding.entries.iter().any(|at| {
+            let value = graph.node(at.node).input(at.slot());
+            let Some(rows) = value.and_then(|v| trace.get(v).to_f64()) else {
+                return false;
+            };
+            rows.rows()
+                .into_iter()
+                .any(|row| row.iter().all(|v| *v == 0.0))
+        })
+    }
+
     /// Whether a finding is the planned encoding, as far as values were given.
     fn is_as_planned(&self, finding: &Finding, new: &EncodingSpec) -> bool {
         let p = self.parameters;
@@ -52,6 +66,7 @@ impl Planner<'_> {
             return false;
         };
         match new {
+            EncodingSpec::InputTerm(_) if self.begins_with_zeros(finding) => false,
             EncodingSpec::InputTerm(spec) => {
                 let length = finding.max_length;
                 let same = spec.term.is_found_as(found, length, &self.common());
