@@ -9,7 +9,8 @@ use crate::graph::dataflow::{Class, Classes};
 const MOST: usize = 1 << 14;
 
 /// The length at which content has as many rows as a constant that is added to it. The rows of content
-/// are taken to grow in proportion with the length. `None` where content and constants fit each other, and where none does.
+/// are taken to grow in proportion with the length. `None` where content and constants fit each other,
+/// and where none does.
 pub(super) fn of_table(
     graph: &Graph,
     classes: &Classes,

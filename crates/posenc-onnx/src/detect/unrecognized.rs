@@ -117,10 +117,7 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
             continue;
         };
         let node = graph.node(id);
-        let inputs = node.inputs().iter().flatten().copied();
-        let content: Vec<ValueId> = inputs
-            .filter(|v| classes.of_value(*v).has(Class::CONTENT))
-            .collect();
+        let content: Vec<ValueId> = classes.content(node).collect();
         if !is_product(node) {
             stack.extend(content);
         } else if content.len() > 1 {

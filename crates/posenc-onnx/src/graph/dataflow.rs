@@ -86,6 +86,12 @@ impl Classes {
         self.0[value.index()]
     }
 
+    /// The inputs of a node that carry content.
+    pub(crate) fn content<'n>(&'n self, node: &'n Node) -> impl Iterator<Item = ValueId> + 'n {
+        let inputs = node.inputs().iter().flatten().copied();
+        inputs.filter(|v| self.of_value(*v).has(Class::CONTENT))
+    }
+
     fn scope(&mut self, graph: &Graph, main: posenc_ir::ScopeId) {
         // The scopes being visited, with the index of the next node of each.
         let order = |s| graph.order(s).unwrap_or_default();

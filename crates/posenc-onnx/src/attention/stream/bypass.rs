@@ -30,10 +30,7 @@ pub(crate) fn bypass<'a>(
                 continue;
             };
             let node = graph.node(id);
-            let inputs = node.inputs().iter().flatten().copied();
-            let content: Vec<ValueId> = inputs
-                .filter(|v| classes.of_value(*v).has(Class::CONTENT))
-                .collect();
+            let content: Vec<ValueId> = classes.content(node).collect();
             if ends(node) || is_projection(node) && content.len() > 1 {
                 continue;
             }
@@ -59,12 +56,10 @@ pub(crate) fn around(graph: &Graph, classes: &Classes, entry: Use) -> Option<Nod
     let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
     let mut reader = entry.node;
     loop {
-        let inputs = graph.node(reader).inputs().iter().flatten().copied();
-        let mut inputs = inputs.filter(content);
+        let mut inputs = classes.content(graph.node(reader));
         let (Some(value), None) = (inputs.next(), inputs.next()) else {
             return None;
         };
-        let (id, _) = graph.producer(value)?;
         let reads = |at: &&Use| {
             let outputs = graph.node(at.node).outputs().iter().flatten();
             at.node != reader && !shape_only(graph, at.node) && outputs.into_iter().any(content)
@@ -72,6 +67,6 @@ pub(crate) fn around(graph: &Graph, classes: &Classes, entry: Use) -> Option<Nod
         if let Some(other) = graph.uses(value).iter().find(reads) {
             return Some(other.node);
         }
-        reader = id;
+        (reader, _) = graph.producer(value)?;
     }
 }

@@ -174,19 +174,24 @@ fn values_of_a_fixed_length_are_constants() {
     assert!(why.contains("length 12, but the table has 9 rows"), "{why}");
 }
 
+/// Attention of `x` to itself, with heads apart.
+fn attended(s: &mut Sketch, x: &str) -> String {
+    let [q, k, v] = [0; 3].map(|_| {
+        let y = projected(s, x);
+        heads(s, &y)
+    });
+    let kt = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &kt]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    s.op("MatMul", &[&weights, &v])
+}
+
 /// A model with an input of positions of these dimensions.
 fn fed(dtype: DType, dims: &[&str]) -> Model {
     let mut s = Sketch::default();
     s.input("position_ids", dtype, dims);
     let x = s.embedded();
-    let [q, k, v] = [0; 3].map(|_| {
-        let y = projected(&mut s, &x);
-        heads(&mut s, &y)
-    });
-    let kt = s.transpose(&k, &[0, 1, 3, 2]);
-    let scores = s.op("MatMul", &[&q, &kt]);
-    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-    let y = s.op("MatMul", &[&weights, &v]);
+    let y = attended(&mut s, &x);
     s.model(17, &[&y])
 }
 
@@ -402,14 +407,7 @@ fn two_layers(added: fn(&mut Sketch, &str) -> String) -> Model {
     let embedded = s.embedded();
     let mut x = embedded.clone();
     for layer in 0..2 {
-        let [q, k, v] = [0; 3].map(|_| {
-            let y = projected(&mut s, &x);
-            heads(&mut s, &y)
-        });
-        let kt = s.transpose(&k, &[0, 1, 3, 2]);
-        let scores = s.op("MatMul", &[&q, &kt]);
-        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-        let y = s.op("MatMul", &[&weights, &v]);
+        let y = attended(&mut s, &x);
         let y = s.merged(&y);
         let before = match layer {
             0 => added(&mut s, &embedded),

@@ -44,8 +44,8 @@ impl Planner<'_> {
         all && here.next().is_some()
     }
 
-    /// Whether something is added to all tokens but one, as by a table whose first row is zero.
-    fn begins_with_zeros(&self, finding: &Finding) -> bool {
+    /// Whether nothing is added to some token, as by a table whose first row is zero.
+    fn leaves_out_tokens(&self, finding: &Finding) -> bool {
         let (graph, trace) = (self.context.graph(), &self.context.found.trace);
         finding.entries.iter().any(|at| {
             let value = graph.node(at.node).input(at.slot());
@@ -66,7 +66,7 @@ impl Planner<'_> {
             return false;
         };
         match new {
-            EncodingSpec::InputTerm(_) if self.begins_with_zeros(finding) => false,
+            EncodingSpec::InputTerm(_) if self.leaves_out_tokens(finding) => false,
             EncodingSpec::InputTerm(spec) => {
                 let length = finding.max_length;
                 let same = spec.term.is_found_as(found, length, &self.common());

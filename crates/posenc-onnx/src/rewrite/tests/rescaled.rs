@@ -41,6 +41,19 @@ fn of(found: &Found) -> Vec<String> {
     ]
 }
 
+/// A context of four times 64 tokens.
+fn by_four(law: LawName) -> Request {
+    Request {
+        scale: Some(law.into()),
+        parameters: Parameters {
+            factor: Some(4.0),
+            original_length: Some(64),
+            ..Parameters::default()
+        },
+        ..Request::default()
+    }
+}
+
 #[test]
 fn a_rescaled_model_reads_as_if_it_were_detected_anew() {
     for name in [
@@ -53,15 +66,7 @@ fn a_rescaled_model_reads_as_if_it_were_detected_anew() {
         "gemma3-text/optimum",
     ] {
         for law in [LawName::Linear, LawName::Dynamic, LawName::Yarn] {
-            let request = Request {
-                scale: Some(law.into()),
-                parameters: Parameters {
-                    factor: Some(4.0),
-                    original_length: Some(64),
-                    ..Parameters::default()
-                },
-                ..Request::default()
-            };
+            let request = by_four(law);
             let mut model = fixture(name);
             let before = detect(&model, &Options::default());
             let Ok(done) = rewrite(&mut model, &request) else {
@@ -91,12 +96,7 @@ fn with_cosines_elsewhere(op: &str) -> Model {
 
 #[test]
 fn frequencies_that_act_on_more_than_rotations_are_not_rescaled() {
-    let mut request = Request {
-        scale: Some(LawName::Linear.into()),
-        ..Request::default()
-    };
-    request.parameters.factor = Some(4.0);
-    request.parameters.original_length = Some(64);
+    let request = by_four(LawName::Linear);
     for (op, is_changed) in [("Neg", true), ("Exp", true), ("Size", false)] {
         match rewrite(&mut with_cosines_elsewhere(op), &request) {
             Ok(_) => assert!(!is_changed, "{op}"),
