@@ -19,13 +19,15 @@ const LARGE: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Memo(FxHashMap<Key, Vec<Value>>);
 
-/// What a node computes: its operator, its attributes as they are encoded, and its inputs.
+/// What a node computes: its operator, its attributes as they are encoded, its inputs, and how many
+/// outputs it has, which counts for `Split`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     /// Nodes of one operator share it, if they were read from one file.
     operator: Address<Operator>,
     attributes: Vec<Vec<u8>>,
     inputs: Vec<Option<Input>>,
+    outputs: usize,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -78,6 +80,7 @@ impl Key {
             inputs: inputs
                 .map(|v| v.map_or(Some(None), |v| Input::of(v).map(Some)))
                 .collect::<Option<_>>()?,
+            outputs: node.outputs().len(),
         })
     }
 }
@@ -167,6 +170,17 @@ mod tests {
             assert!(!is_shared(&ran, a, b), "{a} {b}");
         }
         assert_eq!(of(&ran, "u").to_i64().unwrap()[[3]], 5);
+    }
+
+    #[test]
+    fn parts_are_those_of_as_many_outputs() {
+        let ran = run(
+            "h, i = Split<axis = 0>(r) j, k, l, m = Split<axis = 0>(r)",
+            |_| FxHashMap::default(),
+        );
+        assert_eq!(of(&ran, "h").elements(), Some(1000));
+        assert_eq!(of(&ran, "j").elements(), Some(500));
+        assert_eq!(of(&ran, "k").to_i64().unwrap()[[0]], 500);
     }
 
     #[test]

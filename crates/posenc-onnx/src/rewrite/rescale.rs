@@ -1,6 +1,6 @@
 //! Rescaling the rotations of every branch.
 
-use posenc_ir::{Model, NodeId};
+use posenc_ir::{Model, Use};
 use rustc_hash::FxHashSet;
 
 use super::rewritten::{Rewritten, with_rotations};
@@ -79,20 +79,14 @@ pub(super) fn apply(
     })
 }
 
-/// The nodes at which rotations meet content. That sites share frequencies with others that keep theirs
-/// is refused before.
-fn meant(branches: &[Branch]) -> FxHashSet<NodeId> {
-    let mut nodes = FxHashSet::default();
-    for found in branches.iter().map(|branch| &branch.found) {
-        for site in &found.rotary {
-            nodes.insert(site.node);
-            nodes.insert(found.attention[site.site].node);
-            for operand in [&site.query, &site.key] {
-                nodes.extend(operand.region.entries.iter().map(|at| at.node));
-            }
-        }
-    }
-    nodes
+/// Where rotations meet content. That sites share frequencies with others that keep theirs is refused
+/// before.
+fn meant(branches: &[Branch]) -> FxHashSet<Use> {
+    let sites = branches.iter().flat_map(|branch| &branch.found.rotary);
+    let regions = sites.flat_map(|site| [&site.query.region, &site.key.region]);
+    regions
+        .flat_map(|region| region.entries.iter().copied())
+        .collect()
 }
 
 /// Refuses frequencies that act on more than rotations, since that would change too.
@@ -100,7 +94,7 @@ fn acts_elsewhere(
     model: &Model,
     after: &Found,
     groups: &[Group],
-    meant: &FxHashSet<NodeId>,
+    meant: &FxHashSet<Use>,
 ) -> Result<(), RewriteError> {
     let graph = model.graph();
     for group in groups {

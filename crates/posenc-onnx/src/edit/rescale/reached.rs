@@ -1,6 +1,6 @@
 //! What the changed frequencies reach besides the rotations that they were changed for.
 
-use posenc_ir::{Graph, NodeId, ScopeKind, ValueId};
+use posenc_ir::{Graph, NodeId, ScopeKind, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::dataflow::{Class, Classes};
@@ -24,13 +24,13 @@ pub(crate) enum Elsewhere {
     Output(ValueId),
 }
 
-/// The first place at which changed numbers meet content in no node of `meant`, or leave the graph.
+/// The first place at which changed numbers meet content at no use of `meant`, or leave the graph.
 /// Shapes do not count, since a rescale changes none that matters here.
 pub(crate) fn elsewhere(
     graph: &Graph,
     classes: &Classes,
     touched: &Touched,
-    meant: &FxHashSet<NodeId>,
+    meant: &FxHashSet<Use>,
 ) -> Option<Elsewhere> {
     let content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
     let added: FxHashSet<NodeId> = touched.nodes.iter().copied().collect();
@@ -45,7 +45,7 @@ pub(crate) fn elsewhere(
         }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            if meant.contains(&at.node) || added.contains(&at.node) || shape_only(graph, at.node) {
+            if meant.contains(at) || added.contains(&at.node) || shape_only(graph, at.node) {
                 continue;
             }
             let is_loop = !node.is("If") && node.bodies().next().is_some();
@@ -144,7 +144,7 @@ mod tests {
                 values: vec![find("f")],
                 nodes: vec![],
             };
-            let meant = is_meant.then_some(mul).into_iter().collect();
+            let meant = is_meant.then_some(Use::new(mul, 1)).into_iter().collect();
             let want = match (is_meant, outputs.ends_with('z')) {
                 (false, _) => Some(Elsewhere::Node(mul)),
                 (true, true) => Some(Elsewhere::Node(holder)),
