@@ -16,8 +16,9 @@ impl Graph {
     /// # Errors
     /// When nodes depend on each other in a cycle; the error names one of them.
     pub fn order(&self, scope: ScopeId) -> Result<Vec<NodeId>> {
-        if is_in_order(self, scope) {
-            Ok(self.scope(scope).nodes.clone())
+        let of = self.scope(scope);
+        if *of.in_order.get_or_init(|| is_in_order(self, scope)) {
+            Ok(of.nodes.clone())
         } else {
             sorted(self, scope)
         }

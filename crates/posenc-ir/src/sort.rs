@@ -80,7 +80,7 @@ impl Model {
             }
         }
         for (scope, nodes) in sorted {
-            self.graph.scope_mut(scope).nodes = nodes;
+            self.graph.scope_mut(scope).set_nodes(nodes);
         }
         if moved > 0 {
             self.graph.revision += 1;

@@ -10,6 +10,7 @@ pub(crate) mod found;
 pub(crate) mod identified;
 mod lengths;
 pub(crate) mod limits;
+pub(crate) mod negated;
 mod results;
 pub(crate) mod rotary;
 pub(crate) mod rows;
@@ -67,6 +68,14 @@ const SHORT: usize = 8;
 
 /// Finds attention and everything that encodes position.
 pub(crate) fn detect(model: &Model, options: &Options) -> Found {
+    let mut found = detect_as_is(model, options);
+    let others = negated::unread(model, options, &found);
+    found.not_evaluated.extend(others);
+    found
+}
+
+/// The same in those branches of each `If` that the trial run takes.
+fn detect_as_is(model: &Model, options: &Options) -> Found {
     let Trial {
         ports,
         lengths,

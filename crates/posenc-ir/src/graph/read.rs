@@ -3,7 +3,7 @@
 mod node;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use prost::Message;
@@ -107,6 +107,7 @@ impl<'a> Reader<'a> {
             outputs: vec![],
             initializers: vec![],
             nodes: vec![],
+            in_order: OnceLock::new(),
             layout: vec![],
             span: span.clone(),
         });

@@ -1,6 +1,7 @@
 //! Scopes: graphs, bodies and functions.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::names::Names;
 use crate::id::{NodeId, PieceId, ScopeId, ValueId};
@@ -17,6 +18,8 @@ pub struct Scope {
     pub(crate) initializers: Vec<ValueId>,
     /// In the order of the file, or in topological order after a commit.
     pub(crate) nodes: Vec<NodeId>,
+    /// Whether `nodes` are in topological order, once that was asked for.
+    pub(crate) in_order: OnceLock<bool>,
     /// The fields of the message, in the order of the file.
     pub(crate) layout: Vec<Piece>,
     /// The range of the message in the source.
@@ -57,6 +60,11 @@ pub(crate) enum Item {
 }
 
 impl Scope {
+    pub(crate) fn set_nodes(&mut self, nodes: Vec<NodeId>) {
+        self.nodes = nodes;
+        self.in_order = OnceLock::new();
+    }
+
     /// What the scope is the body of.
     pub fn kind(&self) -> &ScopeKind {
         &self.kind

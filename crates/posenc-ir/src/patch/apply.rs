@@ -298,7 +298,8 @@ impl Graph {
             }
         }
         list.sort_unstable();
-        self.scope_mut(scope).nodes = list.into_iter().map(|(.., n)| n).collect();
+        let list = list.into_iter().map(|(.., n)| n);
+        self.scope_mut(scope).set_nodes(list.collect());
         let sorted = self.order(scope).map_err(|error| {
             // Of the nodes of the model: a name that the patch made says nothing.
             let changed = |n: &&NodeId| {
@@ -311,7 +312,7 @@ impl Graph {
                 None => error,
             }
         })?;
-        self.scope_mut(scope).nodes = sorted;
+        self.scope_mut(scope).set_nodes(sorted);
         Ok(())
     }
 

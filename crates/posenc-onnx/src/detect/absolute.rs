@@ -12,18 +12,25 @@ use posenc_ir::{DType, Graph, Model, ValueId};
 
 use super::found::{Found, Refused};
 use super::results::Results;
-use super::runs::Runs;
-use crate::attention::stream::{Addition, Join, Stream};
+use super::runs::{BUDGET, Runs, longer};
+use crate::attention::stream::{Addition, Join, Stream, Tokens};
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::families::sinusoidal::{self, Image, Precision, Sinusoidal};
 use posenc_encodings::kind::{Form, Stack};
+use posenc_encodings::miss::Miss;
 
 pub(crate) use coordinates::{CoordinateCache, meet_coordinates};
 use grid::{Patches, patches};
 use rows::{Rows, rounded_to};
 use source::{PositionTable, TableSearch};
+
+/// Tokens of the longer sequences in which sinusoids are held to their code.
+const LONGER: [usize; 3] = [64, 512, 4096];
+
+/// The most that rounding may explain where rows are still compared.
+const COARSE: f64 = 0.3;
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let (model, found) = (runs.model, runs.found);
@@ -71,6 +78,8 @@ struct Candidate<'a> {
     addition: &'a Addition,
     /// What is added.
     value: ValueId,
+    /// The axes of tokens of that; `None` where an operator reads rows by itself.
+    along: Option<Tokens>,
     /// Its numbers; `None` where they are not at hand.
     rows: Option<Rows>,
     /// The tables that it is read from; none where it is computed.
@@ -102,6 +111,7 @@ impl<'a> Candidate<'a> {
                 found,
                 addition,
                 value,
+                along: None,
             });
         }
         let along =
@@ -124,6 +134,7 @@ impl<'a> Candidate<'a> {
             found,
             addition,
             value,
+            along: Some(along),
             rows,
             tables,
             patches: patches.unwrap_or_default(),
@@ -210,10 +221,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// The rows as sines and cosines, with the table that contains them.
-    fn sinusoidal(
-        &self,
-        rows: &Rows,
-    ) -> Result<(Option<ValueId>, Sinusoidal, f64), posenc_encodings::miss::Miss> {
+    fn sinusoidal(&self, rows: &Rows) -> Result<(Option<ValueId>, Sinusoidal, f64), Miss> {
         let trace = &self.found.trace;
         let table = match &self.tables[..] {
             [table] => Some(table),
@@ -247,25 +255,59 @@ impl<'a> Candidate<'a> {
                 && code.amplitude == 1.0
             {
                 (code, error) = sinusoidal::identify(&at, sample.view(), precision)?;
-                rows::follow(
-                    trace,
-                    table,
-                    first,
-                    &code,
-                    10.0 * error.max(precision.value()),
-                )?;
+                let most = 10.0 * error.max(precision.value());
+                rows::follow(trace, table, first, &code, most)?;
             }
             let past = self.first();
             let unused = first.checked_sub(past).unwrap_or(first);
             max_positions = Some(table.rows.saturating_sub(unused));
         }
+        let most = 10.0 * error.max(precision.value());
+        self.goes_on(&code, max_positions, most)?;
         code.offset = code.offset.checked_sub(self.first()).unwrap_or(code.offset);
         code.max_positions = max_positions;
         Ok((table.map(|t| t.value), code, error))
     }
 
+    /// Whether what is added in longer sequences is of the same code, up to an error. What cannot be
+    /// computed is not compared.
+    ///
+    /// # Errors
+    /// With the first row of another code.
+    fn goes_on(
+        &self,
+        code: &Sinusoidal,
+        max_positions: Option<usize>,
+        most: f64,
+    ) -> Result<(), Miss> {
+        let rounding = match self.dtype(self.value) {
+            Some(DType::F16) => 1e-3,
+            Some(DType::BF16) => 8e-3,
+            _ => 1e-6,
+        };
+        let longest = max_positions.map_or(usize::MAX, |n| n.saturating_sub(self.first()));
+        for tokens in LONGER.map(|n| n.min(longest)) {
+            let off = |place: usize| most + rounding * place as f64;
+            let Some(along) = self.along.filter(|_| off(tokens) <= COARSE) else {
+                continue;
+            };
+            let values = longer(self.model, self.found, &[self.value], tokens, &BUDGET);
+            let rows = values.map(|values| Rows::of(&values[0], along, self.found.lengths.batch));
+            let Some(rows::RowsOf::Rows(rows)) = rows else {
+                continue;
+            };
+            let places: Vec<usize> = (0..rows.count()).collect();
+            if let Some(place) = rows::departs(&rows.numbers, &places, code, off) {
+                return Err(Miss::new(format!(
+                    "with {tokens} tokens, that at place {place} gets a row of another code"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// The table as one that is learned.
-    fn learned(&self, table: &PositionTable) -> Result<Learned, posenc_encodings::miss::Miss> {
+    fn learned(&self, table: &PositionTable) -> Result<Learned, Miss> {
         let Patches { prefix, grid } = self.patches;
         let rows = table.rows + table.joined_rows;
         let shape = [rows, table.dim];

@@ -1,7 +1,7 @@
 //! The branches of an `If` that each contain attention, as in a decoder that was merged from one with
 //! and one without a cache.
 
-use posenc_ir::{Graph, Model, NodeId, ScopeId, ScopeKind};
+use posenc_ir::{Graph, Model, Node, NodeId, ScopeId, ScopeKind};
 use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
@@ -109,12 +109,16 @@ fn unknown_attention(
     while let Some(body) = stack.pop() {
         for id in graph.scope(body).nodes() {
             let node = graph.node(*id);
-            let attends = node.is("Softmax") || node.op().ends_with("Attention");
-            if attends && !known.contains(id) {
+            if attends(node) && !known.contains(id) {
                 return Some(*id);
             }
             stack.extend(node.bodies().map(|b| b.1));
         }
     }
     None
+}
+
+/// Whether a node may be attention.
+pub(super) fn attends(node: &Node) -> bool {
+    node.is("Softmax") || node.op().ends_with("Attention")
 }

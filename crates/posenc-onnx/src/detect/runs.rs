@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use posenc_ir::Model;
-use posenc_ir::eval::{Budget, Trace, trace};
+use posenc_ir::eval::{Budget, Trace, Value, probe, trace};
+use posenc_ir::{Model, ValueId};
 
 use super::found::Found;
 use crate::graph::dataflow::{Class, is_fed};
-use crate::graph::ports::Lengths;
+use crate::graph::ports::{Lengths, Role};
 
 /// Elements that a value of a trial run may have.
 pub(crate) const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -65,4 +65,30 @@ fn run(model: &Model, found: &Found, sequence: usize, budget: &Budget) -> Option
     let content = |v| found.classes.of_value(v).has(Class::CONTENT);
     let opaque = |v| content(v) && !is_fed(model.graph(), v);
     Some(trace(model, &seeds, &opaque, budget))
+}
+
+/// Values that do not depend on content in a sequence of so many new tokens, without the rest of the
+/// graph; `None` where that is no longer sequence, and where they cannot be computed.
+pub(super) fn longer(
+    model: &Model,
+    found: &Found,
+    values: &[ValueId],
+    tokens: usize,
+    budget: &Budget,
+) -> Option<Vec<Value>> {
+    let ports = &found.ports;
+    let wanted = Lengths {
+        sequence: tokens,
+        ..found.lengths
+    };
+    let lengths = ports.fit(wanted);
+    if lengths.sequence != tokens || tokens <= found.lengths.sequence {
+        return None;
+    }
+    let mut seeds = ports.seeds(model.graph(), lengths);
+    for port in ports.iter().filter(|p| p.role == Role::Tokens) {
+        let ids = Value::opaque(port.dtype, ports.dims(port, lengths));
+        seeds.insert(port.value, ids);
+    }
+    probe(model, &found.trace, &seeds, values, budget).ok()
 }

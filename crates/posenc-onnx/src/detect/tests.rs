@@ -11,6 +11,7 @@ mod elsewhere;
 mod free;
 mod lengths;
 mod longer;
+mod negated;
 mod order;
 mod paged;
 

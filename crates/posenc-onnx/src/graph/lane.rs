@@ -6,6 +6,7 @@
 
 mod back;
 mod heads;
+pub(crate) mod pads;
 
 pub(crate) use back::back;
 

@@ -25,13 +25,15 @@ use posenc_ir::{Graph, Model, Tensor, ValueId};
 use posenc_runtime::Backend;
 
 use super::VerifyError;
-use super::feeds::{different_tokens, equal_tokens};
+use super::feeds::{different_tokens, equal_tokens, with_id};
 use super::subject::coarsest;
 use crate::attention::Site;
 use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
+use crate::detect::negated::{Negated, negated};
 use crate::detect::rows::{Rows, What};
 use crate::graph::mixing::token_axes;
+use crate::graph::ports::exchanged::told_apart;
 use crate::graph::ports::{Lengths, Port, Role};
 use crate::report::SiteCheck;
 use compared::{Compared, has_sink, is_ordered};
@@ -47,6 +49,9 @@ const COARSE: f64 = 0.1;
 
 /// Tokens of a longer sequence.
 const LONGER: usize = 96;
+
+/// How many lengths are tried, each three quarters of the one before.
+const TRIES: usize = 6;
 
 /// The fewest tokens that show a difference.
 const FEWEST: usize = 3;
@@ -110,8 +115,9 @@ fn check_within(
     wanted.sort_unstable();
     wanted.dedup();
     let mut runs = Runs::load((model, found), &wanted, backend, limits)?;
-    let mut equal = |nth| runs.of(&equal_tokens(graph, &found.ports, at, nth)?);
-    let [first, second] = [equal(0)?, equal(1)?];
+    let feeds = equal_tokens(graph, &found.ports, at, 0)?;
+    let first = runs.of(&feeds)?;
+    let second = runs.of(&equal_tokens(graph, &found.ports, at, 1)?)?;
     let examined = Examined {
         model,
         found,
@@ -121,8 +127,10 @@ fn check_within(
         rows: &rows,
     };
     let (mut checks, kinds) = examined.equal([&first, &second]);
+    checks.extend(examined.other_ids(&feeds, &first, &mut runs));
     checks.extend(examined.reordered(&first, &kinds, &mut runs)?);
     checks.extend(examined.longer(&wanted, backend));
+    checks.extend(examined.other_branches(&wanted, backend));
     Ok(Bare {
         checks,
         stood_in: runs.stood_in,
@@ -169,34 +177,98 @@ impl Examined<'_> {
         (compared.checks, compared.kinds)
     }
 
+    /// Compares tokens that are all of an id, or of a type, that the graph tells from others: a position
+    /// may act on those alone. Nothing where that does not run, as where no token counts.
+    fn other_ids(
+        &self,
+        feeds: &[(String, Tensor)],
+        equal: &Numbers,
+        runs: &mut Runs,
+    ) -> Vec<SiteCheck> {
+        let Self { model, found, .. } = *self;
+        let (graph, ports) = (model.graph(), &found.ports);
+        let mut checks = vec![];
+        for port in ports.iter() {
+            let what = match port.role {
+                Role::Tokens => "id",
+                Role::TokenTypes => "type",
+                _ => continue,
+            };
+            for id in told_apart(graph, &found.trace, port) {
+                let feeds = with_id(graph, feeds, port, id);
+                let Some(numbers) = feeds.and_then(|feeds| runs.of(&feeds).ok()) else {
+                    continue;
+                };
+                let (compared, _) = self.equal([&numbers, equal]);
+                checks.extend(compared.into_iter().map(|mut check| {
+                    check.quantity += &format!(" of {what} {id}");
+                    check
+                }));
+            }
+        }
+        checks
+    }
+
     /// Compares the tokens of a longer sequence: a position may begin to act behind the first ones.
-    /// Nothing where it does not run, as beyond a limit that was not found, and in a quantized model,
-    /// in which weights of many tokens do not sum to 1.
+    /// Nothing where none runs, and in a quantized model, in which weights of many tokens do not sum to
+    /// 1.
     fn longer(&self, wanted: &[ValueId], backend: &dyn Backend) -> Vec<SiteCheck> {
         let Self { model, found, .. } = *self;
-        let shortest = found.limits.iter().map(|l| l.length).min();
-        let sequence = LONGER.min(shortest.unwrap_or(LONGER));
-        let at = found.ports.fit(Lengths {
-            sequence,
-            ..self.at
-        });
-        let is_longer = at.sequence > self.at.sequence && at.sequence <= LONGER;
-        if !is_longer || has_quantized_operators(model.graph()) {
+        if has_quantized_operators(model.graph()) {
             return vec![];
         }
-        let numbers = || -> Result<[Numbers; 2], VerifyError> {
-            let mut runs = Runs::load((model, found), wanted, backend, Limits::LONGER)?;
-            let mut equal = |nth| runs.of(&equal_tokens(model.graph(), &found.ports, at, nth)?);
-            Ok([equal(0)?, equal(1)?])
+        let shortest = found.limits.iter().map(|l| l.length).min();
+        let longest = LONGER.min(shortest.unwrap_or(LONGER));
+        let at = |sequence| {
+            let fitting = Lengths {
+                sequence,
+                ..self.at
+            };
+            found.ports.fit(fitting)
         };
-        let Ok([first, second]) = numbers() else {
+        // A limit that was not found may allow fewer.
+        let lengths = std::iter::successors(Some(longest), |n| Some(n / 4 * 3));
+        let lengths = lengths.take(TRIES).map(at);
+        let is_longer = |at: &Lengths| (self.at.sequence + 1..=LONGER).contains(&at.sequence);
+        let mut lengths = lengths.filter(is_longer).peekable();
+        if lengths.peek().is_none() {
+            return vec![];
+        }
+        let Ok(mut runs) = Runs::load((model, found), wanted, backend, Limits::LONGER) else {
             return vec![];
         };
-        let (mut checks, _) = Self { at, ..*self }.equal([&first, &second]);
+        let mut run = |at| self.equal_at(&mut runs, at).ok();
+        let Some((at, mut checks)) = lengths.find_map(|at| Some((at, run(at)?))) else {
+            return vec![];
+        };
         for check in &mut checks {
             check.quantity += &format!(" in a sequence of {}", at.sequence);
         }
         checks
+    }
+
+    /// Compares tokens where an `If` without attention takes its other branch. Nothing where that does
+    /// not run, as a branch for inputs of another shape.
+    fn other_branches(&self, wanted: &[ValueId], backend: &dyn Backend) -> Vec<SiteCheck> {
+        let mut all = vec![];
+        for Negated { node, model } in negated(self.model, &self.found.classes) {
+            let runs = Runs::load((&model, self.found), wanted, backend, Limits::LONGER);
+            let checks = runs.and_then(|mut runs| self.equal_at(&mut runs, self.at));
+            let place = self.model.graph().place(node);
+            all.extend(checks.into_iter().flatten().map(|mut check| {
+                check.quantity += &format!(" in the other branch of {place}");
+                check
+            }));
+        }
+        all
+    }
+
+    /// Compares tokens of equal content at these lengths.
+    fn equal_at(&self, runs: &mut Runs, at: Lengths) -> Result<Vec<SiteCheck>, VerifyError> {
+        let (graph, ports) = (self.model.graph(), &self.found.ports);
+        let mut equal = |nth| runs.of(&equal_tokens(graph, ports, at, nth)?);
+        let (checks, _) = Self { at, ..*self }.equal([&equal(0)?, &equal(1)?]);
+        Ok(checks)
     }
 
     fn rows_of_no_site(&self) -> impl Iterator<Item = &Rows> {

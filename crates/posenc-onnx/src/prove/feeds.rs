@@ -49,6 +49,23 @@ pub(crate) fn feeds(
         .collect()
 }
 
+/// The feeds with one id, or one type, in place of every token of an input; `None` for an id beyond the
+/// vocabulary.
+pub(crate) fn with_id(
+    graph: &Graph,
+    feeds: &[(String, Tensor)],
+    port: &Port,
+    id: f64,
+) -> Option<Vec<(String, Tensor)>> {
+    let rows = vocabulary(graph, port.value);
+    let is_known = id >= 0.0 && rows.is_none_or(|rows| id < rows as f64);
+    let mut all = feeds.to_vec();
+    let name = graph.name(port.value);
+    let (_, tensor) = all.iter_mut().find(|(of, _)| is_known && of == name)?;
+    *tensor = Tensor::from_f64(tensor.dtype(), tensor.dims(), &vec![id; tensor.len()]);
+    Some(all)
+}
+
 /// Feeds in which every token of an input has the same content; `nth` chooses one of several
 /// contents.
 ///

@@ -3,6 +3,7 @@
 pub(crate) mod branches;
 mod config;
 mod functions;
+mod ids;
 mod precision;
 mod rescaled;
 mod selection;

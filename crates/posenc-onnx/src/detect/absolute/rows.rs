@@ -179,21 +179,35 @@ pub(crate) fn follow(
     let Some(numbers) = pick(trace, table, &rows) else {
         return Ok(());
     };
+    match departs(&numbers, &places, code, |_| most) {
+        Some(place) => {
+            let row = first + place;
+            Err(Miss::new(format!(
+                "row {row} is of another code than the first ones"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The first of rows at rising places that is not that of a code, up to an error by place; the row of
+/// place 0 may be zero, as some tables begin.
+pub(crate) fn departs(
+    numbers: &Array2<f64>,
+    places: &[usize],
+    code: &Sinusoidal,
+    most: impl Fn(usize) -> f64,
+) -> Option<usize> {
     let at: Vec<f64> = places.iter().map(|p| *p as f64).collect();
     let wanted = code.reference(&at);
-    for (row, (got, want)) in rows
-        .iter()
-        .zip(numbers.rows().into_iter().zip(wanted.rows()))
-    {
-        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= most;
-        let begins = *row == first && got.iter().all(|v| *v == 0.0);
-        if !begins && !got.iter().zip(want).all(near) {
-            return Err(Miss::new(format!(
-                "row {row} is of another code than the first ones"
-            )));
-        }
-    }
-    Ok(())
+    let rows = numbers.rows().into_iter().zip(wanted.rows());
+    let mut rows = places.iter().zip(rows);
+    let other = rows.find(|(place, (got, want))| {
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= most(**place);
+        let begins = **place == 0 && got.iter().all(|v| *v == 0.0);
+        !begins && !got.iter().zip(want).all(near)
+    });
+    other.map(|(place, _)| *place)
 }
 
 fn pick(trace: &Trace, table: &PositionTable, rows: &[usize]) -> Option<Array2<f64>> {

@@ -2,15 +2,15 @@
 //! for these, without the rest of the graph.
 
 use ndarray::{Array3, ArrayD, Axis, Slice};
-use posenc_ir::eval::{Budget, Value, probe};
+use posenc_ir::eval::{Budget, Value};
 use posenc_ir::{DType, Graph, Model, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::matrices::matrices_of_pairs;
 use super::site::RotaryOperand;
 use crate::detect::found::Found;
+use crate::detect::runs::longer;
 use crate::graph::dataflow::Class;
-use crate::graph::ports::{Lengths, Role};
 
 /// New tokens of the longer sequences.
 const LONGER: [usize; 3] = [64, 512, 4096];
@@ -121,30 +121,7 @@ impl Longer<'_> {
     /// What enters the rotation in a sequence of so many new tokens; `None` where it cannot be
     /// computed.
     fn values(&self, tokens: usize) -> Option<Vec<Value>> {
-        let ports = &self.found.ports;
-        let wanted = Lengths {
-            sequence: tokens,
-            ..self.found.lengths
-        };
-        let lengths = ports.fit(wanted);
-        if lengths.sequence != tokens || tokens <= self.found.lengths.sequence {
-            return None;
-        }
-        let mut seeds = ports.seeds(self.model.graph(), lengths);
-        for port in ports.iter().filter(|p| p.role == Role::Tokens) {
-            seeds.insert(
-                port.value,
-                Value::opaque(port.dtype, ports.dims(port, lengths)),
-            );
-        }
-        probe(
-            self.model,
-            &self.found.trace,
-            &seeds,
-            &self.entering,
-            &BUDGET,
-        )
-        .ok()
+        longer(self.model, self.found, &self.entering, tokens, &BUDGET)
     }
 
     /// The matrices of the rotation with the rows from one on in place of those of the trial run;

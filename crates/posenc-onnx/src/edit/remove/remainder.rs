@@ -1,7 +1,7 @@
 //! The part of a summand that does not depend on position: the row of the only token type that a
 //! model was exported with, or a bias that is added to the rows of the table.
 
-use ndarray::{ArrayD, Axis, Slice};
+use ndarray::{ArrayD, ArrayView1, Axis, Slice};
 use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{Emitter, Node, NodeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
@@ -21,6 +21,9 @@ pub(crate) enum Remainder {
     /// This value, which is the same for every token.
     Value(ValueId),
 }
+
+/// By which share of the largest number equal rows may differ.
+const NEAR: f64 = 1e-6;
 
 /// The most operators between a summand and what varies with position.
 const MAX_STEPS: usize = 64;
@@ -150,9 +153,10 @@ impl Search<'_> {
     }
 
     /// Takes a value for position; `None` for one that tells some tokens from all others, as a flag
-    /// for one id does.
+    /// for one id does, or that has rows of its own for some tokens.
     fn leaf(&mut self, value: ValueId, tokens: Tokens) -> Option<Partial> {
-        if self.follows_tokens(value) && kinds(self.context, value, tokens) <= FLAGS {
+        let flags = || kinds(self.context, value, tokens) <= FLAGS;
+        if self.follows_tokens(value) && (flags() || self.has_rows_for_tokens(value, tokens)?) {
             return None;
         }
         self.leaves.push(value);
@@ -163,6 +167,41 @@ impl Search<'_> {
     fn follows_tokens(&self, value: ValueId) -> bool {
         let class = self.context.found.classes.of_value(value);
         class.has(Class::PADDING)
+    }
+
+    /// Whether other tokens bring rows that are no row of a position: other than those of the trial
+    /// run, those that a `Gather` takes out of a table, zero, and one-hot. `None` if that cannot be
+    /// computed.
+    fn has_rows_for_tokens(&self, value: ValueId, tokens: Tokens) -> Option<bool> {
+        let Context { model, found } = *self.context;
+        let graph = model.graph();
+        let lookup = graph.producer(value).map(|(id, _)| graph.node(id));
+        let is_table = |v| !self.follows_tokens(v);
+        if lookup.is_some_and(|node| node.is("Gather") && node.input(0).is_some_and(is_table)) {
+            return Some(false);
+        }
+        let base = found.trace.get(value).to_f64()?;
+        let features = (0..base.ndim()).rev().find(|axis| !tokens.has(*axis))?;
+        let near = NEAR * base.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
+        let is_near = |a: f64, b: f64| (a - b).abs() <= near;
+        let budget = Budget { elements: 1 << 22 };
+        for run in exchanged(graph, &found.ports, &found.trace) {
+            let other = probe(model, &found.trace, &run.ends, &[value], &budget).ok()?;
+            let other = other.first()?.to_f64()?;
+            let is_position = |row: ArrayView1<'_, f64>| {
+                let ones = row.iter().filter(|v| **v == 1.0).count();
+                let zeros = row.iter().filter(|v| **v == 0.0).count();
+                let mut known = base.lanes(Axis(features)).into_iter();
+                zeros + ones.min(1) == row.len()
+                    || known.any(|k| {
+                        k.len() == row.len() && k.iter().zip(row).all(|(a, b)| is_near(*a, *b))
+                    })
+            };
+            if !other.lanes(Axis(features)).into_iter().all(is_position) {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
 
     /// The numbers of `value` with every position set to zero, without the axes along which they

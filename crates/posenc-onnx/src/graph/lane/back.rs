@@ -3,6 +3,7 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, ValueId};
 
+use super::pads::pads;
 use super::{Lane, slice_start, wrap};
 use crate::graph::operators::{is_elementwise, is_layout};
 
@@ -155,18 +156,13 @@ impl Through<'_> {
     fn padded(&self, lane: Lane) -> Option<Lane> {
         let node = self.graph.node(self.id);
         let mode = node.string("mode").ok()?;
-        let pads: Vec<i64> = match node.input(1) {
-            Some(pads) => self.trace.get(pads).to_i64()?.iter().copied().collect(),
-            None => node.ints("pads").ok()??.to_vec(),
-        };
-        let rank = self.from.len();
-        let whole = pads.len() == 2 * rank && node.input(3).is_none();
         let fills = mode.is_none_or(|mode| mode == "constant");
-        if !whole || !fills || self.from[lane.sequence] != self.to[lane.sequence] {
+        let pads = pads(node, self.trace, self.from.len())?;
+        if !fills || pads[lane.sequence] != [0, 0] {
             return None;
         }
         match lane.feature {
-            Some(axis) => lane.shifted(usize::try_from(pads[axis]).ok()?, 1),
+            Some(axis) => lane.shifted(usize::try_from(pads[axis][0]).ok()?, 1),
             None => Some(lane),
         }
     }

@@ -66,6 +66,7 @@ fn work_on_each_token_alone_mixes_nothing() {
         "h = Einsum<equation: string = \"bsd,de->bse\">(x, w)\n y = Mul(h, h)",
         "a, b = Split<axis: int = 2, num_outputs: int = 2>(x)\n n = Neg(b)\n \
          y = Concat<axis: int = 2>(n, a)",
+        "p = Constant<value_ints = [0, 0, 1, 0, 0, -1]>()\n b = Pad(x, p)\n y = Add(x, b)",
     ] {
         let body = format!("{WEIGHTS}    last = Constant<value_ints = [-1]>()\n {body}");
         assert_eq!(found(&body), [], "{body}");
@@ -94,6 +95,15 @@ fn every_spelling_of_attention_mixes_tokens() {
         (
             "axis = Constant<value_int = 1>()\n y = CumSum(x, axis)",
             "CumSum",
+        ),
+        (
+            "p = Constant<value_ints = [0, 1, 0, 0, -1, 0]>()\n b = Pad(x, p)\n y = Add(x, b)",
+            "Add",
+        ),
+        (
+            "p = Constant<value_ints = [-1, 1]>()\n v = Constant<value_float = 0.0>()\n \
+             a = Constant<value_ints = [-2]>()\n b = Pad(x, p, v, a)\n y = Add(x, b)",
+            "Add",
         ),
     ] {
         let found = others(body);

@@ -61,9 +61,7 @@ pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exch
             continue;
         };
         let others = match port.role {
-            Role::Tokens | Role::TokenTypes if port.dtype.is_int() => {
-                others(graph, ports, trace, port)
-            }
+            Role::Tokens | Role::TokenTypes => other_tokens(graph, ports, trace, port),
             Role::Padding if port.dtype.is_float() && base.ndim() > 2 => vec![-1e9],
             Role::Padding => vec![0.0],
             _ => continue,
@@ -100,14 +98,23 @@ pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exch
     runs
 }
 
-/// Ids other than those of the trial run.
-fn others(graph: &Graph, ports: &Ports, trace: &Trace, port: &Port) -> Vec<f64> {
-    let mut numbers = vec![];
-    if port.role == Role::Tokens {
-        numbers.extend(ports.ordinary_tokens(graph).nth(1).map(|id| id as f64));
-    } else {
-        numbers.push(1.0);
+/// Ids other than those of the trial run: an ordinary one, and those that the graph tells from others.
+fn other_tokens(graph: &Graph, ports: &Ports, trace: &Trace, port: &Port) -> Vec<f64> {
+    let ordinary = ports.ordinary_tokens(graph).nth(1).map(|id| id as f64);
+    let ordinary = ordinary.filter(|_| port.role == Role::Tokens && port.dtype.is_int());
+    let mut all = told_apart(graph, trace, port);
+    all.extend(ordinary.filter(|id| !all.contains(id)));
+    all
+}
+
+/// Ids that the graph tells from that of the trial run: those on both sides of every number that it
+/// compares ids with, and another type. None for an input of floats.
+pub(crate) fn told_apart(graph: &Graph, trace: &Trace, port: &Port) -> Vec<f64> {
+    if !port.dtype.is_int() {
+        return vec![];
     }
+    let is_types = port.role == Role::TokenTypes;
+    let mut numbers: Vec<f64> = is_types.then_some(1.0).into_iter().collect();
     for (_, node) in graph.nodes() {
         let compares = matches!(
             node.op(),

@@ -6,6 +6,7 @@ use super::limits::Limits;
 use super::{Bare, check, check_within};
 use crate::detect::rows::{Rows, What};
 use crate::detect::{Options, detect};
+use crate::graph::sketch::{A, HIDDEN, Sketch};
 use crate::prove::testing::{Evaluator, fixture};
 use crate::report::SiteCheck;
 use crate::request::Request;
@@ -267,4 +268,119 @@ fn a_model_of_too_many_nodes_is_not_run() {
     let backend = Evaluator::default();
     let error = check_within((&model, &found), &[0], &backend, limits).unwrap_err();
     assert!(error.to_string().contains("at most 50 are run"), "{error}");
+}
+
+/// Two layers without encodings behind the embeddings that `embed` changes.
+fn embedded(embed: fn(&mut Sketch, &str) -> String) -> Model {
+    let mut s = Sketch::default();
+    s.input("input_ids", DType::I64, &["batch", "sequence"]);
+    let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+    let x = embed(&mut s, &x);
+    attended(s, x)
+}
+
+/// Two layers without encodings.
+fn attended(mut s: Sketch, mut x: String) -> Model {
+    for _ in 0..2 {
+        let [q, k, v] = [(); 3].map(|()| s.headed(&x));
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        x = s.op("Add", &[&x, &y]);
+    }
+    s.model(17, &[&x])
+}
+
+/// `inputs_embeds` with rows of a table added.
+fn placed(s: &mut Sketch) -> String {
+    let rows = rows(s, 200);
+    s.op("Add", &["inputs_embeds", &rows])
+}
+
+fn rows(s: &mut Sketch, count: usize) -> String {
+    let (table, at) = (s.weights(&[count, HIDDEN]), s.range());
+    s.gather(&table, &at, 0)
+}
+
+#[test]
+fn a_position_that_acts_on_one_id_alone_is_seen() {
+    let placed = |id: i64| {
+        embedded(match id {
+            5 => |s, x| {
+                let id = s.int(5);
+                marked(s, x, &id)
+            },
+            _ => |s, x| {
+                // No token is of this id.
+                let id = s.int(-9);
+                marked(s, x, &id)
+            },
+        })
+    };
+    let checks = [5, -9].map(|id| checks(&placed(id)));
+    assert!(failed(&checks[0]).contains(&"queries of equal tokens of id 5"));
+    assert!(!failed(&checks[0]).contains(&"queries of equal tokens"));
+    assert_eq!(failed(&checks[1]), [""; 0], "control");
+}
+
+/// With rows of a table added to tokens of one id.
+fn marked(s: &mut Sketch, x: &str, id: &str) -> String {
+    let rows = rows(s, 200);
+    let flags = s.op("Equal", &["input_ids", id]);
+    let flags = s.cast(&flags, DType::F32);
+    let flags = s.unsqueeze(&flags, &[-1]);
+    let rows = s.op("Mul", &[&rows, &flags]);
+    s.op("Add", &[x, &rows])
+}
+
+/// One of two branches, the first for more tokens than `bound`.
+fn chosen(s: &mut Sketch, bound: i64, branches: [fn(&mut Sketch) -> String; 2]) -> String {
+    let shape = s.op("Shape", &["input_ids"]);
+    let (one, bound) = (s.int(1), s.int(bound));
+    let length = s.gather(&shape, &one, 0);
+    let condition = s.op("Greater", &[&length, &bound]);
+    s.choice(&condition, branches)
+}
+
+#[test]
+fn a_position_in_the_branch_that_is_not_taken_is_seen() {
+    let plain: fn(&mut Sketch) -> String = |s| s.op("Identity", &["inputs_embeds"]);
+    let doubled: fn(&mut Sketch) -> String = |s| s.op("Add", &["inputs_embeds", "inputs_embeds"]);
+    assert_eq!(plain_and(doubled, plain), [""; 0], "control");
+    let failed = plain_and(placed, plain);
+    assert!(
+        failed
+            .iter()
+            .any(|q| q.contains("queries of equal tokens in the other branch of"))
+    );
+}
+
+/// What fails where a branch for more than 1000 tokens is not taken.
+fn plain_and(far: fn(&mut Sketch) -> String, near: fn(&mut Sketch) -> String) -> Vec<String> {
+    let mut s = Sketch::default();
+    s.input("input_ids", DType::I64, &["batch", "sequence"]);
+    s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+    let x = chosen(&mut s, 1000, [far, near]);
+    let checks = checks(&attended(s, x));
+    failed(&checks).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_limit_that_was_not_found_leaves_a_shorter_sequence() {
+    let model = |far: fn(&mut Sketch) -> String| {
+        let mut s = Sketch::default();
+        s.input("input_ids", DType::I64, &["batch", "sequence"]);
+        s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+        let x = chosen(&mut s, 20, [far, |s| s.op("Identity", &["inputs_embeds"])]);
+        attended(s, x)
+    };
+    // The table of this branch ends before the longest sequence.
+    let late = checks(&model(|s| {
+        let rows = rows(s, 60);
+        s.op("Add", &["inputs_embeds", &rows])
+    }));
+    let longer = |q: &&str| q.contains("in a sequence of 54");
+    assert!(failed(&late).iter().any(|q| longer(q)), "{late:?}");
 }

@@ -8,7 +8,7 @@ use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Kind, Stack};
 
 /// Attention of `x` to `keys`, added to `x`.
-fn attends(s: &mut Sketch, x: &str, keys: &str) -> String {
+pub(super) fn attends(s: &mut Sketch, x: &str, keys: &str) -> String {
     let q = s.headed(x);
     let [k, v] = [0; 2].map(|_| s.headed(keys));
     let k = s.transpose(&k, &[0, 1, 3, 2]);
@@ -166,49 +166,6 @@ fn content_that_goes_around_the_old_encoding_is_not_given_the_new_one() {
                     assert!(why.to_string().contains("before the old encoding"), "{why}");
                 }
             }
-        }
-    }
-}
-
-/// One layer behind normalized rows of a table, to which a row for the tokens that `flags` names was
-/// added before.
-fn normalized_with(flags: impl Fn(&mut Sketch) -> Option<String>) -> Model {
-    let mut s = Sketch::default();
-    let x = s.embedded();
-    let (table, at) = (s.weights(&[40, HIDDEN]), s.range());
-    let mut rows = s.gather(&table, &at, 0);
-    if let Some(flags) = flags(&mut s) {
-        let (flags, row) = (s.cast(&flags, DType::F32), s.weights(&[HIDDEN]));
-        let flags = s.unsqueeze(&flags, &[-1]);
-        let row = s.op("Mul", &[&flags, &row]);
-        rows = s.op("Add", &[&rows, &row]);
-    }
-    let scale = s.weights(&[HIDDEN]);
-    let rows = s.op("LayerNormalization", &[&rows, &scale]);
-    let x = s.op("Add", &[&x, &rows]);
-    let y = attends(&mut s, &x, &x);
-    s.model(17, &[&y])
-}
-
-#[test]
-fn a_row_for_some_ids_is_not_removed_with_the_position_that_it_is_normalized_with() {
-    let request = Request {
-        to: Some(Kind::None),
-        ..Request::default()
-    };
-    let mut plain = normalized_with(|_| None);
-    assert!(rewrite(&mut plain, &request).is_ok());
-    for id in [1, 29] {
-        for op in ["Equal", "Greater"] {
-            let mut model = normalized_with(|s| {
-                let id = s.int(id);
-                Some(s.op(op, &["input_ids", &id]))
-            });
-            let why = rewrite(&mut model, &request).unwrap_err().to_string();
-            assert!(
-                why.contains("cannot separate the encoding"),
-                "{op} {id}: {why}"
-            );
         }
     }
 }

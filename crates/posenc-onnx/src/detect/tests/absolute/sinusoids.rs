@@ -44,7 +44,7 @@ fn computed(s: &mut Sketch, first: &str, second: &str, change: fn(usize) -> f64)
 
 #[test]
 fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
-    let cases: [(&str, Embed, Encoding); 14] = [
+    let cases: [(&str, Embed, Encoding); 16] = [
         (
             "stored",
             |s, x| {
@@ -110,6 +110,31 @@ fn sinusoids_are_distinguished_from_learned_rows_by_their_numbers() {
                 s.op("Add", &[&x, &p])
             },
             learned(0),
+        ),
+        (
+            "stored, and read as if no token came after the 20th",
+            |s, x| {
+                let table = table(s, &[ROWS, HIDDEN], |_, _, v| v);
+                let (at, last) = (s.range(), s.int(20));
+                let at = s.op("Min", &[&at, &last]);
+                let p = s.gather(&table, &at, 0);
+                s.op("Add", &[&x, &p])
+            },
+            learned(0),
+        ),
+        (
+            "computed, and half as large from the 1000th token on",
+            |s, x| {
+                let p = computed(s, "Sin", "Cos", |_| 1.0);
+                let (at, from) = (s.range(), s.int(1000));
+                let (half, whole) = (s.float(0.5), s.float(1.0));
+                let is_far = s.op("Greater", &[&at, &from]);
+                let size = s.op("Where", &[&is_far, &half, &whole]);
+                let size = s.unsqueeze(&size, &[1]);
+                let p = s.op("Mul", &[&p, &size]);
+                s.op("Add", &[&x, &p])
+            },
+            Encoding::Unknown,
         ),
         (
             "stored, one column negated",

@@ -6,6 +6,7 @@ use posenc_ir::{Node, NodeId};
 
 use super::super::sets::Sets;
 use super::{Mixing, Rules, Step};
+use crate::graph::lane::pads::pads;
 use crate::graph::lane::wrap;
 use crate::graph::operators::is_reshape;
 
@@ -48,6 +49,11 @@ impl Rules<'_> {
                 let changed = |axis: &usize| from().and_then(|d| d.get(*axis)) != out.get(*axis);
                 let along: Vec<usize> = match node.op() {
                     "Slice" => self.sliced(node)?,
+                    // What is added at one end may be cut off at the other.
+                    "Pad" => {
+                        let pads = pads(node, self.trace, out.len())?;
+                        (0..out.len()).filter(|a| pads[*a] != [0, 0]).collect()
+                    }
                     _ => (0..out.len()).filter(changed).collect(),
                 };
                 let alike = inputs.iter().all(|sets| *sets == first);

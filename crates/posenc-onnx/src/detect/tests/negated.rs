@@ -1,0 +1,86 @@
+//! An `If` without attention, of which the trial run takes one branch.
+
+use super::*;
+
+/// The tokens of the trial run are more than the first number and fewer than the second.
+const BOUNDS: [i64; 2] = [3, 100];
+
+type Branch = fn(&mut Sketch) -> String;
+
+/// A layer behind one of two branches, the first for more tokens than `bound`.
+fn chosen(bound: i64, branches: [Branch; 2]) -> Model {
+    let mut s = Sketch::default();
+    s.input("input_ids", DType::I64, &["batch", "sequence"]);
+    let dims = ["batch", "sequence", "24"];
+    s.input("inputs_embeds", DType::F32, &dims);
+    let shape = s.op("Shape", &["input_ids"]);
+    let (one, bound) = (s.int(1), s.int(bound));
+    let length = s.gather(&shape, &one, 0);
+    let condition = s.op("Greater", &[&length, &bound]);
+    let x = s.choice(&condition, branches);
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let y = attend(&mut s, &q, &k, &v);
+    s.model(17, &[&y])
+}
+
+fn as_it_is(s: &mut Sketch) -> String {
+    s.op("Identity", &["inputs_embeds"])
+}
+
+fn doubled(s: &mut Sketch) -> String {
+    s.op("Add", &["inputs_embeds", "inputs_embeds"])
+}
+
+/// With rows of a table added.
+fn placed(s: &mut Sketch) -> String {
+    let (table, at) = (s.weights(&[200, HIDDEN]), s.range());
+    let rows = s.gather(&table, &at, 0);
+    s.op("Add", &["inputs_embeds", &rows])
+}
+
+/// With the token before added to each.
+fn shifted(s: &mut Sketch) -> String {
+    let pads = s.ints(&[0, 1, 0, 0, -1, 0]);
+    let before = s.op("Pad", &["inputs_embeds", &pads]);
+    s.op("Add", &["inputs_embeds", &before])
+}
+
+#[test]
+fn what_only_the_other_branch_does_is_named() {
+    let cases: [(&str, [Branch; 2]); 3] = [
+        ("a table", [placed, as_it_is]),
+        ("a mixture of tokens", [shifted, as_it_is]),
+        ("another table", [placed, placed]),
+    ];
+    for (name, [other, taken]) in cases {
+        for bound in BOUNDS {
+            let branches = if bound == BOUNDS[0] {
+                [taken, other]
+            } else {
+                [other, taken]
+            };
+            let found = found(&chosen(bound, branches));
+            let named = |why: &String| why.contains("one branch of this If");
+            let why = &found.not_evaluated;
+            assert!(why.iter().any(named), "{name}, {bound}: {why:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_first_branch_does_alone_is_read() {
+    for branches in [[placed as Branch, as_it_is], [placed, doubled]] {
+        let found = found(&chosen(BOUNDS[0], branches));
+        assert_eq!(kinds(&found), [Kind::Learned]);
+        assert_eq!(found.not_evaluated, [""; 0]);
+    }
+}
+
+#[test]
+fn branches_without_position_are_no_matter() {
+    for bound in BOUNDS {
+        let found = found(&chosen(bound, [doubled, as_it_is]));
+        assert_eq!(found.attention.len(), 1);
+        assert_eq!(found.not_evaluated, [""; 0]);
+    }
+}
