@@ -6,6 +6,7 @@ pub(crate) mod swap;
 pub(crate) mod written;
 
 use posenc_ir::Model;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -48,7 +49,7 @@ impl SiteRecord {
     /// Whether both are written alike, but for their sites.
     fn is_like(&self, other: &Self) -> bool {
         self.rope() == other.rope()
-            && self.scaling.to_json() == other.scaling.to_json()
+            && (self.scaling == other.scaling || self.scaling.to_json() == other.scaling.to_json())
             && self.softmax_factor == other.softmax_factor
     }
 
@@ -70,6 +71,10 @@ pub(crate) struct Record {
     /// The length that tables and buffers were extended to, where it was known.
     pub max_length: Option<usize>,
     sites: Vec<Value>,
+    /// The same as rotations, or what is missing or impossible in them.
+    rotations: Vec<Result<SiteRecord, String>>,
+    /// The place in `sites` of each site.
+    places: FxHashMap<usize, usize>,
 }
 
 impl Record {
@@ -94,31 +99,29 @@ impl Record {
     ///
     /// # Errors
     /// In words, what is missing or impossible in it.
-    pub(crate) fn site(&self, site: usize) -> Option<Result<SiteRecord, String>> {
-        self.raw(site).map(SiteRecord::read)
+    pub(crate) fn site(&self, site: usize) -> Option<Result<&SiteRecord, &str>> {
+        let rotation = &self.rotations[*self.places.get(&site)?];
+        Some(rotation.as_ref().map_err(String::as_str))
     }
 
     /// The correction of the softmax scale that a site has; 1 where there is none.
     pub(crate) fn softmax_factor(&self, site: usize) -> f64 {
-        let factor = self.raw(site).and_then(|s| s["softmax_factor"].as_f64());
+        let place = self.places.get(&site);
+        let factor = place.and_then(|at| self.sites[*at]["softmax_factor"].as_f64());
         factor.unwrap_or(1.0)
     }
 
     /// The sites that have a rotation, by their places in `Found::attention`.
     pub(crate) fn sites(&self) -> Vec<usize> {
-        let layers = self.sites.iter().filter_map(|s| s["layers"].as_array());
-        let layers = layers.flatten().filter_map(Value::as_u64);
-        layers
-            .filter_map(|site| usize::try_from(site).ok())
-            .collect()
+        self.sites.iter().flat_map(places).collect()
     }
+}
 
-    fn raw(&self, site: usize) -> Option<&Value> {
-        self.sites.iter().find(|s| {
-            let layers = s["layers"].as_array();
-            layers.is_some_and(|layers| layers.contains(&json!(site)))
-        })
-    }
+/// The sites of an entry.
+fn places(entry: &Value) -> impl Iterator<Item = usize> {
+    let layers = entry["layers"].as_array().into_iter().flatten();
+    let layers = layers.filter_map(Value::as_u64);
+    layers.filter_map(|site| usize::try_from(site).ok())
 }
 
 /// The record of a model, where there is one that can be read.
@@ -126,8 +129,13 @@ pub(crate) fn record(model: &Model) -> Option<Record> {
     let entry: Value = serde_json::from_str(model.metadata(KEY)?).ok()?;
     let sites = entry.get("sites")?.as_array()?.clone();
     let max_length = entry["max_length"].as_u64();
+    // Of two entries of one site, the first counts.
+    let all = sites.iter().enumerate().rev();
+    let all = all.flat_map(|(at, entry)| places(entry).map(move |site| (site, at)));
     Some(Record {
         max_length: max_length.and_then(|length| usize::try_from(length).ok()),
+        places: all.collect(),
+        rotations: sites.iter().map(SiteRecord::read).collect(),
         sites,
     })
 }
@@ -219,8 +227,8 @@ mod tests {
             layers: vec![0, 2],
             ..site(0, linear())
         };
-        assert_eq!(read.site(2), Some(Ok(joined)));
-        assert_eq!(read.site(1), Some(Ok(site(1, Scaling::None))));
+        assert_eq!(read.site(2), Some(Ok(&joined)));
+        assert_eq!(read.site(1), Some(Ok(&site(1, Scaling::None))));
         assert_eq!(read.site(3), None);
         assert_eq!(read.original_length(), None);
         clear(&mut model, "abc");
@@ -263,7 +271,8 @@ mod tests {
             site["scaling"] = scaling;
             let mut model = model();
             model.set_metadata(KEY, json!({"sites": [site]}).to_string());
-            record(&model).unwrap().site(0).unwrap()
+            let read = record(&model).unwrap();
+            read.site(0).unwrap().cloned().map_err(str::to_owned)
         };
         for (scaling, want) in cases {
             assert_eq!(read(scaling).unwrap_err(), want);

@@ -89,7 +89,7 @@ pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>
             expected.max_length = length.min(shortest(found).unwrap_or(length)).max(1);
         }
         if let Some(own) = recorded(record, found, site)? {
-            let (rope, scaling) = (own.rope(), own.scaling);
+            let (rope, scaling) = (own.rope(), own.scaling.clone());
             let stored = expected.law;
             expected.stored = (!scaling.depends_on_length()).then_some(stored);
             expected.law = ExpectedFrequencies::Scaled { scaling, rope };
@@ -103,11 +103,11 @@ pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>
 ///
 /// # Errors
 /// When it is invalid.
-fn recorded(
-    record: &Record,
+fn recorded<'r>(
+    record: &'r Record,
     found: &Found,
     site: &RotarySite,
-) -> Result<Option<SiteRecord>, VerifyError> {
+) -> Result<Option<&'r SiteRecord>, VerifyError> {
     let own = record.site(site.site).transpose();
     own.map_err(|why| {
         let name = &found.attention[site.site].name;
