@@ -69,7 +69,7 @@ const SHORT: usize = 8;
 /// Finds attention and everything that encodes position.
 pub(crate) fn detect(model: &Model, options: &Options) -> Found {
     let mut found = detect_as_is(model, options);
-    let others = negated::unread(model, options, &found);
+    let others = negated::unread(model, &found, |model| detect_as_is(model, options));
     found.not_evaluated.extend(others);
     found
 }

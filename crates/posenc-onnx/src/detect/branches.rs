@@ -1,12 +1,13 @@
 //! The branches of an `If` that each contain attention, as in a decoder that was merged from one with
 //! and one without a cache.
 
-use posenc_ir::{Graph, Model, Node, NodeId, ScopeId, ScopeKind};
+use posenc_ir::{Graph, Model, NodeId, ScopeId, ScopeKind};
 use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
 use crate::detect::{Found, Options, attention, detect};
 use crate::error::RewriteError;
+use crate::graph::operators::may_attend;
 
 /// The most branches of an `If` that are followed.
 const MOST: usize = 8;
@@ -109,16 +110,11 @@ fn unknown_attention(
     while let Some(body) = stack.pop() {
         for id in graph.scope(body).nodes() {
             let node = graph.node(*id);
-            if attends(node) && !known.contains(id) {
+            if may_attend(node) && !known.contains(id) {
                 return Some(*id);
             }
             stack.extend(node.bodies().map(|b| b.1));
         }
     }
     None
-}
-
-/// Whether a node may be attention.
-pub(super) fn attends(node: &Node) -> bool {
-    node.is("Softmax") || node.op().ends_with("Attention")
 }

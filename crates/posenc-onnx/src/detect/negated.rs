@@ -7,11 +7,10 @@ use posenc_encodings::kind::Kind;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, Use};
 use rustc_hash::FxHashSet;
 
-use super::branches::attends;
-use super::{Found, Options, detect_as_is};
+use super::found::Found;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::mixing::Mixing;
-use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::operators::{is_copy, is_layout, may_attend};
 
 /// The most `If`s that are examined.
 const MOST: usize = 16;
@@ -36,12 +35,16 @@ pub(crate) fn negated<'a>(
     })
 }
 
-/// What the other branches do otherwise, one sentence each.
-pub(super) fn unread(model: &Model, options: &Options, found: &Found) -> Vec<String> {
+/// What the other branches do otherwise, as `detect` finds it, one sentence each.
+pub(super) fn unread(
+    model: &Model,
+    found: &Found,
+    detect: impl Fn(&Model) -> Found,
+) -> Vec<String> {
     let graph = model.graph();
     let mut all = vec![];
     for Negated { node, model } in negated(model, &found.classes) {
-        let other = detect_as_is(&model, options);
+        let other = detect(&model);
         if !covers(found, &other) {
             let place = graph.place(node);
             all.push(format!(
@@ -75,7 +78,7 @@ fn computes_content(graph: &Graph, classes: &Classes, mut bodies: Vec<ScopeId>) 
     while let Some(body) = bodies.pop() {
         for id in graph.scope(body).nodes() {
             let node = graph.node(*id);
-            if attends(node) {
+            if may_attend(node) {
                 return false;
             }
             let moves = is_layout(node.op()) || is_copy(node.op());

@@ -106,3 +106,8 @@ pub(crate) fn is_skip_norm(node: &Node) -> bool {
 pub(crate) fn is_random(node: &Node) -> bool {
     node.op().starts_with("Random") || matches!(node.op(), "Bernoulli" | "Multinomial")
 }
+
+/// Whether a node may be attention, or a part of it that nothing else has.
+pub(crate) fn may_attend(node: &Node) -> bool {
+    node.is("Softmax") || node.op().ends_with("Attention")
+}
