@@ -7,19 +7,20 @@ use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::is_product;
+use crate::graph::operators::{is_copy, is_layout, is_product};
 
 /// Whether the sizes of some are unknown.
 pub(crate) fn has_unknown_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
     !softmaxes(graph, classes, trace).is_empty()
 }
 
-/// Softmaxes over content whose sizes are unknown.
+/// Softmaxes over content whose sizes are unknown, but for those whose weights go to outputs alone.
 fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
     let is_unknown = |node: &Node| {
         let scores = node.input(0).filter(|_| node.is("Softmax"));
-        scores
-            .is_some_and(|v| trace.get(v).dims.is_none() && classes.of_value(v).has(Class::CONTENT))
+        let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+        scores.is_some_and(|v| trace.get(v).dims.is_none() && is_content(v))
+            && node.output(0).is_some_and(|v| may_weight(graph, v))
     };
     // The branch of an `If` that does not run here runs when that branch is examined.
     let all = graph
@@ -103,6 +104,29 @@ fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
         }
     }
     false
+}
+
+/// Whether weights may meet anything before they leave the model.
+fn may_weight(graph: &Graph, weights: ValueId) -> bool {
+    let mut stack = vec![weights];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let moves = is_layout(node.op()) || is_copy(node.op());
+            let picks = matches!(node.op(), "Slice" | "ArgMax" | "TopK" | "ReduceMax" | "Log");
+            let alone = at.slot() == 0 && node.scope() == graph.main();
+            if !alone || !moves && !picks {
+                return true;
+            }
+            if seen.insert(at.node) {
+                stack.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    graph
+        .producer(weights)
+        .is_none_or(|(id, _)| graph.node(id).scope() != graph.main())
 }
 
 /// Whether the nearest product before a value is one of content and content.

@@ -13,11 +13,12 @@ mod sets;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod weighted;
 
 use std::cell::OnceCell;
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Dim, Graph, Model, NodeId, ScopeId, ValueId};
+use posenc_ir::{Dim, Graph, Model, NodeId, ScopeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::graph::dataflow::{Class, Classes, live};
@@ -27,6 +28,7 @@ pub(crate) use rules::{Known, Mixing};
 use rules::{Rules, Step};
 use sets::Sets;
 pub(crate) use tokens::{Along, Tokens};
+use weighted::Weights;
 
 /// An operator that mixes tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +132,24 @@ pub(crate) fn token_axes(
             }
         }
         Role::Content if last == 2 && is_convolved(graph, port.value) => vec![2],
+        Role::Content if !is_open(last.min(1)) && is_taken_apart(graph, port.value) => {
+            return None;
+        }
         Role::Content => vec![last.min(1)],
     })
+}
+
+/// Whether every reader of an input takes one index of its second axis, as that of the states of
+/// several layers.
+fn is_taken_apart(graph: &Graph, input: ValueId) -> bool {
+    let one = |at: &Use| {
+        let node = graph.node(at.node);
+        let index = node.input(1).and_then(|index| graph.constant(index));
+        let axis = node.int("axis").ok().flatten();
+        let is_one = index.is_some_and(|index| index.len() == 1);
+        node.is("Gather") && at.slot() == 0 && axis == Some(1) && is_one
+    };
+    graph.uses(input).iter().all(one)
 }
 
 struct Walk<'a> {
@@ -192,7 +210,8 @@ impl Walk<'_> {
             known.unwrap_or_else(|| self.rules.unknown(id, &inputs))
         };
         if let Some(mixing) = step.mixing {
-            self.report(id, mixing);
+            let is_sum = mixing == Mixing::Other && self.is_weighted_sum(id);
+            self.report(id, if is_sum { Mixing::Pooling } else { mixing });
         }
         let sets = step.outputs.into_iter().chain(std::iter::repeat(None));
         for (out, sets) in node.outputs().iter().zip(sets) {
@@ -200,6 +219,37 @@ impl Walk<'_> {
                 self.set(out, sets);
             }
         }
+    }
+
+    /// Whether a product sums tokens, whatever their order.
+    fn is_weighted_sum(&self, id: NodeId) -> bool {
+        let Rules {
+            model,
+            trace,
+            classes,
+            ..
+        } = self.rules;
+        let is_of_tokens = |value: ValueId, axis: usize| {
+            let size = trace
+                .get(value)
+                .dims
+                .as_ref()
+                .and_then(|dims| dims.get(axis));
+            let along = size.and_then(|size| self.get(value)?.along(axis, *size));
+            // Tokens beyond the last bit begin with the first again.
+            along.is_some_and(|(sets, alone)| {
+                let ones = sets.iter().all(|set| set.count_ones() == 1);
+                alone && ones && sets.windows(2).all(|pair| pair[0] != pair[1])
+            })
+        };
+        let weights = Weights {
+            graph: model.graph(),
+            classes,
+            trace,
+            is_of_tokens: &is_of_tokens,
+            is_elementwise: rules::is_elementwise,
+        };
+        weights.are_summed_with(model.graph().node(id))
     }
 
     /// The tokens of an input, unless attention reads keys or values there.

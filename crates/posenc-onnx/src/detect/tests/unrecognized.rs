@@ -32,6 +32,31 @@ fn a_softmax_of_unknown_sizes_is_warned_of() {
 }
 
 #[test]
+fn a_softmax_of_unknown_sizes_that_only_leaves_the_model_is_not() {
+    let warnings = |last: fn(&mut Sketch, &str) -> String| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        // As many tokens as are not zero.
+        let kept = s.op("NonZero", &[&x]);
+        let kept = s.cast(&kept, DType::F32);
+        let weights = s.with("Softmax", &[&kept], &[("axis", A::Int(-1))]);
+        let y = last(&mut s, &weights);
+        found(&s.model(17, &[&y])).no_attention.len()
+    };
+    let best = |s: &mut Sketch, w: &str| s.with("ArgMax", &[w], &[("axis", A::Int(-1))]);
+    assert_eq!(warnings(|_, w| w.to_owned()), 0);
+    assert_eq!(warnings(best), 0);
+    assert_eq!(warnings(|s, w| s.op("Mul", &[w, w])), 1);
+    assert_eq!(
+        warnings(|s, w| {
+            let turned = s.transpose(w, &[1, 0]);
+            s.op("MatMul", &[w, &turned])
+        }),
+        1
+    );
+}
+
+#[test]
 fn an_einsum_with_an_ellipsis_is_a_product() {
     let attend = |equations: [&str; 2]| {
         let form = |s: &mut Sketch| {

@@ -72,7 +72,7 @@ impl Step {
 }
 
 /// Whether an operator computes each element from those at its place, after broadcasting.
-fn is_elementwise(op: &str) -> bool {
+pub(super) fn is_elementwise(op: &str) -> bool {
     static KNOWN: LazyLock<FxHashSet<&str>> =
         LazyLock::new(|| ELEMENTWISE.iter().copied().collect());
     KNOWN.contains(op)

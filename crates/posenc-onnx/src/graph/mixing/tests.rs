@@ -194,3 +194,78 @@ fn elements_that_content_chooses_mix_what_is_along_their_axis() {
     let body = format!("{tokens} y = GatherElements<axis: int = 1>(x, i)");
     assert!(!found(&body).is_empty());
 }
+
+/// The sum of tokens with weights `p`, which `body` computes from features `h` of each.
+fn weighted(body: &str) -> Vec<(String, Mixing)> {
+    let constants = "narrow = Constant<value_ints = [8, 1]>()\n \
+                     v = ConstantOfShape<value: tensor = float[1] {0.1}>(narrow)\n \
+                     at = Constant<value_int = 0>()\n one = Constant<value_ints = [1]>()\n \
+                     h = MatMul(x, w)\n s = MatMul(h, v)\n";
+    let sum = "t = Transpose<perm: ints = [0, 2, 1]>(p)\n y = MatMul(t, x)";
+    found(&format!("{WEIGHTS} {constants} {body}\n {sum}"))
+}
+
+#[test]
+fn a_sum_of_tokens_with_a_weight_for_each_is_a_pooling() {
+    let sum = ("MatMul".to_owned(), Mixing::Pooling);
+    for body in [
+        "p = Softmax<axis: int = 1>(s)",
+        "a = Tanh(s)\n b = Mul(a, a)\n p = Softmax<axis: int = 1>(b)",
+        // A summary of all tokens counts for each alike, as the state of a recurrence does.
+        "m = ReduceMax<keepdims: int = 1>(x, one)\n g = MatMul(m, v)\n a = Add(s, g)\n \
+         p = Softmax<axis: int = 1>(a)",
+    ] {
+        assert_eq!(weighted(body).last(), Some(&sum), "{body}");
+    }
+}
+
+#[test]
+fn a_sum_of_tokens_with_other_weights_is_none() {
+    for body in [
+        "p = Identity(s)",
+        "p = Softmax<axis: int = 0>(s)",
+        // A weight for each place.
+        "c = Constant<value: tensor = float[6, 1] {0.0, 0.1, 0.2, 0.3, 0.4, 0.5}>()\n \
+         a = Add(s, c)\n p = Softmax<axis: int = 1>(a)",
+        // A position.
+        "n = Shape(x)\n i = Constant<value_int = 1>()\n l = Gather(n, i)\n \
+         r = Range(at, l, i)\n f = Cast<to: int = 1>(r)\n \
+         u = Unsqueeze(f, one)\n a = Add(s, u)\n p = Softmax<axis: int = 1>(a)",
+        // The weights of the tokens before.
+        "e = Constant<value_ints = [0, 1, 0, 0, -1, 0]>()\n b = Pad(s, e)\n \
+         p = Softmax<axis: int = 1>(b)",
+        // Products of tokens.
+        "k = Transpose<perm: ints = [0, 2, 1]>(x)\n q = MatMul(x, k)\n a = MatMul(q, s)\n \
+         p = Softmax<axis: int = 1>(a)",
+        // Weights from a summary, one for each place.
+        "m = ReduceMax<keepdims: int = 1>(x, one)\n z = Constant<value_ints = [8, 6]>()\n \
+         d = ConstantOfShape<value: tensor = float[1] {0.1}>(z)\n g = MatMul(m, d)\n \
+         a = Transpose<perm: ints = [0, 2, 1]>(g)\n p = Softmax<axis: int = 1>(a)",
+    ] {
+        let last = weighted(body).last().cloned();
+        assert_eq!(last, Some(("MatMul".to_owned(), Mixing::Other)), "{body}");
+    }
+}
+
+/// The mixers of a model with states `[batch, 2, 8]` besides `x`, from which `body` computes `y`.
+fn with_states(body: &str) -> Vec<(String, Mixing)> {
+    let text = format!(
+        "<ir_version: 9, opset_import: [\"\" : 18]>\n\
+         test (float[batch,sequence,8] x, float[batch,2,8] states) => (float[] y) {{\n\
+         first = Constant<value_int = 0>()\n second = Constant<value_int = 1>()\n\
+         {body}\n}}\n"
+    );
+    list(&Model::parse(&text).unwrap(), &Known::default())
+}
+
+#[test]
+fn states_of_layers_that_are_taken_apart_are_no_tokens() {
+    let own = "a = Gather<axis: int = 1>(states, first)\n b = Gather<axis: int = 1>(states, second)\n\
+               l = Gather<axis: int = 1>(x, first)\n c = Add(l, a)\n y = Add(c, b)";
+    assert_eq!(with_states(own), []);
+    let whole = format!(
+        "{own}2\n d = Neg(states)\n e = Add(d, states)\n f = Add(y2, l)\n \
+                         g = Gather<axis: int = 1>(e, second)\n y = Add(f, g)"
+    );
+    assert!(!with_states(&whole.replace("y = Add(c, b)2", "y2 = Add(c, b)")).is_empty());
+}
