@@ -23,6 +23,7 @@ use super::results::Results;
 use super::runs::Runs;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
+use crate::graph::mixing::Mixing;
 use crate::graph::operators::{
     is_copy, is_elementwise, is_norm, is_product, is_rearrangement, is_skip_norm,
 };
@@ -44,6 +45,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let mut readers = Readers::of(runs);
     let mut layers: Vec<(Shape, NodeId, NodeId)> = vec![];
     let mut shapes: Vec<Shape> = vec![];
+    let mut read: FxHashSet<NodeId> = FxHashSet::default();
     let first = (results.findings.len(), results.no_encodings.len());
     let sums: Vec<NodeId> = graph
         .nodes()
@@ -55,6 +57,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
             let Some(branch) = Branch::of(runs, id, slot) else {
                 continue;
             };
+            read.extend(&branch.convolutions);
             let Some(shape) = shape(runs, &branch) else {
                 continue;
             };
@@ -102,11 +105,57 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
             });
         }
     }
+    let unread = not_read(runs, &read, &mut downstream);
     results.findings[first.0..].reverse();
     results.no_encodings[first.1..].reverse();
+    results.not_evaluated.extend(unread);
     results
         .not_evaluated
         .extend(ambiguous(graph, &layers, &shapes));
+}
+
+/// Grouped convolutions over tokens that are added to content which is not seen to be their input, a
+/// sentence each: they may encode position.
+fn not_read(runs: &Runs<'_>, read: &FxHashSet<NodeId>, downstream: &mut Downstream) -> Vec<String> {
+    let graph = runs.model.graph();
+    let over_tokens = runs.found.mixers.iter();
+    let over_tokens = over_tokens.filter(|m| m.mixing == Mixing::Convolution);
+    let mut all = vec![];
+    for id in over_tokens.map(|m| m.node) {
+        let node = graph.node(id);
+        let is_grouped = is_convolution(node) && groups(node) > 1;
+        if is_grouped
+            && !read.contains(&id)
+            && is_summed(runs, id)
+            && !downstream.sites(graph, id).is_empty()
+        {
+            all.push(format!(
+                "{}: this convolution may encode position: what it is added to was not read",
+                graph.place(id)
+            ));
+        }
+    }
+    all
+}
+
+/// Whether what a convolution gives is added to content, with no product before.
+fn is_summed(runs: &Runs<'_>, id: NodeId) -> bool {
+    let graph = runs.model.graph();
+    let mut stack: Vec<ValueId> = graph.node(id).outputs().iter().flatten().copied().collect();
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let content = runs.found.classes.content(node).count();
+            if sums(node) && content > 1 {
+                return true;
+            }
+            if passes(node) && seen.len() < FEW && seen.insert(at.node) {
+                stack.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    false
 }
 
 /// Layers repeat; one alone, or one like an encoding elsewhere, may be an encoding: a sentence each.
@@ -200,17 +249,41 @@ impl Branch {
     }
 }
 
-/// The value before changes of shape and type, which keep the content.
+/// The value before changes of shape and type, which keep the content, and sums with 0 and products
+/// with 1.
 fn moved(graph: &Graph, mut value: ValueId) -> ValueId {
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
         let moves = is_copy(node.op()) || is_rearrangement(node.op());
-        match node.input(0) {
-            Some(input) if moves => value = input,
-            _ => break,
+        let from = node.input(0).filter(|_| moves);
+        match from.or_else(|| unchanged(graph, node)) {
+            Some(input) => value = input,
+            None => break,
         }
     }
     value
+}
+
+/// The operand that a node gives on as it is, the other being one 0 or 1.
+fn unchanged(graph: &Graph, node: &Node) -> Option<ValueId> {
+    let (neutral, either) = match (node.domain(), node.op()) {
+        ("", "Add") => (0.0, true),
+        ("", "Mul") => (1.0, true),
+        ("", "Sub") => (0.0, false),
+        ("", "Div") => (1.0, false),
+        _ => return None,
+    };
+    let is_neutral = |v: ValueId| {
+        let stored = graph.stored(v).filter(|s| s.elements() == Some(1));
+        let tensor = stored.and_then(|_| graph.constant(v));
+        tensor.is_some_and(|t| t.get_f64(0) == Some(neutral))
+    };
+    let (first, second) = (node.input(0)?, node.input(1)?);
+    match () {
+        () if is_neutral(second) => Some(first),
+        () if either && is_neutral(first) => Some(second),
+        () => None,
+    }
 }
 
 /// Pools and crops between a value and what it was made of.

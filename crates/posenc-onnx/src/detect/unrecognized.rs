@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_copy, is_layout, is_product};
+use crate::graph::operators::{is_copy, is_layout, is_product, is_projection};
 
 /// Whether the sizes of some are unknown.
 pub(crate) fn has_unknown_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
@@ -19,7 +19,10 @@ fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
     let is_unknown = |node: &Node| {
         let scores = node.input(0).filter(|_| node.is("Softmax"));
         let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
-        scores.is_some_and(|v| trace.get(v).dims.is_none() && is_content(v))
+        let unknown = |v: &ValueId| trace.get(*v).dims.is_none() && is_content(*v);
+        scores
+            .filter(unknown)
+            .is_some_and(|v| is_of_content(graph, classes, v))
             && node.output(0).is_some_and(|v| may_weight(graph, v))
     };
     // The branch of an `If` that does not run here runs when that branch is examined.
@@ -142,10 +145,11 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
         };
         let node = graph.node(id);
         let content: Vec<ValueId> = classes.content(node).collect();
-        if !is_product(node) {
-            stack.extend(content);
-        } else if content.len() > 1 {
+        if content.len() > 1 && is_product(node) {
             return true;
+        }
+        if !is_product(node) && !(is_projection(node) && content.len() == 1) {
+            stack.extend(content);
         }
     }
     false

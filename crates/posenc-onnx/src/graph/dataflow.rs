@@ -74,7 +74,7 @@ impl Classes {
                 Role::Tokens | Role::Content => Class::from_input(fresh.next().unwrap_or(0)),
                 Role::TokenTypes | Role::CacheFlag => Class::CONTENT.and(Class::FRESH),
                 Role::Positions => Class::POSITION,
-                Role::Padding => Class::PADDING,
+                Role::Padding | Role::Counts => Class::PADDING,
             };
         }
         classes.scope(graph, graph.main());

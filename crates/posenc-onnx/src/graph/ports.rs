@@ -294,6 +294,7 @@ impl Ports {
                     known(port.dtype, &dims, |_| 0.0)
                 }
                 Role::Padding => known(port.dtype, &dims, |_| 1.0),
+                Role::Counts => known(port.dtype, &dims, |_| (at.past + at.sequence) as f64),
                 Role::TokenTypes => known(port.dtype, &dims, |_| 0.0),
                 // The cache is used where something is in it.
                 Role::CacheFlag => known(port.dtype, &dims, |_| f64::from(u8::from(at.past > 0))),
@@ -383,7 +384,7 @@ fn symbols(ports: &[Port], is_fixed: &dyn Fn(&Port, usize) -> bool) -> BTreeMap<
                 let tokens = usize::from(rank == 3 && is_fixed(port, 1)) + 1;
                 learn(port.dims.get(tokens), axis);
             }
-            Role::Content | Role::CacheFlag => {}
+            Role::Content | Role::Counts | Role::CacheFlag => {}
         }
     }
     symbols

@@ -221,6 +221,10 @@ fn feed(
             let hidden = padding == Padding::Right && row(i) > 0 && column(i) >= last - last / 4;
             f64::from(u8::from(!hidden))
         }),
+        Role::Counts => fill(port.dtype, dims, |i| {
+            let hidden = padding == Padding::Right && i > 0;
+            (total - if hidden { total / 4 } else { 0 }) as f64
+        }),
         Role::TokenTypes | Role::Past => fill(port.dtype, dims, |_| 0.0),
         Role::CacheFlag => fill(port.dtype, dims, |_| f64::from(u8::from(at.past > 0))),
         Role::Content if port.dtype.is_float() => {

@@ -1,5 +1,6 @@
 //! Inputs in which some tokens are others, to see what follows the tokens.
 
+use ndarray::ArrayD;
 use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{DType, Graph, ValueId};
 use rustc_hash::FxHashMap;
@@ -57,6 +58,14 @@ pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exch
         let Some(base) = trace.get(port.value).to_f64() else {
             continue;
         };
+        if port.role == Role::Counts {
+            runs.push(Exchanged {
+                ends: fewer(port, &base),
+                moved: None,
+                tokens: 0,
+            });
+            continue;
+        }
         let Some(tokens) = base.shape().last().copied().filter(|n| *n >= FEWEST) else {
             continue;
         };
@@ -96,6 +105,12 @@ pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exch
         }
     }
     runs
+}
+
+/// Lengths of sequences whose last tokens do not count.
+fn fewer(port: &Port, base: &ArrayD<f64>) -> Seeds {
+    let fewer = base.mapv(|n| (n as i64 - ENDS as i64).max(1));
+    Seeds::from_iter([(port.value, Value::int(fewer).with_dtype(port.dtype))])
 }
 
 /// Ids other than those of the trial run: an ordinary one, and those that the graph tells from others.

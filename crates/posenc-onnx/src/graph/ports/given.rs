@@ -59,6 +59,7 @@ fn words(role: Role) -> &'static str {
         Role::Tokens => "token ids",
         Role::Positions => "position ids",
         Role::Padding => "a padding mask",
+        Role::Counts => "lengths of sequences",
         Role::TokenTypes => "token types",
         Role::Past => "a cache",
         Role::CacheFlag => "the flag of the cache",

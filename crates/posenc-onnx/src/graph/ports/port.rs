@@ -11,6 +11,8 @@ pub(crate) enum Role {
     Positions,
     /// Attention mask: 1 or true where a token counts; additive when of a float type.
     Padding,
+    /// How many tokens of each sequence count, from the first on.
+    Counts,
     /// Segment ids.
     TokenTypes,
     /// Keys or values of earlier steps.

@@ -30,6 +30,8 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
         Role::Positions
     } else if named(&["token_type", "segment"]) {
         Role::TokenTypes
+    } else if rank == 1 && is_compared_with_places(graph, value) {
+        Role::Counts
     } else if rank == 0 || named(&["seqlen", "seq_len", "length"]) {
         Role::Content
     } else if indexes_floats(graph, value) || named(&["ids", "tokens"]) {
@@ -46,6 +48,57 @@ pub(crate) fn contains_time_steps(graph: &Graph, port: &Port) -> bool {
     let says = ["timestep", "time_step"];
     let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);
     port.dtype.is_int() && each && says.iter().any(|word| name.contains(word))
+}
+
+/// Whether every use of the value compares it with a range: with places of tokens, to tell those that
+/// count.
+fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut compared = false;
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            match node.op() {
+                op if (is_copy(op) || is_layout(op)) && at.slot() == 0 => {
+                    stack.extend(node.outputs().iter().flatten());
+                }
+                "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" => {
+                    let other = node.input(1 - at.slot());
+                    if !other.is_some_and(|other| is_range(graph, other)) {
+                        return false;
+                    }
+                    compared = true;
+                }
+                // As a convolution with strides shortens a sequence.
+                "Add" | "Sub" | "Mul" | "Div" | "Floor" | "Ceil" => {
+                    let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
+                    if !others.all(|other| graph.stored(*other).is_some()) {
+                        return false;
+                    }
+                    stack.extend(node.outputs().iter().flatten());
+                }
+                // The longest of all.
+                "ReduceMax" => {}
+                _ => return false,
+            }
+        }
+    }
+    compared
+}
+
+/// Whether a value is a range, through casts and changes of shape.
+fn is_range(graph: &Graph, value: ValueId) -> bool {
+    let mut value = value;
+    loop {
+        let Some((id, _)) = graph.producer(value) else {
+            return false;
+        };
+        let node = graph.node(id);
+        match node.input(0) {
+            Some(before) if is_copy(node.op()) || is_layout(node.op()) => value = before,
+            _ => return node.is("Range"),
+        }
+    }
 }
 
 /// Whether the value picks rows of a float constant.

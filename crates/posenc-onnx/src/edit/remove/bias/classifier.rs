@@ -234,7 +234,14 @@ pub(crate) fn padding_seeds(context: &Context<'_>) -> FxHashMap<ValueId, Value> 
         }
     }
     let changed = |v: ValueId| Some((v, with_padding(found.trace.get(v))?));
-    values.into_iter().filter_map(changed).collect()
+    let mut seeds: FxHashMap<ValueId, Value> = values.into_iter().filter_map(changed).collect();
+    let counts = found.ports.iter().filter(|p| p.role == Role::Counts);
+    seeds.extend(counts.filter_map(|port| {
+        let all = found.trace.get(port.value).to_f64()?;
+        let fewer = all.mapv(|n| (n as i64 - PADDED as i64).max(1));
+        Some((port.value, Value::int(fewer).with_dtype(port.dtype)))
+    }));
+    seeds
 }
 
 /// A padding mask with tokens at one end of each row marked as padding.
