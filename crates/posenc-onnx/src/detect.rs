@@ -223,6 +223,7 @@ impl Trial {
                 }
             }
         }
+        trial = trial.of_first_axis(model, options);
         trial = trial.of_one(model, options);
         trial = trial.of_table(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens.
@@ -288,6 +289,29 @@ impl Trial {
         }
     }
 
+    /// The same with tokens along the first axis of inputs, where attention is over tokens then, and not
+    /// else: over the sequences of a batch, for one.
+    fn of_first_axis(self, model: &Model, options: &Options) -> Self {
+        let is_elsewhere = !self.misplaced.is_empty() || !self.is_over_tokens();
+        let Some(ports) = self.ports.turned().filter(|_| is_elsewhere) else {
+            return self;
+        };
+        let classes = Classes::of(model.graph(), &ports);
+        let other = Self::run(model, options, (ports, classes), self.lengths.sequence);
+        let sites = |of: &Self| of.attention.len() + of.misplaced.len();
+        let fits = other.misplaced.is_empty() && other.is_over_tokens();
+        match fits && !other.attention.is_empty() && sites(&other) >= sites(&self) {
+            true => other,
+            false => self,
+        }
+    }
+
+    /// Whether the keys of every site stand for tokens.
+    fn is_over_tokens(&self) -> bool {
+        let mut sites = self.attention.iter();
+        sites.all(|site| order::is_over_tokens(&self.mixed.tokens, &self.trace, site))
+    }
+
     /// The same at the only length that a table of rows by position fits, where there is one and no
     /// attention is seen at another.
     fn of_table(self, model: &Model, options: &Options) -> Self {
@@ -310,7 +334,7 @@ impl Trial {
     fn unread(&self, graph: &Graph) -> usize {
         let others = self.mixed.mixers.iter();
         let others = others.filter(|m| m.mixing == mixing::Mixing::Other);
-        others.count() + usize::from(self.leaves_out(graph))
+        others.count() + self.misplaced.len() + usize::from(self.leaves_out(graph))
     }
 
     /// Whether some attention may not be recognized, as where lengths do not fit each other.

@@ -39,7 +39,10 @@ pub(crate) fn describe(
         let heads = match ports.first(Role::Tokens) {
             // As long as the input, and so no part of it.
             Some(port)
-                if dims(port.value).is_some_and(|p| p.last() == length(&site.query).as_ref()) =>
+                if dims(port.value).is_some_and(|p| {
+                    let tokens = if port.turned { p.first() } else { p.last() };
+                    tokens == length(&site.query).as_ref()
+                }) =>
             {
                 None
             }
@@ -93,7 +96,8 @@ fn one_stream(graph: &Graph, classes: &Classes, site: &Site) -> bool {
 fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
     let port = ports.first(Role::Tokens).or_else(|| ports.iter().next())?;
     let dims = trace.get(port.value).dims.as_ref()?;
-    Some(if dims.len() > 1 { dims[0] } else { 1 })
+    let axis = port.batch_axis().filter(|_| dims.len() > 1);
+    Some(axis.map_or(1, |axis| dims[axis]))
 }
 
 /// Values to look back through for an axis of heads.

@@ -46,7 +46,7 @@ pub(crate) fn left_out(
                 return Some("heads in separate branches are not supported".to_owned());
             }
         }
-        order::disorder(tokens, trace, site)
+        order::disorder((graph, classes), tokens, trace, site)
     };
     let reasons = sites.iter().map(|site| (site.index, of(site)));
     reasons.filter_map(|(i, why)| Some((i, why?))).collect()

@@ -4,12 +4,19 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, ValueId};
 
+use super::reads::weighted;
 use super::site::{Operand, Site};
+use crate::graph::dataflow::Classes;
 use crate::graph::mixing::{Along, Tokens};
 use crate::graph::operators::{is_copy, is_layout};
 
 /// Why an index along the queries or keys of a site is no position; `None` where it is one.
-pub(crate) fn disorder(tokens: &Tokens, trace: &Trace, site: &Site) -> Option<String> {
+pub(crate) fn disorder(
+    (graph, classes): (&Graph, &Classes),
+    tokens: &Tokens,
+    trace: &Trace,
+    site: &Site,
+) -> Option<String> {
     let queries = along(tokens, trace, &site.query);
     let keys = along(tokens, trace, &site.key);
     // The sequences of a batch that was fixed to one follow each other in the trial run.
@@ -22,11 +29,46 @@ pub(crate) fn disorder(tokens: &Tokens, trace: &Trace, site: &Site) -> Option<St
         let along = along.as_ref()?;
         (!along.is_rising()).then(|| format!("its {what} are not in the order of the tokens"))
     });
+    let turned = turned.or_else(|| {
+        // One of one key is nothing's order.
+        let several = keys
+            .as_ref()
+            .is_some_and(|keys| keys.len() > 1 && !keys.is_of_tokens());
+        let elsewhere = several && tokens.has_axis(site.key.value);
+        elsewhere.then(|| "its keys do not stand for tokens".to_owned())
+    });
+    let turned = turned.or_else(|| {
+        let values = weighted(graph, classes, site).into_iter();
+        let mut others = values.filter_map(|value| values_along(tokens, trace, value, &keys));
+        let other = others.any(|is_other| is_other);
+        other.then(|| "its values are not in the order of its keys".to_owned())
+    });
     // Blocks of a picture, or of a text, attend to themselves.
     let blocks = matches!((&queries, &keys), (Some(q), Some(k)) if q.is_folded() != k.is_folded());
     turned.or_else(|| {
         blocks.then(|| "one of its queries and its keys is in blocks, and the other is not".into())
     })
+}
+
+/// Whether the keys of a site are known to stand for different tokens.
+pub(crate) fn is_over_tokens(tokens: &Tokens, trace: &Trace, site: &Site) -> bool {
+    along(tokens, trace, &site.key).is_some_and(|keys| keys.is_of_tokens())
+}
+
+/// Whether values are known to be of other tokens than the keys in their places.
+fn values_along(
+    tokens: &Tokens,
+    trace: &Trace,
+    value: ValueId,
+    keys: &Option<Along>,
+) -> Option<bool> {
+    let keys = keys.as_ref().filter(|keys| keys.is_exact())?;
+    let rank = trace.get(value).dims.as_ref()?.len();
+    // Before a product, the tokens of values are before their features.
+    let axis = rank.checked_sub(2)?;
+    let values = tokens.along(value, axis, length(trace, value, axis)?)?;
+    let same_length = values.len() == keys.len();
+    Some(same_length && values.is_of_tokens() && values != *keys)
 }
 
 /// Whether the queries of a site are known to be others than the last of the tokens of its keys.

@@ -4,7 +4,7 @@ use ndarray::{Array3, Array4, Axis};
 use posenc_encodings::samples::most;
 
 /// Scores this far below the best of a row are hidden.
-pub(crate) const HIDDEN: f64 = 1e3;
+pub(crate) const HIDDEN: f64 = 500.0;
 
 /// What a mask that hides less takes off at the least.
 pub(crate) const MASKED: f64 = 20.0;

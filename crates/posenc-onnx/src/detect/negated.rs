@@ -1,36 +1,57 @@
-//! What a model computes where an `If` without attention takes its other branch.
+//! What a model computes where an `If` without known attention takes its other branch.
 //!
 //! The trial run takes one branch, by its lengths. The other one is seen by running the model with the
 //! condition negated: it may not encode position, or mix tokens, in places where the first does not.
 
+use ndarray::ArrayD;
 use posenc_encodings::kind::Kind;
-use posenc_ir::{Graph, Model, NodeId, ScopeId, Use};
-use rustc_hash::FxHashSet;
+use posenc_ir::eval::{Value, probe};
+use posenc_ir::{Graph, Model, NodeId, ScopeId, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::found::Found;
-use crate::graph::dataflow::{Class, Classes};
+use super::rotary::site::RotarySite;
+use super::runs::BUDGET;
 use crate::graph::mixing::Mixing;
-use crate::graph::operators::{is_copy, is_layout, may_attend};
+use crate::graph::operators::{is_copy, is_layout};
 
-/// The most `If`s that are examined.
+/// The most conditions that are negated.
 const MOST: usize = 16;
 
-/// A copy of a model in which the condition of one `If` is negated.
+/// Frequencies that differ by less are equal.
+const NEAR: f64 = 1e-6;
+
+/// A copy of a model in which conditions of `If`s are negated.
 #[derive(Debug)]
 pub(crate) struct Negated {
+    /// The first of the `If`s.
     pub(crate) node: NodeId,
     pub(crate) model: Model,
 }
 
-/// A copy for each `If` whose bodies compute content other than attention, up to [`MOST`]. What is
-/// known of the values of the model holds for those of the copies but what the `If` decides.
+/// Copies of a model in which one condition is negated, up to [`MOST`], and one in which all of them
+/// are. What is known of the values of the model holds for those of the copies but what an `If`
+/// decides.
 pub(crate) fn negated<'a>(
     model: &'a Model,
-    classes: &'a Classes,
+    found: &'a Found,
 ) -> impl Iterator<Item = Negated> + use<'a> {
-    let all = choices(model.graph(), classes);
-    all.take(MOST).filter_map(|node| {
-        let model = negate(model, node)?;
+    let mut groups: Vec<Vec<Choice>> = vec![];
+    for choice in choices(model.graph(), found) {
+        let same = |group: &&mut Vec<Choice>| group[0].condition == choice.condition;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(choice),
+            None => groups.push(vec![choice]),
+        }
+    }
+    let all = (groups.len() > 1).then(|| groups.concat());
+    groups.sort_by_key(|group| !group.iter().any(|choice| choice.of_content));
+    groups.truncate(MOST);
+    groups.extend(all);
+    groups.retain(|group| gives_others(model, found, group));
+    groups.into_iter().filter_map(|group| {
+        let node = group[0].node;
+        let model = negate(model, &group)?;
         Some(Negated { node, model })
     })
 }
@@ -43,7 +64,7 @@ pub(super) fn unread(
 ) -> Vec<String> {
     let graph = model.graph();
     let mut all = vec![];
-    for Negated { node, model } in negated(model, &found.classes) {
+    for Negated { node, model } in negated(model, found) {
         let other = detect(&model);
         if !covers(found, &other) {
             let place = graph.place(node);
@@ -53,51 +74,139 @@ pub(super) fn unread(
             ));
         }
     }
-    let rest = choices(graph, &found.classes).count().saturating_sub(MOST);
+    let of_content = choices(graph, found).into_iter();
+    let conditions: FxHashSet<ValueId> = of_content
+        .filter(|choice| choice.of_content)
+        .map(|choice| choice.condition)
+        .collect();
+    let rest = conditions.len().saturating_sub(MOST);
     if rest > 0 {
         all.push(format!(
-            "{rest} Ifs choose between computations of content, and only one branch of each was read"
+            "Ifs with {rest} conditions choose between computations of content, and only one branch of \
+             each was read"
         ));
     }
     all
 }
 
-/// The `If`s that [`negated`] examines.
-fn choices<'a>(graph: &'a Graph, classes: &'a Classes) -> impl Iterator<Item = NodeId> + use<'a> {
-    let ifs = graph.nodes().filter(|(_, node)| node.is("If"));
-    let ifs = ifs.filter(|(_, node)| {
-        let bodies: Vec<ScopeId> = node.bodies().map(|b| b.1).collect();
-        computes_content(graph, classes, bodies)
-    });
-    ifs.map(|(id, _)| id)
+/// An `If` whose branches may compute different numbers.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    node: NodeId,
+    condition: ValueId,
+    /// Whether content is computed in a branch.
+    of_content: bool,
 }
 
-/// Whether bodies compute content otherwise than by moving it, and contain no attention.
-fn computes_content(graph: &Graph, classes: &Classes, mut bodies: Vec<ScopeId>) -> bool {
-    let mut computes = false;
+/// The `If`s without a known attention site in their branches, which are examined one by one, and with
+/// more in them than changes of shape.
+fn choices(graph: &Graph, found: &Found) -> Vec<Choice> {
+    let sites: FxHashSet<NodeId> = found.attention.iter().map(|site| site.node).collect();
+    let ifs = graph.nodes().filter(|(_, node)| node.is("If"));
+    let choices = ifs.filter_map(|(id, node)| {
+        let bodies: Vec<ScopeId> = node.bodies().map(|b| b.1).collect();
+        Some(Choice {
+            node: id,
+            condition: node.input(0)?,
+            of_content: computes_content(graph, found, &sites, bodies)?,
+        })
+    });
+    choices.collect()
+}
+
+/// Whether the other branches give content, or other numbers of the same dimensions. Those of other
+/// dimensions are for inputs of another shape.
+fn gives_others(model: &Model, found: &Found, group: &[Choice]) -> bool {
+    let trace = &found.trace;
+    let mut seeds = FxHashMap::default();
+    for choice in group {
+        let condition = trace.get(choice.condition);
+        if let Some(taken) = condition.scalar_i64() {
+            let dims = condition.dims.clone().unwrap_or_default();
+            let other = Value::bool(ArrayD::from_elem(dims, taken == 0));
+            seeds.insert(choice.condition, other);
+        }
+    }
+    let of_numbers = group.iter().filter(|choice| !choice.of_content);
+    let outputs = of_numbers.flat_map(|choice| model.graph().node(choice.node).outputs());
+    let mut differs = group.iter().any(|choice| choice.of_content);
+    for out in outputs.flatten() {
+        let base = trace.get(*out);
+        let got = probe(model, trace, &seeds, &[*out], &BUDGET).ok();
+        let Some(got) = got.and_then(|values| values.into_iter().next()) else {
+            return false;
+        };
+        if got.dims != base.dims {
+            return false;
+        }
+        differs |= got.to_f64() != base.to_f64();
+    }
+    differs
+}
+
+/// Whether bodies compute content; `None` where they contain a known site, or change the shape of one
+/// value alone.
+fn computes_content(
+    graph: &Graph,
+    found: &Found,
+    sites: &FxHashSet<NodeId>,
+    mut bodies: Vec<ScopeId>,
+) -> Option<bool> {
+    let mut given = bodies.iter().map(|body| moved(graph, *body));
+    let first = given.next();
+    let mut computes = given.any(|other| Some(other) != first);
+    let mut of_content = false;
     while let Some(body) = bodies.pop() {
         for id in graph.scope(body).nodes() {
             let node = graph.node(*id);
-            if may_attend(node) {
-                return false;
+            if sites.contains(id) {
+                return None;
             }
-            let moves = is_layout(node.op()) || is_copy(node.op());
-            let mut outputs = node.outputs().iter().flatten();
-            computes |= !moves && outputs.any(|v| classes.of_value(*v).has(Class::CONTENT));
             bodies.extend(node.bodies().map(|b| b.1));
+            if is_layout(node.op()) || is_copy(node.op()) || node.is("Constant") {
+                continue;
+            }
+            computes = true;
+            let mut outputs = node.outputs().iter().flatten();
+            of_content |= outputs.any(|v| found.is_content(*v));
         }
     }
-    computes
+    computes.then_some(of_content)
 }
 
-/// The model with the condition of an `If` negated.
-fn negate(model: &Model, id: NodeId) -> Option<Model> {
+/// What the outputs of a body are before changes of shape and type.
+fn moved(graph: &Graph, body: ScopeId) -> Vec<ValueId> {
+    let before = |mut value: ValueId| {
+        while let Some((id, _)) = graph.producer(value) {
+            let node = graph.node(id);
+            match node.input(0) {
+                Some(input) if is_layout(node.op()) || is_copy(node.op()) => value = input,
+                _ => break,
+            }
+        }
+        value
+    };
+    graph
+        .scope(body)
+        .outputs()
+        .iter()
+        .map(|v| before(*v))
+        .collect()
+}
+
+/// The model with the condition of these `If`s negated.
+fn negate(model: &Model, group: &[Choice]) -> Option<Model> {
     let graph = model.graph();
-    let node = graph.node(id);
-    let condition = node.input(0)?;
-    let mut out = graph.emitter(node.scope(), "negated");
-    let negated = out.op("Not", &[condition]);
-    out.redirect_use(condition, Use::new(id, 0), negated).ok()?;
+    let mut out = graph.emitter(graph.main(), "negated");
+    for Choice {
+        node, condition, ..
+    } in group
+    {
+        out.set_scope(out.scope_of(*condition));
+        let negated = out.op("Not", &[*condition]);
+        out.redirect_use(*condition, Use::new(*node, 0), negated)
+            .ok()?;
+    }
     let (model, _) = model.clone().with_patch(out.finish()).ok()?;
     Some(model)
 }
@@ -116,6 +225,7 @@ fn covers(first: &Found, other: &Found) -> bool {
         && unread(other) <= unread(first)
         && mixers.all(|m| m.mixing != Mixing::Other || first.mixers.contains(m))
         && places(other).all(|place| known.contains(&place))
+        && other.rotary.iter().all(|site| rotates_alike(first, site))
 }
 
 /// What enters at a site, and where.
@@ -139,4 +249,16 @@ fn places(found: &Found) -> impl Iterator<Item = Place> {
         places.map(|(site, at)| (finding.encoding.kind(), site, at))
     });
     rotations.chain(others)
+}
+
+/// Whether a site rotates by the frequencies that were read, or by others that were read to come with
+/// the length.
+fn rotates_alike(first: &Found, other: &RotarySite) -> bool {
+    let angles = |site: &RotarySite| site.query.rotation.rope.inv_freq.clone();
+    let mut same = first.rotary.iter().filter(|site| site.site == other.site);
+    same.any(|site| {
+        let (a, b) = (angles(site), angles(other));
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= NEAR * a.abs();
+        site.switch.is_some() || a.len() == b.len() && a.iter().zip(&b).all(near)
+    })
 }

@@ -8,13 +8,13 @@ mod behind;
 mod bias;
 mod convolution;
 mod elsewhere;
+mod first_axis;
 mod free;
 mod lengths;
 mod longer;
 mod negated;
 mod order;
 mod paged;
-
 mod refused;
 mod rounded;
 mod single;

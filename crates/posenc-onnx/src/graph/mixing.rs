@@ -118,6 +118,7 @@ pub(crate) fn token_axes(
     let is_open = |axis: usize| !matches!(port.dims.get(axis), Some(Dim::Known(_)));
     Some(match port.role {
         Role::Positions | Role::Padding | Role::Counts | Role::CacheFlag => return None,
+        Role::Tokens | Role::TokenTypes | Role::Content if port.turned => vec![0],
         Role::Tokens | Role::TokenTypes => vec![last],
         Role::Past => {
             let is_past = |axis: &usize| is_open(*axis) && dims[*axis] == lengths.past;

@@ -76,6 +76,7 @@ impl Ports {
                 role,
                 dtype,
                 dims,
+                turned: false,
             });
         }
         let fixed = ports.iter().filter_map(|port| {
@@ -83,9 +84,7 @@ impl Ports {
             Some(((port.value, axis), size))
         });
         let fixed: BTreeMap<(ValueId, usize), usize> = fixed.collect();
-        let symbols = symbols(&ports, &|port, axis| {
-            fixed.contains_key(&(port.value, axis))
-        });
+        let symbols = symbols(&ports, &fixed);
         let image = image::side(graph, &ports);
         Self {
             ports,
@@ -148,6 +147,25 @@ impl Ports {
         (self.fixed_batch() != Some(1)).then_some(single)
     }
 
+    /// The same inputs with tokens along the first axis, where any may have them there.
+    pub(crate) fn turned(&self) -> Option<Self> {
+        let mut turned = self.clone();
+        for port in &mut turned.ports {
+            let rank = port.dims.len();
+            port.turned = match port.role {
+                Role::Tokens | Role::TokenTypes | Role::Positions => rank == 2,
+                Role::Content => rank == 2 || rank == 3,
+                _ => false,
+            };
+        }
+        turned.symbols = symbols(&turned.ports, &turned.fixed);
+        turned
+            .ports
+            .iter()
+            .any(|port| port.turned)
+            .then_some(turned)
+    }
+
     /// Whether a mask is declared as long as the new tokens, though tokens are cached.
     fn is_short_mask(&self, port: &Port) -> bool {
         let sequence =
@@ -184,7 +202,11 @@ impl Ports {
     /// The sequence length that the declared shapes fix, if they do.
     pub(crate) fn fixed_sequence(&self) -> Option<usize> {
         let port = self.first(Role::Tokens).or(self.first(Role::Positions))?;
-        match port.dims.last() {
+        let tokens = match port.turned {
+            true => port.dims.first(),
+            false => port.dims.last(),
+        };
+        match tokens {
             Some(Dim::Known(n)) => Some(*n),
             _ => None,
         }
@@ -199,7 +221,10 @@ impl Ports {
             .first(Role::Tokens)
             .or_else(|| self.ports.first())
             .filter(|p| p.dims.len() > 1)?;
-        match port.dims.first() {
+        let Some(axis) = port.batch_axis() else {
+            return Some(1);
+        };
+        match port.dims.get(axis) {
             Some(Dim::Known(n)) => Some(*n),
             _ => None,
         }
@@ -286,6 +311,10 @@ impl Ports {
             let dims = self.dims(port, at);
             let value = match port.role {
                 Role::Tokens => known(port.dtype, &dims, |_| token),
+                Role::Positions if port.turned => {
+                    let each = dims.last().copied().unwrap_or(1).max(1);
+                    known(port.dtype, &dims, |i| (at.past + i / each) as f64)
+                }
                 Role::Positions => {
                     let last = dims.last().copied().unwrap_or(1).max(1);
                     known(port.dtype, &dims, |i| (at.past + i % last) as f64)
@@ -334,7 +363,8 @@ fn ordinary_tokens(graph: &Graph, ports: &[Port]) -> impl Iterator<Item = i64> {
     (3i64..).filter(move |id| !taken.contains(id))
 }
 
-fn symbols(ports: &[Port], is_fixed: &dyn Fn(&Port, usize) -> bool) -> BTreeMap<Box<str>, Axis> {
+fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMap<Box<str>, Axis> {
+    let is_fixed = |port: &Port, axis: usize| fixed.contains_key(&(port.value, axis));
     let mut symbols = BTreeMap::new();
     let mut learn = |dim: Option<&Dim>, axis: Axis| {
         if let Some(Dim::Symbol(s)) = dim
@@ -348,13 +378,31 @@ fn symbols(ports: &[Port], is_fixed: &dyn Fn(&Port, usize) -> bool) -> BTreeMap<
     if tokens().count() > 1
         && let Some(first) = tokens().next()
     {
-        learn(first.dims.last(), Axis::Encoder);
+        let tokens = match first.turned {
+            true => first.dims.first(),
+            false => first.dims.last(),
+        };
+        learn(tokens, Axis::Encoder);
     }
     let mut ordered: Vec<&Port> = ports.iter().collect();
     ordered.sort_by_key(|p| p.role); // tokens take precedence over positions, these over masks
     for port in ordered {
         let rank = port.dims.len();
+        let has_tokens = ports.iter().any(|p| p.role == Role::Tokens);
         match port.role {
+            _ if port.turned => {
+                let is_other = has_tokens && port.role == Role::Content;
+                let axis = if is_other {
+                    Axis::Encoder
+                } else {
+                    Axis::Sequence
+                };
+                learn(port.dims.first(), axis);
+                learn(
+                    port.batch_axis().and_then(|at| port.dims.get(at)),
+                    Axis::Batch,
+                );
+            }
             Role::Tokens | Role::Positions | Role::TokenTypes => {
                 learn(port.dims.last(), Axis::Sequence);
                 if rank >= 2 {
@@ -375,8 +423,7 @@ fn symbols(ports: &[Port], is_fixed: &dyn Fn(&Port, usize) -> bool) -> BTreeMap<
             }
             Role::Content if rank >= 2 => {
                 learn(port.dims.first(), Axis::Batch);
-                let tokens = ports.iter().any(|p| p.role == Role::Tokens);
-                let axis = if tokens {
+                let axis = if has_tokens {
                     Axis::Encoder
                 } else {
                     Axis::Sequence
@@ -397,6 +444,8 @@ fn guess(port: &Port, axis: usize, rank: usize, at: Lengths, image: Option<usize
         Role::Past if axis == 0 => at.batch,
         Role::Past => at.past,
         Role::Padding if axis + 1 == rank => at.past + at.sequence,
+        _ if port.turned && port.batch_axis() == Some(axis) => at.batch,
+        _ if port.turned => at.sequence,
         _ if axis == 0 && rank > 1 => at.batch,
         // Images: square, and large enough for a few patches.
         Role::Content if rank == 4 && axis >= 2 => image.unwrap_or(at.sequence.clamp(64, 1024)),

@@ -11,7 +11,7 @@ use posenc_ir::{DType, Model};
 use prost::Message;
 
 /// A graph under construction. Values are names; `x` and what it is multiplied with have 3 heads of 8.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sketch {
     graph: GraphProto,
     made: usize,

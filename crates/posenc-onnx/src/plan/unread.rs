@@ -23,8 +23,10 @@ pub(crate) fn of_branch(model: &Model, found: &Found) -> Vec<String> {
 fn mixers(model: &Model, found: &Found) -> Option<String> {
     let node = |mixer: &&Mixer| model.graph().node(mixer.node);
     // Without any attention, only what may be a product of queries and keys is worth a word.
-    let counts =
-        |m: &&Mixer| !found.attention.is_empty() || is_product(node(m)) || node(m).is("Mul");
+    let counts = |m: &&Mixer| {
+        let may_be_scores = is_product(node(m)) || node(m).is("Mul");
+        !found.attention.is_empty() || may_be_scores && found.classes.content(node(m)).count() > 1
+    };
     let others = found.mixers.iter().filter(|m| m.mixing == Mixing::Other);
     let mut others = others.filter(counts);
     let first = others.next()?.node;

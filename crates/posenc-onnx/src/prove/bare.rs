@@ -47,8 +47,11 @@ use uneven::uneven;
 /// weights of attention do not sum to 1.
 const COARSE: f64 = 0.1;
 
-/// Tokens of a longer sequence.
-const LONGER: usize = 96;
+/// Tokens of a longer sequence: odd, as those of the trial run are not.
+const LONGER: usize = 95;
+
+/// Sequences of such a run: more than in the trial run.
+const SEQUENCES: usize = 3;
 
 /// How many lengths are tried, each three quarters of the one before.
 const TRIES: usize = 6;
@@ -221,6 +224,7 @@ impl Examined<'_> {
         let longest = LONGER.min(shortest.unwrap_or(LONGER));
         let at = |sequence| {
             let fitting = Lengths {
+                batch: SEQUENCES,
                 sequence,
                 ..self.at
             };
@@ -251,7 +255,7 @@ impl Examined<'_> {
     /// not run, as a branch for inputs of another shape.
     fn other_branches(&self, wanted: &[ValueId], backend: &dyn Backend) -> Vec<SiteCheck> {
         let mut all = vec![];
-        for Negated { node, model } in negated(self.model, &self.found.classes) {
+        for Negated { node, model } in negated(self.model, self.found) {
             let runs = Runs::load((&model, self.found), wanted, backend, Limits::LONGER);
             let checks = runs.and_then(|mut runs| self.equal_at(&mut runs, self.at));
             let place = self.model.graph().place(node);

@@ -214,6 +214,7 @@ fn feed(
                 token(row(i), at.past + column(i), first, rows)
             })
         }
+        Role::Positions if port.turned => fill(port.dtype, dims, |i| (at.past + row(i)) as f64),
         Role::Positions => fill(port.dtype, dims, |i| (at.past + column(i)) as f64),
         // Such a mask is added to the scores.
         Role::Padding if port.dtype.is_float() && dims.len() > 2 => fill(port.dtype, dims, |_| 0.0),

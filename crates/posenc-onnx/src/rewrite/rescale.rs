@@ -75,8 +75,20 @@ pub(super) fn apply(
     report.warnings.extend(kept_at_cross(&after, &to));
     Ok(Rewritten {
         other_branches: with_rotations(other_branches(&next, &options, &after)),
+        bare: without_encodings(&after),
         ..Rewritten::new(next, after, report)
     })
+}
+
+/// The sites at which no encoding is found: a rotation that was not read would keep its frequencies.
+fn without_encodings(found: &Found) -> Vec<usize> {
+    let is_known = |site: &usize| {
+        let rotary = found.rotary.iter().any(|rotary| rotary.site == *site);
+        rotary || found.findings.iter().any(|f| f.sites.contains(site))
+    };
+    (0..found.attention.len())
+        .filter(|site| !is_known(site))
+        .collect()
 }
 
 /// Where rotations meet content. That sites share frequencies with others that keep theirs is refused

@@ -26,7 +26,8 @@ pub(crate) struct Rewritten {
     /// The model before and after its operators were replaced by others that compute the same, where
     /// some were, with what was found in the latter.
     pub(crate) respelled: Option<Box<Respelled>>,
-    /// The sites of a model without encodings which was not changed, since none were to be removed.
+    /// Sites without any encoding: those of a model from which none was removed, and those whose rotation
+    /// a rescale would have missed.
     pub(crate) bare: Vec<usize>,
 }
 

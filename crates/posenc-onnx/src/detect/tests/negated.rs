@@ -67,6 +67,48 @@ fn what_only_the_other_branch_does_is_named() {
     }
 }
 
+fn zero(s: &mut Sketch) -> String {
+    s.float(0.0)
+}
+
+fn one(s: &mut Sketch) -> String {
+    s.float(1.0)
+}
+
+#[test]
+fn branches_that_choose_numbers_for_a_position_are_examined() {
+    let with = |factor: fn(&mut Sketch, [&str; 2]) -> String| {
+        let mut s = Sketch::default();
+        s.input("input_ids", DType::I64, &["batch", "sequence"]);
+        let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+        let shape = s.op("Shape", &["input_ids"]);
+        let conditions = [(0, 50), (1, 1000)].map(|(axis, bound)| {
+            let (axis, bound) = (s.int(axis), s.int(bound));
+            let size = s.gather(&shape, &axis, 0);
+            s.op("Greater", &[&size, &bound])
+        });
+        let factor = factor(&mut s, conditions.each_ref().map(String::as_str));
+        let (table, at) = (s.weights(&[2000, HIDDEN]), s.range());
+        let rows = s.gather(&table, &at, 0);
+        let rows = s.op("Mul", &[&rows, &factor]);
+        let x = s.op("Add", &[&x, &rows]);
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let y = attend(&mut s, &q, &k, &v);
+        found(&s.model(17, &[&y])).not_evaluated.len()
+    };
+    assert_eq!(with(|s, _| s.float(0.0)), 0, "control");
+    // A number.
+    assert_eq!(with(|s, [few, _]| s.choice(few, [one, zero])), 1);
+    // Two conditions that have to hold together.
+    let both = with(|s, [few, long]| {
+        let (a, b) = (s.choice(few, [one, zero]), s.choice(long, [one, zero]));
+        s.op("Mul", &[&a, &b])
+    });
+    assert_eq!(both, 1);
+    // The same number.
+    assert_eq!(with(|s, [few, _]| s.choice(few, [zero, zero])), 0);
+}
+
 #[test]
 fn what_the_first_branch_does_alone_is_read() {
     for branches in [[placed as Branch, as_it_is], [placed, doubled]] {

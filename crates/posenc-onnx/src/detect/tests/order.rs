@@ -48,10 +48,27 @@ fn attention_out_of_the_order_of_the_tokens_is_not_read() {
         let (k, v) = (s.concat(&[k, k], 2), s.concat(&[v, v], 2));
         open(s, q, &k, &v)
     });
-    for (what, model) in [("keys", keys), ("queries", queries), ("keys", twice)] {
+    let values = moved(|s, q, k, v| {
+        let v = turned(s, v, 2);
+        open(s, q, k, &v)
+    });
+    // Each token has the values of the one before.
+    let shifted = moved(|s, q, k, v| {
+        let ends = s.ints(&[0, 0, 1, 0, 0, 0, -1, 0]);
+        let v = s.op("Pad", &[v, &ends]);
+        open(s, q, k, &v)
+    });
+    let (tokens, of_keys) = ("the tokens", "its keys");
+    for (what, of, model) in [
+        ("keys", tokens, keys),
+        ("queries", tokens, queries),
+        ("keys", tokens, twice),
+        ("values", of_keys, values),
+        ("values", of_keys, shifted),
+    ] {
         let found = found(&model);
         assert!(found.attention.is_empty(), "{what}");
-        let why = format!("its {what} are not in the order of the tokens");
+        let why = format!("its {what} are not in the order of {of}");
         assert!(
             matches!(&found.misplaced[..], [w] if w.ends_with(&why)),
             "{:?}",

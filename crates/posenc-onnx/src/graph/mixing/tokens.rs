@@ -51,6 +51,17 @@ impl Tokens {
 }
 
 impl Along {
+    /// How many indices there are.
+    pub(crate) fn len(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Whether indices stand for different tokens, of which one index may have several.
+    pub(crate) fn is_of_tokens(&self) -> bool {
+        let first = self.sets.first();
+        self.sets.iter().any(|set| Some(set) != first)
+    }
+
     /// Whether every index has one token.
     pub(crate) fn is_exact(&self) -> bool {
         self.alone && self.sets.iter().all(|set| set.count_ones() == 1)

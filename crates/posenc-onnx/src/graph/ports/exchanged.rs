@@ -55,7 +55,7 @@ impl Exchanged {
 pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exchanged> {
     let mut runs = vec![];
     for port in ports.iter() {
-        let Some(base) = trace.get(port.value).to_f64() else {
+        let Some(base) = trace.get(port.value).to_f64().filter(|_| !port.turned) else {
             continue;
         };
         if port.role == Role::Counts {

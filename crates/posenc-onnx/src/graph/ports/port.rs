@@ -34,6 +34,17 @@ pub(crate) struct Port {
     pub dtype: DType,
     /// Declared dimensions.
     pub dims: Vec<Dim>,
+    /// Tokens are along the first axis, and sequences, if there are several, along the second.
+    pub turned: bool,
+}
+
+impl Port {
+    /// The axis of sequences; `None` where there is one sequence alone.
+    pub(crate) fn batch_axis(&self) -> Option<usize> {
+        let has_features = self.role == Role::Content;
+        let axis = usize::from(self.turned);
+        (self.dims.len() > axis + usize::from(has_features && self.turned)).then_some(axis)
+    }
 }
 
 /// The lengths of a trial run.

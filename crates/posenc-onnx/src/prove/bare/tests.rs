@@ -9,7 +9,7 @@ use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HIDDEN, Sketch};
 use crate::prove::testing::{Evaluator, fixture};
 use crate::report::SiteCheck;
-use crate::request::Request;
+use crate::request::{LawName, Parameters, Request};
 use posenc_encodings::kind::Kind;
 
 /// The checks of all sites of a model as it is.
@@ -54,7 +54,7 @@ fn a_model_without_positions_passes_at_every_site() {
     // Behind the first mask the order of tokens matters.
     all.extend(site.map(|name| name.replace("equal tokens", "tokens in another order")));
     let quantities: Vec<&str> = checks.iter().map(|check| check.quantity.as_str()).collect();
-    let longer = |quantity: &&&str| quantity.ends_with(" in a sequence of 96");
+    let longer = |quantity: &&&str| quantity.ends_with(" in a sequence of 95");
     assert_eq!(quantities.iter().filter(longer).count(), 9);
     let short: Vec<&str> = quantities.iter().copied().filter(|q| !longer(&q)).collect();
     assert_eq!(short, all);
@@ -134,7 +134,7 @@ fn a_position_that_begins_behind_the_first_tokens_is_seen() {
     let model = fixture("mini/none");
     let rows = rows_of(&model, What::Values(1));
     let late = |from| checks(&planted(&model, (rows.value, rows.axis), from, false));
-    let longer = "values of equal tokens in a sequence of 96";
+    let longer = "values of equal tokens in a sequence of 95";
     assert!(failed(&late(40.0)).contains(&longer));
     assert_eq!(failed(&late(200.0)), [""; 0], "control");
 }
@@ -325,6 +325,72 @@ fn a_position_that_acts_on_one_id_alone_is_seen() {
     assert_eq!(failed(&checks[1]), [""; 0], "control");
 }
 
+#[test]
+fn what_changes_nothing_before_a_position_does_not_hide_it() {
+    let cases: [(&str, fn(&mut Sketch, &str) -> String); 4] = [
+        ("nothing", |_, x| x.to_owned()),
+        ("a pad of nothing", |s, x| {
+            let ends = s.ints(&[0; 6]);
+            s.op("Pad", &[x, &ends])
+        }),
+        ("a pad of features", |s, x| {
+            let ends = s.ints(&[0, 0, 0, 0, 0, 2]);
+            let wide = s.op("Pad", &[x, &ends]);
+            s.slice(&wide, 2, [0, HIDDEN as i64, 1])
+        }),
+        ("a branch that content chooses", |s, _| {
+            let size = s.with("ReduceSum", &["inputs_embeds"], &[("keepdims", A::Int(0))]);
+            let zero = s.float(0.0);
+            let condition = s.op("Greater", &[&size, &zero]);
+            let plain: fn(&mut Sketch) -> String = |s| s.op("Identity", &["inputs_embeds"]);
+            s.choice(&condition, [plain, plain])
+        }),
+    ];
+    for (name, before) in cases {
+        let mut s = Sketch::default();
+        s.input("input_ids", DType::I64, &["batch", "sequence"]);
+        let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+        let x = before(&mut s, &x);
+        let bare = attended(s.clone(), x.clone());
+        assert_eq!(failed(&checks(&bare)), [""; 0], "{name}: control");
+        let rows = rows(&mut s, 200);
+        let x = s.op("Add", &[&x, &rows]);
+        let checks = checks(&attended(s, x));
+        let failed = failed(&checks);
+        assert!(
+            failed.contains(&"queries of equal tokens"),
+            "{name}: {checks:?}"
+        );
+    }
+}
+
+#[test]
+fn sites_that_a_rescale_leaves_alone_have_no_position() {
+    let mut model = fixture("smollm3/dynamo");
+    let request = Request {
+        scale: Some(LawName::Linear.into()),
+        parameters: Parameters {
+            factor: Some(2.0),
+            ..Parameters::default()
+        },
+        ..Request::default()
+    };
+    let done = crate::rewrite::rewrite(&mut model, &request).unwrap();
+    assert!(!done.bare.is_empty());
+    let bare = check(
+        (done.read(), &done.found),
+        &done.bare,
+        &Evaluator::default(),
+    )
+    .unwrap();
+    assert!(!bare.checks.is_empty());
+    assert_eq!(failed(&bare.checks), [""; 0]);
+    // The others rotate.
+    let others: Vec<usize> = (0..done.found.attention.len()).collect();
+    let all = check((done.read(), &done.found), &others, &Evaluator::default()).unwrap();
+    assert!(failed(&all.checks).contains(&"queries of equal tokens"));
+}
+
 /// With rows of a table added to tokens of one id.
 fn marked(s: &mut Sketch, x: &str, id: &str) -> String {
     let rows = rows(s, 200);
@@ -381,6 +447,6 @@ fn a_limit_that_was_not_found_leaves_a_shorter_sequence() {
         let rows = rows(s, 60);
         s.op("Add", &["inputs_embeds", &rows])
     }));
-    let longer = |q: &&str| q.contains("in a sequence of 54");
+    let longer = |q: &&str| q.contains("in a sequence of 51");
     assert!(failed(&late).iter().any(|q| longer(q)), "{late:?}");
 }
