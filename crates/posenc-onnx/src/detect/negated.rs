@@ -44,11 +44,13 @@ pub(crate) fn negated<'a>(
             None => groups.push(vec![choice]),
         }
     }
-    let all = (groups.len() > 1).then(|| groups.concat());
-    groups.sort_by_key(|group| !group.iter().any(|choice| choice.of_content));
+    let fits = |choice: &Choice| choice.of_content || differs(model, found, &[*choice]).is_some();
+    let all: Vec<Choice> = groups.concat().into_iter().filter(fits).collect();
+    let is_new = groups.iter().all(|group| group.len() < all.len());
+    groups.sort_by_key(|group| !has_content(group));
     groups.truncate(MOST);
-    groups.extend(all);
-    groups.retain(|group| gives_others(model, found, group));
+    groups.extend(is_new.then_some(all));
+    groups.retain(|group| has_content(group) || differs(model, found, group) == Some(true));
     groups.into_iter().filter_map(|group| {
         let node = group[0].node;
         let model = negate(model, &group)?;
@@ -114,9 +116,13 @@ fn choices(graph: &Graph, found: &Found) -> Vec<Choice> {
     choices.collect()
 }
 
-/// Whether the other branches give content, or other numbers of the same dimensions. Those of other
-/// dimensions are for inputs of another shape.
-fn gives_others(model: &Model, found: &Found, group: &[Choice]) -> bool {
+fn has_content(group: &[Choice]) -> bool {
+    group.iter().any(|choice| choice.of_content)
+}
+
+/// Whether the other branches give other numbers, where they give no content; `None` where these have
+/// other dimensions, or cannot be computed, as branches for inputs of another shape.
+fn differs(model: &Model, found: &Found, group: &[Choice]) -> Option<bool> {
     let trace = &found.trace;
     let mut seeds = FxHashMap::default();
     for choice in group {
@@ -129,19 +135,14 @@ fn gives_others(model: &Model, found: &Found, group: &[Choice]) -> bool {
     }
     let of_numbers = group.iter().filter(|choice| !choice.of_content);
     let outputs = of_numbers.flat_map(|choice| model.graph().node(choice.node).outputs());
-    let mut differs = group.iter().any(|choice| choice.of_content);
+    let mut differs = false;
     for out in outputs.flatten() {
         let base = trace.get(*out);
-        let got = probe(model, trace, &seeds, &[*out], &BUDGET).ok();
-        let Some(got) = got.and_then(|values| values.into_iter().next()) else {
-            return false;
-        };
-        if got.dims != base.dims {
-            return false;
-        }
+        let got = probe(model, trace, &seeds, &[*out], &BUDGET).ok()?;
+        let got = got.first().filter(|got| got.dims == base.dims)?;
         differs |= got.to_f64() != base.to_f64();
     }
-    differs
+    Some(differs)
 }
 
 /// Whether bodies compute content; `None` where they contain a known site, or change the shape of one

@@ -18,6 +18,9 @@ pub(super) type United = (Sets, bool);
 /// a bit, so that two of them that meet only each other are not seen to.
 pub(super) const BITS: usize = 31;
 
+/// The most sets of a union: pairs of that many tokens are seen to mix without them.
+const MOST: usize = 1 << 22;
+
 impl PartialEq for Sets {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
@@ -109,7 +112,8 @@ impl Sets {
         sets.into()
     }
 
-    /// The unions of elements at equal places, after broadcasting; `None` where shapes do not fit.
+    /// The unions of elements at equal places, after broadcasting; `None` where shapes do not fit, and
+    /// where there are too many.
     pub(super) fn union(&self, other: &Self) -> Option<United> {
         if self == other {
             return Some((self.clone(), false));
@@ -123,6 +127,9 @@ impl Sets {
         let dims: Vec<usize> = (0..rank)
             .map(|i| size(self, i).max(size(other, i)))
             .collect();
+        if dims.iter().product::<usize>() > MOST {
+            return None;
+        }
         let (a, b) = (self.0.broadcast(&*dims)?, other.0.broadcast(&*dims)?);
         let mut mixed = false;
         let sets = Zip::from(a).and(b).map_collect(|a, b| {
