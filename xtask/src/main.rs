@@ -6,6 +6,8 @@
 //!   or compares what is checked in.
 //! - `cargo xtask layers [--list]` compares the imports of all files with the table of layers in
 //!   ARCHITECTURE.md.
+//! - `cargo xtask wild [FOLDER]` fetches published models and scores the tool on them, by the scripts
+//!   in a folder: about 1 GB.
 //! - `cargo xtask-proto` regenerates the checked-in protobuf code.
 
 mod layers;
@@ -14,12 +16,13 @@ mod pip;
 mod proto;
 mod schema;
 mod test;
+mod wild;
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-const TASKS: &str = "`test`, `layers`, `schema` and `proto`";
+const TASKS: &str = "`test`, `layers`, `schema`, `wild` and `proto`";
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -29,6 +32,7 @@ fn main() -> Result<()> {
         Some("test") => test::run(root()?, &rest),
         Some("layers") => layers::run(root()?, &rest),
         Some("schema") => schema::run(root()?, &rest),
+        Some("wild") => wild::run(root()?, &rest),
         #[cfg(feature = "proto")]
         Some("proto") => proto::run(root()?),
         #[cfg(not(feature = "proto"))]
