@@ -201,7 +201,10 @@ impl Ports {
 
     /// The sequence length that the declared shapes fix, if they do.
     pub(crate) fn fixed_sequence(&self) -> Option<usize> {
-        let port = self.first(Role::Tokens).or(self.first(Role::Positions))?;
+        // One number is the step of a process, as in diffusion, or the position of one token.
+        let is_one = |port: &&Port| port.dims == [Dim::Known(1)];
+        let positions = self.first(Role::Positions).filter(|port| !is_one(port));
+        let port = self.first(Role::Tokens).or(positions)?;
         let tokens = match port.turned {
             true => port.dims.first(),
             false => port.dims.last(),

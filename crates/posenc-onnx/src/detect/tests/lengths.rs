@@ -92,3 +92,24 @@ fn a_weight_that_is_cut_to_a_width_is_no_limit() {
     assert!(limiting(|s, x| cut(s, x, 2)).is_empty());
     assert_eq!(limiting(|s, x| cut(s, x, 1)), [3 * HIDDEN]);
 }
+
+#[test]
+fn one_step_of_a_process_is_no_length() {
+    let limits = |steps: &str| {
+        let mut s = Sketch::default();
+        let x = s.input("x", DType::F32, &["1", "length", "24"]);
+        let step = s.input("step", DType::I64, &[steps]);
+        let step = s.cast(&step, DType::F32);
+        let step = s.unsqueeze(&step, &[1]);
+        let wave = s.op("Sin", &[&step]);
+        let x = s.op("Add", &[&x, &wave]);
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let scores = scores(&mut s, &q, &k);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let lengths = found(&s.model(17, &[&y])).limits.into_iter();
+        lengths.map(|limit| limit.length).collect::<Vec<_>>()
+    };
+    assert_eq!(limits("1"), [0; 0]);
+    assert_eq!(limits("9"), [9], "positions of nine tokens");
+}
