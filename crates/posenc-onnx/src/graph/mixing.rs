@@ -329,7 +329,13 @@ impl Walk<'_> {
                 let axis = rules::scan_axis(node, i - carried, whole.rank());
                 let (united, mixed) = whole.over(&[axis]);
                 if mixed {
-                    self.report(id, Mixing::Recurrence);
+                    let turns = rules::turns_round(node);
+                    let mixing = if turns {
+                        Mixing::Other
+                    } else {
+                        Mixing::Recurrence
+                    };
+                    self.report(id, mixing);
                 }
                 sets = Some(united.without(&[axis]));
             }

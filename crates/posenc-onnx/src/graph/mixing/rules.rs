@@ -43,6 +43,15 @@ pub(super) fn scan_axis(node: &Node, index: usize, rank: usize) -> usize {
     wrap(axis, rank).unwrap_or(0)
 }
 
+/// Whether a `Scan` gives its results in another order than it takes its slices.
+pub(super) fn turns_round(node: &Node) -> bool {
+    let directions = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
+    let inputs = directions("scan_input_directions");
+    let outputs = directions("scan_output_directions");
+    let backwards = |all: &[i64], at: usize| all.get(at).is_some_and(|d| *d != 0);
+    (0..inputs.len().max(outputs.len())).any(|at| backwards(inputs, 0) != backwards(outputs, at))
+}
+
 /// What a node does: the tokens of its outputs, and whether it mixes any.
 pub(super) struct Step {
     /// By output; outputs beyond these depend on no token.

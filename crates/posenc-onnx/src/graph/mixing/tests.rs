@@ -131,6 +131,25 @@ fn bodies_are_seen_into() {
 }
 
 #[test]
+fn a_scan_that_gives_its_results_backwards_is_no_recurrence() {
+    let scan = |directions: &str| {
+        let body = format!(
+            "y = Scan <num_scan_inputs: int = 1, scan_input_axes: ints = [1], \
+             scan_output_axes: ints = [1]{directions}, body: graph = b (float[batch,8] i) => \
+             (float[batch,8] o) {{ o = Relu(i) }}> (x)"
+        );
+        found(&body)
+    };
+    let [recurrence, other] =
+        [Mixing::Recurrence, Mixing::Other].map(|mixing| [("Scan".to_owned(), mixing)]);
+    assert_eq!(scan(""), recurrence);
+    let both = ", scan_input_directions: ints = [1], scan_output_directions: ints = [1]";
+    assert_eq!(scan(both), recurrence);
+    assert_eq!(scan(", scan_input_directions: ints = [1]"), other);
+    assert_eq!(scan(", scan_output_directions: ints = [1]"), other);
+}
+
+#[test]
 fn statistics_convolutions_and_recurrences_have_names() {
     let one = "axes = Constant<value_ints = [1]>()\n";
     let mean = format!("{one} m = ReduceMean(x, axes)\n y = Sub(x, m)");
