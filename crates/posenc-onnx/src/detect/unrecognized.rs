@@ -148,7 +148,7 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
         if content.len() > 1 && is_product(node) {
             return true;
         }
-        if !is_product(node) && !(is_projection(node) && content.len() == 1) {
+        if !(is_product(node) || is_projection(node) && content.len() == 1) {
             stack.extend(content);
         }
     }

@@ -39,7 +39,9 @@ fn a_softmax_of_unknown_sizes_that_only_leaves_the_model_is_not() {
         // As many tokens as are not zero.
         let kept = s.op("NonZero", &[&x]);
         let kept = s.cast(&kept, DType::F32);
-        let weights = s.with("Softmax", &[&kept], &[("axis", A::Int(-1))]);
+        let turned = s.transpose(&kept, &[1, 0]);
+        let scores = s.op("MatMul", &[&turned, &kept]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = last(&mut s, &weights);
         found(&s.model(17, &[&y])).no_attention.len()
     };

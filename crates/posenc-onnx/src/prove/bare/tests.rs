@@ -270,8 +270,11 @@ fn a_model_of_too_many_nodes_is_not_run() {
     assert!(error.to_string().contains("at most 50 are run"), "{error}");
 }
 
+/// What is made of embeddings.
+type Embed = fn(&mut Sketch, &str) -> String;
+
 /// Two layers without encodings behind the embeddings that `embed` changes.
-fn embedded(embed: fn(&mut Sketch, &str) -> String) -> Model {
+fn embedded(embed: Embed) -> Model {
     let mut s = Sketch::default();
     s.input("input_ids", DType::I64, &["batch", "sequence"]);
     let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
@@ -327,7 +330,7 @@ fn a_position_that_acts_on_one_id_alone_is_seen() {
 
 #[test]
 fn what_changes_nothing_before_a_position_does_not_hide_it() {
-    let cases: [(&str, fn(&mut Sketch, &str) -> String); 4] = [
+    let cases: [(&str, Embed); 4] = [
         ("nothing", |_, x| x.to_owned()),
         ("a pad of nothing", |s, x| {
             let ends = s.ints(&[0; 6]);
@@ -448,5 +451,5 @@ fn a_limit_that_was_not_found_leaves_a_shorter_sequence() {
         s.op("Add", &["inputs_embeds", &rows])
     }));
     let longer = |q: &&str| q.contains("in a sequence of 51");
-    assert!(failed(&late).iter().any(|q| longer(q)), "{late:?}");
+    assert!(failed(&late).iter().any(longer), "{late:?}");
 }
