@@ -94,10 +94,12 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let partial = attention.iter().filter(of_tokens).map(|s| s.index);
     let partial = partial.collect();
     let rows = rows::rows(graph, &trace, &classes, &tokens, &attention);
+    let filled = rows::filled(graph, &trace, &tokens);
     drop(tokens);
     let mut found = Found {
         partial,
         rows,
+        filled,
         ports,
         lengths,
         classes,
@@ -157,6 +159,7 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         misplaced: before.misplaced.clone(),
         mixers: before.mixers.clone(),
         rows: before.rows.clone(),
+        filled: before.filled.clone(),
         findings: before.findings.clone(),
         no_encodings: before.no_encodings.clone(),
         no_attention: before.no_attention.clone(),

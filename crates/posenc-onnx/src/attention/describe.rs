@@ -39,10 +39,8 @@ pub(crate) fn describe(
         let heads = match ports.first(Role::Tokens) {
             // As long as the input, and so no part of it.
             Some(port)
-                if dims(port.value).is_some_and(|p| {
-                    let tokens = if port.turned { p.first() } else { p.last() };
-                    tokens == length(&site.query).as_ref()
-                }) =>
+                if dims(port.value)
+                    .is_some_and(|p| p.get(port.token_axis()) == length(&site.query).as_ref()) =>
             {
                 None
             }

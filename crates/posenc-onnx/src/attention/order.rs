@@ -30,7 +30,7 @@ pub(crate) fn disorder(
         (!along.is_rising()).then(|| format!("its {what} are not in the order of the tokens"))
     });
     let turned = turned.or_else(|| {
-        // One of one key is nothing's order.
+        // One key has no order.
         let several = keys
             .as_ref()
             .is_some_and(|keys| keys.len() > 1 && !keys.is_of_tokens());
@@ -39,8 +39,8 @@ pub(crate) fn disorder(
     });
     let turned = turned.or_else(|| {
         let values = weighted(graph, classes, site).into_iter();
-        let mut others = values.filter_map(|value| values_along(tokens, trace, value, &keys));
-        let other = others.any(|is_other| is_other);
+        let mut values = values.filter_map(|value| is_other(tokens, trace, value, &keys));
+        let other = values.any(|is_other| is_other);
         other.then(|| "its values are not in the order of its keys".to_owned())
     });
     // Blocks of a picture, or of a text, attend to themselves.
@@ -55,13 +55,8 @@ pub(crate) fn is_over_tokens(tokens: &Tokens, trace: &Trace, site: &Site) -> boo
     along(tokens, trace, &site.key).is_some_and(|keys| keys.is_of_tokens())
 }
 
-/// Whether values are known to be of other tokens than the keys in their places.
-fn values_along(
-    tokens: &Tokens,
-    trace: &Trace,
-    value: ValueId,
-    keys: &Option<Along>,
-) -> Option<bool> {
+/// Whether values are of other tokens than the keys in their places; `None` where that is not known.
+fn is_other(tokens: &Tokens, trace: &Trace, value: ValueId, keys: &Option<Along>) -> Option<bool> {
     let keys = keys.as_ref().filter(|keys| keys.is_exact())?;
     let rank = trace.get(value).dims.as_ref()?.len();
     // Before a product, the tokens of values are before their features.

@@ -121,6 +121,10 @@ mod tests {
             // Where all are equal, nothing is hidden.
             assert_eq!(seen([[low, low], [low, low]]), [[true; 2]; 2], "{low}");
         }
+        assert_eq!(
+            seen([[0.0, -1000.0], [-3.0, 0.0]]),
+            [[true, false], [true, true]]
+        );
         assert_eq!(seen([[0.5, -3.0], [-400.0, -401.0]]), [[true; 2]; 2]);
     }
 }

@@ -12,7 +12,7 @@ use posenc_ir::{DType, Graph, Model, ValueId};
 
 use super::found::{Found, Refused};
 use super::results::Results;
-use super::runs::{BUDGET, Runs, longer};
+use super::runs::{BUDGET, COARSE, LONGER, Runs, longer, rounding};
 use crate::attention::stream::{Addition, Join, Stream, Tokens};
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
@@ -25,12 +25,6 @@ pub(crate) use coordinates::{CoordinateCache, meet_coordinates};
 use grid::{Patches, patches};
 use rows::{Rows, rounded_to};
 use source::{PositionTable, TableSearch};
-
-/// Tokens of the longer sequences in which sinusoids are held to their code.
-const LONGER: [usize; 3] = [64, 512, 4096];
-
-/// The most that rounding may explain where rows are still compared.
-const COARSE: f64 = 0.3;
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let (model, found) = (runs.model, runs.found);
@@ -249,21 +243,20 @@ impl<'a> Candidate<'a> {
         let (code, error) = sinusoidal::identify(&near, rows.numbers.view(), precision)?;
         // A table has to be sinusoidal in all its rows.
         let (mut code, mut error) = (code, error);
+        let most = |error: f64| 10.0 * error.max(precision.value());
         let mut max_positions = None;
         if let Some((table, first)) = table.and_then(|t| Some((t, t.first()?))) {
             if let Some((at, sample)) = rows::sample(trace, table, first)
                 && code.amplitude == 1.0
             {
                 (code, error) = sinusoidal::identify(&at, sample.view(), precision)?;
-                let most = 10.0 * error.max(precision.value());
-                rows::follow(trace, table, first, &code, most)?;
+                rows::follow(trace, table, first, &code, most(error))?;
             }
             let past = self.first();
             let unused = first.checked_sub(past).unwrap_or(first);
             max_positions = Some(table.rows.saturating_sub(unused));
         }
-        let most = 10.0 * error.max(precision.value());
-        self.goes_on(&code, max_positions, most)?;
+        self.goes_on(&code, max_positions, most(error))?;
         code.offset = code.offset.checked_sub(self.first()).unwrap_or(code.offset);
         code.max_positions = max_positions;
         Ok((table.map(|t| t.value), code, error))
@@ -280,11 +273,7 @@ impl<'a> Candidate<'a> {
         max_positions: Option<usize>,
         most: f64,
     ) -> Result<(), Miss> {
-        let rounding = match self.dtype(self.value) {
-            Some(DType::F16) => 1e-3,
-            Some(DType::BF16) => 8e-3,
-            _ => 1e-6,
-        };
+        let rounding = rounding(self.dtype(self.value));
         let longest = max_positions.map_or(usize::MAX, |n| n.saturating_sub(self.first()));
         for tokens in LONGER.map(|n| n.min(longest)) {
             let off = |place: usize| most + rounding * place as f64;

@@ -279,11 +279,10 @@ fn unchanged(graph: &Graph, node: &Node) -> Option<ValueId> {
         tensor.is_some_and(|t| t.get_f64(0) == Some(neutral))
     };
     let (first, second) = (node.input(0)?, node.input(1)?);
-    match () {
-        () if is_neutral(second) => Some(first),
-        () if either && is_neutral(first) => Some(second),
-        () => None,
+    if is_neutral(second) {
+        return Some(first);
     }
+    (either && is_neutral(first)).then_some(second)
 }
 
 /// Pools and crops between a value and what it was made of.

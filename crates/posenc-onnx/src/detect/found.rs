@@ -3,6 +3,7 @@
 use posenc_encodings::family::Family;
 use posenc_ir::eval::Trace;
 use posenc_ir::{NodeId, ValueId};
+use rustc_hash::FxHashSet;
 
 use super::finding::Finding;
 use super::rotary::site::{AxialSite, RotarySite};
@@ -38,6 +39,8 @@ pub(crate) struct Found {
     pub(crate) mixers: Vec<Mixer>,
     /// What else than queries and keys has a row for each token.
     pub(crate) rows: Vec<Rows>,
+    /// Every `Pad` that adds to a sequence of tokens, or cuts it.
+    pub(crate) filled: FxHashSet<NodeId>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.

@@ -1,12 +1,13 @@
 //! Values with a row for each token, in which a position would show besides queries and keys.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, ValueId};
+use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
 use crate::attention::reads::weighted;
 use crate::graph::dataflow::{Class, Classes, live};
+use crate::graph::lane::pads::pads;
 use crate::graph::mixing::Tokens;
 
 /// A value with a row for each token.
@@ -27,6 +28,23 @@ pub(crate) enum What {
     Output,
     /// What an operator reads whose result has no such rows, as a mean of all tokens.
     Last,
+}
+
+/// Every `Pad` that adds to a sequence of tokens, or cuts it; also one of which that is not known.
+pub(crate) fn filled(graph: &Graph, trace: &Trace, tokens: &Tokens) -> FxHashSet<NodeId> {
+    let fills = |node: &Node| {
+        let input = node.input(0).filter(|_| node.is("Pad"));
+        input.is_some_and(|input| {
+            let rank = trace.get(input).dims.as_ref().map(Vec::len);
+            let Some(pads) = rank.and_then(|rank| pads(node, trace, rank)) else {
+                return true;
+            };
+            let mut axes = (0..pads.len()).filter(|axis| pads[*axis] != [0, 0]);
+            axes.any(|axis| tokens.differ_along(input, axis))
+        })
+    };
+    let all = graph.nodes().filter(|(_, node)| fills(node));
+    all.map(|(id, _)| id).collect()
 }
 
 /// The values of these sites, the outputs, and where rows of tokens end.

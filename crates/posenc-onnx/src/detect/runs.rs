@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use posenc_ir::eval::{Budget, Trace, Value, probe, trace};
-use posenc_ir::{Model, ValueId};
+use posenc_ir::{DType, Model, ValueId};
 
 use super::found::Found;
 use crate::graph::dataflow::{Class, is_fed};
@@ -11,6 +11,24 @@ use crate::graph::ports::{Lengths, Role};
 
 /// Elements that a value of a trial run may have.
 pub(crate) const BUDGET: Budget = Budget { elements: 1 << 22 };
+
+/// New tokens of the longer sequences in which encodings are held to what was read.
+pub(super) const LONGER: [usize; 3] = [64, 512, 4096];
+
+/// The most that rounding may explain where numbers are still compared.
+pub(super) const COARSE: f64 = 0.3;
+
+/// How exactly numbers of single precision are computed.
+const EXACT: f64 = 1e-6;
+
+/// How exactly numbers of a type are computed, as a share of them.
+pub(super) fn rounding(dtype: Option<DType>) -> f64 {
+    match dtype {
+        Some(DType::F16) => 1e-3,
+        Some(DType::BF16) => 8e-3,
+        _ => EXACT,
+    }
+}
 
 /// The most lengths that are run besides that of the trial.
 const MOST: usize = 16;

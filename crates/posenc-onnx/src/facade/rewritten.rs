@@ -174,7 +174,7 @@ impl Rewritten {
     }
 
     /// Whether [`positions_left`](Self::positions_left) has something to run: sites whose encodings
-    /// were removed or replaced, or that were to have none.
+    /// were removed or replaced, that were to have none, or at which a rescale found none.
     ///
     /// The example of [`positions_left`](Self::positions_left) calls it.
     pub fn is_without_positions(&self) -> bool {
@@ -188,7 +188,7 @@ impl Rewritten {
     /// them.
     ///
     /// A site is left out where equal tokens differ for another reason: behind a convolution that
-    /// fills up borders, a recurrence, or random numbers, and in the branches of an `If`.
+    /// fills up borders, a recurrence, or random numbers, and in the bodies of an `If` or a loop.
     ///
     /// # Errors
     /// When the runtime is absent or refuses the model, or weights without a stand-in are too large to

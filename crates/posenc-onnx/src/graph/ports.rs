@@ -205,11 +205,7 @@ impl Ports {
         let is_one = |port: &&Port| port.dims == [Dim::Known(1)];
         let positions = self.first(Role::Positions).filter(|port| !is_one(port));
         let port = self.first(Role::Tokens).or(positions)?;
-        let tokens = match port.turned {
-            true => port.dims.first(),
-            false => port.dims.last(),
-        };
-        match tokens {
+        match port.dims.get(port.token_axis()) {
             Some(Dim::Known(n)) => Some(*n),
             _ => None,
         }
@@ -381,11 +377,7 @@ fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMa
     if tokens().count() > 1
         && let Some(first) = tokens().next()
     {
-        let tokens = match first.turned {
-            true => first.dims.first(),
-            false => first.dims.last(),
-        };
-        learn(tokens, Axis::Encoder);
+        learn(first.dims.get(first.token_axis()), Axis::Encoder);
     }
     let mut ordered: Vec<&Port> = ports.iter().collect();
     ordered.sort_by_key(|p| p.role); // tokens take precedence over positions, these over masks

@@ -203,6 +203,18 @@ impl Sketch {
         self.transpose(&y, &[0, 2, 1, 3])
     }
 
+    /// Attention of `x` to all of `keys`, added to `x`: `[batch, sequence, features]`.
+    pub(crate) fn attends(&mut self, x: &str, keys: &str) -> String {
+        let q = self.headed(x);
+        let [k, v] = [(); 2].map(|()| self.headed(keys));
+        let k = self.transpose(&k, &[0, 1, 3, 2]);
+        let scores = self.op("MatMul", &[&q, &k]);
+        let weights = self.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = self.op("MatMul", &[&weights, &v]);
+        let y = self.merged(&y);
+        self.op("Add", &[x, &y])
+    }
+
     /// Heads `[batch, heads, sequence, size]` side by side, `[batch, sequence, features]`.
     pub(crate) fn merged(&mut self, y: &str) -> String {
         let y = self.transpose(y, &[0, 2, 1, 3]);

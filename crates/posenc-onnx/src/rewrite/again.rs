@@ -154,7 +154,7 @@ mod tests {
     use posenc_ir::Tensor;
 
     use super::*;
-    use crate::graph::sketch::{A, HIDDEN, Sketch};
+    use crate::graph::sketch::{HIDDEN, Sketch};
     use crate::request::Request;
     use crate::rewrite::rewrite;
 
@@ -165,13 +165,7 @@ mod tests {
         let ids = s.input("input_ids", posenc_ir::DType::I64, &["batch", "sequence"]);
         let table = s.weights(&[words, HIDDEN]);
         let x = s.gather(&table, &ids, 0);
-        let [q, k, v] = [(); 3].map(|()| s.headed(&x));
-        let k = s.transpose(&k, &[0, 1, 3, 2]);
-        let scores = s.op("MatMul", &[&q, &k]);
-        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-        let y = s.op("MatMul", &[&weights, &v]);
-        let y = s.merged(&y);
-        let y = s.op("Add", &[&x, &y]);
+        let y = s.attends(&x, &x);
         let matrix = s.weights(&[HIDDEN, HIDDEN]);
         let y = s.op("MatMul", &[&y, &matrix]);
         (s.model(17, &[&y]), [table, matrix])

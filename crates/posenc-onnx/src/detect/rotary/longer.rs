@@ -9,23 +9,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::matrices::matrices_of_pairs;
 use super::site::RotaryOperand;
 use crate::detect::found::Found;
-use crate::detect::runs::longer;
+use crate::detect::runs::{COARSE, LONGER, longer, rounding};
 use crate::graph::dataflow::Class;
-
-/// New tokens of the longer sequences.
-const LONGER: [usize; 3] = [64, 512, 4096];
 
 /// Elements that a value of a longer sequence may have.
 const BUDGET: Budget = Budget { elements: 1 << 20 };
 
 /// Differences of cos and sin that rounding does not explain.
 const TOLERANCE: f64 = 1e-2;
-
-/// How exactly numbers of single precision are computed.
-const EXACT: f64 = 1e-6;
-
-/// The most that rounding may explain where numbers are still compared.
-const COARSE: f64 = 0.3;
 
 /// Why a rotation is not that of a short sequence in a longer one; `None` where it is, and where
 /// its numbers cannot be computed for a longer one.
@@ -154,15 +145,6 @@ impl Longer<'_> {
         Some(pairs.map(|(a, b)| (a - offset, b - offset)).collect())
     }
 
-    /// How exactly cos and sin are computed.
-    fn rounding(&self) -> f64 {
-        match self.found.trace.get(self.half.region.output).dtype {
-            Some(DType::F16) => 1e-3,
-            Some(DType::BF16) => 8e-3,
-            _ => EXACT,
-        }
-    }
-
     /// Whether matrices rotate by the angles of positions which are `later` than those of the trial
     /// run. Rows of nothing are those of a table that has ended, which is a limit.
     fn follows(&self, maps: &Array3<f64>, later: usize) -> bool {
@@ -170,7 +152,8 @@ impl Longer<'_> {
         let rows = near.cos.nrows();
         // A frequency that was read from a few rows may be off by as much at each position.
         let drift = later as f64 / rows.saturating_sub(1).max(1) as f64;
-        let off = TOLERANCE + 4.0 * self.rounding() * (1.0 + drift);
+        let off = TOLERANCE
+            + 4.0 * rounding(self.found.trace.get(self.half.region.output).dtype) * (1.0 + drift);
         let Some(pairs) = self.pairs().filter(|_| off <= COARSE) else {
             return true;
         };

@@ -98,6 +98,25 @@ fn cases() -> Vec<Case> {
             let (scale, bias) = (s.weights(&[HIDDEN]), s.weights(&[HIDDEN]));
             s.op("ms.SkipLayerNormalization", &[&y, &x, &scale, &bias])
         }),
+        case("behind what changes nothing", Some((&[5], 4)), |s, x| {
+            let (zero, one) = (s.float(0.0), s.float(1.0));
+            let t = s.op("Add", &[&zero, &x]);
+            let t = transposed(s, &t);
+            let y = convolved(s, &t, 4, 5);
+            let y = s.op("Mul", &[&y, &one]);
+            let y = transposed(s, &y);
+            let x = s.op("Sub", &[&x, &zero]);
+            let x = s.op("Div", &[&x, &one]);
+            s.op("Add", &[&x, &y])
+        }),
+        case("its input taken from zero", None, |s, x| {
+            let zero = s.float(0.0);
+            let t = transposed(s, &x);
+            let y = convolved(s, &t, 4, 5);
+            let y = transposed(s, &y);
+            let x = s.op("Sub", &[&zero, &x]);
+            s.op("Add", &[&x, &y])
+        }),
         case("a product, added by a norm", None, |s, x| {
             let t = transposed(s, &x);
             let y = convolved(s, &t, HIDDEN, 3);
@@ -194,6 +213,34 @@ fn convolutions_are_encodings_where_they_are_added_to_their_input() {
             })
         });
         assert_eq!(got, want.iter().collect::<Vec<_>>(), "{}", case.name);
+    }
+}
+
+#[test]
+fn a_convolution_that_is_added_to_what_is_not_read_as_its_input_is_named() {
+    let named = |embed: fn(&mut Sketch, String) -> String| {
+        let model = model(&Form {
+            rotated: |s, x, _| s.headed(x),
+            embed,
+            ..Form::default()
+        });
+        let all = found(&model).not_evaluated;
+        all.iter()
+            .filter(|why| why.contains("what it is added to was not read"))
+            .count()
+    };
+    let one = named(|s, x| {
+        let other = s.input("other", DType::F32, &["batch", "sequence", "24"]);
+        let t = transposed(s, &x);
+        let y = convolved(s, &t, 4, 5);
+        let y = transposed(s, &y);
+        s.op("Add", &[&other, &y])
+    });
+    assert_eq!(one, 1);
+    for case in cases() {
+        // Each is read, or is no convolution of groups that a sum follows.
+        let is_other = case.name == "its input taken from zero";
+        assert_eq!(named(case.embed), usize::from(is_other), "{}", case.name);
     }
 }
 

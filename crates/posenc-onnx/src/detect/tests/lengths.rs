@@ -1,6 +1,7 @@
 //! Lengths of the trial run.
 
 use super::*;
+use crate::graph::ports::Role;
 
 /// Attention with a mask whose length the graph names apart from that of the tokens.
 fn masked(s: &mut Sketch, q: &str, k: &str, v: &str) -> String {
@@ -112,4 +113,62 @@ fn one_step_of_a_process_is_no_length() {
     };
     assert_eq!(limits("1"), [0; 0]);
     assert_eq!(limits("9"), [9], "positions of nine tokens");
+}
+
+/// A mask, of places and of lengths.
+type MaskOf = fn(&mut Sketch, &str, &str) -> String;
+
+/// A layer whose keys an input of lengths hides.
+fn of_lengths(mask: MaskOf) -> Found {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let lengths = s.input("n", DType::I64, &["batch"]);
+    let (at, lengths) = (s.range(), s.unsqueeze(&lengths, &[1]));
+    let seen = mask(&mut s, &at, &lengths);
+    let seen = s.unsqueeze(&seen, &[1, 2]);
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let scores = scores(&mut s, &q, &k);
+    let hidden = s.float(-1e9);
+    let scores = s.op("Where", &[&seen, &scores, &hidden]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn lengths_that_are_compared_with_places_are_a_mask() {
+    let plain: MaskOf = |s, at, n| s.op("Less", &[at, n]);
+    let shortened: MaskOf = |s, at, n| {
+        let two = s.int(2);
+        let n = s.op("Mul", &[n, &two]);
+        let n = s.op("Div", &[&n, &two]);
+        s.op("Greater", &[&n, at])
+    };
+    for mask in [plain, shortened] {
+        let found = of_lengths(mask);
+        assert!(found.ports.first(Role::Counts).is_some());
+        assert!(found.attention[0].mask.padding);
+        assert!(found.findings.is_empty() && found.not_evaluated.is_empty());
+    }
+}
+
+#[test]
+fn other_numbers_of_sequences_are_no_lengths() {
+    let cases: [(&str, MaskOf); 3] = [
+        ("compared with a number", |s, at, n| {
+            let (three, zero) = (s.int(3), s.int(0));
+            let few = s.op("Less", &[n, &three]);
+            let all = s.op("GreaterOrEqual", &[at, &zero]);
+            s.op("And", &[&few, &all])
+        }),
+        ("equal to places", |s, at, n| s.op("Equal", &[at, n])),
+        ("added to places", |s, at, n| {
+            let (sum, nine) = (s.op("Add", &[at, n]), s.int(9));
+            s.op("Less", &[&sum, &nine])
+        }),
+    ];
+    for (name, mask) in cases {
+        let found = of_lengths(mask);
+        assert!(found.ports.first(Role::Counts).is_none(), "{name}");
+    }
 }

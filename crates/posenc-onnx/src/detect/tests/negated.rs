@@ -109,6 +109,46 @@ fn branches_that_choose_numbers_for_a_position_are_examined() {
     assert_eq!(with(|s, [few, _]| s.choice(few, [zero, zero])), 0);
 }
 
+/// A rotation of queries and keys by one of two lists of frequencies, the first for more than 50
+/// sequences.
+fn rotated(frequencies: [Branch; 2]) -> Found {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let shape = s.op("Shape", &["input_ids"]);
+    let (zero, most) = (s.int(0), s.int(50));
+    let batch = s.gather(&shape, &zero, 0);
+    let condition = s.op("Greater", &[&batch, &most]);
+    let chosen = s.choice(&condition, frequencies);
+    let at = s.range();
+    let at = s.cast(&at, DType::F32);
+    let at = s.unsqueeze(&at, &[1]);
+    let angles = s.op("Mul", &[&at, &chosen]);
+    let (cos, sin) = waves(&mut s, &angles);
+    let [q, k] = [0; 2].map(|_| {
+        let q = s.headed(&x);
+        let other = swapped(&mut s, &q);
+        mixed(&mut s, &q, &other, &cos, &sin)
+    });
+    let v = s.headed(&x);
+    let y = attend(&mut s, &q, &k, &v);
+    found(&s.model(17, &[&y]))
+}
+
+/// Frequencies that are `by` times slower than usual.
+fn slower(s: &mut Sketch, by: f64) -> String {
+    s.floats(&[1, PAIRS], (0..PAIRS).map(|i| frequency(i) / by))
+}
+
+#[test]
+fn other_frequencies_by_another_condition_than_the_length_are_named() {
+    let usual: Branch = |s| slower(s, 1.0);
+    for (other, named) in [(usual, 0), (|s| slower(s, 3.0), 1)] {
+        let found = rotated([other, usual]);
+        assert_eq!(found.rotary.len(), 1, "{:?}", found.not_rotary);
+        assert_eq!(found.not_evaluated.len(), named);
+    }
+}
+
 #[test]
 fn what_the_first_branch_does_alone_is_read() {
     for branches in [[placed as Branch, as_it_is], [placed, doubled]] {

@@ -4,6 +4,7 @@ use posenc_ir::{DType, Emitter};
 
 use super::Preserved;
 use super::stream::StreamPoint;
+use crate::attention::stream::Begin;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::swap::Group;
@@ -24,6 +25,8 @@ pub(crate) fn insert(
                    keys and values";
         return Err(context.refuse(context.site(*site).node, why));
     }
+    // The old place may be one of several summands, of which a convolution has to read all.
+    let preserved = preserved.filter(|old| is_whole(context, old, group));
     let point = StreamPoint::of(context, preserved, group, spec.term.width())?;
     let Some(batch) = point.batch.filter(|_| point.rank == 3) else {
         let why = "a convolution needs embeddings with axes of sequences, tokens and features";
@@ -59,4 +62,16 @@ pub(crate) fn insert(
         [point.dtype, computed],
     );
     point.replace(out, context, sum)
+}
+
+/// Whether all content that a stack reads runs through the place of its old encoding.
+fn is_whole(context: &Context<'_>, old: &Preserved, group: &Group) -> bool {
+    let (graph, found) = (context.graph(), context.found);
+    let site = context.site(group.sites[0]);
+    let place = old.place(context, site.place.stack);
+    let begin = Begin::of(graph, &found.classes, &found.trace, site);
+    place.zip(begin).is_some_and(|(place, begin)| {
+        let mut places = begin.places.iter();
+        places.any(|known| known.value == place.value)
+    })
 }

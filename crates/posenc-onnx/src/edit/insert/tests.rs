@@ -309,6 +309,53 @@ fn positions_that_skip_padding_are_preserved() {
     );
 }
 
+#[test]
+fn a_convolution_reads_all_summands_of_the_embeddings() {
+    let embeds: [fn(&mut Sketch) -> String; 2] = [
+        |s| {
+            summed(s, |s, [x, types, rows]| {
+                let x = s.op("Add", &[x, types]);
+                s.op("Add", &[&x, rows])
+            })
+        },
+        |s| {
+            summed(s, |s, [x, types, rows]| {
+                let y = s.op("Add", &[types, rows]);
+                s.op("Add", &[x, &y])
+            })
+        },
+    ];
+    for embed in embeds {
+        let form = Form {
+            embed,
+            ..Form::default()
+        };
+        let done = swapped(&form.model(), &to(Kind::Conv)).unwrap();
+        let graph = done.graph();
+        let (_, conv) = graph.nodes().find(|(_, n)| n.is("Conv")).unwrap();
+        let mut read = conv.input(0).unwrap();
+        loop {
+            let (id, _) = graph.producer(read).unwrap();
+            let node = graph.node(id);
+            if !node.is("Transpose") {
+                assert_eq!(node.op(), "Add");
+                break;
+            }
+            read = node.input(0).unwrap();
+        }
+    }
+}
+
+/// Embeddings of words, rows by type, and rows by position.
+fn summed(s: &mut Sketch, sum: fn(&mut Sketch, [&str; 3]) -> String) -> String {
+    let x = s.embedded();
+    let types = s.input("token_type_ids", DType::I64, &["batch", "sequence"]);
+    let [kinds, places] = [2, 40].map(|count| s.weights(&[count, HIDDEN]));
+    let (types, at) = (s.gather(&kinds, &types, 0), s.range());
+    let rows = s.gather(&places, &at, 0);
+    sum(s, [&x, &types, &rows])
+}
+
 /// Keys, joined to those of a cache.
 fn cached(s: &mut Sketch, x: &str, side: Side) -> String {
     let x = heads(s, x);

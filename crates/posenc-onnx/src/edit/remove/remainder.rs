@@ -183,19 +183,17 @@ impl Search<'_> {
         let base = found.trace.get(value).to_f64()?;
         let features = (0..base.ndim()).rev().find(|axis| !tokens.has(*axis))?;
         let near = NEAR * base.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
-        let is_near = |a: f64, b: f64| (a - b).abs() <= near;
+        let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= near;
         let budget = Budget { elements: 1 << 22 };
         for run in exchanged(graph, &found.ports, &found.trace) {
             let other = probe(model, &found.trace, &run.ends, &[value], &budget).ok()?;
             let other = other.first()?.to_f64()?;
             let is_position = |row: ArrayView1<'_, f64>| {
-                let ones = row.iter().filter(|v| **v == 1.0).count();
-                let zeros = row.iter().filter(|v| **v == 0.0).count();
                 let mut known = base.lanes(Axis(features)).into_iter();
-                zeros + ones.min(1) == row.len()
-                    || known.any(|k| {
-                        k.len() == row.len() && k.iter().zip(row).all(|(a, b)| is_near(*a, *b))
-                    })
+                let same = |known: ArrayView1<'_, f64>| {
+                    known.len() == row.len() && known.iter().zip(row).all(is_near)
+                };
+                is_zero_or_one_hot(row) || known.any(same)
             };
             if !other.lanes(Axis(features)).into_iter().all(is_position) {
                 return Some(true);
@@ -238,6 +236,13 @@ impl Search<'_> {
         }
         Some(data)
     }
+}
+
+/// Whether a row has zeros alone, but for a single 1: such a row picks one of a table.
+fn is_zero_or_one_hot(row: ArrayView1<'_, f64>) -> bool {
+    let ones = row.iter().filter(|v| **v == 1.0).count();
+    let zeros = row.iter().filter(|v| **v == 0.0).count();
+    zeros + ones.min(1) == row.len()
 }
 
 /// The different rows of a value that only tells some tokens from others.

@@ -258,4 +258,13 @@ mod tests {
                 .is_none()
         );
     }
+
+    #[test]
+    fn too_many_pairs_are_not_united() {
+        for (count, fits) in [(64, true), (4096, false)] {
+            let rows = Sets::numbered(&[count, 1], &[0], false);
+            let columns = Sets::numbered(&[1, count], &[1], false);
+            assert_eq!(rows.union(&columns).is_some(), fits, "{count}");
+        }
+    }
 }

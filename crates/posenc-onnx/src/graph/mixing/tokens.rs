@@ -32,6 +32,12 @@ impl Tokens {
         (along.len() == count).then_some(axis)
     }
 
+    /// Whether the tokens of a value differ along an axis.
+    pub(crate) fn differ_along(&self, value: ValueId, axis: usize) -> bool {
+        let sets = self.0.get(value.index()).and_then(Option::as_ref);
+        sets.is_some_and(|sets| !sets.is_uniform(axis))
+    }
+
     /// Whether the tokens of a value differ along some axis.
     pub(crate) fn has_axis(&self, value: ValueId) -> bool {
         let sets = self.0.get(value.index()).and_then(Option::as_ref);

@@ -55,18 +55,19 @@ impl Exchanged {
 pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exchanged> {
     let mut runs = vec![];
     for port in ports.iter() {
-        let Some(base) = trace.get(port.value).to_f64().filter(|_| !port.turned) else {
+        let Some(base) = trace.get(port.value).to_f64() else {
             continue;
         };
         if port.role == Role::Counts {
             runs.push(Exchanged {
-                ends: fewer(port, &base),
+                ends: Seeds::from_iter([(port.value, fewer(port, &base, ENDS))]),
                 moved: None,
                 tokens: 0,
             });
             continue;
         }
-        let Some(tokens) = base.shape().last().copied().filter(|n| *n >= FEWEST) else {
+        let tokens = base.shape().get(port.token_axis()).copied();
+        let Some(tokens) = tokens.filter(|n| *n >= FEWEST) else {
             continue;
         };
         let others = match port.role {
@@ -78,7 +79,12 @@ pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exch
         let with = |number: f64, moved: bool| {
             let mut data = base.clone();
             for (at, cell) in data.iter_mut().enumerate() {
-                let (row, token) = (at / tokens, at % tokens);
+                let (row, token) = if port.turned {
+                    let rows = base.len() / tokens;
+                    (at % rows, at / rows)
+                } else {
+                    (at / tokens, at % tokens)
+                };
                 let token = if moved {
                     (token + tokens - MOVED) % tokens
                 } else {
@@ -107,10 +113,10 @@ pub(crate) fn exchanged(graph: &Graph, ports: &Ports, trace: &Trace) -> Vec<Exch
     runs
 }
 
-/// Lengths of sequences whose last tokens do not count.
-fn fewer(port: &Port, base: &ArrayD<f64>) -> Seeds {
-    let fewer = base.mapv(|n| (n as i64 - ENDS as i64).max(1));
-    Seeds::from_iter([(port.value, Value::int(fewer).with_dtype(port.dtype))])
+/// Lengths of sequences of which so many last tokens do not count.
+pub(crate) fn fewer(port: &Port, lengths: &ArrayD<f64>, by: usize) -> Value {
+    let fewer = lengths.mapv(|n| (n as i64 - by as i64).max(1));
+    Value::int(fewer).with_dtype(port.dtype)
 }
 
 /// Ids other than those of the trial run: an ordinary one, and those that the graph tells from others.

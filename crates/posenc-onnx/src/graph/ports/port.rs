@@ -39,6 +39,14 @@ pub(crate) struct Port {
 }
 
 impl Port {
+    /// The axis of tokens of ids, types and positions.
+    pub(crate) fn token_axis(&self) -> usize {
+        match self.turned {
+            true => 0,
+            false => self.dims.len().saturating_sub(1),
+        }
+    }
+
     /// The axis of sequences; `None` where there is one sequence alone.
     pub(crate) fn batch_axis(&self) -> Option<usize> {
         let has_features = self.role == Role::Content;

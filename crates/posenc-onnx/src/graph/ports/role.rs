@@ -54,8 +54,12 @@ pub(crate) fn contains_time_steps(graph: &Graph, port: &Port) -> bool {
 /// count.
 fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
+    let mut seen = rustc_hash::FxHashSet::default();
     let mut compared = false;
     while let Some(value) = stack.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             match node.op() {

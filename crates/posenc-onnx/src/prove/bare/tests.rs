@@ -285,13 +285,7 @@ fn embedded(embed: Embed) -> Model {
 /// Two layers without encodings.
 fn attended(mut s: Sketch, mut x: String) -> Model {
     for _ in 0..2 {
-        let [q, k, v] = [(); 3].map(|()| s.headed(&x));
-        let k = s.transpose(&k, &[0, 1, 3, 2]);
-        let scores = s.op("MatMul", &[&q, &k]);
-        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-        let y = s.op("MatMul", &[&weights, &v]);
-        let y = s.merged(&y);
-        x = s.op("Add", &[&x, &y]);
+        x = s.attends(&x, &x);
     }
     s.model(17, &[&x])
 }
@@ -365,6 +359,26 @@ fn what_changes_nothing_before_a_position_does_not_hide_it() {
             "{name}: {checks:?}"
         );
     }
+}
+
+#[test]
+fn tokens_behind_filled_ends_are_not_compared() {
+    let shifted = |axis: usize| {
+        let mut s = Sketch::default();
+        s.input("input_ids", DType::I64, &["batch", "sequence"]);
+        let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+        let mut ends = [0; 6];
+        (ends[axis], ends[axis + 3]) = (1, -1);
+        let ends = s.ints(&ends);
+        let x = s.op("Pad", &[&x, &ends]);
+        checks(&attended(s, x)).len()
+    };
+    assert_eq!(
+        shifted(1),
+        0,
+        "each token has the content of the one before"
+    );
+    assert_ne!(shifted(2), 0, "features alone");
 }
 
 #[test]

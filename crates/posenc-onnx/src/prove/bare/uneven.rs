@@ -1,10 +1,9 @@
 //! Values in which tokens of equal content differ for another reason than position.
 
-use posenc_ir::{Graph, Node, NodeId, ValueId};
+use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::Found;
-use crate::graph::lane::pads::pads;
 use crate::graph::mixing::Mixing;
 use crate::graph::operators::is_random;
 use crate::graph::region::reads;
@@ -30,13 +29,6 @@ pub(super) fn after(graph: &Graph, begins: impl Fn(NodeId) -> bool) -> FxHashSet
     after
 }
 
-/// Whether a `Pad` adds to another axis than the last one, that of features, or cuts there.
-fn moves_tokens(found: &Found, node: &Node) -> bool {
-    let rank = node.input(0).and_then(|v| found.trace.get(v).dims.as_ref());
-    let pads = rank.and_then(|dims| pads(node, &found.trace, dims.len()));
-    pads.is_none_or(|pads| pads.iter().rev().skip(1).any(|ends| *ends != [0, 0]))
-}
-
 /// Whether a node makes tokens of equal content differ.
 fn begins(graph: &Graph, found: &Found, recurrent: &FxHashSet<NodeId>, id: NodeId) -> bool {
     let node = graph.node(id);
@@ -58,7 +50,7 @@ fn begins(graph: &Graph, found: &Found, recurrent: &FxHashSet<NodeId>, id: NodeI
             let mut nodes = nodes.flat_map(|(_, body)| graph.scope(body).nodes());
             nodes.any(|id| begins(graph, found, recurrent, *id))
         }
-        "Pad" => node.input(0).is_some_and(|v| found.is_content(v)) && moves_tokens(found, node),
+        "Pad" => node.input(0).is_some_and(|v| found.is_content(v)) && found.filled.contains(&id),
         "CumSum" | "LSTM" | "GRU" | "RNN" => true,
         // The padding of a maximum is no number.
         "MaxPool" => false,

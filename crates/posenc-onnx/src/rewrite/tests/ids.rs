@@ -2,7 +2,6 @@
 
 use posenc_ir::{DType, Model};
 
-use super::stacks::attends;
 use crate::graph::sketch::{HIDDEN, Sketch};
 use crate::request::Request;
 use crate::rewrite::rewrite;
@@ -22,7 +21,7 @@ fn model((by, id): (&str, i64), added: Added) -> Model {
     let flags = s.unsqueeze(&flags, &[-1]);
     let added = added(&mut s, &rows, &flags);
     let x = s.op("Add", &[&x, &added]);
-    let y = attends(&mut s, &x, &x);
+    let y = s.attends(&x, &x);
     s.model(17, &[&y])
 }
 

@@ -23,6 +23,7 @@ fn of(found: &Found) -> Vec<String> {
         no_attention,
         not_evaluated,
         rows,
+        filled,
         unfitted_rotations,
         ports: _,
         lengths: _,
@@ -37,7 +38,7 @@ fn of(found: &Found) -> Vec<String> {
         format!("{limits:?}"),
         format!("{mixers:?} {partial:?} {misplaced:?}"),
         format!("{no_attention:?} {not_evaluated:?}"),
-        format!("{rows:?} {unfitted_rotations:?}"),
+        format!("{rows:?} {filled:?} {unfitted_rotations:?}"),
     ]
 }
 

@@ -7,31 +7,19 @@ use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Kind, Stack};
 
-/// Attention of `x` to `keys`, added to `x`.
-pub(super) fn attends(s: &mut Sketch, x: &str, keys: &str) -> String {
-    let q = s.headed(x);
-    let [k, v] = [0; 2].map(|_| s.headed(keys));
-    let k = s.transpose(&k, &[0, 1, 3, 2]);
-    let scores = s.op("MatMul", &[&q, &k]);
-    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-    let y = s.op("MatMul", &[&weights, &v]);
-    let y = s.merged(&y);
-    s.op("Add", &[x, &y])
-}
-
 /// Two layers of an encoder and one of a decoder, without any encoding.
 fn model() -> Model {
     let mut s = Sketch::default();
     let mut x = s.embedded();
     for _ in 0..2 {
-        x = attends(&mut s, &x.clone(), &x);
+        x = s.attends(&x.clone(), &x);
     }
     let dims = ["batch", "decoder_sequence"];
     let ids = s.input("decoder_input_ids", DType::I64, &dims);
     let words = s.weights(&[30, HIDDEN]);
     let mut y = s.op("Gather", &[&words, &ids]);
-    y = attends(&mut s, &y.clone(), &y);
-    y = attends(&mut s, &y, &x);
+    y = s.attends(&y.clone(), &y);
+    y = s.attends(&y, &x);
     s.model(17, &[&y])
 }
 
@@ -68,7 +56,7 @@ fn edits_name_what_each_stack_had() {
 fn rotated_across() -> Model {
     let mut s = Sketch::default();
     let words = s.embedded();
-    let memory = attends(&mut s, &words, &words);
+    let memory = s.attends(&words, &words);
     let ids = s.input("decoder_input_ids", DType::I64, &["batch", "decoder"]);
     let table = s.weights(&[30, HIDDEN]);
     let mut y = s.op("Gather", &[&table, &ids]);
@@ -145,7 +133,7 @@ fn forked(before: bool) -> Model {
     let (table, at) = (s.weights(&[40, HIDDEN]), s.range());
     let rows = s.gather(&table, &at, 0);
     let sum = s.op("Add", &[&x, &rows]);
-    let y = attends(&mut s, &sum, &sum);
+    let y = s.attends(&sum, &sum);
     let y = s.op("Add", &[&y, if before { &x } else { &sum }]);
     s.model(17, &[&y])
 }

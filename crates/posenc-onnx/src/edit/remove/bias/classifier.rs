@@ -10,7 +10,7 @@ use crate::attention::plane::{HIDDEN, MASKED};
 use crate::detect::context::Context;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Role;
-use crate::graph::ports::exchanged::{Exchanged, Seeds, exchanged};
+use crate::graph::ports::exchanged::{Exchanged, Seeds, exchanged, fewer};
 
 /// The tokens at each end that are padding in the second run.
 const PADDED: usize = 2;
@@ -238,8 +238,7 @@ pub(crate) fn padding_seeds(context: &Context<'_>) -> FxHashMap<ValueId, Value> 
     let counts = found.ports.iter().filter(|p| p.role == Role::Counts);
     seeds.extend(counts.filter_map(|port| {
         let all = found.trace.get(port.value).to_f64()?;
-        let fewer = all.mapv(|n| (n as i64 - PADDED as i64).max(1));
-        Some((port.value, Value::int(fewer).with_dtype(port.dtype)))
+        Some((port.value, fewer(port, &all, PADDED)))
     }));
     seeds
 }
