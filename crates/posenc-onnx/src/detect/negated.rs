@@ -36,16 +36,12 @@ pub(crate) fn negated<'a>(
     model: &'a Model,
     found: &'a Found,
 ) -> impl Iterator<Item = Negated> + use<'a> {
-    let mut groups: Vec<Vec<Choice>> = vec![];
-    for choice in choices(model.graph(), found) {
-        let same = |group: &&mut Vec<Choice>| group[0].condition == choice.condition;
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(choice),
-            None => groups.push(vec![choice]),
-        }
-    }
+    let mut choices = choices(model.graph(), found);
+    choices.sort_by_key(|choice| choice.condition);
+    let groups = choices.chunk_by(|a, b| a.condition == b.condition);
+    let mut groups: Vec<Vec<Choice>> = groups.map(<[Choice]>::to_vec).collect();
     let fits = |choice: &Choice| choice.of_content || differs(model, found, &[*choice]).is_some();
-    let all: Vec<Choice> = groups.concat().into_iter().filter(fits).collect();
+    let all: Vec<Choice> = choices.iter().copied().filter(fits).collect();
     let is_new = groups.iter().all(|group| group.len() < all.len());
     groups.sort_by_key(|group| !has_content(group));
     groups.truncate(MOST);

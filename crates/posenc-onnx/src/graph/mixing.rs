@@ -231,11 +231,8 @@ impl Walk<'_> {
             ..
         } = self.rules;
         let is_of_tokens = |value: ValueId, axis: usize| {
-            let size = trace
-                .get(value)
-                .dims
-                .as_ref()
-                .and_then(|dims| dims.get(axis));
+            let dims = trace.get(value).dims.as_ref();
+            let size = dims.and_then(|dims| dims.get(axis));
             let along = size.and_then(|size| self.get(value)?.along(axis, *size));
             // Tokens beyond the last bit begin with the first again.
             along.is_some_and(|(sets, alone)| {
@@ -248,6 +245,7 @@ impl Walk<'_> {
             classes,
             trace,
             is_of_tokens: &is_of_tokens,
+            takes_rest: model.opset() < 13,
             is_elementwise: rules::is_elementwise,
         };
         weights.are_summed_with(model.graph().node(id))

@@ -266,6 +266,24 @@ fn a_sum_of_tokens_with_other_weights_is_none() {
     }
 }
 
+#[test]
+fn before_opset_13_a_softmax_is_over_the_axes_that_follow_too() {
+    let of = |features: usize| {
+        let text = format!(
+            "<ir_version: 7, opset_import: [\"\" : 12]>\n\
+             test (float[batch,sequence,8] x) => (float[] y) {{\n\
+             shape = Constant<value: tensor = int64[2] {{8, {features}}}>()\n\
+             w = ConstantOfShape<value: tensor = float[1] {{0.1}}>(shape)\n\
+             s = MatMul(x, w)\n p = Softmax(s)\n t = Transpose<perm: ints = [0, 2, 1]>(p)\n\
+             y = MatMul(t, x)\n}}\n"
+        );
+        list(&Model::parse(&text).unwrap(), &Known::default())
+    };
+    let sum = |mixing| Some(("MatMul".to_owned(), mixing));
+    assert_eq!(of(1).last().cloned(), sum(Mixing::Pooling));
+    assert_eq!(of(2).last().cloned(), sum(Mixing::Other));
+}
+
 /// The mixers of a model with states `[batch, 2, 8]` besides `x`, from which `body` computes `y`.
 fn with_states(body: &str) -> Vec<(String, Mixing)> {
     let text = format!(

@@ -23,6 +23,8 @@ pub(super) struct Weights<'a> {
     pub(super) trace: &'a Trace,
     /// Whether each index along an axis of a value stands for one token.
     pub(super) is_of_tokens: &'a dyn Fn(ValueId, usize) -> bool,
+    /// Whether a softmax is over all axes from its own on, as before opset 13.
+    pub(super) takes_rest: bool,
     /// Whether the elements along an axis are computed one by one.
     pub(super) is_elementwise: fn(&str) -> bool,
 }
@@ -112,10 +114,13 @@ impl Weights<'_> {
             return None;
         }
         let first = node.input(0)?;
-        let rank = self.trace.get(first).dims.as_ref()?.len();
+        let dims = self.trace.get(first).dims.as_ref()?;
+        let rank = dims.len();
         if node.is("Softmax") {
-            let own = wrap(node.int("axis").ok()?.unwrap_or(-1), rank)?;
-            return Some((vec![(first, axis)], own == axis));
+            let default = if self.takes_rest { 1 } else { -1 };
+            let own = wrap(node.int("axis").ok()?.unwrap_or(default), rank)?;
+            let alone = !self.takes_rest || dims[own + 1..].iter().all(|n| *n == 1);
+            return alone.then(|| (vec![(first, axis)], own == axis));
         }
         if node.is("MatMul") {
             let weights = node.input(1)?;
