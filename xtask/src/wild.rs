@@ -75,7 +75,7 @@ fn call(packages: &Path, script: &Path, arguments: &[&Path]) -> Result<()> {
         .status()
         .with_context(|| format!("cannot start {python}"))?;
     if !status.success() {
-        bail!("{} failed", script.display());
+        bail!("{} ended with {status}", script.display());
     }
     Ok(())
 }
