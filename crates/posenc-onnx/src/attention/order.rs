@@ -38,6 +38,11 @@ pub(crate) fn disorder(
         elsewhere.then(|| "its keys do not stand for tokens".to_owned())
     });
     let turned = turned.or_else(|| {
+        let (queries, keys) = (queries.as_ref()?, keys.as_ref()?);
+        let shifted = !site.cross && queries.contradicts(keys);
+        shifted.then(|| "its keys are not in the order of its queries".to_owned())
+    });
+    let turned = turned.or_else(|| {
         let values = weighted(graph, classes, site).into_iter();
         let mut values = values.filter_map(|value| is_other(tokens, trace, value, &keys));
         let other = values.any(|is_other| is_other);
@@ -57,13 +62,14 @@ pub(crate) fn is_over_tokens(tokens: &Tokens, trace: &Trace, site: &Site) -> boo
 
 /// Whether values are of other tokens than the keys in their places; `None` where that is not known.
 fn is_other(tokens: &Tokens, trace: &Trace, value: ValueId, keys: &Option<Along>) -> Option<bool> {
-    let keys = keys.as_ref().filter(|keys| keys.is_exact())?;
+    let keys = keys.as_ref()?;
     let rank = trace.get(value).dims.as_ref()?.len();
     // Before a product, the tokens of values are before their features.
     let axis = rank.checked_sub(2)?;
     let values = tokens.along(value, axis, length(trace, value, axis)?)?;
     let same_length = values.len() == keys.len();
-    Some(same_length && values.is_of_tokens() && values != *keys)
+    let differs = keys.is_exact() && values.is_of_tokens() && values != *keys;
+    Some(same_length && (differs || values.contradicts(keys)))
 }
 
 /// Whether the queries of a site are known to be others than the last of the tokens of its keys.

@@ -229,6 +229,29 @@ impl Ports {
         }
     }
 
+    /// The axis of tokens of an input of positions: that which is declared as that of ids, and else the
+    /// usual one.
+    pub(crate) fn position_axis(&self, port: &Port) -> usize {
+        let usual = port.token_axis();
+        let other = 1usize.saturating_sub(usual);
+        let is = |at: usize, what: Axis| match port.dims.get(at) {
+            Some(Dim::Symbol(symbol)) => self.symbols.get(symbol) == Some(&what),
+            Some(Dim::Known(size)) => match what {
+                Axis::Sequence => self.fixed_sequence() == Some(*size),
+                _ => self.fixed_batch() == Some(*size),
+            },
+            _ => false,
+        };
+        let fits = |at: usize| is(at, Axis::Sequence) && !is(at, Axis::Batch);
+        let is_turned = fits(other) && !fits(usual)
+            || is(usual, Axis::Batch) && !is(usual, Axis::Sequence) && !is(other, Axis::Batch);
+        if port.dims.len() == 2 && is_turned {
+            other
+        } else {
+            usual
+        }
+    }
+
     /// The lengths nearest to `wanted` that the declared shapes allow.
     pub(crate) fn fit(&self, wanted: Lengths) -> Lengths {
         Lengths {
@@ -310,13 +333,11 @@ impl Ports {
             let dims = self.dims(port, at);
             let value = match port.role {
                 Role::Tokens => known(port.dtype, &dims, |_| token),
-                Role::Positions if port.turned => {
-                    let each = dims.last().copied().unwrap_or(1).max(1);
-                    known(port.dtype, &dims, |i| (at.past + i / each) as f64)
-                }
                 Role::Positions => {
-                    let last = dims.last().copied().unwrap_or(1).max(1);
-                    known(port.dtype, &dims, |i| (at.past + i % last) as f64)
+                    let axis = self.position_axis(port);
+                    known(port.dtype, &dims, |i| {
+                        (at.past + place(i, &dims, axis)) as f64
+                    })
                 }
                 Role::Padding if port.dtype.is_float() && dims.len() > 2 => {
                     known(port.dtype, &dims, |_| 0.0)
@@ -332,6 +353,13 @@ impl Ports {
         }
         seeds
     }
+}
+
+/// Where an element is along an axis.
+pub(crate) fn place(index: usize, dims: &[usize], axis: usize) -> usize {
+    let stride: usize = dims.iter().skip(axis + 1).product();
+    let size = dims.get(axis).copied().unwrap_or(1);
+    index / stride.max(1) % size.max(1)
 }
 
 /// Numbers of an input that are fed.
@@ -380,10 +408,11 @@ fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMa
         learn(first.dims.get(first.token_axis()), Axis::Encoder);
     }
     let mut ordered: Vec<&Port> = ports.iter().collect();
-    ordered.sort_by_key(|p| p.role); // tokens take precedence over positions, these over masks
+    // Tokens take precedence over positions, these over masks; without ids, embeddings come first.
+    let has_tokens = tokens().next().is_some();
+    ordered.sort_by_key(|p| (has_tokens || p.role != Role::Content, p.role));
     for port in ordered {
         let rank = port.dims.len();
-        let has_tokens = ports.iter().any(|p| p.role == Role::Tokens);
         match port.role {
             _ if port.turned => {
                 let is_other = has_tokens && port.role == Role::Content;

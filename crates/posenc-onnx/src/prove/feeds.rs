@@ -7,7 +7,7 @@ use posenc_runtime::feeds::Random;
 use super::VerifyError;
 use crate::graph::lane::wrap;
 use crate::graph::mixing::token_axes;
-use crate::graph::ports::{Lengths, Port, Ports, Role};
+use crate::graph::ports::{Lengths, Port, Ports, Role, place};
 
 /// Which tokens of a run are padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(crate) fn feeds(
             if port.role == Role::Content {
                 content += 1;
             }
-            let tensor = feed(graph, port, &dims, at, padding, content).ok_or_else(|| {
+            let from = (graph, ports);
+            let tensor = feed(from, port, &dims, at, padding, content).ok_or_else(|| {
                 let why = format!("cannot generate values of type {}", port.dtype);
                 VerifyError::unsupported(name, why)
             })?;
@@ -156,12 +157,6 @@ pub(crate) fn different_tokens(
     Ok(Some(all))
 }
 
-/// Where an element is along an axis.
-fn place(index: usize, dims: &[usize], axis: usize) -> usize {
-    let stride: usize = dims[axis + 1..].iter().product();
-    index / stride.max(1) % dims[axis].max(1)
-}
-
 /// Another order of so many tokens, which keeps no distances: for each place, where its token was.
 /// The last stays.
 pub(crate) fn order(count: usize) -> Vec<usize> {
@@ -195,7 +190,7 @@ fn first_token(index: usize, dims: &[usize], axes: &[usize]) -> usize {
 }
 
 fn feed(
-    graph: &Graph,
+    (graph, ports): (&Graph, &Ports),
     port: &Port,
     dims: &[usize],
     at: Lengths,
@@ -214,8 +209,12 @@ fn feed(
                 token(row(i), at.past + column(i), first, rows)
             })
         }
-        Role::Positions if port.turned => fill(port.dtype, dims, |i| (at.past + row(i)) as f64),
-        Role::Positions => fill(port.dtype, dims, |i| (at.past + column(i)) as f64),
+        Role::Positions => {
+            let axis = ports.position_axis(port);
+            fill(port.dtype, dims, |i| {
+                (at.past + place(i, dims, axis)) as f64
+            })
+        }
         // Such a mask is added to the scores.
         Role::Padding if port.dtype.is_float() && dims.len() > 2 => fill(port.dtype, dims, |_| 0.0),
         Role::Padding => fill(port.dtype, dims, |i| {

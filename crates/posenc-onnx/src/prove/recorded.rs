@@ -5,6 +5,7 @@ use posenc_ir::{Model, NodeId, ValueId};
 use serde_json::{Value, json};
 
 use crate::detect::branches::Branch;
+use crate::record::asked;
 use crate::record::written::current::{Current, anchored, anchors, constants, large};
 use crate::record::written::{Reading, Written, WrittenOutput, short};
 use crate::report::SiteCheck;
@@ -66,6 +67,7 @@ pub(crate) fn hold_lost(model: &Model) -> Held {
 /// Holds a model to its record.
 pub(crate) fn hold(model: &Model, written: &Written, branches: &[Branch]) -> Held {
     let mut held = Held::default();
+    of_request(&mut held, model);
     let now = anchors(branches.iter().map(|branch| &branch.found));
     let anchored = anchored(model.graph(), written, &now);
     let nodes: Vec<Option<NodeId>> = anchored
@@ -105,6 +107,16 @@ pub(crate) fn hold(model: &Model, written: &Written, branches: &[Branch]) -> Hel
     of_outputs(&mut held, &written.outputs, &outputs);
     of_constants(&mut held, model, written);
     held
+}
+
+/// What was asked for.
+fn of_request(held: &mut Held, model: &Model) {
+    let why = match asked::read(model) {
+        Some(Ok(_)) => String::new(),
+        Some(Err(why)) => format!("this entry of the record cannot be read: {why}"),
+        None => "this entry of the record is missing".to_owned(),
+    };
+    held.failure("posenc.request", "record", why);
 }
 
 /// The large constants of the rewrite.
@@ -233,6 +245,32 @@ fn of_outputs(held: &mut Held, was: &[WrittenOutput], is: &[WrittenOutput]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_asked_for_is_there_and_can_be_read() {
+        let text = "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+                    test (float[batch] x) => (float[batch] y) {\n    y = Identity(x)\n}\n";
+        let bare = Model::parse(text).unwrap();
+        let differences = |asked: Option<&str>| {
+            let mut model = bare.clone();
+            if let Some(asked) = asked {
+                model.set_metadata("posenc.request", asked);
+            }
+            let mut held = Held::default();
+            of_request(&mut held, &model);
+            held.differences
+        };
+        let asked = r#"{"tool": "posenc-onnx", "request": {"to": "alibi"}}"#;
+        assert_eq!(differences(Some(asked)), [""; 0]);
+        let other = asked.replace("alibi", "alibu");
+        for (asked, why) in [(None, "missing"), (Some(&*other), "cannot be read")] {
+            let found = differences(asked);
+            assert!(
+                matches!(&found[..], [one] if one.contains(why)),
+                "{found:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_record_that_lost_its_digests_is_a_finding() {

@@ -15,7 +15,7 @@ use super::summary::{
     Changed, cache_of_swapped, describe, edits, kept_at_cross, meaning, warnings,
 };
 use crate::detect::branches::{Branch, other_branches};
-use crate::detect::{detect, limits};
+use crate::detect::{Found, detect, limits};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::entries;
 use crate::plan::change::rescale_plans;
@@ -95,6 +95,7 @@ pub(super) fn apply(
     report.warnings.extend(kept_at_cross(&found, &to));
     // What of the old graph could not be evaluated may still be there.
     report.warnings.extend(before.not_evaluated.iter().cloned());
+    report.warnings.extend(reads_ahead(&found, &plan));
     if starts_from_zeros {
         report.warnings.push(format!(
             "the inserted {} starts from zeros: until it is trained, the model computes what it \
@@ -106,6 +107,17 @@ pub(super) fn apply(
         other_branches: with_rotations(other_branches(&next, options, &found)),
         proof: Some(proof),
         ..Rewritten::new(next, found, report)
+    })
+}
+
+/// A convolution under a causal mask.
+fn reads_ahead(found: &Found, plan: &SwapPlan) -> Option<String> {
+    let is_causal = |site: &usize| found.attention[*site].mask.causal == Some(true);
+    let is_ahead = plan.kind == Kind::Conv && plan.sites.iter().any(is_causal);
+    is_ahead.then(|| {
+        "the convolution reads the tokens after each token too, which the causal mask hides from \
+         attention: a model that generates text would see its next token"
+            .to_owned()
     })
 }
 

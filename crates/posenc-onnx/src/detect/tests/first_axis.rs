@@ -64,3 +64,33 @@ fn attention_over_features_is_not_read() {
         "{why:?}"
     );
 }
+
+/// A layer behind rows that positions pick, of inputs with these dimensions; the tokens of the layer are
+/// those of the ids.
+fn placed(ids: &[&str], positions: &[&str]) -> Model {
+    let mut s = Sketch::default();
+    let words = s.weights(&[30, HIDDEN]);
+    let ids = s.input("input_ids", DType::I64, ids);
+    let x = s.gather(&words, &ids, 0);
+    let at = s.input("position_ids", DType::I64, positions);
+    let at = s.transpose(&at, &[1, 0]);
+    let table = s.weights(&[40, HIDDEN]);
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn positions_may_be_along_another_axis_than_ids() {
+    for (ids, positions) in [
+        (["batch", "sequence"], ["sequence", "batch"]),
+        (["s0", "s1"], ["s1", "s0"]),
+        (["2", "sequence"], ["sequence", "2"]),
+        (["batch", "9"], ["9", "batch"]),
+    ] {
+        let found = found(&placed(&ids, &positions));
+        assert_eq!(kinds(&found), [Kind::Learned], "{ids:?} {positions:?}");
+        assert_eq!(found.attention[0].heads, Some(HEADS));
+    }
+}

@@ -58,13 +58,27 @@ fn attention_out_of_the_order_of_the_tokens_is_not_read() {
         let v = s.op("Pad", &[v, &ends]);
         open(s, q, k, &v)
     });
-    let (tokens, of_keys) = ("the tokens", "its keys");
+    // Keys and values stand one place after their tokens.
+    let later = moved(|s, q, k, v| {
+        let ends = s.ints(&[0, 0, 1, 0, 0, 0, -1, 0]);
+        let [k, v] = [k, v].map(|x| s.op("Pad", &[x, &ends]));
+        open(s, q, &k, &v)
+    });
+    // Keys alone do.
+    let alone = moved(|s, q, k, v| {
+        let ends = s.ints(&[0, 0, 1, 0, 0, 0, -1, 0]);
+        let k = s.op("Pad", &[k, &ends]);
+        open(s, q, &k, v)
+    });
+    let (tokens, of_keys, of_queries) = ("the tokens", "its keys", "its queries");
     for (what, of, model) in [
         ("keys", tokens, keys),
         ("queries", tokens, queries),
         ("keys", tokens, twice),
         ("values", of_keys, values),
         ("values", of_keys, shifted),
+        ("keys", of_queries, later),
+        ("keys", of_queries, alone),
     ] {
         let found = found(&model);
         assert!(found.attention.is_empty(), "{what}");

@@ -64,14 +64,28 @@ pub(crate) fn insert(
     point.replace(out, context, sum)
 }
 
-/// Whether all content that a stack reads runs through the place of its old encoding.
+/// Whether all content that a stack reads runs through the place of its old encoding, and no other
+/// content joins it before the stream begins.
 fn is_whole(context: &Context<'_>, old: &Preserved, group: &Group) -> bool {
     let (graph, found) = (context.graph(), context.found);
     let site = context.site(group.sites[0]);
     let place = old.place(context, site.place.stack);
     let begin = Begin::of(graph, &found.classes, &found.trace, site);
-    place.zip(begin).is_some_and(|(place, begin)| {
-        let mut places = begin.places.iter();
-        places.any(|known| known.value == place.value)
+    let (Some(place), Some(begin)) = (place, begin) else {
+        return false;
+    };
+    begin.places.iter().any(|known| {
+        let mut value = known.value;
+        while value != place.value {
+            let Some((id, _)) = graph.producer(value) else {
+                return false;
+            };
+            let mut content = found.classes.content(graph.node(id));
+            match (content.next(), content.next()) {
+                (Some(before), None) => value = before,
+                _ => return false,
+            }
+        }
+        true
     })
 }

@@ -108,6 +108,14 @@ impl Along {
         !self.alone
     }
 
+    /// Whether some index of both stands for different tokens.
+    pub(crate) fn contradicts(&self, other: &Self) -> bool {
+        let one = |set: u64| set.count_ones() == 1;
+        let mut pairs = self.sets.iter().zip(&other.sets);
+        let fits = self.alone && other.alone && self.sets.len() == other.sets.len();
+        fits && pairs.any(|(a, b)| one(*a) && one(*b) && a != b)
+    }
+
     /// Whether the last index of both stands for the same token.
     pub(crate) fn ends_with(&self, other: &Self) -> bool {
         let fits = other.sets.len() <= self.sets.len();
@@ -181,6 +189,21 @@ mod tests {
             &[3, 3],
         ] {
             assert!(!along(others).is_repeated(), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn indices_without_tokens_contradict_nothing() {
+        let all = along(&[1, 2, 4]);
+        for (others, differ) in [
+            (&[1, 2, 4][..], false),
+            (&[0, 1, 2], true),
+            (&[0, 2, 4], false),
+            (&[3, 6, 4], false),
+            (&[1, 2], false),
+            (&[4, 2, 1], true),
+        ] {
+            assert_eq!(all.contradicts(&along(others)), differ, "{others:?}");
         }
     }
 

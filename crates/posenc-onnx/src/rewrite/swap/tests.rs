@@ -15,6 +15,7 @@ use crate::plan::swap::spec::EncodingSpec;
 use crate::plan::swap::{self, SwapPlan};
 use crate::prove::swap::Proof;
 use crate::request::{Request, Tensors};
+use crate::rewrite::rewrite;
 use posenc_encodings::families::alibi;
 use posenc_encodings::families::sinusoidal::SinusoidalTerm;
 use posenc_encodings::kind::{Kind, Stack};
@@ -309,5 +310,26 @@ fn the_proof_is_of_what_was_inserted_and_of_nothing_else() {
         let missed = proof.evaluate().unwrap();
         let mut numbers = missed.iter().filter(|c| c.quantity != "mask");
         assert!(numbers.all(|c| !c.ok), "{kind}: {missed:?}");
+    }
+}
+
+#[test]
+fn a_convolution_under_a_causal_mask_is_warned_of() {
+    let mut open = Sketch::default();
+    let x = open.embedded();
+    let x = open.attends(&x, &x);
+    let open = open.model(17, &[&x]);
+    for (mut model, kind, warned) in [
+        (model(), Kind::Conv, true),
+        (model(), Kind::Alibi, false),
+        (open, Kind::Conv, false),
+    ] {
+        let request = Request {
+            to: Some(kind),
+            ..Request::default()
+        };
+        let warnings = rewrite(&mut model, &request).unwrap().report.warnings;
+        let is_said = warnings.iter().any(|w| w.contains("causal mask hides"));
+        assert_eq!(is_said, warned, "{kind} {warnings:?}");
     }
 }
