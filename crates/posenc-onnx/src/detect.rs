@@ -31,7 +31,7 @@ use crate::attention::left_out::left_out;
 use crate::attention::reads::reads;
 use crate::attention::{Site, number, order, sites};
 use crate::graph::dataflow::{Class, Classes, is_fed};
-use crate::graph::mixing::{self, Mixed};
+use crate::graph::mixing::{self, Mixed, all_selected};
 use crate::graph::ports::{Lengths, Ports, Role};
 
 pub(crate) use found::{Found, Refused};
@@ -255,9 +255,28 @@ impl Trial {
         let trace = trial(model, (&ports, &classes), lengths);
         let mut attention = sites(model, &classes, &trace, &ports, options.branch);
         let inputs = (&ports, lengths);
+        let selected = all_selected(model, &trace, &classes).map(|model| {
+            let classes = Classes::of(model.graph(), &ports);
+            let trace = self::trial(&model, (&ports, &classes), lengths);
+            (model, trace, classes)
+        });
         let follow = |attention: &[Site]| {
             let known = reads(graph, &classes, attention);
-            mixing::follow(model, &trace, &classes, inputs, &known)
+            let Some((model, trace, classes)) = &selected else {
+                return mixing::follow(model, &trace, &classes, inputs, &known);
+            };
+            let mut mixed = mixing::follow(model, trace, classes, inputs, &known);
+            // What was added unites what a node of the model gives with others.
+            let own = graph.nodes().map(|(id, _)| id).max();
+            for mixer in &mut mixed.mixers {
+                let read = model.graph().node(mixer.node).inputs().iter().flatten();
+                let mut before = read.filter_map(|v| Some(model.graph().producer(*v)?.0));
+                let scattered = before.find(|id| Some(*id) <= own);
+                mixer.node = scattered
+                    .filter(|_| Some(mixer.node) > own)
+                    .unwrap_or(mixer.node);
+            }
+            mixed
         };
         let mut mixed = follow(&attention);
         let reasons = left_out(graph, &classes, &trace, &mixed.tokens, &attention);

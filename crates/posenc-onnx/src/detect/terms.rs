@@ -164,28 +164,37 @@ fn gathered(runs: &mut Runs<'_>, site: &Site) -> Result<Option<Gathering>, (Use,
     for one in weights::gathered(graph, &found.classes, &found.trace, site) {
         let refuse = |why: &str| (one.vectors, why.to_owned());
         let rows = weights::rows(model, &found.trace, site, &one).map_err(refuse)?;
-        let Some((rows, table, axis)) = rows else {
+        let Some(weights::Rows {
+            rows,
+            without,
+            table,
+            axis,
+        }) = rows
+        else {
             continue;
         };
         if read.is_some() {
             return Err(refuse("weights of attention gather vectors twice"));
         }
-        let short = weights::by_distance(&rows)
-            .ok_or_else(|| refuse("weights of attention gather vectors, but not by distance"))?;
         let (queries, keys) = rows.dim();
         let reading = Reading {
             side: Side::Key,
             rows,
+            without,
             past: i64::try_from(keys.saturating_sub(queries)).unwrap_or(0),
             table: Some((table, axis)),
             shared: true,
         };
+        let short = reading
+            .by_distance()
+            .ok_or_else(|| refuse("weights of attention gather vectors, but not by distance"))?;
         let picks = meeting::picks(graph, &one.chain);
         let long = longer::distances(runs, &picks, &reading);
         read = Some(Gathering {
             entry: one.vectors,
             rows: self::rows(runs, &reading),
             distances: long.unwrap_or(short),
+            is_window: !reading.without.is_empty(),
         });
     }
     Ok(read)

@@ -17,6 +17,7 @@ mod order;
 mod paged;
 mod refused;
 mod rounded;
+mod selected;
 mod single;
 mod streams;
 mod switch;

@@ -9,6 +9,7 @@
 //! was not read as attention.
 
 mod rules;
+mod selected;
 mod sets;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::graph::operators::is_projection;
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 pub(crate) use rules::{Known, Mixing};
 use rules::{Rules, Step};
+pub(crate) use selected::all_selected;
 use sets::Sets;
 pub(crate) use tokens::{Along, Tokens};
 use weighted::Weights;
@@ -69,7 +71,7 @@ pub(crate) fn follow(
     for port in ports.iter() {
         let dims = trace.get(port.value).dims.clone();
         let dims = dims.unwrap_or_else(|| ports.dims(port, lengths));
-        walk.sets[port.value.index()] = of_input(graph, port, &dims, lengths);
+        walk.sets[port.value.index()] = of_input((graph, ports), port, &dims, lengths);
     }
     walk.scope(graph.main());
     Mixed {
@@ -102,14 +104,19 @@ fn is_convolved(graph: &Graph, input: ValueId) -> bool {
 }
 
 /// The tokens of an input.
-fn of_input(graph: &Graph, port: &Port, dims: &[usize], lengths: Lengths) -> Option<Sets> {
-    let axes = token_axes(graph, port, dims, lengths)?;
+fn of_input(
+    (graph, ports): (&Graph, &Ports),
+    port: &Port,
+    dims: &[usize],
+    lengths: Lengths,
+) -> Option<Sets> {
+    let axes = token_axes((graph, ports), port, dims, lengths)?;
     Some(Sets::numbered(dims, &axes, port.role == Role::Past))
 }
 
 /// The axes of tokens of an input that carries content; `None` for another input.
 pub(crate) fn token_axes(
-    graph: &Graph,
+    (graph, ports): (&Graph, &Ports),
     port: &Port,
     dims: &[usize],
     lengths: Lengths,
@@ -136,6 +143,7 @@ pub(crate) fn token_axes(
         Role::Content if !is_open(last.min(1)) && is_taken_apart(graph, port.value) => {
             return None;
         }
+        Role::Content if ports.is_setting(port) => return None,
         Role::Content => vec![last.min(1)],
     })
 }

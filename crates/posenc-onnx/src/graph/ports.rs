@@ -188,6 +188,12 @@ impl Ports {
         self.first(Role::Past).is_some()
     }
 
+    /// Whether an input is a few numbers beside ids, as scales of noise.
+    pub(crate) fn is_setting(&self, port: &Port) -> bool {
+        let is_small = matches!(port.dims[..], [Dim::Known(_)]);
+        port.role == Role::Content && is_small && self.first(Role::Tokens).is_some()
+    }
+
     /// Whether the inputs are sound or pictures of an open size, and no ids.
     pub(crate) fn has_free_content(&self) -> bool {
         let ids = [Role::Tokens, Role::Positions];
@@ -402,10 +408,11 @@ fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMa
     };
     // The input of another stack has a length of its own.
     let tokens = || ports.iter().filter(|p| p.role == Role::Tokens);
-    if tokens().count() > 1
-        && let Some(first) = tokens().next()
+    let length = |port: &Port| port.dims.get(port.token_axis()).cloned();
+    if let Some(first) = tokens().next().map(length)
+        && tokens().skip(1).any(|port| length(port) != first)
     {
-        learn(first.dims.get(first.token_axis()), Axis::Encoder);
+        learn(first.as_ref(), Axis::Encoder);
     }
     let mut ordered: Vec<&Port> = ports.iter().collect();
     // Tokens take precedence over positions, these over masks; without ids, embeddings come first.

@@ -1,6 +1,7 @@
 //! What of a model was not read, which stops a rewrite.
 
-use posenc_ir::Model;
+use posenc_ir::{Graph, Model, NodeId, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::detect::Found;
 use crate::detect::branches::Branch;
@@ -28,6 +29,7 @@ fn mixers(model: &Model, found: &Found) -> Option<String> {
         !found.attention.is_empty() || may_be_scores && found.classes.content(node(m)).count() > 1
     };
     let others = found.mixers.iter().filter(|m| m.mixing == Mixing::Other);
+    let others = others.filter(|m| !is_length(model.graph(), found, m.node));
     let mut others = others.filter(counts);
     let first = others.next()?.node;
     let op = model.graph().node(first).op();
@@ -39,6 +41,39 @@ fn mixers(model: &Model, found: &Found) -> Option<String> {
         "{}: this {op} mixes tokens and was not recognized as part of attention{more}",
         model.graph().place(first)
     ))
+}
+
+/// Whether a node adds up one number of each token, and no attention reads what comes of it: so are
+/// tokens given their lengths in speech.
+fn is_length(graph: &Graph, found: &Found, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let Some(out) = node.output(0).filter(|_| node.is("CumSum")) else {
+        return false;
+    };
+    let dims = found.trace.get(out).dims.as_deref();
+    let is_single = dims.is_some_and(|d| d.iter().skip(1).filter(|n| **n != 1).count() <= 1);
+    let sites = found.attention.iter();
+    let read: FxHashSet<ValueId> = sites
+        .flat_map(|site| {
+            [site.query.value, site.key.value]
+                .into_iter()
+                .chain(site.scores)
+        })
+        .collect();
+    let mut stack = vec![out];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            // What a body reads may be anywhere in it.
+            if node.scope() != graph.main() || node.bodies().next().is_some() {
+                return false;
+            }
+            let outputs = node.outputs().iter().flatten();
+            stack.extend(outputs.filter(|out| seen.insert(**out)));
+        }
+    }
+    is_single && seen.is_disjoint(&read)
 }
 
 /// What of a model was not read, one sentence each.

@@ -302,7 +302,7 @@ impl Examined<'_> {
         let is_content = |(port, _): &(&Port, _)| matches!(port.role, Role::Tokens | Role::Content);
         let fed = found.ports.iter().zip(&feeds).filter(is_content);
         let axis = |(port, (_, tensor)): (&Port, &(String, Tensor))| {
-            let axes = token_axes(graph, port, tensor.dims(), self.at)?;
+            let axes = token_axes((graph, &found.ports), port, tensor.dims(), self.at)?;
             tensor.dims().get(*axes.first()?).copied()
         };
         let lengths: Vec<usize> = fed.filter_map(axis).collect();

@@ -92,7 +92,7 @@ pub(crate) fn equal_tokens(
                 vec![id.unwrap_or(nth as i64 % rows.max(1)) as f64; count]
             }
             Role::Content if dtype.is_float() => {
-                let axes = token_axes(graph, port, &dims, at).unwrap_or_default();
+                let axes = token_axes((graph, ports), port, &dims, at).unwrap_or_default();
                 let random = Random::new(1 + nth as u64).tensor(dtype, &dims, -1.0, 1.0);
                 let Some(random) = random.and_then(|t| t.to_f64s()) else {
                     continue;
@@ -122,7 +122,8 @@ pub(crate) fn different_tokens(
     let mut all = feeds(graph, ports, at, Padding::None)?;
     for (port, (_, tensor)) in ports.iter().zip(&mut all) {
         let axes = match port.role {
-            Role::Tokens | Role::Content => token_axes(graph, port, tensor.dims(), at),
+            Role::Content if ports.is_setting(port) => continue,
+            Role::Tokens | Role::Content => token_axes((graph, ports), port, tensor.dims(), at),
             _ => continue,
         };
         let dims = tensor.dims().to_vec();

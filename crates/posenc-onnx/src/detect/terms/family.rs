@@ -108,9 +108,18 @@ fn by_distance(site: &Site, met: &[Met], value: Option<&Gathering>) -> Finding {
     let mut entries: Vec<Use> = met.iter().map(|m| m.entry).collect();
     let clips: Vec<Clipped<'_, Option<Clip>>> = met
         .iter()
-        .filter_map(|m| Some((m.distances.as_ref()?, m.rows)))
-        .chain(value.iter().map(|v| (&v.distances, v.rows)))
-        .map(|(d, rows)| (shaw::identify(d).ok(), d, rows))
+        .filter_map(|m| Some((m.distances.as_ref()?, m.rows, !m.reading.without.is_empty())))
+        .chain(value.iter().map(|v| (&v.distances, v.rows, v.is_window)))
+        .map(|(d, rows, is_window)| {
+            let mut clip = shaw::identify(d).ok();
+            if let (Some(clip), Some(rows), true) = (&mut clip, rows, is_window) {
+                // Distances beyond the table have no vectors, and need none.
+                let (before, ahead) = limits(clip, rows);
+                clip.behind.get_or_insert(before);
+                clip.ahead.get_or_insert(ahead);
+            }
+            (clip, d, rows)
+        })
         .collect();
     if value.is_none() && is_disentangled(met, &clips) {
         return match disentangled(met, &clips) {
@@ -305,6 +314,7 @@ mod tests {
         Reading {
             side,
             rows,
+            without: vec![],
             past: 0,
             table: None,
             shared: true,

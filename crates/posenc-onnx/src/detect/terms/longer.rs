@@ -47,7 +47,7 @@ pub(crate) fn distances(
         } else {
             index
         };
-        by_distance(&index.mapv(Some), reading.past)
+        by_distance(&index.mapv(Some), &[], reading.past)
     };
     // A table that grows with the length has other rows there.
     let same = |trace: &&Trace| {

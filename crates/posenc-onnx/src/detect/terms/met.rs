@@ -22,6 +22,8 @@ pub(crate) enum Side {
 pub(crate) struct Reading {
     pub(crate) side: Side,
     pub(crate) rows: Array2<Option<i64>>,
+    /// Visible pairs that meet no vector.
+    pub(crate) without: Vec<(usize, usize)>,
     /// Keys before the first query.
     pub(crate) past: i64,
     /// The table whose rows these are, and their axis.
@@ -33,21 +35,29 @@ pub(crate) struct Reading {
 impl Reading {
     /// The vector of each distance `key − query`, where the distance alone determines it.
     pub(crate) fn by_distance(&self) -> Option<Distances> {
-        by_distance(&self.rows, self.past)
+        by_distance(&self.rows, &self.without, self.past)
     }
 }
 
-/// The number of each distance `key − query`, where the distance alone determines it.
-pub(crate) fn by_distance(rows: &Array2<Option<i64>>, past: i64) -> Option<Distances> {
+/// The number of each distance `key − query`, where the distance alone determines it, and which
+/// pairs are `without` one.
+pub(crate) fn by_distance(
+    rows: &Array2<Option<i64>>,
+    without: &[(usize, usize)],
+    past: i64,
+) -> Option<Distances> {
+    let distance = |i: usize, j: usize| j as i64 - (i as i64 + past);
     let mut found = Distances::new();
     for ((i, j), row) in rows.indexed_iter() {
         let Some(row) = row else { continue };
-        let distance = j as i64 - (i as i64 + past);
-        if *found.entry(distance).or_insert(*row) != *row {
+        if *found.entry(distance(i, j)).or_insert(*row) != *row {
             return None;
         }
     }
-    (found.len() > 1).then_some(found)
+    let is_mixed = without
+        .iter()
+        .any(|(i, j)| found.contains_key(&distance(*i, *j)));
+    (found.len() > 1 && !is_mixed).then_some(found)
 }
 
 /// A meeting that was read.
@@ -71,6 +81,8 @@ pub(crate) struct Gathering {
     pub(crate) entry: Use,
     pub(crate) rows: Option<usize>,
     pub(crate) distances: Distances,
+    /// Some distances have no vector.
+    pub(crate) is_window: bool,
 }
 
 /// Vectors that are sines and cosines of the distance.

@@ -84,9 +84,17 @@ impl Reader<'_> {
         })?;
         linear(&one, &(doubled - &zero), &seen)?;
         let each: usize = dims.iter().product::<usize>() / dims[axis];
+        let (groups, heads, ..) = seen.dim();
+        let is_seen = |(i, j): (usize, usize)| {
+            let mut all = (0..groups).flat_map(|g| (0..heads).map(move |h| [g, h, i, j]));
+            all.any(|at| seen[at])
+        };
+        let nothing = rows.indexed_iter().filter(|(_, row)| row.is_none());
+        let without = nothing.map(|(pair, _)| pair).filter(|pair| is_seen(*pair));
         Ok(Some(Reading {
             side: self.side(&seeds, &seen)?,
             past: self.past(&rows),
+            without: without.collect(),
             rows,
             table: Some((table, axis)),
             shared: Some(each) == self.width(),
@@ -136,6 +144,7 @@ impl Reader<'_> {
             side: self.side(&self.content(|k| 1.0 + (k as f64).sin())?, &seen)?,
             past: self.past(&rows),
             rows,
+            without: vec![],
             table: None,
             shared: false,
         })

@@ -6,7 +6,6 @@ use posenc_ir::{Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::meeting::chain;
-use super::met::{self, Distances};
 use crate::attention::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::{is_copy, is_elementwise, is_product, is_rearrangement};
@@ -61,7 +60,9 @@ pub(crate) fn gathered(
                     });
                 }
             } else if node.domain().is_empty()
-                && (is_elementwise(node.op()) || is_rearrangement(node.op()))
+                && (is_elementwise(node.op())
+                    || is_rearrangement(node.op())
+                    || matches!(node.op(), "Pad" | "Slice"))
             {
                 let outputs = node.outputs().iter().flatten();
                 stack.extend(outputs.map(|out| (*out, weights)));
@@ -105,8 +106,16 @@ fn before_copies(graph: &Graph, mut value: ValueId) -> ValueId {
     value
 }
 
-/// The row that each distance gathers, the table and the axis of its rows.
-pub(crate) type Rows = (Array2<Option<i64>>, ValueId, usize);
+/// What the weights of pairs gather.
+pub(crate) struct Rows {
+    /// The row of each pair; `None` for pairs that were not run.
+    pub(crate) rows: Array2<Option<i64>>,
+    /// Pairs that gather nothing.
+    pub(crate) without: Vec<(usize, usize)>,
+    pub(crate) table: ValueId,
+    /// The axis of the rows of the table.
+    pub(crate) axis: usize,
+}
 
 /// Reads what a product gathers: weights of single keys, and a table filled with the numbers of its
 /// rows. `None` for a product that keeps the keys apart, as one that mixes heads does.
@@ -196,8 +205,8 @@ impl<'a> Probe<'a> {
         };
         let along =
             (0..one.ndim()).find(|a| one.len_of(Axis(*a)) == queries && places(*a) == [1])?;
-        let numbered = |key: usize, axis: usize| -> Option<Vec<f64>> {
-            let got = self.run(&|_, j| f64::from(u8::from(j == key)), &|at| at[axis] as f64)?;
+        let gathered = |key: usize, fill: &dyn Fn(&IxDyn) -> f64| -> Option<Vec<f64>> {
+            let got = self.run(&|_, j| f64::from(u8::from(j == key)), fill)?;
             let lanes = got.axis_iter(Axis(along));
             lanes
                 .map(|lane| {
@@ -208,24 +217,30 @@ impl<'a> Probe<'a> {
                 })
                 .collect()
         };
+        let numbered = |key: usize, axis: usize| gathered(key, &|at| at[axis] as f64);
         let differ = |v: &Vec<f64>| v.iter().any(|x| (x - v[0]).abs() > 0.5);
         let mut varying = (0..self.tables.len())
             .filter(|a| self.tables[*a] > 1)
             .filter(|a| numbered(keys / 2, *a).is_some_and(|v| differ(&v)));
         let axis = varying.next().filter(|_| varying.next().is_none())?;
         let mut rows = Array2::from_elem((queries, keys), None);
+        let mut without = vec![];
         for key in [0, keys / 2, keys - 1] {
-            for (i, row) in numbered(key, axis)?.into_iter().enumerate() {
-                rows[[i, key]] = Some(row.round() as i64);
+            let ones = gathered(key, &|_| 1.0)?;
+            for (i, (row, one)) in numbered(key, axis)?.into_iter().zip(ones).enumerate() {
+                if one == 0.0 {
+                    without.push((i, key));
+                } else {
+                    rows[[i, key]] = Some(row.round() as i64);
+                }
             }
         }
-        Some((rows, self.table, axis))
+        let table = self.table;
+        Some(Rows {
+            rows,
+            without,
+            table,
+            axis,
+        })
     }
-}
-
-/// The same for each distance.
-pub(crate) fn by_distance(rows: &Array2<Option<i64>>) -> Option<Distances> {
-    let (queries, keys) = rows.dim();
-    let past = i64::try_from(keys.saturating_sub(queries)).ok()?;
-    met::by_distance(rows, past)
 }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use posenc_encodings::kind::Kind;
 
+mod window;
+
 /// Vectors to either side in the tables of these tests.
 const CLIP: i64 = 4;
 const ROWS: usize = 2 * CLIP as usize + 1;

@@ -241,6 +241,11 @@ impl Rules<'_> {
                     mixing,
                 })
             }
+            ("", "CumSum") => {
+                let axis = self.trace.get(node.input(1)?).scalar_i64()?;
+                let (sets, mixed) = first?.over(&[wrap(axis, first?.rank())?]);
+                Some(Step::mixed(sets, mixed.then_some(Mixing::Other)))
+            }
             ("", "MatMul" | "MatMulInteger")
             | (
                 "com.microsoft",

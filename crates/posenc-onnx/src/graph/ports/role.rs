@@ -50,8 +50,8 @@ pub(crate) fn contains_time_steps(graph: &Graph, port: &Port) -> bool {
     port.dtype.is_int() && each && says.iter().any(|word| name.contains(word))
 }
 
-/// Whether every use of the value compares it with a range: with places of tokens, to tell those that
-/// count.
+/// Whether every use of the value compares it with a range, or tells a recurrence where to end: with
+/// places of tokens, to tell those that count.
 fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
     let mut seen = rustc_hash::FxHashSet::default();
@@ -82,7 +82,11 @@ fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
                     stack.extend(node.outputs().iter().flatten());
                 }
                 // The longest of all.
-                "ReduceMax" => {}
+                "ReduceMax" | "Shape" => {}
+                // Sequences of a batch in the order of their lengths, as recurrences take them.
+                "TopK" if at.slot() == 0 => stack.extend(node.output(0)),
+                "GRU" | "LSTM" | "RNN" if at.slot() == 4 => {}
+                "ReverseSequence" if at.slot() == 1 => {}
                 _ => return false,
             }
         }

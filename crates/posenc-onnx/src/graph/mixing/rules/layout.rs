@@ -58,7 +58,14 @@ impl Rules<'_> {
                 };
                 let alike = inputs.iter().all(|sets| *sets == first);
                 let is_uniform = |sets: &Sets| along.iter().all(|axis| sets.is_uniform(*axis));
+                // A reshape may put what is added beside other tokens.
+                let readers = node.output(0).map(|v| self.model.graph().uses(v));
+                let mut readers = readers.into_iter().flatten();
+                let is_exact = node.op() == "Pad"
+                    && first.is_some_and(Sets::varies)
+                    && readers.any(|at| is_reshape(self.model.graph().node(at.node).op()));
                 let short = first.filter(|sets| sets.rank() == out.len() && is_uniform(sets));
+                let short = short.filter(|_| !is_exact);
                 match node.op() {
                     "Concat" if !alike => self.by_element(id, inputs),
                     _ if short.is_some() => Some(Step {

@@ -1,0 +1,107 @@
+//! Elements that a mask of content selects, as the inside of a spline's interval: how many there are
+//! does not follow from a trial run, and with it nothing about what is computed from them.
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{DType, Emitter, Graph, Model, NodeId, ValueId};
+use rustc_hash::FxHashMap;
+
+use crate::graph::dataflow::{Class, Classes};
+
+/// The model with every such mask selecting all elements, in which each element depends on at least the
+/// tokens that it depends on in the model; `None` where there is no such mask, and where what it selects
+/// is not put back in its places.
+///
+/// What is scattered is united with what it is scattered into and with the mask, whichever of them a
+/// place gets. What is computed between for all selected elements together is united there as it is here.
+pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> Option<Model> {
+    let graph = model.graph();
+    let is_open = |id: &NodeId| {
+        let node = graph.node(*id);
+        let (mask, places) = (node.input(0), node.output(0));
+        let is_content = mask.is_some_and(|v| classes.of_value(v).has(Class::CONTENT));
+        node.is("NonZero") && is_content && places.is_some_and(|v| trace.get(v).dims.is_none())
+    };
+    let masks: Vec<NodeId> = graph.nodes().map(|(id, _)| id).filter(is_open).collect();
+    if masks.is_empty() {
+        return None;
+    }
+    // Axes are inputs of operators from this version on.
+    if model.opset() < 13 {
+        return None;
+    }
+    let mut out = graph.emitter(graph.main(), "selected");
+    let mut puts: Vec<(NodeId, ValueId)> = vec![];
+    for id in masks {
+        let node = graph.node(id);
+        let (mask, places) = (node.input(0)?, node.output(0)?);
+        puts.extend(scattered(graph, places)?.into_iter().map(|id| (id, mask)));
+        out.set_scope(node.scope());
+        let dims = out.op("Shape", &[mask]);
+        let one = out.ints("one", &[1]);
+        let all = out.op("Expand", &[one, dims]);
+        let all = out.op("NonZero", &[all]);
+        out.redirect(places, all).ok()?;
+    }
+    puts.sort_by_key(|(id, _)| trace.step(*id));
+    let mut united = FxHashMap::default();
+    for (id, mask) in puts {
+        let node = graph.node(id);
+        let (data, given) = (node.input(0)?, node.output(0)?);
+        out.set_scope(node.scope());
+        let is_in = broadcast(trace, &mut out, mask, data)?;
+        let before = united.get(&data).copied().unwrap_or(data);
+        let both = out.op("Where", &[is_in, given, before]);
+        out.redirect(given, both).ok()?;
+        united.insert(given, both);
+    }
+    let patch = out.finish();
+    let mut next = model.clone();
+    next.commit(patch).ok()?;
+    Some(next)
+}
+
+/// The `ScatterND`s at these places; `None` where the places go anywhere but to them, to `GatherND`s and
+/// to sizes.
+fn scattered(graph: &Graph, places: ValueId) -> Option<Vec<NodeId>> {
+    let mut found = vec![];
+    for at in graph.uses(places) {
+        let node = graph.node(at.node);
+        match node.op() {
+            "Shape" => {}
+            "Transpose" => {
+                for at in graph.uses(node.output(0)?) {
+                    let node = graph.node(at.node);
+                    match (node.op(), at.slot()) {
+                        ("Shape", _) => {}
+                        ("GatherND", 1) if node.int("batch_dims").ok()?.unwrap_or(0) == 0 => {}
+                        ("ScatterND", 1) => found.push(at.node),
+                        _ => return None,
+                    }
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+/// A mask of the leading axes of `data`, with the rank of `data`.
+fn broadcast(
+    trace: &Trace,
+    out: &mut Emitter<'_>,
+    mask: ValueId,
+    data: ValueId,
+) -> Option<ValueId> {
+    let rank = |value: ValueId| Some(trace.get(value).dims.as_ref()?.len());
+    let more: Option<Vec<i64>> = (rank(mask)?..rank(data)?)
+        .map(|axis| i64::try_from(axis).ok())
+        .collect();
+    let mask = out.cast(mask, DType::Bool);
+    Some(match &more?[..] {
+        [] => mask,
+        more => {
+            let axes = out.ints("axes", more);
+            out.op("Unsqueeze", &[mask, axes])
+        }
+    })
+}
