@@ -76,6 +76,9 @@ fn describe(to: &mut Description<'_>) {
     if to.bool("normalized") == Some(true) {
         to.say("coordinates up to 2π");
     }
+    if to.bool("centered") == Some(true) {
+        to.say("coordinates of centers");
+    }
     if let Some(offset) = to.count("offset").filter(|n| *n > 0) {
         to.say(format!("positions from {offset}"));
     }
@@ -164,6 +167,8 @@ pub struct Image {
     pub order: Order,
     /// Whether each coordinate runs to 2π.
     pub normalized: bool,
+    /// Whether coordinates are those of the centers of patches, half a patch on.
+    pub centered: bool,
     /// Class and register rows before those of the grid.
     pub prefix: usize,
 }
@@ -195,6 +200,9 @@ impl Encoding for Sinusoidal {
             params.insert("prefix".into(), json!(image.prefix));
             params.insert("order".into(), json!(image.order));
             params.insert("normalized".into(), json!(image.normalized));
+            if image.centered {
+                params.insert("centered".into(), json!(true));
+            }
         }
         params
     }
@@ -349,6 +357,7 @@ impl Sinusoidal {
             grid: [rows, columns],
             order,
             normalized,
+            centered,
             ..
         } = self.image?;
         let half = self.dim / 2;
@@ -358,8 +367,8 @@ impl Sinusoidal {
             } else {
                 self.factor
             };
-            let first = self.offset;
-            (0..count).map(|p| (p + first) as f64 / whole).collect()
+            let first = self.offset as f64 + if centered { 0.5 } else { 0.0 };
+            (0..count).map(|p| (p as f64 + first) / whole).collect()
         };
         let [y, x] = [rows, columns].map(|n| code(self, half, &coordinates(n)));
         Some(Array2::from_shape_fn(

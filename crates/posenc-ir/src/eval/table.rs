@@ -195,6 +195,7 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ("Attention", attention::contrib_attention),
     ("BiasGelu", contrib::bias_gelu),
     ("DequantizeLinear", quantize::dequantize),
+    ("DynamicQuantizeLSTM", recurrent::quantized),
     ("DynamicQuantizeMatMul", product::mat_mul_to_float),
     (
         "EmbedLayerNormalization",

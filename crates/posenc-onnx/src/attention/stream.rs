@@ -371,7 +371,15 @@ fn ends(node: &Node) -> bool {
     match (node.domain(), node.op()) {
         ("", op) => matches!(
             op,
-            "Softmax" | "LogSoftmax" | "Attention" | "LSTM" | "GRU" | "RNN" | "CumSum" | "TopK"
+            "Softmax"
+                | "LogSoftmax"
+                | "Attention"
+                | "LSTM"
+                | "DynamicQuantizeLSTM"
+                | "GRU"
+                | "RNN"
+                | "CumSum"
+                | "TopK"
         ),
         (_, op) => op.ends_with("Attention"),
     }

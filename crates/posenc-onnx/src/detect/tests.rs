@@ -23,6 +23,7 @@ mod streams;
 mod switch;
 mod terms;
 mod unrecognized;
+mod without;
 
 use posenc_ir::{DType, Model};
 

@@ -125,6 +125,7 @@ pub(crate) fn token_axes(
     let is_open = |axis: usize| !matches!(port.dims.get(axis), Some(Dim::Known(_)));
     Some(match port.role {
         Role::Positions | Role::Padding | Role::Counts | Role::CacheFlag => return None,
+        _ if ports.is_setting(port) => return None,
         Role::Tokens | Role::TokenTypes | Role::Content if port.turned => vec![0],
         Role::Tokens | Role::TokenTypes => vec![last],
         Role::Past => {
@@ -143,7 +144,6 @@ pub(crate) fn token_axes(
         Role::Content if !is_open(last.min(1)) && is_taken_apart(graph, port.value) => {
             return None;
         }
-        Role::Content if ports.is_setting(port) => return None,
         Role::Content => vec![last.min(1)],
     })
 }

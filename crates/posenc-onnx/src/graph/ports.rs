@@ -180,7 +180,11 @@ impl Ports {
 
     /// The first input of a role.
     pub(crate) fn first(&self, role: Role) -> Option<&Port> {
-        self.ports.iter().find(|p| p.role == role)
+        let mut all = self.ports.iter().filter(|p| p.role == role);
+        let first = all.next();
+        // Ids of one axis may be a number for each sequence, as that of a voice.
+        let more = first.filter(|p| role == Role::Tokens && p.dims.len() < 2);
+        more.and_then(|_| all.find(|p| p.dims.len() > 1)).or(first)
     }
 
     /// Whether the model takes keys and values of earlier steps.
@@ -188,10 +192,29 @@ impl Ports {
         self.first(Role::Past).is_some()
     }
 
-    /// Whether an input is a few numbers beside ids, as scales of noise.
+    /// Whether an input is the same for all tokens of a sequence that another one gives: numbers, as scales
+    /// of noise, or a number or vector for each sequence, as the time of a diffusion or a voice.
     pub(crate) fn is_setting(&self, port: &Port) -> bool {
-        let is_small = matches!(port.dims[..], [Dim::Known(_)]);
-        port.role == Role::Content && is_small && self.first(Role::Tokens).is_some()
+        let mut sequences = self.ports.iter().filter(|other| match other.role {
+            Role::Tokens => other.dims.len() == 2,
+            Role::Content => other.dims.len() > 2,
+            _ => false,
+        });
+        let is_batch = |other: &Port, dim: &Dim| {
+            let batch = other.batch_axis().and_then(|axis| other.dims.get(axis));
+            batch == Some(dim) && *dim != Dim::Unknown
+        };
+        match (port.role, &port.dims[..]) {
+            (Role::Content | Role::Tokens, [Dim::Known(1)]) => sequences.next().is_some(),
+            (Role::Content, [Dim::Known(_)] | [_, Dim::Known(1), Dim::Known(_)]) => {
+                sequences.any(|other| other.value != port.value)
+            }
+            (Role::Content | Role::Tokens, [dim]) => sequences.any(|other| is_batch(other, dim)),
+            (Role::Content, [_, Dim::Known(size)]) => {
+                self.fixed_sequence() != Some(*size) && sequences.next().is_some()
+            }
+            _ => false,
+        }
     }
 
     /// Whether the inputs are sound or pictures of an open size, and no ids.
@@ -406,18 +429,20 @@ fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMa
             symbols.entry(s.clone()).or_insert(axis);
         }
     };
-    // The input of another stack has a length of its own.
     let tokens = || ports.iter().filter(|p| p.role == Role::Tokens);
+    // The input of another stack has a length of its own.
     let length = |port: &Port| port.dims.get(port.token_axis()).cloned();
-    if let Some(first) = tokens().next().map(length)
-        && tokens().skip(1).any(|port| length(port) != first)
+    let sequences = || tokens().filter(|port| port.dims.len() > 1);
+    if let Some(first) = sequences().next().map(length)
+        && sequences().skip(1).any(|port| length(port) != first)
     {
         learn(first.as_ref(), Axis::Encoder);
     }
     let mut ordered: Vec<&Port> = ports.iter().collect();
     // Tokens take precedence over positions, these over masks; without ids, embeddings come first.
     let has_tokens = tokens().next().is_some();
-    ordered.sort_by_key(|p| (has_tokens || p.role != Role::Content, p.role));
+    let is_single = |p: &Port| p.dims.len() < 2 && p.role == Role::Tokens;
+    ordered.sort_by_key(|p| (is_single(p), has_tokens || p.role != Role::Content, p.role));
     for port in ordered {
         let rank = port.dims.len();
         match port.role {

@@ -122,7 +122,7 @@ pub(crate) fn different_tokens(
     let mut all = feeds(graph, ports, at, Padding::None)?;
     for (port, (_, tensor)) in ports.iter().zip(&mut all) {
         let axes = match port.role {
-            Role::Content if ports.is_setting(port) => continue,
+            _ if ports.is_setting(port) => continue,
             Role::Tokens | Role::Content => token_axes((graph, ports), port, tensor.dims(), at),
             _ => continue,
         };

@@ -45,12 +45,19 @@ pub fn identify_grid(
     } else {
         return Err(Miss::new("neither half of a row is of one coordinate"));
     };
-    let line = |code: ArrayView2<'_, f64>| {
-        let positions: Vec<f64> = (0..code.nrows()).map(|p| p as f64).collect();
+    let line = |code: ArrayView2<'_, f64>, first: f64| {
+        let positions: Vec<f64> = (0..code.nrows()).map(|p| p as f64 + first).collect();
         identify(&positions, code, precision)
     };
-    let (of_y, y_error) = line(y.slice(s![..;width, ..]))?;
-    let (of_x, x_error) = line(x.slice(s![..width, ..]))?;
+    let both = |first: f64| {
+        let of_y = line(y.slice(s![..;width, ..]), first)?;
+        Ok((of_y, line(x.slice(s![..width, ..]), first)?))
+    };
+    let (read, centered) = match both(0.0) {
+        Ok(read) => (read, false),
+        Err(miss) => (both(0.5).map_err(|_: Miss| miss)?, true),
+    };
+    let ((of_y, y_error), (of_x, x_error)) = read;
     let runs_to = |code: &Sinusoidal, n: usize| (code.factor * TAU / n as f64 - 1.0).abs() < NORMAL;
     let normalized = runs_to(&of_y, height) && runs_to(&of_x, width);
     let factor = if normalized { 1.0 } else { of_y.factor };
@@ -61,6 +68,7 @@ pub fn identify_grid(
             grid: [height, width],
             order,
             normalized,
+            centered,
             prefix: 0,
         }),
         ..code

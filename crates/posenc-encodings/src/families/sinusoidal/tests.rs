@@ -224,11 +224,21 @@ fn images_are_read_in_either_order() {
             grid,
             order,
             normalized,
+            centered: false,
             prefix: 0,
         }),
         ..plain(32, Layout::Half, Denominator::Pairs)
     };
+    let centered = |mut of: Sinusoidal| {
+        of.image = of.image.map(|image| Image {
+            centered: true,
+            ..image
+        });
+        of
+    };
     let cases = [
+        centered(image(Order::RowsFirst, true, [4, 6])),
+        centered(image(Order::ColumnsFirst, false, [5, 4])),
         image(Order::RowsFirst, false, [4, 6]),
         image(Order::ColumnsFirst, false, [5, 5]),
         Sinusoidal {

@@ -205,6 +205,8 @@ fn fused_layers_infer_their_dimensions() {
     let lstm = op("LSTM").int("hidden_size", 4).outputs(3);
     let want = dims(&[&[5, 1, 2, 4], &[1, 2, 4], &[1, 2, 4]]);
     assert_eq!(lstm.dims(&[&[5, 2, 3], &[1, 16, 3], &[1, 16, 4]]), want);
+    let lstm = contrib("DynamicQuantizeLSTM").outputs(3);
+    assert_eq!(lstm.dims(&[&[5, 2, 3], &[1, 3, 16], &[1, 4, 16]]), want);
     let quantized = op("DynamicQuantizeLinear").outputs(3);
     assert_eq!(quantized.dims(&[&[3, 4]]), dims(&[&[3, 4], &[], &[]]));
 }

@@ -119,7 +119,7 @@ fn is_layer(node: &Node, contents: usize) -> bool {
     );
     let mixes = matches!(
         op,
-        "Softmax" | "LogSoftmax" | "LSTM" | "GRU" | "RNN" | "Loop" | "Scan"
+        "Softmax" | "LogSoftmax" | "LSTM" | "DynamicQuantizeLSTM" | "GRU" | "RNN" | "Loop" | "Scan"
     );
     activates || mixes || op.ends_with("Attention") || is_product(node) && contents > 1
 }

@@ -267,7 +267,7 @@ impl Rules<'_> {
             ("com.microsoft", "NhwcConv" | "NhwcFusedConv") => {
                 self.windowed(id, first?, first?.rank() - 1)
             }
-            ("", "LSTM" | "GRU" | "RNN") => {
+            ("", "LSTM" | "GRU" | "RNN") | ("com.microsoft", "DynamicQuantizeLSTM") => {
                 let (sets, _) = first?.over(&[2]);
                 let mixing = (!sets.is_uniform(0)).then_some(Mixing::Recurrence);
                 Some(Step::mixed(sets.with_axis(1), mixing))

@@ -55,7 +55,6 @@ impl Weights<'_> {
     /// Whether a softmax along an axis makes these weights, of what each token alone gives: the tokens
     /// that are summed, or others that come from elsewhere.
     fn are_made_from(&self, tokens: (ValueId, usize), (weights, axis): (ValueId, usize)) -> bool {
-        let has_position = |v: ValueId| self.classes.of_value(v).has(Class::POSITION);
         let mut stack = vec![(weights, axis, false)];
         let mut seen = FxHashSet::default();
         let mut begins = false;
@@ -63,7 +62,7 @@ impl Weights<'_> {
             if !seen.insert((value, axis)) {
                 continue;
             }
-            if seen.len() > MOST || has_position(value) {
+            if seen.len() > MOST {
                 return false;
             }
             let Some(size) = self.size(value, axis) else {
@@ -79,7 +78,7 @@ impl Weights<'_> {
             let class = self.classes.of_value(value);
             if !class.has(Class::CONTENT) {
                 // A mask is the same whatever the order; a number for each place is not.
-                if !class.has(Class::PADDING) {
+                if !class.has(Class::PADDING) || class.has(Class::POSITION) {
                     return false;
                 }
                 continue;

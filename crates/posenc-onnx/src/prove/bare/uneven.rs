@@ -51,7 +51,7 @@ fn begins(graph: &Graph, found: &Found, recurrent: &FxHashSet<NodeId>, id: NodeI
             nodes.any(|id| begins(graph, found, recurrent, *id))
         }
         "Pad" => node.input(0).is_some_and(|v| found.is_content(v)) && found.filled.contains(&id),
-        "CumSum" | "LSTM" | "GRU" | "RNN" => true,
+        "CumSum" | "LSTM" | "DynamicQuantizeLSTM" | "GRU" | "RNN" => true,
         // The padding of a maximum is no number.
         "MaxPool" => false,
         _ => {
