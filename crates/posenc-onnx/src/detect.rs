@@ -1,6 +1,6 @@
 //! Detection: attention sites, rotations of queries and keys, then every other encoding.
 
-mod absolute;
+pub(crate) mod absolute;
 mod bias;
 pub(crate) mod branches;
 pub(crate) mod context;

@@ -7,6 +7,7 @@
 mod control;
 mod counters;
 mod elementwise;
+mod halves;
 mod layout;
 mod masked;
 mod products;
@@ -39,7 +40,7 @@ type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 const OF_CONTROL: [Rule; 1] = [control::branch];
 
 /// Rules for operators of this version and later ones.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     control::repeated,
     control::counted,
     control::scanned,
@@ -55,6 +56,7 @@ const RULES: [Rule; 20] = [
     quantized::integers,
     layout::einsum,
     elementwise::einsum,
+    halves::of_turns,
     layout::padded,
     layout::undone,
     rows::gather_nd,

@@ -27,7 +27,8 @@ pub(crate) fn operands(
     let rank = |v: ValueId| trace.get(v).dims.as_ref().map(Vec::len);
     let out = rank(node.output(0)?)?;
     if node.is("Einsum") {
-        return einsum_operands(&Equation::of(graph, trace, product)?, a, b, axis);
+        let equation = Equation::of(graph, trace, product)?;
+        return einsum_operands(trace, &equation, [a, b], axis);
     }
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
     let lane = |value: ValueId, transposed: bool, row: bool| -> Option<Operand> {
@@ -58,7 +59,12 @@ pub(crate) fn operands(
     })
 }
 
-fn einsum_operands(equation: &Equation, a: ValueId, b: ValueId, axis: usize) -> Option<Product> {
+fn einsum_operands(
+    trace: &Trace,
+    equation: &Equation,
+    [a, b]: [ValueId; 2],
+    axis: usize,
+) -> Option<Product> {
     let output = &equation.result;
     let [left, right] = &equation.operands[..] else {
         return None;
@@ -81,10 +87,21 @@ fn einsum_operands(equation: &Equation, a: ValueId, b: ValueId, axis: usize) -> 
         (true, false) => (b, right, a, left),
         _ => return None,
     };
-    // The letter that the queries keep and the keys do not have.
-    let own = *q_term
+    let size = |value: ValueId, term: &[char], c: char| {
+        let axis = term.iter().position(|other| *other == c)?;
+        trace.get(value).dims.as_ref()?.get(axis).copied()
+    };
+    // The letter that the queries keep and the keys do not have. Of several, as where heads share keys,
+    // the one with as many indices as there are keys, or else with the most.
+    let own = q_term
         .iter()
-        .find(|c| output.contains(c) && !k_term.contains(c))?;
+        .filter(|c| output.contains(c) && !k_term.contains(c));
+    let count = size(key, k_term, keys);
+    let rank = |c: &&char| {
+        let own = size(query, q_term, **c);
+        (own.is_some() && own == count, own)
+    };
+    let own = *own.rev().max_by_key(rank)?;
     Some(Product {
         query: side(q_term, query, own)?,
         key: side(k_term, key, keys)?,

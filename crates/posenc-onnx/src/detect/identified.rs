@@ -104,9 +104,16 @@ fn tolerance(found: &Found, site: &RotarySite) -> f64 {
     match found.trace.get(site.query.region.output).dtype {
         Some(DType::F16) => HALF,
         Some(DType::BF16) => BRAIN,
+        _ if site.query.rotation.fit_error > ROUNDED => COARSE,
         _ => 2e-6,
     }
 }
+
+/// Cosines and sines that are farther from those of their angles are rounded, to eight bits or so.
+const ROUNDED: f64 = 1e-3;
+
+/// How exactly such cosines and sines give frequencies.
+const COARSE: f64 = 5e-3;
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ pub(crate) mod source;
 mod streams;
 mod switch;
 mod unexplained;
+mod unrounded;
 
 use ndarray::Array2;
 use posenc_ir::{Model, NodeId, Use, ValueId};
@@ -25,11 +26,14 @@ use posenc_encodings::kind::Form;
 use read::{read, read_axial, rotate_alike, rotates_pairs};
 use site::{AxialSite, RotaryOperand, RotarySite, Rotation, Streams, Switch};
 use unexplained::unexplained;
+use unrounded::unrounded;
 
 /// Frequencies and factors of queries and keys may differ by this share.
 const TOLERANCE: f64 = 1e-3;
 
 pub(crate) fn find(model: &Model, found: &mut Found) {
+    let unrounded = unrounded(model);
+    let model = unrounded.as_ref().unwrap_or(model);
     let mut known = RotationCache::default();
     for site in found.attention.clone() {
         let query = read_side(model, found, &mut known, &site, &site.query);

@@ -329,19 +329,21 @@ impl Walk<'_> {
         let given: Vec<Option<ValueId>> = node.inputs().iter().skip(skipped).copied().collect();
         let carried = given.len().saturating_sub(scanned);
         let own = &inputs[skipped.min(inputs.len())..];
+        // The tokens of each trip, by the axis that is scanned.
+        let mut trips: Vec<(Vec<u64>, usize)> = vec![];
+        let mut is_scanned = false;
         for (i, (input, value)) in own.iter().zip(&given).enumerate() {
             let mut sets = value.and_then(|v| self.get(v).cloned());
             if let Some(whole) = sets.as_ref().filter(|_| i >= carried) {
                 let axis = rules::scan_axis(node, i - carried, whole.rank());
                 let (united, mixed) = whole.over(&[axis]);
                 if mixed {
-                    let turns = rules::turns_round(node);
-                    let mixing = if turns {
-                        Mixing::Other
-                    } else {
-                        Mixing::Recurrence
-                    };
-                    self.report(id, mixing);
+                    is_scanned = true;
+                    let size = value.and_then(|v| {
+                        let dims = self.rules.trace.get(v).dims.as_ref()?;
+                        dims.get(axis).copied()
+                    });
+                    trips.extend(size.and_then(|size| Some((whole.along(axis, size)?.0, size))));
                 }
                 sets = Some(united.without(&[axis]));
             }
@@ -369,11 +371,52 @@ impl Walk<'_> {
             }
             self.mixers.truncate(before);
         }
+        // A state without content is the same whatever the tokens: each trip gives its own.
+        let is_map = own[..carried.min(own.len())]
+            .iter()
+            .all(|input| self.get(*input).is_none());
+        let turns = rules::turns_round(node);
+        let stacked_results = results.iter().skip(carried);
+        let of_results = stacked_results.filter_map(|v| Some(self.get(*v)?.all()));
+        let of_results = of_results.fold(0, |all, set| all | set);
+        let by_trip = united_trips(&trips).filter(|trips| {
+            let scanned = trips.iter().fold(0, |all, set| all | set);
+            is_map && !turns && of_results & !scanned == 0
+        });
+        if is_scanned && by_trip.is_none() {
+            let mixing = match turns {
+                true => Mixing::Other,
+                false => Mixing::Recurrence,
+            };
+            self.report(id, mixing);
+        }
         for (i, (out, result)) in node.outputs().iter().zip(results).enumerate() {
             let Some(out) = *out else { continue };
             let sets = self.get(*result).cloned();
-            let stacked = |sets: Sets| if i < carried { sets } else { sets.with_axis(0) };
+            let stacked = |sets: Sets| match &by_trip {
+                _ if i < carried => sets,
+                Some(trips) => {
+                    let axis = rules::stacked_axis(node, i - carried, sets.rank() + 1);
+                    Sets::along_axis(trips, axis, sets.rank() + 1)
+                }
+                None => sets.with_axis(0),
+            };
             self.set(out, sets.map(stacked));
         }
     }
+}
+
+/// The tokens of each trip, where all scanned values have as many.
+fn united_trips(trips: &[(Vec<u64>, usize)]) -> Option<Vec<u64>> {
+    let (first, size) = trips.first()?;
+    let mut all = first.clone();
+    for (sets, other) in trips {
+        if other != size || sets.len() != all.len() {
+            return None;
+        }
+        for (set, more) in all.iter_mut().zip(sets) {
+            *set |= more;
+        }
+    }
+    Some(all)
 }

@@ -6,7 +6,7 @@ mod learned;
 mod tests;
 
 use posenc_encodings::inferred;
-use posenc_ir::Model;
+use posenc_ir::{Model, ValueId};
 use serde_json::{Value, json};
 
 use super::rescale::rescale_branches;
@@ -14,7 +14,9 @@ use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{
     Changed, cache_of_swapped, describe, edits, kept_at_cross, meaning, warnings,
 };
+use crate::detect::absolute::input_of_coordinates;
 use crate::detect::branches::{Branch, other_branches};
+use crate::detect::finding::Finding;
 use crate::detect::{Found, detect, limits};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::entries;
@@ -96,6 +98,9 @@ pub(super) fn apply(
     // What of the old graph could not be evaluated may still be there.
     report.warnings.extend(before.not_evaluated.iter().cloned());
     report.warnings.extend(reads_ahead(&found, &plan));
+    report
+        .warnings
+        .extend(loses_coordinates(model, before, &plan));
     if starts_from_zeros {
         report.warnings.push(format!(
             "the inserted {} starts from zeros: until it is trained, the model computes what it \
@@ -108,6 +113,25 @@ pub(super) fn apply(
         proof: Some(proof),
         ..Rewritten::new(next, found, report)
     })
+}
+
+/// Tables that coordinates of the input pick from, which are removed with those of positions.
+fn loses_coordinates(model: &Model, before: &Found, plan: &SwapPlan) -> Vec<String> {
+    let graph = model.graph();
+    let is_removed = |f: &&Finding| f.sites.iter().any(|site| plan.sites.contains(site));
+    let removed = before.findings.iter().filter(is_removed);
+    let mut inputs: Vec<ValueId> = removed
+        .filter_map(|finding| input_of_coordinates(graph, before, finding))
+        .collect();
+    inputs.dedup();
+    let warning = |input: &ValueId| {
+        let name = graph.name(*input);
+        format!(
+            "the tables that the coordinates of {name} pick from are removed too: the result does \
+             not know what these coordinates say"
+        )
+    };
+    inputs.iter().map(warning).collect()
 }
 
 /// A convolution under a causal mask.

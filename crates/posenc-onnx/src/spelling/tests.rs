@@ -6,6 +6,7 @@ use super::*;
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 
 mod bodies;
+mod halves;
 mod masked;
 mod quantized;
 mod refused;

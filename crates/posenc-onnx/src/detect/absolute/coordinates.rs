@@ -1,7 +1,7 @@
 //! Tables that coordinates of the input pick from: boxes of words on a page, rows and columns of
 //! patches, the time of each step.
 
-use posenc_ir::{Dim, Graph, Model, NodeId, ValueId};
+use posenc_ir::{Dim, Graph, Model, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::stream::Lookup;
@@ -23,7 +23,7 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
         let Some([rows, dim]) = found.trace.get(table).dims.as_deref() else {
             continue;
         };
-        if !is_coordinate(graph, found, index) {
+        if fed_by_coordinates(graph, found, index).is_none() {
             continue;
         }
         let encoding = Encoding::Learned(Learned {
@@ -51,9 +51,17 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
     findings.into_iter().map(|(_, f)| f).collect()
 }
 
-/// Whether an index follows from coordinates that the caller feeds: integers, four for each token
-/// (or two), single columns of floats that are converted to integers, or time steps.
-fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
+/// The input whose coordinates pick the rows of an encoding, if some do.
+pub(crate) fn input_of(graph: &Graph, found: &Found, finding: &Finding) -> Option<ValueId> {
+    let index = |entry: &Use| graph.node(entry.node).input(1);
+    let is_learned = matches!(finding.encoding, Encoding::Learned(_));
+    let mut picked = finding.entries.iter().filter(|_| is_learned);
+    picked.find_map(|entry| fed_by_coordinates(graph, found, index(entry)?))
+}
+
+/// The first input that an index follows from, where all are coordinates that the caller feeds: integers,
+/// four for each token (or two), single columns of floats that are converted to integers, or time steps.
+fn fed_by_coordinates(graph: &Graph, found: &Found, index: ValueId) -> Option<ValueId> {
     let mut stack = vec![(index, false)];
     let mut seen = FxHashSet::default();
     let mut fed = vec![];
@@ -73,7 +81,7 @@ fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
             || matches!(op, "Add" | "Sub" | "Mul" | "Div" | "Clip")
             || matches!(op, "Min" | "Max" | "Round" | "Floor");
         if !cuts && !moves {
-            return false;
+            return None;
         }
         let inputs = node.inputs().iter().flatten().copied();
         stack.extend(
@@ -86,7 +94,8 @@ fn is_coordinate(graph: &Graph, found: &Found, index: ValueId) -> bool {
         let port = found.ports.iter().find(|p| p.value == *value);
         port.is_some_and(|p| *cut && contains_coordinates(p) || contains_time_steps(graph, p))
     };
-    !fed.is_empty() && fed.iter().all(coordinates)
+    let (first, _) = *fed.first()?;
+    fed.iter().all(coordinates).then_some(first)
 }
 
 /// Whether values are computed from coordinates alone, as far as known.

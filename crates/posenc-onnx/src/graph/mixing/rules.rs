@@ -43,6 +43,13 @@ pub(super) fn scan_axis(node: &Node, index: usize, rank: usize) -> usize {
     wrap(axis, rank).unwrap_or(0)
 }
 
+/// The axis along which a `Scan` stacks what its trips give, in a value of this rank.
+pub(super) fn stacked_axis(node: &Node, index: usize, rank: usize) -> usize {
+    let axes = node.ints("scan_output_axes").ok().flatten();
+    let axis = axes.and_then(|axes| axes.get(index).copied()).unwrap_or(0);
+    wrap(axis, rank).unwrap_or(0)
+}
+
 /// Whether a `Scan` gives its results in another order than it takes its slices.
 pub(super) fn turns_round(node: &Node) -> bool {
     let directions = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();

@@ -168,6 +168,15 @@ impl Sets {
         sets.into()
     }
 
+    /// These sets along an axis, the same along all others.
+    pub(super) fn along_axis(sets: &[u64], axis: usize, rank: usize) -> Self {
+        let shape: Vec<usize> = (0..rank)
+            .map(|a| if a == axis { sets.len() } else { 1 })
+            .collect();
+        let sets = ArrayD::from_shape_vec(shape, sets.to_vec());
+        Self::from(sets.unwrap_or_default()).compact()
+    }
+
     /// The same with an axis of length 1 at this place.
     pub(super) fn with_axis(&self, axis: usize) -> Self {
         let sets = ArrayD::clone(&self.0);

@@ -130,23 +130,49 @@ fn bodies_are_seen_into() {
     assert_eq!(others(&body), ["MatMul", "MatMul"]);
 }
 
+/// A `Scan` along the sequence with a body of its own.
+fn scanned(inputs: &str, attributes: &str, body: &str) -> Vec<(String, Mixing)> {
+    found(&format!(
+        "y = Scan <num_scan_inputs: int = 1, scan_input_axes: ints = [1], \
+         scan_output_axes: ints = [1]{attributes}, body: graph = b {body}> ({inputs})"
+    ))
+}
+
 #[test]
 fn a_scan_that_gives_its_results_backwards_is_no_recurrence() {
-    let scan = |directions: &str| {
-        let body = format!(
-            "y = Scan <num_scan_inputs: int = 1, scan_input_axes: ints = [1], \
-             scan_output_axes: ints = [1]{directions}, body: graph = b (float[batch,8] i) => \
-             (float[batch,8] o) {{ o = Relu(i) }}> (x)"
-        );
-        found(&body)
-    };
-    let [recurrence, other] =
-        [Mixing::Recurrence, Mixing::Other].map(|mixing| [("Scan".to_owned(), mixing)]);
-    assert_eq!(scan(""), recurrence);
+    let body = "(float[batch,8] i) => (float[batch,8] o) { o = Relu(i) }";
+    let scan = |attributes: &str| scanned("x", attributes, body);
+    let other = [("Scan".to_owned(), Mixing::Other)];
     let both = ", scan_input_directions: ints = [1], scan_output_directions: ints = [1]";
-    assert_eq!(scan(both), recurrence);
+    for in_order in ["", both] {
+        assert!(scan(in_order).is_empty());
+    }
     assert_eq!(scan(", scan_input_directions: ints = [1]"), other);
     assert_eq!(scan(", scan_output_directions: ints = [1]"), other);
+}
+
+#[test]
+fn a_state_of_content_makes_a_recurrence_and_another_does_not() {
+    let recurrence = [("Scan".to_owned(), Mixing::Recurrence)];
+    // `y` is the state after the last trip, beside what each trip gives.
+    let scan = |body: &str| {
+        found(&format!(
+            "z = Constant<value_float = 0.0>()\n \
+             s, y = Scan <num_scan_inputs: int = 1, scan_input_axes: ints = [1], \
+             scan_output_axes: ints = [1], body: graph = b {body}> (z, x)"
+        ))
+    };
+    let summed = "(float s, float[batch,8] i) => (float t, float[batch,8] o) \
+                  { t = Add(s, i)\n o = Add(s, i) }";
+    assert_eq!(scan(summed), recurrence);
+    let counted = "(float s, float[batch,8] i) => (float t, float[batch,8] o) \
+                   { one = Constant<value_float = 1.0>()\n t = Add(s, one)\n o = Mul(s, i) }";
+    assert!(scan(counted).is_empty());
+    // What a trip reads from outside is of all tokens.
+    let outside = "(float s, float[batch,8] i) => (float t, float[batch,8] o) \
+                   { one = Constant<value_float = 1.0>()\n t = Add(s, one)\n \
+                   m = ReduceMax<keepdims: int = 0>(x)\n o = Mul(m, i) }";
+    assert!(!scan(outside).is_empty());
 }
 
 #[test]

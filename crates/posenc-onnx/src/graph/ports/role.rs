@@ -109,13 +109,35 @@ fn is_range(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// Whether the value picks rows of a float constant.
+/// Whether the value picks rows of a table of floats, also where ids from the end are made ids from the
+/// beginning first.
 fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
-    graph.uses(value).iter().any(|u| {
-        let node = graph.node(u.node);
-        let table = node.input(0).and_then(|t| graph.dtype(t));
-        node.is("Gather") && u.slot() == 1 && table.is_some_and(DType::is_float)
-    })
+    let mut stack = vec![value];
+    let mut seen = rustc_hash::FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let picks = matches!(node.op(), "Gather" | "GatherND") && at.slot() == 1;
+            let table = || node.input(0).and_then(|t| graph.dtype(t));
+            if picks && table().is_some_and(DType::is_float) {
+                return true;
+            }
+            let is_beside_constants = || {
+                let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
+                others.all(|other| graph.stored(*other).is_some())
+            };
+            let moves = match node.op() {
+                op if is_copy(op) || is_layout(op) => at.slot() == 0,
+                "Where" => at.slot() > 0,
+                "Add" | "Clip" | "Max" | "Min" => is_beside_constants(),
+                _ => false,
+            };
+            if moves && node.domain().is_empty() && seen.insert(at.node) {
+                stack.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    false
 }
 
 /// Whether angles are computed from the value: it reaches a sine or cosine through casts, changes

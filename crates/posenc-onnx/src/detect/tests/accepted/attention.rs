@@ -141,3 +141,30 @@ fn unfold(s: &mut Sketch, x: &str) -> String {
     let shape = s.concat(&[&head, &tail], 0);
     s.op("Reshape", &[x, &shape])
 }
+
+#[test]
+fn heads_that_share_keys_may_have_an_axis_of_their_own() {
+    // Queries before, between and behind the axes of heads.
+    for (order, equation) in [
+        ([0, 2, 3, 1, 4], "bgrqd,bgkd->bgrqk"),
+        ([0, 2, 1, 3, 4], "bgqrd,bgkd->bgqrk"),
+        ([0, 1, 2, 3, 4], "bqgrd,bgkd->bqgrk"),
+    ] {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let w = s.weights(&[HIDDEN, 2 * HIDDEN]);
+        let q = s.op("MatMul", &[&x, &w]);
+        let q = s.reshape(&q, &[0, 0, HEADS as i64, 2, SIZE as i64]);
+        let q = s.transpose(&q, &order);
+        let (k, v) = (s.headed(&x), s.headed(&x));
+        let scores = s.with("Einsum", &[&q, &k], &[("equation", A::Text(equation))]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let back = equation.split("->").nth(1).unwrap();
+        let back = format!("{back},bgkd->bqgrd");
+        let y = s.with("Einsum", &[&weights, &v], &[("equation", A::Text(&back))]);
+        let found = found(&s.model(17, &[&y]));
+        let heads = found.attention.iter().map(|site| (site.heads, site.kv_heads));
+        let heads: Vec<_> = heads.collect();
+        assert_eq!(heads, [(Some(2 * HEADS), Some(HEADS))], "{equation}");
+    }
+}

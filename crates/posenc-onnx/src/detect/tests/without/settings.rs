@@ -168,6 +168,8 @@ fn a_table_beside_a_voice_is_found() {
         let voice = s.input("speaker_embedding", DType::F32, &["batch", "16"]);
         let row = linear(s, &voice, 16, HIDDEN);
         let row = s.unsqueeze(&row, &[1]);
-        s.op("Add", &[&x, &row])
+        let x = s.op("Add", &[&x, &row]);
+        let x = placed(s, &x);
+        s.attends(&x, &x)
     });
 }

@@ -1,0 +1,39 @@
+//! Rotations whose numbers are rounded to integers on the way: what is rounded is no linear map.
+
+use posenc_ir::{Graph, Model, ValueId};
+
+/// The model without the rounding between `QuantizeLinear` and the `DequantizeLinear` that undoes it;
+/// `None` where there is none. Nodes and values that stay keep their numbers.
+pub(super) fn unrounded(model: &Model) -> Option<Model> {
+    let graph = model.graph();
+    let mut out = graph.emitter(graph.main(), "unrounded");
+    let mut is_changed = false;
+    for (_, node) in graph
+        .nodes()
+        .filter(|(_, node)| node.is("DequantizeLinear"))
+    {
+        let (Some(integers), Some(value)) = (node.input(0), node.output(0)) else {
+            continue;
+        };
+        let rounding = graph.producer(integers).map(|(id, _)| graph.node(id));
+        let Some(rounding) = rounding.filter(|node| node.is("QuantizeLinear")) else {
+            continue;
+        };
+        let undone = [1, 2]
+            .iter()
+            .all(|slot| same(graph, rounding.input(*slot), node.input(*slot)));
+        let axis = |node: &posenc_ir::Node| node.int("axis").ok().flatten().unwrap_or(1);
+        let alike = undone && axis(rounding) == axis(node) && rounding.scope() == node.scope();
+        if let Some(before) = rounding.input(0).filter(|_| alike) {
+            is_changed |= out.redirect(value, before).is_ok();
+        }
+    }
+    let mut next = model.clone();
+    (is_changed && next.commit(out.finish()).is_ok()).then_some(next)
+}
+
+/// Whether two inputs are one value, equal constants, or both left out.
+fn same(graph: &Graph, a: Option<ValueId>, b: Option<ValueId>) -> bool {
+    let number = |v: Option<ValueId>| graph.constant(v?);
+    a == b || number(a).is_some_and(|a| number(b).is_some_and(|b| a == b))
+}
