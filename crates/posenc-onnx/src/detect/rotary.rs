@@ -33,11 +33,26 @@ const TOLERANCE: f64 = 1e-3;
 
 pub(crate) fn find(model: &Model, found: &mut Found) {
     let unrounded = unrounded(model);
-    let model = unrounded.as_ref().unwrap_or(model);
-    let mut known = RotationCache::default();
+    let rounded = model;
+    let mut all = [RotationCache::default(), RotationCache::default()];
     for site in found.attention.clone() {
-        let query = read_side(model, found, &mut known, &site, &site.query);
-        let key = read_side(model, found, &mut known, &site, &site.key);
+        let [known, known_unrounded] = &mut all;
+        let (mut model, mut known) = (rounded, known);
+        let mut sides = read_sides(model, found, known, &site);
+        // What rounding hides may be seen without it.
+        let is_open = |side: &SideReading| {
+            matches!(
+                side,
+                SideReading::Refused(..) | SideReading::UnknownRotation(..)
+            )
+        };
+        if let Some(exact) = unrounded.as_ref().filter(|_| sides.iter().any(is_open)) {
+            let others = read_sides(exact, found, known_unrounded, &site);
+            if let [SideReading::Rotation(_), SideReading::Rotation(_)] = others {
+                (model, known, sides) = (exact, known_unrounded, others);
+            }
+        }
+        let [query, key] = sides;
         let mut refuse = |node, why: String| {
             found.not_rotary.push(Refused {
                 site: site.index,
@@ -256,6 +271,16 @@ fn entering(model: &Model, half: &RotaryOperand) -> Vec<Option<ValueId>> {
     entries
         .map(|u| graph.node(u.node).input(u.slot()))
         .collect()
+}
+
+/// What acts on the queries and on the keys of a site.
+fn read_sides(
+    model: &Model,
+    found: &Found,
+    known: &mut RotationCache,
+    site: &Site,
+) -> [SideReading; 2] {
+    [&site.query, &site.key].map(|operand| read_side(model, found, known, site, operand))
 }
 
 fn read_side(

@@ -46,3 +46,38 @@ fn sines_that_differ_by_more_than_their_digits_are_learned() {
     assert_eq!(read(near), [Kind::Learned]);
     assert_eq!(read(moved), [Kind::Learned]);
 }
+
+/// Rounds to integers by one scale and back by another.
+fn to_integers(s: &mut Sketch, x: &str, [by, back]: [f64; 2]) -> String {
+    let (by, back) = (s.float(by), s.float(back));
+    let zero = s.typed(DType::I8, &[], [0.0]);
+    let q = s.op("QuantizeLinear", &[x, &by, &zero]);
+    s.op("DequantizeLinear", &[&q, &back, &zero])
+}
+
+/// What is read of a layer whose rotated queries and keys are rounded within the rotation.
+fn rotations(scales: [f64; 2]) -> (usize, usize) {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let [q, k] = [q, k].map(|x| {
+        let angles = angles(&mut s);
+        let (cos, sin) = waves(&mut s, &angles);
+        let other = swapped(&mut s, &x);
+        let kept = s.op("Mul", &[&x, &cos]);
+        let kept = to_integers(&mut s, &kept, scales);
+        let turned = s.op("Mul", &[&other, &sin]);
+        s.op("Add", &[&kept, &turned])
+    });
+    let y = attend(&mut s, &q, &k, &v);
+    let y = s.merged(&y);
+    let found = found(&s.model(17, &[&y]));
+    (found.rotary.len(), found.not_rotary.len())
+}
+
+#[test]
+fn rotations_are_read_through_rounding_that_is_undone() {
+    assert_eq!(rotations([0.02, 0.02]), (1, 0));
+    let (read, refused) = rotations([0.02, 0.03]);
+    assert!(read == 0 && refused > 0);
+}

@@ -163,7 +163,10 @@ fn heads_that_share_keys_may_have_an_axis_of_their_own() {
         let back = format!("{back},bgkd->bqgrd");
         let y = s.with("Einsum", &[&weights, &v], &[("equation", A::Text(&back))]);
         let found = found(&s.model(17, &[&y]));
-        let heads = found.attention.iter().map(|site| (site.heads, site.kv_heads));
+        let heads = found
+            .attention
+            .iter()
+            .map(|site| (site.heads, site.kv_heads));
         let heads: Vec<_> = heads.collect();
         assert_eq!(heads, [(Some(2 * HEADS), Some(HEADS))], "{equation}");
     }
