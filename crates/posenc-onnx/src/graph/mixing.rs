@@ -103,6 +103,12 @@ fn is_convolved(graph: &Graph, input: ValueId) -> bool {
     false
 }
 
+/// Whether an input has samples of sound, of which a convolution makes frames.
+fn is_wave(graph: &Graph, port: &Port) -> bool {
+    let has_samples = matches!(port.dims[..], [_, Dim::Known(2..)]);
+    has_samples && is_convolved(graph, port.value)
+}
+
 /// The tokens of an input.
 fn of_input(
     (graph, ports): (&Graph, &Ports),
@@ -125,7 +131,7 @@ pub(crate) fn token_axes(
     let is_open = |axis: usize| !matches!(port.dims.get(axis), Some(Dim::Known(_)));
     Some(match port.role {
         Role::Positions | Role::Padding | Role::Counts | Role::CacheFlag => return None,
-        _ if ports.is_setting(port) => return None,
+        _ if ports.is_setting(port) && !is_wave(graph, port) => return None,
         Role::Tokens | Role::TokenTypes | Role::Content if port.turned => vec![0],
         Role::Tokens | Role::TokenTypes => vec![last],
         Role::Past => {

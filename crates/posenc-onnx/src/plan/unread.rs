@@ -3,6 +3,7 @@
 use posenc_ir::{Graph, Model, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
+use crate::attention::reads::weighted;
 use crate::detect::Found;
 use crate::detect::branches::Branch;
 use crate::error::{Refusal, RefusalKind};
@@ -52,14 +53,12 @@ fn is_length(graph: &Graph, found: &Found, id: NodeId) -> bool {
     };
     let dims = found.trace.get(out).dims.as_deref();
     let is_single = dims.is_some_and(|d| d.iter().skip(1).filter(|n| **n != 1).count() <= 1);
-    let sites = found.attention.iter();
-    let read: FxHashSet<ValueId> = sites
-        .flat_map(|site| {
-            [site.query.value, site.key.value]
-                .into_iter()
-                .chain(site.scores)
-        })
-        .collect();
+    let mut read: FxHashSet<ValueId> = FxHashSet::default();
+    for site in &found.attention {
+        read.extend([site.query.value, site.key.value]);
+        read.extend(site.scores);
+        read.extend(weighted(graph, &found.classes, site));
+    }
     let mut stack = vec![out];
     let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {

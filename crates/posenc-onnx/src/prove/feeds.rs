@@ -122,10 +122,12 @@ pub(crate) fn different_tokens(
     let mut all = feeds(graph, ports, at, Padding::None)?;
     for (port, (_, tensor)) in ports.iter().zip(&mut all) {
         let axes = match port.role {
-            _ if ports.is_setting(port) => continue,
             Role::Tokens | Role::Content => token_axes((graph, ports), port, tensor.dims(), at),
             _ => continue,
         };
+        if axes.is_none() && ports.is_setting(port) {
+            continue;
+        }
         let dims = tensor.dims().to_vec();
         let Some([axis]) = axes.as_deref() else {
             return Ok(None);

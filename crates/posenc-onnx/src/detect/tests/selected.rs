@@ -128,3 +128,81 @@ fn a_few_numbers_beside_ids_are_no_tokens() {
         assert_eq!(!why.is_empty(), is_mixed, "{dims:?} {why:?}");
     }
 }
+
+#[test]
+fn lengths_that_are_added_up_for_the_values_alone_mix_tokens() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let sum = added_up(&mut s, &x, 1);
+    let (q, k) = (s.headed(&x), s.headed(&x));
+    let later = s.op("Add", &[&x, &sum]);
+    let v = s.headed(&later);
+    let y = attend(&mut s, &q, &k, &v);
+    let y = s.merged(&y);
+    let model = s.model(17, &[&y]);
+    let why = of_branch(&model, &found(&model));
+    assert!(why[0].contains("CumSum mixes tokens"), "{why:?}");
+}
+
+#[test]
+fn a_waveform_beside_ids_is_no_setting() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let x = s.attends(&x, &x);
+    let wave = s.input("wave", DType::F32, &["batch", "64"]);
+    let wave = s.unsqueeze(&wave, &[1]);
+    let w = s.weights(&[HIDDEN, 1, 4]);
+    let strides = [("strides", A::Ints(&[4]))];
+    let frames = s.with("Conv", &[&wave, &w], &strides);
+    let frames = s.transpose(&frames, &[0, 2, 1]);
+    // Frames that meet each other without a softmax.
+    let turned = s.transpose(&frames, &[0, 2, 1]);
+    let all = s.op("MatMul", &[&frames, &turned]);
+    let all = s.op("MatMul", &[&all, &frames]);
+    let model = s.model(17, &[&x, &all]);
+    let why = of_branch(&model, &found(&model));
+    assert!(
+        why.iter().any(|w| w.contains("MatMul mixes tokens")),
+        "{why:?}"
+    );
+}
+
+/// Tokens that are summed by a softmax of each, `[batch, 1, hidden]`.
+fn pooled(s: &mut Sketch, y: &str, keys: &str) -> String {
+    let query = s.weights(&[HIDDEN, 1]);
+    let scores = s.op("MatMul", &[keys, &query]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(1))]);
+    let weights = s.transpose(&weights, &[0, 2, 1]);
+    s.op("MatMul", &[&weights, y])
+}
+
+#[test]
+fn tokens_that_carry_a_position_may_be_pooled_and_weights_of_a_position_may_not() {
+    let placed = |s: &mut Sketch, x: &str| {
+        let at = s.range();
+        let table = s.weights(&[40, HIDDEN]);
+        let rows = s.gather(&table, &at, 0);
+        s.op("Add", &[x, &rows])
+    };
+    let of = |weigh: &dyn Fn(&mut Sketch, &str) -> String| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let x = placed(&mut s, &x);
+        let y = s.attends(&x, &x);
+        let keys = weigh(&mut s, &y);
+        let y = pooled(&mut s, &y, &keys);
+        let model = s.model(23, &[&y]);
+        of_branch(&model, &found(&model))
+    };
+    assert_eq!(of(&|_, y| y.to_owned()), [""; 0]);
+    let added = of(&placed);
+    assert!(added[0].contains("MatMul mixes tokens"), "{added:?}");
+    let rotated = of(&|s, y| {
+        let angles = angles(s);
+        let angles = s.unsqueeze(&angles, &[0]);
+        let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
+        let heads = [("num_heads", A::Int(HEADS as i64))];
+        s.with("RotaryEmbedding", &[y, &cos, &sin], &heads)
+    });
+    assert!(rotated[0].contains("MatMul mixes tokens"), "{rotated:?}");
+}

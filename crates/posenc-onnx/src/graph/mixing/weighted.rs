@@ -89,11 +89,26 @@ impl Weights<'_> {
                     stack.extend(next.map(|(v, a)| (v, a, is_behind || is_softmax)));
                 }
                 // Behind what this is computed from, tokens are as they are.
-                None if is_behind && self.is_of_each((value, axis)) => begins = true,
+                None if is_behind && self.is_of_each((value, axis)) && !self.is_placed(value) => {
+                    begins = true;
+                }
                 None => return false,
             }
         }
         begins
+    }
+
+    /// Whether a node combines content with positions to this value.
+    fn is_placed(&self, value: ValueId) -> bool {
+        let Some((id, _)) = self.graph.producer(value) else {
+            return false;
+        };
+        let node = self.graph.node(id);
+        let is_position = |v: &ValueId| {
+            let class = self.classes.of_value(*v);
+            class.has(Class::POSITION) && !class.has(Class::CONTENT)
+        };
+        node.op().contains("Rotary") || node.inputs().iter().flatten().any(is_position)
     }
 
     fn size(&self, value: ValueId, axis: usize) -> Option<usize> {
