@@ -327,7 +327,7 @@ fn groups(node: &Node) -> usize {
     set.and_then(|n| usize::try_from(n).ok()).unwrap_or(1)
 }
 
-/// Activations, norms, crops and changes of shape.
+/// Activations, norms, crops, rounding and changes of shape.
 fn passes(node: &Node) -> bool {
     let op = node.op();
     match node.domain() {
@@ -335,7 +335,7 @@ fn passes(node: &Node) -> bool {
             is_elementwise(op)
                 || op.starts_with("Reduce")
                 || is_rearrangement(op)
-                || matches!(op, "Expand" | "Slice" | "Pad")
+                || matches!(op, "Expand" | "Slice" | "Pad" | "DynamicQuantizeLinear")
                 || matches!(op, "Gelu" | "Elu" | "LeakyRelu" | "Softplus")
                 || matches!(op, "HardSwish" | "HardSigmoid" | "Mish" | "Swish" | "Selu")
                 || is_norm(node)

@@ -62,9 +62,14 @@ impl Reader<'_> {
         let zero = filled(&|_| 0.0)?;
         let one = filled(&|_| 1.0)? - &zero;
         let seen = visible(&zero);
+        let numbered = |axis: usize, number: &[f64]| {
+            let numbers = filled(&|at| number[at[axis]])?;
+            Ok::<_, ReadError>((numbers - &zero) / &one)
+        };
         let mut candidates = vec![];
         for axis in (0..dims.len()).filter(|a| dims[*a] > 1) {
-            let numbers = (filled(&|at| at[axis] as f64)? - &zero) / &one;
+            let all: Vec<f64> = (0..dims[axis]).map(|row| row as f64).collect();
+            let numbers = numbered(axis, &all)?;
             if varies(&numbers, &seen) {
                 candidates.push((axis, numbers));
             }
@@ -72,9 +77,18 @@ impl Reader<'_> {
         let Some((axis, numbers)) = candidates.pop().filter(|_| candidates.is_empty()) else {
             return Ok(None);
         };
-        let rows = agreed(&numbers, |pair| seen[pair] && one[pair] != 0.0, whole).ok_or(
-            ReadError::Other("the scores are no sums of rows of a table"),
-        )?;
+        let read = |numbers| agreed(numbers, |pair| seen[pair] && one[pair] != 0.0, whole);
+        let rows = match read(&numbers) {
+            Some(rows) => Some(rows),
+            // Each sequence of a batch may have rows of its own, of equal numbers.
+            None => match self.first_of_equal(table, axis) {
+                Some(first) => read(&numbered(axis, &first)?),
+                None => None,
+            },
+        };
+        let rows = rows.ok_or(ReadError::Other(
+            "the scores are no sums of rows of a table",
+        ))?;
         let mut seeds = content;
         seeds.insert(table, Value::float(ArrayD::ones(dims.clone())));
         let doubled = self.scores(&{
@@ -99,6 +113,21 @@ impl Reader<'_> {
             table: Some((table, axis)),
             shared: Some(each) == self.width(),
         }))
+    }
+
+    /// For each row of a table, the first row with the same numbers; `None` where all differ.
+    fn first_of_equal(&self, table: ValueId, axis: usize) -> Option<Vec<f64>> {
+        let data = self.trace.get(table).to_f64()?;
+        let rows: Vec<_> = data.axis_iter(Axis(axis)).collect();
+        let first = |row: usize| (0..row).find(|before| rows[*before] == rows[row]);
+        let all: Vec<f64> = (0..rows.len())
+            .map(|row| first(row).unwrap_or(row) as f64)
+            .collect();
+        let differ = all
+            .iter()
+            .enumerate()
+            .all(|(row, first)| row as f64 == *first);
+        (!differ).then_some(all)
     }
 
     /// Distinguishes vectors by the scores that they give.

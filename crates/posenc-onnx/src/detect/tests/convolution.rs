@@ -66,6 +66,20 @@ fn cases() -> Vec<Case> {
                 s.op("Add", &[&x, &y])
             },
         ),
+        case("of integers", Some((&[3], 4)), |s, x| {
+            let t = transposed(s, &x);
+            let of = s.many("DynamicQuantizeLinear", &[&t], &[], 3);
+            let cells = (0..HIDDEN * HIDDEN / 4 * 3).map(|n| (n % 7) as f64);
+            let w = s.typed(DType::U8, &[HIDDEN, HIDDEN / 4, 3], cells);
+            let (zero, scale) = (s.typed(DType::U8, &[], [3.0]), s.float(0.02));
+            let attrs = [("group", A::Int(4)), ("pads", A::Ints(&[1, 1]))];
+            let y = s.with("ConvInteger", &[&of[0], &w, &of[2], &zero], &attrs);
+            let y = s.cast(&y, DType::F32);
+            let scale = s.op("Mul", &[&of[1], &scale]);
+            let y = s.op("Mul", &[&y, &scale]);
+            let y = transposed(s, &y);
+            s.op("Add", &[&x, &y])
+        }),
         case(
             "a norm between convolution and addition",
             Some((&[3], 3)),
