@@ -7,6 +7,7 @@
 mod control;
 mod counters;
 mod elementwise;
+mod fused;
 mod halves;
 mod layout;
 mod masked;
@@ -64,6 +65,9 @@ const RULES: [Rule; 21] = [
     rows::in_pieces,
 ];
 
+/// Rules for operators of com.microsoft.
+const OF_CONTRIB: [Rule; 2] = [fused::attention, fused::embedding];
+
 /// The model with its operators in the spelling that is read, where some of them have another;
 /// `None` where none has. `roles` are those of inputs that are not told from their use.
 pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
@@ -108,10 +112,17 @@ fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<(Patch, bool)>
     let is_modern = model.opset() >= OPSET;
     let mut known = repeated::Known::default();
     for (id, node) in graph.nodes() {
-        if !view.is_in_main(node.scope()) || !node.domain().is_empty() {
+        if !view.is_in_main(node.scope()) {
             continue;
         }
         draft.begin(node.scope());
+        if !node.domain().is_empty() {
+            if is_modern {
+                let mut rules = OF_CONTRIB.iter();
+                rules.any(|rule| rule(&view, &mut draft, id).is_some());
+            }
+            continue;
+        }
         let mut any = |rules: &[Rule]| {
             let mut rules = rules.iter();
             rules.any(|rule| rule(&view, &mut draft, id).is_some())

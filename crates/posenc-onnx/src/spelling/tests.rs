@@ -3,9 +3,10 @@ use posenc_ir::eval::{Budget, Value, trace};
 use posenc_ir::{DType, Model};
 
 use super::*;
-use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
+use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 
 mod bodies;
+mod fused;
 mod halves;
 mod masked;
 mod quantized;

@@ -1,0 +1,102 @@
+//! Fused operators on integers: those on the numbers that the integers stand for.
+
+use posenc_ir::{Attr, Node, NodeId, ValueId};
+
+use super::view::{Draft, View};
+
+const DOMAIN: &str = "com.microsoft";
+
+/// `QAttention`: `Attention` of the numbers that its input and weights stand for.
+pub(super) fn attention(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if node.domain() != DOMAIN || node.op() != "QAttention" {
+        return None;
+    }
+    let input = dequantized(view, draft, node, [0, 3, 6])?;
+    let weights = dequantized(view, draft, node, [1, 4, 7])?;
+    let inputs = [
+        Some(input),
+        Some(weights),
+        node.input(2),
+        node.input(5),
+        node.input(8),
+    ];
+    let ints = [
+        "num_heads",
+        "unidirectional",
+        "do_rotary",
+        "past_present_share_buffer",
+    ];
+    let floats = ["mask_filter_value", "scale"];
+    fused(draft, node, "Attention", &inputs, (&ints, &floats))
+}
+
+/// `QEmbedLayerNormalization`: `EmbedLayerNormalization` of the numbers that its tables stand for.
+pub(super) fn embedding(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if node.domain() != DOMAIN || node.op() != "QEmbedLayerNormalization" {
+        return None;
+    }
+    let mut inputs = vec![node.input(0), node.input(1)];
+    for slot in 2..7 {
+        inputs.push(match node.input(slot) {
+            Some(_) => Some(dequantized(view, draft, node, [slot, slot + 6, slot + 11])?),
+            None => None,
+        });
+    }
+    inputs.push(node.input(7));
+    fused(
+        draft,
+        node,
+        "EmbedLayerNormalization",
+        &inputs,
+        (&[], &["epsilon"]),
+    )
+}
+
+/// What integers stand for, given the slots of the integers, of their scale and of their zero.
+fn dequantized(
+    view: &View<'_>,
+    draft: &mut Draft<'_>,
+    node: &Node,
+    slots: [usize; 3],
+) -> Option<ValueId> {
+    let [whole, scale, zero] = slots.map(|slot| node.input(slot));
+    let (whole, scale) = (whole?, scale?);
+    let inputs: Vec<ValueId> = [whole, scale].into_iter().chain(zero).collect();
+    // Several scales are those of the columns of weights.
+    let is_one = view.all(&[scale], |dims| dims[0].iter().product::<usize>() == 1);
+    let axis = [("axis", Attr::Int(if is_one { 0 } else { 1 }))];
+    Some(draft.op("DequantizeLinear", &inputs, &axis))
+}
+
+/// Lets all that reads a node read another fused operator with these inputs and attributes of the node.
+fn fused(
+    draft: &mut Draft<'_>,
+    node: &Node,
+    op: &str,
+    inputs: &[Option<ValueId>],
+    (ints, floats): (&[&'static str], &[&'static str]),
+) -> Option<()> {
+    let mut attributes: Vec<(&str, Attr)> = vec![];
+    for name in ints {
+        attributes.extend(node.int(name).ok()?.map(|n| (*name, Attr::Int(n))));
+    }
+    for name in floats {
+        attributes.extend(
+            node.float(name)
+                .ok()?
+                .map(|x| (*name, Attr::Float(x as f32))),
+        );
+    }
+    let outputs = node.outputs().to_vec();
+    let made = draft
+        .emitter()
+        .node(DOMAIN, op, inputs, &attributes, outputs.len());
+    for (old, new) in outputs.into_iter().zip(made) {
+        if let Some(old) = old {
+            draft.replace(old, new)?;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,77 @@
+//! Fused operators on integers.
+
+use super::*;
+use crate::detect::{Options, detect};
+use posenc_encodings::kind::Kind;
+
+/// Integers with their scale and their zero.
+fn integers(s: &mut Sketch, dims: &[usize], scales: usize) -> [String; 3] {
+    let count = dims.iter().product::<usize>();
+    let whole = s.typed(DType::U8, dims, (0..count).map(|n| ((37 * n) % 101) as f64));
+    let scale = s.floats(&[scales], vec![0.02; scales]);
+    let zero = s.typed(DType::U8, &[scales], vec![50.0; scales]);
+    [whole, scale, zero]
+}
+
+/// Embeddings and one layer of attention, with a scale for each column of the weights or for all.
+fn quantized(scales: usize) -> Model {
+    let mut s = Sketch::default();
+    let ids = s.input("input_ids", DType::I64, &["batch", "sequence"]);
+    let [words, places] = [30, 40].map(|rows| integers(&mut s, &[rows, HIDDEN], 1));
+    let [gamma, beta] = [0; 2].map(|_| integers(&mut s, &[HIDDEN], 1));
+    let of = |part: usize| {
+        let all = [&words, &places, &gamma, &beta];
+        all.map(|tensor| tensor[part].as_str())
+    };
+    let [values, scale, zeros] = [0, 1, 2].map(of);
+    let inputs: Vec<&str> = [&ids, "", values[0], values[1], "", values[2], values[3], ""]
+        .into_iter()
+        .chain([scale[0], scale[1], "", scale[2], scale[3]])
+        .chain([zeros[0], zeros[1], "", zeros[2], zeros[3]])
+        .collect();
+    let embedded = s.many("ms.QEmbedLayerNormalization", &inputs, &[], 2);
+    let x = s.many("DynamicQuantizeLinear", &[&embedded[0]], &[], 3);
+    let [weights, scale, zero] = integers(&mut s, &[HIDDEN, 3 * HIDDEN], scales);
+    let bias = s.weights(&[3 * HIDDEN]);
+    let inputs = [&x[0], &weights, &bias, &x[1], &scale, "", &x[2], &zero];
+    let heads = [("num_heads", A::Int(HEADS as i64))];
+    let y = s.with("ms.QAttention", &inputs, &heads);
+    let y = s.op("Add", &[&embedded[0], &y]);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn attention_and_embeddings_of_integers_are_those_of_what_they_stand_for() {
+    for scales in [1, 3 * HIDDEN] {
+        let model = quantized(scales);
+        let plain = plain(&model, &BTreeMap::new()).expect("it is replaced");
+        let left = operators(&plain);
+        assert!(!left.iter().any(|op| op.starts_with('Q')), "{left:?}");
+        let axes = plain
+            .graph()
+            .nodes()
+            .filter(|(_, n)| n.is("DequantizeLinear"));
+        let axes: Vec<i64> = axes.filter_map(|(_, n)| n.int("axis").unwrap()).collect();
+        assert_eq!(axes.iter().any(|axis| *axis == 1), scales > 1, "{axes:?}");
+        let found = detect(&plain, &Options::default());
+        let kinds: Vec<Kind> = found.findings.iter().map(|f| f.encoding.kind()).collect();
+        assert_eq!(kinds, [Kind::Learned]);
+        assert_eq!(found.attention[0].heads, Some(HEADS));
+        assert!(!found.attention[0].cross);
+    }
+}
+
+#[test]
+fn attention_of_integers_without_a_scale_stays() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let x = s.many("DynamicQuantizeLinear", &[&x], &[], 3);
+    let [weights, _, zero] = integers(&mut s, &[HIDDEN, 3 * HIDDEN], 1);
+    let bias = s.weights(&[3 * HIDDEN]);
+    let inputs = [&x[0], &weights, &bias, &x[1], "", "", &x[2], &zero];
+    let heads = [("num_heads", A::Int(HEADS as i64))];
+    let y = s.with("ms.QAttention", &inputs, &heads);
+    let model = s.model(17, &[&y]);
+    let plain = plain(&model, &BTreeMap::new());
+    assert!(plain.is_none_or(|plain| operators(&plain).iter().any(|op| op == "QAttention")));
+}
