@@ -110,7 +110,7 @@ fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<(Patch, bool)>
     let graph = model.graph();
     let mut draft = Draft::new(graph);
     let is_modern = model.opset() >= OPSET;
-    let mut known = repeated::Known::default();
+    let mut known = repeated::Known::of(&view);
     for (id, node) in graph.nodes() {
         if !view.is_in_main(node.scope()) {
             continue;

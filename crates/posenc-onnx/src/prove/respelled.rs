@@ -29,7 +29,8 @@ pub(crate) fn check(
 ) -> Result<Vec<SiteCheck>, VerifyError> {
     // A fault of an optimizer is none of the model's. Quantized operators in two spellings round alike
     // only where the runtime fuses them.
-    let optimization = match is_quantized(plain, found) {
+    let is_quantized = is_quantized(plain, found);
+    let optimization = match is_quantized {
         true => Optimization::On,
         false => Optimization::Off,
     };
@@ -38,7 +39,11 @@ pub(crate) fn check(
         session.map_err(|e| VerifyError::runtime(MODEL, e))
     };
     let mut sessions = [load(model)?, load(plain)?];
-    let coarsest = coarsest(plain, found);
+    // A number that is halfway between two integers is rounded up or down.
+    let coarsest = match is_quantized {
+        true => DType::F16,
+        false => coarsest(plain, found),
+    };
     let own = found.lengths;
     let longer = Lengths {
         sequence: own.sequence + 5,

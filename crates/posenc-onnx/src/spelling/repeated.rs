@@ -3,12 +3,15 @@
 use std::hash::{Hash, Hasher};
 
 use posenc_ir::proto::AttributeProto;
-use posenc_ir::{Node, NodeId, ValueId};
+use posenc_ir::{DType, Node, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::view::{Draft, View};
 use crate::graph::dataflow::live;
 use crate::graph::operators::is_random;
+
+/// Numbers of a constant that is compared with others.
+const FEW: usize = 16;
 
 /// The nodes of a round so far.
 #[derive(Default)]
@@ -21,6 +24,31 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// With small constants of equal numbers as one.
+    pub(super) fn of(view: &View<'_>) -> Self {
+        let graph = view.graph();
+        let mut known = Self::default();
+        let mut first: FxHashMap<Constant, ValueId> = FxHashMap::default();
+        for value in graph.values() {
+            let few = |v: &ValueId| view.stored(*v)?.elements().filter(|n| *n <= FEW);
+            let is_main = graph.value(value).scope() == graph.main();
+            let Some(tensor) = few(&value).filter(|_| is_main).and(view.constant(value)) else {
+                continue;
+            };
+            let bytes = tensor.bytes().to_vec();
+            let constant = (tensor.dtype(), tensor.dims().to_vec(), bytes);
+            match first.get(&constant) {
+                Some(before) => {
+                    known.equal.insert(value, *before);
+                }
+                None => {
+                    first.insert(constant, value);
+                }
+            }
+        }
+        known
+    }
+
     /// What a node reads, with the replacements of this round, and equal values as one.
     fn reads(
         &self,
@@ -67,6 +95,9 @@ impl Known {
         None
     }
 }
+
+/// The type, the dimensions and the numbers of a constant.
+type Constant = (DType, Vec<usize>, Vec<u8>);
 
 /// Replaces a node that computes from content what one before it does: what is done to the first
 /// would not be done to it.

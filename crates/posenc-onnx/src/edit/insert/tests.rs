@@ -407,6 +407,29 @@ fn positions_of_new_tokens_follow_those_of_the_cache() {
 }
 
 #[test]
+fn keys_that_join_a_cache_elsewhere_too_are_refused() {
+    let twice: fn(&mut Sketch, &str, Side) -> String = |s, x, side| {
+        let joined = cached(s, x, side);
+        if side == Side::Key {
+            let new = s.slice(&joined, 2, [0, i64::MAX, 1]);
+            let elsewhere = s.concat(&["past_key_values.0.key", &new], 2);
+            s.output(&elsewhere);
+        }
+        joined
+    };
+    let form = Form {
+        head: twice,
+        value: cached_values,
+        ..Form::default()
+    };
+    let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
+    assert!(
+        why.contains("joined with new ones here and elsewhere"),
+        "{why}"
+    );
+}
+
+#[test]
 fn unknown_forms_of_a_cache_are_refused() {
     let form = Form {
         head: |s, x, side| {

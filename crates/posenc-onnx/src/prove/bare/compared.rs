@@ -83,7 +83,10 @@ impl Compared<'_> {
             let each: Vec<Option<usize>> = each.collect();
             let groups = groups(scores, &[(rows, &each), (columns, &key)]);
             let visible = groups.map(|groups| groups.into_iter().map(visible).collect());
-            let scale = largest_query * largest_key;
+            // Roundings of half precision add up over the features of a head.
+            let is_half = matches!(dtype, DType::F16 | DType::BF16);
+            let terms = site.head_dim.filter(|_| is_half).unwrap_or(1);
+            let scale = largest_query * largest_key * (terms as f64).sqrt();
             self.compare(&site.name, "scores", visible, (share, scale));
         }
     }

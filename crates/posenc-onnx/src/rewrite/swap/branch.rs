@@ -4,7 +4,8 @@
 //! any encoding. What the second needs of the first (positions that skip padding) is kept by a node
 //! in between.
 
-use posenc_ir::Model;
+use posenc_ir::{Graph, Model, Node, NodeId, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::attention::stream::around;
 use crate::detect::branches::Branch;
@@ -13,6 +14,8 @@ use crate::detect::{Found, detect};
 use crate::edit::extend_buffers::extend_buffers;
 use crate::edit::{insert, remove};
 use crate::error::RewriteError;
+use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::ports::Role;
 use crate::plan::change::swap_plan;
 use crate::plan::swap::spec::EncodingSpec;
 use crate::plan::swap::{Group, SwapPlan};
@@ -124,6 +127,86 @@ fn check_forks(before: &Context<'_>, plan: &SwapPlan) -> Result<(), RewriteError
     Ok(())
 }
 
+/// Refuses other keys where those of earlier tokens are joined with them at several places: at the
+/// places that attention does not read, as for an output, the keys would stay as they were.
+fn check_caches(before: &Context<'_>, plan: &SwapPlan) -> Result<(), RewriteError> {
+    let (graph, found) = (before.graph(), before.found);
+    for site in plan
+        .sites
+        .iter()
+        .filter_map(|site| found.attention.get(*site))
+    {
+        for past in caches(graph, found, site.key.value) {
+            let joins = joins(graph, found, past);
+            let again = joins.iter().skip(1).find(|id| {
+                let scope = graph.node(**id).scope();
+                joins
+                    .iter()
+                    .any(|first| first < id && graph.node(*first).scope() == scope)
+            });
+            if let Some(again) = again {
+                let name = graph.name(past);
+                let why = format!(
+                    "the keys of {name} are joined with new ones here and elsewhere, so that what is \
+                     cached may be others than what attention reads"
+                );
+                return Err(before.refuse(*again, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The inputs of earlier keys that keys are joined with.
+fn caches(graph: &Graph, found: &Found, keys: ValueId) -> Vec<ValueId> {
+    let is_past = |value: ValueId| {
+        let mut ports = found.ports.iter();
+        ports.any(|port| port.value == value && port.role == Role::Past)
+    };
+    let mut stack = vec![keys];
+    let mut seen = FxHashSet::default();
+    let mut past = vec![];
+    while let Some(value) = stack.pop() {
+        match graph.producer(value) {
+            None if is_past(value) => past.push(value),
+            Some((id, _)) if joins_or_moves(graph.node(id)) && seen.insert(id) => {
+                stack.extend(graph.node(id).inputs().iter().flatten());
+            }
+            _ => {}
+        }
+    }
+    past
+}
+
+/// The nodes that join the keys of an input with others, in order of creation.
+fn joins(graph: &Graph, found: &Found, past: ValueId) -> Vec<NodeId> {
+    let mut stack = vec![past];
+    let mut seen = FxHashSet::default();
+    let mut joins = vec![];
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let is_new = joins_or_moves(node) && seen.insert(at.node);
+            match found.classes.content(node).count() {
+                _ if !is_new => {}
+                0 | 1 => stack.extend(node.outputs().iter().flatten()),
+                _ => joins.push(at.node),
+            }
+        }
+    }
+    joins.sort_unstable();
+    joins
+}
+
+/// Whether a node moves keys, or puts them beside others.
+fn joins_or_moves(node: &Node) -> bool {
+    let joins = matches!(
+        node.op(),
+        "Concat" | "ScatterND" | "ScatterElements" | "Where"
+    );
+    joins || is_layout(node.op()) || is_copy(node.op()) || node.is("Slice")
+}
+
 /// Replaces the encodings of one branch.
 fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped, RewriteError> {
     let options = &branch.options;
@@ -144,6 +227,7 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     check_removed(&context, &branch.found, &plan)?;
     tokens::check(&before, &context, &plan)?;
     check_forks(&before, &plan)?;
+    check_caches(&before, &plan)?;
     let axes = insert::Axes::new(&context);
     let insert = |plan: &SwapPlan| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");

@@ -191,6 +191,26 @@ fn nodes_that_compute_the_same_become_one() {
     let all = operators(&once);
     assert_eq!(all.iter().filter(|op| *op == "Exp").count(), 1, "{all:?}");
     assert!(difference(&twice, &once) < 1e-9);
+    let of_constants = |numbers: [&str; 2]| {
+        let [c, d] = numbers;
+        written(&format!(
+            "c = Constant<value: tensor = {c}>()\n d = Constant<value: tensor = {d}>()\n \
+             a = Pow(x, c)\n b = Pow(x, d)\n y = Mul(a, b)"
+        ))
+    };
+    let equal = of_constants(["float {2.0}", "float {2.0}"]);
+    let once = respelled(&equal).expect("one of them goes");
+    assert_eq!(operators(&once).iter().filter(|op| *op == "Pow").count(), 1);
+    for different in [
+        ["float {2.0}", "float {3.0}"],
+        ["float {2.0}", "float[1] {2.0}"],
+        ["float {0.0}", "float {-0.0}"],
+    ] {
+        assert!(
+            respelled(&of_constants(different)).is_none(),
+            "{different:?}"
+        );
+    }
     for other in [
         "a = Exp(x)\n b = Neg(x)\n y = Mul(a, b)",
         "a = Cast<to: int = 6>(x)\n b = Cast<to: int = 7>(x)\n c = Cast<to: int = 7>(a)\n d = Mul(b, c)\n \
