@@ -370,13 +370,16 @@ fn projected_for_each(s: &mut Sketch, code: &str) -> String {
     s.transpose(&rows, &[1, 2, 3, 0])
 }
 
+/// The operators of both halves of a code, and how codes are projected.
+type Codes = ([&'static str; 2], fn(&mut Sketch, &str) -> String);
+
 fn relative_of(
     s: &mut Sketch,
     scores: &str,
     q: &str,
     frequency: fn(usize) -> f64,
     shift: i64,
-    (waves, project): ([&str; 2], fn(&mut Sketch, &str) -> String),
+    (waves, project): Codes,
 ) -> String {
     let half = HIDDEN / 2;
     let distance = distance(s);
@@ -418,10 +421,7 @@ fn queries_that_meet_projected_sinusoids_are_transformer_xl() {
 #[test]
 fn sinusoids_may_be_repeated_for_each_sequence() {
     let found = found_with(|s, scores, q, _| {
-        let how = (
-            ["Sin", "Cos"],
-            projected_for_each as fn(&mut Sketch, &str) -> String,
-        );
+        let how: Codes = (["Sin", "Cos"], projected_for_each);
         relative_of(s, scores, q, falling, 0, how)
     });
     let want = json!({"heads": HEADS, "head_dim": SIZE, "clamp": null});

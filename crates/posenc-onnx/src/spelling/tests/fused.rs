@@ -52,7 +52,7 @@ fn attention_and_embeddings_of_integers_are_those_of_what_they_stand_for() {
             .nodes()
             .filter(|(_, n)| n.is("DequantizeLinear"));
         let axes: Vec<i64> = axes.filter_map(|(_, n)| n.int("axis").unwrap()).collect();
-        assert_eq!(axes.iter().any(|axis| *axis == 1), scales > 1, "{axes:?}");
+        assert_eq!(axes.contains(&1), scales > 1, "{axes:?}");
         let found = detect(&plain, &Options::default());
         let kinds: Vec<Kind> = found.findings.iter().map(|f| f.encoding.kind()).collect();
         assert_eq!(kinds, [Kind::Learned]);
