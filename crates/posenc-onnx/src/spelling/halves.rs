@@ -36,7 +36,6 @@ fn halves(view: &View<'_>, draft: &mut Draft<'_>, sums: [ValueId; 2], rank: usiz
     let mut parts: [Option<ValueId>; 2] = [None; 2];
     for sum in sums {
         let mut seen = [false; 2];
-
         for product in operands(view, sum, &["Add", "Sub"])? {
             let mut turns = operands(view, product, &["Mul"])?
                 .into_iter()

@@ -73,6 +73,18 @@ fn selected_elements_that_are_put_elsewhere_mix_tokens() {
 }
 
 #[test]
+fn selected_elements_that_another_mask_puts_back_mix_tokens() {
+    let why = unread(|s, y| {
+        let ends = s.ints(&[0, 1, 0, 0, -1, 0]);
+        let before = s.op("Pad", &[y, &ends]);
+        let (some, other) = (places(s, y), places(s, &before));
+        let some = s.op("GatherND", &[y, &some]);
+        s.op("ScatterND", &[y, &other, &some])
+    });
+    assert!(why[0].contains("mixes tokens"), "{why:?}");
+}
+
+#[test]
 fn a_mask_of_other_tokens_mixes_them() {
     let why = unread(|s, y| {
         let ends = s.ints(&[0, 1, 0, 0, -1, 0]);

@@ -3,13 +3,14 @@
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Emitter, Graph, Model, NodeId, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::is_copy;
 
 /// The model with every such mask selecting all elements, in which each element depends on at least the
 /// tokens that it depends on in the model; `None` where there is no such mask, and where what it selects
-/// is not put back in its places.
+/// is not put back in its places, or in those that another mask selects.
 ///
 /// What is scattered is united with what it is scattered into and with the mask, whichever of them a
 /// place gets. What is computed between for all selected elements together is united there as it is here.
@@ -31,16 +32,22 @@ pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> O
     }
     let mut out = graph.emitter(graph.main(), "selected");
     let mut puts: Vec<(NodeId, ValueId)> = vec![];
+    let mut picks: FxHashMap<NodeId, ValueId> = FxHashMap::default();
     for id in masks {
         let node = graph.node(id);
         let (mask, places) = (node.input(0)?, node.output(0)?);
-        puts.extend(scattered(graph, places)?.into_iter().map(|id| (id, mask)));
+        let Uses { picked, scattered } = Uses::of(graph, places)?;
+        puts.extend(scattered.into_iter().map(|id| (id, mask)));
+        picks.extend(picked.into_iter().map(|id| (id, mask)));
         out.set_scope(node.scope());
         let dims = out.op("Shape", &[mask]);
         let one = out.ints("one", &[1]);
         let all = out.op("Expand", &[one, dims]);
         let all = out.op("NonZero", &[all]);
         out.redirect(places, all).ok()?;
+    }
+    if !puts.iter().all(|put| is_put_back(graph, *put, &picks)) {
+        return None;
     }
     puts.sort_by_key(|(id, _)| trace.step(*id));
     let mut united = FxHashMap::default();
@@ -60,29 +67,75 @@ pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> O
     Some(next)
 }
 
-/// The `ScatterND`s at these places; `None` where the places go anywhere but to them, to `GatherND`s and
-/// to sizes.
-fn scattered(graph: &Graph, places: ValueId) -> Option<Vec<NodeId>> {
-    let mut found = vec![];
-    for at in graph.uses(places) {
-        let node = graph.node(at.node);
-        match node.op() {
-            "Shape" => {}
-            "Transpose" => {
-                for at in graph.uses(node.output(0)?) {
-                    let node = graph.node(at.node);
-                    match (node.op(), at.slot()) {
-                        ("Shape", _) => {}
-                        ("GatherND", 1) if node.int("batch_dims").ok()?.unwrap_or(0) == 0 => {}
-                        ("ScatterND", 1) => found.push(at.node),
-                        _ => return None,
+/// What is done at the places that a mask selects.
+#[derive(Default)]
+struct Uses {
+    /// `GatherND`s.
+    picked: Vec<NodeId>,
+    /// `ScatterND`s.
+    scattered: Vec<NodeId>,
+}
+
+impl Uses {
+    /// `None` where the places go anywhere but to these, and to sizes.
+    fn of(graph: &Graph, places: ValueId) -> Option<Self> {
+        let mut uses = Self::default();
+        for at in graph.uses(places) {
+            let node = graph.node(at.node);
+            match node.op() {
+                "Shape" => {}
+                "Transpose" => {
+                    for at in graph.uses(node.output(0)?) {
+                        let node = graph.node(at.node);
+                        match (node.op(), at.slot()) {
+                            ("Shape", _) => {}
+                            ("GatherND", 1) if node.int("batch_dims").ok()?.unwrap_or(0) == 0 => {
+                                uses.picked.push(at.node);
+                            }
+                            ("ScatterND", 1) => uses.scattered.push(at.node),
+                            _ => return None,
+                        }
                     }
                 }
+                _ => return None,
             }
-            _ => return None,
+        }
+        Some(uses)
+    }
+}
+
+/// Whether what is scattered by a mask was picked by the same one: the elements of another would come
+/// to other places.
+fn is_put_back(
+    graph: &Graph,
+    (id, mask): (NodeId, ValueId),
+    picks: &FxHashMap<NodeId, ValueId>,
+) -> bool {
+    let mut stack: Vec<ValueId> = graph.node(id).input(2).into_iter().collect();
+    let mut seen = FxHashSet::default();
+    while let Some((id, _)) = stack.pop().and_then(|v| graph.producer(v)) {
+        if !seen.insert(id) {
+            continue;
+        }
+        match picks.get(&id) {
+            Some(other) if origin(graph, *other) != origin(graph, mask) => return false,
+            Some(_) => {}
+            None => stack.extend(graph.node(id).inputs().iter().flatten()),
         }
     }
-    Some(found)
+    true
+}
+
+/// A mask before it was broadcast.
+fn origin(graph: &Graph, mut mask: ValueId) -> ValueId {
+    while let Some((id, _)) = graph.producer(mask) {
+        let node = graph.node(id);
+        match node.input(0) {
+            Some(before) if node.is("Expand") || is_copy(node.op()) => mask = before,
+            _ => break,
+        }
+    }
+    mask
 }
 
 /// A mask of the leading axes of `data`, with the rank of `data`.
