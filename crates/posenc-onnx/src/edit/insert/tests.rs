@@ -407,7 +407,7 @@ fn positions_of_new_tokens_follow_those_of_the_cache() {
 }
 
 #[test]
-fn keys_that_join_a_cache_elsewhere_too_are_refused() {
+fn keys_that_join_a_cache_where_attention_does_not_read_them_are_refused() {
     let twice: fn(&mut Sketch, &str, Side) -> String = |s, x, side| {
         let joined = cached(s, x, side);
         if side == Side::Key {
@@ -423,10 +423,7 @@ fn keys_that_join_a_cache_elsewhere_too_are_refused() {
         ..Form::default()
     };
     let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
-    assert!(
-        why.contains("joined with new ones here and elsewhere"),
-        "{why}"
-    );
+    assert!(why.contains("where attention does not read them"), "{why}");
 }
 
 #[test]

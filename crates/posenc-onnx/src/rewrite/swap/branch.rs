@@ -7,6 +7,7 @@
 use posenc_ir::{Graph, Model, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
+use crate::attention::reads::weighted;
 use crate::attention::stream::around;
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
@@ -127,55 +128,67 @@ fn check_forks(before: &Context<'_>, plan: &SwapPlan) -> Result<(), RewriteError
     Ok(())
 }
 
-/// Refuses other keys where those of earlier tokens are joined with them at several places: at the
-/// places that attention does not read, as for an output, the keys would stay as they were.
+/// Refuses other keys where those of earlier tokens are joined with new ones at a place that attention
+/// does not read, as for an output: the keys would stay as they were there.
 fn check_caches(before: &Context<'_>, plan: &SwapPlan) -> Result<(), RewriteError> {
     let (graph, found) = (before.graph(), before.found);
-    for site in plan
-        .sites
-        .iter()
-        .filter_map(|site| found.attention.get(*site))
-    {
-        for past in caches(graph, found, site.key.value) {
-            let joins = joins(graph, found, past);
-            let again = joins.iter().skip(1).find(|id| {
+    let keys = |site: usize| found.attention.get(site).map(|site| site.key.value);
+    let mut read = Cached::default();
+    for site in &found.attention {
+        read.follow(graph, found, site.key.value);
+        for values in weighted(graph, &found.classes, site) {
+            read.follow(graph, found, values);
+        }
+    }
+    for keys in plan.sites.iter().filter_map(|site| keys(*site)) {
+        let mut own = Cached::default();
+        own.follow(graph, found, keys);
+        for past in own.inputs {
+            let is_elsewhere = |id: &&NodeId| {
                 let scope = graph.node(**id).scope();
-                joins
-                    .iter()
-                    .any(|first| first < id && graph.node(*first).scope() == scope)
-            });
-            if let Some(again) = again {
+                let mut joins = own.nodes.iter();
+                !read.nodes.contains(*id) && joins.any(|known| graph.node(*known).scope() == scope)
+            };
+            let joins = joins(graph, found, past);
+            if let Some(elsewhere) = joins.iter().find(is_elsewhere) {
                 let name = graph.name(past);
                 let why = format!(
-                    "the keys of {name} are joined with new ones here and elsewhere, so that what is \
-                     cached may be others than what attention reads"
+                    "the keys of {name} are joined with new ones here, where attention does not read \
+                     them, so that what is cached may be others than what it reads"
                 );
-                return Err(before.refuse(*again, why));
+                return Err(before.refuse(*elsewhere, why));
             }
         }
     }
     Ok(())
 }
 
-/// The inputs of earlier keys that keys are joined with.
-fn caches(graph: &Graph, found: &Found, keys: ValueId) -> Vec<ValueId> {
-    let is_past = |value: ValueId| {
-        let mut ports = found.ports.iter();
-        ports.any(|port| port.value == value && port.role == Role::Past)
-    };
-    let mut stack = vec![keys];
-    let mut seen = FxHashSet::default();
-    let mut past = vec![];
-    while let Some(value) = stack.pop() {
-        match graph.producer(value) {
-            None if is_past(value) => past.push(value),
-            Some((id, _)) if joins_or_moves(graph.node(id)) && seen.insert(id) => {
-                stack.extend(graph.node(id).inputs().iter().flatten());
+/// What keys are joined from.
+#[derive(Default)]
+struct Cached {
+    /// Inputs of earlier keys.
+    inputs: Vec<ValueId>,
+    /// The nodes between.
+    nodes: FxHashSet<NodeId>,
+}
+
+impl Cached {
+    fn follow(&mut self, graph: &Graph, found: &Found, keys: ValueId) {
+        let is_past = |value: ValueId| {
+            let mut ports = found.ports.iter();
+            ports.any(|port| port.value == value && port.role == Role::Past)
+        };
+        let mut stack = vec![keys];
+        while let Some(value) = stack.pop() {
+            match graph.producer(value) {
+                None if is_past(value) => self.inputs.push(value),
+                Some((id, _)) if joins_or_moves(graph.node(id)) && self.nodes.insert(id) => {
+                    stack.extend(graph.node(id).inputs().iter().flatten());
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
-    past
 }
 
 /// The nodes that join the keys of an input with others, in order of creation.
