@@ -23,7 +23,8 @@ mod view;
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Model, NodeId, Patch};
+use posenc_ir::{Model, NodeId, Patch, ValueId};
+use rustc_hash::FxHashMap;
 
 use crate::graph::ports::Role;
 use view::{Draft, View};
@@ -72,9 +73,10 @@ const OF_CONTRIB: [Rule; 2] = [fused::attention, fused::embedding];
 /// `None` where none has. `roles` are those of inputs that are not told from their use.
 pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
     let mut now: Option<Model> = None;
+    let equal = repeated::equal_constants(model.graph());
     for _ in 0..ROUNDS {
         let before = now.as_ref().unwrap_or(model);
-        let Some((patch, replaces)) = round(before, roles) else {
+        let Some((patch, replaces)) = round(before, roles, &equal) else {
             break;
         };
         let mut next = before.clone();
@@ -105,12 +107,16 @@ pub(crate) fn as_read(
 }
 
 /// Every replacement that fits; `None` where none does.
-fn round(model: &Model, roles: &BTreeMap<String, Role>) -> Option<(Patch, bool)> {
+fn round(
+    model: &Model,
+    roles: &BTreeMap<String, Role>,
+    equal: &FxHashMap<ValueId, ValueId>,
+) -> Option<(Patch, bool)> {
     let view = View::new(model, roles);
     let graph = model.graph();
     let mut draft = Draft::new(graph);
     let is_modern = model.opset() >= OPSET;
-    let mut known = repeated::Known::of(&view);
+    let mut known = repeated::Known::of(equal);
     for (id, node) in graph.nodes() {
         if !view.is_in_main(node.scope()) {
             continue;

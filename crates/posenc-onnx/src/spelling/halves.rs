@@ -10,8 +10,12 @@ use crate::graph::lane::wrap;
 pub(super) fn of_turns(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
     let node = view.graph().node(id);
     let parts: Vec<ValueId> = node.inputs().iter().copied().collect::<Option<_>>()?;
+    // Sizes take a trial run.
+    if !node.is("Concat") || !parts.iter().any(|part| is_sum_of_slices(view, *part)) {
+        return None;
+    }
     let rank = view.rank(*parts.first()?)?;
-    if !node.is("Concat") || view.axis(node, 0, rank)? + 1 != rank {
+    if view.axis(node, 0, rank)? + 1 != rank {
         return None;
     }
     let mut pairs = parts.windows(2).enumerate();
@@ -76,6 +80,17 @@ fn halves(view: &View<'_>, draft: &mut Draft<'_>, sums: [ValueId; 2], rank: usiz
         draft.replace(part, half)?;
     }
     Some(())
+}
+
+/// Whether a value is a sum of products with slices.
+fn is_sum_of_slices(view: &View<'_>, value: ValueId) -> bool {
+    let is_slice = |value: &ValueId| view.made_by(*value, "Slice").is_some();
+    let is_product = |value: &ValueId| {
+        let operands = operands(view, *value, &["Mul"]);
+        operands.is_some_and(|operands| operands.iter().any(is_slice))
+    };
+    let products = operands(view, value, &["Add", "Sub"]);
+    products.is_some_and(|products| products.iter().all(is_product))
 }
 
 /// The two operands of one of these operators.

@@ -3,9 +3,10 @@
 use std::hash::{Hash, Hasher};
 
 use posenc_ir::proto::AttributeProto;
-use posenc_ir::{DType, Node, NodeId, ValueId};
+use posenc_ir::{Graph, Node, NodeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
+use super::runs::is_default;
 use super::view::{Draft, View};
 use crate::graph::dataflow::live;
 use crate::graph::operators::is_random;
@@ -24,29 +25,12 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// With small constants of equal numbers as one.
-    pub(super) fn of(view: &View<'_>) -> Self {
-        let graph = view.graph();
-        let mut known = Self::default();
-        let mut first: FxHashMap<Constant, ValueId> = FxHashMap::default();
-        for value in graph.values() {
-            let few = |v: &ValueId| view.stored(*v)?.elements().filter(|n| *n <= FEW);
-            let is_main = graph.value(value).scope() == graph.main();
-            let Some(tensor) = few(&value).filter(|_| is_main).and(view.constant(value)) else {
-                continue;
-            };
-            let bytes = tensor.bytes().to_vec();
-            let constant = (tensor.dtype(), tensor.dims().to_vec(), bytes);
-            match first.get(&constant) {
-                Some(before) => {
-                    known.equal.insert(value, *before);
-                }
-                None => {
-                    first.insert(constant, value);
-                }
-            }
+    /// With constants of equal numbers as one.
+    pub(super) fn of(equal: &FxHashMap<ValueId, ValueId>) -> Self {
+        Self {
+            equal: equal.clone(),
+            ..Self::default()
         }
-        known
     }
 
     /// What a node reads, with the replacements of this round, and equal values as one.
@@ -96,8 +80,39 @@ impl Known {
     }
 }
 
-/// The type, the dimensions and the numbers of a constant.
-type Constant = (DType, Vec<usize>, Vec<u8>);
+/// Small constants that equal one before them.
+pub(super) fn equal_constants(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
+    let mut equal = FxHashMap::default();
+    let mut first: FxHashMap<u64, (ValueId, Tensor)> = FxHashMap::default();
+    for value in graph.values() {
+        let few = graph.stored(value).and_then(|stored| stored.elements());
+        let is_plain = few.is_some_and(|n| n <= FEW)
+            && graph.value(value).scope() == graph.main()
+            && !is_default(graph, value);
+        if !is_plain {
+            continue;
+        }
+        let Some(tensor) = graph.constant(value) else {
+            continue;
+        };
+        let mut hasher = FxHasher::default();
+        (tensor.dtype().code(), tensor.dims(), &tensor.bytes()[..]).hash(&mut hasher);
+        match first.get(&hasher.finish()) {
+            Some((before, same)) if is_same(same, &tensor) => {
+                equal.insert(value, *before);
+            }
+            Some(_) => {}
+            None => {
+                first.insert(hasher.finish(), (value, tensor));
+            }
+        }
+    }
+    equal
+}
+
+fn is_same(a: &Tensor, b: &Tensor) -> bool {
+    a.dtype() == b.dtype() && a.dims() == b.dims() && a.bytes() == b.bytes()
+}
 
 /// Replaces a node that computes from content what one before it does: what is done to the first
 /// would not be done to it.

@@ -28,8 +28,11 @@ pub(super) fn unrounded(model: &Model) -> Option<Model> {
             is_changed |= out.redirect(value, before).is_ok();
         }
     }
+    if !is_changed {
+        return None;
+    }
     let mut next = model.clone();
-    (is_changed && next.commit(out.finish()).is_ok()).then_some(next)
+    next.commit(out.finish()).is_ok().then_some(next)
 }
 
 /// Whether two inputs are one value, equal constants, or both left out.
