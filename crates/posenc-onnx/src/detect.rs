@@ -255,26 +255,19 @@ impl Trial {
         let trace = trial(model, (&ports, &classes), lengths);
         let mut attention = sites(model, &classes, &trace, &ports, options.branch);
         let inputs = (&ports, lengths);
-        let selected = all_selected(model, &trace, &classes).map(|model| {
-            let classes = Classes::of(model.graph(), &ports);
-            let trace = self::trial(&model, (&ports, &classes), lengths);
-            (model, trace, classes)
+        let selected = all_selected(model, &trace, &classes).map(|selected| {
+            let classes = Classes::of(selected.model.graph(), &ports);
+            let trace = self::trial(&selected.model, (&ports, &classes), lengths);
+            (selected, trace, classes)
         });
         let follow = |attention: &[Site]| {
             let known = reads(graph, &classes, attention);
-            let Some((model, trace, classes)) = &selected else {
+            let Some((selected, trace, classes)) = &selected else {
                 return mixing::follow(model, &trace, &classes, inputs, &known);
             };
-            let mut mixed = mixing::follow(model, trace, classes, inputs, &known);
-            // What was added unites what a node of the model gives with others.
-            let own = graph.nodes().map(|(id, _)| id).max();
+            let mut mixed = mixing::follow(&selected.model, trace, classes, inputs, &known);
             for mixer in &mut mixed.mixers {
-                let read = model.graph().node(mixer.node).inputs().iter().flatten();
-                let mut before = read.filter_map(|v| Some(model.graph().producer(*v)?.0));
-                let scattered = before.find(|id| Some(*id) <= own);
-                mixer.node = scattered
-                    .filter(|_| Some(mixer.node) > own)
-                    .unwrap_or(mixer.node);
+                mixer.node = selected.own(mixer.node);
             }
             mixed
         };

@@ -73,10 +73,10 @@ const OF_CONTRIB: [Rule; 2] = [fused::attention, fused::embedding];
 /// `None` where none has. `roles` are those of inputs that are not told from their use.
 pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
     let mut now: Option<Model> = None;
-    let equal = repeated::equal_constants(model.graph());
+    let constants = repeated::equal_constants(model.graph());
     for _ in 0..ROUNDS {
         let before = now.as_ref().unwrap_or(model);
-        let Some((patch, replaces)) = round(before, roles, &equal) else {
+        let Some((patch, replaces)) = round(before, roles, &constants) else {
             break;
         };
         let mut next = before.clone();
@@ -110,13 +110,13 @@ pub(crate) fn as_read(
 fn round(
     model: &Model,
     roles: &BTreeMap<String, Role>,
-    equal: &FxHashMap<ValueId, ValueId>,
+    constants: &FxHashMap<ValueId, ValueId>,
 ) -> Option<(Patch, bool)> {
     let view = View::new(model, roles);
     let graph = model.graph();
     let mut draft = Draft::new(graph);
     let is_modern = model.opset() >= OPSET;
-    let mut known = repeated::Known::of(equal);
+    let mut known = repeated::Known::of(constants);
     for (id, node) in graph.nodes() {
         if !view.is_in_main(node.scope()) {
             continue;

@@ -21,7 +21,7 @@ use posenc_encodings::families::sinusoidal::{self, Image, Precision, Sinusoidal}
 use posenc_encodings::kind::{Form, Stack};
 use posenc_encodings::miss::Miss;
 
-pub(crate) use coordinates::{CoordinateCache, input_of as input_of_coordinates, meet_coordinates};
+pub(crate) use coordinates::{CoordinateCache, input_of_coordinates, meet_coordinates};
 use grid::{Patches, patches};
 use rows::{Rows, rounded_to};
 use source::{PositionTable, TableSearch};

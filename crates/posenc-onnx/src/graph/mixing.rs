@@ -8,6 +8,7 @@
 //! depended on no token, so that what they give belongs to the token of the query. What is left
 //! was not read as attention.
 
+mod control;
 mod rules;
 mod selected;
 mod sets;
@@ -176,9 +177,6 @@ struct Walk<'a> {
     mixers: Vec<Mixer>,
 }
 
-/// Passes over a body whose outputs are its inputs again: sets only grow, mostly once.
-const MOST_PASSES: usize = 4;
-
 impl Walk<'_> {
     fn get(&self, value: ValueId) -> Option<&Sets> {
         self.sets[value.index()].as_ref()
@@ -271,158 +269,4 @@ impl Walk<'_> {
         let is_known = self.rules.known.keys_and_values.contains(&(id, slot));
         self.get(value).filter(|_| !is_known)
     }
-
-    fn control_flow(&mut self, id: NodeId) {
-        let node = self.rules.model.graph().node(id);
-        match node.op() {
-            "If" => self.branches(id),
-            "Loop" => self.repeated(id, 2, 0),
-            "Scan" => {
-                let scanned = node.int("num_scan_inputs").ok().flatten();
-                let scanned = scanned.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                self.repeated(id, 0, scanned);
-            }
-            _ => self.node(id),
-        }
-    }
-
-    /// The branches of an `If` that the trial run took.
-    fn branches(&mut self, id: NodeId) {
-        let graph = self.rules.model.graph();
-        let node = graph.node(id);
-        let condition = node
-            .input(0)
-            .and_then(|v| self.rules.trace.get(v).scalar_i64());
-        let taken = |name: &str| condition.is_none_or(|c| (c != 0) == (name == "then_branch"));
-        let bodies: Vec<ScopeId> = (node.bodies())
-            .filter(|(name, _)| taken(name))
-            .map(|(_, body)| body)
-            .collect();
-        for body in &bodies {
-            self.scope(*body);
-        }
-        for (i, out) in node.outputs().iter().enumerate() {
-            let Some(out) = *out else { continue };
-            let ends = bodies
-                .iter()
-                .filter_map(|body| graph.scope(*body).outputs().get(i));
-            let mut sets: Option<Sets> = None;
-            for own in ends
-                .filter_map(|v| self.get(*v).cloned())
-                .collect::<Vec<_>>()
-            {
-                sets = Some(match sets {
-                    None => own,
-                    Some(sets) => match sets.union(&own) {
-                        Some((both, _)) => both,
-                        None => Sets::uniform(0, sets.all() | own.all()),
-                    },
-                });
-            }
-            self.set(out, sets);
-        }
-    }
-
-    /// A body that runs several times, on carried values and on slices of the last `scanned`
-    /// inputs; the first `skipped` inputs of the node are none of either.
-    fn repeated(&mut self, id: NodeId, skipped: usize, scanned: usize) {
-        let graph = self.rules.model.graph();
-        let node = graph.node(id);
-        let Some(body) = node.bodies().map(|(_, body)| body).next() else {
-            return;
-        };
-        let (inputs, outputs) = (graph.scope(body).inputs(), graph.scope(body).outputs());
-        let given: Vec<Option<ValueId>> = node.inputs().iter().skip(skipped).copied().collect();
-        let carried = given.len().saturating_sub(scanned);
-        let own = &inputs[skipped.min(inputs.len())..];
-        // The tokens of each trip, by the axis that is scanned.
-        let mut trips: Vec<(Vec<u64>, usize)> = vec![];
-        let mut is_scanned = false;
-        for (i, (input, value)) in own.iter().zip(&given).enumerate() {
-            let mut sets = value.and_then(|v| self.get(v).cloned());
-            if let Some(whole) = sets.as_ref().filter(|_| i >= carried) {
-                let axis = rules::scan_axis(node, i - carried, whole.rank());
-                let (united, mixed) = whole.over(&[axis]);
-                if mixed {
-                    is_scanned = true;
-                    let size = value.and_then(|v| {
-                        let dims = self.rules.trace.get(v).dims.as_ref()?;
-                        dims.get(axis).copied()
-                    });
-                    trips.extend(size.and_then(|size| Some((whole.along(axis, size)?.0, size))));
-                }
-                sets = Some(united.without(&[axis]));
-            }
-            self.set(*input, sets);
-        }
-        // The outputs of the body begin with the condition of a Loop.
-        let results = &outputs[usize::from(skipped > 0).min(outputs.len())..];
-        for pass in 1.. {
-            let before = self.mixers.len();
-            self.scope(body);
-            let mut grown = false;
-            for (input, result) in own.iter().zip(results).take(carried) {
-                let sets = match (self.get(*input), self.get(*result)) {
-                    (Some(a), Some(b)) => match a.union(b) {
-                        Some((both, _)) => Some(both.compact()),
-                        None => Some(Sets::uniform(0, a.all() | b.all())),
-                    },
-                    (a, b) => a.or(b).cloned(),
-                };
-                grown |= sets.as_ref() != self.get(*input);
-                self.set(*input, sets);
-            }
-            if !grown || pass == MOST_PASSES {
-                break;
-            }
-            self.mixers.truncate(before);
-        }
-        // A state without content is the same whatever the tokens: each trip gives its own.
-        let is_map = own[..carried.min(own.len())]
-            .iter()
-            .all(|input| self.get(*input).is_none());
-        let turns = rules::turns_round(node);
-        let stacked_results = results.iter().skip(carried);
-        let of_results = stacked_results.filter_map(|v| Some(self.get(*v)?.all()));
-        let of_results = of_results.fold(0, |all, set| all | set);
-        let by_trip = united_trips(&trips).filter(|trips| {
-            let scanned = trips.iter().fold(0, |all, set| all | set);
-            is_map && !turns && of_results & !scanned == 0
-        });
-        if is_scanned && by_trip.is_none() {
-            let mixing = match turns {
-                true => Mixing::Other,
-                false => Mixing::Recurrence,
-            };
-            self.report(id, mixing);
-        }
-        for (i, (out, result)) in node.outputs().iter().zip(results).enumerate() {
-            let Some(out) = *out else { continue };
-            let sets = self.get(*result).cloned();
-            let stacked = |sets: Sets| match &by_trip {
-                _ if i < carried => sets,
-                Some(trips) => {
-                    let axis = rules::stacked_axis(node, i - carried, sets.rank() + 1);
-                    Sets::along_axis(trips, axis, sets.rank() + 1)
-                }
-                None => sets.with_axis(0),
-            };
-            self.set(out, sets.map(stacked));
-        }
-    }
-}
-
-/// The tokens of each trip, where all scanned values have as many.
-fn united_trips(trips: &[(Vec<u64>, usize)]) -> Option<Vec<u64>> {
-    let (first, size) = trips.first()?;
-    let mut all = first.clone();
-    for (sets, other) in trips {
-        if other != size || sets.len() != all.len() {
-            return None;
-        }
-        for (set, more) in all.iter_mut().zip(sets) {
-            *set |= more;
-        }
-    }
-    Some(all)
 }

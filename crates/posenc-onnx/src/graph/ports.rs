@@ -9,6 +9,7 @@ pub(crate) mod given;
 mod image;
 mod port;
 mod role;
+mod setting;
 
 pub(crate) use port::{Lengths, Port, Role};
 pub(crate) use role::contains_time_steps;
@@ -190,31 +191,6 @@ impl Ports {
     /// Whether the model takes keys and values of earlier steps.
     pub(crate) fn has_past(&self) -> bool {
         self.first(Role::Past).is_some()
-    }
-
-    /// Whether an input is the same for all tokens of a sequence that another one gives: numbers, as scales
-    /// of noise, or a number or vector for each sequence, as the time of a diffusion or a voice.
-    pub(crate) fn is_setting(&self, port: &Port) -> bool {
-        let mut sequences = self.ports.iter().filter(|other| match other.role {
-            Role::Tokens => other.dims.len() == 2,
-            Role::Content => other.dims.len() > 2,
-            _ => false,
-        });
-        let is_batch = |other: &Port, dim: &Dim| {
-            let batch = other.batch_axis().and_then(|axis| other.dims.get(axis));
-            batch == Some(dim) && *dim != Dim::Unknown
-        };
-        match (port.role, &port.dims[..]) {
-            (Role::Content | Role::Tokens, [Dim::Known(1)]) => sequences.next().is_some(),
-            (Role::Content, [Dim::Known(_)] | [_, Dim::Known(1), Dim::Known(_)]) => {
-                sequences.any(|other| other.value != port.value)
-            }
-            (Role::Content | Role::Tokens, [dim]) => sequences.any(|other| is_batch(other, dim)),
-            (Role::Content, [_, Dim::Known(size)]) => {
-                self.fixed_sequence() != Some(*size) && sequences.next().is_some()
-            }
-            _ => false,
-        }
     }
 
     /// Whether the inputs are sound or pictures of an open size, and no ids.

@@ -53,6 +53,9 @@ fn is_length(graph: &Graph, found: &Found, id: NodeId) -> bool {
     };
     let dims = found.trace.get(out).dims.as_deref();
     let is_single = dims.is_some_and(|d| d.iter().skip(1).filter(|n| **n != 1).count() <= 1);
+    if !is_single {
+        return false;
+    }
     let mut read: FxHashSet<ValueId> = FxHashSet::default();
     for site in &found.attention {
         read.extend([site.query.value, site.key.value]);
@@ -72,7 +75,7 @@ fn is_length(graph: &Graph, found: &Found, id: NodeId) -> bool {
             stack.extend(outputs.filter(|out| seen.insert(**out)));
         }
     }
-    is_single && seen.is_disjoint(&read)
+    seen.is_disjoint(&read)
 }
 
 /// What of a model was not read, one sentence each.

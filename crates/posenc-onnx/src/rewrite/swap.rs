@@ -1,6 +1,7 @@
 //! Replacing encodings, then rescaling rotations that were inserted.
 
 pub(crate) mod branch;
+mod caches;
 mod learned;
 #[cfg(test)]
 mod tests;

@@ -15,21 +15,22 @@ use crate::graph::operators::is_random;
 const FEW: usize = 16;
 
 /// The nodes of a round so far.
-#[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Known<'a> {
     /// The first node of each form, by a hash of its operator and of what it reads. Of different nodes
     /// with one hash, the later are found at the numbers after it.
     first: FxHashMap<u64, NodeId>,
     /// Values without content, as lengths, that equal one before them. They stay.
     equal: FxHashMap<ValueId, ValueId>,
+    /// Constants that equal one before them.
+    constants: &'a FxHashMap<ValueId, ValueId>,
 }
 
-impl Known {
-    /// With constants of equal numbers as one.
-    pub(super) fn of(equal: &FxHashMap<ValueId, ValueId>) -> Self {
+impl<'a> Known<'a> {
+    pub(super) fn of(constants: &'a FxHashMap<ValueId, ValueId>) -> Self {
         Self {
-            equal: equal.clone(),
-            ..Self::default()
+            first: FxHashMap::default(),
+            equal: FxHashMap::default(),
+            constants,
         }
     }
 
@@ -42,7 +43,8 @@ impl Known {
     ) -> impl Iterator<Item = Option<ValueId>> {
         let now = |v: ValueId| {
             let v = draft.now(view.origin(v));
-            self.equal.get(&v).copied().unwrap_or(v)
+            let equal = self.constants.get(&v).or_else(|| self.equal.get(&v));
+            equal.copied().unwrap_or(v)
         };
         node.inputs().iter().map(move |v| v.map(now))
     }
@@ -120,7 +122,7 @@ pub(super) fn again(
     view: &View<'_>,
     draft: &mut Draft<'_>,
     id: NodeId,
-    known: &mut Known,
+    known: &mut Known<'_>,
 ) -> Option<()> {
     let graph = view.graph();
     let node = graph.node(id);

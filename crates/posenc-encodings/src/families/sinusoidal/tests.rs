@@ -257,6 +257,26 @@ fn images_are_read_in_either_order() {
             let turned = [grid[1], grid[0]];
             assert!(identify_grid(rows.view(), turned, single()).is_err());
         }
+        let quarter = |n: usize| (0..n).map(|p| p as f64 + 0.25).collect::<Vec<_>>();
+        let line = Sinusoidal {
+            dim: want.dim / 2,
+            image: None,
+            ..want.clone()
+        };
+        let [y, x] = grid.map(|n| line.reference(&quarter(n)));
+        let between = Array2::from_shape_fn((grid[0] * grid[1], want.dim), |(token, column)| {
+            let place = [token / grid[1], token % grid[1]];
+            let [first, second] = match want.image.map(|image| image.order) {
+                Some(Order::RowsFirst) => [&y.row(place[0]), &x.row(place[1])],
+                _ => [&x.row(place[1]), &y.row(place[0])],
+            };
+            match column.checked_sub(line.dim) {
+                None => first[column],
+                Some(column) => second[column],
+            }
+        });
+        let misread = identify_grid(rounded(between).view(), grid, single());
+        assert!(misread.is_err(), "a quarter of a patch on: {misread:?}");
         let mut bad = rows.clone();
         bad[[7, 3]] += 0.1;
         assert!(identify_grid(bad.view(), grid, single()).is_err());

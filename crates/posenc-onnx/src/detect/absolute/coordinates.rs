@@ -52,7 +52,11 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
 }
 
 /// The input whose coordinates pick the rows of an encoding, if some do.
-pub(crate) fn input_of(graph: &Graph, found: &Found, finding: &Finding) -> Option<ValueId> {
+pub(crate) fn input_of_coordinates(
+    graph: &Graph,
+    found: &Found,
+    finding: &Finding,
+) -> Option<ValueId> {
     let index = |entry: &Use| graph.node(entry.node).input(1);
     let is_learned = matches!(finding.encoding, Encoding::Learned(_));
     let mut picked = finding.entries.iter().filter(|_| is_learned);

@@ -118,16 +118,15 @@ impl Reader<'_> {
     /// For each row of a table, the first row with the same numbers; `None` where all differ.
     fn first_of_equal(&self, table: ValueId, axis: usize) -> Option<Vec<f64>> {
         let data = self.trace.get(table).to_f64()?;
-        let rows: Vec<_> = data.axis_iter(Axis(axis)).collect();
-        let first = |row: usize| (0..row).find(|before| rows[*before] == rows[row]);
-        let all: Vec<f64> = (0..rows.len())
-            .map(|row| first(row).unwrap_or(row) as f64)
+        let mut first: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
+        let rows = data.axis_iter(Axis(axis)).enumerate();
+        let all: Vec<f64> = rows
+            .map(|(place, row)| {
+                let numbers = row.iter().map(|v| v.to_bits()).collect();
+                *first.entry(numbers).or_insert(place) as f64
+            })
             .collect();
-        let differ = all
-            .iter()
-            .enumerate()
-            .all(|(row, first)| row as f64 == *first);
-        (!differ).then_some(all)
+        (first.len() < all.len()).then_some(all)
     }
 
     /// Distinguishes vectors by the scores that they give.

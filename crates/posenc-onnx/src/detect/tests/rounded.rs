@@ -47,16 +47,16 @@ fn sines_that_differ_by_more_than_their_digits_are_learned() {
     assert_eq!(read(moved), [Kind::Learned]);
 }
 
-/// Rounds to integers by one scale and back by another.
-fn to_integers(s: &mut Sketch, x: &str, [by, back]: [f64; 2]) -> String {
-    let (by, back) = (s.float(by), s.float(back));
-    let zero = s.typed(DType::I8, &[], [0.0]);
+/// Rounds to integers by one scale and zero, and back by others.
+fn to_integers(s: &mut Sketch, x: &str, [scales, zeros]: [[f64; 2]; 2]) -> String {
+    let [by, back] = scales.map(|scale| s.float(scale));
+    let [zero, other] = zeros.map(|zero| s.typed(DType::I8, &[], [zero]));
     let q = s.op("QuantizeLinear", &[x, &by, &zero]);
-    s.op("DequantizeLinear", &[&q, &back, &zero])
+    s.op("DequantizeLinear", &[&q, &back, &other])
 }
 
 /// What is read of a layer whose rotated queries and keys are rounded within the rotation.
-fn rotations(scales: [f64; 2]) -> (usize, usize) {
+fn rotations(how: [[f64; 2]; 2]) -> (usize, usize) {
     let mut s = Sketch::default();
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
@@ -65,7 +65,7 @@ fn rotations(scales: [f64; 2]) -> (usize, usize) {
         let (cos, sin) = waves(&mut s, &angles);
         let other = swapped(&mut s, &x);
         let kept = s.op("Mul", &[&x, &cos]);
-        let kept = to_integers(&mut s, &kept, scales);
+        let kept = to_integers(&mut s, &kept, how);
         let turned = s.op("Mul", &[&other, &sin]);
         s.op("Add", &[&kept, &turned])
     });
@@ -77,7 +77,9 @@ fn rotations(scales: [f64; 2]) -> (usize, usize) {
 
 #[test]
 fn rotations_are_read_through_rounding_that_is_undone() {
-    assert_eq!(rotations([0.02, 0.02]), (1, 0));
-    let (read, refused) = rotations([0.02, 0.03]);
-    assert!(read == 0 && refused > 0);
+    assert_eq!(rotations([[0.02, 0.02], [0.0, 0.0]]), (1, 0));
+    for other in [[[0.02, 0.03], [0.0, 0.0]], [[0.02, 0.02], [0.0, 1.0]]] {
+        let (read, refused) = rotations(other);
+        assert!(read == 0 && refused > 0, "{other:?}");
+    }
 }

@@ -14,7 +14,7 @@ use crate::graph::operators::is_copy;
 ///
 /// What is scattered is united with what it is scattered into and with the mask, whichever of them a
 /// place gets. What is computed between for all selected elements together is united there as it is here.
-pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> Option<Model> {
+pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> Option<Selected> {
     let graph = model.graph();
     let is_open = |id: &NodeId| {
         let node = graph.node(*id);
@@ -64,7 +64,27 @@ pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> O
     let patch = out.finish();
     let mut next = model.clone();
     next.commit(patch).ok()?;
-    Some(next)
+    let last = graph.nodes().map(|(id, _)| id).max()?;
+    Some(Selected { model: next, last })
+}
+
+/// A model in which every mask of content selects all elements.
+pub(crate) struct Selected {
+    pub(crate) model: Model,
+    /// The last node of the model that it was made from.
+    last: NodeId,
+}
+
+impl Selected {
+    /// The node of the model that an operator which mixes tokens here stands for: what was added unites
+    /// what a `ScatterND` gives with others.
+    pub(crate) fn own(&self, mixer: NodeId) -> NodeId {
+        let graph = self.model.graph();
+        let read = graph.node(mixer).inputs().iter().flatten();
+        let mut before = read.filter_map(|v| Some(graph.producer(*v)?.0));
+        let scattered = before.find(|id| *id <= self.last);
+        scattered.filter(|_| mixer > self.last).unwrap_or(mixer)
+    }
 }
 
 /// What is done at the places that a mask selects.

@@ -168,6 +168,18 @@ fn a_state_of_content_makes_a_recurrence_and_another_does_not() {
     let counted = "(float s, float[batch,8] i) => (float t, float[batch,8] o) \
                    { one = Constant<value_float = 1.0>()\n t = Add(s, one)\n o = Mul(s, i) }";
     assert!(scan(counted).is_empty());
+    // Each trip attends to all tokens.
+    let attending = "(float s, float[batch,8] i) => (float t, float[batch,8] o) \
+                     { one = Constant<value_float = 1.0>()\n t = Add(s, one)\n \
+                     w = Einsum<equation: string = \"bd,bkd->bk\">(i, x)\n \
+                     o = Einsum<equation: string = \"bk,bkd->bd\">(w, x) }";
+    let found = scan(attending);
+    assert!(
+        found
+            .iter()
+            .any(|(op, mixing)| op == "Einsum" && *mixing == Mixing::Other),
+        "{found:?}"
+    );
     // What a trip reads from outside is of all tokens.
     let outside = "(float s, float[batch,8] i) => (float t, float[batch,8] o) \
                    { one = Constant<value_float = 1.0>()\n t = Add(s, one)\n \

@@ -1,6 +1,7 @@
 //! The role of an input, from its name, its type and its uses.
 
 use posenc_ir::{DType, Dim, Graph, ValueId};
+use rustc_hash::FxHashSet;
 
 use super::{Port, Role};
 use crate::graph::operators::{is_copy, is_layout};
@@ -54,7 +55,7 @@ pub(crate) fn contains_time_steps(graph: &Graph, port: &Port) -> bool {
 /// places of tokens, to tell those that count.
 fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
-    let mut seen = rustc_hash::FxHashSet::default();
+    let mut seen = FxHashSet::default();
     let mut compared = false;
     while let Some(value) = stack.pop() {
         if !seen.insert(value) {
@@ -113,7 +114,7 @@ fn is_range(graph: &Graph, value: ValueId) -> bool {
 /// beginning first.
 fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
-    let mut seen = rustc_hash::FxHashSet::default();
+    let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
@@ -144,7 +145,7 @@ fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
 /// of shape and arithmetic, and is no index on that path. Other operators end the search.
 fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
-    let mut seen = rustc_hash::FxHashSet::default();
+    let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);

@@ -7,8 +7,8 @@ use posenc_ir::{DType, Model, ValueId};
 
 use super::kinds::{Kinds, is_mixed};
 use super::runs::Numbers;
-use crate::attention::Site;
 use crate::attention::plane::MASKED;
+use crate::attention::{Site, scale};
 use crate::detect::Found;
 use crate::detect::rows::{Rows, What};
 use crate::prove::tolerance::Tolerance;
@@ -83,10 +83,11 @@ impl Compared<'_> {
             let each: Vec<Option<usize>> = each.collect();
             let groups = groups(scores, &[(rows, &each), (columns, &key)]);
             let visible = groups.map(|groups| groups.into_iter().map(visible).collect());
-            // Roundings of half precision add up over the features of a head.
-            let is_half = matches!(dtype, DType::F16 | DType::BF16);
-            let terms = site.head_dim.filter(|_| is_half).unwrap_or(1);
-            let scale = largest_query * largest_key * (terms as f64).sqrt();
+            let (graph, classes) = (model.graph(), &found.classes);
+            let sides = [&site.query, &site.key];
+            let before = sides.map(|side| scale::before(graph, classes, &found.trace, side));
+            let more = roundings(dtype, site.head_dim, before.iter().product());
+            let scale = largest_query * largest_key * more;
             self.compare(&site.name, "scores", visible, (share, scale));
         }
     }
@@ -156,6 +157,18 @@ impl Compared<'_> {
         let quantity = format!("{name} of equal tokens");
         let check = check_of(site, quantity, &groups.unwrap_or_default(), bound);
         self.checks.extend(check);
+    }
+}
+
+/// By how much the roundings of half precision add up over the features of a head, where queries and keys
+/// are multiplied with the factor of the scores `before` their product: behind it, the factor takes that
+/// back.
+fn roundings(dtype: DType, head_dim: Option<usize>, before: f64) -> f64 {
+    let is_half = matches!(dtype, DType::F16 | DType::BF16);
+    let root = head_dim.map_or(1.0, |n| (n as f64).sqrt());
+    match is_half && (before * root - 1.0).abs() < 1e-2 {
+        true => root,
+        false => 1.0,
     }
 }
 
@@ -235,4 +248,23 @@ fn groups(numbers: &ArrayD<f64>, axes: &[(usize, &[Option<usize>])]) -> Option<V
         groups.entry(key).or_default().push(*number);
     }
     Some(groups.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roundings_add_up_where_half_precision_is_scaled_before_its_product() {
+        for (dtype, head_dim, before, want) in [
+            (DType::F16, Some(16), 0.25, 4.0),
+            (DType::BF16, Some(64), 0.125, 8.0),
+            (DType::F32, Some(16), 0.25, 1.0),
+            (DType::F16, Some(16), 1.0, 1.0),
+            (DType::F16, Some(16), 0.5, 1.0),
+            (DType::F16, None, 0.25, 1.0),
+        ] {
+            assert_eq!(roundings(dtype, head_dim, before), want, "{dtype} {before}");
+        }
+    }
 }

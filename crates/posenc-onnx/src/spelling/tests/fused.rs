@@ -62,16 +62,27 @@ fn attention_and_embeddings_of_integers_are_those_of_what_they_stand_for() {
 }
 
 #[test]
-fn attention_of_integers_without_a_scale_stays() {
-    let mut s = Sketch::default();
-    let x = s.embedded();
-    let x = s.many("DynamicQuantizeLinear", &[&x], &[], 3);
-    let [weights, _, zero] = integers(&mut s, &[HIDDEN, 3 * HIDDEN], 1);
-    let bias = s.weights(&[3 * HIDDEN]);
-    let inputs = [&x[0], &weights, &bias, &x[1], "", "", &x[2], &zero];
-    let heads = [("num_heads", A::Int(HEADS as i64))];
-    let y = s.with("ms.QAttention", &inputs, &heads);
-    let model = s.model(17, &[&y]);
-    let plain = plain(&model, &BTreeMap::new());
-    assert!(plain.is_none_or(|plain| operators(&plain).iter().any(|op| op == "QAttention")));
+fn other_operators_on_integers_stay() {
+    for (op, left_out) in [
+        ("ms.QAttention", Some(3)),
+        ("ms.QAttention", Some(4)),
+        ("ms.QAttentions", None),
+        ("QAttention", None),
+    ] {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let x = s.many("DynamicQuantizeLinear", &[&x], &[], 3);
+        let [weights, scale, zero] = integers(&mut s, &[HIDDEN, 3 * HIDDEN], 1);
+        let bias = s.weights(&[3 * HIDDEN]);
+        let mut inputs = [&x[0], &weights, &bias, &x[1], &scale, "", &x[2], &zero];
+        if let Some(slot) = left_out {
+            inputs[slot] = "";
+        }
+        let heads = [("num_heads", A::Int(HEADS as i64))];
+        let y = s.with(op, &inputs, &heads);
+        let model = s.model(17, &[&y]);
+        let plain = plain(&model, &BTreeMap::new());
+        let kept = |plain: Model| operators(&plain).iter().any(|op| op.starts_with('Q'));
+        assert!(plain.is_none_or(kept), "{op} {left_out:?}");
+    }
 }

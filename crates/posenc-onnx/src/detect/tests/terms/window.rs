@@ -128,3 +128,18 @@ fn vectors_that_some_pairs_of_a_distance_lack_are_unknown() {
     );
     assert!(is_unknown(&found));
 }
+
+#[test]
+fn values_of_the_next_distance_are_unknown_beside_keys() {
+    let found = found_after(
+        |s, scores, q, _| keys(s, scores, q, CLIP),
+        |s, weights, weighted| {
+            // The weights come one place later.
+            let ends = s.ints(&[0, 0, 0, 1, 0, 0, 0, -1]);
+            let later = s.op("Pad", &[weights, &ends]);
+            values(s, &later, weighted, CLIP)
+        },
+    );
+    let kinds: Vec<Kind> = reported(&found).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [Kind::Shaw, Kind::Unknown]);
+}

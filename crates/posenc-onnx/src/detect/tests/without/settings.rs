@@ -2,45 +2,52 @@
 
 use super::*;
 
+/// Attention over tokens to which a row of each sample is added.
+fn with_row(s: &mut Sketch, tokens: &str, row: &str) -> String {
+    let row = s.unsqueeze(row, &[1]);
+    let x = s.op("Add", &[tokens, &row]);
+    s.attends(&x, &x)
+}
+
+/// A row that the number of each sample picks.
+fn picked(s: &mut Sketch, name: &str, dims: &[&str]) -> String {
+    let number = s.input(name, DType::I64, dims);
+    let table = s.weights(&[10, HIDDEN]);
+    s.gather(&table, &number, 0)
+}
+
+/// A row that is projected from a vector of each sample.
+fn vector_of(s: &mut Sketch, name: &str, size: &str) -> String {
+    let vector = s.input(name, DType::F32, &["batch", size]);
+    linear(s, &vector, size.parse().unwrap(), HIDDEN)
+}
+
+fn features(s: &mut Sketch) -> String {
+    let x = sequence(s);
+    linear(s, &x, 24, HIDDEN)
+}
+
 #[test]
 fn one_voice_for_all_tokens() {
     without(1, |s| {
         let x = s.embedded();
-        let voice = s.input("speaker_id", DType::I64, &["batch"]);
-        let table = s.weights(&[8, HIDDEN]);
-        let row = s.gather(&table, &voice, 0);
-        let row = s.unsqueeze(&row, &[1]);
-        let x = s.op("Add", &[&x, &row]);
-        s.attends(&x, &x)
+        let row = picked(s, "speaker_id", &["batch"]);
+        with_row(s, &x, &row)
     });
 }
 
 #[test]
 fn class_labels() {
-    without(1, |s| {
-        let x = sequence(s);
-        let x = linear(s, &x, 24, HIDDEN);
-        let y = s.input("class_labels", DType::I64, &["batch"]);
-        let table = s.weights(&[10, HIDDEN]);
-        let row = s.gather(&table, &y, 0);
-        let row = s.unsqueeze(&row, &[1]);
-        let x = s.op("Add", &[&x, &row]);
-        s.attends(&x, &x)
-    });
-}
-
-#[test]
-fn class_of_one_picture() {
-    without(1, |s| {
-        let x = sequence(s);
-        let x = linear(s, &x, 24, HIDDEN);
-        let y = s.input("label", DType::I64, &["1"]);
-        let table = s.weights(&[10, HIDDEN]);
-        let row = s.gather(&table, &y, 0);
-        let row = s.unsqueeze(&row, &[1]);
-        let x = s.op("Add", &[&x, &row]);
-        s.attends(&x, &x)
-    });
+    for dims in [&["batch"][..], &["1"]] {
+        let draw = |s: &mut Sketch| {
+            let x = features(s);
+            let row = picked(s, "class_labels", dims);
+            with_row(s, &x, &row)
+        };
+        let mut s = Sketch::default();
+        let y = draw(&mut s);
+        assert_eq!(faults(&s.model(18, &[&y]), 1, &[]), [""; 0], "{dims:?}");
+    }
 }
 
 #[test]
@@ -62,42 +69,22 @@ fn a_word_and_its_neighbors() {
 fn voice_vector() {
     without(1, |s| {
         let x = s.embedded();
-        let voice = s.input("speaker_embedding", DType::F32, &["batch", "16"]);
-        let row = linear(s, &voice, 16, HIDDEN);
-        let row = s.unsqueeze(&row, &[1]);
-        let x = s.op("Add", &[&x, &row]);
-        s.attends(&x, &x)
-    });
-}
-
-#[test]
-fn a_vector_of_each_sample_added_to_all_tokens() {
-    without(1, |s| {
-        let x = s.embedded();
-        let pooled = s.input("pooled", DType::F32, &["batch", "24"]);
-        let row = linear(s, &pooled, 24, HIDDEN);
-        let row = s.unsqueeze(&row, &[1]);
-        let x = s.op("Add", &[&x, &row]);
-        s.attends(&x, &x)
+        let row = vector_of(s, "speaker_embedding", "16");
+        with_row(s, &x, &row)
     });
 }
 
 #[test]
 fn a_vector_of_each_sample_added_to_all_features() {
     without(1, |s| {
-        let x = sequence(s);
-        let x = linear(s, &x, 24, HIDDEN);
-        let pooled = s.input("pooled", DType::F32, &["batch", "24"]);
-        let row = linear(s, &pooled, 24, HIDDEN);
-        let row = s.unsqueeze(&row, &[1]);
-        let x = s.op("Add", &[&x, &row]);
-        s.attends(&x, &x)
+        let x = features(s);
+        let row = vector_of(s, "pooled", "24");
+        with_row(s, &x, &row)
     });
 }
 
 fn timed(s: &mut Sketch, name: &str, dtype: DType, dims: &[&str]) -> String {
-    let x = sequence(s);
-    let x = linear(s, &x, 24, HIDDEN);
+    let x = features(s);
     let times = s.input(name, dtype, dims);
     let times = s.cast(&times, DType::F32);
     let times = if dims.len() == 1 {
@@ -109,10 +96,8 @@ fn timed(s: &mut Sketch, name: &str, dtype: DType, dims: &[&str]) -> String {
     let angles = s.op("Mul", &[&times, &f]);
     let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
     let w = s.concat(&[&cos, &sin], 1);
-    let w = linear(s, &w, HIDDEN, HIDDEN);
-    let w = s.unsqueeze(&w, &[1]);
-    let x = s.op("Add", &[&x, &w]);
-    s.attends(&x, &x)
+    let row = linear(s, &w, HIDDEN, HIDDEN);
+    with_row(s, &x, &row)
 }
 
 #[test]
@@ -165,11 +150,8 @@ fn a_memory_read_by_likeness() {
 fn a_table_beside_a_voice_is_found() {
     with_table(|s| {
         let x = s.embedded();
-        let voice = s.input("speaker_embedding", DType::F32, &["batch", "16"]);
-        let row = linear(s, &voice, 16, HIDDEN);
-        let row = s.unsqueeze(&row, &[1]);
-        let x = s.op("Add", &[&x, &row]);
         let x = placed(s, &x);
-        s.attends(&x, &x)
+        let row = vector_of(s, "speaker_embedding", "16");
+        with_row(s, &x, &row)
     });
 }
