@@ -23,6 +23,7 @@ mod convolve;
 mod data;
 mod einsum;
 mod error;
+mod fourier;
 mod gather;
 mod layout;
 mod make;

@@ -184,6 +184,16 @@ pub(super) fn quantized_mat_mul(c: &Call<'_>) -> Outputs {
     multiply(c, [0, 3], [false; 2], c.dtype(7).or(c.dtype(0)), |_| None)
 }
 
+/// alpha · A B + C of integers with scales, as numbers where the result has no scale.
+pub(super) fn quantized_gemm(c: &Call<'_>) -> Outputs {
+    let transposed = [c.flag("transA")?, c.flag("transB")?];
+    let dtype = match c.at(7) {
+        Some(_) => c.dtype(8).or(c.dtype(0)),
+        None => c.dtype(1),
+    };
+    multiply(c, [0, 3], transposed, dtype, |_| None)
+}
+
 /// alpha · A B, each operand possibly transposed.
 pub(super) fn fused_mat_mul(c: &Call<'_>) -> Outputs {
     let dtype = c.dtype(0).or(c.dtype(1));

@@ -166,6 +166,20 @@ pub(super) fn pool(c: &Call<'_>) -> Outputs {
     ])
 }
 
+/// As many elements as the grid has coordinates.
+pub(super) fn grid_sample(c: &Call<'_>) -> Outputs {
+    let (x, grid) = (c.need(0)?, c.need(1)?);
+    let (Some(dims), Some([batch, places @ .., _])) = (x.dims.as_deref(), grid.dims.as_deref())
+    else {
+        return typed(x.dtype);
+    };
+    if dims.len() < 3 || places.len() + 2 != dims.len() || *batch != dims[0] {
+        return Err(Why::Shapes.into());
+    }
+    let dims = [&dims[..2], places].concat();
+    Ok(vec![Value::shaped(x.dtype, Some(dims))])
+}
+
 /// Scales are input 1 before opset 11, and inputs 2 (factors) or 3 (sizes) since.
 pub(super) fn resize(c: &Call<'_>) -> Outputs {
     let mut outputs = resized(c)?;

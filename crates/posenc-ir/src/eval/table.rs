@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::call::{Call, Outputs};
 use super::{
-    attention, binary, buckets, cast, concat, constant, contrib, einsum, gather, layout, make,
-    normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter, slice, spatial,
-    unary,
+    attention, binary, buckets, cast, concat, constant, contrib, einsum, fourier, gather, layout,
+    make, normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter, slice,
+    spatial, unary,
 };
 
 /// Evaluates one node.
@@ -61,6 +61,7 @@ const STANDARD: &[(&str, Kernel)] = &[
     ("Cos", unary::cos),
     ("Cosh", unary::cosh),
     ("CumSum", scan::cum_sum),
+    ("DFT", fourier::dft),
     ("DepthToSpace", layout::depth_to_space),
     ("DequantizeLinear", quantize::dequantize),
     ("Div", binary::div),
@@ -86,6 +87,7 @@ const STANDARD: &[(&str, Kernel)] = &[
     ("GlobalMaxPool", reduce::global_pool),
     ("Greater", binary::greater),
     ("GreaterOrEqual", binary::greater_or_equal),
+    ("GridSample", spatial::grid_sample),
     ("GroupNormalization", normalize::spatial),
     ("HardSigmoid", unary::hard_sigmoid),
     ("HardSwish", unary::hard_swish),
@@ -217,6 +219,7 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ("NhwcConv", spatial::channels_last_conv),
     ("NhwcFusedConv", spatial::channels_last_conv),
     ("PagedAttention", attention::paged),
+    ("QGemm", product::quantized_gemm),
     ("QLinearConv", spatial::quantized_conv),
     ("QuantizeLinear", quantize::quantize),
     ("QuickGelu", unary::quick_gelu),
