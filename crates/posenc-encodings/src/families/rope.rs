@@ -57,11 +57,11 @@ fn describe(to: &mut Description<'_>) {
     if let Some(first) = to.get("first_feature") {
         to.say(format!("from element {first} on"));
     }
-    match to.get("layout").map(|l| (l, l.as_str())) {
-        Some((_, Some("half"))) => to.say("halves"),
-        Some((_, Some(other))) => to.say(other),
-        Some((layout, None)) => to.say(layout.to_string()),
-        None => {}
+    let layouts = [to.get("layout"), to.get("rotated_layout")];
+    match layouts.map(|layout| layout.map(layout_word)) {
+        [Some(layout), Some(rotated)] => to.say(format!("{layout} (rotated as {rotated})")),
+        [Some(layout), None] => to.say(layout),
+        [None, _] => {}
     }
     describe_coordinates(to);
     if let Some(Value::Object(law)) = to.get("scaling") {
@@ -71,6 +71,14 @@ fn describe(to: &mut Description<'_>) {
     // Half precision has 1 as 0.99999.
     if let Some(factor) = factor.filter(|f| f != "1") {
         to.say(format!("cos and sin × {factor}"));
+    }
+}
+
+fn layout_word(layout: &Value) -> String {
+    match layout.as_str() {
+        Some("half") => "halves".to_owned(),
+        Some(other) => other.to_owned(),
+        None => layout.to_string(),
     }
 }
 
