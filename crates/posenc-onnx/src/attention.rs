@@ -6,6 +6,7 @@ mod folded;
 pub(crate) mod frontier;
 mod fused;
 pub(crate) mod keys;
+pub(crate) mod latents;
 pub(crate) mod left_out;
 pub(crate) mod mask;
 mod operands;

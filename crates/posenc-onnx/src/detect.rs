@@ -29,7 +29,7 @@ use rustc_hash::FxHashSet;
 
 use crate::attention::left_out::left_out;
 use crate::attention::reads::reads;
-use crate::attention::{Site, number, order, sites};
+use crate::attention::{Site, latents, number, order, sites};
 use crate::graph::dataflow::{Class, Classes, is_fed};
 use crate::graph::mixing::{self, Mixed, all_selected};
 use crate::graph::ports::{Lengths, Ports, Role};
@@ -93,11 +93,20 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let of_tokens = |site: &&Site| order::is_part(&tokens, &trace, site);
     let partial = attention.iter().filter(of_tokens).map(|s| s.index);
     let partial = partial.collect();
+    let gathered = latents::gathered(graph, &classes, &attention);
+    let latent = latents::sites(&classes, &gathered, &attention);
+    let mixed = match attention[..] {
+        [] => rows::mixed((graph, &trace, &classes), &tokens, &mixers),
+        _ => vec![],
+    };
     let rows = rows::rows(graph, &trace, &classes, &tokens, &attention);
     let filled = rows::filled(graph, &trace, &tokens);
     drop(tokens);
     let mut found = Found {
         partial,
+        latent,
+        gathered,
+        mixed,
         rows,
         filled,
         ports,
@@ -156,6 +165,9 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         ports: before.ports.clone(),
         custom: before.custom.clone(),
         partial: before.partial.clone(),
+        latent: before.latent.clone(),
+        gathered: before.gathered.clone(),
+        mixed: before.mixed.clone(),
         misplaced: before.misplaced.clone(),
         mixers: before.mixers.clone(),
         rows: before.rows.clone(),
@@ -227,8 +239,8 @@ impl Trial {
             }
         }
         trial = trial.of_first_axis(model, options);
-        trial = trial.of_one(model, options);
-        trial = trial.of_table(model, options);
+        trial = trial.of_written_batch(model, options);
+        trial = trial.of_written_length(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens.
         for sequence in LARGER {
             if !trial.ports.has_free_content() || !trial.is_short() {
@@ -288,20 +300,24 @@ impl Trial {
         }
     }
 
-    /// The same with one sequence in a batch, where that leaves less that is not read: shapes may have
-    /// been written for one, whatever the inputs are declared to be.
-    fn of_one(self, model: &Model, options: &Options) -> Self {
-        let unread = self.unread(model.graph());
-        let Some(ports) = self.ports.single().filter(|_| unread > 0) else {
-            return self;
-        };
-        let inputs = (ports, self.classes.clone());
-        let other = Self::run(model, options, inputs, self.lengths.sequence);
-        let keeps = other.attention.len() >= self.attention.len();
-        match keeps && other.unread(model.graph()) < unread {
-            true => other,
-            false => self,
+    /// The same with one sequence in a batch, or as many as shapes name, where that leaves less that is not
+    /// read: shapes may have been written for one, whatever the inputs are declared to be.
+    fn of_written_batch(mut self, model: &Model, options: &Options) -> Self {
+        let graph = model.graph();
+        let named = lengths::batch(graph, &self.classes, &self.trace);
+        for batch in [Some(1), named].into_iter().flatten() {
+            let unread = self.unread(graph);
+            let Some(ports) = self.ports.of_batch(batch).filter(|_| unread > 0) else {
+                continue;
+            };
+            let inputs = (ports, self.classes.clone());
+            let other = Self::run(model, options, inputs, self.lengths.sequence);
+            let keeps = other.attention.len() >= self.attention.len();
+            if keeps && other.unread(graph) < unread {
+                self = other;
+            }
         }
+        self
     }
 
     /// The same with tokens along the first axis of inputs, where attention is over tokens then, and not
@@ -327,21 +343,30 @@ impl Trial {
         sites.all(|site| order::is_over_tokens(&self.mixed.tokens, &self.trace, site))
     }
 
-    /// The same at the only length that a table of rows by position fits, where there is one and no
-    /// attention is seen at another.
-    fn of_table(self, model: &Model, options: &Options) -> Self {
-        let free = self.ports.has_free_content() && self.attention.is_empty();
+    /// The same at the only length that a table of rows by position fits, or a shape that a trace wrote
+    /// down, where there is one and more is read at it than at another.
+    fn of_written_length(self, model: &Model, options: &Options) -> Self {
+        let graph = model.graph();
+        let unread = |of: &Self| (of.attention.is_empty(), of.unread(graph));
+        let is_open = self.ports.fixed_sequence().is_none() && unread(&self) != (false, 0);
         let sequence = self.lengths.sequence;
-        let table = || lengths::of_table(model.graph(), &self.classes, &self.trace, sequence);
-        let length = free.then(table).flatten();
-        let Some(length) = length else {
+        let written = |of: &Self| lengths::written(graph, &of.classes, &of.trace, sequence);
+        let Some(length) = is_open.then(|| written(&self)).flatten() else {
             return self;
         };
-        let inputs = (self.ports.clone(), self.classes.clone());
-        let other = Self::run(model, options, inputs, length);
-        match other.attention.is_empty() {
-            true => self,
-            false => other,
+        let run =
+            |ports: Ports, length| Self::run(model, options, (ports, self.classes.clone()), length);
+        // A trace of one sequence writes that down too, and then another length fits two.
+        let single = self.ports.of_batch(1).and_then(|ports| {
+            let length = written(&run(ports.clone(), sequence)).filter(|n| *n != length)?;
+            Some((ports, length))
+        });
+        let (ports, length) = single.unwrap_or((self.ports.clone(), length));
+        let other = run(ports.of_length(length), length);
+        let keeps = other.attention.len() >= self.attention.len().max(1);
+        match keeps && unread(&other) < unread(&self) {
+            true => other,
+            false => self,
         }
     }
 

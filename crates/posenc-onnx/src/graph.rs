@@ -10,5 +10,6 @@ pub(crate) mod ports;
 pub(crate) mod product;
 pub(crate) mod region;
 pub(crate) mod signature;
+pub(crate) mod sizes;
 #[cfg(test)]
 pub(crate) mod sketch;

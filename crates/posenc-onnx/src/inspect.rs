@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
 use crate::detect::identified::KnownLaws;
+use crate::detect::rotary::projected::projected_layout;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::plan::unread::of_branch;
 use crate::record::read_unread;
@@ -77,7 +78,13 @@ pub(crate) fn inspect_encodings(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
     let mut laws = KnownLaws::of(found);
     for site in &found.rotary {
-        let params = params(site, laws.law(site));
+        let mut params = params(site, laws.law(site));
+        let layout = |half| projected_layout(model, found, half);
+        let query = layout(&site.query);
+        if let Some(layout) = query.filter(|_| layout(&site.key) == query) {
+            let rotated = params.insert("layout".into(), json!(layout));
+            params.insert("rotated_layout".into(), json!(rotated));
+        }
         let stack = found.attention[site.site].place.stack;
         let same =
             |e: &&mut Encoding| e.params == params && e.form == site.form && e.stack == stack;

@@ -31,6 +31,7 @@ pub(crate) mod rescaled;
 pub(crate) mod respelled;
 pub(crate) mod run;
 mod sample;
+mod seeded;
 pub(crate) mod sites;
 mod subject;
 pub(crate) mod swap;

@@ -4,6 +4,7 @@
 //! Walks over the graph know one of them. [`plain`] replaces others by it, each by an identity that
 //! holds for all sizes, so that no walk has to know them. What no rule fits stays as it is.
 
+mod blocks;
 mod control;
 mod counters;
 mod elementwise;
@@ -42,7 +43,7 @@ type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 const OF_CONTROL: [Rule; 1] = [control::branch];
 
 /// Rules for operators of this version and later ones.
-const RULES: [Rule; 21] = [
+const RULES: [Rule; 22] = [
     control::repeated,
     control::counted,
     control::scanned,
@@ -64,6 +65,7 @@ const RULES: [Rule; 21] = [
     rows::gather_nd,
     rows::gather_each,
     rows::in_pieces,
+    blocks::written,
 ];
 
 /// Rules for operators of com.microsoft.

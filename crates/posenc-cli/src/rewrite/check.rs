@@ -130,6 +130,11 @@ fn positions_left(
             left.stood_in()
         ));
     }
+    if left.checks().is_empty() {
+        let warning = "that no position is left was read from the graph alone: no tokens could be \
+                       compared, as behind ends of a sequence that are filled up, or a recurrence";
+        refuse_or_warn(done, proof, report, warning)?;
+    }
     let Some(check) = left.checks().iter().find(|check| !check.ok) else {
         // The rows of outputs belong to no site, and sites are counted.
         let of_site = |c: &&SiteCheck| !c.quantity.starts_with("rows of");
@@ -155,6 +160,16 @@ fn positions_left(
 /// Warns that nothing of what was inserted could be compared, or refuses where it has to be.
 fn not_compared(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::Result<()> {
     let warning = "the inserted encoding does not affect scores; checked by detection only";
+    refuse_or_warn(done, proof, report, warning)
+}
+
+/// Warns that a comparison was not made, or refuses where it has to be.
+fn refuse_or_warn(
+    done: &Rewritten,
+    proof: Proof,
+    report: &mut Rewrite,
+    warning: &str,
+) -> anyhow::Result<()> {
     if proof == Proof::Required {
         let path = done.as_ir().path();
         let path = path.map_or_else(String::new, |p| p.display().to_string());

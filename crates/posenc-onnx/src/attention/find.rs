@@ -174,7 +174,9 @@ fn product(
             .filter(|(_, v)| content(*v))
             .collect();
         if is_product(node) {
-            if inputs.len() >= 2 {
+            let whole = inputs.len() >= 2
+                || axes[axis].is_some_and(|keys| learned_queries(graph, classes, trace, id, keys));
+            if whole {
                 return Some((id, axes));
             }
             continue;
@@ -196,6 +198,30 @@ fn product(
         }
     }
     None
+}
+
+/// Whether the product, whose axis `keys` the softmax takes, is of several learned queries in heads, the
+/// same for every input, with keys of content: latents that read a sequence, queries of objects.
+/// One query is pooling; a matrix without heads is a projection.
+fn learned_queries(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    product: NodeId,
+    keys: usize,
+) -> bool {
+    let Some(Product { query, key, .. }) = operands(graph, trace, product, keys) else {
+        return false;
+    };
+    let Some(dims) = trace.get(query.value).dims.as_ref() else {
+        return false;
+    };
+    let heads = |axis: usize| axis != query.lane.sequence && Some(axis) != query.lane.feature;
+    let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    content(key.value)
+        && !content(query.value)
+        && dims[query.lane.sequence] > 1
+        && (0..dims.len()).any(|axis| heads(axis) && dims[axis] > 1)
 }
 
 /// Whether the weights are multiplied with content.

@@ -471,10 +471,12 @@ fn rotating(
     rotates.then_some((slot, before))
 }
 
-/// Whether the data is known and differs along an axis.
+/// Whether numbers differ along an axis, or may.
 fn varies(trace: &Trace, value: ValueId, axis: usize) -> bool {
     let Some(data) = trace.get(value).to_f64() else {
-        return false;
+        // Numbers that are not at hand may be any; an axis is only known where the size is.
+        let dims = trace.get(value).dims.as_deref();
+        return dims.is_some_and(|dims| dims.get(axis).is_some_and(|size| *size > 1));
     };
     if axis >= data.ndim() || data.shape()[axis] < 2 {
         return false;

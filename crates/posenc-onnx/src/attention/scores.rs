@@ -6,7 +6,7 @@ mod path;
 
 use ndarray::{Array4, ArrayD, Axis};
 use posenc_ir::eval::{Budget, Trace, Value, probe};
-use posenc_ir::{Model, ValueId};
+use posenc_ir::{Model, Node, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::attention::plane::Plane;
@@ -102,9 +102,18 @@ fn zeroed(
         small.then(|| (v, Value::float(ArrayD::<f64>::zeros(dims))))
     };
     let graph = model.graph();
+    // Integers that stand for zeros are known where they become numbers again.
+    let dequantized = |v: ValueId| {
+        let uses = graph.uses(v).iter().map(|at| graph.node(at.node));
+        let uses: Vec<&Node> = uses.collect();
+        let all = !uses.is_empty() && uses.iter().all(|node| node.is("DequantizeLinear"));
+        let outputs = uses.iter().filter_map(|node| node.output(0));
+        if all { outputs.collect() } else { vec![v] }
+    };
     let others = origins(graph, classes, &terms(graph, classes, site));
     let mut seeds: FxHashMap<ValueId, Value> = std::iter::once(product)
         .chain(others)
+        .flat_map(dequantized)
         .map(zeros)
         .collect::<Option<_>>()?;
     seeds.extend(inputs.iter().map(|(v, value)| (*v, value.clone())));

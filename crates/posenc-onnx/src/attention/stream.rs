@@ -13,6 +13,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Def, Graph, Node, NodeId, ScopeKind, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::attention::latents::are_learned;
 use crate::attention::site::{Operand, Site};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
@@ -78,6 +79,16 @@ pub(crate) struct Lookup {
     pub(crate) sites: Vec<usize>,
 }
 
+/// What an operator reads that mixes tokens and is no attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MixedTokens {
+    pub(crate) value: ValueId,
+    /// The axis of tokens.
+    pub(crate) axis: usize,
+    /// It is a projection of the residual stream, as queries are.
+    pub(crate) is_projected: bool,
+}
+
 /// What joins the residual stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
@@ -114,22 +125,36 @@ enum Entry {
 }
 
 impl Stream {
+    /// What joins before other mixers, which no site sees.
+    pub(crate) fn before(
+        graph: &Graph,
+        classes: &Classes,
+        trace: &Trace,
+        mixed: &[MixedTokens],
+    ) -> Self {
+        let mut walk = Walk::new(graph, classes, trace);
+        for read in mixed {
+            walk.back((read.value, !read.is_projected), Tokens::one(read.axis));
+        }
+        walk.stream
+    }
+
     /// Walks back from the queries and keys of every site, each value being visited once.
     ///
     /// Sums between a projection and the scores are no part of the stream. The walk ends at
     /// products of content with content, which other sites are, and does not follow the keys of
-    /// cross-attention.
+    /// cross-attention unless its queries are learned.
     pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, sites: &[Site]) -> Self {
         let mut walk = Walk::new(graph, classes, trace);
         for site in sites {
-            for operand in operands(site) {
+            for operand in operands(classes, site) {
                 walk.back(start(operand), Tokens::one(operand.lane.sequence));
             }
         }
         let mut seen = vec![None; 2 * graph.value_count()];
         for (place, site) in sites.iter().enumerate() {
             let mut entries = BTreeSet::new();
-            for operand in operands(site) {
+            for operand in operands(classes, site) {
                 entries.extend(walk.reach(start(operand), &mut seen).iter());
             }
             for entry in entries {
@@ -143,9 +168,11 @@ impl Stream {
     }
 }
 
-fn operands(site: &Site) -> impl Iterator<Item = &Operand> {
-    let key = (!site.cross).then_some(&site.key);
-    std::iter::once(&site.query).chain(key)
+fn operands<'a>(classes: &Classes, site: &'a Site) -> impl Iterator<Item = &'a Operand> {
+    let learned = are_learned(classes, site);
+    let key = (!site.cross || learned).then_some(&site.key);
+    let query = (!learned).then_some(&site.query);
+    query.into_iter().chain(key)
 }
 
 /// An operator that projects by itself reads the stream as it is.

@@ -28,12 +28,11 @@ use source::{PositionTable, TableSearch};
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let (model, found) = (runs.model, runs.found);
-    let stream = Stream::of(
-        model.graph(),
-        &found.classes,
-        &found.trace,
-        &found.attention,
-    );
+    let (graph, classes, trace) = (model.graph(), &found.classes, &found.trace);
+    let stream = match found.attention[..] {
+        [] => Stream::before(graph, classes, trace, &found.mixed),
+        _ => Stream::of(graph, classes, trace, &found.attention),
+    };
     if stream.more {
         let why = "too many values are added to the residual stream; some were not examined";
         results.not_evaluated.push(why.to_owned());
@@ -157,6 +156,14 @@ impl<'a> Candidate<'a> {
         };
         if self.is_beside() {
             self.refuse(results, "the added rows are tokens beside the others");
+            return vec![];
+        }
+        let content = self.addition.content;
+        if content.is_some_and(|v| self.found.gathered.contains(&v)) {
+            self.refuse(
+                results,
+                "the added rows are those of learned queries, not of tokens",
+            );
             return vec![];
         }
         if rows.dim() < 2 {
@@ -363,10 +370,11 @@ impl<'a> Candidate<'a> {
             Encoding::Sinusoidal(e) if e.image.is_none() => e.max_positions,
             _ => None,
         };
-        let sites = self.addition.sites.clone();
-        let stack = sites
-            .first()
-            .and_then(|s| self.found.attention[*s].place.stack);
+        let mut sites = self.addition.sites.clone();
+        let stack_of = |site: &usize| self.found.attention[*site].place.stack;
+        let stack = sites.first().and_then(stack_of);
+        // Learned queries of another stack read what this one gives.
+        sites.retain(|s| stack_of(s) == stack || !self.found.attention[*s].cross);
         let finding = Finding {
             encoding: encoding.clone(),
             sites,

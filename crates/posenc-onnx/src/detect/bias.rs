@@ -230,7 +230,11 @@ fn unseen(
         let value = graph.node(u.node).input(u.slot());
         value.is_some_and(|v| trace.get(v).data.is_none())
     };
+    let counts = |u: &Use| may_bias(graph, trace, *u);
     match (entries.iter().any(absent), origins.absent) {
+        (false, _) if entries.iter().any(counts) => {
+            Verdict::Unread("the scores cannot be computed without queries and keys")
+        }
         (false, _) => Verdict::Nothing,
         (true, true) => Verdict::Unread("its data is absent"),
         (true, false) => Verdict::Unread("it depends on unknown values"),

@@ -9,6 +9,7 @@ use super::finding::Finding;
 use super::rotary::site::{AxialSite, RotarySite};
 use super::rows::Rows;
 use crate::attention::Site;
+use crate::attention::stream::MixedTokens;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::mixing::Mixer;
 use crate::graph::ports::{Lengths, Ports};
@@ -32,11 +33,18 @@ pub(crate) struct Found {
     pub(crate) custom: Vec<&'static Family>,
     /// Sites whose queries are others than the last of the tokens, as a part of them or the first.
     pub(crate) partial: Vec<usize>,
+    /// Sites whose queries stand for no tokens: they are learned, or hold what learned queries gathered.
+    pub(crate) latent: Vec<usize>,
+    /// Content that learned queries gathered, and nothing else.
+    pub(crate) gathered: FxHashSet<ValueId>,
     /// Attention that is not read, as that whose keys do not follow the order of the tokens, one
     /// sentence each. It is none of `attention`.
     pub(crate) misplaced: Vec<String>,
     /// Operators outside of the attention sites that mix tokens, in order of computation.
     pub(crate) mixers: Vec<Mixer>,
+    /// What mixers read that are no attention, by the axis of tokens, in a model without attention that was
+    /// read.
+    pub mixed: Vec<MixedTokens>,
     /// What else than queries and keys has a row for each token.
     pub(crate) rows: Vec<Rows>,
     /// Every `Pad` that adds to a sequence of tokens, or cuts it.
@@ -71,6 +79,14 @@ impl Found {
     /// Whether a value depends on content.
     pub(crate) fn is_content(&self, value: ValueId) -> bool {
         self.classes.of_value(value).has(Class::CONTENT)
+    }
+
+    /// Whether a site is of learned queries, and nothing encodes positions there.
+    pub(crate) fn has_no_positions(&self, site: usize) -> bool {
+        let rotated = self.rotary.iter().any(|r| r.site == site)
+            || self.not_rotary.iter().any(|r| r.site == site);
+        let encoded = self.findings.iter().any(|f| f.sites.contains(&site));
+        self.latent.contains(&site) && !rotated && !encoded
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod longer;
 pub(crate) mod matrices;
+pub(crate) mod projected;
 pub(crate) mod read;
 pub(crate) mod site;
 pub(crate) mod source;
@@ -10,6 +11,7 @@ mod switch;
 mod unexplained;
 mod unrounded;
 
+use crate::graph::dataflow::Class;
 use ndarray::Array2;
 use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashMap;
@@ -29,10 +31,10 @@ use unexplained::unexplained;
 use unrounded::unrounded;
 
 /// Frequencies and factors of queries and keys may differ by this share.
-const TOLERANCE: f64 = 1e-3;
+pub(crate) const TOLERANCE: f64 = 1e-3;
 
 pub(crate) fn find(model: &Model, found: &mut Found) {
-    let unrounded = unrounded(model);
+    let unrounded = unrounded(model, &found.trace);
     let rounded = model;
     let mut all = [RotationCache::default(), RotationCache::default()];
     for site in found.attention.clone() {
@@ -291,6 +293,10 @@ fn read_side(
     operand: &Operand,
 ) -> SideReading {
     let graph = model.graph();
+    // Queries that are learned are no content that could turn.
+    if !found.classes.of_value(operand.value).has(Class::CONTENT) {
+        return SideReading::Nothing;
+    }
     let mut path = None;
     let mut region = match inside(model, found, site, operand) {
         Some(region) => region,
@@ -317,6 +323,14 @@ fn read_side(
         }
     };
     let node = region.entries[0].node;
+    if let Some(value) = absent(model, found, &region) {
+        let why = format!(
+            "the numbers of {} are not at hand: they may be fed, absent external data, or too many for \
+             a trial run",
+            graph.name(value)
+        );
+        return SideReading::Refused(node, why);
+    }
     let dims = found.trace.get(region.output).dims.as_deref();
     let width = dims.and_then(|dims| region.output_lane.width(dims));
     let Some(head_dim) = site.head_dim.or(width) else {
@@ -349,6 +363,13 @@ fn read_side(
             None => SideReading::Refused(node, why.to_string()),
         },
     }
+}
+
+/// The first value that enters a region and has no numbers.
+fn absent(model: &Model, found: &Found, region: &Region) -> Option<ValueId> {
+    let input = |at: &Use| model.graph().node(at.node).input(at.slot());
+    let mut entering = region.entries.iter().filter_map(input);
+    entering.find(|value| found.trace.get(*value).data.is_none())
 }
 
 /// The rotation of the input of the projection of queries or keys, if there is one.

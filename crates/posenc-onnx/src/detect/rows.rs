@@ -6,9 +6,11 @@ use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
 use crate::attention::reads::weighted;
+use crate::attention::stream::MixedTokens;
 use crate::graph::dataflow::{Class, Classes, live};
 use crate::graph::lane::pads::pads;
-use crate::graph::mixing::Tokens;
+use crate::graph::mixing::{Mixer, Mixing, Tokens};
+use crate::graph::operators::is_product;
 
 /// A value with a row for each token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,36 @@ pub(crate) fn filled(graph: &Graph, trace: &Trace, tokens: &Tokens) -> FxHashSet
     };
     let all = graph.nodes().filter(|(_, node)| fills(node));
     all.map(|(id, _)| id).collect()
+}
+
+/// What operators read that mix tokens and are no attention.
+pub(crate) fn mixed(
+    (graph, trace, classes): (&Graph, &Trace, &Classes),
+    tokens: &Tokens,
+    mixers: &[Mixer],
+) -> Vec<MixedTokens> {
+    let others = mixers.iter().filter(|m| m.mixing == Mixing::Other);
+    let read = others.flat_map(|mixer| {
+        let node = graph.node(mixer.node);
+        let content = || classes.content(node);
+        // Queries and keys are projected; other mixers read the stream itself.
+        let is_projected = is_product(node) && content().count() > 1;
+        content().filter_map(move |value| {
+            let dims = trace.get(value).dims.as_deref()?;
+            let is_of_tokens = |axis: &usize| {
+                let along = tokens.along(value, *axis, dims[*axis]);
+                along.is_some_and(|along| along.is_of_each() && along.is_rising())
+            };
+            let mut axes = (0..dims.len()).filter(is_of_tokens);
+            let axis = axes.next().filter(|_| axes.next().is_none())?;
+            Some(MixedTokens {
+                value,
+                axis,
+                is_projected,
+            })
+        })
+    });
+    read.collect()
 }
 
 /// The values of these sites, the outputs, and where rows of tokens end.

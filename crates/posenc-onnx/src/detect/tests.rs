@@ -8,6 +8,7 @@ mod behind;
 mod bias;
 mod convolution;
 mod elsewhere;
+mod fed;
 mod first_axis;
 mod free;
 mod lengths;
@@ -31,7 +32,8 @@ use super::finding::Encoding;
 use super::{Found, Options, detect, limits};
 use crate::graph::ports::Ports;
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
-use crate::request::{LawName, Parameters, Request};
+use crate::prove::testing::rescaled_by;
+use crate::request::{LawName, Request};
 use posenc_encodings::kind::Kind;
 
 /// Pairs of a head.
@@ -174,17 +176,4 @@ fn halves(s: &mut Sketch, x: &str) -> String {
 fn table(s: &mut Sketch, rows: usize, of: fn(f64) -> f64) -> String {
     let cells = (0..rows).flat_map(|p| (0..PAIRS).map(move |i| of(p as f64 * frequency(i))));
     s.floats(&[rows, PAIRS], cells)
-}
-
-/// A rescale by a factor of 2, with a table long enough for what follows.
-fn halved() -> Request {
-    Request {
-        scale: Some(LawName::Linear.into()),
-        parameters: Parameters {
-            factor: Some(2.0),
-            original_length: Some(64),
-            ..Parameters::default()
-        },
-        ..Request::default()
-    }
 }

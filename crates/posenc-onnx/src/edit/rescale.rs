@@ -3,7 +3,9 @@
 pub(crate) mod emit;
 pub(crate) mod jobs;
 mod law;
+pub(crate) mod left;
 pub(crate) mod reached;
+mod rounded;
 pub(crate) mod tables;
 
 use std::collections::BTreeMap;

@@ -235,6 +235,7 @@ impl Rewritten {
         let mut unread = record::read_unread(&self.0.model);
         unread.push(why.to_owned());
         record::write_unread(&mut self.0.model, &unread);
+        record::written::renew(&mut self.0.model);
     }
 
     /// Whether operators of the model were replaced by others that compute the same, so that it

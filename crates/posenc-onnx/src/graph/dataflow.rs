@@ -75,6 +75,7 @@ impl Classes {
                 Role::TokenTypes | Role::CacheFlag => Class::CONTENT.and(Class::FRESH),
                 Role::Positions => Class::POSITION,
                 Role::Padding | Role::Counts => Class::PADDING,
+                Role::Table => Class::CONSTANT,
             };
         }
         classes.scope(graph, graph.main());

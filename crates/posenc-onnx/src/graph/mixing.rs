@@ -9,6 +9,7 @@
 //! was not read as attention.
 
 mod control;
+mod counted;
 mod rules;
 mod selected;
 mod sets;
@@ -20,11 +21,11 @@ mod weighted;
 use std::cell::OnceCell;
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Dim, Graph, Model, NodeId, ScopeId, Use, ValueId};
+use posenc_ir::{Dim, Graph, Model, Node, NodeId, ScopeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::graph::dataflow::{Class, Classes, live};
-use crate::graph::operators::is_projection;
+use crate::graph::operators::{is_elementwise, is_layout, is_projection};
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 pub(crate) use rules::{Known, Mixing};
 use rules::{Rules, Step};
@@ -84,18 +85,22 @@ pub(crate) fn follow(
 /// Nodes to look at between an input and the first product with it.
 const NEAR: usize = 32;
 
-/// Whether a convolution is the first product that an input enters.
-fn is_convolved(graph: &Graph, input: ValueId) -> bool {
+/// Whether one of the first nodes behind an input is such a one, through nodes that pass it on.
+fn reaches(
+    graph: &Graph,
+    input: ValueId,
+    is_end: impl Fn(&Use, &Node) -> bool,
+    passes: impl Fn(&Node) -> bool,
+) -> bool {
     let mut values = vec![input];
     let mut seen = FxHashSet::default();
     while let Some(value) = values.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            if node.op().contains("Conv") {
+            if is_end(at, node) {
                 return true;
             }
-            // Behind a transposition the axes are others.
-            let through = !is_projection(node) && !node.is("Transpose");
+            let through = !is_projection(node) && passes(node);
             if through && seen.len() < NEAR && seen.insert(at.node) {
                 values.extend(node.outputs().iter().flatten());
             }
@@ -104,10 +109,33 @@ fn is_convolved(graph: &Graph, input: ValueId) -> bool {
     false
 }
 
-/// Whether an input has samples of sound, of which a convolution makes frames.
-fn is_wave(graph: &Graph, port: &Port) -> bool {
+/// Whether a convolution is the first product that an input enters.
+fn is_convolved(graph: &Graph, input: ValueId) -> bool {
+    let convolves = |_: &Use, node: &Node| node.op().contains("Conv");
+    // Behind a transposition the axes are others.
+    reaches(graph, input, convolves, |node| !node.is("Transpose"))
+}
+
+/// Whether an input has samples of sound, of which a convolution makes frames, or pixels, which a change
+/// of shape puts into patches.
+fn has_parts(graph: &Graph, port: &Port) -> bool {
     let has_samples = matches!(port.dims[..], [_, Dim::Known(2..)]);
-    has_samples && is_convolved(graph, port.value)
+    has_samples && (is_convolved(graph, port.value) || is_cut(graph, port.value))
+}
+
+/// Whether a `Reshape` may give an input of two axes more than two that are longer than 1.
+fn is_cut(graph: &Graph, input: ValueId) -> bool {
+    let cuts = |at: &Use, node: &Node| {
+        let shape = node
+            .input(1)
+            .filter(|_| node.is("Reshape") && at.slot() == 0);
+        shape.is_some_and(|shape| {
+            let sizes = graph.constant(shape).and_then(|shape| shape.to_i64s());
+            sizes.is_none_or(|sizes| sizes.iter().filter(|size| **size != 1).count() > 2)
+        })
+    };
+    let passes = |node: &Node| is_elementwise(node.op()) || is_layout(node.op());
+    reaches(graph, input, cuts, passes)
 }
 
 /// The tokens of an input.
@@ -131,8 +159,10 @@ pub(crate) fn token_axes(
     let last = dims.len().checked_sub(1)?;
     let is_open = |axis: usize| !matches!(port.dims.get(axis), Some(Dim::Known(_)));
     Some(match port.role {
-        Role::Positions | Role::Padding | Role::Counts | Role::CacheFlag => return None,
-        _ if ports.is_setting(port) && !is_wave(graph, port) => return None,
+        Role::Positions | Role::Padding | Role::Counts | Role::CacheFlag | Role::Table => {
+            return None;
+        }
+        _ if ports.is_setting(port) && !has_parts(graph, port) => return None,
         Role::Tokens | Role::TokenTypes | Role::Content if port.turned => vec![0],
         Role::Tokens | Role::TokenTypes => vec![last],
         Role::Past => {

@@ -6,6 +6,7 @@
 mod channels;
 pub(crate) mod exchanged;
 pub(crate) mod given;
+mod ids;
 mod image;
 mod port;
 mod role;
@@ -35,6 +36,8 @@ pub(crate) struct Ports {
     width: Option<usize>,
     /// Open axes that weights fix, with their sizes.
     fixed: BTreeMap<(ValueId, usize), usize>,
+    /// The only length of a sequence that the graph takes, whatever its inputs are declared to be.
+    only: Option<usize>,
 }
 
 /// How to read open dimensions.
@@ -44,8 +47,8 @@ struct Reading {
     tied: bool,
     /// A mask that is declared as long as the new tokens is no longer, whatever is cached.
     short_mask: bool,
-    /// A batch is of one sequence, as shapes in the graph may have it.
-    single: bool,
+    /// A batch is of so many sequences, as shapes in the graph may have it.
+    batch: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +83,12 @@ impl Ports {
                 turned: false,
             });
         }
+        let given = |port: &Port| overrides.contains_key(graph.name(port.value));
+        for at in role::tables(graph, &ports) {
+            if !given(&ports[at]) {
+                ports[at].role = Role::Table;
+            }
+        }
         let fixed = ports.iter().filter_map(|port| {
             let (axis, size) = channels::fixed(graph, port)?;
             Some(((port.value, axis), size))
@@ -94,6 +103,21 @@ impl Ports {
             reading: Reading::default(),
             width: None,
             fixed,
+            only: None,
+        }
+    }
+
+    /// The same inputs where the graph takes sequences of one length only, as after a trace that wrote
+    /// it down. The length of sounds and pictures is not that of their tokens, and stays open.
+    pub(crate) fn of_length(&self, length: usize) -> Self {
+        let are_tokens = self.ports.iter().any(|port| match port.role {
+            Role::Tokens => true,
+            Role::Content => matches!(port.dims[..], [_, _, Dim::Known(_)]),
+            _ => false,
+        });
+        Self {
+            only: Some(length).filter(|_| are_tokens),
+            ..self.clone()
         }
     }
 
@@ -141,11 +165,11 @@ impl Ports {
         others
     }
 
-    /// The same inputs with one sequence in a batch; `None` where there are no more anyway.
-    pub(crate) fn single(&self) -> Option<Self> {
-        let mut single = self.clone();
-        single.reading.single = true;
-        (self.fixed_batch() != Some(1)).then_some(single)
+    /// The same inputs with so many sequences in a batch; `None` where there are as many anyway.
+    pub(crate) fn of_batch(&self, batch: usize) -> Option<Self> {
+        let mut fixed = self.clone();
+        fixed.reading.batch = Some(batch);
+        (self.fixed_batch() != Some(batch)).then_some(fixed)
     }
 
     /// The same inputs with tokens along the first axis, where any may have them there.
@@ -204,8 +228,12 @@ impl Ports {
                 .any(|p| p.role == Role::Content && open(p))
     }
 
-    /// The sequence length that the declared shapes fix, if they do.
+    /// The sequence length that the declared shapes or the graph fix, if they do.
     pub(crate) fn fixed_sequence(&self) -> Option<usize> {
+        self.only.or_else(|| self.declared_sequence())
+    }
+
+    fn declared_sequence(&self) -> Option<usize> {
         // One number is the step of a process, as in diffusion, or the position of one token.
         let is_one = |port: &&Port| port.dims == [Dim::Known(1)];
         let positions = self.first(Role::Positions).filter(|port| !is_one(port));
@@ -218,8 +246,8 @@ impl Ports {
 
     /// The batch size that the declared shapes fix, if they do.
     pub(crate) fn fixed_batch(&self) -> Option<usize> {
-        if self.reading.single {
-            return Some(1);
+        if self.reading.batch.is_some() {
+            return self.reading.batch;
         }
         let port = self
             .first(Role::Tokens)
@@ -324,15 +352,10 @@ impl Ports {
         parts.iter().map(|p| self.symbol(p, at)).sum()
     }
 
-    /// Ids of tokens that mean nothing special to the graph: those that it compares with nothing.
-    pub(crate) fn ordinary_tokens(&self, graph: &Graph) -> impl Iterator<Item = i64> {
-        ordinary_tokens(graph, &self.ports)
-    }
-
     /// Values to start a partial evaluation with: positions and masks are known (every token
     /// counts), content is not; token ids are some id that no comparison in the graph names.
     pub(crate) fn seeds(&self, graph: &Graph, at: Lengths) -> FxHashMap<ValueId, Value> {
-        let token = ordinary_tokens(graph, &self.ports).next().unwrap_or(3) as f64;
+        let token = self.ordinary_tokens(graph).next().unwrap_or(3) as f64;
         let mut seeds = FxHashMap::default();
         for port in &self.ports {
             let dims = self.dims(port, at);
@@ -352,7 +375,7 @@ impl Ports {
                 Role::TokenTypes => known(port.dtype, &dims, |_| 0.0),
                 // The cache is used where something is in it.
                 Role::CacheFlag => known(port.dtype, &dims, |_| f64::from(u8::from(at.past > 0))),
-                Role::Past | Role::Content => Value::opaque(port.dtype, dims),
+                Role::Past | Role::Table | Role::Content => Value::opaque(port.dtype, dims),
             };
             seeds.insert(port.value, value);
         }
@@ -378,21 +401,6 @@ fn known(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Value {
     };
     let values: Vec<f64> = (0..n).map(at).collect();
     Value::from_tensor(&Tensor::from_f64(dtype, dims, &values))
-}
-
-/// Ids that the graph compares with nothing (padding, separators), from 3 on.
-fn ordinary_tokens(graph: &Graph, ports: &[Port]) -> impl Iterator<Item = i64> {
-    let mut taken = vec![];
-    for port in ports.iter().filter(|p| p.role == Role::Tokens) {
-        for at in graph.uses(port.value) {
-            for other in graph.node(at.node).inputs().iter().flatten() {
-                let few = graph.stored(*other).filter(|s| s.elements() == Some(1));
-                let value = few.and_then(|_| graph.constant(*other)?.get_i64(0));
-                taken.extend(value);
-            }
-        }
-    }
-    (3i64..).filter(move |id| !taken.contains(id))
 }
 
 fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMap<Box<str>, Axis> {
@@ -463,7 +471,7 @@ fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMa
                 let tokens = usize::from(rank == 3 && is_fixed(port, 1)) + 1;
                 learn(port.dims.get(tokens), axis);
             }
-            Role::Content | Role::Counts | Role::CacheFlag => {}
+            Role::Content | Role::Counts | Role::CacheFlag | Role::Table => {}
         }
     }
     symbols

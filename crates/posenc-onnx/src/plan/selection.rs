@@ -24,8 +24,12 @@ pub(crate) fn chosen(found: &Found, request: &Request) -> Result<Vec<usize>, Rew
         stack.is_none_or(|stack| site.place.stack == Some(stack))
     };
     let own: Vec<usize> = (0..all.len())
-        .filter(|i| !all[*i].cross && own(&all[*i]))
+        .filter(|i| !all[*i].cross && own(&all[*i]) && !found.has_no_positions(*i))
         .collect();
+    if own.is_empty() && !found.latent.is_empty() {
+        let why = "attention is by learned queries alone, which have no positions";
+        return Err(Refusal::no_site(why).into());
+    }
     if let (true, Some(stack)) = (own.is_empty(), request.stack) {
         let why = if all.iter().any(|s| s.place.stack.is_some()) {
             format!("the model has no self-attention in its {stack}")

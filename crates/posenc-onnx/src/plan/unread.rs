@@ -1,14 +1,15 @@
 //! What of a model was not read, which stops a rewrite.
 
-use posenc_ir::{Graph, Model, NodeId, ValueId};
-use rustc_hash::FxHashSet;
+mod length;
 
-use crate::attention::reads::weighted;
+use posenc_ir::Model;
+
 use crate::detect::Found;
 use crate::detect::branches::Branch;
 use crate::error::{Refusal, RefusalKind};
 use crate::graph::mixing::{Mixer, Mixing};
 use crate::graph::operators::is_product;
+use length::is_length;
 
 /// What of a branch was not read, one sentence each, with its place: attention that
 /// was left out, operators that mix tokens and belong to no attention that was
@@ -42,40 +43,6 @@ fn mixers(model: &Model, found: &Found) -> Option<String> {
         "{}: this {op} mixes tokens and was not recognized as part of attention{more}",
         model.graph().place(first)
     ))
-}
-
-/// Whether a node adds up one number of each token, and no attention reads what comes of it: so are
-/// tokens given their lengths in speech.
-fn is_length(graph: &Graph, found: &Found, id: NodeId) -> bool {
-    let node = graph.node(id);
-    let Some(out) = node.output(0).filter(|_| node.is("CumSum")) else {
-        return false;
-    };
-    let dims = found.trace.get(out).dims.as_deref();
-    let is_single = dims.is_some_and(|d| d.iter().skip(1).filter(|n| **n != 1).count() <= 1);
-    if !is_single {
-        return false;
-    }
-    let mut read: FxHashSet<ValueId> = FxHashSet::default();
-    for site in &found.attention {
-        read.extend([site.query.value, site.key.value]);
-        read.extend(site.scores);
-        read.extend(weighted(graph, &found.classes, site));
-    }
-    let mut stack = vec![out];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            // What a body reads may be anywhere in it.
-            if node.scope() != graph.main() || node.bodies().next().is_some() {
-                return false;
-            }
-            let outputs = node.outputs().iter().flatten();
-            stack.extend(outputs.filter(|out| seen.insert(**out)));
-        }
-    }
-    seen.is_disjoint(&read)
 }
 
 /// What of a model was not read, one sentence each.

@@ -17,12 +17,14 @@ mod limits;
 mod reordered;
 mod runs;
 mod stand_ins;
+mod taps;
 #[cfg(test)]
 mod tests;
 mod uneven;
 
-use posenc_ir::{Graph, Model, Tensor, ValueId};
+use posenc_ir::{Graph, Model, NodeId, Tensor, ValueId};
 use posenc_runtime::Backend;
+use rustc_hash::FxHashSet;
 
 use super::VerifyError;
 use super::feeds::{different_tokens, equal_tokens, with_id};
@@ -41,6 +43,7 @@ use kinds::Kinds;
 use limits::Limits;
 use reordered::{Reordered, behind};
 use runs::{Numbers, Runs};
+use taps::{Taps, taps};
 use uneven::uneven;
 
 /// By which share of the largest number equal tokens may differ in a quantized model, where the
@@ -95,7 +98,8 @@ fn check_within(
         past: 0,
         ..found.lengths
     });
-    let uneven = uneven(graph, found);
+    let taps = taps(model, found).map_or_else(Taps::default, |(taps, _)| taps);
+    let uneven = uneven(graph, found, &taps.even);
     let is_even =
         |site: &&Site| site.scope == graph.main() && read(site).all(|v| !uneven.contains(&v));
     let sites: Vec<&Site> = asked
@@ -128,6 +132,7 @@ fn check_within(
         asked,
         sites: &sites,
         rows: &rows,
+        alone: &taps.alone,
     };
     let (mut checks, kinds) = examined.equal([&first, &second]);
     checks.extend(examined.other_ids(&feeds, &first, &mut runs));
@@ -148,6 +153,8 @@ struct Examined<'a> {
     asked: &'a [usize],
     sites: &'a [&'a Site],
     rows: &'a [Rows],
+    /// Convolutions that act on each place alone.
+    alone: &'a FxHashSet<NodeId>,
 }
 
 impl Examined<'_> {
@@ -167,6 +174,7 @@ impl Examined<'_> {
             } else {
                 0.0
             },
+            sequence: self.at.sequence,
             coarsest: coarsest(model, found),
             checks: vec![],
         };
@@ -306,7 +314,7 @@ impl Examined<'_> {
             tensor.dims().get(*axes.first()?).copied()
         };
         let lengths: Vec<usize> = fed.filter_map(axis).collect();
-        let behind = behind(graph, found, self.sites, equal);
+        let behind = behind((graph, found), self.sites, self.alone, equal);
         let [first, second] = [runs.of(&feeds)?, runs.of(&moved)?];
         let reordered = Reordered {
             runs: [equal, &first, &second],

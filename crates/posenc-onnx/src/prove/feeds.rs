@@ -85,10 +85,9 @@ pub(crate) fn equal_tokens(
         let values = match port.role {
             Role::Tokens => {
                 let rows = vocabulary(graph, port.value).unwrap_or(8) as i64;
-                let id = ports
-                    .ordinary_tokens(graph)
-                    .take_while(|id| *id < rows)
-                    .nth(nth);
+                // From the middle of each half of the vocabulary: what acts on some ids is most often seen.
+                let ids = ports.spread_tokens(graph, rows, 4);
+                let id = ids.get((2 * nth + 1) % 4).copied();
                 vec![id.unwrap_or(nth as i64 % rows.max(1)) as f64; count]
             }
             Role::Content if dtype.is_float() => {
@@ -135,8 +134,7 @@ pub(crate) fn different_tokens(
         let values = match port.role {
             Role::Tokens => {
                 let rows = vocabulary(graph, port.value).unwrap_or(8) as i64;
-                let ids = ports.ordinary_tokens(graph).take_while(|id| *id < rows);
-                let ids: Vec<i64> = ids.take(dims[*axis]).collect();
+                let ids = ports.spread_tokens(graph, rows, dims[*axis]);
                 let id = |i: usize| ids.get(i % ids.len().max(1)).copied().unwrap_or(0) as f64;
                 let own = |i: usize| id(place(i, &dims, *axis));
                 (0..tensor.len()).map(own).collect()
@@ -230,6 +228,7 @@ fn feed(
         }),
         Role::TokenTypes | Role::Past => fill(port.dtype, dims, |_| 0.0),
         Role::CacheFlag => fill(port.dtype, dims, |_| f64::from(u8::from(at.past > 0))),
+        Role::Table => Random::new(1).tensor(port.dtype, dims, -1.0, 1.0),
         Role::Content if port.dtype.is_float() => {
             Random::new(content).tensor(port.dtype, dims, -1.0, 1.0)
         }

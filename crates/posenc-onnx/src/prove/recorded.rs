@@ -1,13 +1,15 @@
 //! A model against the record of its rewrite: every recorded site, encoding, mask and output is
 //! expected, and what they are computed from.
 
+use std::collections::BTreeSet;
+
 use posenc_ir::{Model, NodeId, ValueId};
 use serde_json::{Value, json};
 
 use crate::detect::branches::Branch;
 use crate::record::asked;
 use crate::record::written::current::{Current, anchored, anchors, constants, large};
-use crate::record::written::{Reading, Written, WrittenOutput, short};
+use crate::record::written::{Reading, Written, WrittenOutput, entries, short};
 use crate::report::SiteCheck;
 
 /// What holding a model to its record found.
@@ -68,6 +70,7 @@ pub(crate) fn hold_lost(model: &Model) -> Held {
 pub(crate) fn hold(model: &Model, written: &Written, branches: &[Branch]) -> Held {
     let mut held = Held::default();
     of_request(&mut held, model);
+    of_entries(&mut held, model, written);
     let now = anchors(branches.iter().map(|branch| &branch.found));
     let anchored = anchored(model.graph(), written, &now);
     let nodes: Vec<Option<NodeId>> = anchored
@@ -117,6 +120,25 @@ fn of_request(held: &mut Held, model: &Model) {
         None => "this entry of the record is missing".to_owned(),
     };
     held.failure("posenc.request", "record", why);
+}
+
+/// The other entries of the record.
+fn of_entries(held: &mut Held, model: &Model, written: &Written) {
+    let now = entries(model);
+    let was = &written.entries;
+    let all: BTreeSet<&String> = now.keys().chain(was.keys()).collect();
+    for key in all.into_iter().filter(|_| !was.is_empty()) {
+        let why = match (was.get(key), now.get(key)) {
+            (was, now) if was == now => continue,
+            (Some(_), Some(_)) => "this entry of the record was changed after the rewrite",
+            (Some(_), None) => "this entry of the record is missing",
+            (None, _) => "this entry of the record was not there after the rewrite",
+        };
+        // One line for each.
+        if !held.checks.iter().any(|check| check.site == *key) {
+            held.failure(key, "record", why.to_owned());
+        }
+    }
 }
 
 /// The large constants of the rewrite.
@@ -244,7 +266,14 @@ fn of_outputs(held: &mut Held, was: &[WrittenOutput], is: &[WrittenOutput]) {
 
 #[cfg(test)]
 mod tests {
+    use posenc_encodings::kind::Kind;
+    use posenc_ir::Weights;
+
     use super::*;
+    use crate::prove::testing::fixture;
+    use crate::record::written;
+    use crate::request::Request;
+    use crate::rewrite::rewrite;
 
     #[test]
     fn what_was_asked_for_is_there_and_can_be_read() {
@@ -270,6 +299,51 @@ mod tests {
                 "{found:?}"
             );
         }
+    }
+
+    #[test]
+    fn every_entry_of_a_record_is_as_it_was_written() {
+        let mut model = fixture("mini/rope");
+        let request = Request {
+            to: Some(Kind::Alibi),
+            ..Request::default()
+        };
+        rewrite(&mut model, &request).unwrap();
+        let differences = |model: &Model| {
+            let written = written::read(model).unwrap().unwrap();
+            let mut held = Held::default();
+            of_entries(&mut held, model, &written);
+            held.differences
+        };
+        assert_eq!(differences(&model), [""; 0]);
+        assert!(model.metadata("posenc.rope").is_none());
+        let swap = model.metadata("posenc.swap").unwrap().to_owned();
+        for (key, entry, why) in [
+            ("posenc.swap", swap.replace("alibi", "rope"), "was changed"),
+            ("posenc.request", "{}".to_owned(), "was changed"),
+            ("posenc.rope", "{}".to_owned(), "was not there"),
+            ("another", "{}".to_owned(), ""),
+            (
+                "posenc.swap",
+                swap.replace("\"tool\":\"", "\"tool\":\"other "),
+                "",
+            ),
+        ] {
+            let mut other = model.clone();
+            other.set_metadata(key, entry);
+            match &differences(&other)[..] {
+                [] => assert_eq!(why, "", "{key}"),
+                [one] => assert!(one.starts_with(key) && one.contains(why), "{one}"),
+                more => panic!("{more:?}"),
+            }
+        }
+        let text = model.text(Weights::Full).to_string();
+        let without = Model::parse(&text.replace("\"posenc.swap\"", "\"swap\"")).unwrap();
+        let found = differences(&without);
+        assert!(
+            matches!(&found[..], [one] if one == "posenc.swap: this entry of the record is missing"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::VerifyError;
 use super::compare::compare_values;
 use super::feeds::{Padding, feeds};
 use super::run::{Source, load, run};
+use super::seeded::seeded;
 use super::subject::{coarsest, is_quantized};
 use super::tolerance::Tolerance;
 use crate::detect::Found;
@@ -38,7 +39,11 @@ pub(crate) fn check(
         let session = load(backend, Source::of(model)?.source(), optimization);
         session.map_err(|e| VerifyError::runtime(MODEL, e))
     };
-    let mut sessions = [load(model)?, load(plain)?];
+    let with_seeds = [model, plain].map(seeded);
+    let mut sessions = [
+        load(with_seeds[0].as_ref().unwrap_or(model))?,
+        load(with_seeds[1].as_ref().unwrap_or(plain))?,
+    ];
     // A number that is halfway between two integers is rounded up or down.
     let coarsest = match is_quantized {
         true => DType::F16,

@@ -10,6 +10,8 @@ use posenc_ir::{Model, Tensor};
 use posenc_runtime::{Backend, ModelSource, Options, Port, RuntimeError, Session};
 use rustc_hash::FxHashMap;
 
+use crate::request::{LawName, Parameters, Request};
+
 /// Changes an output: its elements and dimensions.
 pub(crate) type Fault = fn(&mut Vec<f64>, &mut Vec<usize>);
 
@@ -125,6 +127,19 @@ impl Session for Loaded {
 
     fn placement(&mut self) -> BTreeMap<String, usize> {
         BTreeMap::new()
+    }
+}
+
+/// A rescale from 64 tokens to `factor` times as many.
+pub(crate) fn rescaled_by(law: LawName, factor: f64) -> Request {
+    Request {
+        scale: Some(law.into()),
+        parameters: Parameters {
+            factor: Some(factor),
+            original_length: Some(64),
+            ..Parameters::default()
+        },
+        ..Request::default()
     }
 }
 

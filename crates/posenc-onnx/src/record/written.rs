@@ -8,8 +8,11 @@
 pub(crate) mod current;
 mod data;
 
+use std::collections::BTreeMap;
+
 use posenc_ir::{Model, NodeId};
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::detect::Found;
 use current::{Current, anchors, constants, large};
@@ -66,9 +69,51 @@ pub(crate) fn write(model: &mut Model, (source, fingerprint): (&Model, &str), fo
         sites: sites.collect(),
         outputs: current.outputs,
         constants: edited.collect(),
+        entries: entries(model),
     };
     let entry = json!(written).to_string();
     model.set_metadata(KEY, entry);
+}
+
+/// Digests of the entries that a rewrite makes besides this one, by key. The version of the tool and the
+/// names of constants and nodes do not count.
+pub(crate) fn entries(model: &Model) -> BTreeMap<String, String> {
+    let all = model.metadata_entries().into_iter();
+    let others = all.filter(|(key, _)| key.starts_with("posenc.") && *key != KEY);
+    others
+        .map(|(key, entry)| {
+            let plain = match serde_json::from_str(entry) {
+                Ok(read) => without_names(read).to_string(),
+                Err(_) => entry.to_owned(),
+            };
+            let digest = Sha256::digest(plain.as_bytes());
+            let digits = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
+            (key.to_owned(), digits.collect())
+        })
+        .collect()
+}
+
+fn without_names(value: Value) -> Value {
+    match value {
+        Value::Array(all) => all.into_iter().map(without_names).collect(),
+        Value::Object(all) => {
+            let kept = all.into_iter();
+            let kept = kept.filter(|(key, _)| !["tool", "constant", "nodes"].contains(&&**key));
+            let kept = kept.map(|(key, value)| (key, without_names(value)));
+            // In one order, whoever wrote them.
+            kept.collect::<BTreeMap<_, _>>().into_iter().collect()
+        }
+        other => other,
+    }
+}
+
+/// Records the other entries as they are now.
+pub(crate) fn renew(model: &mut Model) {
+    let Some(Ok(mut written)) = read(model) else {
+        return;
+    };
+    written.entries = entries(model);
+    model.set_metadata(KEY, json!(written).to_string());
 }
 
 /// What an earlier rewrite wrote; `None` where there is no such record.

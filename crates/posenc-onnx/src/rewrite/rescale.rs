@@ -7,6 +7,7 @@ use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{Changed, cache_of_rescaled, edits, kept_at_cross, warnings};
 use crate::detect::branches::{Branch, other_branches};
 use crate::detect::{Found, detect, rescaled};
+use crate::edit::rescale::left::left;
 use crate::edit::rescale::reached::{Elsewhere, elsewhere};
 use crate::edit::rescale::{Group, Rescaled, rescale};
 use crate::error::{Refusal, RewriteError};
@@ -28,6 +29,9 @@ pub(super) fn apply(
     let plan = plans[0].as_ref().expect("the first branch has a plan");
     report.inferred.clone_from(&plan.inferred);
     let meant = meant(&branches);
+    for branch in &branches {
+        all_are_read(model, &branch.found, &meant)?;
+    }
     let done = rescale_branches(model, &branches, plans, request)?;
     let mut branches = branches.into_iter();
     let first = branches.next().expect("there is a first branch");
@@ -99,6 +103,18 @@ fn meant(branches: &[Branch]) -> FxHashSet<Use> {
     regions
         .flat_map(|region| region.entries.iter().copied())
         .collect()
+}
+
+/// Refuses rotations of an output that attention does not read, as those of keys that are rotated again
+/// for a cache: they would keep their frequencies.
+fn all_are_read(model: &Model, found: &Found, meant: &FxHashSet<Use>) -> Result<(), RewriteError> {
+    let graph = model.graph();
+    let Some(id) = left(graph, &found.classes, &found.trace, meant) else {
+        return Ok(());
+    };
+    let why = "an output is computed here by a position that was not read as part of a rotation, which \
+               would stay as it is";
+    Err(Refusal::unsupported(why).at(graph.place(id)).into())
 }
 
 /// Refuses frequencies that act on more than rotations, since that would change too.

@@ -7,6 +7,7 @@ use crate::detect::{Found, RotarySite};
 use crate::plan::rescale::{Plan, Target};
 use crate::report::{Edit, Encoding};
 use posenc_encodings::kind::Kind;
+use posenc_encodings::words::Word;
 
 /// Attention sites that were changed together, and how much was changed for them.
 #[derive(Clone, Debug, Default)]
@@ -124,20 +125,27 @@ pub(super) fn warnings(
 }
 
 /// What cross-attention keeps, where only self-attention is changed. What is added to the
-/// embeddings is not its own.
+/// embeddings is not its own, unless no other site sees it.
 pub(super) fn kept_at_cross(after: &Found, entries: &[Encoding]) -> Option<String> {
-    let own = |e: &&Encoding| !e.kind.is_absolute();
+    let own = |e: &&Encoding| {
+        let is_at_cross = e.places.iter().all(|(_, cross)| *cross);
+        !e.kind.is_absolute() || is_at_cross && !e.places.is_empty()
+    };
     let own: Vec<Encoding> = entries.iter().filter(own).cloned().collect();
     let mut kinds: Vec<String> = vec![];
     let mut sites = 0;
     for (at, _) in after.attention.iter().enumerate().filter(|(_, s)| s.cross) {
         let here = match describe(after, &own, at) {
             Value::Array(list) => list,
-            Value::Null => continue,
+            Value::Null => vec![],
             one => vec![one],
         };
-        sites += 1;
-        for kind in here.iter().filter_map(|one| one["kind"].as_str()) {
+        let unread = after.not_rotary.iter().any(|refused| refused.site == at);
+        let unread = unread.then_some(Kind::Unknown.name());
+        let here = here.iter().filter_map(|one| one["kind"].as_str());
+        let here: Vec<&str> = here.chain(unread).collect();
+        sites += usize::from(!here.is_empty());
+        for kind in here {
             if !kinds.iter().any(|known| known == kind) {
                 kinds.push(kind.to_owned());
             }
@@ -149,6 +157,18 @@ pub(super) fn kept_at_cross(after: &Found, entries: &[Encoding]) -> Option<Strin
             "cross-attention keeps its {kinds} at {sites} sites: only self-attention is changed"
         )
     })
+}
+
+/// That attention between learned queries stays as it is.
+pub(super) fn kept_at_learned(before: &Found) -> Option<String> {
+    let sites = before.attention.iter();
+    let kept = sites.filter(|s| !s.cross && before.has_no_positions(s.index));
+    match kept.count() {
+        0 => None,
+        n => Some(format!(
+            "attention between learned queries stays as it is at {n} sites: they have no positions"
+        )),
+    }
 }
 
 /// How the cache of a rescaled model can be used.

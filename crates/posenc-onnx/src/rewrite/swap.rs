@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::rescale::rescale_branches;
 use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{
-    Changed, cache_of_swapped, describe, edits, kept_at_cross, meaning, warnings,
+    Changed, cache_of_swapped, describe, edits, kept_at_cross, kept_at_learned, meaning, warnings,
 };
 use crate::detect::absolute::input_of_coordinates;
 use crate::detect::branches::{Branch, other_branches};
@@ -96,6 +96,7 @@ pub(super) fn apply(
     let cache = cache_of_swapped(before, &found, &plan.sites);
     report.warnings = warnings(&found, cache, plan.max_length);
     report.warnings.extend(kept_at_cross(&found, &to));
+    report.warnings.extend(kept_at_learned(before));
     // What of the old graph could not be evaluated may still be there.
     report.warnings.extend(before.not_evaluated.iter().cloned());
     report.warnings.extend(reads_ahead(&found, &plan));

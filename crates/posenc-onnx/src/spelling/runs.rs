@@ -1,5 +1,6 @@
 //! Trial runs, which tell fixed sizes from open ones.
 
+use ndarray::ArrayViewD;
 use posenc_ir::eval::{Budget, Trace, Value, trace};
 use posenc_ir::{Def, Dim, Graph, Model, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -93,12 +94,33 @@ impl Runs {
 
     /// Whether something holds for the dimensions of these values in every run.
     pub(super) fn all(&self, values: &[ValueId], holds: impl Fn(&[&[usize]]) -> bool) -> bool {
-        let known = |run: &Trace| -> Option<bool> {
+        self.each(|run| {
             let dims = values.iter().map(|v| run.get(*v).dims.as_deref());
             Some(holds(&dims.collect::<Option<Vec<_>>>()?))
+        })
+    }
+
+    /// What the integers of a value and the dimensions of others give, where it is the same in every run.
+    pub(super) fn same<T: PartialEq>(
+        &self,
+        value: ValueId,
+        others: &[ValueId],
+        of: impl Fn(&ArrayViewD<'_, i64>, &[&[usize]]) -> Option<T>,
+    ) -> Option<T> {
+        let known = |run: &Trace| -> Option<Option<T>> {
+            let numbers = run.get(value).to_i64()?;
+            let dims = others.iter().map(|v| run.get(*v).dims.as_deref());
+            Some(of(&numbers.view(), &dims.collect::<Option<Vec<_>>>()?))
         };
+        let first = known(&self.all[0])??;
+        self.each(|run| Some(known(run)?.as_ref() == Some(&first)))
+            .then_some(first)
+    }
+
+    /// Whether something holds in every run that knows it, and the first two know it.
+    fn each(&self, holds: impl Fn(&Trace) -> Option<bool>) -> bool {
         let mut runs = self.all.iter().enumerate();
-        self.is_sure && runs.all(|(i, run)| known(run).unwrap_or(i >= BASE.len()))
+        self.is_sure && runs.all(|(i, run)| holds(run).unwrap_or(i >= BASE.len()))
     }
 }
 

@@ -5,6 +5,7 @@ use posenc_ir::{DType, Model};
 use super::*;
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 
+mod blocks;
 mod bodies;
 mod fused;
 mod halves;

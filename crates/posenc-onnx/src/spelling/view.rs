@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use ndarray::ArrayViewD;
 use posenc_ir::{
     Attr, DType, Emitter, Graph, Model, Node, NodeId, Patch, ScopeId, ScopeKind, Stored, Tensor,
     ValueId,
@@ -158,6 +159,16 @@ impl<'a> View<'a> {
     /// Whether something holds for the dimensions of these values at all sizes.
     pub(super) fn all(&self, values: &[ValueId], holds: impl Fn(&[&[usize]]) -> bool) -> bool {
         self.runs().all(values, holds)
+    }
+
+    /// What the integers of a value and the dimensions of others give, where it is the same at all sizes.
+    pub(super) fn same_of_numbers<T: PartialEq>(
+        &self,
+        value: ValueId,
+        others: &[ValueId],
+        of: impl Fn(&ArrayViewD<'_, i64>, &[&[usize]]) -> Option<T>,
+    ) -> Option<T> {
+        self.runs().same(value, others, of)
     }
 
     /// The dimensions in one run.

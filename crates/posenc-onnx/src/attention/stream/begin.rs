@@ -50,10 +50,10 @@ impl Begin {
     /// where no value precedes both queries and keys.
     pub(crate) fn of(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Option<Self> {
         let mut walk = Walk::new(graph, classes, trace);
-        for operand in operands(site) {
+        for operand in operands(classes, site) {
             walk.back(start(operand), Tokens::one(operand.lane.sequence));
         }
-        let sinks: Vec<ValueId> = operands(site).map(|o| o.value).collect();
+        let sinks: Vec<ValueId> = operands(classes, site).map(|o| o.value).collect();
         let flow = Flow::of(graph, classes, &walk, &sinks);
         // What the projections of queries and keys give is no stream any more.
         let within = |v: &ValueId| walk.before.contains((*v, true));

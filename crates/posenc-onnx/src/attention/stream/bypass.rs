@@ -43,7 +43,7 @@ pub(crate) fn bypass<'a>(
     let inputs: FxHashSet<ValueId> = walk(vec![begin], None).iter().map(|(v, _)| *v).collect();
     let read = sites
         .into_iter()
-        .flat_map(|site| operands(site).map(|o| o.value));
+        .flat_map(|site| operands(classes, site).map(|o| o.value));
     let ways = walk(read.collect(), Some(begin));
     let mut ways = ways.into_iter().filter(|(v, _)| inputs.contains(v));
     ways.next().map(|(_, id)| id)

@@ -211,8 +211,12 @@ impl Lookup {
         };
         let rows = trace.get(table);
         let dims = rows.dims.as_ref()?;
-        let float = rows.dtype.is_some_and(|d| d.is_float());
-        if !float || !classes.of_value(table).is_constant() || dims[axis] < 2 {
+        // Integers of 8 bits are numbers that were quantized.
+        let is_table = |d: DType| d.is_float() || matches!(d, DType::I8 | DType::U8);
+        if !rows.dtype.is_some_and(is_table)
+            || !classes.of_value(table).is_constant()
+            || dims[axis] < 2
+        {
             return None;
         }
         Some(Self {

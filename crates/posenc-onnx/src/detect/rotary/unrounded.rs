@@ -1,10 +1,18 @@
 //! Rotations whose numbers are rounded to integers on the way: what is rounded is no linear map.
 
+use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, ValueId};
 
+/// By how much rounding may change cos and sin: with eight bits it is 0.004.
+const STEP: f64 = 0.02;
+
+/// Weights, which are more, are not compared.
+const MOST: usize = 1 << 20;
+
 /// The model without the rounding between `QuantizeLinear` and the `DequantizeLinear` that undoes it;
-/// `None` where there is none. Nodes and values that stay keep their numbers.
-pub(super) fn unrounded(model: &Model) -> Option<Model> {
+/// `None` where there is none. Nodes and values that stay keep their numbers. Rounding that changes numbers
+/// of the trial run, as cos and sin, by more than `STEP` stays.
+pub(super) fn unrounded(model: &Model, trace: &Trace) -> Option<Model> {
     let graph = model.graph();
     let mut out = graph.emitter(graph.main(), "unrounded");
     let mut is_changed = false;
@@ -24,7 +32,8 @@ pub(super) fn unrounded(model: &Model) -> Option<Model> {
             .all(|slot| same(graph, rounding.input(*slot), node.input(*slot)));
         let axis = |node: &posenc_ir::Node| node.int("axis").ok().flatten().unwrap_or(1);
         let alike = undone && axis(rounding) == axis(node) && rounding.scope() == node.scope();
-        if let Some(before) = rounding.input(0).filter(|_| alike) {
+        let before = rounding.input(0);
+        if let Some(before) = before.filter(|before| alike && !is_coarse(trace, *before, value)) {
             is_changed |= out.redirect(value, before).is_ok();
         }
     }
@@ -33,6 +42,18 @@ pub(super) fn unrounded(model: &Model) -> Option<Model> {
     }
     let mut next = model.clone();
     next.commit(out.finish()).is_ok().then_some(next)
+}
+
+/// Whether rounding changes known numbers by more than `STEP`.
+fn is_coarse(trace: &Trace, before: ValueId, after: ValueId) -> bool {
+    if trace.get(before).elements().is_none_or(|n| n > MOST) {
+        return false;
+    }
+    let [before, after] = [before, after].map(|value| trace.get(value).to_f64());
+    before.is_some_and(|before| {
+        let difference = |(a, b): (&f64, &f64)| (a - b).abs();
+        after.is_none_or(|after| !before.iter().zip(&after).map(difference).all(|d| d <= STEP))
+    })
 }
 
 /// Whether two inputs are one value, equal constants, or both left out.

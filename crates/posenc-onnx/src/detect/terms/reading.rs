@@ -122,7 +122,8 @@ impl Reader<'_> {
         let rows = data.axis_iter(Axis(axis)).enumerate();
         let all: Vec<f64> = rows
             .map(|(place, row)| {
-                let numbers = row.iter().map(|v| v.to_bits()).collect();
+                // −0 is 0.
+                let numbers = row.iter().map(|v| (v + 0.0).to_bits()).collect();
                 *first.entry(numbers).or_insert(place) as f64
             })
             .collect();

@@ -334,7 +334,7 @@ fn misread(case: &Case) -> Option<String> {
 /// What a rescale makes other than what was requested.
 fn misscaled(case: &Case) -> Option<String> {
     let mut model = model(&case.form);
-    let done = match rewrite(&mut model, &halved()) {
+    let done = match rewrite(&mut model, &rescaled_by(LawName::Linear, 2.0)) {
         Ok(done) => done,
         Err(why) => return Some(why.to_string()),
     };

@@ -1,6 +1,7 @@
 //! What stands between a rotation and the scores.
 
 use super::*;
+use crate::inspect::inspect_encodings;
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::Kind;
 
@@ -35,6 +36,61 @@ fn mixed_twice(s: &mut Sketch, x: &str) -> String {
     let [a, b] = [0; 2].map(|_| s.weights(&[SIZE, SIZE]));
     let y = s.op("MatMul", &[x, &a]);
     s.op("MatMul", &[&y, &b])
+}
+
+/// Puts features into another order before they are rotated: those in turn into halves.
+fn from_turns(s: &mut Sketch, x: &str) -> String {
+    let pairs = s.reshape(x, &[0, HEADS as i64, -1, PAIRS as i64, 2]);
+    let turned = s.transpose(&pairs, &[0, 1, 2, 4, 3]);
+    s.reshape(&turned, &[0, HEADS as i64, -1, SIZE as i64])
+}
+
+/// Features picked by constant numbers.
+fn picked_by(s: &mut Sketch, x: &str, numbers: &[i64]) -> String {
+    let numbers = s.ints(numbers);
+    s.gather(x, &numbers, 3)
+}
+
+/// The layout of a rotation of halves, and that in which it rotates where it is another.
+fn layouts(order: impl Fn(&mut Sketch, &str, Side) -> String) -> Vec<[Option<String>; 2]> {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let [q, k] = [(q, Side::Query), (k, Side::Key)].map(|(x, side)| {
+        let x = order(&mut s, &x, side);
+        halves(&mut s, &x)
+    });
+    let y = attend(&mut s, &q, &k, &v);
+    let y = s.merged(&y);
+    let model = s.model(17, &[&y]);
+    let entries = inspect_encodings(&model, &found(&model));
+    let word = |params: &serde_json::Map<String, serde_json::Value>, name: &str| {
+        Some(params.get(name)?.as_str()?.to_owned())
+    };
+    entries
+        .iter()
+        .map(|e| ["layout", "rotated_layout"].map(|name| word(&e.params, name)))
+        .collect()
+}
+
+#[test]
+fn the_layout_is_that_of_the_features_that_the_projection_gives() {
+    let half = || Some("half".to_owned());
+    let turns = || Some("interleaved".to_owned());
+    assert_eq!(layouts(|_, x, _| x.to_owned()), [[half(), None]]);
+    assert_eq!(layouts(|s, x, _| from_turns(s, x)), [[turns(), half()]]);
+    let odd = |s: &mut Sketch, x: &str, _| picked_by(s, x, &[0, 2, 4, 6, 1, 3, 5, 7]);
+    assert_eq!(layouts(odd), [[turns(), half()]]);
+    // No layout that has a name, one for queries alone, and no other order at all.
+    let other = |s: &mut Sketch, x: &str, _| picked_by(s, x, &[0, 2, 4, 6, 3, 1, 5, 7]);
+    assert_eq!(layouts(other), [[half(), None]]);
+    let queries = |s: &mut Sketch, x: &str, side: Side| match side {
+        Side::Query => from_turns(s, x),
+        Side::Key => x.to_owned(),
+    };
+    assert_eq!(layouts(queries), [[half(), None]]);
+    let same = |s: &mut Sketch, x: &str, _| picked_by(s, x, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(layouts(same), [[half(), None]]);
 }
 
 #[test]
@@ -105,7 +161,7 @@ fn a_scale_of_the_scores_in_cos_and_sin_is_told_from_their_factor_but_not_edited
         assert_eq!(read.rotary.len(), 1, "{:?}", read.not_rotary);
         let factor = read.rotary[0].query.rotation.rope.attention_factor;
         assert!((factor - 1.2).abs() < 1e-6, "{factor}");
-        assert!(rewrite(&mut model, &halved()).is_err());
+        assert!(rewrite(&mut model, &rescaled_by(LawName::Linear, 2.0)).is_err());
         let none = Request {
             to: Some(Kind::None),
             ..Request::default()
@@ -219,7 +275,7 @@ fn what_is_not_read_behind_or_as_a_rotation_is_not_changed() {
             to: Some(Kind::None),
             ..Request::default()
         };
-        for request in [none, halved()] {
+        for request in [none, rescaled_by(LawName::Linear, 2.0)] {
             let done = rewrite(&mut model.clone(), &request);
             let why = done.map(|_| "rewritten").map_err(|why| why.to_string());
             assert!(

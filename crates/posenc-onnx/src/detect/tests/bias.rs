@@ -3,6 +3,7 @@
 mod buckets;
 mod coordinates;
 mod factors;
+mod integers;
 
 use super::*;
 use posenc_encodings::kind::Kind;

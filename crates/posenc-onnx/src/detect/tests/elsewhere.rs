@@ -38,14 +38,6 @@ fn networks() -> Vec<Network> {
             let x = linear(s, &x, 16, 4);
             s.with("Softmax", &[&x], &[("axis", A::Int(-1))])
         }),
-        ("a perceptron over tokens and a table added to them", |s| {
-            let x = s.input("x", DType::F32, &["batch", "7", "24"]);
-            let table = s.weights(&[1, 7, 24]);
-            let x = s.op("Add", &[&x, &table]);
-            let t = s.transpose(&x, &[0, 2, 1]);
-            let t = linear(s, &t, 7, 7);
-            s.transpose(&t, &[0, 2, 1])
-        }),
         ("a recurrent network", |s| {
             let x = sequence(s);
             let x = s.transpose(&x, &[1, 0, 2]);
@@ -129,6 +121,47 @@ fn networks_without_attention_have_no_encoding() {
         let report = inspect(&s.model(18, &[&y]), &Options::default());
         assert_eq!(report.attention, [], "{name}");
         assert_eq!(report.encodings, [], "{name}");
+    }
+}
+
+/// Tokens with a table, which something else than attention mixes.
+#[test]
+fn a_table_before_other_mixers_is_read_where_nothing_attends() {
+    type Mixer = fn(&mut Sketch, &str) -> String;
+    let read = |mix: Mixer, placed: bool| {
+        let mut s = Sketch::default();
+        let mut x = s.input("x", DType::F32, &["batch", "7", "24"]);
+        if placed {
+            let table = s.weights(&[1, 7, 24]);
+            x = s.op("Add", &[&x, &table]);
+        }
+        let y = mix(&mut s, &x);
+        let y = s.op("Add", &[&x, &y]);
+        inspect(&s.model(20, &[&y]), &Options::default())
+    };
+    let mixers: [(&str, Mixer); 2] = [
+        ("a perceptron", |s, x| {
+            let t = s.transpose(x, &[0, 2, 1]);
+            let t = linear(s, &t, 7, 7);
+            s.transpose(&t, &[0, 2, 1])
+        }),
+        ("a Fourier transform", |s, x| {
+            let x = s.unsqueeze(x, &[-1]);
+            let axis = s.int(1);
+            let y = s.op("DFT", &[&x, "", &axis]);
+            let real = s.int(0);
+            s.gather(&y, &real, -1)
+        }),
+    ];
+    for (name, mix) in mixers {
+        let report = read(mix, true);
+        assert_eq!(report.attention, [], "{name}");
+        let [table] = &report.encodings[..] else {
+            panic!("{name}: {:?}", report.encodings)
+        };
+        assert_eq!((table.kind, table.max_length), (Kind::Learned, Some(7)));
+        assert_eq!(table.layers, [0; 0], "{name}: no attention sees it");
+        assert_eq!(read(mix, false).encodings, [], "{name}");
     }
 }
 

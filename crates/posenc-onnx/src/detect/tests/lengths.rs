@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::graph::ports::Role;
+use crate::report::LimitCause;
 
 /// Attention with a mask whose length the graph names apart from that of the tokens.
 fn masked(s: &mut Sketch, q: &str, k: &str, v: &str) -> String {
@@ -171,4 +172,61 @@ fn other_numbers_of_sequences_are_no_lengths() {
         let found = of_lengths(mask);
         assert!(found.ports.first(Role::Counts).is_none(), "{name}");
     }
+}
+
+/// Attention behind tables of these many rows, which are added one after the other.
+fn added(rows: &[usize]) -> Found {
+    let mut s = Sketch::default();
+    let mut x = s.embedded();
+    for rows in rows {
+        let table = s.weights(&[*rows, HIDDEN]);
+        x = s.op("Add", &[&x, &table]);
+    }
+    let y = s.attends(&x, &x);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn ids_are_as_long_as_a_table_that_is_added_whole() {
+    let read = added(&[24]);
+    assert_eq!(read.attention.len(), 1);
+    assert_eq!(read.lengths.sequence, 24);
+    assert_eq!(read.findings[0].max_length, Some(24));
+    assert_eq!(read.ports.fixed_sequence(), Some(24));
+    // No length fits both.
+    assert_eq!(added(&[24, 20]).attention.len(), 0);
+}
+
+/// Attention over embeddings that are put into a shape of these sizes behind the batch.
+fn reshaped(sizes: [i64; 2]) -> Found {
+    let mut s = Sketch::default();
+    let mut x = s.embedded();
+    let shape = s.op("Shape", &["input_ids"]);
+    let batch = s.slice(&shape, 0, [0, 1, 1]);
+    let sizes = s.ints(&sizes);
+    let sizes = s.concat(&[&batch, &sizes], 0);
+    x = s.op("Reshape", &[&x, &sizes]);
+    let y = s.attends(&x, &x);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn a_length_that_a_trace_wrote_into_a_shape_is_the_only_one() {
+    let width = HIDDEN as i64;
+    let read = reshaped([40, width]);
+    assert_eq!(read.attention.len(), 1);
+    assert_eq!(read.ports.fixed_sequence(), Some(40));
+    let causes: Vec<LimitCause> = read.limits.iter().map(|limit| limit.cause).collect();
+    assert_eq!(causes, [LimitCause::StaticShape]);
+    // No length has as many elements.
+    assert_eq!(reshaped([7, width - 1]).attention.len(), 0);
+    // A trace of one sequence wrote that down too.
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let x = s.reshape(&x, &[1, 40, width]);
+    let y = s.attends(&x, &x);
+    let read = found(&s.model(17, &[&y]));
+    assert_eq!(read.attention.len(), 1);
+    assert_eq!(read.ports.fixed_sequence(), Some(40));
+    assert_eq!(read.lengths.batch, 1);
 }

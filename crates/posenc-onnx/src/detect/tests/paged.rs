@@ -66,7 +66,7 @@ fn rope_on_pages_is_read_and_rescaled_and_removed() {
         assert_eq!((site.mask.causal, site.past), (Some(true), true));
         assert_eq!(read.rotary[0].form, Spelling::Contrib);
         assert!(read.no_attention.is_empty() && read.mixers.is_empty());
-        rewrite(&mut given, &halved()).unwrap();
+        rewrite(&mut given, &rescaled_by(LawName::Linear, 2.0)).unwrap();
         let after = &found(&given).rotary[0].query.rotation.rope;
         let before = &read.rotary[0].query.rotation.rope;
         for (now, then) in after.inv_freq.iter().zip(&before.inv_freq) {

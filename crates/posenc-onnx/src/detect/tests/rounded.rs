@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::detect::finding::Encoding;
+use crate::rewrite::rewrite;
 use posenc_encodings::kind::Kind;
 use posenc_ir::Tensor;
 
@@ -55,31 +56,72 @@ fn to_integers(s: &mut Sketch, x: &str, [scales, zeros]: [[f64; 2]; 2]) -> Strin
     s.op("DequantizeLinear", &[&q, &back, &other])
 }
 
-/// What is read of a layer whose rotated queries and keys are rounded within the rotation.
-fn rotations(how: [[f64; 2]; 2]) -> (usize, usize) {
+/// Where numbers are rounded.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Waves,
+    Products,
+    Rotated,
+}
+
+/// A layer whose queries and keys are rotated and rounded.
+fn rotated(how: [[f64; 2]; 2], at: At) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let [q, k] = [q, k].map(|x| {
         let angles = angles(&mut s);
+        let round = |s: &mut Sketch, x: String, here: At| match at == here {
+            true => to_integers(s, &x, how),
+            false => x,
+        };
         let (cos, sin) = waves(&mut s, &angles);
+        let cos = round(&mut s, cos, At::Waves);
         let other = swapped(&mut s, &x);
         let kept = s.op("Mul", &[&x, &cos]);
-        let kept = to_integers(&mut s, &kept, how);
+        let kept = round(&mut s, kept, At::Products);
         let turned = s.op("Mul", &[&other, &sin]);
-        s.op("Add", &[&kept, &turned])
+        let all = s.op("Add", &[&kept, &turned]);
+        round(&mut s, all, At::Rotated)
     });
     let y = attend(&mut s, &q, &k, &v);
     let y = s.merged(&y);
-    let found = found(&s.model(17, &[&y]));
+    s.model(17, &[&y])
+}
+
+/// What is read of rotations whose numbers are rounded.
+fn rotations(how: [[f64; 2]; 2], at: At) -> (usize, usize) {
+    let found = found(&rotated(how, at));
     (found.rotary.len(), found.not_rotary.len())
 }
 
 #[test]
 fn rotations_are_read_through_rounding_that_is_undone() {
-    assert_eq!(rotations([[0.02, 0.02], [0.0, 0.0]]), (1, 0));
-    for other in [[[0.02, 0.03], [0.0, 0.0]], [[0.02, 0.02], [0.0, 1.0]]] {
-        let (read, refused) = rotations(other);
-        assert!(read == 0 && refused > 0, "{other:?}");
+    let by = |scale: f64| [[scale, scale], [0.0, 0.0]];
+    assert_eq!(rotations(by(0.02), At::Products), (1, 0));
+    assert_eq!(rotations(by(1.0 / 127.0), At::Waves), (1, 0));
+    let others = [
+        ([[0.02, 0.03], [0.0, 0.0]], At::Products),
+        ([[0.02, 0.02], [0.0, 1.0]], At::Products),
+        // Too coarse, and a range that cuts them off.
+        (by(0.5), At::Waves),
+        (by(0.5 / 127.0), At::Waves),
+    ];
+    for (i, (how, at)) in others.into_iter().enumerate() {
+        let (read, refused) = rotations(how, at);
+        assert!(read == 0 && refused > 0, "{i}");
     }
+}
+
+#[test]
+fn rounded_rotations_are_not_rescaled_beyond_their_range() {
+    let rescale = |law: LawName, at: At| {
+        let mut model = rotated([[1.0 / 127.0; 2], [0.0; 2]], at);
+        rewrite(&mut model, &rescaled_by(law, 4.0)).map_err(|why| why.to_string())
+    };
+    assert!(rescale(LawName::Linear, At::Rotated).is_ok());
+    let why = rescale(LawName::Yarn, At::Rotated).err().unwrap();
+    assert!(why.contains("a range that does not"), "{why}");
+    let why = rescale(LawName::Linear, At::Products).err().unwrap();
+    assert!(why.contains("before it is quantized"), "{why}");
 }

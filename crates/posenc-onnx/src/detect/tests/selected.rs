@@ -60,6 +60,83 @@ fn selected_elements_that_meet_each_other_mix_tokens() {
     assert!(second[0].contains("mixes tokens"), "{second:?}");
 }
 
+/// How many elements were selected.
+fn count(s: &mut Sketch, some: &str) -> String {
+    let shape = s.op("Shape", &[some]);
+    let zero = s.int(0);
+    s.gather(&shape, &zero, 0)
+}
+
+/// 0, 1, ... for the selected elements.
+fn ranks(s: &mut Sketch, some: &str) -> String {
+    let (zero, one) = (s.int(0), s.int(1));
+    let count = count(s, some);
+    s.op("Range", &[&zero, &count, &one])
+}
+
+#[test]
+fn how_many_elements_are_selected_tells_none_its_rank() {
+    let filled = unread(|s, y| {
+        changed(s, y, |s, some| {
+            let shape = s.op("Shape", &[some]);
+            let zeros = s.op("ConstantOfShape", &[&shape]);
+            s.op("Add", &[some, &zeros])
+        })
+    });
+    assert_eq!(filled, [""; 0]);
+    let indexed = unread(|s, y| {
+        changed(s, y, |s, some| {
+            let ranks = ranks(s, some);
+            let ranks = s.unsqueeze(&ranks, &[1]);
+            let shape = s.op("Shape", &[some]);
+            let zeros = s.op("ConstantOfShape", &[&shape]);
+            s.op("ScatterND", &[&zeros, &ranks, some])
+        })
+    });
+    assert_eq!(indexed, [""; 0]);
+}
+
+#[test]
+fn selected_elements_that_are_told_their_ranks_or_how_many_they_are_are_unread() {
+    let added = |s: &mut Sketch, some: &str| {
+        let ranks = ranks(s, some);
+        let ranks = s.cast(&ranks, DType::F32);
+        s.op("Add", &[some, &ranks])
+    };
+    let rows = |s: &mut Sketch, some: &str| {
+        let table = s.weights(&[64]);
+        let ranks = ranks(s, some);
+        let rows = s.gather(&table, &ranks, 0);
+        s.op("Add", &[some, &rows])
+    };
+    let first_rows = |s: &mut Sketch, some: &str| {
+        let table = s.weights(&[64]);
+        let count = count(s, some);
+        let count = s.unsqueeze(&count, &[0]);
+        let zero = s.ints(&[0]);
+        let rows = s.op("Slice", &[&table, &zero, &count]);
+        s.op("Add", &[some, &rows])
+    };
+    let summed = |s: &mut Sketch, some: &str| {
+        let shape = s.op("Shape", &[some]);
+        let one = s.float(1.0);
+        let ones = s.op("Expand", &[&one, &shape]);
+        let zero = s.int(0);
+        let ranks = s.op("CumSum", &[&ones, &zero]);
+        s.op("Mul", &[some, &ranks])
+    };
+    let counted = |s: &mut Sketch, some: &str| {
+        let count = count(s, some);
+        let count = s.cast(&count, DType::F32);
+        s.op("Div", &[some, &count])
+    };
+    let kinds: [fn(&mut Sketch, &str) -> String; 5] = [added, rows, first_rows, summed, counted];
+    for (at, change) in kinds.into_iter().enumerate() {
+        let why = unread(|s, y| changed(s, y, change));
+        assert!(!why.is_empty(), "{at}");
+    }
+}
+
 #[test]
 fn selected_elements_that_are_put_elsewhere_mix_tokens() {
     let why = unread(|s, y| {
@@ -107,9 +184,40 @@ fn added_up(s: &mut Sketch, y: &str, features: usize) -> String {
 
 #[test]
 fn lengths_that_are_added_up_behind_all_attention_are_let_through() {
-    assert_eq!(unread(|s, y| added_up(s, y, 1)), [""; 0]);
-    let several = unread(|s, y| added_up(s, y, 2));
+    let frames = |s: &mut Sketch, y: &str, features| {
+        let ends = added_up(s, y, features);
+        let places = s.range();
+        let places = s.cast(&places, DType::F32);
+        s.op("Less", &[&places, &ends])
+    };
+    assert_eq!(unread(|s, y| frames(s, y, 1)), [""; 0]);
+    let several = unread(|s, y| frames(s, y, 2));
     assert!(several[0].contains("CumSum mixes tokens"), "{several:?}");
+    // The frames of one sequence, from the end of the token before on.
+    let of_one = |s: &mut Sketch, y: &str| {
+        let w = s.weights(&[HIDDEN, 1]);
+        let each = s.op("MatMul", &[y, &w]);
+        let zero = s.int(0);
+        let one = s.ints(&[1]);
+        let each = s.gather(&each, &zero, 0);
+        let each = s.op("Squeeze", &[&each, &one]);
+        let ends = s.op("CumSum", &[&each, &zero]);
+        let begin = s.slice(&ends, 0, [0, -1, 1]);
+        let nothing = s.floats(&[1], [0.0]);
+        let begins = s.concat(&[&nothing, &begin], 0);
+        let begins = s.unsqueeze(&begins, &[1]);
+        let places = s.range();
+        let places = s.cast(&places, DType::F32);
+        s.op("GreaterOrEqual", &[&places, &begins])
+    };
+    assert_eq!(unread(of_one), [""; 0]);
+    let sums = unread(|s, y| added_up(s, y, 1));
+    assert!(sums[0].contains("CumSum mixes tokens"), "{sums:?}");
+    let content = unread(|s, y| {
+        let ends = added_up(s, y, 1);
+        s.op("Less", &[y, &ends])
+    });
+    assert!(content[0].contains("CumSum mixes tokens"), "{content:?}");
     let mut s = Sketch::default();
     let x = s.embedded();
     let sum = added_up(&mut s, &x, 1);
@@ -217,4 +325,24 @@ fn tokens_that_carry_a_position_may_be_pooled_and_weights_of_a_position_may_not(
         s.with("RotaryEmbedding", &[y, &cos, &sin], &heads)
     });
     assert!(rotated[0].contains("MatMul mixes tokens"), "{rotated:?}");
+}
+
+#[test]
+fn pixels_that_are_put_into_patches_beside_ids_are_no_setting() {
+    let unread = |dims: &[i64]| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let x = s.attends(&x, &x);
+        let picture = s.input("picture", DType::F32, &["batch", "64"]);
+        let patches = s.reshape(&picture, dims);
+        let all = s.op("Softmax", &[&patches]);
+        let turned = s.transpose(&all, &[0, 2, 1]);
+        let all = s.op("MatMul", &[&all, &turned]);
+        let all = s.op("MatMul", &[&all, &patches]);
+        let model = s.model(17, &[&x, &all]);
+        of_branch(&model, &found(&model))
+    };
+    assert_eq!(unread(&[0, 1, 64]), [""; 0]);
+    let why = unread(&[0, 4, 16]);
+    assert!(why[0].contains("mixes tokens"), "{why:?}");
 }

@@ -6,6 +6,7 @@ mod convolutional;
 mod fed;
 mod flat;
 mod graphs;
+mod latents;
 mod mixers;
 mod recurrent;
 mod routed;
@@ -51,12 +52,12 @@ fn faults(model: &Model, sites: usize, warned: &[&str]) -> Vec<String> {
     );
     let is_known = |warning: &&String| warned.iter().any(|part| warning.contains(part));
     faults.extend(warnings.iter().filter(|w| !is_known(w)).cloned());
-    faults.extend(fault_of_removal(model, sites, !warned.is_empty()));
+    faults.extend(fault_of_removal(model, &read, !warned.is_empty()));
     faults
 }
 
 /// What is wrong with how positions are removed from a model that has none.
-fn fault_of_removal(model: &Model, sites: usize, unread: bool) -> Option<String> {
+fn fault_of_removal(model: &Model, read: &Found, unread: bool) -> Option<String> {
     let none = Request {
         to: Some(Kind::None),
         ..Request::default()
@@ -73,10 +74,15 @@ fn fault_of_removal(model: &Model, sites: usize, unread: bool) -> Option<String>
             None => return Some(format!("removal: {why}")),
         },
     };
-    let want = match sites {
+    let mut sites = read.attention.iter();
+    let has_none = match read.latent[..] {
+        [] => read.attention.is_empty(),
+        _ => sites.all(|site| site.cross || read.latent.contains(&site.index)),
+    };
+    let want = match has_none {
         _ if unread => Some(RefusalKind::Unread),
-        0 => Some(RefusalKind::NoSite),
-        _ => None,
+        true => Some(RefusalKind::NoSite),
+        false => None,
     };
     (refused != want).then(|| format!("removal: {:?}", done.map(|done| done.report)))
 }

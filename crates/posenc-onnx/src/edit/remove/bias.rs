@@ -82,7 +82,7 @@ impl<'a> Biases<'a> {
             };
         }
         if !changed {
-            let why = "cannot locate where the bias is added";
+            let why = "what follows the position here is not added to the scores, and cannot be taken out";
             return Err(self.context.refuse(site.node, why));
         }
         Ok(())

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use posenc_ir::{DType, Model, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::law;
+use super::{law, rounded};
+use crate::detect::rotary::TOLERANCE;
 use crate::detect::rotary::source::{RotarySource, Table, source};
 use crate::detect::{Found, RotaryOperand, RotarySite};
 use crate::error::{Refusal, RewriteError};
@@ -81,12 +82,13 @@ impl Collector<'_> {
         keeps_rows: bool,
     ) -> Result<(), RewriteError> {
         let site = &self.found.rotary[index];
+        self.check_range(site, half, target)?;
         let inputs = inputs(self.model, half);
         let at = match self.by_inputs.get(&inputs) {
             Some(at) => *at,
             None => {
                 let source = source(self.model, self.found, half)
-                    .map_err(|why| refused(self.model, site, &why.to_string()))?;
+                    .map_err(|why| self.without_source(site, half, &why.to_string()))?;
                 if !keeps_rows && let RotarySource::Tables(tables) = &source {
                     self.check_rows(site, half, tables)?;
                 }
@@ -110,6 +112,48 @@ impl Collector<'_> {
             job.products.extend(product);
         }
         Ok(())
+    }
+
+    /// Refuses a rotation of which no constant is known that contains its frequencies.
+    fn without_source(&self, site: &RotarySite, half: &RotaryOperand, why: &str) -> RewriteError {
+        match rounded::within(self.model.graph(), &half.region) {
+            None => refused(self.model, site, why),
+            Some(id) => {
+                let why = "numbers of a rotation are rounded to integers here; rescale the model before it \
+                           is quantized";
+                Refusal::unsupported(why)
+                    .at(self.model.graph().place(id))
+                    .into()
+            }
+        }
+    }
+
+    /// Refuses a larger factor on rotated numbers than their rounding to integers was made for.
+    fn check_range(
+        &self,
+        site: &RotarySite,
+        half: &RotaryOperand,
+        target: &Target,
+    ) -> Result<(), RewriteError> {
+        // A factor that depends on the length is largest at one of the ends.
+        let factors = [1, 1 << 20].map(|length| {
+            let scaled = target.scaling.frequencies(&target.rope, length);
+            scaled.attention_factor
+        });
+        let now = half.rotation.rope.attention_factor;
+        let graph = self.model.graph();
+        let is_larger = factors
+            .iter()
+            .any(|factor| *factor > now * (1.0 + TOLERANCE));
+        let rounding = rounded::behind(graph, half.region.output).filter(|_| is_larger);
+        let Some(id) = rounding else { return Ok(()) };
+        let why = "the factor on rotated numbers grows, and they are rounded here to integers of a range \
+                   that does not; give `attention-factor` 1, or rescale the model before it is quantized";
+        let name = &self.found.attention[site.site].name;
+        Err(Refusal::unsupported(why)
+            .at(graph.place(id))
+            .in_site(name)
+            .into())
     }
 
     /// Refuses tables of which some row is of another law than the first rows.

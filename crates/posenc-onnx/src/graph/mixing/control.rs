@@ -107,12 +107,13 @@ impl Walk<'_> {
         if rules::turns_round(node) {
             return None;
         }
-        // The tokens of each trip; the body runs on those of the first.
+        // The tokens of each trip; the body runs on those of the first and of the last, since what it reads
+        // of others may be one of them.
         let mut all: Vec<u64> = vec![];
-        let mut slices: Vec<Option<Sets>> = vec![];
+        let mut slices: [Vec<Option<Sets>>; 2] = Default::default();
         for (i, value) in trips.given.iter().enumerate() {
             let sets = value.and_then(|v| self.get(v).cloned());
-            slices.push(match sets {
+            let of_trips = match sets {
                 Some(_) if i < trips.carried => return None,
                 Some(whole) => {
                     let axis = rules::scan_axis(node, i - trips.carried, whole.rank());
@@ -121,31 +122,42 @@ impl Walk<'_> {
                     if !is_alone || !all.is_empty() && all.len() != size {
                         return None;
                     }
-                    let slice = Sets::uniform(whole.rank().checked_sub(1)?, *sets.first()?);
+                    let rank = whole.rank().checked_sub(1)?;
+                    let ends = [*sets.first()?, *sets.last()?];
                     all.resize(size, 0);
                     all.iter_mut().zip(sets).for_each(|(all, set)| *all |= set);
-                    Some(slice)
+                    ends.map(|set| Some(Sets::uniform(rank, set)))
                 }
-                None => None,
-            });
+                None => [None, None],
+            };
+            slices
+                .iter_mut()
+                .zip(of_trips)
+                .for_each(|(all, own)| all.push(own));
         }
-        let first = *all.first()?;
-        for (input, sets) in trips.own.iter().zip(slices) {
-            self.set(*input, sets);
-        }
+        let last = *all.last()?;
         let before = self.mixers.len();
-        self.scope(trips.body);
-        let mut states = trips.results.iter().take(trips.carried);
-        if states.any(|state| self.get(*state).is_some()) {
-            self.mixers.truncate(before);
-            return None;
+        for slices in slices {
+            // What the first trip mixes is enough.
+            if self.mixers.len() > before {
+                break;
+            }
+            for (input, sets) in trips.own.iter().zip(slices) {
+                self.set(*input, sets);
+            }
+            self.scope(trips.body);
+            let mut states = trips.results.iter().take(trips.carried);
+            if states.any(|state| self.get(*state).is_some()) {
+                self.mixers.truncate(before);
+                return None;
+            }
         }
         for (i, (out, result)) in node.outputs().iter().zip(trips.results).enumerate() {
             let Some(out) = *out else { continue };
             let stacked = self.get(*result).map(|sets| {
                 let rank = sets.rank() + 1;
                 let axis = rules::stacked_axis(node, i - trips.carried, rank);
-                let (own, others) = (sets.all() & first, sets.all() & !first);
+                let (own, others) = (sets.all() & last, sets.all() & !last);
                 let of_trip = |trip: &u64| if own == 0 { others } else { trip | others };
                 Sets::along_axis(&all.iter().map(of_trip).collect::<Vec<_>>(), axis, rank)
             });

@@ -50,13 +50,19 @@ pub(super) fn stacked_axis(node: &Node, index: usize, rank: usize) -> usize {
     wrap(axis, rank).unwrap_or(0)
 }
 
-/// Whether a `Scan` gives its results in another order than it takes its slices.
+/// Whether a `Scan` takes its slices, and gives its results, in different orders.
 pub(super) fn turns_round(node: &Node) -> bool {
     let directions = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
     let inputs = directions("scan_input_directions");
     let outputs = directions("scan_output_directions");
+    let scanned = node.int("num_scan_inputs").ok().flatten().unwrap_or(0);
+    let scanned = usize::try_from(scanned).unwrap_or(0);
+    let carried = node.inputs().len().saturating_sub(scanned);
+    let stacked = node.outputs().len().saturating_sub(carried);
     let backwards = |all: &[i64], at: usize| all.get(at).is_some_and(|d| *d != 0);
-    (0..inputs.len().max(outputs.len())).any(|at| backwards(inputs, 0) != backwards(outputs, at))
+    let first = backwards(inputs, 0);
+    (0..scanned).any(|at| backwards(inputs, at) != first)
+        || (0..stacked).any(|at| backwards(outputs, at) != first)
 }
 
 /// What a node does: the tokens of its outputs, and whether it mixes any.
@@ -251,6 +257,20 @@ impl Rules<'_> {
             ("", "CumSum") => {
                 let axis = self.trace.get(node.input(1)?).scalar_i64()?;
                 let (sets, mixed) = first?.over(&[wrap(axis, first?.rank())?]);
+                Some(Step::mixed(sets, mixed.then_some(Mixing::Other)))
+            }
+            ("", "DFT") => {
+                // The axis is an attribute before opset 20; the last one holds both parts of a number.
+                let rank = first?.rank();
+                let named = match node.input(2) {
+                    Some(axis) => self.trace.get(axis).scalar_i64()?,
+                    None => node.int("axis").ok()?.unwrap_or(match self.model.opset() {
+                        ..20 => 1,
+                        _ => -2,
+                    }),
+                };
+                let last = rank.checked_sub(1)?;
+                let (sets, mixed) = first?.over(&[wrap(named, rank)?, last]);
                 Some(Step::mixed(sets, mixed.then_some(Mixing::Other)))
             }
             ("", "MatMul" | "MatMulInteger")

@@ -5,6 +5,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Emitter, Graph, Model, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::counted::Counted;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::is_copy;
 
@@ -33,10 +34,12 @@ pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> O
     let mut out = graph.emitter(graph.main(), "selected");
     let mut puts: Vec<(NodeId, ValueId)> = vec![];
     let mut picks: FxHashMap<NodeId, ValueId> = FxHashMap::default();
+    let mut places = vec![];
     for id in masks {
         let node = graph.node(id);
-        let (mask, places) = (node.input(0)?, node.output(0)?);
-        let Uses { picked, scattered } = Uses::of(graph, places)?;
+        let (mask, found) = (node.input(0)?, node.output(0)?);
+        let Uses { picked, scattered } = Uses::of(graph, found)?;
+        places.push(found);
         puts.extend(scattered.into_iter().map(|id| (id, mask)));
         picks.extend(picked.into_iter().map(|id| (id, mask)));
         out.set_scope(node.scope());
@@ -44,9 +47,19 @@ pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> O
         let one = out.ints("one", &[1]);
         let all = out.op("Expand", &[one, dims]);
         let all = out.op("NonZero", &[all]);
-        out.redirect(places, all).ok()?;
+        out.redirect(found, all).ok()?;
     }
-    if !puts.iter().all(|put| is_put_back(graph, *put, &picks)) {
+    let all: FxHashSet<NodeId> = puts.iter().map(|(id, _)| *id).collect();
+    if !puts
+        .iter()
+        .all(|put| is_put_back(graph, *put, &picks, &all))
+    {
+        return None;
+    }
+    let picked = picks.keys().filter_map(|id| graph.node(*id).output(0));
+    let selected: Vec<ValueId> = places.into_iter().chain(picked).collect();
+    let counted = Counted { graph, classes };
+    if !counted.are_sizes(&selected, &all) {
         return None;
     }
     puts.sort_by_key(|(id, _)| trace.step(*id));
@@ -130,16 +143,19 @@ fn is_put_back(
     graph: &Graph,
     (id, mask): (NodeId, ValueId),
     picks: &FxHashMap<NodeId, ValueId>,
+    puts: &FxHashSet<NodeId>,
 ) -> bool {
     let mut stack: Vec<ValueId> = graph.node(id).input(2).into_iter().collect();
     let mut seen = FxHashSet::default();
-    while let Some((id, _)) = stack.pop().and_then(|v| graph.producer(v)) {
-        if !seen.insert(id) {
+    while let Some(value) = stack.pop() {
+        let Some((id, _)) = graph.producer(value).filter(|(id, _)| seen.insert(*id)) else {
             continue;
-        }
+        };
         match picks.get(&id) {
             Some(other) if origin(graph, *other) != origin(graph, mask) => return false,
             Some(_) => {}
+            // Behind an earlier one, all elements are in their places.
+            None if puts.contains(&id) => {}
             None => stack.extend(graph.node(id).inputs().iter().flatten()),
         }
     }

@@ -152,6 +152,38 @@ fn a_scan_that_gives_its_results_backwards_is_no_recurrence() {
 }
 
 #[test]
+fn a_scan_that_takes_its_slices_in_two_orders_mixes_tokens() {
+    let body = "(float[batch,8] i, float[batch,8] j) => (float[batch,8] o) { o = Add(i, j) }";
+    let scan = |directions: &str| {
+        found(&format!(
+            "y = Scan <num_scan_inputs: int = 2, scan_input_axes: ints = [1, 1], \
+             scan_output_axes: ints = [1]{directions}, body: graph = b {body}> (x, x)"
+        ))
+    };
+    let other = [("Scan".to_owned(), Mixing::Other)];
+    let all = ", scan_input_directions: ints = [1, 1], scan_output_directions: ints = [1]";
+    assert!(scan("").is_empty());
+    assert!(scan(all).is_empty());
+    assert_eq!(scan(", scan_input_directions: ints = [0, 1]"), other);
+    assert_eq!(scan(", scan_input_directions: ints = [1, 1]"), other);
+}
+
+#[test]
+fn a_scan_that_reads_one_token_in_each_trip_mixes_tokens() {
+    let scan = |at: i64| {
+        found(&format!(
+            "at = Constant<value_int = {at}>()\n one = Gather<axis: int = 1>(x, at)\n \
+             y = Scan <num_scan_inputs: int = 1, scan_input_axes: ints = [1], \
+             scan_output_axes: ints = [1], body: graph = b \
+             (float[batch,8] i) => (float[batch,8] o) {{ o = Add(i, one) }}> (x)"
+        ))
+    };
+    for at in [0, 2, -1] {
+        assert!(!scan(at).is_empty(), "{at}");
+    }
+}
+
+#[test]
 fn a_state_of_content_makes_a_recurrence_and_another_does_not() {
     let recurrence = [("Scan".to_owned(), Mixing::Recurrence)];
     // `y` is the state after the last trip, beside what each trip gives.
@@ -302,6 +334,26 @@ fn a_sum_of_tokens_with_other_weights_is_none() {
         let last = weighted(body).last().cloned();
         assert_eq!(last, Some(("MatMul".to_owned(), Mixing::Other)), "{body}");
     }
+}
+
+#[test]
+fn as_many_sums_as_tokens_are_no_pooling() {
+    let of = |queries: usize| {
+        let constants = format!(
+            "z = Constant<value_ints = [{queries}, 8]>()\n \
+             d = ConstantOfShape<value: tensor = float[1] {{0.1}}>(z)\n \
+             e = Transpose<perm: ints = [1, 0]>(d)\n k = Transpose<perm: ints = [0, 2, 1]>(x)\n"
+        );
+        [
+            "a = MatMul(d, k)\n p = Softmax<axis: int = 2>(a)",
+            "b = MatMul(x, e)\n a = Transpose<perm: ints = [0, 2, 1]>(b)\n \
+             p = Softmax<axis: int = 2>(a)",
+        ]
+        .map(|scores| found(&format!("{constants} {scores}\n y = MatMul(p, x)")))
+        .map(|all| all.last().cloned().unwrap().1)
+    };
+    assert_eq!(of(4), [Mixing::Pooling; 2]);
+    assert_eq!(of(6), [Mixing::Other; 2]);
 }
 
 #[test]

@@ -68,6 +68,14 @@ impl Along {
         self.sets.iter().any(|set| Some(set) != first)
     }
 
+    /// Whether indices stand for different tokens, each for some.
+    pub(crate) fn is_of_each(&self) -> bool {
+        let mut sets = self.sets.clone();
+        sets.sort_unstable();
+        sets.dedup();
+        sets.len() == self.sets.len() && sets.len() > 1 && sets[0] != 0
+    }
+
     /// Whether every index has one token.
     pub(crate) fn is_exact(&self) -> bool {
         self.alone && self.sets.iter().all(|set| set.count_ones() == 1)

@@ -42,10 +42,16 @@ impl Weights<'_> {
         if !node.is("MatMul") || a < 2 || b < 2 {
             return false;
         }
-        let [left, right] = [(left, a - 1), (right, b - 2)];
-        [(left, right), (right, left)]
-            .into_iter()
-            .any(|(weights, tokens)| self.is_of_each(tokens) && self.are_made_from(tokens, weights))
+        let [left, right] = [(left, [a - 1, a - 2]), (right, [b - 2, b - 1])];
+        let pairs = [(left, right), (right, left)].into_iter();
+        let mut pairs =
+            pairs.map(|((weights, axes), (tokens, [axis, _]))| (weights, axes, (tokens, axis)));
+        pairs.any(|(weights, [axis, rows], tokens)| {
+            let count = self.size(weights, rows);
+            // Of as many sums as tokens, each may be for one place.
+            let is_each = count != Some(1) && count == self.size(weights, axis);
+            !is_each && self.is_of_each(tokens) && self.are_made_from(tokens, (weights, axis))
+        })
     }
 
     fn is_of_each(&self, (value, axis): (ValueId, usize)) -> bool {
@@ -89,7 +95,10 @@ impl Weights<'_> {
                     stack.extend(next.map(|(v, a)| (v, a, is_behind || is_softmax)));
                 }
                 // Behind what this is computed from, tokens are as they are.
-                None if is_behind && self.is_of_each((value, axis)) && !self.is_placed(value) => {
+                None if is_behind
+                    && self.is_of_each((value, axis))
+                    && !self.is_placed(value, axis) =>
+                {
                     begins = true;
                 }
                 None => return false,
@@ -98,8 +107,8 @@ impl Weights<'_> {
         begins
     }
 
-    /// Whether a node combines content with positions to this value.
-    fn is_placed(&self, value: ValueId) -> bool {
+    /// Whether a node combines content with positions to this value, along an axis.
+    fn is_placed(&self, value: ValueId, axis: usize) -> bool {
         let Some((id, _)) = self.graph.producer(value) else {
             return false;
         };
@@ -108,6 +117,13 @@ impl Weights<'_> {
             let class = self.classes.of_value(*v);
             class.has(Class::POSITION) && !class.has(Class::CONTENT)
         };
+        if let ("MatMul", Some(queries), Some(keys)) = (node.op(), node.input(0), node.input(1))
+            && let Some([.., rows, _]) = self.trace.get(queries).dims.as_deref()
+            && self.trace.get(value).dims.as_ref().map(Vec::len) == Some(axis + 1)
+        {
+            // One query is the same for all tokens.
+            return is_position(&keys) || *rows > 1 && is_position(&queries);
+        }
         node.op().contains("Rotary") || node.inputs().iter().flatten().any(is_position)
     }
 

@@ -63,6 +63,8 @@ fn words(role: Role) -> &'static str {
         Role::TokenTypes => "token types",
         Role::Past => "a cache",
         Role::CacheFlag => "the flag of the cache",
+        // No flag gives this one.
+        Role::Table => "a table",
         Role::Content => "content",
     }
 }

@@ -19,6 +19,9 @@ pub(crate) enum Role {
     Past,
     /// Whether to use the cache, in merged decoders.
     CacheFlag,
+    /// Numbers by position, or frequencies, which others store: an exporter may have taken a constant of
+    /// its framework for an input.
+    Table,
     /// Anything else: embeddings, pixels, audio.
     Content,
 }

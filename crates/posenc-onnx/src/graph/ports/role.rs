@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::{Port, Role};
 use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::sizes::is_of_sizes_and;
 
 pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
     let name = graph.name(value).to_lowercase();
@@ -165,6 +166,46 @@ fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
         }
     }
     false
+}
+
+/// The inputs that are tables: floats of one size for all sequences, beside inputs of open size, of which
+/// places in the sequence pick rows, or from which angles are computed.
+pub(super) fn tables(graph: &Graph, ports: &[Port]) -> Vec<usize> {
+    let is_open = |port: &Port| port.dims.iter().any(|dim| !matches!(dim, Dim::Known(_)));
+    if !ports.iter().any(is_open) {
+        return vec![];
+    }
+    let is_table = |port: &Port| {
+        let is_float = port.dtype.is_float() && port.role == Role::Content;
+        is_float
+            && match port.dims[..] {
+                [Dim::Known(2..)] => feeds_sines(graph, port.value),
+                [Dim::Known(2..), Dim::Known(_)] => has_rows_by_place(graph, ports, port.value),
+                _ => false,
+            }
+    };
+    let all = ports.iter().enumerate();
+    all.filter(|(_, port)| is_table(port))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// Whether all that reads a value picks rows of it by places in the sequence.
+fn has_rows_by_place(graph: &Graph, ports: &[Port], value: ValueId) -> bool {
+    let is_position = |value: ValueId| {
+        let mut ports = ports.iter();
+        ports.any(|port| port.value == value && port.role == Role::Positions)
+    };
+    let picks = |at: &posenc_ir::Use| {
+        let node = graph.node(at.node);
+        let first = node.int("axis").ok().flatten().unwrap_or(0) == 0;
+        let rows = node.is("Gather") && at.slot() == 0 && first;
+        rows && node
+            .input(1)
+            .is_some_and(|index| is_of_sizes_and(graph, index, is_position))
+    };
+    let uses = graph.uses(value);
+    !uses.is_empty() && uses.iter().all(picks)
 }
 
 /// Whether the value is only ever the first part of a concatenation, as caches are.

@@ -19,13 +19,14 @@ impl Ports {
         };
         match (port.role, &port.dims[..]) {
             (Role::Content | Role::Tokens, [Dim::Known(1)]) => sequences.next().is_some(),
-            (Role::Content, [Dim::Known(_)] | [_, Dim::Known(1), Dim::Known(_)]) => {
+            (Role::Content, [_, Dim::Known(1), Dim::Known(_)]) => {
                 sequences.any(|other| other.value != port.value)
             }
-            (Role::Content | Role::Tokens, [dim]) => sequences.any(|other| is_batch(other, dim)),
-            (Role::Content, [_, Dim::Known(size)]) => {
+            // As many numbers as tokens may be one for each.
+            (Role::Content, [Dim::Known(size)] | [_, Dim::Known(size)]) => {
                 self.fixed_sequence() != Some(*size) && sequences.next().is_some()
             }
+            (Role::Content | Role::Tokens, [dim]) => sequences.any(|other| is_batch(other, dim)),
             _ => false,
         }
     }
@@ -88,6 +89,8 @@ mod tests {
             assert!(!is_setting(&open, dtype, dims), "{dtype} {dims:?}");
         }
         // As long as the ids.
-        assert!(!is_setting(&["batch", "16"], F32, &["batch", "16"]));
+        for dims in [&["16"][..], &["batch", "16"]] {
+            assert!(!is_setting(&["batch", "16"], F32, dims), "{dims:?}");
+        }
     }
 }

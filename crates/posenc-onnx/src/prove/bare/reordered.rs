@@ -4,7 +4,7 @@
 //! scores of each pair, the rows of outputs. This shows what equal tokens hide: a position that is
 //! multiplied with a difference of contents.
 
-use posenc_ir::{DType, Graph, ValueId};
+use posenc_ir::{DType, Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::compared::{check_of, is_ordered, visible};
@@ -14,7 +14,7 @@ use super::uneven::after;
 use crate::attention::Site;
 use crate::detect::Found;
 use crate::detect::rows::{Rows, What};
-use crate::graph::mixing::Mixing;
+use crate::graph::mixing::{Mixer, Mixing};
 use crate::prove::feeds::order;
 use crate::prove::tolerance::Tolerance;
 use crate::report::SiteCheck;
@@ -33,11 +33,11 @@ pub(super) struct Reordered<'a> {
 }
 
 /// What is computed behind a mask or an operator by which the order of tokens matters. `equal` has
-/// the scores of the sites that are compared.
+/// the scores of the sites that are compared; convolutions that are `alone` mix nothing.
 pub(super) fn behind(
-    graph: &Graph,
-    found: &Found,
+    (graph, found): (&Graph, &Found),
     sites: &[&Site],
+    alone: &FxHashSet<NodeId>,
     equal: &Numbers,
 ) -> FxHashSet<ValueId> {
     let is_free = |site: &Site| {
@@ -45,7 +45,8 @@ pub(super) fn behind(
         is_compared && !is_ordered(site) && !hides(site, equal)
     };
     let ordered = found.attention.iter().filter(|site| !is_free(site));
-    let mixers = found.mixers.iter().filter(|m| m.mixing != Mixing::Pooling);
+    let mixes = |m: &&Mixer| m.mixing != Mixing::Pooling && !alone.contains(&m.node);
+    let mixers = found.mixers.iter().filter(mixes);
     let begins: FxHashSet<_> = ordered
         .map(|site| site.node)
         .chain(mixers.map(|mixer| mixer.node))

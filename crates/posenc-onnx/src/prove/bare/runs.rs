@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::limits::Limits;
 use super::stand_ins::stand_ins;
+use super::taps::taps;
 use crate::detect::Found;
 use crate::prove::VerifyError;
 use crate::prove::run::{load, run};
@@ -38,11 +39,12 @@ impl Runs {
         let graph = small.as_ref().map_or(model, |s| &s.model).graph();
         let moved = |v: &ValueId| small.as_ref().and_then(|s| s.moved.get(v)).copied();
         let computed: Vec<ValueId> = wanted.iter().map(|v| moved(v).unwrap_or(*v)).collect();
-        let cut = small.as_ref().map_or(model, |s| &s.model).cut(
-            &[],
-            &computed,
-            Limits::USUAL.weights,
-        )?;
+        let whole = small.as_ref().map_or(model, |s| &s.model);
+        let even = taps(whole, found).map(|(_, model)| model);
+        let cut = even
+            .as_ref()
+            .unwrap_or(whole)
+            .cut(&[], &computed, Limits::USUAL.weights)?;
         let source = ModelSource::Bytes {
             model: &cut.bytes,
             folder: None,

@@ -323,6 +323,27 @@ fn a_position_that_acts_on_one_id_alone_is_seen() {
 }
 
 #[test]
+fn a_position_that_acts_on_ids_of_one_half_of_the_vocabulary_is_seen() {
+    let placed = |compare: &str, bound: i64| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let bound = s.int(bound);
+        let is_marked = s.op(compare, &["input_ids", &bound]);
+        let is_marked = s.unsqueeze(&is_marked, &[2]);
+        let rows = rows(&mut s, 200);
+        let later = s.op("Add", &[&x, &rows]);
+        let x = s.op("Where", &[&is_marked, &later, &x]);
+        attended(s, x)
+    };
+    for (compare, bound) in [("Greater", 15), ("Less", 14)] {
+        let checks = checks(&placed(compare, bound));
+        assert_ne!(failed(&checks), [""; 0], "{compare} {bound}");
+    }
+    let none = checks(&placed("Greater", 40));
+    assert_eq!(failed(&none), [""; 0], "control");
+}
+
+#[test]
 fn what_changes_nothing_before_a_position_does_not_hide_it() {
     let cases: [(&str, Embed); 4] = [
         ("nothing", |_, x| x.to_owned()),
@@ -379,6 +400,93 @@ fn tokens_behind_filled_ends_are_not_compared() {
         "each token has the content of the one before"
     );
     assert_ne!(shifted(2), 0, "features alone");
+}
+
+/// A convolution over tokens.
+fn convolved(s: &mut Sketch, x: &str, size: usize, attrs: &[(&str, A)]) -> String {
+    let w = s.weights(&[HIDDEN, HIDDEN, size]);
+    let y = s.transpose(x, &[0, 2, 1]);
+    let y = s.with("Conv", &[&y, &w], attrs);
+    s.transpose(&y, &[0, 2, 1])
+}
+
+#[test]
+fn a_convolution_that_fills_up_ends_hides_no_position() {
+    type Attributes = &'static [(&'static str, A<'static>)];
+    let kernels: [(&str, usize, Attributes); 4] = [
+        ("both ends", 3, &[("pads", A::Ints(&[1, 1]))]),
+        ("the begin", 3, &[("pads", A::Ints(&[2, 0]))]),
+        (
+            "dilated",
+            3,
+            &[("pads", A::Ints(&[2, 2])), ("dilations", A::Ints(&[2]))],
+        ),
+        ("of even size", 4, &[("pads", A::Ints(&[1, 2]))]),
+    ];
+    for (name, size, attrs) in kernels {
+        let model = |change: Embed| {
+            let mut s = Sketch::default();
+            s.input("input_ids", DType::I64, &["batch", "sequence"]);
+            let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+            let x = convolved(&mut s, &x, size, attrs);
+            let x = change(&mut s, &x);
+            attended(s, x)
+        };
+        let plain = checks(&model(|_, x| x.to_owned()));
+        assert!(!plain.is_empty(), "{name}");
+        assert_eq!(failed(&plain), [""; 0], "{name}: control");
+        let added = checks(&model(|s, x| {
+            let rows = rows(s, 200);
+            s.op("Add", &[x, &rows])
+        }));
+        let seen = failed(&added);
+        assert!(
+            seen.contains(&"queries of equal tokens"),
+            "{name}: {added:?}"
+        );
+        // A factor for differences, which equal tokens hide.
+        let times = checks(&model(|s, x| {
+            let rows = rows(s, 200);
+            let mean = s.ints(&[1]);
+            let mean = s.op("ReduceMean", &[x, &mean]);
+            let off = s.op("Sub", &[x, &mean]);
+            let off = s.op("Mul", &[&off, &rows]);
+            s.op("Add", &[x, &off])
+        }));
+        let seen = failed(&times);
+        let moved = "queries of tokens in another order";
+        assert!(seen.contains(&moved), "{name}: {times:?}");
+    }
+}
+
+#[test]
+fn zeros_by_a_word_are_known_where_every_token_is_met() {
+    let alone = |word: &str, stride: i64| {
+        let mut s = Sketch::default();
+        s.input("input_ids", DType::I64, &["batch", "sequence"]);
+        let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+        let attrs = [("auto_pad", A::Text(word)), ("strides", A::Ints(&[stride]))];
+        let x = convolved(&mut s, &x, 3, &attrs);
+        let model = attended(s, x);
+        let found = detect(&model, &Options::default());
+        let taps = super::taps::taps(&model, &found);
+        taps.map(|(taps, _)| [taps.even.len(), taps.alone.len()])
+    };
+    assert_eq!(alone("SAME_UPPER", 1), Some([1, 1]));
+    assert_eq!(alone("SAME_LOWER", 1), Some([1, 1]));
+    assert_eq!(alone("SAME_UPPER", 2), None);
+    assert_eq!(alone("VALID", 1), None);
+}
+
+#[test]
+fn ends_that_no_weight_of_the_token_itself_meets_are_not_compared() {
+    let mut s = Sketch::default();
+    s.input("input_ids", DType::I64, &["batch", "sequence"]);
+    let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+    // Weights meet every second token, and the first of them the one before.
+    let attrs = [("pads", A::Ints(&[1, 1])), ("dilations", A::Ints(&[2]))];
+    let x = convolved(&mut s, &x, 2, &attrs);
+    assert_eq!(checks(&attended(s, x)).len(), 0);
 }
 
 #[test]

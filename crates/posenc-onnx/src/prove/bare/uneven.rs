@@ -8,14 +8,17 @@ use crate::graph::mixing::Mixing;
 use crate::graph::operators::is_random;
 use crate::graph::region::reads;
 
-/// What is computed from borders that are filled up, from recurrences, or from random numbers.
-pub(super) fn uneven(graph: &Graph, found: &Found) -> FxHashSet<ValueId> {
+/// What is computed from borders that are filled up, from recurrences, or from random numbers; nodes that
+/// are `even` fill up none.
+pub(super) fn uneven(graph: &Graph, found: &Found, even: &FxHashSet<NodeId>) -> FxHashSet<ValueId> {
     let recurrent = found
         .mixers
         .iter()
         .filter(|m| m.mixing == Mixing::Recurrence);
     let recurrent: FxHashSet<NodeId> = recurrent.map(|m| m.node).collect();
-    after(graph, |id| begins(graph, found, &recurrent, id))
+    after(graph, |id| {
+        !even.contains(&id) && begins(graph, found, &recurrent, id)
+    })
 }
 
 /// What is computed from nodes, those included.

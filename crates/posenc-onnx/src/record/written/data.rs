@@ -1,5 +1,7 @@
 //! What is recorded of a rewrite, as data.
 
+use std::collections::BTreeMap;
+
 use posenc_encodings::kind::Stack;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -21,6 +23,9 @@ pub(crate) struct Written {
     /// Large constants that the rewrite made or changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) constants: Vec<WrittenOutput>,
+    /// Digests of the other entries of the record, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) entries: BTreeMap<String, String>,
 }
 
 /// One attention site.

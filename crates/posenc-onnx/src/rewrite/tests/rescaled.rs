@@ -3,8 +3,8 @@
 use posenc_ir::{DType, Model};
 
 use crate::detect::{Found, Options, detect};
-use crate::prove::testing::fixture;
-use crate::request::{LawName, Parameters, Request};
+use crate::prove::testing::{fixture, rescaled_by};
+use crate::request::LawName;
 use crate::rewrite::rewrite;
 
 /// What is compared: everything that a report or a check reads.
@@ -30,6 +30,9 @@ fn of(found: &Found) -> Vec<String> {
         classes: _,
         trace: _,
         custom: _,
+        mixed: _,
+        latent: _,
+        gathered: _,
     } = found;
     vec![
         format!("{attention:?}"),
@@ -40,19 +43,6 @@ fn of(found: &Found) -> Vec<String> {
         format!("{no_attention:?} {not_evaluated:?}"),
         format!("{rows:?} {filled:?} {unfitted_rotations:?}"),
     ]
-}
-
-/// A context of four times 64 tokens.
-fn by_four(law: LawName) -> Request {
-    Request {
-        scale: Some(law.into()),
-        parameters: Parameters {
-            factor: Some(4.0),
-            original_length: Some(64),
-            ..Parameters::default()
-        },
-        ..Request::default()
-    }
 }
 
 #[test]
@@ -67,7 +57,7 @@ fn a_rescaled_model_reads_as_if_it_were_detected_anew() {
         "gemma3-text/optimum",
     ] {
         for law in [LawName::Linear, LawName::Dynamic, LawName::Yarn] {
-            let request = by_four(law);
+            let request = rescaled_by(law, 4.0);
             let mut model = fixture(name);
             let before = detect(&model, &Options::default());
             let Ok(done) = rewrite(&mut model, &request) else {
@@ -97,7 +87,7 @@ fn with_cosines_elsewhere(op: &str) -> Model {
 
 #[test]
 fn frequencies_that_act_on_more_than_rotations_are_not_rescaled() {
-    let request = by_four(LawName::Linear);
+    let request = rescaled_by(LawName::Linear, 4.0);
     for (op, is_changed) in [("Neg", true), ("Exp", true), ("Size", false)] {
         match rewrite(&mut with_cosines_elsewhere(op), &request) {
             Ok(_) => assert!(!is_changed, "{op}"),

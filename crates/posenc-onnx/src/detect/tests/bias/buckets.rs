@@ -120,6 +120,35 @@ fn buckets_are_named_with_count_maximum_and_direction() {
     );
 }
 
+/// T5's bias with a table of 8 bits, in which some buckets next to each other have the same numbers.
+fn quantized(s: &mut Sketch, b: Buckets) -> String {
+    let row = bucket_of(s, b);
+    let number = |row: usize| if [4, 20].contains(&row) { row - 1 } else { row };
+    let cells = (0..b.rows).flat_map(|row| {
+        (0..HEADS).map(move |head| ((number(row) * 37 + head * 11) % 101) as f64 - 50.0)
+    });
+    let table = s.typed(DType::I8, &[b.rows, HEADS], cells);
+    let rows = s.gather(&table, &row, 0);
+    let scale = s.float(0.02);
+    let rows = s.op("DequantizeLinear", &[&rows, &scale]);
+    let rows = s.transpose(&rows, &[2, 0, 1]);
+    s.unsqueeze(&rows, &[0])
+}
+
+#[test]
+fn buckets_of_equal_numbers_are_told_by_the_rows_they_pick() {
+    for both in [true, false] {
+        let case = Buckets { both, ..T5 };
+        let kinds = |model: &Model| -> Vec<Kind> {
+            named(model).into_iter().map(|(kind, _)| kind).collect()
+        };
+        let model = bidirectional(|s| quantized(s, case));
+        assert_eq!(kinds(&model), [Kind::T5Bias], "{both}");
+        let other = bidirectional(|s| quantized(s, Buckets { after: 1, ..case }));
+        assert!(is_unknown(&other), "{both}: {:?}", named(&other));
+    }
+}
+
 #[test]
 fn buckets_of_other_distances_are_unknown() {
     let mirrored = Buckets { sign: -1, ..T5 };

@@ -1,4 +1,4 @@
-//! Factors on the scores, which leave no trace where queries and keys are zero.
+//! Factors and bounds of the scores, which leave no trace where queries and keys are zero.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn factors_that_follow_the_position_are_unknown() {
     let before = model.graph().text();
     assert!(crate::rewrite::rewrite(&mut model, &to_none).is_err());
     assert_eq!(model.graph().text(), before);
-    let nothing: [(&str, Factor); 4] = [
+    let nothing: [(&str, Factor); 3] = [
         ("a mask", |s| {
             let d = distance(s);
             let zero = s.int(0);
@@ -40,14 +40,83 @@ fn factors_that_follow_the_position_are_unknown() {
         ("a temperature for each head", |s| {
             s.floats(&[HEADS, 1, 1], SLOPES)
         }),
-        ("the same for all keys", |s| {
-            let at = s.range();
-            let at = s.cast(&at, DType::F32);
-            let at = s.op("Exp", &[&at]);
-            s.unsqueeze(&at, &[1])
-        }),
     ];
     for (name, factor) in nothing {
         assert_eq!(named(&times(factor)), [], "{name}");
+    }
+}
+
+/// A number of each query, from 1 on.
+fn rising(s: &mut Sketch) -> String {
+    let at = s.range();
+    let at = s.cast(&at, DType::F32);
+    let (one, tenth) = (s.float(1.0), s.float(0.1));
+    let at = s.op("Mul", &[&at, &tenth]);
+    let at = s.op("Add", &[&at, &one]);
+    s.unsqueeze(&at, &[1])
+}
+
+/// What is done to scores.
+type Change = fn(&mut Sketch, &str) -> String;
+
+#[test]
+fn what_changes_from_query_to_query_is_unknown() {
+    let after = |change: Change| {
+        changed(|s, scores| {
+            let scores = change(s, &scores);
+            causal(s, &scores)
+        })
+    };
+    let unknown: [(&str, Change); 5] = [
+        ("a factor", |s, x| {
+            let rows = rising(s);
+            s.op("Mul", &[x, &rows])
+        }),
+        ("a divisor", |s, x| {
+            let rows = rising(s);
+            s.op("Div", &[x, &rows])
+        }),
+        ("a bound above", |s, x| {
+            let rows = rising(s);
+            s.op("Min", &[x, &rows])
+        }),
+        ("a bound below", |s, x| {
+            let rows = rising(s);
+            let rows = s.op("Neg", &[&rows]);
+            s.op("Max", &[&rows, x])
+        }),
+        ("a soft bound", |s, x| {
+            let rows = rising(s);
+            let x = s.op("Div", &[x, &rows]);
+            let x = s.op("Tanh", &[&x]);
+            s.op("Mul", &[&x, &rows])
+        }),
+    ];
+    for (name, change) in unknown {
+        assert!(is_unknown(&after(change)), "{name}");
+    }
+    let nothing: [(&str, Change); 3] = [
+        ("one bound", |s, x| {
+            let bound = s.float(3.0);
+            s.op("Min", &[x, &bound])
+        }),
+        ("a bound for each head", |s, x| {
+            let bounds = s.floats(&[HEADS, 1, 1], SLOPES);
+            s.op("Min", &[x, &bounds])
+        }),
+        ("a mask", |s, x| {
+            let d = distance(s);
+            let zero = s.int(0);
+            let hidden = s.op("Greater", &[&d, &zero]);
+            let hidden = s.cast(&hidden, DType::F32);
+            let low = s.float(-2e9);
+            let high = s.float(1e9);
+            let bounds = s.op("Mul", &[&hidden, &low]);
+            let bounds = s.op("Add", &[&bounds, &high]);
+            s.op("Min", &[x, &bounds])
+        }),
+    ];
+    for (name, change) in nothing {
+        assert_eq!(named(&after(change)), [], "{name}");
     }
 }

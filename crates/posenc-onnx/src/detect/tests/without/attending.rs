@@ -99,10 +99,10 @@ fn pooling_by_one_learned_query() {
     });
 }
 
-/// Only the tokens, which read the points, have queries that are no weights.
+/// The points read the tokens, and the tokens read the points.
 #[test]
 fn inducing_points() {
-    without(1, |s| {
+    without(2, |s| {
         let x = sequence(s);
         let points = expanded(s, &x, 4);
         let points = attending(s, &points, &x, |_, scores| scores);

@@ -359,7 +359,7 @@ fn masks_are_not_touched() {
         let (mut zeros, mut biases) = (ZeroPropagation::new(&context), Biases::new(&context));
         for site in &context.found.attention {
             let error = biases.remove(&mut out, &mut zeros, site).unwrap_err();
-            let why = "cannot locate where the bias is added";
+            let why = "what follows the position here is not added to the scores, and cannot be taken out";
             assert!(error.to_string().contains(why), "{name}: {error}");
         }
         zeros.finish(&mut out).unwrap();
