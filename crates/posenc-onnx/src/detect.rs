@@ -11,6 +11,7 @@ pub(crate) mod identified;
 mod lengths;
 pub(crate) mod limits;
 pub(crate) mod negated;
+mod places;
 mod results;
 pub(crate) mod rotary;
 pub(crate) mod rows;
@@ -95,12 +96,16 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let partial = partial.collect();
     let gathered = latents::gathered(graph, &classes, &attention);
     let latent = latents::sites(&classes, &gathered, &attention);
+    let known = (graph, &trace, &classes);
     let mixed = match attention[..] {
-        [] => rows::mixed((graph, &trace, &classes), &tokens, &mixers),
+        [] => rows::mixed(known, &tokens, &mixers),
         _ => vec![],
     };
-    let rows = rows::rows(graph, &trace, &classes, &tokens, &attention);
+    let rows = rows::rows(known, (&tokens, &mixers), &attention);
     let filled = rows::filled(graph, &trace, &tokens);
+    let attended = rows::attended(known, &tokens, &attention);
+    let spread = rows::spread((graph, &classes), (&tokens, &mixers), (&trace, &filled));
+    let met = latents::meets_tokens(known, &tokens, &attention);
     drop(tokens);
     let mut found = Found {
         partial,
@@ -108,6 +113,8 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         gathered,
         mixed,
         rows,
+        spread,
+        attended,
         filled,
         ports,
         lengths,
@@ -132,8 +139,9 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let Results {
         findings,
         no_encodings,
-        not_evaluated,
+        mut not_evaluated,
     } = other_encodings(model, &found);
+    not_evaluated.extend(places::unread(&Runs::new(model, &found), &met));
     Found {
         findings,
         no_encodings,
@@ -171,6 +179,8 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         misplaced: before.misplaced.clone(),
         mixers: before.mixers.clone(),
         rows: before.rows.clone(),
+        spread: before.spread.clone(),
+        attended: before.attended.clone(),
         filled: before.filled.clone(),
         findings: before.findings.clone(),
         no_encodings: before.no_encodings.clone(),

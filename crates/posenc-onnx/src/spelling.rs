@@ -13,6 +13,7 @@ mod halves;
 mod layout;
 mod masked;
 mod products;
+mod qlinear;
 mod quantized;
 mod repeated;
 mod rows;
@@ -40,7 +41,7 @@ const OPSET: i64 = 13;
 type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 
 /// Rules that hold for every version of the operators.
-const OF_CONTROL: [Rule; 1] = [control::branch];
+const OF_ALL: [Rule; 3] = [control::branch, qlinear::operator, qlinear::concat];
 
 /// Rules for operators of this version and later ones.
 const RULES: [Rule; 22] = [
@@ -117,25 +118,23 @@ fn round(
     let view = View::new(model, roles);
     let graph = model.graph();
     let mut draft = Draft::new(graph);
-    let is_modern = model.opset() >= OPSET;
     let mut known = repeated::Known::of(constants);
     for (id, node) in graph.nodes() {
         if !view.is_in_main(node.scope()) {
             continue;
         }
         draft.begin(node.scope());
-        if !node.domain().is_empty() {
-            if is_modern {
-                let mut rules = OF_CONTRIB.iter();
-                rules.any(|rule| rule(&view, &mut draft, id).is_some());
-            }
-            continue;
-        }
         let mut any = |rules: &[Rule]| {
             let mut rules = rules.iter();
             rules.any(|rule| rule(&view, &mut draft, id).is_some())
         };
-        if !(any(&OF_CONTROL) || is_modern && any(&RULES)) {
+        let is_standard = node.domain().is_empty();
+        let rules: &[Rule] = match is_standard {
+            true => &RULES,
+            false => &OF_CONTRIB,
+        };
+        let is_other = any(&OF_ALL) || view.is_modern() && any(rules);
+        if is_standard && !is_other {
             repeated::again(&view, &mut draft, id, &mut known);
         }
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::finding::Finding;
 use super::rotary::site::{AxialSite, RotarySite};
-use super::rows::Rows;
+use super::rows::{Attended, Rows, Spread};
 use crate::attention::Site;
 use crate::attention::stream::MixedTokens;
 use crate::graph::dataflow::{Class, Classes};
@@ -47,6 +47,10 @@ pub(crate) struct Found {
     pub mixed: Vec<MixedTokens>,
     /// What else than queries and keys has a row for each token.
     pub(crate) rows: Vec<Rows>,
+    /// What mixes tokens and is no attention, with the tokens that it reads.
+    pub(crate) spread: Vec<Spread>,
+    /// What values are weighted to, by site.
+    pub(crate) attended: Vec<Attended>,
     /// Every `Pad` that adds to a sequence of tokens, or cuts it.
     pub(crate) filled: FxHashSet<NodeId>,
     /// Rotations of queries and keys, by site.

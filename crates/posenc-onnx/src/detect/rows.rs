@@ -5,7 +5,7 @@ use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
-use crate::attention::reads::weighted;
+use crate::attention::reads::{reads, weighted};
 use crate::attention::stream::MixedTokens;
 use crate::graph::dataflow::{Class, Classes, live};
 use crate::graph::lane::pads::pads;
@@ -28,8 +28,93 @@ pub(crate) enum What {
     Values(usize),
     /// An output of the model.
     Output,
-    /// What an operator reads whose result has no such rows, as a mean of all tokens.
+    /// What an operator reads that mixes tokens, or whose result has no such rows: a recurrence, a
+    /// convolution, a mean of all tokens.
     Last,
+}
+
+/// A node that mixes tokens, and the axes along which those that it reads lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Spread {
+    pub(crate) node: NodeId,
+    /// The first input whose tokens differ.
+    pub(crate) value: ValueId,
+    pub(crate) axes: Vec<usize>,
+}
+
+/// What the values of a site are weighted to.
+#[derive(Clone, Debug)]
+pub(crate) struct Attended {
+    /// The index of the site.
+    pub(crate) site: usize,
+    pub(crate) value: ValueId,
+    /// The axis of tokens.
+    pub(crate) axis: usize,
+}
+
+/// What mixes tokens by being no attention, with the tokens that it reads.
+pub(crate) fn spread(
+    (graph, classes): (&Graph, &Classes),
+    (tokens, mixers): (&Tokens, &[Mixer]),
+    (trace, filled): (&Trace, &FxHashSet<NodeId>),
+) -> Vec<Spread> {
+    let order = graph.order(graph.main()).unwrap_or_default();
+    let mixers: FxHashSet<NodeId> = mixers.iter().map(|m| m.node).collect();
+    let mixes = order
+        .into_iter()
+        .filter(|id| mixers.contains(id) || filled.contains(id));
+    let read = |node: NodeId| {
+        let mut content = classes.content(graph.node(node));
+        content.find_map(|value| {
+            let rank = trace.get(value).dims.as_ref()?.len();
+            let axes: Vec<usize> = (0..rank)
+                .filter(|axis| tokens.differ_along(value, *axis))
+                .collect();
+            (!axes.is_empty()).then_some(Spread { node, value, axes })
+        })
+    };
+    mixes.filter_map(read).collect()
+}
+
+/// What the values of these sites are weighted to, where the tokens of each query differ.
+pub(crate) fn attended(
+    (graph, trace, classes): (&Graph, &Trace, &Classes),
+    tokens: &Tokens,
+    sites: &[Site],
+) -> Vec<Attended> {
+    let own = sites.iter().filter(|site| site.scope == graph.main());
+    let of = |site: &Site| {
+        let known = |node: NodeId| {
+            let value = graph.node(node).output(0)?;
+            let axis = tokens.axis(value, trace.get(value).dims.as_deref()?)?;
+            Some(Attended {
+                site: site.index,
+                value,
+                axis,
+            })
+        };
+        let all = weighing(graph, classes, site).into_iter().map(known);
+        all.collect::<Option<Vec<_>>>()
+    };
+    own.filter_map(of).flatten().collect()
+}
+
+/// The nodes that weight the values of a site.
+fn weighing(graph: &Graph, classes: &Classes, site: &Site) -> Vec<NodeId> {
+    if site.product.is_none() {
+        return vec![site.node];
+    }
+    let values = weighted(graph, classes, site);
+    let known = reads(graph, classes, std::slice::from_ref(site));
+    let slots = known.keys_and_values.into_iter();
+    let weighs = |(node, slot): &(NodeId, usize)| {
+        let input = graph.node(*node).input(*slot);
+        input.is_some_and(|v| values.contains(&v))
+    };
+    let mut nodes: Vec<NodeId> = slots.filter(weighs).map(|(node, _)| node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
 }
 
 /// Every `Pad` that adds to a sequence of tokens, or cuts it; also one of which that is not known.
@@ -79,12 +164,10 @@ pub(crate) fn mixed(
     read.collect()
 }
 
-/// The values of these sites, the outputs, and where rows of tokens end.
+/// The values of these sites, the outputs, what mixers read, and where rows of tokens end.
 pub(crate) fn rows(
-    graph: &Graph,
-    trace: &Trace,
-    classes: &Classes,
-    tokens: &Tokens,
+    (graph, trace, classes): (&Graph, &Trace, &Classes),
+    (tokens, mixers): (&Tokens, &[Mixer]),
     sites: &[Site],
 ) -> Vec<Rows> {
     let is_content = |value: ValueId| classes.of_value(value).has(Class::CONTENT);
@@ -104,14 +187,15 @@ pub(crate) fn rows(
     let outputs = graph.scope(graph.main()).outputs();
     all.extend(outputs.iter().filter_map(|v| read(*v, What::Output)));
     let live = live(graph);
+    let mixers: FxHashSet<NodeId> = mixers.iter().map(|mixer| mixer.node).collect();
     let mut seen = FxHashSet::default();
     for id in graph.order(graph.main()).unwrap_or_default() {
         let node = graph.node(id);
         let mut outputs = node.outputs().iter().flatten().copied();
-        let ends = live[id.index()]
-            && outputs.all(|out| is_content(out) && !tokens.has_axis(out))
+        let mixes = mixers.contains(&id);
+        let ends = outputs.all(|out| is_content(out) && (mixes || !tokens.has_axis(out)))
             && node.inputs().iter().flatten().any(|v| tokens.has_axis(*v));
-        if ends {
+        if ends && live[id.index()] {
             let inputs = node.inputs().iter().flatten().filter(|v| seen.insert(**v));
             all.extend(inputs.filter_map(|v| read(*v, What::Last)));
         }

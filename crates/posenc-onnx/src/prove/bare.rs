@@ -11,24 +11,24 @@
 //! Tokens of several kinds are compared with those of their kind: rows that do not depend on
 //! content, such as class tokens, and as many kinds of content as the model has inputs.
 
+mod alone;
 mod compared;
 mod kinds;
 mod limits;
 mod reordered;
 mod runs;
 mod stand_ins;
-mod taps;
 #[cfg(test)]
 mod tests;
 mod uneven;
 
-use posenc_ir::{Graph, Model, NodeId, Tensor, ValueId};
+use posenc_ir::{Graph, Model, Tensor, ValueId};
 use posenc_runtime::Backend;
-use rustc_hash::FxHashSet;
 
 use super::VerifyError;
 use super::feeds::{different_tokens, equal_tokens, with_id};
 use super::subject::coarsest;
+use super::tolerance::Tolerance;
 use crate::attention::Site;
 use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
@@ -38,16 +38,16 @@ use crate::graph::mixing::token_axes;
 use crate::graph::ports::exchanged::told_apart;
 use crate::graph::ports::{Lengths, Port, Role};
 use crate::report::SiteCheck;
+use alone::Alone;
 use compared::{Compared, has_sink, is_ordered};
 use kinds::Kinds;
 use limits::Limits;
 use reordered::{Reordered, behind};
 use runs::{Numbers, Runs};
-use taps::{Taps, taps};
 use uneven::uneven;
 
-/// By which share of the largest number equal tokens may differ in a quantized model, where the
-/// weights of attention do not sum to 1.
+/// By which share of the largest number tokens may differ in a quantized model, where the weights of
+/// attention do not sum to 1, and sums in another order are rounded to another integer.
 const COARSE: f64 = 0.1;
 
 /// Tokens of a longer sequence: odd, as those of the trial run are not.
@@ -98,8 +98,8 @@ fn check_within(
         past: 0,
         ..found.lengths
     });
-    let taps = taps(model, found).map_or_else(Taps::default, |(taps, _)| taps);
-    let uneven = uneven(graph, found, &taps.even);
+    let alone = Alone::of(graph, found);
+    let uneven = uneven(graph, found, &alone.even);
     let is_even =
         |site: &&Site| site.scope == graph.main() && read(site).all(|v| !uneven.contains(&v));
     let sites: Vec<&Site> = asked
@@ -121,7 +121,7 @@ fn check_within(
     let mut wanted: Vec<ValueId> = wanted.chain(rows.iter().map(|r| r.value)).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    let mut runs = Runs::load((model, found), &wanted, backend, limits)?;
+    let mut runs = Runs::load((model, found), &wanted, &alone, backend, limits)?;
     let feeds = equal_tokens(graph, &found.ports, at, 0)?;
     let first = runs.of(&feeds)?;
     let second = runs.of(&equal_tokens(graph, &found.ports, at, 1)?)?;
@@ -132,11 +132,23 @@ fn check_within(
         asked,
         sites: &sites,
         rows: &rows,
-        alone: &taps.alone,
+        alone: &alone,
     };
     let (mut checks, kinds) = examined.equal([&first, &second]);
     checks.extend(examined.other_ids(&feeds, &first, &mut runs));
-    checks.extend(examined.reordered(&first, &kinds, &mut runs)?);
+    let ordered = Alone::with_ordered(alone.clone(), graph, found);
+    let mut other = match sites.iter().any(|site| is_ordered(site)) {
+        true => Some(Runs::load(
+            (model, found),
+            &wanted,
+            &ordered,
+            backend,
+            limits,
+        )?),
+        false => None,
+    };
+    let runs_of_each = other.as_mut().unwrap_or(&mut runs);
+    checks.extend(examined.reordered(&first, &kinds, (&ordered, runs_of_each))?);
     checks.extend(examined.longer(&wanted, backend));
     checks.extend(examined.other_branches(&wanted, backend));
     Ok(Bare {
@@ -153,8 +165,8 @@ struct Examined<'a> {
     asked: &'a [usize],
     sites: &'a [&'a Site],
     rows: &'a [Rows],
-    /// Convolutions that act on each place alone.
-    alone: &'a FxHashSet<NodeId>,
+    /// What is replaced by something that acts on each token alone.
+    alone: &'a Alone,
 }
 
 impl Examined<'_> {
@@ -169,11 +181,7 @@ impl Examined<'_> {
         let mut compared = Compared {
             runs,
             kinds: Kinds::new(contents),
-            share: if has_quantized_operators(graph) {
-                COARSE
-            } else {
-                0.0
-            },
+            share: coarse(graph),
             sequence: self.at.sequence,
             coarsest: coarsest(model, found),
             checks: vec![],
@@ -246,7 +254,8 @@ impl Examined<'_> {
         if lengths.peek().is_none() {
             return vec![];
         }
-        let Ok(mut runs) = Runs::load((model, found), wanted, backend, Limits::LONGER) else {
+        let Ok(mut runs) = Runs::load((model, found), wanted, self.alone, backend, Limits::LONGER)
+        else {
             return vec![];
         };
         let mut run = |at| self.equal_at(&mut runs, at).ok();
@@ -264,7 +273,13 @@ impl Examined<'_> {
     fn other_branches(&self, wanted: &[ValueId], backend: &dyn Backend) -> Vec<SiteCheck> {
         let mut all = vec![];
         for Negated { node, model } in negated(self.model, self.found) {
-            let runs = Runs::load((&model, self.found), wanted, backend, Limits::LONGER);
+            let runs = Runs::load(
+                (&model, self.found),
+                wanted,
+                self.alone,
+                backend,
+                Limits::LONGER,
+            );
             let checks = runs.and_then(|mut runs| self.equal_at(&mut runs, self.at));
             let place = self.model.graph().place(node);
             all.extend(checks.into_iter().flatten().map(|mut check| {
@@ -288,23 +303,18 @@ impl Examined<'_> {
         rows.filter(|r| !matches!(r.what, What::Values(_)))
     }
 
-    /// Compares tokens of different content in two orders. Encodings that were to stay would differ;
-    /// so may integers, which are rounded in either order.
+    /// Compares tokens of different content in two orders. Encodings that were to stay would differ.
     fn reordered(
         &self,
         equal: &Numbers,
         kinds: &Kinds,
-        runs: &mut Runs,
+        (alone, runs): (&Alone, &mut Runs),
     ) -> Result<Vec<SiteCheck>, VerifyError> {
         let Self { model, found, .. } = *self;
         let graph = model.graph();
         let stays = tells_apart(model, found, self.asked, false);
         let feeds = |is_moved| different_tokens(graph, &found.ports, self.at, is_moved);
-        let (false, Some(feeds), Some(moved)) = (
-            stays || has_quantized_operators(graph),
-            feeds(false)?,
-            feeds(true)?,
-        ) else {
+        let (false, Some(feeds), Some(moved)) = (stays, feeds(false)?, feeds(true)?) else {
             return Ok(vec![]);
         };
         let is_content = |(port, _): &(&Port, _)| matches!(port.role, Role::Tokens | Role::Content);
@@ -314,14 +324,14 @@ impl Examined<'_> {
             tensor.dims().get(*axes.first()?).copied()
         };
         let lengths: Vec<usize> = fed.filter_map(axis).collect();
-        let behind = behind((graph, found), self.sites, self.alone, equal);
+        let behind = behind((graph, found), self.sites, &alone.each, equal);
         let [first, second] = [runs.of(&feeds)?, runs.of(&moved)?];
         let reordered = Reordered {
             runs: [equal, &first, &second],
             kinds,
             lengths: &lengths,
             behind: &behind,
-            coarsest: coarsest(model, found),
+            share: coarse(graph).max(Tolerance::of(coarsest(model, found)).rtol),
         };
         let sites = self.sites.iter();
         let mut checks: Vec<SiteCheck> = sites
@@ -351,6 +361,15 @@ fn tells_apart(model: &Model, found: &Found, asked: &[usize], are_equal: bool) -
         || found.not_rotary.iter().any(|refused| stays(&refused.site))
         || findings.any(|finding| finding.sites.iter().any(stays))
         || found.attention.iter().any(by_place)
+}
+
+/// By which share of the largest number the tokens of a model may differ because of integers.
+fn coarse(graph: &Graph) -> f64 {
+    if has_quantized_operators(graph) {
+        COARSE
+    } else {
+        0.0
+    }
 }
 
 /// Whether a model quantizes anything, be it weights alone: rounding may tell equal tokens apart.

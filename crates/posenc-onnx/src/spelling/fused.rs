@@ -2,6 +2,7 @@
 
 use posenc_ir::{Attr, Node, NodeId, ValueId};
 
+use super::qlinear;
 use super::view::{Draft, View};
 
 const DOMAIN: &str = "com.microsoft";
@@ -54,20 +55,16 @@ pub(super) fn embedding(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     )
 }
 
-/// What integers stand for, given the slots of the integers, of their scale and of their zero.
+/// What integers stand for, given the slots of the integers, of their scale and of their zero. Several
+/// scales are those of the columns of weights.
 fn dequantized(
     view: &View<'_>,
     draft: &mut Draft<'_>,
     node: &Node,
     slots: [usize; 3],
 ) -> Option<ValueId> {
-    let [whole, scale, zero] = slots.map(|slot| node.input(slot));
-    let (whole, scale) = (whole?, scale?);
-    let inputs: Vec<ValueId> = [whole, scale].into_iter().chain(zero).collect();
-    // Several scales are those of the columns of weights.
-    let is_one = view.all(&[scale], |dims| dims[0].iter().product::<usize>() == 1);
-    let axis = [("axis", Attr::Int(if is_one { 0 } else { 1 }))];
-    Some(draft.op("DequantizeLinear", &inputs, &axis))
+    let axis = (!qlinear::is_one(view, node.input(slots[1])?)).then_some(1);
+    qlinear::dequantized(draft, node, slots, axis)
 }
 
 /// Lets all that reads a node read another fused operator with these inputs and attributes of the node.

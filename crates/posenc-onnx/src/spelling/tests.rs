@@ -10,6 +10,7 @@ mod bodies;
 mod fused;
 mod halves;
 mod masked;
+mod qlinear;
 mod quantized;
 mod refused;
 

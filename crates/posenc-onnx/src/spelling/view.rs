@@ -11,6 +11,7 @@ use posenc_ir::{
 
 use rustc_hash::FxHashMap;
 
+use super::OPSET;
 use super::runs::{Runs, is_default};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
@@ -18,6 +19,9 @@ use crate::graph::ports::{Ports, Role};
 
 /// The most elements of a constant that is read.
 const MOST: usize = 1 << 16;
+
+/// The first version with `QuantizeLinear`.
+const QUANTIZE: i64 = 10;
 
 /// A graph before a round. Trial runs are made when the first rule asks for a size.
 pub(super) struct View<'a> {
@@ -41,6 +45,16 @@ impl<'a> View<'a> {
 
     pub(super) fn graph(&self) -> &'a Graph {
         self.model.graph()
+    }
+
+    /// Whether all operators have their axes as inputs, and several scales an axis.
+    pub(super) fn is_modern(&self) -> bool {
+        self.model.opset() >= OPSET
+    }
+
+    /// Whether there are operators that quantize.
+    pub(super) fn can_quantize(&self) -> bool {
+        self.model.opset() >= QUANTIZE
     }
 
     /// Whether a scope is the main graph or a body in it.

@@ -140,8 +140,10 @@ impl Compared<'_> {
         let Some(numbers) = self.runs[0].get(&rows.value) else {
             return;
         };
-        let size = numbers.shape().get(rows.axis).copied();
-        let kinds = size.and_then(|size| self.kinds.of_size(size));
+        let kinds = match self.runs[1].get(&rows.value) {
+            Some(other) => self.kinds.of_rows([numbers, other], rows.axis),
+            None => None,
+        };
         let kinds = kinds.filter(|kinds| !is_ordered || !is_mixed(kinds));
         let groups = kinds.and_then(|kinds| groups(numbers, &[(rows.axis, &kinds)]));
         let share = self.share_of(self.coarsest);

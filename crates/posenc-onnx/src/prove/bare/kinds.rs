@@ -60,6 +60,22 @@ impl Kinds {
             .filter(|_| !self.split.contains(&sequence))
     }
 
+    /// The kinds of rows of no sequence: those of the sequences of their number, or their own where there
+    /// is none; `None` where sequences of that length disagree.
+    pub(super) fn of_rows(
+        &self,
+        runs: [&ArrayD<f64>; 2],
+        axis: usize,
+    ) -> Option<Vec<Option<usize>>> {
+        let size = *runs[0].shape().get(axis)?;
+        let mut sizes = self.known.keys().map(|(_, n)| *n);
+        if sizes.any(|n| n == size) || runs[0].shape() != runs[1].shape() {
+            return self.of_size(size);
+        }
+        let most = self.most.min(size / 2).max(1);
+        Some(kinds(runs, axis, most))
+    }
+
     /// The kinds of so many tokens; `None` where sequences of that length disagree.
     pub(super) fn of_size(&self, size: usize) -> Option<Vec<Option<usize>>> {
         let mut known = self.known.iter().filter(|((_, n), _)| *n == size);

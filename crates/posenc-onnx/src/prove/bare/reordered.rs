@@ -4,7 +4,8 @@
 //! scores of each pair, the rows of outputs. This shows what equal tokens hide: a position that is
 //! multiplied with a difference of contents.
 
-use posenc_ir::{DType, Graph, NodeId, ValueId};
+use ndarray::{ArrayD, Axis};
+use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::compared::{check_of, is_ordered, visible};
@@ -12,11 +13,11 @@ use super::kinds::Kinds;
 use super::runs::Numbers;
 use super::uneven::after;
 use crate::attention::Site;
+use crate::attention::plane::MASKED;
 use crate::detect::Found;
 use crate::detect::rows::{Rows, What};
 use crate::graph::mixing::{Mixer, Mixing};
 use crate::prove::feeds::order;
-use crate::prove::tolerance::Tolerance;
 use crate::report::SiteCheck;
 
 /// Two runs of different tokens, and what is known of their places.
@@ -28,12 +29,12 @@ pub(super) struct Reordered<'a> {
     pub(super) lengths: &'a [usize],
     /// What is computed behind a mask by which order matters.
     pub(super) behind: &'a FxHashSet<ValueId>,
-    /// The coarsest type in which content is computed.
-    pub(super) coarsest: DType,
+    /// By which share of the largest number tokens may differ.
+    pub(super) share: f64,
 }
 
 /// What is computed behind a mask or an operator by which the order of tokens matters. `equal` has
-/// the scores of the sites that are compared; convolutions that are `alone` mix nothing.
+/// the scores of the sites that are compared; nodes that are `alone` mix nothing.
 pub(super) fn behind(
     (graph, found): (&Graph, &Found),
     sites: &[&Site],
@@ -42,7 +43,8 @@ pub(super) fn behind(
 ) -> FxHashSet<ValueId> {
     let is_free = |site: &Site| {
         let is_compared = sites.iter().any(|other| other.index == site.index);
-        is_compared && !is_ordered(site) && !hides(site, equal)
+        let moves = is_compared && !is_ordered(site) && !hides(site, equal);
+        moves || alone.contains(&site.node)
     };
     let ordered = found.attention.iter().filter(|site| !is_free(site));
     let mixes = |m: &&Mixer| m.mixing != Mixing::Pooling && !alone.contains(&m.node);
@@ -64,7 +66,7 @@ fn hides(site: &Site, numbers: &Numbers) -> bool {
     let Some(scores) = numbers.get(&scores).filter(|s| keys < s.ndim()) else {
         return true;
     };
-    let mut rows = scores.lanes(ndarray::Axis(keys)).into_iter();
+    let mut rows = scores.lanes(Axis(keys)).into_iter();
     rows.any(|row| visible(row.to_vec()).len() < row.len())
 }
 
@@ -84,8 +86,8 @@ impl Reordered<'_> {
         let keys = moved(key.value, key.lane.sequence, site.cross);
         let mut checks = vec![];
         let mut add =
-            |name: &str, value: ValueId, axes: &[(usize, &[usize])], last: Option<usize>| {
-                checks.extend(self.check(&site.name, name, (value, axes), last));
+            |name: &str, value: ValueId, axes: &[(usize, &[usize])], masked: Option<usize>| {
+                checks.extend(self.check(&site.name, name, (value, axes), masked));
             };
         if let Some(queries) = &queries {
             add(
@@ -108,10 +110,9 @@ impl Reordered<'_> {
             && site.mask.window.is_none()
             && (is_ordered(site) || !hides(site, equal))
         {
-            // The last token sees the others in any order, also where later keys are hidden.
-            let last = is_ordered(site).then_some(across);
+            let masked = is_ordered(site).then_some(along);
             let axes = [(across, &queries[..]), (along, &keys[..])];
-            add("scores", scores, &axes, last);
+            add("scores", scores, &axes, masked);
         }
         checks
     }
@@ -140,14 +141,14 @@ impl Reordered<'_> {
         self.lengths.contains(&content.len()).then_some(moved)
     }
 
-    /// Compares each number with that at the place where its tokens were; along the axis `last` only
-    /// those of the last token.
+    /// Compares each number with that at the place where its tokens were; where scores are masked along an
+    /// axis, only those of keys that are seen in both orders.
     fn check(
         &self,
         site: &str,
         name: &str,
         (value, axes): (ValueId, &[(usize, &[usize])]),
-        last: Option<usize>,
+        masked: Option<usize>,
     ) -> Option<SiteCheck> {
         let [_, first, second] = self.runs.map(|run| run.get(&value));
         let (first, second) = (first?, second?);
@@ -157,19 +158,38 @@ impl Reordered<'_> {
         if !axes.iter().all(sized) {
             return None;
         }
+        let best = masked.map(|keys| [first, second].map(|scores| largest(scores, keys)));
+        let is_seen = |run: usize, place: &[usize], score: f64| match (masked, &best) {
+            (Some(keys), Some(best)) => {
+                let row: Vec<usize> = (0..place.len())
+                    .filter(|axis| *axis != keys)
+                    .map(|axis| place[axis])
+                    .collect();
+                let best = best[run].get(&row[..]);
+                score.is_nan() || best.is_some_and(|best| best - score < MASKED)
+            }
+            _ => true,
+        };
         let mut pairs = vec![];
         for (index, number) in second.indexed_iter() {
             let mut place = ndarray::Dimension::slice(&index).to_vec();
-            if last.is_some_and(|axis| place[axis] + 1 < first.shape()[axis]) {
-                continue;
-            }
+            let is_seen_now = is_seen(1, &place, *number);
             for (axis, moved) in axes {
                 place[*axis] = moved[place[*axis]];
             }
-            pairs.push(vec![*first.get(&place[..])?, *number]);
+            let before = *first.get(&place[..])?;
+            if is_seen_now && is_seen(0, &place, before) {
+                pairs.push(vec![before, *number]);
+            }
         }
         let quantity = format!("{name} of tokens in another order");
-        let share = Tolerance::of(self.coarsest).rtol;
-        check_of(site, quantity, &pairs, (share, 0.0))
+        check_of(site, quantity, &pairs, (self.share, 0.0))
     }
+}
+
+/// The largest score of each row of keys.
+fn largest(scores: &ArrayD<f64>, keys: usize) -> ArrayD<f64> {
+    scores.fold_axis(Axis(keys), f64::NEG_INFINITY, |most, score| {
+        most.max(*score)
+    })
 }

@@ -5,9 +5,9 @@ use posenc_ir::{Model, Tensor, ValueId};
 use posenc_runtime::{Backend, ModelSource, Optimization, Session};
 use rustc_hash::FxHashMap;
 
+use super::alone::Alone;
 use super::limits::Limits;
 use super::stand_ins::stand_ins;
-use super::taps::taps;
 use crate::detect::Found;
 use crate::prove::VerifyError;
 use crate::prove::run::{load, run};
@@ -32,19 +32,28 @@ impl Runs {
     pub(super) fn load(
         (model, found): (&Model, &Found),
         wanted: &[ValueId],
+        alone: &Alone,
         backend: &dyn Backend,
         limits: Limits,
     ) -> Result<Self, VerifyError> {
         let small = stand_ins(model, found, limits);
-        let graph = small.as_ref().map_or(model, |s| &s.model).graph();
-        let moved = |v: &ValueId| small.as_ref().and_then(|s| s.moved.get(v)).copied();
-        let computed: Vec<ValueId> = wanted.iter().map(|v| moved(v).unwrap_or(*v)).collect();
         let whole = small.as_ref().map_or(model, |s| &s.model);
-        let even = taps(whole, found).map(|(_, model)| model);
-        let cut = even
-            .as_ref()
-            .unwrap_or(whole)
-            .cut(&[], &computed, Limits::USUAL.weights)?;
+        let now = |v: ValueId| {
+            let moved = small.as_ref().and_then(|s| s.moved.get(&v));
+            moved.copied().unwrap_or(v)
+        };
+        let replaced = match alone.is_empty() {
+            true => None,
+            false => Some(alone.replaced(whole, found.lengths.batch, now)?),
+        };
+        let last = |v: ValueId| {
+            let moved = replaced.as_ref().and_then(|r| r.moved.get(&v));
+            moved.copied().unwrap_or(v)
+        };
+        let computed: Vec<ValueId> = wanted.iter().map(|v| last(now(*v))).collect();
+        let whole = replaced.as_ref().map_or(whole, |r| &r.model);
+        let graph = whole.graph();
+        let cut = whole.cut(&[], &computed, Limits::USUAL.weights)?;
         let source = ModelSource::Bytes {
             model: &cut.bytes,
             folder: None,

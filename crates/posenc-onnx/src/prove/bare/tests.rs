@@ -51,8 +51,9 @@ fn a_model_without_positions_passes_at_every_site() {
         ["queries", "keys", "values", "scores"].map(|name| format!("{name} of equal tokens"));
     let mut all = [&site[..], &site[..]].concat();
     all.push("rows of equal tokens".to_owned());
-    // Behind the first mask the order of tokens matters.
-    all.extend(site.map(|name| name.replace("equal tokens", "tokens in another order")));
+    let moved = |name: &String| name.replace("equal tokens", "tokens in another order");
+    let moved: Vec<String> = all.iter().map(moved).collect();
+    all.extend(moved);
     let quantities: Vec<&str> = checks.iter().map(|check| check.quantity.as_str()).collect();
     let longer = |quantity: &&&str| quantity.ends_with(" in a sequence of 95");
     assert_eq!(quantities.iter().filter(longer).count(), 9);
@@ -382,111 +383,201 @@ fn what_changes_nothing_before_a_position_does_not_hide_it() {
     }
 }
 
-#[test]
-fn tokens_behind_filled_ends_are_not_compared() {
-    let shifted = |axis: usize| {
-        let mut s = Sketch::default();
-        s.input("input_ids", DType::I64, &["batch", "sequence"]);
-        let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
-        let mut ends = [0; 6];
-        (ends[axis], ends[axis + 3]) = (1, -1);
-        let ends = s.ints(&ends);
-        let x = s.op("Pad", &[&x, &ends]);
-        checks(&attended(s, x)).len()
-    };
-    assert_eq!(
-        shifted(1),
-        0,
-        "each token has the content of the one before"
-    );
-    assert_ne!(shifted(2), 0, "features alone");
-}
-
 /// A convolution over tokens.
 fn convolved(s: &mut Sketch, x: &str, size: usize, attrs: &[(&str, A)]) -> String {
     let w = s.weights(&[HIDDEN, HIDDEN, size]);
+    along_tokens(s, x, |s, x| s.with("Conv", &[x, &w], attrs))
+}
+
+/// What is made of tokens along the last axis.
+fn along_tokens(s: &mut Sketch, x: &str, make: impl Fn(&mut Sketch, &str) -> String) -> String {
     let y = s.transpose(x, &[0, 2, 1]);
-    let y = s.with("Conv", &[&y, &w], attrs);
+    let y = make(s, &y);
     s.transpose(&y, &[0, 2, 1])
 }
 
-#[test]
-fn a_convolution_that_fills_up_ends_hides_no_position() {
-    type Attributes = &'static [(&'static str, A<'static>)];
-    let kernels: [(&str, usize, Attributes); 4] = [
-        ("both ends", 3, &[("pads", A::Ints(&[1, 1]))]),
-        ("the begin", 3, &[("pads", A::Ints(&[2, 0]))]),
-        (
-            "dilated",
-            3,
-            &[("pads", A::Ints(&[2, 2])), ("dilations", A::Ints(&[2]))],
-        ),
-        ("of even size", 4, &[("pads", A::Ints(&[1, 2]))]),
-    ];
-    for (name, size, attrs) in kernels {
-        let model = |change: Embed| {
-            let mut s = Sketch::default();
-            s.input("input_ids", DType::I64, &["batch", "sequence"]);
-            let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
-            let x = convolved(&mut s, &x, size, attrs);
-            let x = change(&mut s, &x);
-            attended(s, x)
-        };
-        let plain = checks(&model(|_, x| x.to_owned()));
-        assert!(!plain.is_empty(), "{name}");
-        assert_eq!(failed(&plain), [""; 0], "{name}: control");
-        let added = checks(&model(|s, x| {
-            let rows = rows(s, 200);
-            s.op("Add", &[x, &rows])
-        }));
-        let seen = failed(&added);
-        assert!(
-            seen.contains(&"queries of equal tokens"),
-            "{name}: {added:?}"
+/// What mixes tokens and is no attention.
+const MIXERS: [(&str, Embed); 12] = [
+    ("a convolution with both ends filled up", |s, x| {
+        convolved(s, x, 3, &[("pads", A::Ints(&[1, 1]))])
+    }),
+    ("one with zeros before the first token", |s, x| {
+        convolved(s, x, 3, &[("pads", A::Ints(&[2, 0]))])
+    }),
+    ("a dilated one", |s, x| {
+        let attrs = [("pads", A::Ints(&[2, 2])), ("dilations", A::Ints(&[2]))];
+        convolved(s, x, 3, &attrs)
+    }),
+    ("one of even size", |s, x| {
+        convolved(s, x, 4, &[("pads", A::Ints(&[1, 2]))])
+    }),
+    ("one with zeros by a word", |s, x| {
+        convolved(s, x, 3, &[("auto_pad", A::Text("SAME_UPPER"))])
+    }),
+    ("one of which no weight meets the token itself", |s, x| {
+        let attrs = [("pads", A::Ints(&[1, 1])), ("dilations", A::Ints(&[2]))];
+        convolved(s, x, 2, &attrs)
+    }),
+    ("one whose weight of the token itself is zero", |s, x| {
+        let w = s.weights(&[HIDDEN, HIDDEN, 3]);
+        let others = s.floats(&[1, 1, 3], [1.0, 0.0, 1.0]);
+        let w = s.op("Mul", &[&w, &others]);
+        let attrs = [("pads", A::Ints(&[1, 1]))];
+        along_tokens(s, x, |s, x| s.with("Conv", &[x, &w], &attrs))
+    }),
+    ("a mean of neighbours", |s, x| {
+        let attrs = [("kernel_shape", A::Ints(&[3])), ("pads", A::Ints(&[1, 1]))];
+        along_tokens(s, x, |s, x| s.with("AveragePool", &[x], &attrs))
+    }),
+    ("the largest of neighbours", |s, x| {
+        let attrs = [("kernel_shape", A::Ints(&[3])), ("pads", A::Ints(&[1, 1]))];
+        along_tokens(s, x, |s, x| s.with("MaxPool", &[x], &attrs))
+    }),
+    ("a shift", |s, x| {
+        let ends = s.ints(&[0, 1, 0, 0, -1, 0]);
+        s.op("Pad", &[x, &ends])
+    }),
+    ("a recurrence", |s, x| {
+        let (w, r) = (
+            s.weights(&[1, 4 * HIDDEN, HIDDEN]),
+            s.weights(&[1, 4 * HIDDEN, HIDDEN]),
         );
-        // A factor for differences, which equal tokens hide.
-        let times = checks(&model(|s, x| {
-            let rows = rows(s, 200);
-            let mean = s.ints(&[1]);
-            let mean = s.op("ReduceMean", &[x, &mean]);
-            let off = s.op("Sub", &[x, &mean]);
-            let off = s.op("Mul", &[&off, &rows]);
-            s.op("Add", &[x, &off])
-        }));
-        let seen = failed(&times);
-        let moved = "queries of tokens in another order";
-        assert!(seen.contains(&moved), "{name}: {times:?}");
+        let x = s.transpose(x, &[1, 0, 2]);
+        let attrs = [("hidden_size", A::Int(HIDDEN as i64))];
+        let y = s.with("LSTM", &[&x, &w, &r], &attrs);
+        let first = s.int(0);
+        let y = s.gather(&y, &first, 1);
+        s.transpose(&y, &[1, 0, 2])
+    }),
+    ("a running sum", |s, x| {
+        let axis = s.int(1);
+        s.op("CumSum", &[x, &axis])
+    }),
+];
+
+/// Tokens with a position, or without.
+const PLACED: [(&str, Embed); 3] = [
+    ("none", |_, x| x.to_owned()),
+    ("added", |s, x| {
+        let rows = rows(s, 200);
+        s.op("Add", &[x, &rows])
+    }),
+    // A factor for differences, which equal tokens hide.
+    ("times", |s, x| {
+        let rows = rows(s, 200);
+        let mean = s.ints(&[1]);
+        let mean = s.op("ReduceMean", &[x, &mean]);
+        let off = s.op("Sub", &[x, &mean]);
+        let off = s.op("Mul", &[&off, &rows]);
+        s.op("Add", &[x, &off])
+    }),
+];
+
+#[test]
+fn what_mixes_tokens_hides_no_position_before_or_behind_it() {
+    for (name, mix) in MIXERS {
+        for (nth, (position, place)) in PLACED.into_iter().enumerate() {
+            for is_before in [true, false] {
+                let mut s = Sketch::default();
+                s.input("input_ids", DType::I64, &["batch", "sequence"]);
+                let mut x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
+                if is_before {
+                    x = place(&mut s, &x);
+                }
+                x = mix(&mut s, &x);
+                if !is_before {
+                    x = place(&mut s, &x);
+                }
+                let checks = checks(&attended(s, x));
+                let what = format!("{name}, {position} before: {is_before}");
+                assert!(!checks.is_empty(), "{what}");
+                let has_failed = !failed(&checks).is_empty();
+                assert_eq!(has_failed, nth > 0, "{what}: {:?}", failed(&checks));
+            }
+        }
     }
 }
 
+/// The same behind the last attention.
 #[test]
-fn zeros_by_a_word_are_known_where_every_token_is_met() {
-    let alone = |word: &str, stride: i64| {
-        let mut s = Sketch::default();
-        s.input("input_ids", DType::I64, &["batch", "sequence"]);
-        let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
-        let attrs = [("auto_pad", A::Text(word)), ("strides", A::Ints(&[stride]))];
-        let x = convolved(&mut s, &x, 3, &attrs);
-        let model = attended(s, x);
-        let found = detect(&model, &Options::default());
-        let taps = super::taps::taps(&model, &found);
-        taps.map(|(taps, _)| [taps.even.len(), taps.alone.len()])
-    };
-    assert_eq!(alone("SAME_UPPER", 1), Some([1, 1]));
-    assert_eq!(alone("SAME_LOWER", 1), Some([1, 1]));
-    assert_eq!(alone("SAME_UPPER", 2), None);
-    assert_eq!(alone("VALID", 1), None);
+fn what_mixes_tokens_at_the_end_hides_no_position() {
+    for (name, mix) in MIXERS {
+        for (nth, (position, place)) in PLACED.into_iter().enumerate() {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let x = s.attends(&x, &x);
+            let x = place(&mut s, &x);
+            let x = mix(&mut s, &x);
+            let checks = checks(&s.model(17, &[&x]));
+            let has_failed = !failed(&checks).is_empty();
+            let what = format!("{name}, {position}");
+            assert_eq!(has_failed, nth > 0, "{what}: {:?}", failed(&checks));
+        }
+    }
 }
 
+/// The last state of a recurrence depends on the order of all tokens.
 #[test]
-fn ends_that_no_weight_of_the_token_itself_meets_are_not_compared() {
-    let mut s = Sketch::default();
-    s.input("input_ids", DType::I64, &["batch", "sequence"]);
-    let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
-    // Weights meet every second token, and the first of them the one before.
-    let attrs = [("pads", A::Ints(&[1, 1])), ("dilations", A::Ints(&[2]))];
-    let x = convolved(&mut s, &x, 2, &attrs);
-    assert_eq!(checks(&attended(s, x)).len(), 0);
+fn a_recurrence_whose_state_is_read_moves_with_no_token() {
+    let of = |reads_state: bool| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let w = s.weights(&[1, 4 * HIDDEN, HIDDEN]);
+        let y = s.transpose(&x, &[1, 0, 2]);
+        let attrs = [("hidden_size", A::Int(HIDDEN as i64))];
+        let y = s.many("LSTM", &[&y, &w, &w], &attrs, 2);
+        let first = s.int(0);
+        let y = match reads_state {
+            true => y[1].clone(),
+            false => s.gather(&y[0], &first, 1),
+        };
+        let y = s.transpose(&y, &[1, 0, 2]);
+        let x = s.op("Add", &[&x, &y]);
+        let model = attended(s, x);
+        let found = detect(&model, &Options::default());
+        let alone = super::alone::Alone::of(model.graph(), &found);
+        [alone.even.len(), alone.each.len()]
+    };
+    assert_eq!(of(false), [1, 1]);
+    assert_eq!(of(true), [1, 0]);
+}
+
+/// The attention of a causal block hides how its tokens move: something of each token stands for it.
+#[test]
+fn a_position_behind_causal_attention_that_equal_tokens_hide_is_seen() {
+    let model = |place: Embed, layers: usize| {
+        let mut s = Sketch::default();
+        let mut x = s.embedded();
+        for _ in 0..layers {
+            x = causal(&mut s, &x);
+        }
+        let x = place(&mut s, &x);
+        s.model(17, &[&x])
+    };
+    let rows = "rows of tokens in another order";
+    for layers in [1, 3] {
+        let [plain, added, times] = PLACED.map(|(_, place)| checks(&model(place, layers)));
+        assert!(plain.iter().any(|check| check.quantity == rows));
+        assert_eq!(failed(&plain), [""; 0], "{layers}: control");
+        assert!(failed(&added).contains(&"rows of equal tokens"));
+        assert_eq!(failed(&times), [rows], "{layers}");
+    }
+}
+
+/// One layer of attention to earlier tokens.
+fn causal(s: &mut Sketch, x: &str) -> String {
+    let [q, k, v] = [(); 3].map(|()| s.headed(x));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let at = s.range();
+    let [rows, columns] = [1, 0].map(|axis| s.unsqueeze(&at, &[axis]));
+    let is_later = s.op("Greater", &[&columns, &rows]);
+    let masked = s.float(-1e9);
+    let scores = s.op("Where", &[&is_later, &masked, &scores]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.merged(&y);
+    s.op("Add", &[x, &y])
 }
 
 #[test]

@@ -9,16 +9,9 @@ use crate::graph::operators::is_random;
 use crate::graph::region::reads;
 
 /// What is computed from borders that are filled up, from recurrences, or from random numbers; nodes that
-/// are `even` fill up none.
+/// are `even` are none of these any more.
 pub(super) fn uneven(graph: &Graph, found: &Found, even: &FxHashSet<NodeId>) -> FxHashSet<ValueId> {
-    let recurrent = found
-        .mixers
-        .iter()
-        .filter(|m| m.mixing == Mixing::Recurrence);
-    let recurrent: FxHashSet<NodeId> = recurrent.map(|m| m.node).collect();
-    after(graph, |id| {
-        !even.contains(&id) && begins(graph, found, &recurrent, id)
-    })
+    after(graph, |id| !even.contains(&id) && begins(graph, found, id))
 }
 
 /// What is computed from nodes, those included.
@@ -33,9 +26,11 @@ pub(super) fn after(graph: &Graph, begins: impl Fn(NodeId) -> bool) -> FxHashSet
 }
 
 /// Whether a node makes tokens of equal content differ.
-fn begins(graph: &Graph, found: &Found, recurrent: &FxHashSet<NodeId>, id: NodeId) -> bool {
+pub(super) fn begins(graph: &Graph, found: &Found, id: NodeId) -> bool {
     let node = graph.node(id);
-    if recurrent.contains(&id) || is_random(node) {
+    let mut mixers = found.mixers.iter().filter(|mixer| mixer.node == id);
+    let is_recurrent = mixers.any(|mixer| mixer.mixing == Mixing::Recurrence);
+    if is_recurrent || is_random(node) {
         return true;
     }
     if !node
@@ -51,7 +46,7 @@ fn begins(graph: &Graph, found: &Found, recurrent: &FxHashSet<NodeId>, id: NodeI
         _ if node.bodies().next().is_some() => {
             let nodes = node.bodies();
             let mut nodes = nodes.flat_map(|(_, body)| graph.scope(body).nodes());
-            nodes.any(|id| begins(graph, found, recurrent, *id))
+            nodes.any(|id| begins(graph, found, *id))
         }
         "Pad" => node.input(0).is_some_and(|v| found.is_content(v)) && found.filled.contains(&id),
         "CumSum" | "LSTM" | "DynamicQuantizeLSTM" | "GRU" | "RNN" => true,

@@ -23,6 +23,8 @@ fn of(found: &Found) -> Vec<String> {
         no_attention,
         not_evaluated,
         rows,
+        spread,
+        attended,
         filled,
         unfitted_rotations,
         ports: _,
@@ -42,6 +44,7 @@ fn of(found: &Found) -> Vec<String> {
         format!("{mixers:?} {partial:?} {misplaced:?}"),
         format!("{no_attention:?} {not_evaluated:?}"),
         format!("{rows:?} {filled:?} {unfitted_rotations:?}"),
+        format!("{spread:?} {attended:?}"),
     ]
 }
 
