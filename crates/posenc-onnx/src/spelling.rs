@@ -34,9 +34,6 @@ use view::{Draft, View};
 /// Rounds of replacements: what one of them makes may fit the next.
 const ROUNDS: usize = 32;
 
-/// Axes are inputs of all operators that the rules write from here on.
-const OPSET: i64 = 13;
-
 /// A rule: replaces what a node computes where the node and those before it have a certain form.
 type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 

@@ -53,6 +53,13 @@ pub(crate) struct Site {
     pub(crate) bias: Option<Arc<Plane>>,
 }
 
+impl Site {
+    /// Whether the mask makes the order of tokens matter.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.mask.causal != Some(false) || self.mask.window.is_some()
+    }
+}
+
 /// Queries or keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operand {

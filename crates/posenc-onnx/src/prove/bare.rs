@@ -39,7 +39,7 @@ use crate::graph::ports::exchanged::told_apart;
 use crate::graph::ports::{Lengths, Port, Role};
 use crate::report::SiteCheck;
 use alone::Alone;
-use compared::{Compared, has_sink, is_ordered};
+use compared::{Compared, has_sink};
 use kinds::Kinds;
 use limits::Limits;
 use reordered::{Reordered, behind};
@@ -137,7 +137,7 @@ fn check_within(
     let (mut checks, kinds) = examined.equal([&first, &second]);
     checks.extend(examined.other_ids(&feeds, &first, &mut runs));
     let ordered = Alone::with_ordered(alone.clone(), graph, found);
-    let mut other = match sites.iter().any(|site| is_ordered(site)) {
+    let mut other = match sites.iter().any(|site| site.is_ordered()) {
         true => Some(Runs::load(
             (model, found),
             &wanted,
@@ -189,7 +189,7 @@ impl Examined<'_> {
         for site in self.sites {
             compared.site(site, model, found, self.rows);
         }
-        let has_order = found.attention.iter().any(is_ordered);
+        let has_order = found.attention.iter().any(Site::is_ordered);
         for rows in self.rows_of_no_site() {
             compared.rows(rows, graph.name(rows.value), has_order);
         }
@@ -356,7 +356,7 @@ fn tells_apart(model: &Model, found: &Found, asked: &[usize], are_equal: bool) -
     let stays = |site: &usize| !asked.contains(site);
     let is_hidden = |f: &Finding| are_equal && matches!(f.encoding, Encoding::ScoreBias(..));
     let mut findings = found.findings.iter().filter(|f| !is_hidden(f));
-    let by_place = |site: &Site| is_ordered(site) && has_sink(site, model, found);
+    let by_place = |site: &Site| site.is_ordered() && has_sink(site, model, found);
     found.rotary.iter().any(|rotary| stays(&rotary.site))
         || found.not_rotary.iter().any(|refused| stays(&refused.site))
         || findings.any(|finding| finding.sites.iter().any(stays))

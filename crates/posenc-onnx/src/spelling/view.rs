@@ -11,7 +11,6 @@ use posenc_ir::{
 
 use rustc_hash::FxHashMap;
 
-use super::OPSET;
 use super::runs::{Runs, is_default};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
@@ -19,6 +18,9 @@ use crate::graph::ports::{Ports, Role};
 
 /// The most elements of a constant that is read.
 const MOST: usize = 1 << 16;
+
+/// Axes are inputs of all operators that most rules write from here on.
+const OPSET: i64 = 13;
 
 /// The first version with `QuantizeLinear`.
 const QUANTIZE: i64 = 10;

@@ -6,7 +6,6 @@
 use posenc_ir::{Attr, DType, Emitter, Error, Graph, Model, NodeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::compared::is_ordered;
 use super::uneven::begins;
 use crate::detect::Found;
 use crate::detect::rows::Spread;
@@ -106,7 +105,7 @@ impl Alone {
                 continue;
             };
             let part = Part { from, to };
-            if !is_ordered(site) || !part.is_aligned() || !found.is_content(part.from.value) {
+            if !site.is_ordered() || !part.is_aligned() || !found.is_content(part.from.value) {
                 continue;
             }
             self.parts.push(part);

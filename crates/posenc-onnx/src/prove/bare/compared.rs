@@ -76,7 +76,7 @@ impl Compared<'_> {
         for values in rows.iter().filter(|r| r.what == What::Values(site.index)) {
             self.values(site, values);
         }
-        if is_ordered(site) {
+        if site.is_ordered() {
             // How much a query sees of each kind, or of a sink, depends on its place.
             let sequence = (site.place.stack, false);
             self.kinds.split(sequence, has_sink(site, model, found));
@@ -218,11 +218,6 @@ pub(super) fn check_of(
         bound,
         ok: is_number && spread <= bound,
     })
-}
-
-/// Whether the mask of a site makes the order of its tokens matter.
-pub(super) fn is_ordered(site: &Site) -> bool {
-    site.mask.causal != Some(false) || site.mask.window.is_some()
 }
 
 /// The kind of each token.

@@ -8,7 +8,7 @@ use ndarray::{ArrayD, Axis};
 use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::compared::{check_of, is_ordered, visible};
+use super::compared::{check_of, visible};
 use super::kinds::Kinds;
 use super::runs::Numbers;
 use super::uneven::after;
@@ -43,7 +43,7 @@ pub(super) fn behind(
 ) -> FxHashSet<ValueId> {
     let is_free = |site: &Site| {
         let is_compared = sites.iter().any(|other| other.index == site.index);
-        let moves = is_compared && !is_ordered(site) && !hides(site, equal);
+        let moves = is_compared && !site.is_ordered() && !hides(site, equal);
         moves || alone.contains(&site.node)
     };
     let ordered = found.attention.iter().filter(|site| !is_free(site));
@@ -108,9 +108,9 @@ impl Reordered<'_> {
         if let (Some(queries), Some(keys)) = (&queries, &keys)
             && let (Some(scores), Some([across, along])) = (site.scores, site.plane)
             && site.mask.window.is_none()
-            && (is_ordered(site) || !hides(site, equal))
+            && (site.is_ordered() || !hides(site, equal))
         {
-            let masked = is_ordered(site).then_some(along);
+            let masked = site.is_ordered().then_some(along);
             let axes = [(across, &queries[..]), (along, &keys[..])];
             add("scores", scores, &axes, masked);
         }

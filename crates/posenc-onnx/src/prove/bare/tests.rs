@@ -516,6 +516,37 @@ fn what_mixes_tokens_at_the_end_hides_no_position() {
     }
 }
 
+/// Tokens of a sequence that was shortened are compared among themselves.
+#[test]
+fn a_position_behind_a_convolution_that_shortens_is_seen() {
+    let model = |is_placed: bool, is_filled: bool| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let x = s.attends(&x, &x);
+        let pads: &[i64] = if is_filled { &[1, 1] } else { &[0, 0] };
+        let attrs = [("pads", A::Ints(pads)), ("strides", A::Ints(&[2]))];
+        let mut x = convolved(&mut s, &x, 3, &attrs);
+        if is_placed {
+            let shape = s.op("Shape", &[&x]);
+            let (zero, one) = (s.int(0), s.int(1));
+            let length = s.gather(&shape, &one, 0);
+            let at = s.op("Range", &[&zero, &length, &one]);
+            let table = s.weights(&[200, HIDDEN]);
+            let rows = s.gather(&table, &at, 0);
+            x = s.op("Add", &[&x, &rows]);
+        }
+        s.model(17, &[&x])
+    };
+    for is_filled in [false, true] {
+        let [plain, placed] = [false, true].map(|p| checks(&model(p, is_filled)));
+        assert_eq!(failed(&plain), [""; 0], "{is_filled}: control");
+        assert!(
+            failed(&placed).contains(&"rows of equal tokens"),
+            "{is_filled}"
+        );
+    }
+}
+
 /// The last state of a recurrence depends on the order of all tokens.
 #[test]
 fn a_recurrence_whose_state_is_read_moves_with_no_token() {
