@@ -183,12 +183,12 @@ impl Rewritten {
 
     /// Runs the model without the encodings that were removed, before others are inserted, with the
     /// same content at every token, and compares queries, keys, values and scores of these tokens and
-    /// the rows of the outputs. Where they differ, a position is left that was not read. Where no mask
-    /// makes order matter, different tokens run in two orders besides, and everything must move with
-    /// them.
+    /// the rows of the outputs. Where they differ, a position is left that was not read. Different
+    /// tokens run in two orders besides, and everything must move with them. In place of what mixes
+    /// tokens and is no attention, something runs that is computed from each token alone.
     ///
-    /// A site is left out where equal tokens differ for another reason: behind a convolution that
-    /// fills up borders, a recurrence, or random numbers, and in the bodies of an `If` or a loop.
+    /// A site is left out where equal tokens differ for another reason: behind random numbers, and in
+    /// the bodies of an `If` or a loop.
     ///
     /// # Errors
     /// When the runtime is absent or refuses the model, or weights without a stand-in are too large to

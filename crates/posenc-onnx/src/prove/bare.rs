@@ -137,18 +137,20 @@ fn check_within(
     let (mut checks, kinds) = examined.equal([&first, &second]);
     checks.extend(examined.other_ids(&feeds, &first, &mut runs));
     let ordered = Alone::with_ordered(alone.clone(), graph, found);
-    let mut other = match sites.iter().any(|site| site.is_ordered()) {
-        true => Some(Runs::load(
-            (model, found),
-            &wanted,
-            &ordered,
-            backend,
-            limits,
-        )?),
+    let each = match sites.iter().any(|site| site.is_ordered()) {
+        true => {
+            let load = Runs::load((model, found), &wanted, &ordered, backend, limits);
+            let moved =
+                |mut other: Runs| examined.reordered(&first, &kinds, (&ordered, &mut other));
+            load.and_then(moved).ok()
+        }
         false => None,
     };
-    let runs_of_each = other.as_mut().unwrap_or(&mut runs);
-    checks.extend(examined.reordered(&first, &kinds, (&ordered, runs_of_each))?);
+    // A runtime that does not take the model without causal attention compares what is before it.
+    checks.extend(match each {
+        Some(checks) => checks,
+        None => examined.reordered(&first, &kinds, (&alone, &mut runs))?,
+    });
     checks.extend(examined.longer(&wanted, backend));
     checks.extend(examined.other_branches(&wanted, backend));
     Ok(Bare {

@@ -244,11 +244,10 @@ impl Part {
         let to = &self.to;
         let number = self.number(out, opset, batch);
         let shape = out.op("Shape", &[to.value]);
-        let zeros = out.op("ConstantOfShape", &[shape]);
         let [first, second] = [0.7, 1.9].map(|step| to.pattern(out, batch, step));
         let second = out.op("Mul", &[second, number]);
         let sum = out.op("Add", &[first, second]);
-        let made = out.op("Add", &[zeros, sum]);
+        let made = out.op("Expand", &[sum, shape]);
         match to.dtype {
             DType::F32 => made,
             dtype if dtype.is_float() => out.cast(made, dtype),
