@@ -88,15 +88,13 @@ pub(crate) fn meets_tokens(
     let gathered = gathered(graph, classes, &apart);
     let sized = |v: ValueId| trace.get(v).dims.as_deref();
     let known = reads(graph, classes, sites);
-    let reads_keys = |id: &NodeId| {
-        let mut products = known.keys_and_values.iter().map(|(node, _)| node);
-        known.fused.contains_key(id) || products.any(|node| node == id)
-    };
+    let products = known.keys_and_values.iter().map(|(node, _)| *node);
+    let readers: FxHashSet<NodeId> = products.chain(known.fused.keys().copied()).collect();
     let meets = |id: &NodeId| {
         let node = graph.node(*id);
         let content = || classes.content(node);
         let is_mixed = content().any(|v| gathered.contains(&v));
-        if !is_mixed || is_product(node) || node.bodies().next().is_some() || reads_keys(id) {
+        if !is_mixed || is_product(node) || node.bodies().next().is_some() || readers.contains(id) {
             return false;
         }
         let mut tokens = content().filter(|v| !gathered.contains(v)).filter_map(|v| {

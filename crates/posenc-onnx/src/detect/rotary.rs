@@ -1,5 +1,6 @@
 //! Rotations of queries and keys.
 
+mod cache;
 mod longer;
 pub(crate) mod matrices;
 pub(crate) mod projected;
@@ -11,22 +12,19 @@ mod switch;
 mod unexplained;
 mod unrounded;
 
-use crate::graph::dataflow::Class;
 use ndarray::Array2;
 use posenc_ir::{Model, NodeId, Use, ValueId};
-use rustc_hash::FxHashMap;
 
 use crate::attention::frontier::{Frontier, OperandPath};
 use crate::attention::{Operand, Site};
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::found::{Found, Refused};
-use crate::graph::region::{Aspect, Inside, Region};
-use crate::graph::signature::Signatures;
-use posenc_encodings::families::axial::Axial;
-use posenc_encodings::families::rope::{Rope, Unread};
-use posenc_encodings::kind::Form;
-use read::{read, read_axial, rotate_alike, rotates_pairs};
-use site::{AxialSite, RotaryOperand, RotarySite, Rotation, Streams, Switch};
+use crate::graph::dataflow::Class;
+use crate::graph::region::{Inside, Region};
+use cache::{RotationCache, entering, form};
+use posenc_encodings::families::rope::Rope;
+use read::rotate_alike;
+use site::{AxialSite, RotaryOperand};
 use unexplained::unexplained;
 use unrounded::unrounded;
 
@@ -105,7 +103,8 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                             why,
                         });
                         // Where the same numbers enter both, they are rotated alike at any length.
-                        if entering(model, &read.query) == entering(model, &read.key) {
+                        if entering(model, &read.query.region) == entering(model, &read.key.region)
+                        {
                             let both = [read.query.region, read.key.region];
                             found.unfitted_rotations.push((site.index, both));
                         }
@@ -149,130 +148,6 @@ enum SideReading {
     /// It rotates, but not as any known rotation.
     UnknownRotation(Box<Region>, String),
     Refused(NodeId, String),
-}
-
-/// What was read so far: equal layers are read once.
-#[derive(Default)]
-struct RotationCache {
-    signatures: Signatures,
-    rotations: FxHashMap<(usize, usize), Result<Rotation, Unread>>,
-    switches: FxHashMap<RotationKey, Option<Switch>>,
-    streams: FxHashMap<RotationKey, Option<Streams>>,
-    departing: FxHashMap<RotationKey, Option<String>>,
-    axial: FxHashMap<(usize, usize), Option<(Axial, f64)>>,
-    rotating: FxHashMap<usize, bool>,
-}
-
-/// The values that enter a rotation, and the features that it rotates.
-type RotationKey = (Vec<Option<ValueId>>, Vec<(usize, usize)>);
-
-impl RotationCache {
-    fn rotation(
-        &mut self,
-        model: &Model,
-        found: &Found,
-        region: &Region,
-        head_dim: usize,
-    ) -> Result<Rotation, Unread> {
-        let none = FxHashMap::default();
-        let read = || read(model, &found.trace, &none, region, head_dim);
-        if region.inside.is_some() {
-            return read();
-        }
-        let signature = self.signature(model, found, region);
-        let known = self.rotations.entry((signature, head_dim));
-        known.or_insert_with(read).clone()
-    }
-
-    /// The number of a region by what it computes.
-    fn signature(&mut self, model: &Model, found: &Found, region: &Region) -> usize {
-        let aspects = region.aspects(model.graph(), &found.classes, Aspect::Numbers);
-        self.signatures
-            .region(model.graph(), region, &found.trace, aspects)
-    }
-
-    /// A region whose angles do not grow with the position, as a rotation on a grid.
-    fn axial(
-        &mut self,
-        model: &Model,
-        found: &Found,
-        region: &Region,
-        head_dim: usize,
-        why: Unread,
-    ) -> Option<(Axial, f64)> {
-        if why != Unread::NotProportional || region.inside.is_some() {
-            return None;
-        }
-        let signature = self.signature(model, found, region);
-        let known = self.axial.entry((signature, head_dim));
-        let read = || read_axial(model, &found.trace, region, head_dim).ok();
-        known.or_insert_with(read).clone()
-    }
-
-    /// Whether a region that is no known rotation rotates pairs all the same.
-    fn rotates(&mut self, model: &Model, found: &Found, region: &Region) -> bool {
-        if region.inside.is_some() {
-            return true;
-        }
-        let signature = self.signature(model, found, region);
-        let read = || rotates_pairs(model, &found.trace, region);
-        *self.rotating.entry(signature).or_insert_with(read)
-    }
-
-    /// The site of these rotations.
-    fn site(
-        &mut self,
-        model: &Model,
-        found: &Found,
-        site: usize,
-        query: RotaryOperand,
-        key: RotaryOperand,
-    ) -> RotarySite {
-        RotarySite {
-            site,
-            switch: self.switch(model, found, &query),
-            streams: self.streams(model, found, &query),
-            form: form(model, &query.region),
-            node: query.region.entries[0].node,
-            query,
-            key,
-        }
-    }
-
-    fn switch(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
-        let known = self.switches.entry(rotation_key(model, half));
-        known
-            .or_insert_with(|| switch::find(model, found, half))
-            .clone()
-    }
-
-    /// Why a rotation is another one in longer sequences, if it is.
-    fn departs(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<String> {
-        let known = self.departing.entry(rotation_key(model, half));
-        known
-            .or_insert_with(|| longer::departs(model, found, half))
-            .clone()
-    }
-
-    fn streams(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
-        let known = self.streams.entry(rotation_key(model, half));
-        known
-            .or_insert_with(|| streams::find(model, found, half))
-            .clone()
-    }
-}
-
-fn rotation_key(model: &Model, half: &RotaryOperand) -> RotationKey {
-    (entering(model, half), half.rotation.rope.pairs.clone())
-}
-
-/// The values that enter a rotation.
-fn entering(model: &Model, half: &RotaryOperand) -> Vec<Option<ValueId>> {
-    let graph = model.graph();
-    let entries = half.region.entries.iter();
-    entries
-        .map(|u| graph.node(u.node).input(u.slot()))
-        .collect()
 }
 
 /// What acts on the queries and on the keys of a site.
@@ -367,8 +242,7 @@ fn read_side(
 
 /// The first value that enters a region and has no numbers.
 fn absent(model: &Model, found: &Found, region: &Region) -> Option<ValueId> {
-    let input = |at: &Use| model.graph().node(at.node).input(at.slot());
-    let mut entering = region.entries.iter().filter_map(input);
+    let mut entering = entering(model, region).into_iter().flatten();
     entering.find(|value| found.trace.get(*value).data.is_none())
 }
 
@@ -490,13 +364,4 @@ fn scale_in_factor(query: &RotaryOperand, key: &RotaryOperand) -> Option<RotaryO
     let mut other = key.clone();
     other.rotation.rope.attention_factor = factor;
     difference(&plain, &other).is_none().then_some(plain)
-}
-
-fn form(model: &Model, region: &Region) -> Form {
-    let node = model.graph().node(region.entries[0].node);
-    match (node.domain(), node.op()) {
-        ("", "RotaryEmbedding") => Form::Onnx,
-        ("com.microsoft", _) => Form::Contrib,
-        _ => Form::Ops,
-    }
 }

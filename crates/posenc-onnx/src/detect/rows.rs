@@ -52,7 +52,7 @@ pub(crate) struct Attended {
     pub(crate) axis: usize,
 }
 
-/// What mixes tokens by being no attention, with the tokens that it reads.
+/// What mixes tokens and is no attention, with the tokens that it reads.
 pub(crate) fn spread(
     (graph, classes): (&Graph, &Classes),
     (tokens, mixers): (&Tokens, &[Mixer]),

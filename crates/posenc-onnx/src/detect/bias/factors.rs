@@ -13,7 +13,7 @@ use crate::detect::runs::Runs;
 const NEAR: f64 = 1e-6;
 
 /// Bounds of this size are masks.
-const HIDDEN: f64 = 1e4;
+const MASK: f64 = 1e4;
 
 /// Factors and bounds of the scores at a site, its place given, that differ from key to key or from query
 /// to query. Factors of masks are 0 and one other number.
@@ -69,7 +69,7 @@ fn is_uneven(lane: ArrayView1<'_, f64>, are_bounds: bool) -> bool {
     let counts = |v: &&f64| {
         v.is_finite()
             && if are_bounds {
-                v.abs() < HIDDEN
+                v.abs() < MASK
             } else {
                 **v != 0.0
             }

@@ -6,13 +6,16 @@
 use posenc_ir::{Attr, DType, Emitter, Error, Graph, Model, NodeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::uneven::begins;
+use super::uneven::{begins, recurrent};
 use crate::detect::Found;
 use crate::detect::rows::Spread;
 use crate::graph::operators::is_random;
 
 /// The first version in which a sum has its axes as an input.
 const AXES_AS_INPUT: i64 = 13;
+
+/// How many steps of integers stand for 1.
+const WHOLE: f64 = 64.0;
 
 /// A value in the trial run.
 #[derive(Clone, Debug)]
@@ -22,27 +25,54 @@ struct Known {
     dtype: DType,
     /// The axes of tokens.
     tokens: Vec<usize>,
-    /// The axis of features.
-    features: Option<usize>,
+    /// The axes of features, which have the same sizes in every run.
+    features: Vec<usize>,
 }
 
 impl Known {
     fn of(graph: &Graph, found: &Found, value: ValueId, tokens: &[usize]) -> Option<Self> {
         let known = found.trace.get(value);
         let dims = known.dims.clone()?;
+        let maker = graph.producer(value).map(|(id, _)| graph.node(id).op());
+        let has_channels = maker.is_some_and(|op| op.contains("Conv") || op.contains("Pool"));
+        let mut others = (0..dims.len()).rev().filter(|axis| !tokens.contains(axis));
+        let features = if has_channels { Some(1) } else { others.next() };
         let is_inside = tokens.iter().all(|axis| *axis < dims.len());
         is_inside.then_some(Self {
             value,
-            features: features(graph, value, dims.len(), tokens),
+            features: features.into_iter().collect(),
             dims,
             dtype: graph.dtype(value).or(known.dtype)?,
             tokens: tokens.to_vec(),
         })
     }
 
+    /// The same of what attention gives, whose heads have features of their own.
+    fn with_heads(mut self) -> Self {
+        let others = (1..self.dims.len()).filter(|axis| !self.tokens.contains(axis));
+        self.features = others.collect();
+        self
+    }
+
+    fn is_number(&self) -> bool {
+        self.dtype.is_float() || self.dtype == DType::I32
+    }
+
     /// How many tokens there are along each axis.
     fn counts(&self) -> Vec<usize> {
         self.tokens.iter().map(|axis| self.dims[*axis]).collect()
+    }
+
+    /// A number between -1 and 1 for each feature, the same along all other axes.
+    fn pattern(&self, out: &mut Emitter<'_>, batch: usize, step: f64) -> ValueId {
+        // What is no larger than the batch may be the batch.
+        let is_feature = |axis: usize| self.features.contains(&axis) && self.dims[axis] > batch;
+        let sizes: Vec<usize> = (0..self.dims.len())
+            .map(|axis| if is_feature(axis) { self.dims[axis] } else { 1 })
+            .collect();
+        let count: usize = sizes.iter().product();
+        let numbers: Vec<f64> = (0..count).map(|i| (1.0 + step * i as f64).cos()).collect();
+        out.constant("pattern", Tensor::from_f64(DType::F32, &sizes, &numbers))
     }
 }
 
@@ -75,12 +105,15 @@ impl Alone {
     /// What can be replaced besides attention.
     pub(super) fn of(graph: &Graph, found: &Found) -> Self {
         let mut alone = Self::default();
+        let recurrent = recurrent(found);
+        let by_node = found.spread.iter().map(|mixer| (mixer.node, mixer));
+        let by_node: FxHashMap<NodeId, &Spread> = by_node.collect();
         for mixer in &found.spread {
             let id = mixer.node;
-            let Some(part) = part(graph, found, mixer) else {
+            let Some(part) = part((graph, found), &by_node, mixer) else {
                 continue;
             };
-            if !part.is_aligned() && !begins(graph, found, id) {
+            if !part.is_aligned() && !begins((graph, found), &recurrent, id) {
                 continue;
             }
             let mut others = graph.node(id).outputs().iter().flatten().skip(1);
@@ -100,7 +133,8 @@ impl Alone {
             let site = &found.attention[attended.site];
             let of = |value: ValueId, axis: usize| Known::of(graph, found, value, &[axis]);
             let query = of(site.query.value, site.query.lane.sequence);
-            let to = of(attended.value, attended.axis).filter(Known::is_number);
+            let to = of(attended.value, attended.axis).map(Known::with_heads);
+            let to = to.filter(Known::is_number);
             let (Some(from), Some(to)) = (query, to) else {
                 continue;
             };
@@ -160,40 +194,12 @@ impl Alone {
     }
 }
 
-/// The axis of features of what a node computes: the one behind the batch of a convolution or a pooling,
-/// else the last one that is none of tokens.
-fn features(graph: &Graph, value: ValueId, rank: usize, tokens: &[usize]) -> Option<usize> {
-    let maker = graph.producer(value).map(|(id, _)| graph.node(id).op());
-    let has_channels = maker.is_some_and(|op| op.contains("Conv") || op.contains("Pool"));
-    let mut others = (0..rank).rev().filter(|axis| !tokens.contains(axis));
-    match has_channels {
-        true => Some(1),
-        false => others.next(),
-    }
-}
-
-impl Known {
-    fn is_number(&self) -> bool {
-        self.dtype.is_float() || self.dtype == DType::I32
-    }
-
-    /// A number between -1 and 1 for each feature, 1 along all other axes.
-    fn pattern(&self, out: &mut Emitter<'_>, batch: usize, step: f64) -> ValueId {
-        // What is no larger than the batch may be the batch.
-        let features = self.features.filter(|axis| self.dims[*axis] > batch);
-        let mut sizes = vec![1; self.dims.len()];
-        if let Some(axis) = features {
-            sizes[axis] = self.dims[axis];
-        }
-        let size = features.map_or(1, |axis| self.dims[axis]);
-        let numbers: Vec<f64> = (0..size).map(|i| (1.0 + step * i as f64).cos()).collect();
-        let numbers = Tensor::from_f64(DType::F32, &sizes, &numbers);
-        out.constant("pattern", numbers)
-    }
-}
-
 /// The output of an operator whose tokens lie along the axes of those that it reads.
-fn part(graph: &Graph, found: &Found, mixer: &Spread) -> Option<Part> {
+fn part(
+    (graph, found): (&Graph, &Found),
+    by_node: &FxHashMap<NodeId, &Spread>,
+    mixer: &Spread,
+) -> Option<Part> {
     let node = graph.node(mixer.node);
     let keeps_axes = matches!(
         node.op(),
@@ -226,7 +232,7 @@ fn part(graph: &Graph, found: &Found, mixer: &Spread) -> Option<Part> {
     }
     // A convolution of ends that were filled up before has as many tokens as there were.
     let (before, _) = graph.producer(mixer.value)?;
-    let before = found.spread.iter().find(|other| other.node == before);
+    let before = by_node.get(&before).copied();
     let before = before.filter(|other| other.axes == mixer.axes);
     let aligned = before.and_then(part).filter(Part::is_aligned);
     Some(aligned.unwrap_or(own))
@@ -288,6 +294,3 @@ impl Part {
         out.op("Reshape", &[number, shape])
     }
 }
-
-/// How many steps of integers stand for 1.
-const WHOLE: f64 = 64.0;

@@ -158,28 +158,18 @@ impl Reordered<'_> {
         if !axes.iter().all(sized) {
             return None;
         }
-        let best = masked.map(|keys| [first, second].map(|scores| largest(scores, keys)));
-        let is_seen = |run: usize, place: &[usize], score: f64| match (masked, &best) {
-            (Some(keys), Some(best)) => {
-                let row: Vec<usize> = (0..place.len())
-                    .filter(|axis| *axis != keys)
-                    .map(|axis| place[axis])
-                    .collect();
-                let best = best[run].get(&row[..]);
-                score.is_nan() || best.is_some_and(|best| best - score < MASKED)
-            }
-            _ => true,
-        };
+        let seen = masked.map(|keys| [first, second].map(|scores| seen(scores, keys)));
         let mut pairs = vec![];
         for (index, number) in second.indexed_iter() {
             let mut place = ndarray::Dimension::slice(&index).to_vec();
-            let is_seen_now = is_seen(1, &place, *number);
             for (axis, moved) in axes {
                 place[*axis] = moved[place[*axis]];
             }
-            let before = *first.get(&place[..])?;
-            if is_seen_now && is_seen(0, &place, before) {
-                pairs.push(vec![before, *number]);
+            let is_seen = seen
+                .as_ref()
+                .is_none_or(|[before, now]| before[&place[..]] && now[&index]);
+            if is_seen {
+                pairs.push(vec![*first.get(&place[..])?, *number]);
             }
         }
         let quantity = format!("{name} of tokens in another order");
@@ -187,9 +177,15 @@ impl Reordered<'_> {
     }
 }
 
-/// The largest score of each row of keys.
-fn largest(scores: &ArrayD<f64>, keys: usize) -> ArrayD<f64> {
-    scores.fold_axis(Axis(keys), f64::NEG_INFINITY, |most, score| {
-        most.max(*score)
-    })
+/// Which scores no mask hides, in rows along the axis of keys.
+fn seen(scores: &ArrayD<f64>, keys: usize) -> ArrayD<bool> {
+    let mut seen = scores.mapv(|_| false);
+    let rows = scores.lanes(Axis(keys)).into_iter();
+    for (mut seen, row) in seen.lanes_mut(Axis(keys)).into_iter().zip(rows) {
+        let best = row.fold(f64::NEG_INFINITY, |most, score| most.max(*score));
+        for (is_seen, score) in seen.iter_mut().zip(row) {
+            *is_seen = score.is_nan() || best - score < MASKED;
+        }
+    }
+    seen
 }

@@ -11,7 +11,17 @@ use crate::graph::region::reads;
 /// What is computed from borders that are filled up, from recurrences, or from random numbers; nodes that
 /// are `even` are none of these any more.
 pub(super) fn uneven(graph: &Graph, found: &Found, even: &FxHashSet<NodeId>) -> FxHashSet<ValueId> {
-    after(graph, |id| !even.contains(&id) && begins(graph, found, id))
+    let recurrent = recurrent(found);
+    after(graph, |id| {
+        !even.contains(&id) && begins((graph, found), &recurrent, id)
+    })
+}
+
+/// The recurrences of a model.
+pub(super) fn recurrent(found: &Found) -> FxHashSet<NodeId> {
+    let mixers = found.mixers.iter();
+    let recurrent = mixers.filter(|mixer| mixer.mixing == Mixing::Recurrence);
+    recurrent.map(|mixer| mixer.node).collect()
 }
 
 /// What is computed from nodes, those included.
@@ -26,11 +36,13 @@ pub(super) fn after(graph: &Graph, begins: impl Fn(NodeId) -> bool) -> FxHashSet
 }
 
 /// Whether a node makes tokens of equal content differ.
-pub(super) fn begins(graph: &Graph, found: &Found, id: NodeId) -> bool {
+pub(super) fn begins(
+    (graph, found): (&Graph, &Found),
+    recurrent: &FxHashSet<NodeId>,
+    id: NodeId,
+) -> bool {
     let node = graph.node(id);
-    let mut mixers = found.mixers.iter().filter(|mixer| mixer.node == id);
-    let is_recurrent = mixers.any(|mixer| mixer.mixing == Mixing::Recurrence);
-    if is_recurrent || is_random(node) {
+    if recurrent.contains(&id) || is_random(node) {
         return true;
     }
     if !node
@@ -46,7 +58,7 @@ pub(super) fn begins(graph: &Graph, found: &Found, id: NodeId) -> bool {
         _ if node.bodies().next().is_some() => {
             let nodes = node.bodies();
             let mut nodes = nodes.flat_map(|(_, body)| graph.scope(body).nodes());
-            nodes.any(|id| begins(graph, found, *id))
+            nodes.any(|id| begins((graph, found), recurrent, *id))
         }
         "Pad" => node.input(0).is_some_and(|v| found.is_content(v)) && found.filled.contains(&id),
         "CumSum" | "LSTM" | "DynamicQuantizeLSTM" | "GRU" | "RNN" => true,
