@@ -170,6 +170,7 @@ impl Rewritten {
             checks,
             is_expected: self.inserts_more_than_rope(),
             stood_in: 0,
+            left_out: None,
         })
     }
 
@@ -214,6 +215,7 @@ impl Rewritten {
             checks: bare.checks,
             is_expected: false,
             stood_in: bare.stood_in,
+            left_out: bare.left_out,
         })
     }
 
@@ -274,6 +276,7 @@ impl Rewritten {
             checks,
             is_expected: false,
             stood_in: 0,
+            left_out: None,
         })
     }
 

@@ -21,6 +21,8 @@ pub struct Verification {
     pub(super) is_expected: bool,
     /// The bytes of weights in whose place small ones ran.
     pub(super) stood_in: usize,
+    /// Why something was left out that another runtime may compare.
+    pub(super) left_out: Option<String>,
 }
 
 impl Verification {
@@ -44,6 +46,22 @@ impl Verification {
     /// ```
     pub fn stood_in(&self) -> usize {
         self.stood_in
+    }
+
+    /// Why the runtime left something out that another one may compare, if it did: it does not take
+    /// the model without causal attention, so that tokens behind that were compared with equal content
+    /// alone and not in two orders.
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Model, Swap, Tract};
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Swap::remove())?.apply()?;
+    /// assert_eq!(done.positions_left(&Tract::default())?.left_out(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
     }
 
     /// The comparisons as one; `None` where there was none.

@@ -68,6 +68,9 @@ pub(crate) struct Bare {
     pub(crate) checks: Vec<SiteCheck>,
     /// The bytes of weights in whose place small ones ran.
     pub(crate) stood_in: usize,
+    /// Why the runtime does not take the model without causal attention: what is behind that was not
+    /// compared in two orders.
+    pub(crate) left_out: Option<String>,
 }
 
 /// Compares the tokens of these sites, and those of what the model computes from them. A site is
@@ -137,16 +140,18 @@ fn check_within(
     let (mut checks, kinds) = examined.equal([&first, &second]);
     checks.extend(examined.other_ids(&feeds, &first, &mut runs));
     let ordered = Alone::with_ordered(alone.clone(), graph, found);
+    let mut left_out = None;
     let each = match sites.iter().any(|site| site.is_ordered()) {
         true => {
             let load = Runs::load((model, found), &wanted, &ordered, backend, limits);
             let moved =
                 |mut other: Runs| examined.reordered(&first, &kinds, (&ordered, &mut other));
-            load.and_then(moved).ok()
+            let each = load.and_then(moved);
+            each.map_err(|error| left_out = Some(error.to_string()))
+                .ok()
         }
         false => None,
     };
-    // A runtime that does not take the model without causal attention compares what is before it.
     checks.extend(match each {
         Some(checks) => checks,
         None => examined.reordered(&first, &kinds, (&alone, &mut runs))?,
@@ -156,6 +161,7 @@ fn check_within(
     Ok(Bare {
         checks,
         stood_in: runs.stood_in,
+        left_out,
     })
 }
 

@@ -211,10 +211,12 @@ impl Inserted {
         }
         // What each runtime did: the bytes of weights that small ones stood in for, or why not.
         let (mut checks, mut runs) = (vec![], vec![]);
+        let mut left_out = vec![];
         for backend in backends {
             let ran = super::bare::check((model, found), &sites, backend.as_ref());
             runs.push(ran.map(|bare| {
                 merge(&mut checks, bare.checks);
+                left_out.push(bare.left_out);
                 bare.stood_in
             }));
         }
@@ -229,6 +231,13 @@ impl Inserted {
                 "with the weights of the model: small ones ran in place of {bytes} bytes"
             )),
         };
+        if let Some(Some(why)) = left_out
+            .iter()
+            .find(|_| left_out.iter().all(Option::is_some))
+        {
+            let why = format!("{what} in two orders behind causal attention, because {why}");
+            self.unchecked.push(why);
+        }
         for check in checks.iter().filter(|c| !c.ok) {
             let why = format!("{} differ, so a position is in the model", check.quantity);
             self.held.differences.push(format!("{}: {why}", check.site));

@@ -53,6 +53,7 @@ impl Proof {
             let own = bare::check(bare, &proof.plan.sites, backend)?;
             all.checks.extend(own.checks);
             all.stood_in = all.stood_in.max(own.stood_in);
+            all.left_out = all.left_out.or(own.left_out);
         }
         Ok(all)
     }

@@ -22,6 +22,8 @@ pub(crate) struct Evaluator {
     pub(crate) fault: Option<Fault>,
     /// The name of a value that is too large by 1.
     pub(crate) spoiled: Option<&'static str>,
+    /// The name of a value that it does not take.
+    pub(crate) refused: Option<&'static str>,
     /// Models that were loaded so far.
     pub(crate) loads: Rc<Cell<usize>>,
 }
@@ -56,6 +58,14 @@ impl Backend for Evaluator {
         };
         let model = model.map_err(|e| RuntimeError::failed("evaluator", e.to_string()))?;
         let graph = model.graph();
+        if let Some(name) = self.refused
+            && graph.find(graph.main(), name).is_some()
+        {
+            return Err(RuntimeError::failed(
+                "evaluator",
+                format!("{name} is refused"),
+            ));
+        }
         let main = graph.scope(graph.main());
         let fed = main.inputs().iter().filter(|v| graph.stored(**v).is_none());
         let port = |v: &posenc_ir::ValueId| Port {

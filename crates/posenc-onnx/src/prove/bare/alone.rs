@@ -35,8 +35,10 @@ impl Known {
         let dims = known.dims.clone()?;
         let maker = graph.producer(value).map(|(id, _)| graph.node(id).op());
         let has_channels = maker.is_some_and(|op| op.contains("Conv") || op.contains("Pool"));
-        let mut others = (0..dims.len()).rev().filter(|axis| !tokens.contains(axis));
-        let features = if has_channels { Some(1) } else { others.next() };
+        let features = match has_channels {
+            true => Some(1),
+            false => others(dims.len(), tokens).next_back(),
+        };
         let is_inside = tokens.iter().all(|axis| *axis < dims.len());
         is_inside.then_some(Self {
             value,
@@ -49,8 +51,7 @@ impl Known {
 
     /// The same of what attention gives, whose heads have features of their own.
     fn with_heads(mut self) -> Self {
-        let others = (1..self.dims.len()).filter(|axis| !self.tokens.contains(axis));
-        self.features = others.collect();
+        self.features = others(self.dims.len(), &self.tokens).collect();
         self
     }
 
@@ -64,16 +65,22 @@ impl Known {
     }
 
     /// A number between -1 and 1 for each feature, the same along all other axes.
-    fn pattern(&self, out: &mut Emitter<'_>, batch: usize, step: f64) -> ValueId {
-        // What is no larger than the batch may be the batch.
-        let is_feature = |axis: usize| self.features.contains(&axis) && self.dims[axis] > batch;
-        let sizes: Vec<usize> = (0..self.dims.len())
-            .map(|axis| if is_feature(axis) { self.dims[axis] } else { 1 })
-            .collect();
+    fn pattern(&self, out: &mut Emitter<'_>, step: f64) -> ValueId {
+        let mut sizes = vec![1; self.dims.len()];
+        for axis in &self.features {
+            sizes[*axis] = self.dims[*axis];
+        }
         let count: usize = sizes.iter().product();
         let numbers: Vec<f64> = (0..count).map(|i| (1.0 + step * i as f64).cos()).collect();
         out.constant("pattern", Tensor::from_f64(DType::F32, &sizes, &numbers))
     }
+}
+
+/// The axes that are neither of tokens nor of the batch, which is the first of the others.
+fn others(rank: usize, tokens: &[usize]) -> impl DoubleEndedIterator<Item = usize> {
+    let batch = usize::from(rank > 2 && tokens.contains(&0));
+    let is_other = move |axis: &usize| *axis != batch && !tokens.contains(axis);
+    (0..rank).filter(is_other)
 }
 
 /// An output in whose place something is computed from each token.
@@ -172,7 +179,6 @@ impl Alone {
     pub(super) fn replaced(
         &self,
         model: &Model,
-        batch: usize,
         now: impl Fn(ValueId) -> ValueId,
     ) -> Result<Replaced, Error> {
         let graph = model.graph();
@@ -185,7 +191,7 @@ impl Alone {
             // What is added reads what was replaced before it.
             let before = now(from.value);
             from.value = moved.get(&before).copied().unwrap_or(before);
-            let new = Part { from, to }.made(&mut out, model.opset(), batch);
+            let new = Part { from, to }.made(&mut out, model.opset());
             out.redirect(old, new)?;
             moved.insert(old, new);
         }
@@ -246,11 +252,11 @@ impl Part {
 
     /// A pattern of features plus a multiple of another one: by a number of each token, or by one of all
     /// where the output has others.
-    fn made(&self, out: &mut Emitter<'_>, opset: i64, batch: usize) -> ValueId {
+    fn made(&self, out: &mut Emitter<'_>, opset: i64) -> ValueId {
         let to = &self.to;
-        let number = self.number(out, opset, batch);
+        let number = self.number(out, opset);
         let shape = out.op("Shape", &[to.value]);
-        let [first, second] = [0.7, 1.9].map(|step| to.pattern(out, batch, step));
+        let [first, second] = [0.7, 1.9].map(|step| to.pattern(out, step));
         let second = out.op("Mul", &[second, number]);
         let sum = out.op("Add", &[first, second]);
         let made = out.op("Expand", &[sum, shape]);
@@ -266,13 +272,13 @@ impl Part {
     }
 
     /// A number of each token that depends on all of its features, 1 along all other axes.
-    fn number(&self, out: &mut Emitter<'_>, opset: i64, batch: usize) -> ValueId {
+    fn number(&self, out: &mut Emitter<'_>, opset: i64) -> ValueId {
         let Part { from, to } = self;
         let is_summed = |axis: &usize| !self.is_aligned() || !from.tokens.contains(axis);
         let summed: Vec<usize> = (0..from.dims.len()).filter(is_summed).collect();
         let count: usize = summed.iter().map(|axis| from.dims[*axis]).product();
         let x = out.cast(from.value, DType::F32);
-        let factors = from.pattern(out, batch, 2.3);
+        let factors = from.pattern(out, 2.3);
         let x = out.op("Mul", &[x, factors]);
         let axes: Vec<i64> = summed.iter().map(|axis| *axis as i64).collect();
         let sum = if opset < AXES_AS_INPUT {

@@ -44,7 +44,7 @@ impl Runs {
         };
         let replaced = match alone.is_empty() {
             true => None,
-            false => Some(alone.replaced(whole, found.lengths.batch, now)?),
+            false => Some(alone.replaced(whole, now)?),
         };
         let last = |v: ValueId| {
             let moved = replaced.as_ref().and_then(|r| r.moved.get(&v));

@@ -214,6 +214,34 @@ fn a_position_behind_causal_attention_that_equal_tokens_hide_is_seen() {
     }
 }
 
+/// A runtime that does not take the model without causal attention compares the rest, and that is said.
+#[test]
+fn what_a_runtime_leaves_out_is_said() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let x = causal(&mut s, &x);
+    let (_, times) = PLACED[2];
+    let x = times(&mut s, &x);
+    let model = s.model(17, &[&x]);
+    let found = detect(&model, &Options::default());
+    let run = |refused: Option<&'static str>| {
+        let backend = Evaluator {
+            refused,
+            ..Evaluator::default()
+        };
+        check((&model, &found), &[0], &backend).unwrap()
+    };
+    let whole = run(None);
+    assert_eq!(whole.left_out, None);
+    assert_ne!(failed(&whole.checks), [""; 0]);
+    let name = "posenc/expand_0";
+    let partial = run(Some(name));
+    assert!(partial.left_out.unwrap().contains("is refused"));
+    assert_eq!(failed(&partial.checks), [""; 0]);
+    let scores = |check: &SiteCheck| check.quantity == "scores of tokens in another order";
+    assert!(partial.checks.iter().any(scores), "{:?}", partial.checks);
+}
+
 /// One layer of attention to earlier tokens.
 fn causal(s: &mut Sketch, x: &str) -> String {
     let [q, k, v] = [(); 3].map(|()| s.headed(x));
