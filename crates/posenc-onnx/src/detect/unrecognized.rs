@@ -38,18 +38,18 @@ pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> 
     let first = graph.node(*unknown.first()?).input(0)?;
     let from = match source(graph, trace, first) {
         Some(id) => format!(
-            "the output of {} ({}) has unknown sizes",
+            "{}: the output of this {} has unknown sizes",
             graph.place(id),
             graph.node(id).op()
         ),
-        None => "their sizes are unknown".to_owned(),
+        None => "the sizes of scores are unknown".to_owned(),
     };
     let count = match unknown.len() {
         1 => "a softmax is".to_owned(),
         n => format!("{n} softmaxes are"),
     };
     Some(format!(
-        "{count} not recognized as attention; may use position: {from}"
+        "{from}, so that {count} not recognized as attention, which may use position"
     ))
 }
 
@@ -79,12 +79,13 @@ pub(crate) fn not_attention(
     };
     let all: Vec<NodeId> = graph.nodes().filter(is_missed).map(|(id, _)| id).collect();
     let first = graph.place(*all.first()?);
-    let one = match all.len() {
-        1 => "a softmax over a product of content is".to_owned(),
-        n => format!("{n} softmaxes over products of content are"),
+    let more = match all.len() - 1 {
+        0 => String::new(),
+        n => format!(", nor are {n} others"),
     };
     Some(format!(
-        "{one} not recognized as attention; may use position: {first}"
+        "{first}: this softmax over a product of activations is not recognized as attention{more}; it \
+         may use position"
     ))
 }
 

@@ -154,7 +154,8 @@ fn found_before_scores<'a>(
             let seen = finding.sites.iter().any(|site| plan.has(*site));
             if seen {
                 let kind = finding.encoding.kind();
-                let why = format!("{kind} applies to all layers; `layers` cannot be used");
+                let why =
+                    format!("the {kind} encoding applies to all layers; `layers` cannot be used");
                 return Err(Refusal::invalid(why).into());
             }
             continue;

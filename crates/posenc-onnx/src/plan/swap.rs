@@ -100,7 +100,7 @@ pub(crate) fn plan(
         return Err(Refusal::unsupported(why).into());
     }
     if kind.is_absolute() && request.layers.is_some() {
-        let why = format!("{kind} applies to all layers; `layers` cannot be used");
+        let why = format!("the {kind} encoding applies to all layers; `layers` cannot be used");
         return Err(Refusal::invalid(why).into());
     }
     let groups = planner.groups(kind);

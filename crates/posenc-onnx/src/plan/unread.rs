@@ -37,7 +37,7 @@ fn mixers(model: &Model, found: &Found) -> Option<String> {
     let op = model.graph().node(first).op();
     let more = match others.count() {
         0 => String::new(),
-        n => format!(", as {n} more do"),
+        n => format!(", nor were {n} others"),
     };
     Some(format!(
         "{}: this {op} mixes tokens and was not recognized as part of attention{more}",

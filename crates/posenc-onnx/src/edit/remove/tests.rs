@@ -236,7 +236,7 @@ fn what_applies_to_all_layers_is_removed_from_all_or_none() {
     let why = rewrite(&mut model, &one).unwrap_err().to_string();
     assert_eq!(
         why,
-        "learned applies to all layers; `layers` cannot be used"
+        "the learned encoding applies to all layers; `layers` cannot be used"
     );
     let both = Request {
         layers: Some("0,1".parse().unwrap()),

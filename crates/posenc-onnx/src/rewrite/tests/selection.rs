@@ -96,7 +96,7 @@ fn an_encoding_of_all_layers_is_not_replaced_in_some() {
             done.map(drop).map_err(|why| why.to_string())
         };
         let why = of("mini/learned", &[0]).unwrap_err();
-        let want = "learned applies to all layers; `layers` cannot be used";
+        let want = "the learned encoding applies to all layers; `layers` cannot be used";
         assert_eq!(why, want, "{kind}");
         assert_eq!(of("mini/learned", &[0, 1]), Ok(()), "{kind}");
     }
