@@ -210,7 +210,8 @@ impl Model {
 
     /// The version of ai.onnx; 1 where it is not imported, as before IR version 3.
     pub fn opset(&self) -> i64 {
-        self.opsets().get("").copied().unwrap_or(1)
+        let version = self.imported.get("").or_else(|| self.head.opsets.get(""));
+        version.copied().unwrap_or(1)
     }
 
     /// The metadata entry with this key.

@@ -25,7 +25,7 @@ mod view;
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Model, NodeId, Patch, ValueId};
+use posenc_ir::{Model, Node, NodeId, Patch, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::graph::ports::Role;
@@ -37,37 +37,47 @@ const ROUNDS: usize = 32;
 /// A rule: replaces what a node computes where the node and those before it have a certain form.
 type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 
-/// Rules that hold for every version of the operators.
-const OF_ALL: [Rule; 3] = [control::branch, qlinear::operator, qlinear::concat];
-
-/// Rules for operators of this version and later ones.
-const RULES: [Rule; 22] = [
-    control::repeated,
-    control::counted,
-    control::scanned,
-    softmax::of_logarithms,
-    softmax::quotient,
-    softmax::of_rows,
-    softmax::of_transposed,
-    masked::renormalized,
-    products::sum_of_products,
-    products::in_parts,
-    products::per_head,
-    products::of_reversed,
-    quantized::integers,
-    layout::einsum,
-    elementwise::einsum,
-    halves::of_turns,
-    layout::padded,
-    layout::undone,
-    rows::gather_nd,
-    rows::gather_each,
-    rows::in_pieces,
-    blocks::written,
-];
-
-/// Rules for operators of com.microsoft.
-const OF_CONTRIB: [Rule; 2] = [fused::attention, fused::embedding];
+/// The rules for nodes of an operator, in the order in which they are tried: those that hold for every
+/// version, and those for models whose operators have their axes as inputs.
+fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
+    if !node.domain().is_empty() {
+        return match node.op() {
+            "QAttention" => [&[], &[fused::attention]],
+            "QEmbedLayerNormalization" => [&[], &[fused::embedding]],
+            "QLinearConcat" => [&[qlinear::concat], &[]],
+            _ => [&[qlinear::operator], &[]],
+        };
+    }
+    let modern: &[Rule] = match node.op() {
+        "If" => return [&[control::branch], &[]],
+        "QLinearMatMul" | "QLinearConv" => return [&[qlinear::operator], &[]],
+        "Loop" => &[control::repeated, control::counted],
+        "Scan" => &[control::scanned],
+        "Exp" => &[softmax::of_logarithms],
+        "Div" => &[softmax::quotient, masked::renormalized],
+        "Mul" => &[softmax::quotient, quantized::integers],
+        "Where" => &[masked::renormalized],
+        "Reshape" => &[softmax::of_rows, layout::undone],
+        "Transpose" => &[softmax::of_transposed, layout::undone],
+        "Squeeze" => &[layout::undone],
+        "ReduceSum" => &[products::sum_of_products],
+        "Add" => &[products::in_parts, layout::padded],
+        "Sum" => &[layout::padded],
+        "Concat" => &[
+            products::in_parts,
+            products::per_head,
+            halves::of_turns,
+            layout::undone,
+            rows::in_pieces,
+        ],
+        "MatMul" => &[products::of_reversed],
+        "Einsum" => &[layout::einsum, elementwise::einsum],
+        "GatherND" => &[rows::gather_nd, rows::gather_each],
+        "ScatterND" => &[blocks::written],
+        _ => &[],
+    };
+    [&[], modern]
+}
 
 /// The model with its operators in the spelling that is read, where some of them have another;
 /// `None` where none has. `roles` are those of inputs that are not told from their use.
@@ -125,13 +135,9 @@ fn round(
             let mut rules = rules.iter();
             rules.any(|rule| rule(&view, &mut draft, id).is_some())
         };
-        let is_standard = node.domain().is_empty();
-        let rules: &[Rule] = match is_standard {
-            true => &RULES,
-            false => &OF_CONTRIB,
-        };
-        let is_other = any(&OF_ALL) || view.is_modern() && any(rules);
-        if is_standard && !is_other {
+        let [of_all, of_modern] = rules_of(node);
+        let is_other = any(of_all) || view.is_modern() && any(of_modern);
+        if node.domain().is_empty() && !is_other {
             repeated::again(&view, &mut draft, id, &mut known);
         }
     }

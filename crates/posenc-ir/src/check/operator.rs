@@ -1,5 +1,7 @@
 //! Nodes: whether they have the inputs, outputs and attributes of their operators.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::imports::{Imports, Opsets, domain_name};
@@ -8,10 +10,11 @@ use super::{attribute, body};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::id::NodeId;
-use crate::node::Node;
+use crate::node::{Node, Operator};
 use crate::schema::{self, Count, Domain, Lookup, Parameter, Signature};
 
 /// A domain that a node uses.
+#[derive(Clone, Copy)]
 enum OperatorSet {
     /// A version that the table knows.
     Known(&'static Domain, i64),
@@ -19,6 +22,15 @@ enum OperatorSet {
     Unknown,
     /// A later version than the table has.
     Newer(&'static Domain, i64),
+}
+
+impl OperatorSet {
+    fn find(self, op: &str) -> Lookup {
+        match self {
+            Self::Known(domain, version) => domain.find(op, version),
+            Self::Unknown | Self::Newer(..) => Lookup::Unknown,
+        }
+    }
 }
 
 /// Checks every node except calls of functions.
@@ -29,6 +41,9 @@ pub(super) fn check<'g>(
     warnings: &mut Warnings<'g>,
 ) -> Result<()> {
     let mut sets: FxHashMap<(usize, &str), OperatorSet> = FxHashMap::default();
+    // Nodes share their operators, which are looked up once.
+    let mut known: FxHashMap<(usize, *const Operator), (OperatorSet, Lookup)> =
+        FxHashMap::default();
     for (id, node) in graph.nodes() {
         let at = |e: Error| e.at(graph.place(id));
         if node.op().is_empty() {
@@ -36,11 +51,22 @@ pub(super) fn check<'g>(
         }
         attribute::check(graph, node).map_err(at)?;
         let (set, opsets) = imports.at(node.scope());
-        let set_of = match sets.entry((set, node.domain())) {
-            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(new) => {
-                let known = assumed_or_imported(graph, id, (set, opsets), warnings);
-                new.insert(known.map_err(at)?)
+        let key = (set, Arc::as_ptr(&node.operator));
+        let (of_domain, lookup) = match known.get(&key) {
+            Some(found) => *found,
+            None => {
+                let of_domain = match sets.get(&(set, node.domain())) {
+                    Some(of_domain) => *of_domain,
+                    None => {
+                        let found = assumed_or_imported(graph, id, (set, opsets), warnings);
+                        let of_domain = found.map_err(at)?;
+                        sets.insert((set, node.domain()), of_domain);
+                        of_domain
+                    }
+                };
+                let found = (of_domain, of_domain.find(node.op()));
+                known.insert(key, found);
+                found
             }
         };
         if is_call(id) {
@@ -49,7 +75,7 @@ pub(super) fn check<'g>(
         let place = || graph.place(id);
         let (domain, op) = (node.domain(), node.op());
         let name = domain_name(domain);
-        match *set_of {
+        match of_domain {
             OperatorSet::Unknown => warnings.of(Cause::Domain(domain), || {
                 let text = format!("operators of {name} are unknown and not checked");
                 (place(), text)
@@ -64,7 +90,7 @@ pub(super) fn check<'g>(
                     (place(), text)
                 });
             }
-            OperatorSet::Known(known, version) => match known.find(op, version) {
+            OperatorSet::Known(_, version) => match lookup {
                 Lookup::Known(signature) => {
                     arity(node, signature).map_err(at)?;
                     body::check(graph, node, version).map_err(at)?;
@@ -147,11 +173,10 @@ fn set_of(opsets: &Opsets, domain: &str) -> Result<OperatorSet> {
 pub(super) fn requires(imports: &Imports, node: &Node, i: usize) -> bool {
     let (set, opsets) = imports.at(node.scope());
     let assumed = default_of(set, opsets, node.domain()).ok_or(());
-    let signature = match assumed.or_else(|()| set_of(opsets, node.domain())) {
-        Ok(OperatorSet::Known(domain, version)) => domain.find(node.op(), version),
-        _ => return false,
+    let Ok(of_domain) = assumed.or_else(|()| set_of(opsets, node.domain())) else {
+        return false;
     };
-    matches!(signature, Lookup::Known(s) if i < s.inputs.required)
+    matches!(of_domain.find(node.op()), Lookup::Known(s) if i < s.inputs.required)
 }
 
 fn arity(node: &Node, signature: &Signature) -> Result<()> {

@@ -9,9 +9,12 @@ use crate::graph::lane::wrap;
 /// one value: the features are put into halves first.
 pub(super) fn of_turns(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
     let node = view.graph().node(id);
+    if !node.is("Concat") {
+        return None;
+    }
     let parts: Vec<ValueId> = node.inputs().iter().copied().collect::<Option<_>>()?;
     // Sizes take a trial run.
-    if !node.is("Concat") || !parts.iter().any(|part| is_sum_of_slices(view, *part)) {
+    if !parts.iter().any(|part| is_sum_of_slices(view, *part)) {
         return None;
     }
     let rank = view.rank(*parts.first()?)?;
