@@ -10,6 +10,7 @@ pub(crate) mod found;
 pub(crate) mod identified;
 mod lengths;
 pub(crate) mod limits;
+pub(crate) mod met;
 pub(crate) mod negated;
 mod places;
 mod results;
@@ -105,7 +106,8 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let filled = rows::filled(graph, &trace, &tokens);
     let attended = rows::attended(known, &tokens, &attention);
     let spread = rows::spread((graph, &classes), (&tokens, &mixers), (&trace, &filled));
-    let met = latents::meets_tokens(known, &tokens, &attention);
+    let gathered_by_place = latents::meets_tokens(known, &tokens, &attention);
+    let met = met::met(known, &tokens, &attention);
     drop(tokens);
     let mut found = Found {
         partial,
@@ -116,6 +118,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         spread,
         attended,
         filled,
+        met,
         ports,
         lengths,
         classes,
@@ -141,7 +144,10 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         no_encodings,
         mut not_evaluated,
     } = other_encodings(model, &found);
-    not_evaluated.extend(places::unread(&Runs::new(model, &found), &met));
+    not_evaluated.extend(places::unread(
+        &Runs::new(model, &found),
+        &gathered_by_place,
+    ));
     Found {
         findings,
         no_encodings,
@@ -182,6 +188,7 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         spread: before.spread.clone(),
         attended: before.attended.clone(),
         filled: before.filled.clone(),
+        met: before.met.clone(),
         findings: before.findings.clone(),
         no_encodings: before.no_encodings.clone(),
         no_attention: before.no_attention.clone(),

@@ -6,6 +6,7 @@ use posenc_ir::{NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::finding::Finding;
+use super::met::Met;
 use super::rotary::site::{AxialSite, RotarySite};
 use super::rows::{Attended, Rows, Spread};
 use crate::attention::Site;
@@ -53,6 +54,8 @@ pub(crate) struct Found {
     pub(crate) attended: Vec<Attended>,
     /// Every `Pad` that adds to a sequence of tokens, or cuts it.
     pub(crate) filled: FxHashSet<NodeId>,
+    /// Where numbers that change from token to token meet content outside of scores.
+    pub(crate) met: Vec<Met>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.

@@ -6,7 +6,7 @@
 use posenc_ir::{Attr, DType, Emitter, Error, Graph, Model, NodeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::uneven::{begins, recurrent};
+use super::uneven::Begins;
 use crate::detect::Found;
 use crate::detect::rows::Spread;
 use crate::graph::operators::is_random;
@@ -112,7 +112,7 @@ impl Alone {
     /// What can be replaced besides attention.
     pub(super) fn of(graph: &Graph, found: &Found) -> Self {
         let mut alone = Self::default();
-        let recurrent = recurrent(found);
+        let begins = Begins::of(graph, found);
         let by_node = found.spread.iter().map(|mixer| (mixer.node, mixer));
         let by_node: FxHashMap<NodeId, &Spread> = by_node.collect();
         for mixer in &found.spread {
@@ -120,7 +120,7 @@ impl Alone {
             let Some(part) = part((graph, found), &by_node, mixer) else {
                 continue;
             };
-            if !part.is_aligned() && !begins((graph, found), &recurrent, id) {
+            if !part.is_aligned() && !begins.at(id) {
                 continue;
             }
             let mut others = graph.node(id).outputs().iter().flatten().skip(1);

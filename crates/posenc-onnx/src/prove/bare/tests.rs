@@ -1,6 +1,7 @@
 //! Models with a position fail, and those without pass.
 
 mod branches;
+mod met;
 mod mixers;
 
 use posenc_ir::{Attr, DType, Emitter, Model, Tensor, ValueId};
@@ -15,11 +16,12 @@ use crate::report::SiteCheck;
 use crate::request::{LawName, Parameters, Request};
 use posenc_encodings::kind::Kind;
 
-/// The checks of all sites of a model as it is.
+/// What a run shows at all sites of a model as it is.
 fn checks(model: &Model) -> Vec<SiteCheck> {
     let found = detect(model, &Options::default());
     let sites: Vec<usize> = (0..found.attention.len()).collect();
-    check((model, &found), &sites, &Evaluator::default())
+    let backend = Evaluator::default();
+    check_within((model, &found), &sites, &backend, Limits::USUAL)
         .unwrap()
         .checks
 }
@@ -409,7 +411,9 @@ fn sites_that_a_rescale_leaves_alone_have_no_position() {
     assert_eq!(failed(&bare.checks), [""; 0]);
     // The others rotate.
     let others: Vec<usize> = (0..done.found.attention.len()).collect();
-    let all = check((done.read(), &done.found), &others, &Evaluator::default()).unwrap();
+    let backend = Evaluator::default();
+    let read = (done.read(), &done.found);
+    let all = check_within(read, &others, &backend, Limits::USUAL).unwrap();
     assert!(failed(&all.checks).contains(&"queries of equal tokens"));
 }
 

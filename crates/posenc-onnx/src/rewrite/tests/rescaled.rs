@@ -26,6 +26,7 @@ fn of(found: &Found) -> Vec<String> {
         spread,
         attended,
         filled,
+        met,
         unfitted_rotations,
         ports: _,
         lengths: _,
@@ -36,6 +37,8 @@ fn of(found: &Found) -> Vec<String> {
         latent: _,
         gathered: _,
     } = found;
+    // The numbers are those that a rescale changes.
+    let met: Vec<_> = met.iter().map(|met| met.node).collect();
     vec![
         format!("{attention:?}"),
         format!("{rotary:?} {axial:?} {not_rotary:?}"),
@@ -44,7 +47,7 @@ fn of(found: &Found) -> Vec<String> {
         format!("{mixers:?} {partial:?} {misplaced:?}"),
         format!("{no_attention:?} {not_evaluated:?}"),
         format!("{rows:?} {filled:?} {unfitted_rotations:?}"),
-        format!("{spread:?} {attended:?}"),
+        format!("{spread:?} {attended:?} {met:?}"),
     ]
 }
 

@@ -1,0 +1,148 @@
+//! Where numbers that change from token to token meet content, element by element.
+
+use ndarray::{ArrayD, Axis};
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Node, NodeId, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::attention::Site;
+use crate::attention::reads::reads;
+use crate::graph::dataflow::{Class, Classes, live};
+use crate::graph::mixing::Tokens;
+use crate::graph::operators::is_elementwise;
+
+/// Numbers of one row are equal up to this share of the largest.
+const ROUNDING: f64 = 1e-6;
+
+/// Numbers that are no content and change from token to token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Met {
+    /// Where they meet content.
+    pub(crate) node: NodeId,
+    pub(crate) numbers: ValueId,
+    /// By how much they change; `None` where they are not known.
+    pub(crate) change: Option<f64>,
+}
+
+/// All of them but those beside scores, which are masks and biases.
+pub(super) fn met(
+    (graph, trace, classes): (&Graph, &Trace, &Classes),
+    tokens: &Tokens,
+    sites: &[Site],
+) -> Vec<Met> {
+    let of_scores = of_scores(graph, classes, sites);
+    let live = live(graph);
+    let nodes = graph.nodes().map(|(id, _)| id);
+    let nodes = nodes.filter(|id| live[id.index()] && !of_scores.contains(id));
+    let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    let at = |id: NodeId| {
+        let node = graph.node(id);
+        let inputs: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
+        let (content, others): (Vec<_>, Vec<_>) = inputs.into_iter().partition(|v| is_content(*v));
+        let trailing = trailing(node).filter(|_| !content.is_empty())?;
+        others.into_iter().find_map(|numbers| {
+            let mut axes = content.iter().filter_map(|v| {
+                let dims = trace.get(*v).dims.as_ref()?;
+                let axis = only_axis(tokens, *v, dims.len())?;
+                Some((dims.len() - axis, dims[axis]))
+            });
+            let change = axes.find_map(|(from_end, size)| {
+                let beside = from_end > trailing;
+                let meets = beside.then(|| change((trace, classes), numbers, (from_end, size)));
+                meets.flatten()
+            })?;
+            Some(Met {
+                node: id,
+                numbers,
+                change: change.is_finite().then_some(change),
+            })
+        })
+    };
+    nodes.filter_map(at).collect()
+}
+
+/// How many of the last axes an operator does not broadcast; `None` for one that meets no elements.
+fn trailing(node: &Node) -> Option<usize> {
+    match node.op() {
+        _ if !node.domain().is_empty() => None,
+        "MatMul" => Some(2),
+        "PRelu" | "Mod" => Some(0),
+        op => is_elementwise(op).then_some(0),
+    }
+}
+
+/// The only axis along which the tokens of a value differ.
+fn only_axis(tokens: &Tokens, value: ValueId, rank: usize) -> Option<usize> {
+    let mut axes = (0..rank).filter(|axis| tokens.differ_along(value, *axis));
+    axes.next().filter(|_| axes.next().is_none())
+}
+
+/// By how much numbers change along an axis of this size, counted from the end: infinitely where that is
+/// not known; `None` where they do not.
+fn change(
+    (trace, classes): (&Trace, &Classes),
+    numbers: ValueId,
+    (from_end, size): (usize, usize),
+) -> Option<f64> {
+    let known = trace.get(numbers);
+    let dims = known.dims.as_ref()?;
+    let axis = dims.len().checked_sub(from_end)?;
+    if dims[axis] != size || size < 2 {
+        return None;
+    }
+    match known.to_f64() {
+        Some(numbers) => spread(&numbers, axis),
+        None => (classes.of_value(numbers) != Class::PADDING).then_some(f64::INFINITY),
+    }
+}
+
+/// The largest difference between rows along an axis, where it is more than roundings.
+fn spread(numbers: &ArrayD<f64>, axis: usize) -> Option<f64> {
+    let first = numbers.index_axis(Axis(axis), 0);
+    let largest = numbers.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
+    let differences = numbers.axis_iter(Axis(axis)).flat_map(|row| {
+        let pairs = row.into_iter().zip(&first);
+        // Equal infinities are no difference.
+        let of = |(a, b): (&f64, &f64)| if a == b { 0.0 } else { (a - b).abs() };
+        pairs.map(of).collect::<Vec<_>>()
+    });
+    let spread = differences.fold(0.0, f64::max);
+    (spread > ROUNDING * largest).then_some(spread)
+}
+
+/// The nodes between the product of queries and keys and that with the values.
+fn of_scores(graph: &Graph, classes: &Classes, sites: &[Site]) -> FxHashSet<NodeId> {
+    let known = reads(graph, classes, sites);
+    let products = known.keys_and_values.iter().map(|(node, _)| *node);
+    let ends: FxHashSet<NodeId> = products.collect();
+    let mut scores = FxHashSet::default();
+    let mut stack: Vec<ValueId> = sites.iter().filter_map(|site| site.product).collect();
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            if !ends.contains(&at.node) && scores.insert(at.node) {
+                stack.extend(graph.node(at.node).outputs().iter().flatten());
+            }
+        }
+    }
+    scores
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn rows_that_differ_by_more_than_roundings_change() {
+        let hidden = f64::NEG_INFINITY;
+        for (numbers, change) in [
+            (array![[1.0, 2.0], [1.0, 2.0]], None),
+            (array![[1.0, 2.0], [1.0, 2.0 + 1e-7]], None),
+            (array![[hidden, 2.0], [hidden, 2.0]], None),
+            (array![[1.0, 2.0], [1.0, 2.5]], Some(0.5)),
+        ] {
+            assert_eq!(spread(&numbers.into_dyn(), 0), change);
+        }
+    }
+}
