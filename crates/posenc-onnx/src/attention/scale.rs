@@ -46,6 +46,8 @@ pub(crate) fn before(graph: &Graph, classes: &Classes, trace: &Trace, operand: &
                 0
             }),
             "Slice" | "Split" | "Gather" => Some(0),
+            // A bias of a projection that was scaled apart from it.
+            "Add" => only_content(classes, node),
             "Concat" => lane.and_then(|lane| joined(classes, trace, node, lane)),
             op if is_copy(op) || is_layout(op) => Some(0),
             _ => None,
@@ -57,6 +59,16 @@ pub(crate) fn before(graph: &Graph, classes: &Classes, trace: &Trace, operand: &
         value = next;
     }
     factor
+}
+
+/// The slot of what a constant is added to.
+fn only_content(classes: &Classes, node: &Node) -> Option<usize> {
+    let class = |slot: usize| Some(classes.of_value(node.input(slot)?));
+    let other = |slot: &usize| class(1 - slot).is_some_and(Class::is_constant);
+    let is_content = |slot: &usize| class(*slot).is_some_and(|c| c.has(Class::CONTENT));
+    [0, 1]
+        .into_iter()
+        .find(|slot| is_content(slot) && other(slot))
 }
 
 /// The slot of the new keys, where earlier ones are joined with them along the tokens.
@@ -143,6 +155,40 @@ mod tests {
         }
         // Parts of the features may be of other factors.
         assert_eq!(on_keys(&model(0.25, 0.5, Joined::AlongFeatures)), 0.5);
+    }
+
+    /// Both forms of a scaled projection, and a sum of contents of which one is scaled.
+    #[test]
+    fn a_factor_is_found_before_a_bias() {
+        let of = |add: fn(&mut Sketch, &str, &str) -> String| {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+            let quarter = s.float(0.25);
+            let k = add(&mut s, &k, &quarter);
+            let k = s.transpose(&k, &[0, 1, 3, 2]);
+            let scores = s.op("MatMul", &[&q, &k]);
+            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let y = s.merged(&y);
+            let y = s.op("Add", &[&x, &y]);
+            on_keys(&s.model(17, &[&y]))
+        };
+        let behind = of(|s, k, quarter| {
+            let bias = s.weights(&[SIZE]);
+            let k = s.op("Mul", &[k, quarter]);
+            s.op("Add", &[&bias, &k])
+        });
+        let before = of(|s, k, quarter| {
+            let bias = s.weights(&[SIZE]);
+            let k = s.op("Add", &[k, &bias]);
+            s.op("Mul", &[&k, quarter])
+        });
+        let of_part = of(|s, k, quarter| {
+            let part = s.op("Mul", &[k, quarter]);
+            s.op("Add", &[k, &part])
+        });
+        assert_eq!([behind, before, of_part], [0.25, 0.25, 1.0]);
     }
 
     /// The largest number of the vectors that are inserted.
