@@ -90,23 +90,26 @@ pub(super) fn check<'g>(
                     (place(), text)
                 });
             }
-            OperatorSet::Known(_, version) => match lookup {
+            OperatorSet::Known(known, version) => match lookup {
                 Lookup::Known(signature) => {
-                    arity(node, signature).map_err(at)?;
-                    body::check(graph, node, version).map_err(at)?;
-                    let unknown = attributes(node, signature).map_err(at)?;
-                    for attribute in unknown {
-                        warnings.of(Cause::Attribute(domain, op, attribute), || {
-                            let text =
-                                format!("{op} of {name} {version} has no attribute {attribute}");
-                            (place(), text)
-                        });
-                    }
+                    against(graph, id, (signature, version), warnings).map_err(at)?;
                 }
                 Lookup::Unknown => warnings.of(Cause::Operator(domain, op), || {
                     let text = format!("{name} has no operator {op}; the node is not checked");
                     (place(), text)
                 }),
+                Lookup::Later(since) if AHEAD.contains(&(domain, op)) => {
+                    warnings.of(Cause::Operator(domain, op), || {
+                        let text = format!(
+                            "{op} is in {name} from version {since} on, and version {version} is \
+                             imported: ONNX Runtime alone reads it"
+                        );
+                        (place(), text)
+                    });
+                    if let Lookup::Known(signature) = known.find(op, since) {
+                        against(graph, id, (signature, since), warnings).map_err(at)?;
+                    }
+                }
                 Lookup::Later(since) => {
                     let why = format!(
                         "{op} was added in version {since} of {name}, but version {version} is \
@@ -123,6 +126,31 @@ pub(super) fn check<'g>(
                 }
             },
         }
+    }
+    Ok(())
+}
+
+/// Operators that ONNX Runtime reads in every version of their domain, since its optimizer writes them
+/// whatever is imported.
+const AHEAD: [(&str, &str); 1] = [("", "LayerNormalization")];
+
+/// Checks a node against what is known of its operator in a version.
+fn against<'g>(
+    graph: &'g Graph,
+    id: NodeId,
+    (signature, version): (&Signature, i64),
+    warnings: &mut Warnings<'g>,
+) -> Result<()> {
+    let node = graph.node(id);
+    let (domain, op) = (node.domain(), node.op());
+    let name = domain_name(domain);
+    arity(node, signature)?;
+    body::check(graph, node, version)?;
+    for attribute in attributes(node, signature)? {
+        warnings.of(Cause::Attribute(domain, op, attribute), || {
+            let text = format!("{op} of {name} {version} has no attribute {attribute}");
+            (graph.place(id), text)
+        });
     }
     Ok(())
 }

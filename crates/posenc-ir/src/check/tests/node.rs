@@ -238,6 +238,12 @@ fn other_nodes_are_refused_with_the_reason() {
             "RotaryEmbedding was added in version 23 of ai.onnx, but version 17 is imported",
         ),
         (
+            "later, as ONNX Runtime has it, without its factors",
+            11,
+            node("LayerNormalization", &["x"], &["y"]),
+            "LayerNormalization needs 2 to 3 inputs, but has 1",
+        ),
+        (
             "gone",
             17,
             node("Upsample", &["x", "w"], &["y"]),

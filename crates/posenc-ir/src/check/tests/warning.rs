@@ -59,7 +59,12 @@ fn warnings_are_listed_once_with_their_first_place() {
         let body = || branch(vec![node("Neg", &["x"], &["w"])], "w");
         g.node[0] = choice(body(), body());
     });
-    let cases: [(&str, ModelProto, &[&str]); 8] = [
+    let ahead = {
+        let mut m = changed(|g| g.node[0] = node("LayerNormalization", &["x", "w"], &["y"]));
+        m.opset_import[0] = import("", 11);
+        m
+    };
+    let cases: [(&str, ModelProto, &[&str]); 9] = [
         ("plain", changed(|_| {}), &[]),
         (
             "unknown domain",
@@ -80,6 +85,14 @@ fn warnings_are_listed_once_with_their_first_place() {
             "a version of the future",
             later,
             &["version 1000 of ai.onnx is unknown, and its operators are not checked"],
+        ),
+        (
+            "an operator that ONNX Runtime has in every version",
+            ahead,
+            &[
+                "g/y_node: LayerNormalization is in ai.onnx from version 17 on, and version 11 is \
+                 imported: ONNX Runtime alone reads it",
+            ],
         ),
         (
             "two versions",
