@@ -148,10 +148,11 @@ fn positions_left(
         return Ok(left.checks().iter().filter(of_site).cloned().collect());
     };
     let (site, what) = (&check.site, &check.quantity);
-    let error = check.max_error.unwrap_or(f64::NAN);
+    let error = check.max_error.map(|error| format!(" by {error:.1e}"));
+    let error = error.unwrap_or_default();
     let why = format!(
-        "{site}: without the encodings that were found, {what} still differ by {error:.1e}, so a \
-         position is left that was not read"
+        "{site}: without the encodings that were found, {what} still differ{error}, so a position is \
+         left that was not read"
     );
     if request.allowances.allow_unread {
         done.record_unread(&why);

@@ -53,6 +53,9 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
             Verdict::Nothing => {}
             Verdict::Unread(why) => *unread.entry(why).or_default() += 1,
             Verdict::Bias(bias) => {
+                if let Some(why) = bias.unread {
+                    *unread.entry(why).or_default() += 1;
+                }
                 let group = grouped.entry((alike, site.place.stack));
                 group
                     .or_insert_with(|| bias.finding(runs, site))
@@ -129,6 +132,8 @@ struct Bias {
     fit_error: Option<f64>,
     max_length: Option<usize>,
     evidence: Vec<String>,
+    /// Why what it is made of cannot be told apart.
+    unread: Option<&'static str>,
 }
 
 impl Bias {
@@ -138,6 +143,7 @@ impl Bias {
             fit_error: fit.residual,
             max_length: fit.max_length,
             evidence: vec![],
+            unread: None,
         }
     }
 
@@ -188,8 +194,11 @@ fn read(runs: &mut Runs<'_>, known: &mut KnownRows, site: &Site) -> Verdict {
         return unseen(runs, known, site, &entries, &origins);
     };
     let Some(scores) = scores(plane, site, origins.tolerance()) else {
-        let why = "the bias differs between sequences or windows, and not as a mask does";
-        return Verdict::Bias(unknown(plane, vec![why.to_owned()]));
+        let why = "it differs between sequences or windows, and not as a mask does";
+        let mut bias = unknown(plane, vec![why.to_owned()]);
+        // A mask may be in it, which has to stay.
+        bias.unread = Some(why);
+        return Verdict::Bias(bias);
     };
     if scores.is_flat() {
         return Verdict::Nothing;
@@ -490,5 +499,6 @@ fn unknown(plane: &Plane, misses: Vec<String>) -> Bias {
         encoding: Encoding::Unknown,
         fit_error: None,
         max_length: None,
+        unread: None,
     }
 }

@@ -127,7 +127,16 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
         return None;
     }
     let length = at.length_for(rows, runs.found.lengths.past)?;
-    let ends = !longer.bends(index) || longer.overruns(index, rows, length);
+    let ends = match grows {
+        true => {
+            let then = longer.beyond(length).and_then(|trace| {
+                let dims = trace.get(table).dims.as_ref()?;
+                dims.get(axis).copied()
+            });
+            longer.overruns(index, then.unwrap_or(rows), length)
+        }
+        false => !longer.bends(index) || longer.overruns(index, rows, length),
+    };
     ends.then_some((table, length))
 }
 

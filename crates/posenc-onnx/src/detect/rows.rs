@@ -86,7 +86,7 @@ pub(crate) fn attended(
     let of = |site: &Site| {
         let known = |node: NodeId| {
             let value = graph.node(node).output(0)?;
-            let axis = tokens.axis(value, trace.get(value).dims.as_deref()?)?;
+            let axis = tokens.axis_of_inputs(value, trace.get(value).dims.as_deref()?)?;
             Some(Attended {
                 site: site.index,
                 value,
@@ -176,7 +176,7 @@ pub(crate) fn rows(
         let is_float = known.dtype.is_some_and(|dtype| dtype.is_float());
         let is_computed = graph.producer(value).is_some() && is_content(value);
         let dims = known.dims.as_deref().filter(|_| is_float && is_computed)?;
-        let axis = tokens.axis(value, dims)?;
+        let axis = tokens.axis_of_inputs(value, dims)?;
         Some(Rows { value, axis, what })
     };
     let mut all = vec![];

@@ -7,7 +7,8 @@ pub(crate) mod spec;
 
 use crate::attention::order;
 use crate::detect::context::Context;
-use crate::error::{Refusal, RewriteError};
+use crate::detect::finding::{Encoding, Finding};
+use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::ports::Role;
 use crate::plan::selection::chosen;
 use crate::request::params::Params;
@@ -42,6 +43,30 @@ fn check_length(context: &Context<'_>, request: &Request, kind: Kind) -> Result<
     }
 }
 
+/// Refuses a swap of all layers where cross-attention would keep a position that was not read.
+fn check_cross(context: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
+    if request.layers.is_some() || request.allowances.allow_unread {
+        return Ok(());
+    }
+    let is_unread = |f: &&Finding| matches!(f.encoding, Encoding::Unknown);
+    let unread = context.found.findings.iter().filter(is_unread);
+    let of_finding = |f: &Finding| f.sites.iter().map(|site| (*site, f.node())).collect();
+    let unread = unread.flat_map::<Vec<_>, _>(of_finding);
+    let not_rotary = context.found.not_rotary.iter();
+    let mut unread = unread.chain(not_rotary.map(|r| (r.site, Some(r.node))));
+    let Some((site, node)) = unread.find(|(site, _)| context.site(*site).cross) else {
+        return Ok(());
+    };
+    let name = &context.site(site).name;
+    let node = node.unwrap_or(context.site(site).node);
+    let place = context.graph().place(node);
+    let why = format!(
+        "{place}: a position that was not read reaches {name}, and cross-attention keeps it; give \
+         `allow-unread` to change self-attention alone"
+    );
+    Err(Refusal::new(RefusalKind::Unread, why).into())
+}
+
 /// Plans a swap; `None` where the model already matches the request.
 ///
 /// # Errors
@@ -54,6 +79,7 @@ pub(crate) fn plan(
     let sites = chosen(context.found, request)?;
     size::check(&request.parameters)?;
     check_length(context, request, kind)?;
+    check_cross(context, request)?;
     for site in &sites {
         if kind != Kind::None && context.found.partial.contains(site) {
             let why = "its queries are not the last of the tokens, and an encoding of their \

@@ -22,8 +22,9 @@ mod stand_ins;
 mod tests;
 mod uneven;
 
-use posenc_ir::{Graph, Model, Tensor, ValueId};
+use posenc_ir::{Graph, Model, NodeId, Tensor, ValueId};
 use posenc_runtime::Backend;
+use rustc_hash::FxHashSet;
 
 use super::VerifyError;
 use super::feeds::{different_tokens, equal_tokens, with_id};
@@ -32,6 +33,7 @@ use super::tolerance::Tolerance;
 use crate::attention::Site;
 use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
+use crate::detect::found::Refused;
 use crate::detect::negated::{Negated, negated};
 use crate::detect::rows::{Rows, What};
 use crate::graph::mixing::token_axes;
@@ -49,6 +51,9 @@ use uneven::uneven;
 /// By which share of the largest number tokens may differ in a quantized model, where the weights of
 /// attention do not sum to 1, and sums in another order are rounded to another integer.
 const COARSE: f64 = 0.1;
+
+/// How much more tokens of a longer sequence may differ for the same reason.
+const LONGER_COARSE: f64 = 5.0;
 
 /// Tokens of a longer sequence: odd, as those of the trial run are not.
 const LONGER: usize = 95;
@@ -119,21 +124,22 @@ fn check_within(
     if sites.is_empty() || at.sequence < FEWEST {
         return Ok(Bare::default());
     }
-    let is_whole = !tells_apart(model, found, asked, true);
-    let shows = |rows: &&Rows| match rows.what {
-        _ if uneven.contains(&rows.value) => false,
-        What::Values(of) => sites.iter().any(|site| site.index == of),
-        What::Output | What::Last => is_whole,
+    let ordered = Alone::with_ordered(alone.clone(), graph, found);
+    let rows = |alone: &Alone| -> Vec<Rows> {
+        let is_whole = !tells_apart((model, found), asked, true, alone);
+        let shows = |rows: &&Rows| match rows.what {
+            _ if uneven.contains(&rows.value) => false,
+            What::Values(of) => sites.iter().any(|site| site.index == of),
+            What::Output | What::Last => is_whole,
+        };
+        found.rows.iter().filter(shows).copied().collect()
     };
-    let rows: Vec<Rows> = found.rows.iter().filter(shows).copied().collect();
+    let (rows, all_rows) = (rows(&alone), rows(&ordered));
     let wanted = sites.iter().flat_map(|site| read(site));
-    let mut wanted: Vec<ValueId> = wanted.chain(rows.iter().map(|r| r.value)).collect();
+    let mut wanted: Vec<ValueId> = wanted.chain(all_rows.iter().map(|r| r.value)).collect();
     wanted.sort_unstable();
     wanted.dedup();
     let mut runs = Runs::load((model, found), &wanted, &alone, backend, limits)?;
-    let feeds = equal_tokens(graph, &found.ports, at, 0)?;
-    let first = runs.of(&feeds)?;
-    let second = runs.of(&equal_tokens(graph, &found.ports, at, 1)?)?;
     let examined = Examined {
         model,
         found,
@@ -142,25 +148,38 @@ fn check_within(
         sites: &sites,
         rows: &rows,
         alone: &alone,
+        coarse: coarse(graph),
     };
-    let (mut checks, kinds) = examined.equal([&first, &second]);
-    checks.extend(examined.other_ids(&feeds, &first, &mut runs));
-    let ordered = Alone::with_ordered(alone.clone(), graph, found);
+    let equal = examined.equal_runs(&mut runs)?;
+    let (mut checks, kinds) = examined.equal(equal.each_other(), &equal);
+    checks.extend(examined.other_ids(&equal, &mut runs)?);
     let mut left_out = None;
     let each = match sites.iter().any(|site| site.is_ordered()) {
         true => {
+            let behind = Examined {
+                rows: &all_rows,
+                alone: &ordered,
+                ..examined
+            };
+            let is_hidden = all_rows.len() > rows.len() || kinds.are_several();
             let load = Runs::load((model, found), &wanted, &ordered, backend, limits);
-            let moved =
-                |mut other: Runs| examined.reordered(&first, &kinds, (&ordered, &mut other));
+            let moved = |mut runs: Runs| {
+                let equal = behind.equal_runs(&mut runs)?;
+                let (mut checks, kinds) = behind.equal(equal.each_other(), &equal);
+                // The rest was compared with attention as it is.
+                checks.retain(|_| is_hidden);
+                checks.extend(behind.reordered(&equal.runs[0], &kinds, &mut runs)?);
+                Ok(checks)
+            };
             let each = load.and_then(moved);
-            each.map_err(|error| left_out = Some(error.to_string()))
+            each.map_err(|error: VerifyError| left_out = Some(error.to_string()))
                 .ok()
         }
         false => None,
     };
     checks.extend(match each {
         Some(checks) => checks,
-        None => examined.reordered(&first, &kinds, (&alone, &mut runs))?,
+        None => examined.reordered(&equal.runs[0], &kinds, &mut runs)?,
     });
     checks.extend(examined.longer(&wanted, backend));
     checks.extend(examined.other_branches(&wanted, backend));
@@ -172,12 +191,18 @@ fn check_within(
 }
 
 /// A failed check for each place where numbers that change from token to token still meet content, which
-/// the graph shows without a run. None where encodings were to stay.
+/// the graph shows without a run. Encodings that were to stay are let through.
 fn met((model, found): (&Model, &Found), asked: &[usize]) -> Vec<SiteCheck> {
     let graph = model.graph();
-    let met = found.met.iter();
-    let met = met.filter(|_| !tells_apart(model, found, asked, false));
-    met.map(|met| SiteCheck {
+    let at_cross = at_cross(graph, found, asked);
+    if !at_cross.is_empty() {
+        return at_cross;
+    }
+    let Some(kept) = kept(found, asked) else {
+        return vec![];
+    };
+    let left = found.met.iter().filter(|met| !kept.contains(&met.node));
+    left.map(|met| SiteCheck {
         site: graph.place(met.node).to_string(),
         quantity: format!(
             "the numbers {} of different tokens",
@@ -190,6 +215,45 @@ fn met((model, found): (&Model, &Found), asked: &[usize]) -> Vec<SiteCheck> {
     .collect()
 }
 
+/// A failed check for each position that was not read and reaches cross-attention, where all
+/// self-attention was asked for: it may be in what the encoder gives.
+fn at_cross(graph: &Graph, found: &Found, asked: &[usize]) -> Vec<SiteCheck> {
+    let mut own = found.attention.iter().filter(|site| !site.cross);
+    if !own.all(|site| asked.contains(&site.index)) {
+        return vec![];
+    }
+    let is_cross = |refused: &&Refused| found.attention[refused.site].cross;
+    let left = found.not_rotary.iter().filter(is_cross);
+    left.map(|refused| SiteCheck {
+        site: graph.place(refused.node).to_string(),
+        quantity: format!(
+            "the tokens that {} reads",
+            found.attention[refused.site].name
+        ),
+        max_error: None,
+        bound: 0.0,
+        ok: false,
+    })
+    .collect()
+}
+
+/// Where the encodings of sites that were not asked for meet content; `None` where that is not known.
+fn kept(found: &Found, asked: &[usize]) -> Option<FxHashSet<NodeId>> {
+    let stays = |site: &usize| !asked.contains(site);
+    if found.not_rotary.iter().any(|refused| stays(&refused.site)) {
+        return None;
+    }
+    let rotary = found.rotary.iter().filter(|rotary| stays(&rotary.site));
+    let regions = rotary.flat_map(|rotary| [&rotary.query.region, &rotary.key.region]);
+    let axial = found.axial.iter();
+    let axial = axial.filter(|axial| axial.finding.sites.iter().any(stays));
+    let regions = regions.chain(axial.flat_map(|axial| &axial.regions));
+    let findings = found.findings.iter().filter(|f| f.sites.iter().any(stays));
+    let entries = regions.flat_map(|region| &region.entries);
+    let entries = entries.chain(findings.flat_map(|f| &f.entries));
+    Some(entries.map(|entry| entry.node).collect())
+}
+
 /// What is compared of a model.
 struct Examined<'a> {
     model: &'a Model,
@@ -200,21 +264,69 @@ struct Examined<'a> {
     rows: &'a [Rows],
     /// What is replaced by something that acts on each token alone.
     alone: &'a Alone,
+    /// By which share of the largest number tokens may differ because of integers.
+    coarse: f64,
+}
+
+/// Runs of equal tokens.
+struct EqualRuns {
+    /// The inputs of the first run.
+    feeds: Vec<(String, Tensor)>,
+    /// Of two contents.
+    runs: [Numbers; 2],
+    /// The first content with the second in one input after another; none for a single input.
+    inputs: Vec<Numbers>,
+}
+
+impl EqualRuns {
+    fn each_other(&self) -> [&Numbers; 2] {
+        let [first, second] = &self.runs;
+        [first, second]
+    }
 }
 
 impl Examined<'_> {
-    /// Compares tokens of equal content; returns their kinds too.
-    fn equal(&self, runs: [&Numbers; 2]) -> (Vec<SiteCheck>, Kinds) {
+    /// Runs tokens of equal content.
+    fn equal_runs(&self, runs: &mut Runs) -> Result<EqualRuns, VerifyError> {
+        let (graph, ports) = (self.model.graph(), &self.found.ports);
+        let feeds = equal_tokens(graph, ports, self.at, 0)?;
+        let other = equal_tokens(graph, ports, self.at, 1)?;
+        let has_tokens = |port: &Port| {
+            let is_content = matches!(port.role, Role::Tokens | Role::Content);
+            let axes = token_axes((graph, ports), port, &ports.dims(port, self.at), self.at);
+            is_content && axes.is_some_and(|axes| !axes.is_empty())
+        };
+        let of_tokens: Vec<usize> = (ports.iter().enumerate())
+            .filter_map(|(i, port)| has_tokens(port).then_some(i))
+            .collect();
+        let mut inputs = vec![];
+        if of_tokens.len() > 1 {
+            for i in of_tokens {
+                let mut feeds = feeds.clone();
+                feeds[i] = other[i].clone();
+                inputs.push(runs.of(&feeds)?);
+            }
+        }
+        Ok(EqualRuns {
+            runs: [runs.of(&feeds)?, runs.of(&other)?],
+            feeds,
+            inputs,
+        })
+    }
+
+    /// Compares tokens of equal content; returns their kinds too, by the inputs that they follow.
+    fn equal<'r>(
+        &'r self,
+        runs: [&'r Numbers; 2],
+        equal: &'r EqualRuns,
+    ) -> (Vec<SiteCheck>, Kinds<'r>) {
         let Self { model, found, .. } = *self;
         let graph = model.graph();
-        let contents = found.ports.iter();
-        let contents = contents
-            .filter(|p| matches!(p.role, Role::Tokens | Role::Content))
-            .count();
         let mut compared = Compared {
             runs,
-            kinds: Kinds::new(contents),
-            share: coarse(graph),
+            kinds: Kinds::new(&equal.runs[0], &equal.inputs),
+            alone: &self.alone.each,
+            share: self.coarse,
             sequence: self.at.sequence,
             coarsest: coarsest(model, found),
             checks: vec![],
@@ -222,7 +334,8 @@ impl Examined<'_> {
         for site in self.sites {
             compared.site(site, model, found, self.rows);
         }
-        let has_order = found.attention.iter().any(Site::is_ordered);
+        let is_ordered = |site: &Site| site.is_ordered() && !self.alone.each.contains(&site.node);
+        let has_order = found.attention.iter().any(is_ordered);
         for rows in self.rows_of_no_site() {
             compared.rows(rows, graph.name(rows.value), has_order);
         }
@@ -231,12 +344,7 @@ impl Examined<'_> {
 
     /// Compares tokens that are all of an id, or of a type, that the graph tells from others: a position
     /// may act on those alone. Nothing where that does not run, as where no token counts.
-    fn other_ids(
-        &self,
-        feeds: &[(String, Tensor)],
-        equal: &Numbers,
-        runs: &mut Runs,
-    ) -> Vec<SiteCheck> {
+    fn other_ids(&self, equal: &EqualRuns, runs: &mut Runs) -> Result<Vec<SiteCheck>, VerifyError> {
         let Self { model, found, .. } = *self;
         let (graph, ports) = (model.graph(), &found.ports);
         let mut checks = vec![];
@@ -247,28 +355,24 @@ impl Examined<'_> {
                 _ => continue,
             };
             for id in told_apart(graph, &found.trace, port) {
-                let feeds = with_id(graph, feeds, port, id);
+                let feeds = with_id(graph, &equal.feeds, port, id);
                 let Some(numbers) = feeds.and_then(|feeds| runs.of(&feeds).ok()) else {
                     continue;
                 };
-                let (compared, _) = self.equal([&numbers, equal]);
+                let (compared, _) = self.equal([&numbers, &equal.runs[0]], equal);
                 checks.extend(compared.into_iter().map(|mut check| {
                     check.quantity += &format!(" of {what} {id}");
                     check
                 }));
             }
         }
-        checks
+        Ok(checks)
     }
 
     /// Compares the tokens of a longer sequence: a position may begin to act behind the first ones.
-    /// Nothing where none runs, and in a quantized model, in which weights of many tokens do not sum to
-    /// 1.
+    /// Nothing where none runs.
     fn longer(&self, wanted: &[ValueId], backend: &dyn Backend) -> Vec<SiteCheck> {
         let Self { model, found, .. } = *self;
-        if has_quantized_operators(model.graph()) {
-            return vec![];
-        }
         let shortest = found.limits.iter().map(|l| l.length).min();
         let longest = LONGER.min(shortest.unwrap_or(LONGER));
         let at = |sequence| {
@@ -325,10 +429,16 @@ impl Examined<'_> {
 
     /// Compares tokens of equal content at these lengths.
     fn equal_at(&self, runs: &mut Runs, at: Lengths) -> Result<Vec<SiteCheck>, VerifyError> {
-        let (graph, ports) = (self.model.graph(), &self.found.ports);
-        let mut equal = |nth| runs.of(&equal_tokens(graph, ports, at, nth)?);
-        let (checks, _) = Self { at, ..*self }.equal([&equal(0)?, &equal(1)?]);
-        Ok(checks)
+        let examined = Self {
+            at,
+            coarse: match at.sequence > self.at.sequence {
+                true => LONGER_COARSE * self.coarse,
+                false => self.coarse,
+            },
+            ..*self
+        };
+        let equal = examined.equal_runs(runs)?;
+        Ok(examined.equal(equal.each_other(), &equal).0)
     }
 
     fn rows_of_no_site(&self) -> impl Iterator<Item = &Rows> {
@@ -340,12 +450,17 @@ impl Examined<'_> {
     fn reordered(
         &self,
         equal: &Numbers,
-        kinds: &Kinds,
-        (alone, runs): (&Alone, &mut Runs),
+        kinds: &Kinds<'_>,
+        runs: &mut Runs,
     ) -> Result<Vec<SiteCheck>, VerifyError> {
-        let Self { model, found, .. } = *self;
+        let Self {
+            model,
+            found,
+            alone,
+            ..
+        } = *self;
         let graph = model.graph();
-        let stays = tells_apart(model, found, self.asked, false);
+        let stays = tells_apart((model, found), self.asked, false, alone);
         let feeds = |is_moved| different_tokens(graph, &found.ports, self.at, is_moved);
         let (false, Some(feeds), Some(moved)) = (stays, feeds(false)?, feeds(true)?) else {
             return Ok(vec![]);
@@ -364,7 +479,7 @@ impl Examined<'_> {
             kinds,
             lengths: &lengths,
             behind: &behind,
-            share: coarse(graph).max(Tolerance::of(coarsest(model, found)).rtol),
+            share: self.coarse.max(Tolerance::of(coarsest(model, found)).rtol),
         };
         let sites = self.sites.iter();
         let mut checks: Vec<SiteCheck> = sites
@@ -385,11 +500,19 @@ fn read(site: &Site) -> impl Iterator<Item = ValueId> + use<> {
 /// Whether the rows behind the sites may differ for a reason that is known: an encoding of a site
 /// that was not asked for, or attention of which a sink takes a share by place. A bias of scores does
 /// not show behind them where tokens are equal.
-fn tells_apart(model: &Model, found: &Found, asked: &[usize], are_equal: bool) -> bool {
+fn tells_apart(
+    (model, found): (&Model, &Found),
+    asked: &[usize],
+    are_equal: bool,
+    alone: &Alone,
+) -> bool {
     let stays = |site: &usize| !asked.contains(site);
     let is_hidden = |f: &Finding| are_equal && matches!(f.encoding, Encoding::ScoreBias(..));
     let mut findings = found.findings.iter().filter(|f| !is_hidden(f));
-    let by_place = |site: &Site| site.is_ordered() && has_sink(site, model, found);
+    let by_place = |site: &Site| {
+        let is_ordered = site.is_ordered() && !alone.each.contains(&site.node);
+        is_ordered && has_sink(site, model, found)
+    };
     found.rotary.iter().any(|rotary| stays(&rotary.site))
         || found.not_rotary.iter().any(|refused| stays(&refused.site))
         || findings.any(|finding| finding.sites.iter().any(stays))

@@ -2,7 +2,12 @@
 
 use posenc_ir::ValueId;
 
+use rustc_hash::FxHashSet;
+
 use super::sets::{BITS, Sets};
+
+/// How many inputs may lie one behind another.
+const MOST_INPUTS: usize = 4;
 
 /// The tokens that each value depends on; `None` for one that depends on none.
 #[derive(Debug)]
@@ -30,6 +35,23 @@ impl Tokens {
         along.sort_unstable();
         along.dedup();
         (along.len() == count).then_some(axis)
+    }
+
+    /// The same, where tokens of one input may lie behind those of another.
+    pub(crate) fn axis_of_inputs(&self, value: ValueId, dims: &[usize]) -> Option<usize> {
+        let sets = self.0.get(value.index())?.as_ref()?;
+        let mut varying = (0..dims.len()).filter(|axis| !sets.is_uniform(*axis));
+        let axis = varying.next().filter(|_| varying.next().is_none())?;
+        let (along, _) = sets.along(axis, dims[axis])?;
+        let mut seen = FxHashSet::default();
+        let mut parts = 1;
+        for set in along.into_iter().filter(|set| *set != 0) {
+            if !seen.insert(set) {
+                parts += 1;
+                seen = FxHashSet::from_iter([set]);
+            }
+        }
+        (parts <= MOST_INPUTS).then_some(axis)
     }
 
     /// Whether the tokens of a value differ along an axis.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, Dimension};
-use posenc_ir::{DType, Model, ValueId};
+use posenc_ir::{DType, Model, NodeId, ValueId};
+use rustc_hash::FxHashSet;
 
 use super::kinds::{Kinds, is_mixed};
 use super::runs::Numbers;
@@ -28,7 +29,9 @@ const SINK: usize = 11;
 /// The comparison of one site after another.
 pub(super) struct Compared<'a> {
     pub(super) runs: [&'a Numbers; 2],
-    pub(super) kinds: Kinds,
+    pub(super) kinds: Kinds<'a>,
+    /// Attention in whose place something of each token alone runs.
+    pub(super) alone: &'a FxHashSet<NodeId>,
     /// By which share of the largest number equal tokens may differ, whatever the type.
     pub(super) share: f64,
     /// The tokens of a sequence.
@@ -76,7 +79,7 @@ impl Compared<'_> {
         for values in rows.iter().filter(|r| r.what == What::Values(site.index)) {
             self.values(site, values);
         }
-        if site.is_ordered() {
+        if site.is_ordered() && !self.alone.contains(&site.node) {
             // How much a query sees of each kind, or of a sink, depends on its place.
             let sequence = (site.place.stack, false);
             self.kinds.split(sequence, has_sink(site, model, found));
@@ -108,9 +111,12 @@ impl Compared<'_> {
         let axis = operand.lane.sequence;
         let [first, second] = self.runs.map(|run| run.get(&operand.value));
         let (first, second) = (first?, second?);
-        let kinds = self
-            .kinds
-            .of((site.place.stack, is_other), [first, second], axis)?;
+        let kinds = self.kinds.of(
+            (site.place.stack, is_other),
+            operand.value,
+            [first, second],
+            axis,
+        )?;
         self.compare(
             &site.name,
             name,
@@ -128,7 +134,9 @@ impl Compared<'_> {
             return;
         };
         let sequence = (site.place.stack, site.cross);
-        let kinds = self.kinds.of(sequence, [first, second], rows.axis);
+        let kinds = self
+            .kinds
+            .of(sequence, rows.value, [first, second], rows.axis);
         let groups = kinds.and_then(|kinds| groups(first, &[(rows.axis, &kinds)]));
         let share = self.share_of(self.coarsest);
         self.compare(&site.name, "values", groups, (share, 0.0));
@@ -141,7 +149,7 @@ impl Compared<'_> {
             return;
         };
         let kinds = match self.runs[1].get(&rows.value) {
-            Some(other) => self.kinds.of_rows([numbers, other], rows.axis),
+            Some(other) => self.kinds.of_rows(rows.value, [numbers, other], rows.axis),
             None => None,
         };
         let kinds = kinds.filter(|kinds| !is_ordered || !is_mixed(kinds));
@@ -279,11 +287,12 @@ mod tests {
 
     #[test]
     fn half_precision_may_differ_by_more_in_longer_sequences_alone() {
-        let numbers = Numbers::default();
+        let (numbers, alone) = (Numbers::default(), FxHashSet::default());
         let share = |sequence: usize, dtype: DType| {
             let compared = Compared {
                 runs: [&numbers; 2],
-                kinds: Kinds::new(1),
+                kinds: Kinds::new(&numbers, &[]),
+                alone: &alone,
                 share: 0.0,
                 sequence,
                 coarsest: DType::F32,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, ArrayViewD, Axis};
 use posenc_encodings::kind::Stack;
+use posenc_ir::ValueId;
 
-/// Rows of one kind differ by less than this share of the largest number.
-const SHARE: f64 = 1e-3;
+use super::runs::Numbers;
 
 /// Rows that do not depend on content are the same for two contents, to roundings.
 const ROUNDING: f64 = 1e-6;
@@ -16,19 +16,21 @@ type Sequence = (Option<Stack>, bool);
 
 /// The kind of each token, as the first site of each sequence shows it.
 #[derive(Debug)]
-pub(super) struct Kinds {
-    /// The most kinds: one for each input that carries content.
-    most: usize,
+pub(super) struct Kinds<'a> {
+    /// A run of equal tokens, and others with another content in one input each.
+    first: &'a Numbers,
+    inputs: &'a [Numbers],
     /// By sequence and number of tokens; `None` for a token without content.
     known: BTreeMap<(Sequence, usize), Vec<Option<usize>>>,
     /// Sequences whose tokens of one kind may differ.
     split: Vec<Sequence>,
 }
 
-impl Kinds {
-    pub(super) fn new(most: usize) -> Self {
+impl<'a> Kinds<'a> {
+    pub(super) fn new(first: &'a Numbers, inputs: &'a [Numbers]) -> Self {
         Self {
-            most,
+            first,
+            inputs,
             known: BTreeMap::new(),
             split: vec![],
         }
@@ -39,6 +41,7 @@ impl Kinds {
     pub(super) fn of(
         &mut self,
         sequence: Sequence,
+        value: ValueId,
         runs: [&ArrayD<f64>; 2],
         axis: usize,
     ) -> Option<Vec<Option<usize>>> {
@@ -46,9 +49,12 @@ impl Kinds {
         if self.split.contains(&sequence) || runs[0].shape() != runs[1].shape() {
             return None;
         }
-        let most = self.most.min(size / 2).max(1);
-        let known = self.known.entry((sequence, size));
-        Some(known.or_insert_with(|| kinds(runs, axis, most)).clone())
+        if let Some(known) = self.known.get(&(sequence, size)) {
+            return Some(known.clone());
+        }
+        let kinds = self.along(value, runs, axis);
+        self.known.insert((sequence, size), kinds.clone());
+        Some(kinds)
     }
 
     /// The kinds of the tokens of a sequence; `None` where none are known or tokens of one kind may
@@ -64,6 +70,7 @@ impl Kinds {
     /// is none; `None` where sequences of that length disagree.
     pub(super) fn of_rows(
         &self,
+        value: ValueId,
         runs: [&ArrayD<f64>; 2],
         axis: usize,
     ) -> Option<Vec<Option<usize>>> {
@@ -72,8 +79,7 @@ impl Kinds {
         if sizes.any(|n| n == size) || runs[0].shape() != runs[1].shape() {
             return self.of_size(size);
         }
-        let most = self.most.min(size / 2).max(1);
-        Some(kinds(runs, axis, most))
+        Some(self.along(value, runs, axis))
     }
 
     /// The kinds of so many tokens; `None` where sequences of that length disagree.
@@ -93,6 +99,46 @@ impl Kinds {
             self.split.push(sequence);
         }
     }
+
+    /// Whether some sequence has several kinds of tokens.
+    pub(super) fn are_several(&self) -> bool {
+        self.known.values().any(|kinds| is_mixed(kinds))
+    }
+
+    /// The kinds of rows: those that follow the same inputs are of one kind.
+    fn along(&self, value: ValueId, runs: [&ArrayD<f64>; 2], axis: usize) -> Vec<Option<usize>> {
+        let first = self.first.get(&value);
+        let others = self.inputs.iter().map(|run| first.zip(run.get(&value)));
+        let by_input: Vec<Vec<bool>> = others.flatten().map(|(a, b)| moved([a, b], axis)).collect();
+        let mut seen: Vec<Vec<bool>> = vec![];
+        let rows = moved(runs, axis).into_iter().enumerate();
+        rows.map(|(row, is_moved)| {
+            let by = by_input.iter().map(|each| each.get(row) == Some(&true));
+            let by: Vec<bool> = by.collect();
+            let kind = seen.iter().position(|other| *other == by);
+            is_moved.then(|| {
+                kind.unwrap_or_else(|| {
+                    seen.push(by);
+                    seen.len() - 1
+                })
+            })
+        })
+        .collect()
+    }
+}
+
+/// Which rows differ between two runs.
+fn moved([first, second]: [&ArrayD<f64>; 2], axis: usize) -> Vec<bool> {
+    let largest = first.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
+    let differ = |(a, b): (ArrayViewD<'_, f64>, ArrayViewD<'_, f64>)| {
+        let mut pairs = a.iter().zip(b.iter());
+        // Numbers that are none count as different.
+        !pairs.all(|(a, b)| (a - b).abs() <= ROUNDING * largest)
+    };
+    let rows = first
+        .axis_iter(Axis(axis))
+        .zip(second.axis_iter(Axis(axis)));
+    rows.map(differ).collect()
 }
 
 /// Whether there are several kinds of tokens.
@@ -100,88 +146,75 @@ pub(super) fn is_mixed(kinds: &[Option<usize>]) -> bool {
     kinds.iter().any(|kind| *kind != Some(0))
 }
 
-/// The kinds of rows. With more than `most`, all are taken for one, so that a comparison fails.
-fn kinds(runs: [&ArrayD<f64>; 2], axis: usize, most: usize) -> Vec<Option<usize>> {
-    let largest = runs[0].iter().fold(0.0, |a: f64, v| a.max(v.abs()));
-    let near = |a: &ArrayViewD<'_, f64>, b: &ArrayViewD<'_, f64>, share: f64| {
-        let mut pairs = a.iter().zip(b.iter());
-        pairs.all(|(a, b)| (a - b).abs() <= share * largest)
-    };
-    let mut first: Vec<ArrayViewD<'_, f64>> = vec![];
-    let mut kinds = vec![];
-    for (row, other) in runs[0]
-        .axis_iter(Axis(axis))
-        .zip(runs[1].axis_iter(Axis(axis)))
-    {
-        if near(&row, &other, ROUNDING) {
-            kinds.push(None);
-            continue;
-        }
-        let known = first.iter().position(|kind| near(kind, &row, SHARE));
-        kinds.push(Some(known.unwrap_or(first.len())));
-        if known.is_none() {
-            first.push(row);
-        }
-    }
-    if first.len() > most {
-        for kind in kinds.iter_mut().flatten() {
-            *kind = 0;
-        }
-    }
-    kinds
-}
-
 #[cfg(test)]
 mod tests {
     use ndarray::array;
 
     use super::*;
+    use crate::graph::sketch::Sketch;
 
     const SEQUENCE: Sequence = (None, false);
 
-    fn of(rows: &[f64], others: &[f64], most: usize) -> Vec<Option<usize>> {
-        let runs = [rows, others].map(|r| ndarray::Array1::from(r.to_vec()).into_dyn());
-        Kinds::new(most)
-            .of(SEQUENCE, [&runs[0], &runs[1]], 0)
+    /// Some value.
+    fn value() -> ValueId {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let model = s.model(17, &[&x]);
+        model.graph().values().next().unwrap()
+    }
+
+    /// The kinds of rows in two runs, and in runs with one other input each.
+    fn of(rows: &[f64], others: &[f64], inputs: &[&[f64]]) -> Vec<Option<usize>> {
+        let value = value();
+        let run = |rows: &[f64]| ndarray::Array1::from(rows.to_vec()).into_dyn();
+        let numbers = |rows: &[f64]| Numbers::from_iter([(value, run(rows))]);
+        let (first, inputs) = (numbers(rows), inputs.iter().map(|rows| numbers(rows)));
+        let inputs: Vec<Numbers> = inputs.collect();
+        let mut kinds = Kinds::new(&first, &inputs);
+        kinds
+            .of(SEQUENCE, value, [&run(rows), &run(others)], 0)
             .unwrap()
     }
 
     #[test]
     fn rows_without_content_have_no_kind() {
         assert_eq!(
-            of(&[9., 1., 1., 1.], &[9., 2., 2., 2.], 1),
+            of(&[9., 1., 1., 1.], &[9., 2., 2., 2.], &[]),
             [None, Some(0), Some(0), Some(0)]
         );
     }
 
     #[test]
-    fn there_are_as_many_kinds_as_inputs_and_no_more() {
+    fn rows_that_follow_the_same_inputs_are_of_one_kind() {
         let (rows, others) = ([1., 2., 1., 2.], [3., 4., 3., 4.]);
-        assert_eq!(of(&rows, &others, 2), [0, 1, 0, 1].map(Some));
-        assert_eq!(of(&rows, &others, 1), [0, 0, 0, 0].map(Some));
-        // Every token of its own kind is a position, however many inputs there are.
-        let (rows, others) = ([1., 2., 3., 4.], [5., 6., 7., 8.]);
-        assert_eq!(of(&rows, &others, 9), [0, 0, 0, 0].map(Some));
+        let (first, second) = ([3., 2., 3., 2.], [1., 4., 1., 4.]);
+        let kinds = of(&rows, &others, &[&first, &second]);
+        assert_eq!(kinds, [0, 1, 0, 1].map(Some));
+        // Whatever their numbers are: a position may tell rows of one input apart.
+        assert_eq!(of(&rows, &others, &[]), [0; 4].map(Some));
+        let sum = [2., 3., 2., 3.];
+        assert_eq!(of(&rows, &others, &[&sum, &sum]), [0; 4].map(Some));
     }
 
     #[test]
     fn positions_far_larger_than_content_are_seen() {
         let (rows, others) = ([1000.1, 2000.1, 3000.1], [1000.2, 2000.2, 3000.2]);
-        assert_eq!(of(&rows, &others, 1), [Some(0); 3]);
+        assert_eq!(of(&rows, &others, &[]), [Some(0); 3]);
     }
 
     #[test]
     fn only_sequences_of_several_kinds_are_split() {
+        let value = value();
         let same = [array![1., 1.].into_dyn(), array![2., 2.].into_dyn()];
         let mixed = [array![1., 7., 1.].into_dyn(), array![2., 7., 2.].into_dyn()];
-        let mut kinds = Kinds::new(1);
+        let first = Numbers::default();
+        let mut kinds = Kinds::new(&first, &[]);
         for (runs, is_split) in [(&same, false), (&mixed, true)] {
-            assert!(kinds.of(SEQUENCE, [&runs[0], &runs[1]], 0).is_some());
+            let of = |kinds: &mut Kinds<'_>| kinds.of(SEQUENCE, value, [&runs[0], &runs[1]], 0);
+            assert!(of(&mut kinds).is_some());
             kinds.split(SEQUENCE, false);
-            assert_eq!(
-                kinds.of(SEQUENCE, [&runs[0], &runs[1]], 0).is_none(),
-                is_split
-            );
+            assert_eq!(of(&mut kinds).is_none(), is_split);
+            assert_eq!(kinds.are_several(), is_split);
         }
     }
 }

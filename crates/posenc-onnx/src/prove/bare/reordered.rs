@@ -24,7 +24,7 @@ use crate::report::SiteCheck;
 pub(super) struct Reordered<'a> {
     /// With equal tokens, in the order of the inputs, and in another order.
     pub(super) runs: [&'a Numbers; 3],
-    pub(super) kinds: &'a Kinds,
+    pub(super) kinds: &'a Kinds<'a>,
     /// How many tokens the inputs have.
     pub(super) lengths: &'a [usize],
     /// What is computed behind a mask by which order matters.
@@ -127,18 +127,22 @@ impl Reordered<'_> {
         self.check(name, "rows", (rows.value, &[(rows.axis, &moved)]), None)
     }
 
-    /// Where each token of the second run is in the first; `None` where that is not known.
+    /// Where each token of the second run is in the first, where those of each kind are those of an input;
+    /// `None` where that is not known.
     fn moved(&self, kinds: &[Option<usize>]) -> Option<Vec<usize>> {
-        if kinds.iter().flatten().any(|kind| *kind != 0) {
-            return None;
-        }
-        let content: Vec<usize> = (0..kinds.len()).filter(|i| kinds[*i].is_some()).collect();
-        let order = order(content.len());
         let mut moved: Vec<usize> = (0..kinds.len()).collect();
-        for (to, from) in content.iter().zip(&order) {
-            moved[*to] = content[*from];
+        let most = kinds.iter().flatten().max()?;
+        for kind in 0..=*most {
+            let content = (0..kinds.len()).filter(|i| kinds[*i] == Some(kind));
+            let content: Vec<usize> = content.collect();
+            if !self.lengths.contains(&content.len()) {
+                return None;
+            }
+            for (to, from) in content.iter().zip(order(content.len())) {
+                moved[*to] = content[from];
+            }
         }
-        self.lengths.contains(&content.len()).then_some(moved)
+        Some(moved)
     }
 
     /// Compares each number with that at the place where its tokens were; where scores are masked along an
