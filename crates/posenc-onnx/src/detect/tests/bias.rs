@@ -296,3 +296,15 @@ fn masks_are_no_biases_and_free_tables_are_unknown() {
     });
     assert!(is_unknown(&by_key), "{:?}", named(&by_key));
 }
+
+/// A mask may be in it, as in windows that are shifted.
+#[test]
+fn a_bias_that_differs_between_sequences_is_unknown_and_not_read() {
+    let model = |sequences: usize| bidirectional(|s| s.weights(&[sequences, 1, 14, 14]));
+    for (sequences, is_read) in [(2, false), (1, true)] {
+        let model = model(sequences);
+        assert!(is_unknown(&model), "{sequences}: {:?}", named(&model));
+        let unread = found(&model).not_evaluated;
+        assert_eq!(unread.is_empty(), is_read, "{sequences}: {unread:?}");
+    }
+}

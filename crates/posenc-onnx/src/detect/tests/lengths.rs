@@ -95,6 +95,25 @@ fn a_weight_that_is_cut_to_a_width_is_no_limit() {
     assert_eq!(limiting(|s, x| cut(s, x, 1)), [3 * HIDDEN]);
 }
 
+/// Rows that are made for the tokens at hand and some more, picked by place.
+fn spare(s: &mut Sketch, x: String, has_more: bool) -> String {
+    let at = s.range();
+    let (table, last) = (s.weights(&[50, HIDDEN]), s.ints(&[49]));
+    let mut rows = s.gather(&table, &at, 0);
+    if has_more {
+        let more = s.gather(&table, &last, 0);
+        rows = s.concat(&[&rows, &more], 0);
+    }
+    let own = s.gather(&rows, &at, 0);
+    s.op("Add", &[&x, &own])
+}
+
+#[test]
+fn rows_that_grow_with_the_tokens_do_not_end() {
+    assert_eq!(limiting(|s, x| spare(s, x, false)), [50]);
+    assert_eq!(limiting(|s, x| spare(s, x, true)), [50]);
+}
+
 #[test]
 fn one_step_of_a_process_is_no_length() {
     let limits = |steps: &str| {

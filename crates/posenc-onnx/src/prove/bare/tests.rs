@@ -1,6 +1,7 @@
 //! Models with a position fail, and those without pass.
 
 mod branches;
+mod inputs;
 mod met;
 mod mixers;
 
@@ -10,7 +11,7 @@ use super::limits::Limits;
 use super::{Bare, check, check_within};
 use crate::detect::rows::{Rows, What};
 use crate::detect::{Options, detect};
-use crate::graph::sketch::{A, HIDDEN, Sketch};
+use crate::graph::sketch::{A, HEADS, HIDDEN, Sketch};
 use crate::prove::testing::{Evaluator, fixture};
 use crate::report::SiteCheck;
 use crate::request::{LawName, Parameters, Request};

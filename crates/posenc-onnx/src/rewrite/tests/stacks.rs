@@ -125,6 +125,45 @@ fn an_edit_is_that_of_its_site_and_cross_attention_keeps_its_encoding() {
     assert_eq!(done.report.warnings, [""; 0]);
 }
 
+/// A decoder that reads what an encoder gives, with a number of each place as a factor.
+fn gated_memory(is_gated: bool) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let mut memory = s.attends(&x, &x);
+    if is_gated {
+        let at = s.range();
+        let at = s.cast(&at, DType::F32);
+        let at = s.unsqueeze(&at, &[1]);
+        let wave = s.op("Sin", &[&at]);
+        memory = s.op("Mul", &[&memory, &wave]);
+    }
+    let ids = s.input("decoder_input_ids", DType::I64, &["batch", "decoder"]);
+    let words = s.weights(&[30, HIDDEN]);
+    let mut y = s.op("Gather", &[&words, &ids]);
+    y = s.attends(&y.clone(), &y);
+    y = s.attends(&y, &memory);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn cross_attention_keeps_no_position_that_was_not_read() {
+    let to = |kind, allow_unread| {
+        let mut request = Request {
+            to: Some(kind),
+            ..Request::default()
+        };
+        request.allowances.allow_unread = allow_unread;
+        request
+    };
+    for kind in [Kind::Alibi, Kind::None] {
+        let error = rewrite(&mut gated_memory(true), &to(kind, false)).unwrap_err();
+        let why = "cross-attention keeps it";
+        assert!(error.to_string().contains(why), "{kind}: {error}");
+        assert!(rewrite(&mut gated_memory(true), &to(kind, true)).is_ok());
+        assert!(rewrite(&mut gated_memory(false), &to(kind, false)).is_ok());
+    }
+}
+
 /// One layer behind a table that is added, with the embeddings added once more behind it: those before
 /// the table, or those behind.
 fn forked(before: bool) -> Model {

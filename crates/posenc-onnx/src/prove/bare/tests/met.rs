@@ -1,7 +1,7 @@
 //! Numbers that change from token to token and meet content, as the graph shows them without a run.
 
 use super::*;
-use crate::graph::sketch::{HEADS, SIZE};
+use crate::graph::sketch::SIZE;
 
 /// What happens to a sequence before its tokens meet numbers.
 const BEFORE: [(&str, Embed); 3] = [
