@@ -62,8 +62,9 @@ const TRIAL: Lengths = Lengths {
     past: 5,
 };
 
-/// Samples or pixels to try where fewer make no more than a few tokens.
-const LARGER: [usize; 3] = [256, 2048, 16384];
+/// Samples, frames or pixels to try where fewer make no more than a few tokens; fewer at last, for
+/// tables that hold no more.
+const LARGER: [usize; 6] = [256, 2048, 16384, 32, 64, 128];
 
 /// Tokens that are too few.
 const SHORT: usize = 8;
@@ -258,13 +259,18 @@ impl Trial {
         trial = trial.of_first_axis(model, options);
         trial = trial.of_written_batch(model, options);
         trial = trial.of_written_length(model, options);
-        // The model determines how much sound, or how large a picture, makes a few tokens.
+        // The model determines how much sound, or how large a picture, makes a few tokens, and a table of
+        // positions how many at most.
         for sequence in LARGER {
             if !trial.ports.has_free_content() || !trial.is_short() {
                 break;
             }
-            let inputs = (trial.ports, trial.classes);
-            trial = Self::run(model, options, inputs, sequence);
+            let inputs = (trial.ports.clone(), trial.classes.clone());
+            let other = Self::run(model, options, inputs, sequence);
+            let keeps = other.attention.len() >= trial.attention.len();
+            if keeps && (trial.leaves_out(graph) || !other.leaves_out(graph)) {
+                trial = other;
+            }
         }
         trial
     }

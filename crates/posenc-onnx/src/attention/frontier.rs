@@ -248,22 +248,55 @@ impl OperandPath {
             _ => output,
         };
         // Features that do not rotate may join only at the end.
-        loop {
+        let source = |mut input: ValueId, output: ValueId| loop {
             let mut joining = joining(input, output, before, &order);
             if joining.is_empty() {
-                break;
+                return Some(input);
             }
             joining.push(input);
             input = back(joining)?;
+        };
+        input = source(input, output)?;
+        let mut input_lane = *self.lanes.get(&input)?;
+        // Parts of the features may be cut from the whole one by one, so that the others join behind.
+        let whole = self.whole_again(trace, input, output, after);
+        let whole = whole.filter(|later| source(input, *later) == Some(input));
+        let output = whole.unwrap_or(output);
+        if whole.is_some() {
+            input_lane.offset = self.lanes.get(&output)?.offset;
         }
         Some(Region {
             input,
-            input_lane: *self.lanes.get(&input)?,
+            input_lane,
             output,
             output_lane: *self.lanes.get(&output)?,
             entries,
             inside: None,
         })
+    }
+
+    /// The value behind `output` that has as many features as `input`, where it has fewer itself.
+    fn whole_again(
+        &self,
+        trace: &Trace,
+        input: ValueId,
+        output: ValueId,
+        after: impl Fn(ValueId) -> Vec<ValueId>,
+    ) -> Option<ValueId> {
+        let width = |v: ValueId| {
+            let dims = trace.get(v).dims.as_deref()?;
+            self.lanes.get(&v)?.width(dims)
+        };
+        let all = width(input)?;
+        let mut value = output;
+        for _ in 0..FEW {
+            if width(value)? >= all {
+                break;
+            }
+            let mut readers = after(value).into_iter();
+            value = readers.next().filter(|_| readers.next().is_none())?;
+        }
+        (value != output && width(value) == Some(all)).then_some(value)
     }
 
     /// Whether `output` has the features of a head on one axis, as `later` and `input` do, and they are

@@ -64,7 +64,20 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
         if fresh > 1 && joined_axis(node, dims.len()) == Some(lane.sequence) {
             continue;
         }
-        let whole = whole && !joins_heads(node, dims.len(), &lane);
+        let joins = joins_heads(node, dims.len(), &lane);
+        // Repeated heads may be joined from the same parts.
+        let mut parts: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
+        parts.sort_unstable();
+        parts.dedup();
+        if joins && whole && lane.width(dims) == width && parts.len() < node.inputs().len() {
+            let count = |v: &ValueId| {
+                let dims = trace.get(*v).dims.as_deref()?;
+                per_token(dims, &lane)
+            };
+            let all = parts.iter().map(count).sum();
+            keys.heads = [keys.heads, all].into_iter().flatten().min();
+        }
+        let whole = whole && (!joins || parts.len() == 1);
         for slot in 0..node.inputs().len() {
             let Some(input) = node.input(slot) else {
                 continue;
@@ -95,4 +108,59 @@ fn joined_axis(node: &Node, rank: usize) -> Option<usize> {
         .flatten()
         .filter(|_| node.is("Concat"));
     axis.and_then(|axis| wrap(axis, rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::detect::{Options, detect};
+    use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+
+    /// Heads of keys of a layer whose keys and values `repeat` makes of `heads` projected ones.
+    fn heads(heads: usize, repeat: fn(&mut Sketch, &str) -> String) -> Option<usize> {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let q = s.headed(&x);
+        let [k, v] = [(); 2].map(|()| {
+            let w = s.weights(&[HIDDEN, heads * SIZE]);
+            let y = s.op("MatMul", &[&x, &w]);
+            let y = s.reshape(&y, &[0, 0, heads as i64, SIZE as i64]);
+            let y = s.transpose(&y, &[0, 2, 1, 3]);
+            repeat(&mut s, &y)
+        });
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        let found = detect(&s.model(18, &[&y]), &Options::default());
+        found.attention[0].kv_heads
+    }
+
+    #[test]
+    fn heads_that_are_joined_from_the_same_parts_count_once() {
+        assert_eq!(heads(1, |s, k| s.concat(&[k, k, k], 1)), Some(1));
+        let unsqueezed = |s: &mut Sketch, k: &str| {
+            let k = s.unsqueeze(k, &[2]);
+            let k = s.concat(&[&k, &k, &k], 2);
+            s.reshape(&k, &[0, HEADS as i64, -1, SIZE as i64])
+        };
+        assert_eq!(heads(1, unsqueezed), Some(1));
+        let split = |s: &mut Sketch, k: &str| {
+            let parts = s.many(
+                "Split",
+                &[k],
+                &[("axis", A::Int(1)), ("num_outputs", A::Int(2))],
+                2,
+            );
+            s.concat(&[&parts[0], &parts[0], &parts[1]], 1)
+        };
+        assert_eq!(heads(2, split), Some(2));
+        let whole = |s: &mut Sketch, k: &str| s.op("Identity", &[k]);
+        assert_eq!(heads(HEADS, whole), Some(HEADS));
+        let parts = |s: &mut Sketch, k: &str| {
+            let parts: Vec<String> = (0..3).map(|i| s.slice(k, 1, [i, i + 1, 1])).collect();
+            s.concat(&[&parts[0], &parts[1], &parts[2]], 1)
+        };
+        assert_eq!(heads(HEADS, parts), Some(HEADS), "control");
+    }
 }

@@ -16,6 +16,7 @@ mod longer;
 mod negated;
 mod order;
 mod paged;
+mod partial;
 mod refused;
 mod rounded;
 mod selected;

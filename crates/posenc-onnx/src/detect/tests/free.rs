@@ -42,6 +42,36 @@ fn the_frames_of_sound_are_as_many_as_a_table_has_rows_for() {
     }
 }
 
+/// A table of which as many rows are added as there are tokens.
+#[test]
+fn more_frames_than_a_table_has_rows_for_are_not_tried() {
+    let heard = |rows: usize| {
+        let mut s = Sketch::default();
+        let x = s.input("mel", DType::F32, &["batch", "8", "frames"]);
+        let w = s.weights(&[HIDDEN, 8, 3]);
+        let attrs = [
+            ("kernel_shape", A::Ints(&[3])),
+            ("pads", A::Ints(&[1, 1])),
+            ("strides", A::Ints(&[2])),
+        ];
+        let y = s.with("Conv", &[&x, &w], &attrs);
+        let x = s.transpose(&y, &[0, 2, 1]);
+        let (shape, first, axis) = (s.op("Shape", &[&x]), s.ints(&[0]), s.ints(&[1]));
+        let length = s.gather(&shape, &axis, 0);
+        let table = s.weights(&[rows, HIDDEN]);
+        let table = s.op("Slice", &[&table, &first, &length, &first]);
+        let x = s.op("Add", &[&x, &table]);
+        let y = s.attends(&x, &x);
+        found(&s.model(17, &[&y]))
+    };
+    for rows in [20, 64, 300] {
+        let read = heard(rows);
+        assert_eq!(read.attention.len(), 1, "{rows}");
+        assert_eq!(kinds(&read), [Kind::Learned], "{rows}");
+        assert_eq!(read.limits[0].length, rows);
+    }
+}
+
 /// The dimensions of the only input at the lengths of a trial run.
 fn dims(weights: &[usize], group: i64, dims: &[&str], op: &str) -> Vec<usize> {
     let mut s = Sketch::default();
