@@ -131,12 +131,17 @@ mod tests {
             }
         }
         let k = s.op("Mul", &[&k, &second]);
-        let k = s.transpose(&k, &[0, 1, 3, 2]);
-        let scores = s.op("MatMul", &[&q, &k]);
+        attended(s, &x, [&q, &k, &v])
+    }
+
+    /// A layer of these queries, keys and values.
+    fn attended(mut s: Sketch, x: &str, [q, k, v]: [&str; 3]) -> Model {
+        let k = s.transpose(k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[q, &k]);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.op("MatMul", &[&weights, v]);
         let y = s.merged(&y);
-        let y = s.op("Add", &[&x, &y]);
+        let y = s.op("Add", &[x, &y]);
         s.model(17, &[&y])
     }
 
@@ -166,13 +171,7 @@ mod tests {
             let [q, k, v] = [0; 3].map(|_| s.headed(&x));
             let quarter = s.float(0.25);
             let k = add(&mut s, &k, &quarter);
-            let k = s.transpose(&k, &[0, 1, 3, 2]);
-            let scores = s.op("MatMul", &[&q, &k]);
-            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-            let y = s.op("MatMul", &[&weights, &v]);
-            let y = s.merged(&y);
-            let y = s.op("Add", &[&x, &y]);
-            on_keys(&s.model(17, &[&y]))
+            on_keys(&attended(s, &x, [&q, &k, &v]))
         };
         let behind = of(|s, k, quarter| {
             let bias = s.weights(&[SIZE]);

@@ -7,12 +7,12 @@
 
 mod factors;
 mod lookup;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use posenc_ir::eval::Trace;
-use posenc_ir::{DType, Graph, Use, ValueId};
+use posenc_ir::{Use, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::results::Results;
@@ -22,15 +22,16 @@ use crate::attention::plane::Plane;
 use crate::attention::planes::score_path;
 use crate::attention::scores::{entries, plane};
 use crate::detect::Found;
-use crate::detect::finding::{Encoding, Finding};
+use crate::detect::finding::Finding;
 use crate::graph::region::Aspect;
 use crate::graph::signature::Signatures;
 use lookup::{KnownRows, Lookup, Origins};
-use posenc_encodings::bias::{AnyFit, Profile, ReadFrom, Rows, Run, Samples};
+use posenc_encodings::bias::{Profile, ReadFrom, Rows, Run, Samples};
 use posenc_encodings::families;
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Kind, Stack};
 use posenc_encodings::samples::{Scores, equal, most};
+use verdict::{Best, Bias, Verdict, may_bias, unknown};
 
 /// Elements of the scores in a longer run.
 const LONGER: usize = 1 << 19;
@@ -115,74 +116,6 @@ impl Known {
         let alike = (address, signature, entering);
         Some(*self.numbers.entry(alike).or_insert(next))
     }
-}
-
-/// What a site was found to be given.
-enum Verdict {
-    /// No more than masks.
-    Nothing,
-    /// Something that could not be evaluated, for this reason.
-    Unread(&'static str),
-    Bias(Bias),
-}
-
-/// A bias without its place.
-struct Bias {
-    encoding: Encoding,
-    fit_error: Option<f64>,
-    max_length: Option<usize>,
-    evidence: Vec<String>,
-    /// Why what it is made of cannot be told apart.
-    unread: Option<&'static str>,
-}
-
-impl Bias {
-    fn of(Best { kind, fit }: Best) -> Self {
-        Self {
-            encoding: Encoding::ScoreBias(kind, fit.bias),
-            fit_error: fit.residual,
-            max_length: fit.max_length,
-            evidence: vec![],
-            unread: None,
-        }
-    }
-
-    fn finding(&self, runs: &Runs<'_>, site: &Site) -> Finding {
-        let found = runs.found;
-        let entries = entries(runs.model.graph(), &found.classes, &found.trace, site);
-        let biases: Vec<Use> = entries
-            .iter()
-            .copied()
-            .filter(|u| may_bias(runs.model.graph(), &found.trace, *u))
-            .collect();
-        Finding {
-            encoding: self.encoding.clone(),
-            sites: vec![],
-            entries: if biases.is_empty() { entries } else { biases },
-            form: site.form,
-            fit_error: self.fit_error,
-            max_length: self.max_length,
-            evidence: self.evidence.clone(),
-        }
-    }
-}
-
-/// Whether a value that enters contains more than two numbers, as masks do not.
-fn may_bias(graph: &Graph, trace: &Trace, at: Use) -> bool {
-    let value = graph.node(at.node).input(at.slot()).map(|v| trace.get(v));
-    let Some(value) = value.filter(|v| v.dtype != Some(DType::Bool)) else {
-        return false;
-    };
-    let Some(data) = value.to_f64() else {
-        return true;
-    };
-    let mut few: Vec<f64> = vec![];
-    data.iter().any(|v| {
-        if !few.contains(v) {
-            few.push(*v);
-        }
-        few.len() > 2
-    })
 }
 
 fn read(runs: &mut Runs<'_>, known: &mut KnownRows, site: &Site) -> Verdict {
@@ -297,12 +230,6 @@ impl Misses {
         }
         all
     }
-}
-
-/// The family that fits best.
-struct Best {
-    kind: Kind,
-    fit: AnyFit,
 }
 
 /// The best fit of the families that `tried` names.
@@ -485,20 +412,4 @@ fn longer(runs: &mut Runs<'_>, site: &Site, origins: &Origins) -> Option<Scores>
     let trace = runs.at(length)?;
     let plane = plane(model, &found.classes, trace, site)?;
     scores(&plane, site, origins.tolerance()).filter(|s| s.queries() >= length.min(2))
-}
-
-/// A bias that no family fits.
-fn unknown(plane: &Plane, misses: Vec<String>) -> Bias {
-    let [_, heads, queries, keys] = plane.bias.dim().into();
-    let mut evidence = vec![format!(
-        "a bias of {heads} heads is added to the scores whatever the content ({queries} queries, {keys} keys in the trial run)"
-    )];
-    evidence.extend(misses);
-    Bias {
-        evidence,
-        encoding: Encoding::Unknown,
-        fit_error: None,
-        max_length: None,
-        unread: None,
-    }
 }

@@ -43,7 +43,7 @@ pub(super) fn met(
         others.into_iter().find_map(|numbers| {
             let mut axes = content.iter().filter_map(|v| {
                 let dims = trace.get(*v).dims.as_ref()?;
-                let axis = only_axis(tokens, *v, dims.len())?;
+                let axis = tokens.only_axis(*v, dims.len())?;
                 Some((dims.len() - axis, dims[axis]))
             });
             let change = axes.find_map(|(from_end, size)| {
@@ -69,12 +69,6 @@ fn trailing(node: &Node) -> Option<usize> {
         "PRelu" | "Mod" => Some(0),
         op => is_elementwise(op).then_some(0),
     }
-}
-
-/// The only axis along which the tokens of a value differ.
-fn only_axis(tokens: &Tokens, value: ValueId, rank: usize) -> Option<usize> {
-    let mut axes = (0..rank).filter(|axis| tokens.differ_along(value, *axis));
-    axes.next().filter(|_| axes.next().is_none())
 }
 
 /// By how much numbers change along an axis of this size, counted from the end: infinitely where that is

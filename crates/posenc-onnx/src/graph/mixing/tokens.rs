@@ -23,12 +23,17 @@ pub(crate) struct Along {
 }
 
 impl Tokens {
+    /// The only axis along which the tokens of a value of this rank differ.
+    pub(crate) fn only_axis(&self, value: ValueId, rank: usize) -> Option<usize> {
+        let mut varying = (0..rank).filter(|axis| self.differ_along(value, *axis));
+        varying.next().filter(|_| varying.next().is_none())
+    }
+
     /// The only axis along which the tokens of a value of these dimensions differ; each index stands
     /// for others, or for none.
     pub(crate) fn axis(&self, value: ValueId, dims: &[usize]) -> Option<usize> {
+        let axis = self.only_axis(value, dims.len())?;
         let sets = self.0.get(value.index())?.as_ref()?;
-        let mut varying = (0..dims.len()).filter(|axis| !sets.is_uniform(*axis));
-        let axis = varying.next().filter(|_| varying.next().is_none())?;
         let (mut along, _) = sets.along(axis, dims[axis])?;
         along.retain(|set| *set != 0);
         let count = along.len();
@@ -39,9 +44,8 @@ impl Tokens {
 
     /// The same, where tokens of one input may lie behind those of another.
     pub(crate) fn axis_of_inputs(&self, value: ValueId, dims: &[usize]) -> Option<usize> {
+        let axis = self.only_axis(value, dims.len())?;
         let sets = self.0.get(value.index())?.as_ref()?;
-        let mut varying = (0..dims.len()).filter(|axis| !sets.is_uniform(*axis));
-        let axis = varying.next().filter(|_| varying.next().is_none())?;
         let (along, _) = sets.along(axis, dims[axis])?;
         let mut seen = FxHashSet::default();
         let mut parts = 1;

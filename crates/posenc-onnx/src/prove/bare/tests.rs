@@ -427,3 +427,16 @@ fn marked(s: &mut Sketch, x: &str, id: &str) -> String {
     let rows = s.op("Mul", &[&rows, &flags]);
     s.op("Add", &[x, &rows])
 }
+
+/// Scores of earlier tokens and of each token itself, and the values.
+fn causal_scores(s: &mut Sketch, x: &str) -> (String, String) {
+    let [q, k, v] = [(); 3].map(|()| s.headed(x));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let at = s.range();
+    let [rows, columns] = [1, 0].map(|axis| s.unsqueeze(&at, &[axis]));
+    let is_later = s.op("Greater", &[&columns, &rows]);
+    let masked = s.float(-1e9);
+    let scores = s.op("Where", &[&is_later, &masked, &scores]);
+    (scores, v)
+}

@@ -56,14 +56,7 @@ fn tokens_are_of_as_many_kinds_as_the_inputs_that_they_follow() {
 
 /// Causal attention of which a column beside the scores takes a share.
 fn with_sink(s: &mut Sketch, x: &str) -> String {
-    let [q, k, v] = [(); 3].map(|()| s.headed(x));
-    let k = s.transpose(&k, &[0, 1, 3, 2]);
-    let scores = s.op("MatMul", &[&q, &k]);
-    let at = s.range();
-    let [rows, columns] = [1, 0].map(|axis| s.unsqueeze(&at, &[axis]));
-    let is_later = s.op("Greater", &[&columns, &rows]);
-    let masked = s.float(-1e9);
-    let scores = s.op("Where", &[&is_later, &masked, &scores]);
+    let (scores, v) = causal_scores(s, x);
     let shape = s.op("Shape", &[&scores]);
     let (rows, one) = (s.slice(&shape, 0, [0, 3, 1]), s.ints(&[1]));
     let shape = s.concat(&[&rows, &one], 0);

@@ -111,7 +111,7 @@ fn rows_of(s: &mut Sketch, x: &str) -> String {
 fn met(model: &Model) -> Vec<String> {
     let found = detect(model, &Options::default());
     let sites: Vec<usize> = (0..found.attention.len()).collect();
-    let met = super::super::met((model, &found), &sites);
+    let met = super::super::met::met((model, &found), &sites);
     assert!(met.iter().all(|check| !check.ok));
     met.into_iter().map(|check| check.quantity).collect()
 }
@@ -168,7 +168,7 @@ fn masks_of_scores_and_encodings_that_stay_are_let_through() {
         let all = met(&model).len();
         assert_eq!(all, if kind == "rope" { 16 } else { 1 }, "{kind}: control");
         let found = detect(&model, &Options::default());
-        let left = super::super::met((&model, &found), &[1]);
+        let left = super::super::met::met((&model, &found), &[1]);
         assert_eq!(left.len(), of_one, "{kind} stays in the other layer");
     }
 }

@@ -262,14 +262,7 @@ fn what_a_runtime_leaves_out_is_said() {
 
 /// One layer of attention to earlier tokens.
 fn causal(s: &mut Sketch, x: &str) -> String {
-    let [q, k, v] = [(); 3].map(|()| s.headed(x));
-    let k = s.transpose(&k, &[0, 1, 3, 2]);
-    let scores = s.op("MatMul", &[&q, &k]);
-    let at = s.range();
-    let [rows, columns] = [1, 0].map(|axis| s.unsqueeze(&at, &[axis]));
-    let is_later = s.op("Greater", &[&columns, &rows]);
-    let masked = s.float(-1e9);
-    let scores = s.op("Where", &[&is_later, &masked, &scores]);
+    let (scores, v) = causal_scores(s, x);
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
     let y = s.op("MatMul", &[&weights, &v]);
     let y = s.merged(&y);
