@@ -301,6 +301,11 @@ impl<'g> Emitter<'g> {
         }
     }
 
+    /// Whether a node of the patch computes a value.
+    pub fn is_computed(&self, value: ValueId) -> bool {
+        value.index() >= self.graph.value_count() && self.patch.is_computed(value)
+    }
+
     /// Replaces one use of `old` by `new`.
     ///
     /// # Errors

@@ -113,6 +113,11 @@ impl Patch {
         self.values[value.index() - self.base].scope
     }
 
+    /// Whether a node of the patch computes a value of it.
+    pub(crate) fn is_computed(&self, value: ValueId) -> bool {
+        self.values[value.index() - self.base].kind == NewValue::Computed
+    }
+
     /// Whether the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()

@@ -25,7 +25,7 @@ mod view;
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Model, Node, NodeId, Patch, ValueId};
+use posenc_ir::{Model, Node, NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::graph::ports::Role;
@@ -82,24 +82,82 @@ fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
 /// The model with its operators in the spelling that is read, where some of them have another;
 /// `None` where none has. `roles` are those of inputs that are not told from their use.
 pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
+    let respelling = Respelling {
+        roles,
+        constants: repeated::equal_constants(model.graph()),
+        rules_of,
+    };
     let mut now: Option<Model> = None;
-    let constants = repeated::equal_constants(model.graph());
     for _ in 0..ROUNDS {
         let before = now.as_ref().unwrap_or(model);
-        let Some((patch, replaces)) = round(before, roles, &constants) else {
-            break;
-        };
-        let mut next = before.clone();
-        if next.commit(patch).is_err() {
-            break;
+        let nodes: Vec<NodeId> = before.graph().nodes().map(|(id, _)| id).collect();
+        match respelling.of(before, &nodes) {
+            Some(next) => now = Some(next),
+            None => break,
         }
-        // What is in use by something that stays is not dropped.
-        if !replaces && next.graph().nodes().count() == before.graph().nodes().count() {
-            break;
-        }
-        now = Some(next);
     }
     now
+}
+
+/// What replacements follow.
+struct Respelling<'a> {
+    roles: &'a BTreeMap<String, Role>,
+    /// Constants that equal one before them.
+    constants: FxHashMap<ValueId, ValueId>,
+    rules_of: fn(&Node) -> [&'static [Rule]; 2],
+}
+
+impl Respelling<'_> {
+    /// A model after every replacement that fits these nodes; `None` where none does.
+    ///
+    /// A replacement that the graph refuses is left out, and hinders no other.
+    fn of(&self, model: &Model, nodes: &[NodeId]) -> Option<Model> {
+        match self.at_once(model, nodes) {
+            Ok(next) => next,
+            Err(_) if nodes.len() < 2 => None,
+            Err(_) => {
+                let (some, others) = nodes.split_at(nodes.len() / 2);
+                let first = self.of(model, some);
+                let second = self.of(first.as_ref().unwrap_or(model), others);
+                second.or(first)
+            }
+        }
+    }
+
+    /// The same where the graph refuses none.
+    fn at_once(&self, model: &Model, nodes: &[NodeId]) -> posenc_ir::Result<Option<Model>> {
+        let view = View::new(model, self.roles);
+        let graph = model.graph();
+        let mut draft = Draft::new(graph);
+        let mut known = repeated::Known::of(&self.constants);
+        let left = nodes.iter().filter(|id| !graph.is_removed(**id));
+        for id in left.copied() {
+            let node = graph.node(id);
+            if !view.is_in_main(node.scope()) {
+                continue;
+            }
+            draft.begin(node.scope());
+            let mut any = |rules: &[Rule]| {
+                let mut rules = rules.iter();
+                rules.any(|rule| rule(&view, &mut draft, id).is_some())
+            };
+            let [of_all, of_modern] = (self.rules_of)(node);
+            let is_other = any(of_all) || view.is_modern() && any(of_modern);
+            if node.domain().is_empty() && !is_other {
+                repeated::again(&view, &mut draft, id, &mut known);
+            }
+        }
+        repeated::unused(&view, &mut draft);
+        if draft.is_empty() {
+            return Ok(None);
+        }
+        let (patch, replaces) = draft.finish()?;
+        let mut next = model.clone();
+        next.commit(patch)?;
+        // What is in use by something that stays is not dropped.
+        let is_less = next.graph().nodes().count() < graph.nodes().count();
+        Ok((replaces || is_less).then_some(next))
+    }
 }
 
 /// The model as it is read: without calls of functions, in the plain spelling. `None` where it is so
@@ -114,33 +172,4 @@ pub(crate) fn as_read(
     };
     let plain = plain(flat.as_ref().unwrap_or(model), roles);
     (plain.or(flat), error)
-}
-
-/// Every replacement that fits; `None` where none does.
-fn round(
-    model: &Model,
-    roles: &BTreeMap<String, Role>,
-    constants: &FxHashMap<ValueId, ValueId>,
-) -> Option<(Patch, bool)> {
-    let view = View::new(model, roles);
-    let graph = model.graph();
-    let mut draft = Draft::new(graph);
-    let mut known = repeated::Known::of(constants);
-    for (id, node) in graph.nodes() {
-        if !view.is_in_main(node.scope()) {
-            continue;
-        }
-        draft.begin(node.scope());
-        let mut any = |rules: &[Rule]| {
-            let mut rules = rules.iter();
-            rules.any(|rule| rule(&view, &mut draft, id).is_some())
-        };
-        let [of_all, of_modern] = rules_of(node);
-        let is_other = any(of_all) || view.is_modern() && any(of_modern);
-        if node.domain().is_empty() && !is_other {
-            repeated::again(&view, &mut draft, id, &mut known);
-        }
-    }
-    repeated::unused(&view, &mut draft);
-    draft.finish()
 }

@@ -6,6 +6,7 @@ use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
+use crate::graph::bodies::{holder, inside, left, outside, results};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::{is_copy, is_layout, is_product, is_projection};
 
@@ -56,8 +57,8 @@ pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> 
 /// Nodes to look at between a softmax and a product.
 const NEAR: usize = 64;
 
-/// The warning about softmaxes over products of content that weight content, but are none of these
-/// sites; `None` where there are none.
+/// The warning about softmaxes over products of content that weight content or positions, but are none
+/// of these sites; `None` where there are none.
 pub(crate) fn not_attention(
     graph: &Graph,
     classes: &Classes,
@@ -65,13 +66,12 @@ pub(crate) fn not_attention(
     sites: &[Site],
 ) -> Option<String> {
     let known: FxHashSet<NodeId> = sites.iter().map(|s| s.node).collect();
-    // Of the branches of an `If`, one is examined.
     let scopes = sites.iter().map(|s| s.scope).chain([graph.main()]);
     let scopes: FxHashSet<ScopeId> = scopes.collect();
     let is_missed = |(id, node): &(NodeId, &Node)| {
         let (scores, weights) = (node.input(0), node.output(0));
         node.is("Softmax")
-            && scopes.contains(&node.scope())
+            && is_examined(graph, &scopes, node.scope())
             && !known.contains(id)
             && scores
                 .is_some_and(|v| trace.get(v).dims.is_some() && is_of_content(graph, classes, v))
@@ -89,20 +89,42 @@ pub(crate) fn not_attention(
     ))
 }
 
-/// Whether a product with content is next, whatever moves the weights before it.
+/// Whether a scope is one of these or a body that runs in one of them; of the branches of an `If`, one
+/// is examined.
+fn is_examined(graph: &Graph, examined: &FxHashSet<ScopeId>, mut scope: ScopeId) -> bool {
+    while !examined.contains(&scope) {
+        match holder(graph, scope).map(|id| graph.node(id)) {
+            Some(node) if !node.is("If") => scope = node.scope(),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a product with content is next, or one with what depends on positions, whatever moves the
+/// weights before it.
 fn is_multiplied(graph: &Graph, classes: &Classes, weights: ValueId) -> bool {
+    let is_mixed = |v: &ValueId| {
+        let class = classes.of_value(*v);
+        class.has(Class::CONTENT) || class.has(Class::POSITION)
+    };
     let mut stack = vec![weights];
     let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {
         if !seen.insert(value) || seen.len() > NEAR {
             continue;
         }
+        stack.extend(left(graph, value));
         for at in graph.uses(value) {
             let node = graph.node(at.node);
+            if node.bodies().next().is_some() {
+                stack.extend(inside(graph, *at));
+                continue;
+            }
             let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
             if !is_product(node) {
                 stack.extend(node.outputs().iter().flatten());
-            } else if others.any(|v| classes.of_value(*v).has(Class::CONTENT)) {
+            } else if others.any(is_mixed) {
                 return true;
             }
         }
@@ -141,10 +163,15 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
         if !seen.insert(value) || seen.len() > NEAR {
             continue;
         }
-        let Some((id, _)) = graph.producer(value) else {
+        let Some((id, output)) = graph.producer(value) else {
+            stack.extend(outside(graph, value));
             continue;
         };
         let node = graph.node(id);
+        if node.bodies().next().is_some() {
+            stack.extend(results(graph, id, output));
+            continue;
+        }
         let content: Vec<ValueId> = classes.content(node).collect();
         if content.len() > 1 && is_product(node) {
             return true;

@@ -34,25 +34,33 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// What a node reads, with the replacements of this round, and equal values as one.
-    fn reads(
-        &self,
-        view: &View<'_>,
-        draft: &Draft<'_>,
-        node: &Node,
-    ) -> impl Iterator<Item = Option<ValueId>> {
+    /// What a node reads, with the replacements of this round, and equal values as one; in one order
+    /// where others compute the same.
+    fn reads(&self, view: &View<'_>, draft: &Draft<'_>, node: &Node) -> Vec<Option<ValueId>> {
         let now = |v: ValueId| {
             let v = draft.now(view.origin(v));
             let equal = self.constants.get(&v).or_else(|| self.equal.get(&v));
             equal.copied().unwrap_or(v)
         };
-        node.inputs().iter().map(move |v| v.map(now))
+        let mut reads: Vec<Option<ValueId>> = node.inputs().to_vec();
+        if node.is("Where") && reads.len() == 3 {
+            while let Some(opposite) = reads[0].and_then(|v| view.made_by(v, "Not")) {
+                reads[0] = opposite.input(0);
+                reads.swap(1, 2);
+            }
+        }
+        let mut reads: Vec<Option<ValueId>> = reads.into_iter().map(|v| v.map(now)).collect();
+        if node.domain().is_empty() && commutes(node.op()) {
+            reads.sort_unstable();
+        }
+        reads
     }
 
     /// The first node that computes the same as this one; `None` where this is the first.
     fn first(&mut self, view: &View<'_>, draft: &Draft<'_>, id: NodeId) -> Option<NodeId> {
         let graph = view.graph();
         let node = graph.node(id);
+        let reads = self.reads(view, draft, node);
         let same = |other: NodeId| {
             let other = graph.node(other);
             let alike = |a: &AttributeProto| other.attribute(a.name()) == Some(a);
@@ -62,14 +70,11 @@ impl<'a> Known<'a> {
                 && other.outputs().len() == node.outputs().len()
                 && other.attributes().len() == node.attributes().len()
                 && node.attributes().iter().all(alike)
-                && self
-                    .reads(view, draft, other)
-                    .eq(self.reads(view, draft, node))
+                && self.reads(view, draft, other) == reads
         };
         let mut hasher = FxHasher::default();
         node.op().hash(&mut hasher);
-        let reads = self.reads(view, draft, node);
-        reads.for_each(|value| value.hash(&mut hasher));
+        reads.hash(&mut hasher);
         let mut hash = hasher.finish();
         while let Some(first) = self.first.get(&hash).copied() {
             if same(first) {
@@ -80,6 +85,14 @@ impl<'a> Known<'a> {
         self.first.insert(hash, id);
         None
     }
+}
+
+/// Whether the order of an operator's inputs changes nothing.
+fn commutes(op: &str) -> bool {
+    matches!(
+        op,
+        "Add" | "Mul" | "Max" | "Min" | "And" | "Or" | "Xor" | "Equal"
+    )
 }
 
 /// Small constants that equal one before them.

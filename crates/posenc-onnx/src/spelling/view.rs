@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use ndarray::ArrayViewD;
 use posenc_ir::{
-    Attr, DType, Emitter, Graph, Model, Node, NodeId, Patch, ScopeId, ScopeKind, Stored, Tensor,
-    ValueId,
+    Attr, DType, Emitter, Graph, Model, Node, NodeId, Patch, ScopeId, Stored, Tensor, ValueId,
 };
 
 use rustc_hash::FxHashMap;
 
 use super::runs::{Runs, is_default};
+use crate::graph::bodies::holder;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
 use crate::graph::ports::{Ports, Role};
@@ -61,18 +61,16 @@ impl<'a> View<'a> {
 
     /// Whether a scope is the main graph or a body in it.
     pub(super) fn is_in_main(&self, mut scope: ScopeId) -> bool {
-        while let ScopeKind::Body(holder, _) = self.graph().scope(scope).kind() {
-            scope = self.graph().node(*holder).scope();
+        while let Some(node) = holder(self.graph(), scope) {
+            scope = self.graph().node(node).scope();
         }
         scope == self.graph().main()
     }
 
     /// The node of the outermost scope that is or holds a node.
     pub(super) fn holder(&self, mut id: NodeId) -> NodeId {
-        while let ScopeKind::Body(holder, _) =
-            self.graph().scope(self.graph().node(id).scope()).kind()
-        {
-            id = *holder;
+        while let Some(outer) = holder(self.graph(), self.graph().node(id).scope()) {
+            id = outer;
         }
         id
     }
@@ -423,8 +421,8 @@ impl<'g> Draft<'g> {
     pub(super) fn replace(&mut self, old: ValueId, new: ValueId) -> Option<()> {
         let graph = self.emitter.graph();
         // The output of a graph is made by a node of its own.
-        let is_new = new.index() >= graph.value_count() && self.emitter.scope_of(new) == self.scope;
-        let named = graph.value(old).is_output() && !is_new;
+        let is_own = self.emitter.is_computed(new) && self.emitter.scope_of(new) == self.scope;
+        let named = graph.value(old).is_output() && !is_own;
         let new = if named {
             self.op("Identity", &[new], &[])
         } else {
@@ -440,11 +438,16 @@ impl<'g> Draft<'g> {
         self.is_less |= self.emitter.remove_if_unused(value).is_ok();
     }
 
-    /// The patch, and whether it replaces something; `None` where nothing is replaced or dropped.
-    pub(super) fn finish(mut self) -> Option<(Patch, bool)> {
-        if self.replaced.is_empty() && !self.is_less {
-            return None;
-        }
+    /// Whether nothing is replaced or dropped.
+    pub(super) fn is_empty(&self) -> bool {
+        self.replaced.is_empty() && !self.is_less
+    }
+
+    /// The patch, and whether it replaces something.
+    ///
+    /// # Errors
+    /// When a replacement does not fit what it replaces.
+    pub(super) fn finish(mut self) -> posenc_ir::Result<(Patch, bool)> {
         // What one rule wrote reads what others replaced.
         let by_old = &self.by_old;
         let last = |mut value: ValueId| {
@@ -458,10 +461,10 @@ impl<'g> Draft<'g> {
         };
         self.emitter.redirect_recorded(last);
         for (old, new) in &self.replaced {
-            self.emitter.redirect(*old, last(*new)).ok()?;
-            self.emitter.remove_if_unused(*old).ok()?;
+            self.emitter.redirect(*old, last(*new))?;
+            self.emitter.remove_if_unused(*old)?;
         }
         self.emitter.omit_unused();
-        Some((self.emitter.finish(), !self.replaced.is_empty()))
+        Ok((self.emitter.finish(), !self.replaced.is_empty()))
     }
 }

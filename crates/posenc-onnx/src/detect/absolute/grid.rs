@@ -5,6 +5,7 @@ use posenc_ir::{Graph, ValueId};
 
 use crate::attention::stream::{Tokens, back};
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::pads::pads;
 use crate::graph::lane::wrap;
 
 /// How tokens make up an image.
@@ -69,6 +70,12 @@ pub(crate) fn patches(
                 dims.and_then(|d| d.get(axis)).copied().unwrap_or(0)
             };
             found.prefix += before.map(rows).sum::<usize>();
+        }
+        if node.is("Pad")
+            && let Some(pads) = pads(node, trace, dims.len())
+        {
+            let rows = axes.iter().map(|a| pads[*a][0]);
+            found.prefix += rows.filter_map(|n| usize::try_from(n).ok()).sum::<usize>();
         }
         let elements = |v: ValueId| trace.get(v).elements().unwrap_or(0);
         let inputs = node.inputs().iter().enumerate();

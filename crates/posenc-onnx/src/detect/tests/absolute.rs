@@ -2,6 +2,7 @@
 
 mod coordinates;
 mod not_added;
+mod patches;
 mod sinusoids;
 
 use super::*;

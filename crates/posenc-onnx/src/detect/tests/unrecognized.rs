@@ -169,3 +169,45 @@ fn inputs_of_no_numbers_or_too_many_are_not_made_up() {
         assert_eq!(detect(&model, &Options::default()).attention.len(), 0);
     }
 }
+
+/// The warnings about attention of which `weigh` makes the weights of the scores.
+fn warned(weigh: &str) -> Vec<String> {
+    let text = format!(
+        "<ir_version: 9, opset_import: [\"\" : 18]>\n\
+         test (float[sequence,8] x) => (float[] y) {{\n\
+         axes = Constant<value_ints = [0]>()\n last = Constant<value_ints = [-1]>()\n \
+         keys = Transpose<perm: ints = [1, 0]>(x)\n\
+         scores = MatMul(x, keys)\n{weigh}\n}}\n"
+    );
+    found(&Model::parse(&text).unwrap()).no_attention
+}
+
+#[test]
+fn a_softmax_in_a_body_that_runs_is_warned_of() {
+    let scan = |product: &str| {
+        format!(
+            "all = Unsqueeze(scores, axes)\n ones = Constant<value_floats = [1.0]>()\n\
+             weights = Scan <num_scan_inputs: int = 1, body: graph = step \
+             (float[] own) => (float[] out) {{\n \
+             halves = Split<num_outputs: int = 1>(own)\n out = Softmax(halves) }}> (all)\n\
+             flat = Squeeze(weights, axes)\n y = {product}"
+        )
+    };
+    assert!(matches!(&warned(&scan("MatMul(flat, x)"))[..], [w] if w.contains("softmax")));
+    assert!(warned(&scan("Mul(flat, ones)")).is_empty());
+}
+
+#[test]
+fn a_softmax_that_weights_a_table_by_position_is_warned_of() {
+    let with = |x: &str| {
+        format!(
+            "weights = Softmax(scores)\n zero = Constant<value: tensor = int64 {{0}}>()\n \
+             one = Constant<value: tensor = int64 {{1}}>()\n shape = Shape(x)\n \
+             length = Gather(shape, zero)\n at = Range(zero, length, one)\n \
+             numbers = Cast<to: int = 1>(at)\n column = Unsqueeze(numbers, last)\n y = {x}"
+        )
+    };
+    let column = with("MatMul(weights, column)");
+    assert!(matches!(&warned(&column)[..], [w] if w.contains("softmax")));
+    assert!(warned(&with("Mul(weights, weights)")).is_empty());
+}

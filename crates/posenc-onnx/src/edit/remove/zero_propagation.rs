@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeId, ScopeKind, Use, ValueId};
+use posenc_ir::{Emitter, Graph, Node, NodeId, ScopeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
@@ -14,6 +14,7 @@ use crate::edit::remove::broadcast::broadcast;
 use crate::edit::remove::replacements::Replacements;
 use crate::edit::remove::sum::SHAPE;
 use crate::error::RewriteError;
+use crate::graph::bodies::holder;
 use crate::graph::operators::{is_copy, is_layout};
 
 /// Uses that read a term to remove, and uses that read a replaced value.
@@ -110,13 +111,10 @@ impl<'a> ZeroPropagation<'a> {
     /// The node whose body contains this one.
     fn holder(&self, id: NodeId) -> Result<NodeId, RewriteError> {
         let graph = self.context.graph();
-        match graph.scope(graph.node(id).scope()).kind() {
-            ScopeKind::Body(holder, _) => Ok(*holder),
-            _ => {
-                let why = "cannot remove the term: it is an output of the model";
-                Err(self.context.refuse(id, why))
-            }
-        }
+        holder(graph, graph.node(id).scope()).ok_or_else(|| {
+            let why = "cannot remove the term: it is an output of the model";
+            self.context.refuse(id, why)
+        })
     }
 
     /// Replaces a sum by the sum of the inputs in these slots.

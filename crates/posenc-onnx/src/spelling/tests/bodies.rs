@@ -246,3 +246,60 @@ fn what_a_body_reads_stays() {
     );
     assert!(respelled(&model).is_none(), "nothing can be dropped");
 }
+
+#[test]
+fn the_same_of_inputs_in_another_order_is_one() {
+    let left = |a: &str, b: &str| {
+        let twice = written(&format!(
+            "c = Cast<to: int = 9>(x)\n d = Not(c)\n e = Exp(x)\n a = {a}\n b = {b}\n \
+             f = Where(d, a, b)\n g = Cast<to: int = 1>(c)\n y = Add(f, g)"
+        ));
+        let plain = respelled(&twice).unwrap_or_else(|| twice.clone());
+        assert!(difference(&twice, &plain) < 1e-9, "{a}, {b}");
+        let op = a.split('(').next().unwrap();
+        operators(&plain).iter().filter(|own| *own == op).count() - usize::from(op == "Where")
+    };
+    assert_eq!(left("Mul(x, e)", "Mul(e, x)"), 1);
+    assert_eq!(left("Where(c, x, e)", "Where(d, e, x)"), 1);
+    assert_eq!(left("Sub(x, e)", "Sub(e, x)"), 2);
+    assert_eq!(left("Where(c, x, e)", "Where(d, x, e)"), 2);
+    assert_eq!(left("Where(c, x, e)", "Where(c, e, x)"), 2);
+}
+
+#[test]
+fn rows_in_pieces_that_a_body_gives_hinder_nothing() {
+    let body = "few = Constant<value: tensor = float[1,2] {1.0, 2.0}>()\n a = Exp(x)\n b = Exp(x)\n \
+         stack, more = Loop (all, yes) <body: graph = each \
+         (int64 i, bool c) => (bool d, float[] z, float[] g) \
+         { d = Identity(c)\n g = Concat<axis: int = 0>(few, few)\n z = Add(a, b) }>\n \
+         most = ReduceMax(more)\n y = Mul(stack, most)";
+    let plain = respelled(&written(body)).expect("one of two is left out");
+    let left = operators(&plain);
+    assert!(!left.iter().any(|op| op == "Concat"), "{left:?}");
+    assert_eq!(left.iter().filter(|op| *op == "Exp").count(), 1, "{left:?}");
+}
+
+#[test]
+fn a_replacement_that_the_graph_refuses_hinders_no_other() {
+    // What is computed from a value in its place is a circle.
+    static REFUSED: [Rule; 1] = [|view, draft, id| {
+        let graph = view.graph();
+        let after = graph.find(graph.main(), "a")?;
+        draft.replace(graph.node(id).output(0)?, after)
+    }];
+    let model = written("a = Exp(x)\n b = Exp(x)\n y = Mul(a, b)");
+    let roles = BTreeMap::new();
+    let respelling = Respelling {
+        roles: &roles,
+        constants: repeated::equal_constants(model.graph()),
+        rules_of: |node| match node.op() {
+            "Cast" => [&REFUSED, &[]],
+            _ => [&[], &[]],
+        },
+    };
+    let nodes: Vec<_> = model.graph().nodes().map(|(id, _)| id).collect();
+    assert!(respelling.at_once(&model, &nodes).is_err());
+    let left = operators(&respelling.of(&model, &nodes).expect("the other fits"));
+    assert_eq!(left.iter().filter(|op| *op == "Exp").count(), 1, "{left:?}");
+    assert!(left.iter().any(|op| op == "Cast"), "{left:?}");
+}

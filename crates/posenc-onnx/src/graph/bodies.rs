@@ -1,0 +1,58 @@
+//! Values across the borders of control flow: what enters a body and what leaves it.
+
+use posenc_ir::{Graph, Node, NodeId, ScopeId, ScopeKind, Use, ValueId};
+
+/// The node whose body a scope is.
+pub(crate) fn holder(graph: &Graph, scope: ScopeId) -> Option<NodeId> {
+    match graph.scope(scope).kind() {
+        ScopeKind::Body(holder, _) => Some(*holder),
+        _ => None,
+    }
+}
+
+/// The outputs of bodies behind the conditions that come first in them.
+fn conditions(node: &Node) -> usize {
+    usize::from(node.is("Loop"))
+}
+
+/// What a value is outside of the body that it enters; `None` where it enters none.
+pub(crate) fn outside(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    let scope = graph.value(value).scope();
+    let node = graph.node(holder(graph, scope)?);
+    let inputs = graph.scope(scope).inputs();
+    let slot = inputs.iter().position(|v| *v == value)?;
+    // The sequence lengths of an early Scan enter no body.
+    let is_like = node.is("Loop") || inputs.len() == node.inputs().len();
+    is_like.then(|| node.input(slot))?
+}
+
+/// What a value is in the bodies of the node that reads it there.
+pub(crate) fn inside(graph: &Graph, at: Use) -> Vec<ValueId> {
+    let node = graph.node(at.node);
+    let bodies = node.bodies().map(|(_, body)| graph.scope(body).inputs());
+    let is_like = |own: &&[ValueId]| node.is("Loop") || own.len() == node.inputs().len();
+    bodies
+        .filter(is_like)
+        .filter_map(|own| own.get(at.slot()).copied())
+        .collect()
+}
+
+/// What an output of a node is in its bodies.
+pub(crate) fn results(graph: &Graph, id: NodeId, output: usize) -> Vec<ValueId> {
+    let node = graph.node(id);
+    let bodies = node.bodies().map(|(_, body)| graph.scope(body).outputs());
+    bodies
+        .filter_map(|own| own.get(output + conditions(node)).copied())
+        .collect()
+}
+
+/// What a value is outside of the body that it leaves; `None` where it leaves none.
+pub(crate) fn left(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    let scope = graph.value(value).scope();
+    let node = graph.node(holder(graph, scope)?);
+    let outputs = graph.scope(scope).outputs();
+    let at = outputs.iter().position(|v| *v == value)?;
+    node.outputs()
+        .get(at.checked_sub(conditions(node))?)
+        .copied()?
+}
