@@ -14,6 +14,7 @@ pub(crate) mod order;
 mod parallel;
 pub(crate) mod plane;
 pub(crate) mod planes;
+mod pruned;
 pub(crate) mod reads;
 pub(crate) mod scale;
 pub(crate) mod scores;

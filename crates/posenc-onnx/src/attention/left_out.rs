@@ -4,7 +4,7 @@ use posenc_ir::Graph;
 use posenc_ir::eval::Trace;
 
 use super::site::Site;
-use super::{order, parallel, scores};
+use super::{order, parallel, pruned, scores};
 use crate::graph::dataflow::Classes;
 use crate::graph::mixing::Tokens;
 
@@ -45,6 +45,12 @@ pub(crate) fn left_out(
             if same {
                 return Some("heads in separate branches are not supported".to_owned());
             }
+        }
+        if let Some(node) = pruned::chosen((graph, classes), tokens, site) {
+            let (place, op) = (graph.place(node), graph.node(node).op());
+            return Some(format!(
+                "content chooses how many and which tokens its keys stand for ({op} {place})"
+            ));
         }
         order::disorder((graph, classes), tokens, trace, site)
     };

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId};
 
-use crate::graph::lane::wrap;
+use crate::graph::bodies::{scan_axis, states};
 
 use super::site::Site;
 
@@ -95,10 +95,6 @@ fn together(node: &Node, trace: &Trace, branch: usize, mut bodies: Vec<Vec<Site>
 
 /// The length of what a `Scan` runs along.
 fn scanned(node: &Node, trace: &Trace) -> Option<usize> {
-    let count = usize::try_from(node.int("num_scan_inputs").ok()??).ok()?;
-    let first = node.inputs().len().checked_sub(count)?;
-    let dims = trace.get(node.input(first)?).dims.as_ref()?;
-    let axes = node.ints("scan_input_axes").ok()?;
-    let axis = axes.and_then(|a| a.first().copied()).unwrap_or(0);
-    dims.get(wrap(axis, dims.len())?).copied()
+    let dims = trace.get(node.input(states(node))?).dims.as_ref()?;
+    dims.get(scan_axis(node, 0, dims.len())).copied()
 }

@@ -1,4 +1,4 @@
-//! Where numbers that change from token to token meet content, element by element.
+//! Where numbers that change from token to token meet content, token by token.
 
 use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::Trace;
@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use crate::attention::Site;
 use crate::attention::reads::reads;
 use crate::graph::dataflow::{Class, Classes, live};
+use crate::graph::einsum::Equation;
 use crate::graph::mixing::Tokens;
 use crate::graph::operators::is_elementwise;
 
@@ -38,6 +39,9 @@ pub(super) fn met(
     let at = |id: NodeId| {
         let node = graph.node(id);
         let inputs: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
+        if node.is("Einsum") {
+            return in_einsum((graph, trace, classes), tokens, id);
+        }
         let (content, others): (Vec<_>, Vec<_>) = inputs.into_iter().partition(|v| is_content(*v));
         let trailing = trailing(node).filter(|_| !content.is_empty())?;
         others.into_iter().find_map(|numbers| {
@@ -59,6 +63,41 @@ pub(super) fn met(
         })
     };
     nodes.filter_map(at).collect()
+}
+
+/// Numbers that an `Einsum` multiplies with content token by token.
+fn in_einsum(
+    (graph, trace, classes): (&Graph, &Trace, &Classes),
+    tokens: &Tokens,
+    id: NodeId,
+) -> Option<Met> {
+    let node = graph.node(id);
+    let equation = Equation::of(graph, trace, id)?;
+    let operands: Vec<(ValueId, &Vec<char>)> = (node.inputs().iter().copied())
+        .zip(&equation.operands)
+        .map(|(v, letters)| Some((v?, letters)))
+        .collect::<Option<_>>()?;
+    let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    let (content, others): (Vec<_>, Vec<_>) = operands.iter().partition(|(v, _)| is_content(*v));
+    let letters = content.iter().filter_map(|(v, letters)| {
+        let axis = tokens.only_axis(*v, letters.len())?;
+        let letter = *letters.get(axis)?;
+        let size = *trace.get(*v).dims.as_ref()?.get(axis)?;
+        // A sum over tokens mixes them.
+        equation.result.contains(&letter).then_some((letter, size))
+    });
+    let letters: Vec<(char, usize)> = letters.collect();
+    letters.into_iter().find_map(|(letter, size)| {
+        others.iter().find_map(|(numbers, own)| {
+            let axis = own.iter().position(|other| *other == letter)?;
+            let change = change((trace, classes), *numbers, (own.len() - axis, size))?;
+            Some(Met {
+                node: id,
+                numbers: *numbers,
+                change: change.is_finite().then_some(change),
+            })
+        })
+    })
 }
 
 /// How many of the last axes an operator does not broadcast; `None` for one that meets no elements.

@@ -2,6 +2,8 @@
 
 use posenc_ir::{Graph, Node, NodeId, ScopeId, ScopeKind, Use, ValueId};
 
+use super::lane::wrap;
+
 /// The node whose body a scope is.
 pub(crate) fn holder(graph: &Graph, scope: ScopeId) -> Option<NodeId> {
     match graph.scope(scope).kind() {
@@ -55,4 +57,29 @@ pub(crate) fn left(graph: &Graph, value: ValueId) -> Option<ValueId> {
     node.outputs()
         .get(at.checked_sub(conditions(node))?)
         .copied()?
+}
+
+/// How many inputs of a `Scan` its trips carry; those after them are sliced. Its outputs begin with as
+/// many.
+pub(crate) fn states(node: &Node) -> usize {
+    let sliced = node.int("num_scan_inputs").ok().flatten();
+    let sliced = sliced.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    node.inputs().len().saturating_sub(sliced)
+}
+
+/// The axis along which a `Scan` slices an input, counted from the first that is sliced.
+pub(crate) fn scan_axis(node: &Node, index: usize, rank: usize) -> usize {
+    axis(node, "scan_input_axes", index, rank)
+}
+
+/// The axis along which a `Scan` stacks what its trips give, in a value of this rank; counted from the
+/// first that is stacked.
+pub(crate) fn stacked_axis(node: &Node, index: usize, rank: usize) -> usize {
+    axis(node, "scan_output_axes", index, rank)
+}
+
+fn axis(node: &Node, name: &str, index: usize, rank: usize) -> usize {
+    let axes = node.ints(name).ok().flatten();
+    let axis = axes.and_then(|axes| axes.get(index).copied()).unwrap_or(0);
+    wrap(axis, rank).unwrap_or(0)
 }

@@ -308,6 +308,47 @@ impl Sketch {
         output
     }
 
+    /// The last state and all states, stacked along the axis that `x` is sliced along, of a `Scan` whose
+    /// body makes a state of the one before it and of a slice.
+    pub(crate) fn recurrence(
+        &mut self,
+        [state, x]: [&str; 2],
+        axis: i64,
+        step: fn(&mut Self, [&str; 2]) -> String,
+    ) -> [String; 2] {
+        let mut inner = Self {
+            made: self.made,
+            ..Self::default()
+        };
+        let given = [0, 1].map(|_| inner.fresh());
+        let next = step(&mut inner, [&given[0], &given[1]]);
+        let stacked = inner.op("Identity", &[&next]);
+        self.made = inner.made;
+        let named = |name: String| ValueInfoProto {
+            name: Some(name),
+            ..ValueInfoProto::default()
+        };
+        inner.graph.input = given.map(named).to_vec();
+        inner.graph.output = [next, stacked].map(named).to_vec();
+        let mut body = AttributeProto {
+            name: Some("body".to_owned()),
+            g: Some(Box::new(inner.graph)),
+            ..AttributeProto::default()
+        };
+        body.set_type(AttributeType::Graph);
+        let axes = [axis];
+        let attrs = [
+            ("num_scan_inputs", A::Int(1)),
+            ("scan_input_axes", A::Ints(&axes)),
+            ("scan_output_axes", A::Ints(&axes)),
+        ];
+        let made = self.many("Scan", &[state, x], &attrs, 2);
+        if let Some(node) = self.graph.node.last_mut() {
+            node.attribute.push(body);
+        }
+        [made[0].clone(), made[1].clone()]
+    }
+
     /// Makes a value an output of the graph, before those that [`model`](Self::model) names.
     pub(crate) fn output(&mut self, name: &str) {
         self.graph.output.push(ValueInfoProto {

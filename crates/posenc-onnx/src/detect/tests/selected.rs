@@ -346,3 +346,38 @@ fn pixels_that_are_put_into_patches_beside_ids_are_no_setting() {
     let why = unread(&[0, 4, 16]);
     assert!(why[0].contains("mixes tokens"), "{why:?}");
 }
+
+#[test]
+fn attention_over_tokens_that_content_chose_is_left_out() {
+    let misplaced = |half: bool| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let x = s.attends(&x, &x);
+        let w = s.weights(&[HIDDEN, 1]);
+        let shares = s.op("MatMul", &[&x, &w]);
+        let shares = s.reshape(&shares, &[0, -1]);
+        let count = match half {
+            true => {
+                let (shape, one, two) = (s.op("Shape", &[&x]), s.ints(&[1]), s.ints(&[2]));
+                let length = s.gather(&shape, &one, 0);
+                s.op("Div", &[&length, &two])
+            }
+            false => s.ints(&[4]),
+        };
+        let best = s.many("TopK", &[&shares, &count], &[("axis", A::Int(1))], 2);
+        let at = s.unsqueeze(&best[1], &[2]);
+        let row = s.ints(&[1, 1, HIDDEN as i64]);
+        let at = s.op("Expand", &[&at, &row]);
+        let x = s.with("GatherElements", &[&x, &at], &[("axis", A::Int(1))]);
+        let y = s.attends(&x, &x);
+        let found = found(&s.model(17, &[&y]));
+        (found.attention.len(), found.misplaced)
+    };
+    let (sites, why) = misplaced(true);
+    assert_eq!(sites, 1);
+    assert!(
+        matches!(&why[..], [why] if why.contains("content chooses how many")),
+        "{why:?}"
+    );
+    assert_eq!(misplaced(false), (2, vec![]));
+}

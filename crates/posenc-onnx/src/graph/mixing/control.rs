@@ -5,6 +5,7 @@ use posenc_ir::{NodeId, ScopeId, ValueId};
 use super::rules::Mixing;
 use super::sets::Sets;
 use super::{Walk, rules};
+use crate::graph::bodies::{scan_axis, stacked_axis, states};
 
 /// Passes over a body whose outputs are its inputs again: sets only grow, mostly once.
 const MOST_PASSES: usize = 4;
@@ -30,9 +31,7 @@ impl Walk<'_> {
             "If" => self.branches(id),
             "Loop" => self.repeated(id, 2, 0),
             "Scan" => {
-                let scanned = node.int("num_scan_inputs").ok().flatten();
-                let scanned = scanned.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-                self.repeated(id, 0, scanned);
+                self.repeated(id, 0, node.inputs().len() - states(node));
             }
             _ => self.node(id),
         }
@@ -116,7 +115,7 @@ impl Walk<'_> {
             let of_trips = match sets {
                 Some(_) if i < trips.carried => return None,
                 Some(whole) => {
-                    let axis = rules::scan_axis(node, i - trips.carried, whole.rank());
+                    let axis = scan_axis(node, i - trips.carried, whole.rank());
                     let size = *self.rules.trace.get((*value)?).dims.as_ref()?.get(axis)?;
                     let (sets, is_alone) = whole.along(axis, size)?;
                     if !is_alone || !all.is_empty() && all.len() != size {
@@ -156,7 +155,7 @@ impl Walk<'_> {
             let Some(out) = *out else { continue };
             let stacked = self.get(*result).map(|sets| {
                 let rank = sets.rank() + 1;
-                let axis = rules::stacked_axis(node, i - trips.carried, rank);
+                let axis = stacked_axis(node, i - trips.carried, rank);
                 let (own, others) = (sets.all() & last, sets.all() & !last);
                 let of_trip = |trip: &u64| if own == 0 { others } else { trip | others };
                 Sets::along_axis(&all.iter().map(of_trip).collect::<Vec<_>>(), axis, rank)
@@ -166,13 +165,15 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Trips that read the results of those before them.
+    /// Trips that read the results of those before them. What they stack has the token of each trip in its
+    /// place, as the outputs of a recurrent operator do.
     fn one_after_another(&mut self, trips: &Trips<'_>) {
         let node = self.rules.model.graph().node(trips.id);
+        let mut each: Vec<u64> = vec![];
         for (i, (input, value)) in trips.own.iter().zip(&trips.given).enumerate() {
             let mut sets = value.and_then(|v| self.get(v).cloned());
             if let Some(whole) = sets.as_ref().filter(|_| i >= trips.carried) {
-                let axis = rules::scan_axis(node, i - trips.carried, whole.rank());
+                let axis = scan_axis(node, i - trips.carried, whole.rank());
                 let (united, mixed) = whole.over(&[axis]);
                 if mixed {
                     let mixing = match rules::turns_round(node) {
@@ -180,6 +181,11 @@ impl Walk<'_> {
                         false => Mixing::Recurrence,
                     };
                     self.report(trips.id, mixing);
+                    let (along, _) = whole.along(axis, 1).unwrap_or_default();
+                    each.resize(each.len().max(along.len()), 0);
+                    each.iter_mut()
+                        .zip(along)
+                        .for_each(|(all, set)| *all |= set);
                 }
                 sets = Some(united.without(&[axis]));
             }
@@ -209,8 +215,20 @@ impl Walk<'_> {
         for (i, (out, result)) in node.outputs().iter().zip(trips.results).enumerate() {
             let Some(out) = *out else { continue };
             let sets = self.get(*result).cloned();
-            let is_state = i < trips.carried;
-            let stacked = |sets: Sets| if is_state { sets } else { sets.with_axis(0) };
+            let stacked = |sets: Sets| {
+                let Some(index) = i.checked_sub(trips.carried) else {
+                    return sets;
+                };
+                let rank = sets.rank() + 1;
+                let axis = stacked_axis(node, index, rank);
+                let of_trips = each.iter().fold(0, |all, set| all | set);
+                if sets.all() & of_trips == 0 {
+                    return sets.with_axis(axis);
+                }
+                let others = sets.all() & !of_trips;
+                let along: Vec<u64> = each.iter().map(|set| set | others).collect();
+                Sets::along_axis(&along, axis, rank)
+            };
             self.set(out, sets.map(stacked));
         }
     }

@@ -10,6 +10,7 @@ use posenc_ir::{Model, Node, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::sets::Sets;
+use crate::graph::bodies::states;
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::wrap;
 use crate::graph::operators::{is_norm, is_skip_norm};
@@ -36,28 +37,13 @@ pub(crate) struct Known {
     pub(crate) fused: FxHashMap<NodeId, usize>,
 }
 
-/// The axis along which a `Scan` slices an input.
-pub(super) fn scan_axis(node: &Node, index: usize, rank: usize) -> usize {
-    let axes = node.ints("scan_input_axes").ok().flatten();
-    let axis = axes.and_then(|axes| axes.get(index).copied()).unwrap_or(0);
-    wrap(axis, rank).unwrap_or(0)
-}
-
-/// The axis along which a `Scan` stacks what its trips give, in a value of this rank.
-pub(super) fn stacked_axis(node: &Node, index: usize, rank: usize) -> usize {
-    let axes = node.ints("scan_output_axes").ok().flatten();
-    let axis = axes.and_then(|axes| axes.get(index).copied()).unwrap_or(0);
-    wrap(axis, rank).unwrap_or(0)
-}
-
 /// Whether a `Scan` takes its slices, and gives its results, in different orders.
 pub(super) fn turns_round(node: &Node) -> bool {
     let directions = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
     let inputs = directions("scan_input_directions");
     let outputs = directions("scan_output_directions");
-    let scanned = node.int("num_scan_inputs").ok().flatten().unwrap_or(0);
-    let scanned = usize::try_from(scanned).unwrap_or(0);
-    let carried = node.inputs().len().saturating_sub(scanned);
+    let carried = states(node);
+    let scanned = node.inputs().len() - carried;
     let stacked = node.outputs().len().saturating_sub(carried);
     let backwards = |all: &[i64], at: usize| all.get(at).is_some_and(|d| *d != 0);
     let first = backwards(inputs, 0);

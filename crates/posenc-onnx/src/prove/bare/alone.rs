@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::uneven::Begins;
 use crate::detect::Found;
 use crate::detect::rows::Spread;
+use crate::graph::bodies::{stacked_axis, states};
 use crate::graph::operators::is_random;
 
 /// The first version in which a sum has its axes as an input.
@@ -123,7 +124,8 @@ impl Alone {
             if !part.is_aligned() && !begins.at(id) {
                 continue;
             }
-            let mut others = graph.node(id).outputs().iter().flatten().skip(1);
+            let outputs = graph.node(id).outputs().iter().flatten();
+            let mut others = outputs.filter(|v| **v != part.to.value);
             let is_unused = |v: &ValueId| graph.uses(*v).is_empty() && !graph.value(*v).is_output();
             if part.is_aligned() && others.all(is_unused) {
                 alone.each.insert(id);
@@ -223,8 +225,14 @@ fn part(
             | "CumSum"
             | "Pad"
     );
-    let output = node.output(0).filter(|_| keeps_axes && !is_random(node))?;
-    let to = Known::of(graph, found, output, &mixer.axes).filter(Known::is_number)?;
+    let (output, axes) = match node.op() {
+        "Scan" => stacked((graph, found), mixer)?,
+        _ => (
+            node.output(0).filter(|_| keeps_axes && !is_random(node))?,
+            mixer.axes.clone(),
+        ),
+    };
+    let to = Known::of(graph, found, output, &axes).filter(Known::is_number)?;
     let part = |mixer: &Spread| {
         let from = Known::of(graph, found, mixer.value, &mixer.axes)?;
         let to = to.clone();
@@ -242,6 +250,18 @@ fn part(
     let before = before.filter(|other| other.axes == mixer.axes);
     let aligned = before.and_then(part).filter(Part::is_aligned);
     Some(aligned.unwrap_or(own))
+}
+
+/// The only output of a `Scan` that is read and has something of each token, with its axis.
+fn stacked((graph, found): (&Graph, &Found), mixer: &Spread) -> Option<(ValueId, Vec<usize>)> {
+    let node = graph.node(mixer.node);
+    let is_read = |v: &ValueId| !graph.uses(*v).is_empty() || graph.value(*v).is_output();
+    let outputs = node.outputs().iter().skip(states(node)).enumerate();
+    let mut read = outputs.filter_map(|(i, v)| Some((i, v.filter(is_read)?)));
+    let (index, output) = read.next().filter(|_| mixer.axes.len() == 1)?;
+    let rank = found.trace.get(output).dims.as_ref()?.len();
+    let is_only = read.next().is_none();
+    is_only.then(|| (output, vec![stacked_axis(node, index, rank)]))
 }
 
 impl Part {

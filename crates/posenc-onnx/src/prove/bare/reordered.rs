@@ -53,8 +53,9 @@ pub(super) fn behind(
         .map(|site| site.node)
         .chain(mixers.map(|mixer| mixer.node))
         .collect();
+    let has_body = |id: NodeId| graph.node(id).bodies().next().is_some();
     after(graph, |id| {
-        begins.contains(&id) || graph.node(id).bodies().next().is_some()
+        begins.contains(&id) || has_body(id) && !alone.contains(&id)
     })
 }
 

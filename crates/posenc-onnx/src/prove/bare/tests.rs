@@ -68,6 +68,19 @@ fn a_model_without_positions_passes_at_every_site() {
     assert_eq!(failed(&checks), [""; 0]);
 }
 
+/// The last and all states of a recurrence that a body computes.
+fn scanned(s: &mut Sketch, x: &str) -> [String; 2] {
+    let first = s.int(0);
+    let (row, none) = (s.gather(x, &first, 1), s.float(0.0));
+    let state = s.op("Mul", &[&row, &none]);
+    s.recurrence([&state, x], 1, |s, [state, x]| {
+        let half = s.float(0.5);
+        let kept = s.op("Mul", &[state, &half]);
+        let sum = s.op("Add", &[&kept, x]);
+        s.op("Tanh", &[&sum])
+    })
+}
+
 /// A number for each token along an axis of a value, 0 up to token `from`.
 fn positions(out: &mut Emitter<'_>, value: ValueId, axis: i64, rank: usize, from: f64) -> ValueId {
     let shape = out.op("Shape", &[value]);

@@ -4,9 +4,10 @@ use super::*;
 use crate::graph::sketch::SIZE;
 
 /// What happens to a sequence before its tokens meet numbers.
-const BEFORE: [(&str, Embed); 3] = [
+const BEFORE: [(&str, Embed); 4] = [
     ("nothing", |_, x| x.to_owned()),
     ("a convolution of stride 2", |s, x| convolved(s, x, 2)),
+    ("a recurrence in a body", |s, x| scanned(s, x)[1].clone()),
     ("ends that are filled up, and a convolution", |s, x| {
         let ends = s.ints(&[0, 2, 0, 0, 0, 0]);
         let x = s.op("Pad", &[x, &ends]);
@@ -15,7 +16,7 @@ const BEFORE: [(&str, Embed); 3] = [
 ];
 
 /// Tokens that meet numbers, and whether these change from token to token.
-const MET: [(&str, bool, Embed); 10] = [
+const MET: [(&str, bool, Embed); 12] = [
     ("a factor of a difference", true, |s, x| {
         let rows = rows_of(s, x);
         let axis = s.ints(&[1]);
@@ -41,6 +42,28 @@ const MET: [(&str, bool, Embed); 10] = [
         let rows = s.unsqueeze(x, &[2]);
         let rows = s.op("MatMul", &[&rows, &each]);
         s.reshape(&rows, &[0, -1, HIDDEN as i64])
+    }),
+    (
+        "a sum of products with a matrix for each place",
+        true,
+        |s, x| {
+            let table = s.weights(&[200, HIDDEN, HIDDEN]);
+            let at = range_of(s, x);
+            let each = s.gather(&table, &at, 0);
+            s.with(
+                "Einsum",
+                &[x, &each],
+                &[("equation", A::Text("bsd,sde->bse"))],
+            )
+        },
+    ),
+    ("a sum of products with one matrix", false, |s, x| {
+        let each = s.weights(&[HIDDEN, HIDDEN]);
+        s.with(
+            "Einsum",
+            &[x, &each],
+            &[("equation", A::Text("bsd,de->bse"))],
+        )
     }),
     ("a slope for each place", true, |s, x| {
         let rows = rows_of(s, x);

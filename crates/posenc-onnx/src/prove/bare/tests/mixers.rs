@@ -16,7 +16,7 @@ fn along_tokens(s: &mut Sketch, x: &str, make: impl Fn(&mut Sketch, &str) -> Str
 }
 
 /// What mixes tokens and is no attention.
-const MIXERS: [(&str, Embed); 12] = [
+const MIXERS: [(&str, Embed); 13] = [
     ("a convolution with both ends filled up", |s, x| {
         convolved(s, x, 3, &[("pads", A::Ints(&[1, 1]))])
     }),
@@ -68,6 +68,7 @@ const MIXERS: [(&str, Embed); 12] = [
         let y = s.gather(&y, &first, 1);
         s.transpose(&y, &[1, 0, 2])
     }),
+    ("a recurrence in a body", |s, x| scanned(s, x)[1].clone()),
     ("a running sum", |s, x| {
         let axis = s.int(1);
         s.op("CumSum", &[x, &axis])
@@ -202,12 +203,30 @@ fn a_recurrence_whose_state_is_read_moves_with_no_token() {
         let y = s.transpose(&y, &[1, 0, 2]);
         let x = s.op("Add", &[&x, &y]);
         let model = attended(s, x);
-        let found = detect(&model, &Options::default());
-        let alone = crate::prove::bare::alone::Alone::of(model.graph(), &found);
-        [alone.even.len(), alone.each.len()]
+        alone(&model)
     };
     assert_eq!(of(false), [1, 1]);
     assert_eq!(of(true), [1, 0]);
+    let in_body = |reads_state: bool| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [last, all] = scanned(&mut s, &x);
+        let mut x = s.op("Add", &[&x, &all]);
+        if reads_state {
+            let last = s.unsqueeze(&last, &[1]);
+            x = s.op("Add", &[&x, &last]);
+        }
+        alone(&attended(s, x))
+    };
+    assert_eq!(in_body(false), [1, 1]);
+    assert_eq!(in_body(true), [1, 0]);
+}
+
+/// How many nodes tell equal tokens apart no more, and of how many each token is computed alone.
+fn alone(model: &Model) -> [usize; 2] {
+    let found = detect(model, &Options::default());
+    let alone = crate::prove::bare::alone::Alone::of(model.graph(), &found);
+    [alone.even.len(), alone.each.len()]
 }
 
 /// The attention of a causal block hides how its tokens move: something of each token stands for it.
