@@ -153,10 +153,16 @@ impl Planned<'_> {
             done.report.warnings.extend(unread);
         }
         if !done.report.edits.is_empty() && respelled > 0 {
-            done.report.warnings.push(format!(
-                "{respelled} operators were replaced by others that compute the same, or left out \
-                 because no output depends on them"
-            ));
+            let replaced = match respelled {
+                1 => "one operator was replaced by others that compute the same, or left out because no \
+                      output depends on it"
+                    .to_owned(),
+                n => format!(
+                    "{n} operators were replaced by others that compute the same, or left out because \
+                     no output depends on them"
+                ),
+            };
+            done.report.warnings.push(replaced);
             done.respelled = spellings;
         }
         if !done.report.edits.is_empty() {

@@ -81,6 +81,7 @@ pub(crate) fn not_attention(
     let first = graph.place(*all.first()?);
     let more = match all.len() - 1 {
         0 => String::new(),
+        1 => ", nor is another one".to_owned(),
         n => format!(", nor are {n} others"),
     };
     Some(format!(

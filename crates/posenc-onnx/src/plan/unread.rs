@@ -37,6 +37,7 @@ fn mixers(model: &Model, found: &Found) -> Option<String> {
     let op = model.graph().node(first).op();
     let more = match others.count() {
         0 => String::new(),
+        1 => ", nor was another one".to_owned(),
         n => format!(", nor were {n} others"),
     };
     Some(format!(

@@ -114,14 +114,13 @@ fn check_within(
     });
     let alone = Alone::of(graph, found);
     let uneven = uneven(graph, found, &alone.even);
-    let is_even =
-        |site: &&Site| site.scope == graph.main() && read(site).all(|v| !uneven.contains(&v));
-    let sites: Vec<&Site> = asked
-        .iter()
-        .map(|i| &found.attention[*i])
-        .filter(is_even)
-        .collect();
-    if sites.is_empty() || at.sequence < FEWEST {
+    let is_own = |site: &&Site| site.scope == graph.main();
+    let is_even = |site: &&Site| is_own(site) && read(site).all(|v| !uneven.contains(&v));
+    let all = || asked.iter().map(|i| &found.attention[*i]);
+    let sites: Vec<&Site> = all().filter(is_even).collect();
+    // Of attention in a body, what the model computes from it is compared.
+    let is_compared = !sites.is_empty() || !all().all(|site| is_own(&site));
+    if !is_compared || at.sequence < FEWEST {
         return Ok(Bare::default());
     }
     let ordered = Alone::with_ordered(alone.clone(), graph, found);

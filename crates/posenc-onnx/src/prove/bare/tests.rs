@@ -2,6 +2,7 @@
 
 mod branches;
 mod inputs;
+mod loops;
 mod met;
 mod mixers;
 
