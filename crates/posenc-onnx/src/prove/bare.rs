@@ -23,7 +23,7 @@ mod stand_ins;
 mod tests;
 mod uneven;
 
-use posenc_ir::{Graph, Model, Tensor, ValueId};
+use posenc_ir::{Graph, Model, ScopeId, Tensor, ValueId};
 use posenc_runtime::Backend;
 
 use super::VerifyError;
@@ -35,6 +35,7 @@ use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::negated::{Negated, negated};
 use crate::detect::rows::{Rows, What};
+use crate::graph::bodies::holder;
 use crate::graph::mixing::token_axes;
 use crate::graph::ports::exchanged::told_apart;
 use crate::graph::ports::{Lengths, Port, Role};
@@ -118,9 +119,9 @@ fn check_within(
     let is_even = |site: &&Site| is_own(site) && read(site).all(|v| !uneven.contains(&v));
     let all = || asked.iter().map(|i| &found.attention[*i]);
     let sites: Vec<&Site> = all().filter(is_even).collect();
-    // Of attention in a body, what the model computes from it is compared.
-    let is_compared = !sites.is_empty() || !all().all(|site| is_own(&site));
-    if !is_compared || at.sequence < FEWEST {
+    // Of attention in loops, what the model computes from it is compared.
+    let are_looped = all().any(|site| !is_own(&site) && is_looped(graph, site.scope));
+    if sites.is_empty() && !are_looped || at.sequence < FEWEST {
         return Ok(Bare::default());
     }
     let ordered = Alone::with_ordered(alone.clone(), graph, found);
@@ -424,6 +425,17 @@ impl Examined<'_> {
         checks.extend(rest.filter_map(|r| reordered.rows(r, graph.name(r.value))));
         Ok(checks)
     }
+}
+
+/// Whether a body runs whenever the graph does; a branch may be another.
+fn is_looped(graph: &Graph, mut scope: ScopeId) -> bool {
+    while let Some(node) = holder(graph, scope).map(|id| graph.node(id)) {
+        if node.is("If") {
+            return false;
+        }
+        scope = node.scope();
+    }
+    scope == graph.main()
 }
 
 /// What a site compares, besides values.
