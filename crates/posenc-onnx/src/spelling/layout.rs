@@ -40,7 +40,7 @@ pub(super) fn padded(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opti
     let mut pads: Vec<&Node> = vec![];
     let mut terms: Vec<ValueId> = node.inputs().iter().copied().collect::<Option<_>>()?;
     while let Some(value) = terms.pop() {
-        let (_, made) = view.maker(value)?;
+        let (_, made) = view.maker(view.unchanged(value))?;
         match made.op() {
             "Add" | "Sum" if pads.len() < MOST => terms.extend(made.inputs().iter().flatten()),
             "Pad" => pads.push(made),

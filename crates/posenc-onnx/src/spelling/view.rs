@@ -129,6 +129,29 @@ impl<'a> View<'a> {
         }
     }
 
+    /// A value without the sums with 0 and the products with 1 behind it, and without copies.
+    pub(super) fn unchanged(&self, mut value: ValueId) -> ValueId {
+        while let Some((_, node)) = self.maker(value) {
+            let neutral = match node.op() {
+                "Add" | "Sub" => 0.0,
+                "Mul" | "Div" => 1.0,
+                _ => break,
+            };
+            let rank = |v: Option<ValueId>| v.and_then(|v| self.rank(v));
+            let is_neutral = |slot: usize| {
+                let number = node.input(slot).and_then(|v| self.number(v));
+                number == Some(neutral) && rank(node.input(slot)) <= rank(node.input(1 - slot))
+            };
+            let commutes = matches!(node.op(), "Add" | "Mul");
+            value = match (node.input(0), node.input(1)) {
+                (Some(x), _) if is_neutral(1) => x,
+                (_, Some(x)) if commutes && is_neutral(0) => x,
+                _ => break,
+            };
+        }
+        self.origin(value)
+    }
+
     /// The node that computes a value, copies left out, where it is this operator.
     pub(super) fn made_by(&self, value: ValueId, op: &str) -> Option<&'a Node> {
         let (_, node) = self.maker(value)?;

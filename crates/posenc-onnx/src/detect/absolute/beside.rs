@@ -1,7 +1,7 @@
 //! Tokens that are put beside others by padding both and adding them: a concatenation, spelled as a
 //! sum.
 
-use posenc_ir::ValueId;
+use posenc_ir::{Node, ValueId};
 
 use super::Candidate;
 use crate::attention::stream::back;
@@ -45,10 +45,10 @@ impl Candidate<'_> {
         let mut value = summand;
         let node = loop {
             let node = graph.node(graph.producer(value)?.0);
-            if !is_copy(node.op()) {
-                break node;
+            match self.keeps_zeros(node) {
+                Some(before) => value = before,
+                None => break node,
             }
-            value = node.input(0)?;
         };
         let mode = node.string("mode").ok().flatten();
         let zeros = match node.input(2) {
@@ -74,5 +74,34 @@ impl Candidate<'_> {
                 .map(|i| (before..end).contains(&i))
                 .collect(),
         )
+    }
+
+    /// The input of a node that is zero wherever its output was padded with zeros.
+    fn keeps_zeros(&self, node: &Node) -> Option<ValueId> {
+        let trace = &self.found.trace;
+        let is_zero = |v: ValueId| {
+            let numbers = trace.get(v).to_f64();
+            numbers.is_some_and(|numbers| numbers.iter().all(|x| *x == 0.0))
+        };
+        let [first, second] = [node.input(0), node.input(1)];
+        let is_content = |v: ValueId| self.found.is_content(v);
+        let (slot, value, other) = match (first?, second) {
+            (value, other) if is_copy(node.op()) || is_content(value) => (0, value, other),
+            (other, value) => (1, value?, Some(other)),
+        };
+        let other = other.filter(|v| !is_content(*v));
+        let rank = |v: ValueId| trace.get(v).dims.as_ref().map(Vec::len);
+        if rank(value) != rank(node.output(0)?) {
+            return None;
+        }
+        let keeps = match node.op() {
+            op if is_copy(op) => true,
+            "Mul" => other.is_some(),
+            "Div" => slot == 0 && other.is_some(),
+            "Add" => other.is_some_and(is_zero),
+            "Sub" => slot == 0 && other.is_some_and(is_zero),
+            _ => false,
+        };
+        keeps.then_some(value)
     }
 }

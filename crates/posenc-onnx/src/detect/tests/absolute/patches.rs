@@ -6,7 +6,7 @@ use super::*;
 const GRID: usize = 4;
 
 /// The table of an image of `GRID` × `GRID` patches; `join` puts a token before those.
-fn table_of(join: fn(&mut Sketch, &str, &str) -> String) -> Encoding {
+fn table_of(join: impl Fn(&mut Sketch, &str, &str) -> String) -> Encoding {
     let mut s = Sketch::default();
     let pixels = s.input("pixels", DType::F32, &["batch", "3", "8", "8"]);
     let w = s.weights(&[HIDDEN, 3, 2, 2]);
@@ -39,16 +39,19 @@ fn a_class_token_is_before_the_patches_however_it_was_joined() {
     });
     let joined = table_of(|s, class, patches| s.concat(&[class, patches], 1));
     assert_eq!(joined, want, "joined");
-    let added = table_of(|s, class, patches| {
+    for (op, number) in [("Add", 0.0), ("Div", 1.0), ("Mul", 0.5)] {
+        assert_eq!(table_of_padded(op, number), want, "{op} {number}");
+    }
+}
+
+/// The table where a class token and patches are padded and added, the patches after one more operation.
+fn table_of_padded(op: &str, number: f64) -> Encoding {
+    table_of(|s, class, patches| {
         let (before, after) = (s.ints(&[0, 1, 0, 0, 0, 0]), s.ints(&[0, 0, 0, 0, 16, 0]));
-        let (patches, class) = (
-            s.op("Pad", &[patches, &before]),
-            s.op("Pad", &[class, &after]),
-        );
-        // A sum with anything else is no sequence of parts.
-        let zero = s.float(0.0);
-        let patches = s.op("Add", &[&patches, &zero]);
+        let class = s.op("Pad", &[class, &after]);
+        let patches = s.op("Pad", &[patches, &before]);
+        let number = s.float(number);
+        let patches = s.op(op, &[&patches, &number]);
         s.op("Add", &[&patches, &class])
-    });
-    assert_eq!(added, want, "added");
+    })
 }
