@@ -20,7 +20,7 @@ use posenc_tests::shared::root;
 use crate::runtime::onnxruntime;
 
 /// Rewrites of fixtures: a name, the fixture and the flags.
-const REWRITES: [(&str, &str, &str); 14] = [
+const REWRITES: [(&str, &str, &str); 15] = [
     ("rope", "mini/rope", "--scale linear --factor 2"),
     ("to rope", "mini/none", "--to rope"),
     ("to none", "mini/rope", "--to none"),
@@ -34,6 +34,7 @@ const REWRITES: [(&str, &str, &str); 14] = [
     ("learned", "mini/none", "--to learned --max-length 64"),
     ("sinusoidal", "mini/none", "--to sinusoidal"),
     ("conv", "mini/none", "--to conv"),
+    ("half of shaw", "mini/shaw", "--to rope --layers 0"),
     ("cached", "mini-cached/rope", "--scale linear --factor 2"),
 ];
 

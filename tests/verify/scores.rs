@@ -2,7 +2,7 @@
 
 use super::faults::{At, Change, Fault};
 
-pub(super) const FAULTS: [Fault; 43] = [
+pub(super) const FAULTS: [Fault; 45] = [
     Fault {
         of: "alibi",
         what: "the slope of one head",
@@ -240,6 +240,24 @@ pub(super) const FAULTS: [Fault; 43] = [
         change: Change::Text(&[(
             "\"posenc/einsum_3\" = Einsum <equation = \"ced,abcd->abce\">(\"posenc/transpose_0\", softmax_1)",
             "other = Neg(\"posenc/transpose_0\")\n  \"posenc/einsum_3\" = Einsum <equation = \"ced,abcd->abce\">(other, softmax_1)",
+        )]),
+        at: At::Second,
+    },
+    Fault {
+        of: "half of shaw",
+        what: "what a layer that stays weights twice, and no vectors",
+        change: Change::Text(&[(
+            "add_12 = Add(matmul_3, einsum_3)",
+            "add_12 = Add(matmul_3, matmul_3)",
+        )]),
+        at: At::Second,
+    },
+    Fault {
+        of: "half of shaw",
+        what: "vectors of the values twice in a layer that stays",
+        change: Change::Text(&[(
+            "add_12 = Add(matmul_3, einsum_3)",
+            "add_12 = Add(einsum_3, einsum_3)",
         )]),
         at: At::Second,
     },

@@ -66,16 +66,44 @@ fn weighted(graph: &Graph, node: NodeId) -> Vec<NodeId> {
     found
 }
 
-/// The nodes after a site that belong to it.
-fn after(graph: &Graph, node: NodeId) -> Vec<NodeId> {
-    let mut nodes = weighted(graph, node);
-    let from = if nodes.is_empty() {
-        vec![node]
-    } else {
-        nodes.clone()
+/// The nodes after a site that belong to it: those that weight values, and the projections of these.
+fn after(graph: &Graph, node: NodeId) -> [Vec<NodeId>; 2] {
+    let weighted = weighted(graph, node);
+    let projections = match weighted[..] {
+        [] => projections(graph, &[node]),
+        _ => projections(graph, &weighted),
     };
-    nodes.extend(projections(graph, &from));
-    nodes
+    [weighted, projections]
+}
+
+/// Labels of a site: its own, then those of the nodes after it.
+const LABELS: usize = 1 << 12;
+
+/// The most nodes after a site that are told apart, of either kind.
+const PARTS: usize = 1 << 10;
+
+/// The label of each site and of each node after one, in whose place digests of what is computed from
+/// them have it. `digest` tells the nodes after one site apart.
+fn labels(
+    sites: &[Option<NodeId>],
+    parts: &[[Vec<NodeId>; 2]],
+    digest: impl Fn(NodeId) -> u128,
+) -> BTreeMap<NodeId, usize> {
+    let mut labels = BTreeMap::new();
+    for (i, (site, parts)) in sites.iter().zip(parts).enumerate() {
+        labels.extend(site.map(|site| (site, LABELS * i)));
+        for (kind, nodes) in parts.iter().enumerate() {
+            let mut all: Vec<u128> = nodes.iter().map(|id| digest(*id)).collect();
+            all.sort_unstable();
+            all.dedup();
+            for id in nodes {
+                let place = all.binary_search(&digest(*id)).unwrap_or(0);
+                let own = LABELS * i + PARTS * (kind + 1) + place.min(PARTS - 1);
+                labels.entry(*id).or_insert(own);
+            }
+        }
+    }
+    labels
 }
 
 /// How far the projection of the weighted values is looked for.
@@ -116,20 +144,18 @@ impl Current {
     /// `None` if the graph has a cycle. `sites` are the softmaxes or fused operators.
     pub(crate) fn of(model: &Model, found: &Found, sites: &[Option<NodeId>]) -> Option<Self> {
         let graph = model.graph();
-        let parts: Vec<Vec<NodeId>> = sites
+        let parts: Vec<[Vec<NodeId>; 2]> = sites
             .iter()
-            .map(|site| site.map_or(vec![], |site| after(graph, site)))
+            .map(|site| site.map_or(Default::default(), |site| after(graph, site)))
             .collect();
-        let mut cuts = BTreeMap::new();
-        for (i, (site, parts)) in sites.iter().zip(&parts).enumerate() {
-            cuts.extend(site.map(|site| (site, 2 * i)));
-            for part in parts {
-                cuts.entry(*part).or_insert(2 * i + 1);
-            }
+        let of = |labels| Digests::of(model, &labels, |v| is_whole(graph, found, v)).ok();
+        let mut digests = of(labels(sites, &parts, |_| 0))?;
+        let several = |parts: &[Vec<NodeId>; 2]| parts.iter().any(|nodes| nodes.len() > 1);
+        if parts.iter().any(several) {
+            digests = of(labels(sites, &parts, |id| digests.node(id)))?;
         }
-        let digests = Digests::of(model, &cuts, |v| is_whole(graph, found, v)).ok()?;
-        let of_site = |(site, parts): (&Option<NodeId>, &Vec<NodeId>)| {
-            let mut parts: Vec<u128> = parts.iter().map(|p| digests.node(*p)).collect();
+        let of_site = |(site, parts): (&Option<NodeId>, &[Vec<NodeId>; 2])| {
+            let mut parts: Vec<u128> = parts.iter().flatten().map(|p| digests.node(*p)).collect();
             parts.sort_unstable();
             let parts: String = parts.into_iter().map(short).collect();
             site.map(|site| short(digests.node(site)) + &parts)
