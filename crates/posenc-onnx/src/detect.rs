@@ -132,6 +132,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         axial: vec![],
         not_rotary: vec![],
         unfitted_rotations: vec![],
+        quantized: vec![],
         findings: vec![],
         no_encodings: vec![],
         limits: vec![],
@@ -139,6 +140,9 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         not_evaluated: vec![],
     };
     rotary::find(model, &mut found);
+    let run =
+        |found: &Found, model: &Model| trial(model, (&found.ports, &found.classes), found.lengths);
+    rotary::quantized::find(model, &mut found, run);
     found.limits = limits::limits(&Runs::new(model, &found));
     let Results {
         findings,
@@ -176,6 +180,7 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         axial: vec![],
         not_rotary: vec![],
         unfitted_rotations: vec![],
+        quantized: vec![],
         limits: vec![],
         ports: before.ports.clone(),
         custom: before.custom.clone(),
@@ -197,6 +202,9 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         lengths: before.lengths,
     };
     rotary::find(model, &mut found);
+    let run =
+        |found: &Found, model: &Model| trial(model, (&found.ports, &found.classes), found.lengths);
+    rotary::quantized::find(model, &mut found, run);
     found.limits = limits::limits(&Runs::new(model, &found));
     found
 }

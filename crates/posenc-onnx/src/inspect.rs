@@ -44,6 +44,13 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     report.attention.sort_by_key(|a| (a.stack, a.layer));
     report.limits = limits::all(model.graph(), found);
     report.warnings = of_branch(model, found);
+    if let Some(quantized) = found.quantized.first() {
+        let (place, change) = (model.graph().place(quantized.node), quantized.change);
+        report.warnings.push(format!(
+            "{place}: numbers that the rotation is computed from are quantized here, and change by up to \
+             {change:.1e}; the rotation is shown that would be computed without that"
+        ));
+    }
     for why in read_unread(model) {
         if !report.warnings.contains(&why) {
             let why = format!("not read when the model was rewritten: {why}");
@@ -69,15 +76,31 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
 pub(crate) fn entries(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut all = inspect_encodings(model, found);
     all.extend(entries::of(model, found, &found.findings));
+    let quantized = found.quantized.iter().map(|quantized| &quantized.site);
+    let meant = rotations(model, found, quantized);
+    // The numbers of the model are others.
+    all.extend(meant.into_iter().map(|entry| Encoding {
+        fit_error: None,
+        ..entry
+    }));
     all.extend(unknown(model, found));
     all
 }
 
 /// RoPE: an entry for each set of parameters.
 pub(crate) fn inspect_encodings(model: &Model, found: &Found) -> Vec<Encoding> {
+    rotations(model, found, found.rotary.iter())
+}
+
+/// An entry for each set of parameters of these sites.
+fn rotations<'a>(
+    model: &Model,
+    found: &'a Found,
+    sites: impl Iterator<Item = &'a RotarySite>,
+) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
     let mut laws = KnownLaws::of(found);
-    for site in &found.rotary {
+    for site in sites {
         let mut params = params(site, laws.law(site));
         let layout = |half| projected_layout(model, found, half);
         let query = layout(&site.query);
@@ -159,7 +182,14 @@ fn tidy(value: Value) -> Value {
 /// Position that acts on queries or keys by no known formula.
 fn unknown(model: &Model, found: &Found) -> Vec<Encoding> {
     let mut entries: Vec<Encoding> = vec![];
-    let is_read = |site: usize| found.rotary.iter().any(|r| r.site == site);
+    let quantized = || found.quantized.iter().map(|quantized| &quantized.site);
+    let is_read = |site: usize| {
+        found
+            .rotary
+            .iter()
+            .chain(quantized())
+            .any(|r| r.site == site)
+    };
     for refused in found.not_rotary.iter().filter(|r| !is_read(r.site)) {
         let entry = match entries
             .iter_mut()

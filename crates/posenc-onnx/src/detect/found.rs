@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::finding::Finding;
 use super::met::Met;
-use super::rotary::site::{AxialSite, RotarySite};
+use super::rotary::site::{AxialSite, QuantizedSite, RotarySite};
 use super::rows::{Attended, Rows, Spread};
 use crate::attention::Site;
 use crate::attention::stream::MixedTokens;
@@ -66,6 +66,8 @@ pub(crate) struct Found {
     /// Of the sites of `not_rotary`, those whose queries and keys rotate alike, by no known formula:
     /// the regions of both, which can be removed.
     pub(crate) unfitted_rotations: Vec<(usize, [Region; 2])>,
+    /// Of the sites of `not_rotary`, those at which a rotation was meant that quantization changes.
+    pub(crate) quantized: Vec<QuantizedSite>,
     /// Every encoding but rotations by one position: rotations on a grid, then absolute ones,
     /// biases, terms and convolutions.
     pub findings: Vec<Finding>,

@@ -4,6 +4,7 @@ mod cache;
 mod longer;
 pub(crate) mod matrices;
 pub(crate) mod projected;
+pub(crate) mod quantized;
 pub(crate) mod read;
 pub(crate) mod site;
 pub(crate) mod source;

@@ -38,6 +38,17 @@ pub(crate) struct RotarySite {
     pub node: NodeId,
 }
 
+/// A site at which a rotation was meant that is computed from quantized numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct QuantizedSite {
+    /// The rotation without quantization.
+    pub site: RotarySite,
+    /// Where numbers are quantized.
+    pub node: NodeId,
+    /// By how much they change there.
+    pub change: f64,
+}
+
 /// A site whose queries and keys rotate by the rows and columns of a grid.
 #[derive(Clone, Debug)]
 pub(crate) struct AxialSite {

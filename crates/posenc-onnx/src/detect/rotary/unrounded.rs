@@ -9,13 +9,35 @@ const STEP: f64 = 0.02;
 /// Weights, which are more, are not compared.
 const MOST: usize = 1 << 20;
 
-/// The model without the rounding between `QuantizeLinear` and the `DequantizeLinear` that undoes it;
-/// `None` where there is none. Nodes and values that stay keep their numbers. Rounding that changes numbers
-/// of the trial run, as cos and sin, by more than `STEP` stays.
+/// The model without the rounding that changes numbers of the trial run, as cos and sin, by no more than
+/// `STEP`; `None` where there is none. Nodes and values that stay keep their numbers.
 pub(super) fn unrounded(model: &Model, trace: &Trace) -> Option<Model> {
+    let all = roundings(model.graph());
+    let fine = all.into_iter().filter(|pair| !is_coarse(trace, pair));
+    without(model, &fine.collect::<Vec<_>>())
+}
+
+/// A number before `QuantizeLinear`, and that after the `DequantizeLinear` which undoes it.
+pub(super) struct Rounding {
+    pub(super) before: ValueId,
+    pub(super) after: ValueId,
+}
+
+/// The model without these; `None` where there are none.
+pub(super) fn without(model: &Model, roundings: &[Rounding]) -> Option<Model> {
     let graph = model.graph();
     let mut out = graph.emitter(graph.main(), "unrounded");
     let mut is_changed = false;
+    for Rounding { before, after } in roundings {
+        is_changed |= out.redirect(*after, *before).is_ok();
+    }
+    let mut next = model.clone();
+    (is_changed && next.commit(out.finish()).is_ok()).then_some(next)
+}
+
+/// All of a model.
+pub(super) fn roundings(graph: &Graph) -> Vec<Rounding> {
+    let mut all = vec![];
     for (_, node) in graph
         .nodes()
         .filter(|(_, node)| node.is("DequantizeLinear"))
@@ -32,28 +54,33 @@ pub(super) fn unrounded(model: &Model, trace: &Trace) -> Option<Model> {
             .all(|slot| same(graph, rounding.input(*slot), node.input(*slot)));
         let axis = |node: &posenc_ir::Node| node.int("axis").ok().flatten().unwrap_or(1);
         let alike = undone && axis(rounding) == axis(node) && rounding.scope() == node.scope();
-        let before = rounding.input(0);
-        if let Some(before) = before.filter(|before| alike && !is_coarse(trace, *before, value)) {
-            is_changed |= out.redirect(value, before).is_ok();
+        if let Some(before) = rounding.input(0).filter(|_| alike) {
+            let after = value;
+            all.push(Rounding { before, after });
         }
     }
-    if !is_changed {
-        return None;
-    }
-    let mut next = model.clone();
-    next.commit(out.finish()).is_ok().then_some(next)
+    all
 }
 
 /// Whether rounding changes known numbers by more than `STEP`.
-fn is_coarse(trace: &Trace, before: ValueId, after: ValueId) -> bool {
-    if trace.get(before).elements().is_none_or(|n| n > MOST) {
-        return false;
+fn is_coarse(trace: &Trace, rounding: &Rounding) -> bool {
+    rounding
+        .change(trace)
+        .is_some_and(|change| !(change <= STEP))
+}
+
+impl Rounding {
+    /// By how much it changes numbers at most; `None` where they are not known, or are weights.
+    pub(super) fn change(&self, trace: &Trace) -> Option<f64> {
+        let count = trace.get(self.before).elements();
+        count.filter(|n| *n <= MOST)?;
+        let before = trace.get(self.before).to_f64()?;
+        let Some(after) = trace.get(self.after).to_f64() else {
+            return Some(f64::INFINITY);
+        };
+        let differences = before.iter().zip(&after).map(|(a, b)| (a - b).abs());
+        Some(differences.fold(0.0, |most, d| if d <= most { most } else { d }))
     }
-    let [before, after] = [before, after].map(|value| trace.get(value).to_f64());
-    before.is_some_and(|before| {
-        let difference = |(a, b): (&f64, &f64)| (a - b).abs();
-        after.is_none_or(|after| !before.iter().zip(&after).map(difference).all(|d| d <= STEP))
-    })
 }
 
 /// Whether two inputs are one value, equal constants, or both left out.

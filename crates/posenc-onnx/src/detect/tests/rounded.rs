@@ -59,6 +59,7 @@ fn to_integers(s: &mut Sketch, x: &str, [scales, zeros]: [[f64; 2]; 2]) -> Strin
 /// Where numbers are rounded.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
+    Angles,
     Waves,
     Products,
     Rotated,
@@ -70,11 +71,12 @@ fn rotated(how: [[f64; 2]; 2], at: At) -> Model {
     let x = s.embedded();
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let [q, k] = [q, k].map(|x| {
-        let angles = angles(&mut s);
         let round = |s: &mut Sketch, x: String, here: At| match at == here {
             true => to_integers(s, &x, how),
             false => x,
         };
+        let angles = angles(&mut s);
+        let angles = round(&mut s, angles, At::Angles);
         let (cos, sin) = waves(&mut s, &angles);
         let cos = round(&mut s, cos, At::Waves);
         let other = swapped(&mut s, &x);
@@ -110,6 +112,41 @@ fn rotations_are_read_through_rounding_that_is_undone() {
     for (i, (how, at)) in others.into_iter().enumerate() {
         let (read, refused) = rotations(how, at);
         assert!(read == 0 && refused > 0, "{i}");
+    }
+}
+
+#[test]
+fn a_rotation_by_quantized_angles_is_named_and_not_rescaled() {
+    // Angles of eight bits end at 6.35.
+    let mut model = rotated([[0.05; 2], [0.0; 2]], At::Angles);
+    let found = found(&model);
+    let counts = [
+        &found.rotary.len(),
+        &found.not_rotary.len(),
+        &found.quantized.len(),
+    ];
+    // Both queries and keys are refused.
+    assert_eq!(counts, [&0, &2, &1]);
+    let report = crate::inspect::report(&model, &found);
+    let kinds: Vec<Kind> = report.encodings.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [Kind::Rope]);
+    assert_eq!(report.encodings[0].fit_error, None);
+    assert!(
+        report
+            .warnings
+            .iter()
+            .any(|why| why.contains("are quantized here"))
+    );
+    let why = rewrite(&mut model, &rescaled_by(LawName::Linear, 4.0)).err();
+    assert!(why.unwrap().to_string().contains("before it was quantized"));
+    // What is rounded and not undone is another function.
+    for other in [[[0.05, 0.06], [0.0, 0.0]], [[0.05, 0.05], [0.0, 3.0]]] {
+        let found = self::found(&rotated(other, At::Angles));
+        assert!(
+            found.rotary.is_empty() && found.quantized.is_empty(),
+            "{other:?}"
+        );
+        assert!(!found.not_rotary.is_empty(), "{other:?}");
     }
 }
 

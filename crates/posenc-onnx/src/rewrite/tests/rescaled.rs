@@ -28,6 +28,7 @@ fn of(found: &Found) -> Vec<String> {
         filled,
         met,
         unfitted_rotations,
+        quantized,
         ports: _,
         lengths: _,
         classes: _,
@@ -41,7 +42,7 @@ fn of(found: &Found) -> Vec<String> {
     let met: Vec<_> = met.iter().map(|met| met.node).collect();
     vec![
         format!("{attention:?}"),
-        format!("{rotary:?} {axial:?} {not_rotary:?}"),
+        format!("{rotary:?} {axial:?} {not_rotary:?} {quantized:?}"),
         format!("{findings:?} {no_encodings:?}"),
         format!("{limits:?}"),
         format!("{mixers:?} {partial:?} {misplaced:?}"),

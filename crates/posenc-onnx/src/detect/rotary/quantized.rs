@@ -1,0 +1,65 @@
+//! Rotations that are computed from quantized numbers, as positions and frequencies: another function than
+//! the rotation that was meant, which is read from the numbers before that.
+
+use posenc_ir::Model;
+use posenc_ir::eval::Trace;
+
+use super::cache::RotationCache;
+use super::unrounded::{Rounding, roundings, without};
+use super::{SideReading, difference, read_sides};
+use crate::detect::found::Found;
+use crate::detect::rotary::site::QuantizedSite;
+
+/// Reads the sites that are no rotations once more, as they would be without quantization. `run` is a
+/// trial run of another model with the same values.
+pub(crate) fn find(model: &Model, found: &mut Found, run: impl FnOnce(&Found, &Model) -> Trace) {
+    let is_read = |site: usize| found.rotary.iter().any(|other| other.site == site);
+    let refused = found.not_rotary.iter().map(|refused| refused.site);
+    let mut open: Vec<usize> = refused.filter(|site| !is_read(*site)).collect();
+    open.dedup();
+    let all = roundings(model.graph());
+    let places = all.iter().filter(|pair| !found.is_content(pair.before));
+    let changes = places.filter_map(|pair| Some((pair, pair.change(&found.trace)?)));
+    let largest = changes.max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((Rounding { after, .. }, change)) = largest.filter(|_| !open.is_empty()) else {
+        return;
+    };
+    let (Some((node, _)), Some(exact)) = (model.graph().producer(*after), without(model, &all))
+    else {
+        return;
+    };
+    let trace = run(found, &exact);
+    let quantized = std::mem::replace(&mut found.trace, trace);
+    let mut known = RotationCache::default();
+    for index in open {
+        let mut site = found.attention[index].clone();
+        for operand in [&mut site.query, &mut site.key] {
+            let pair = all.iter().find(|pair| pair.after == operand.value);
+            operand.value = pair.map_or(operand.value, |pair| pair.before);
+        }
+        let sides = read_sides(&exact, found, &mut known, &site);
+        let [SideReading::Rotation(query), SideReading::Rotation(key)] = sides else {
+            continue;
+        };
+        if difference(&query, &key).is_some() {
+            continue;
+        }
+        let site = known.site(&exact, found, index, *query, *key);
+        if known.departs(&exact, found, &site.query).is_none() {
+            found.quantized.push(QuantizedSite { site, node, change });
+        }
+    }
+    found.trace = quantized;
+    for refused in &mut found.not_rotary {
+        if found
+            .quantized
+            .iter()
+            .any(|other| other.site.site == refused.site)
+        {
+            refused.why = format!(
+                "numbers that the rotation is computed from are quantized, and change by up to {change:.1e}; \
+                 work on the model before it was quantized"
+            );
+        }
+    }
+}
