@@ -64,9 +64,7 @@ pub(super) fn roundings(graph: &Graph) -> Vec<Rounding> {
 
 /// Whether rounding changes known numbers by more than `STEP`.
 fn is_coarse(trace: &Trace, rounding: &Rounding) -> bool {
-    rounding
-        .change(trace)
-        .is_some_and(|change| !(change <= STEP))
+    rounding.change(trace).is_some_and(|change| change > STEP)
 }
 
 impl Rounding {
@@ -78,8 +76,11 @@ impl Rounding {
         let Some(after) = trace.get(self.after).to_f64() else {
             return Some(f64::INFINITY);
         };
-        let differences = before.iter().zip(&after).map(|(a, b)| (a - b).abs());
-        Some(differences.fold(0.0, |most, d| if d <= most { most } else { d }))
+        let change = |(a, b): (&f64, &f64)| match (a - b).abs() {
+            change if change.is_nan() => f64::INFINITY,
+            change => change,
+        };
+        Some(before.iter().zip(&after).map(change).fold(0.0, f64::max))
     }
 }
 
