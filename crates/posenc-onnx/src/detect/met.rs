@@ -3,7 +3,7 @@
 use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Site;
 use crate::attention::reads::reads;
@@ -36,11 +36,12 @@ pub(super) fn met(
     let nodes = graph.nodes().map(|(id, _)| id);
     let nodes = nodes.filter(|id| live[id.index()] && !of_scores.contains(id));
     let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    let mut changes = Changes::of(trace, classes);
     let at = |id: NodeId| {
         let node = graph.node(id);
         let inputs: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
         if node.is("Einsum") {
-            return in_einsum((graph, trace, classes), tokens, id);
+            return in_einsum((graph, &mut changes), tokens, id);
         }
         let (content, others): (Vec<_>, Vec<_>) = inputs.into_iter().partition(|v| is_content(*v));
         let trailing = trailing(node).filter(|_| !content.is_empty())?;
@@ -52,7 +53,7 @@ pub(super) fn met(
             });
             let change = axes.find_map(|(from_end, size)| {
                 let beside = from_end > trailing;
-                let meets = beside.then(|| change((trace, classes), numbers, (from_end, size)));
+                let meets = beside.then(|| changes.along(numbers, (from_end, size)));
                 meets.flatten()
             })?;
             Some(Met {
@@ -67,10 +68,11 @@ pub(super) fn met(
 
 /// Numbers that an `Einsum` multiplies with content token by token.
 fn in_einsum(
-    (graph, trace, classes): (&Graph, &Trace, &Classes),
+    (graph, changes): (&Graph, &mut Changes<'_>),
     tokens: &Tokens,
     id: NodeId,
 ) -> Option<Met> {
+    let Changes { trace, classes, .. } = *changes;
     let node = graph.node(id);
     let equation = Equation::of(graph, trace, id)?;
     let operands: Vec<(ValueId, &Vec<char>)> = (node.inputs().iter().copied())
@@ -90,7 +92,7 @@ fn in_einsum(
     letters.into_iter().find_map(|(letter, size)| {
         others.iter().find_map(|(numbers, own)| {
             let axis = own.iter().position(|other| *other == letter)?;
-            let change = change((trace, classes), *numbers, (own.len() - axis, size))?;
+            let change = changes.along(*numbers, (own.len() - axis, size))?;
             Some(Met {
                 node: id,
                 numbers: *numbers,
@@ -110,8 +112,36 @@ fn trailing(node: &Node) -> Option<usize> {
     }
 }
 
-/// By how much numbers change along an axis of this size, counted from the end: infinitely where that is
-/// not known; `None` where they do not.
+/// By how much numbers change, each computed once: many layers read the same.
+struct Changes<'a> {
+    trace: &'a Trace,
+    classes: &'a Classes,
+    known: FxHashMap<(ValueId, usize, usize), Option<f64>>,
+}
+
+impl<'a> Changes<'a> {
+    fn of(trace: &'a Trace, classes: &'a Classes) -> Self {
+        Self {
+            trace,
+            classes,
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// Along an axis of this size, counted from the end: infinitely where that is not known; `None` where
+    /// they do not change.
+    fn along(&mut self, numbers: ValueId, (from_end, size): (usize, usize)) -> Option<f64> {
+        let Self {
+            trace,
+            classes,
+            known,
+        } = self;
+        let known = known.entry((numbers, from_end, size));
+        *known.or_insert_with(|| change((*trace, *classes), numbers, (from_end, size)))
+    }
+}
+
+/// [`Changes::along`], not computed before.
 fn change(
     (trace, classes): (&Trace, &Classes),
     numbers: ValueId,

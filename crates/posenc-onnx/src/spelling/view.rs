@@ -137,10 +137,13 @@ impl<'a> View<'a> {
                 "Mul" | "Div" => 1.0,
                 _ => break,
             };
-            let rank = |v: Option<ValueId>| v.and_then(|v| self.rank(v));
+            // What is not stored would be known by trial runs, which most models do not need.
             let is_neutral = |slot: usize| {
-                let number = node.input(slot).and_then(|v| self.number(v));
-                number == Some(neutral) && rank(node.input(slot)) <= rank(node.input(1 - slot))
+                let single = |v: &ValueId| self.stored(*v).is_some_and(|s| s.elements() == Some(1));
+                let number = node.input(slot).filter(single);
+                let rank = |slot: usize| node.input(slot).and_then(|v| self.rank(v));
+                number.is_some_and(|v| self.number(v) == Some(neutral))
+                    && rank(slot) <= rank(1 - slot)
             };
             let commutes = matches!(node.op(), "Add" | "Mul");
             value = match (node.input(0), node.input(1)) {

@@ -31,8 +31,11 @@ pub(super) fn without(model: &Model, roundings: &[Rounding]) -> Option<Model> {
     for Rounding { before, after } in roundings {
         is_changed |= out.redirect(*after, *before).is_ok();
     }
+    if !is_changed {
+        return None;
+    }
     let mut next = model.clone();
-    (is_changed && next.commit(out.finish()).is_ok()).then_some(next)
+    next.commit(out.finish()).is_ok().then_some(next)
 }
 
 /// All of a model.
