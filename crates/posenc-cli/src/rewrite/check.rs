@@ -151,8 +151,8 @@ fn positions_left(
     let error = check.max_error.map(|error| format!(" by {error:.1e}"));
     let error = error.unwrap_or_default();
     let why = format!(
-        "{site}: without the encodings that were found, {what} still differ{error}, so a position is \
-         left that was not read"
+        "{site}: without the encodings that were found, {what} still differ{error}: a position is \
+         left that was not read, or something else that tells tokens apart"
     );
     if request.allowances.allow_unread {
         done.record_unread(&why);

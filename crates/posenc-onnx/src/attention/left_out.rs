@@ -17,6 +17,7 @@ pub(crate) fn left_out(
     sites: &[Site],
 ) -> Vec<(usize, String)> {
     let branches = parallel::branches(graph, classes, sites);
+    let chosen = pruned::chosen(graph, classes, tokens);
     let of = |site: &Site| -> Option<String> {
         let length = |operand: &super::Operand| {
             let dims = trace.get(operand.value).dims.as_ref()?;
@@ -46,8 +47,8 @@ pub(crate) fn left_out(
                 return Some("heads in separate branches are not supported".to_owned());
             }
         }
-        if let Some(node) = pruned::chosen((graph, classes), tokens, site) {
-            let (place, op) = (graph.place(node), graph.node(node).op());
+        if let Some(node) = chosen.get(&site.key.value) {
+            let (place, op) = (graph.place(*node), graph.node(*node).op());
             return Some(format!(
                 "content chooses how many and which tokens its keys stand for ({op} {place})"
             ));

@@ -2,41 +2,38 @@
 //! their own, and whatever gives them a position behind the choice is not followed.
 
 use posenc_ir::{Graph, NodeId, ValueId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::mixing::Tokens;
 
 /// Nodes to look at between indices and what chooses them.
 const NEAR: usize = 64;
 
-/// The node that chooses the tokens which the keys of a site stand for; `None` where none does, or where
-/// it chooses a number of them that is always the same.
+/// What is computed from such tokens, with the node that chooses them. A number of tokens that is always the
+/// same, as of queries of objects, is no sequence any more.
 pub(crate) fn chosen(
-    (graph, classes): (&Graph, &Classes),
+    graph: &Graph,
+    classes: &Classes,
     tokens: &Tokens,
-    site: &Site,
-) -> Option<NodeId> {
-    let mut stack = vec![site.key.value];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        if tokens.has_axis(value) || !seen.insert(value) {
-            continue;
-        }
-        let Some((id, _)) = graph.producer(value) else {
-            continue;
-        };
+) -> FxHashMap<ValueId, NodeId> {
+    let mut chosen: FxHashMap<ValueId, NodeId> = FxHashMap::default();
+    let is_content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
+    for id in graph.order(graph.main()).unwrap_or_default() {
         let node = graph.node(id);
         let gathers = matches!(node.op(), "Gather" | "GatherElements" | "GatherND");
-        let indices = node.input(1).filter(|_| gathers);
-        let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
-        if indices.is_some_and(|v| is_content(v) && are_counted(graph, classes, v)) {
-            return Some(id);
-        }
-        stack.extend(classes.content(node));
+        let indices = node.input(1).filter(|v| gathers && is_content(v));
+        let own = indices.filter(|v| are_counted(graph, classes, *v));
+        let mut content = classes.content(node);
+        let by = match own {
+            Some(_) => Some(id),
+            None => content.find_map(|v| chosen.get(&v).copied()),
+        };
+        let outputs = node.outputs().iter().flatten();
+        let followed = outputs.filter(|v| is_content(v) && !tokens.has_axis(**v));
+        chosen.extend(followed.filter_map(|v| Some((*v, by?))));
     }
-    None
+    chosen
 }
 
 /// Whether it depends on the input how many indices there are.

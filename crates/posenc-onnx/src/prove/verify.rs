@@ -255,10 +255,10 @@ fn held(
                    model has no record of a rewrite";
         all.unchecked.push(why.to_owned());
     } else if other.is_none() {
-        let why = "large weights, because the model that was rewritten was not given";
+        let why = "weights above 1 MiB, because the model that was rewritten was not given";
         all.unchecked.push(why.to_owned());
     } else if !is_pair {
-        let why = "large weights, because neither model was rewritten from the other";
+        let why = "weights above 1 MiB, because neither model was rewritten from the other";
         all.unchecked.push(why.to_owned());
     }
     Ok(all)

@@ -1,8 +1,11 @@
 //! Rotations that are computed from quantized numbers, as positions and frequencies: another function than
 //! the rotation that was meant, which is read from the numbers before that.
 
-use posenc_ir::Model;
+use std::collections::BTreeSet;
+
 use posenc_ir::eval::Trace;
+use posenc_ir::{Model, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cache::RotationCache;
 use super::unrounded::{Rounding, roundings, without};
@@ -13,15 +16,17 @@ use crate::detect::rotary::site::QuantizedSite;
 /// Reads the sites that are no rotations once more, as they would be without quantization. `run` is a
 /// trial run of another model with the same values.
 pub(crate) fn find(model: &Model, found: &mut Found, run: impl FnOnce(&Found, &Model) -> Trace) {
-    let is_read = |site: usize| found.rotary.iter().any(|other| other.site == site);
+    let read: FxHashSet<usize> = found.rotary.iter().map(|site| site.site).collect();
     let refused = found.not_rotary.iter().map(|refused| refused.site);
-    let mut open: Vec<usize> = refused.filter(|site| !is_read(*site)).collect();
-    open.dedup();
+    let open: BTreeSet<usize> = refused.filter(|site| !read.contains(site)).collect();
+    if open.is_empty() {
+        return;
+    }
     let all = roundings(model.graph());
     let places = all.iter().filter(|pair| !found.is_content(pair.before));
     let changes = places.filter_map(|pair| Some((pair, pair.change(&found.trace)?)));
     let largest = changes.max_by(|a, b| a.1.total_cmp(&b.1));
-    let Some((Rounding { after, .. }, change)) = largest.filter(|_| !open.is_empty()) else {
+    let Some((Rounding { after, .. }, change)) = largest else {
         return;
     };
     let (Some((node, _)), Some(exact)) = (model.graph().producer(*after), without(model, &all))
@@ -30,12 +35,14 @@ pub(crate) fn find(model: &Model, found: &mut Found, run: impl FnOnce(&Found, &M
     };
     let trace = run(found, &exact);
     let quantized = std::mem::replace(&mut found.trace, trace);
+    let before: FxHashMap<ValueId, ValueId> =
+        all.iter().map(|pair| (pair.after, pair.before)).collect();
     let mut known = RotationCache::default();
+    let mut meant = FxHashSet::default();
     for index in open {
         let mut site = found.attention[index].clone();
         for operand in [&mut site.query, &mut site.key] {
-            let pair = all.iter().find(|pair| pair.after == operand.value);
-            operand.value = pair.map_or(operand.value, |pair| pair.before);
+            operand.value = *before.get(&operand.value).unwrap_or(&operand.value);
         }
         let sides = read_sides(&exact, found, &mut known, &site);
         let [SideReading::Rotation(query), SideReading::Rotation(key)] = sides else {
@@ -47,15 +54,12 @@ pub(crate) fn find(model: &Model, found: &mut Found, run: impl FnOnce(&Found, &M
         let site = known.site(&exact, found, index, *query, *key);
         if known.departs(&exact, found, &site.query).is_none() {
             found.quantized.push(QuantizedSite { site, node, change });
+            meant.insert(index);
         }
     }
     found.trace = quantized;
     for refused in &mut found.not_rotary {
-        if found
-            .quantized
-            .iter()
-            .any(|other| other.site.site == refused.site)
-        {
+        if meant.contains(&refused.site) {
             refused.why = format!(
                 "numbers that the rotation is computed from are quantized, and change by up to {change:.1e}; \
                  work on the model before it was quantized"
