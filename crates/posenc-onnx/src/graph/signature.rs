@@ -23,6 +23,8 @@ const NUMBERS: usize = 1 << 16;
 pub(crate) struct Signatures {
     ids: FxHashMap<Key, usize>,
     leaves: FxHashMap<ValueId, usize>,
+    /// Values told by their whole origin, which no region's content enters: one number everywhere.
+    settled: FxHashMap<ValueId, usize>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -90,6 +92,8 @@ impl Signatures {
         let mut of: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mut open = FxHashSet::default();
         of.insert(region.input, self.id(Key::Content));
+        // What is computed from this input is something else where the input is content.
+        let settles = !self.settled.contains_key(&region.input);
         let mut stack = vec![region.output];
         while let Some(value) = stack.last().copied() {
             if of.contains_key(&value) {
@@ -97,6 +101,7 @@ impl Signatures {
                 continue;
             }
             let leaf = match aspect(value) {
+                Aspect::Origin if settles => self.settled.get(&value).copied(),
                 Aspect::Origin => None,
                 Aspect::Numbers => Some(self.numbers(graph, trace, value)),
                 Aspect::Shape => {
@@ -113,10 +118,10 @@ impl Signatures {
                 Some((id, place)) if graph.stored(value).is_none() => Some((id, place)),
                 _ => None,
             };
-            let id = match producer {
-                None => self.leaf(graph, value),
+            let (id, settled) = match producer {
+                None => (self.leaf(graph, value), true),
                 Some((id, _)) if graph.node(id).bodies().next().is_some() => {
-                    self.id(Key::Itself(value))
+                    (self.id(Key::Itself(value)), true)
                 }
                 Some((id, place)) => {
                     let node = graph.node(id);
@@ -128,6 +133,10 @@ impl Signatures {
                         stack.extend(waiting);
                         continue;
                     }
+                    let settled = inputs
+                        .iter()
+                        .flatten()
+                        .all(|v| self.settled.contains_key(v));
                     let inputs = inputs
                         .iter()
                         .map(|v| v.and_then(|v| of.get(&v).copied()))
@@ -135,10 +144,16 @@ impl Signatures {
                     let operator = format!("{}:{}", node.domain(), node.op());
                     let encode = |a: &AttributeProto| a.encode_length_delimited_to_vec();
                     let attributes = node.attributes().iter().flat_map(encode).collect();
-                    self.id(Key::Node(operator, attributes, place, inputs))
+                    (
+                        self.id(Key::Node(operator, attributes, place, inputs)),
+                        settled,
+                    )
                 }
             };
             of.insert(value, id);
+            if settles && settled {
+                self.settled.insert(value, id);
+            }
             stack.pop();
         }
         of[&region.output]
