@@ -4,6 +4,7 @@
 
 mod damage;
 mod examples;
+mod extend;
 mod fuzz;
 mod inspect;
 mod logits;

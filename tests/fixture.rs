@@ -74,6 +74,54 @@ impl Fixture {
     }
 }
 
+impl Fixture {
+    /// The tables of other lengths of the family, `fixtures/<family>/extend_<name>`, by name.
+    pub fn extensions(&self) -> Vec<Extension> {
+        let family = root().join("fixtures").join(&self.family);
+        let names = fs::read_dir(&family).expect("the folder of a family");
+        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names
+            .filter_map(|name| {
+                let name = name.strip_prefix("extend_")?.strip_suffix(".json")?;
+                Some(name.to_owned())
+            })
+            .collect();
+        names.sort();
+        let read = |name: String| {
+            let asked = json(&family.join(format!("extend_{name}.json")));
+            let args = asked["args"].as_array().into_iter().flatten();
+            Extension {
+                args: args.filter_map(|a| Some(a.as_str()?.to_owned())).collect(),
+                config: asked["config"].clone(),
+                runs: runs(&family.join(format!("extend_{name}.safetensors"))),
+                name,
+            }
+        };
+        names.into_iter().map(read).collect()
+    }
+}
+
+/// Runs of a model's weights with a table of other rows.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    /// Its name.
+    pub name: String,
+    /// The arguments of `rewrite` that ask for it.
+    pub args: Vec<String>,
+    /// What differs in the configuration.
+    pub config: Value,
+    /// PyTorch's runs, by length: `inside` the old one, `beyond` it, at the new `edge`.
+    pub runs: BTreeMap<String, Run>,
+}
+
+impl Extension {
+    /// The length of the configuration.
+    pub fn max_length(&self) -> Option<u64> {
+        let lengths = self.config.as_object()?;
+        lengths.values().find_map(Value::as_u64)
+    }
+}
+
 /// The inputs and outputs of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {

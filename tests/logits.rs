@@ -32,6 +32,9 @@ pub(crate) fn logits(
         let tensor = match inputs.get(&port.name) {
             Some(tensor) => tensor.clone(),
             None if port.name == "position_ids" => counting(batch, 0, length),
+            None if port.name == "token_type_ids" => {
+                Tensor::from_i64(&[batch, length], &vec![0; batch * length])
+            }
             None => empty_cache(port, batch),
         };
         feeds.push((port.name.clone(), tensor));

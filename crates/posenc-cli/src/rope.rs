@@ -2,9 +2,11 @@
 
 use clap::{ArgMatches, Command};
 use posenc_encodings::kind::Layout;
+
 use posenc_encodings::laws::shared::{FACTOR, ORIGINAL_LENGTH};
 use posenc_encodings::laws::{self, LawError, LawName};
 use posenc_encodings::param::{Given, Param, ParameterError};
+use posenc_encodings::resize::Resizing;
 use posenc_encodings::words::Word;
 use posenc_onnx::request::{Parameters, RopeScalingError, ScaleType};
 
@@ -88,14 +90,16 @@ impl clap::FromArgMatches for LawArgs {
     }
 }
 
-/// The words of `--scale` by what they are for. Those of tables are read and refused: no rewrite
-/// resizes tables yet.
+/// The words of `--scale` by what they are for.
 fn scale_help() -> String {
     let laws: Vec<&str> = LawName::ALL.iter().copied().map(Word::name).collect();
+    let tables: Vec<&str> = Resizing::ALL.iter().copied().map(Word::name).collect();
     format!(
-        "How the encoding is stretched\n\n{} are for RoPE; none is plain RoPE. Of other encodings, \
-         no scaling is supported yet.",
+        "How the encoding is stretched\n\n{} are for RoPE; none is plain RoPE. {} are for learned \
+         tables, linear for sinusoidal ones and ALiBi too. Of other encodings, no scaling is \
+         supported yet.",
         listed(&laws),
+        listed(&tables),
     )
 }
 
@@ -218,8 +222,7 @@ mod tests {
             "{help}"
         );
         for scale in ScaleType::ALL {
-            let is_law = matches!(scale, ScaleType::None | ScaleType::Law(_));
-            assert_eq!(help.contains(scale.name()), is_law, "{scale}: {help}");
+            assert!(help.contains(scale.name()), "{scale}: {help}");
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod miss;
 pub mod opset;
 pub mod param;
 pub mod params;
+pub mod resize;
 pub mod rotation;
 pub mod round;
 pub mod samples;

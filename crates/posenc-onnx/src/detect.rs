@@ -36,11 +36,12 @@ use crate::graph::dataflow::{Class, Classes, is_fed};
 use crate::graph::mixing::{self, Mixed, all_selected};
 use crate::graph::ports::{Lengths, Ports, Role};
 
+pub(crate) use bias::may_bias;
 pub(crate) use found::{Found, Refused};
 use results::Results;
 pub(crate) use rotary::site::{RotaryOperand, RotarySite, Switch};
 use runs::BUDGET;
-pub(crate) use runs::Runs;
+pub(crate) use runs::{Runs, run_at};
 pub(crate) use terms::joins;
 
 /// Options of detection.

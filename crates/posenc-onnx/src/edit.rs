@@ -5,3 +5,4 @@ pub(crate) mod insert;
 mod redirect;
 pub(crate) mod remove;
 pub(crate) mod rescale;
+pub(crate) mod stretch;

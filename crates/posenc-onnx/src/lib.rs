@@ -22,7 +22,7 @@
 //! |---|---|
 //! | [`Model::open`], [`Model::from_bytes`] | a model is read and checked |
 //! | [`Model::inspect`] | its encodings, attention sites and limits, as a [`report`] |
-//! | [`Model::plan`] | a [`Rescale`], a [`Swap`] or a [`Request`](request::Request) becomes a [`Plan`], which prints itself; nothing is edited |
+//! | [`Model::plan`] | a [`Rescale`], a [`Resize`], a [`Swap`] or a [`Request`](request::Request) becomes a [`Plan`], which prints itself; nothing is edited |
 //! | [`Plan::apply`] | a copy is edited, read again and compared with the plan |
 //! | [`Rewritten::verify`] | a runtime runs the encodings, compared with formulas in f64 |
 //! | [`Rewritten::save`], [`Rewritten::to_bytes`] | the result is written |
@@ -51,7 +51,7 @@ mod spelling;
 
 pub use error::{Refusal, RefusalKind, RewriteError};
 pub use facade::{
-    Alibi, Learned, Model, Plan, PlannedEdit, RelativeBias, Rescale, Rewritten, Rope, Shaw,
+    Alibi, Learned, Model, Plan, PlannedEdit, RelativeBias, Rescale, Resize, Rewritten, Rope, Shaw,
     Sinusoidal, Swap, T5Bias, Unverified, Verification,
 };
 pub use posenc_encodings as encodings;

@@ -4,5 +4,6 @@ pub(crate) mod change;
 pub(crate) mod numbers;
 pub(crate) mod rescale;
 pub(crate) mod selection;
+pub(crate) mod stretch;
 pub(crate) mod swap;
 pub(crate) mod unread;

@@ -33,6 +33,7 @@ pub(crate) mod run;
 mod sample;
 mod seeded;
 pub(crate) mod sites;
+pub(crate) mod stretched;
 mod subject;
 pub(crate) mod swap;
 mod sweep;

@@ -2,6 +2,7 @@
 //! verification know.
 
 pub(crate) mod asked;
+pub(crate) mod stretch;
 pub(crate) mod swap;
 pub(crate) mod written;
 

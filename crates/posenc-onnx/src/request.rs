@@ -29,6 +29,7 @@ pub(crate) use check::check_custom;
 pub use layers::{Layers, LayersError};
 pub use list::{ListError, parse_list};
 pub use posenc_encodings::laws::LawName;
+pub use posenc_encodings::resize::Corners;
 pub use rope::{RopeScalingError, rope_scaling};
 pub use scale::ScaleType;
 pub use size::{ImageSize, ImageSizeError};
@@ -266,24 +267,6 @@ words! {
         /// As the formula says, rounded once.
         F64 = "f64",
     }
-}
-
-words! {
-    /// Which points of two grids coincide.
-    ///
-    /// ```
-    /// # use posenc_onnx::request::{Request, Corners};
-    /// let text = r#"{"parameters": {"corners": "aligned"}}"#;
-    /// let request: Request = serde_json::from_str(text)?;
-    /// assert_eq!(request.parameters.corners, Corners::Aligned);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    "corners" Corners {
-        /// The edges of the outermost cells.
-        HalfPixel = "half-pixel",
-        /// The centers of the outermost cells.
-        Aligned = "aligned",
-    } default HalfPixel
 }
 
 words! {

@@ -7,6 +7,7 @@
 pub(crate) mod again;
 mod rescale;
 mod rewritten;
+mod stretch;
 mod summary;
 pub(crate) use summary::describe;
 pub(crate) mod swap;
@@ -203,6 +204,13 @@ impl Planned<'_> {
         let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
         match change {
             Change::Rescale(plans) => rescale::apply(input, branches, &plans, &request, report),
+            Change::Stretch(plan) => {
+                let branch = branches
+                    .into_iter()
+                    .next()
+                    .expect("there is a first branch");
+                stretch::apply(input, branch, &plan, &request, report)
+            }
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
             Change::Sort => Ok(unchanged(input, branches, report)),
             Change::Nothing { warnings } => {

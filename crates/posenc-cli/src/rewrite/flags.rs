@@ -124,7 +124,7 @@ struct TableArgs {
     #[command(flatten)]
     family: FamilyArgs,
 
-    /// Resized tables: let the centers of the outermost cells coincide (not supported yet)
+    /// Interpolated tables: the first row and the last one stay, as align_corners does in PyTorch
     #[arg(long, action = ArgAction::SetTrue)]
     align_corners: bool,
 

@@ -175,6 +175,12 @@ impl ScoreBias for Alibi {
         Box::new(bias)
     }
 
+    /// Slopes divided by the factor, so that the farthest key of the longer context weighs what that of
+    /// the shorter one did.
+    fn stretch(&self, factor: f64) -> Option<Box<dyn ScoreBias>> {
+        Some(self.times(1.0 / factor))
+    }
+
     fn is_straight(&self) -> bool {
         self.symmetric != Some(true)
     }

@@ -379,6 +379,7 @@ impl<'a> Candidate<'a> {
             encoding: encoding.clone(),
             sites,
             entries: vec![entry],
+            table,
             form: if contrib { Form::Contrib } else { Form::Ops },
             fit_error,
             max_length,

@@ -31,7 +31,8 @@ use posenc_encodings::families;
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Kind, Stack};
 use posenc_encodings::samples::{Scores, equal, most};
-use verdict::{Best, Bias, Verdict, may_bias, unknown};
+pub(crate) use verdict::may_bias;
+use verdict::{Best, Bias, Verdict, unknown};
 
 /// Elements of the scores in a longer run.
 const LONGER: usize = 1 << 19;

@@ -95,6 +95,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
                 encoding: Encoding::Conv(shape.conv),
                 sites: sites.iter().copied().collect(),
                 entries: vec![Use::new(id, slot)],
+                table: None,
                 form: match graph.node(first).domain() {
                     "" => Form::Ops,
                     _ => Form::Contrib,

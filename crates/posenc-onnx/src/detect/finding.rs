@@ -1,6 +1,6 @@
 //! An encoding with its parameters, whichever the family.
 
-use posenc_ir::{NodeId, Use};
+use posenc_ir::{NodeId, Use, ValueId};
 
 use posenc_encodings::bias::ScoreBias;
 use posenc_encodings::encoding;
@@ -48,6 +48,8 @@ pub(crate) struct Finding {
     pub sites: Vec<usize>,
     /// Where it enters: uses of values that carry position and no content.
     pub entries: Vec<Use>,
+    /// The constant that holds its rows, where they are added to the embeddings.
+    pub table: Option<ValueId>,
     /// The operators that it consists of.
     pub form: Form,
     /// The largest difference between the graph's numbers and the family's formula; `None` where

@@ -225,6 +225,7 @@ fn read_side(
                 let finding = Finding {
                     encoding: Encoding::Axial(axial),
                     sites: vec![site.index],
+                    table: None,
                     form: form(model, &region),
                     entries: region.entries.clone(),
                     fit_error: Some(fit),

@@ -75,8 +75,18 @@ fn run(model: &Model, found: &Found, sequence: usize, budget: &Budget) -> Option
         sequence,
         ..found.lengths
     };
+    run_at(model, found, wanted, budget)
+}
+
+/// The trial run at other lengths; `None` where the model does not run at these.
+pub(crate) fn run_at(
+    model: &Model,
+    found: &Found,
+    wanted: Lengths,
+    budget: &Budget,
+) -> Option<Trace> {
     let lengths = found.ports.fit(wanted);
-    if lengths.sequence != sequence {
+    if (lengths.sequence, lengths.past) != (wanted.sequence, wanted.past) {
         return None;
     }
     let seeds = found.ports.seeds(model.graph(), lengths);
@@ -94,13 +104,16 @@ pub(super) fn longer(
     tokens: usize,
     budget: &Budget,
 ) -> Option<Vec<Value>> {
-    let ports = &found.ports;
     let wanted = Lengths {
         sequence: tokens,
         ..found.lengths
     };
+    if tokens <= found.lengths.sequence {
+        return None;
+    }
+    let ports = &found.ports;
     let lengths = ports.fit(wanted);
-    if lengths.sequence != tokens || tokens <= found.lengths.sequence {
+    if lengths.sequence != tokens {
         return None;
     }
     let mut seeds = ports.seeds(model.graph(), lengths);

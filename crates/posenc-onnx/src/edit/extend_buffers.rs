@@ -16,11 +16,13 @@ use crate::report::LimitCause;
 /// is not changed and is reported as a limit.
 const MAX_ELEMENTS: usize = 1 << 26;
 
-/// Extends the buffers that are shorter than `wanted`. Returns the number of changed constants.
+/// Extends the buffers that are shorter than `wanted`, and raises what keeps the length at theirs or at
+/// one of `lengths`. Returns the number of changed constants.
 pub(crate) fn extend_buffers(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     wanted: usize,
+    lengths: &[usize],
 ) -> Result<usize, RewriteError> {
     let graph = context.graph();
     let mut tables: Vec<(ValueId, usize, Vec<Use>)> = vec![];
@@ -38,7 +40,8 @@ pub(crate) fn extend_buffers(
             None => tables.push((bound.table, bound.length, vec![at])),
         }
     }
-    let mut lengths = FxHashSet::default();
+    let shorter = lengths.iter().copied().filter(|length| *length < wanted);
+    let mut lengths: FxHashSet<usize> = shorter.collect();
     let mut changed = 0;
     for (table, length, uses) in tables {
         let Some(tensor) = extend(context, table, length, wanted) else {

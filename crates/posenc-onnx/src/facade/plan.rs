@@ -9,8 +9,8 @@ use crate::detect::Found;
 use crate::error::RewriteError;
 use crate::inspect::{entries, inspect_encodings};
 use crate::plan::change::Change;
-use crate::plan::rescale;
 use crate::plan::swap::SwapPlan;
+use crate::plan::{rescale, stretch};
 use crate::record::record;
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
@@ -68,6 +68,10 @@ impl<'a> Plan<'a> {
                         all.extend(plan.inferred.iter().cloned());
                     }
                 }
+            }
+            Change::Stretch(plan) => {
+                of_branches.push(stretched(&planned, &planned.branches[0].found, plan));
+                all.extend(plan.inferred.iter().cloned());
             }
             Change::Swap(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
@@ -135,6 +139,7 @@ impl<'a> Plan<'a> {
     pub fn max_length(&self) -> Option<usize> {
         match &self.planned.change {
             Change::Sort | Change::Nothing { .. } => None,
+            Change::Stretch(plan) => plan.max_length,
             Change::Rescale(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
             Change::Swap(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
         }
@@ -221,12 +226,30 @@ fn swapped(planned: &Planned<'_>, found: &Found, plan: &SwapPlan) -> Vec<Planned
     edits.filter(changes).collect()
 }
 
+/// What becomes of the sites whose table or bias is stretched.
+fn stretched(planned: &Planned<'_>, found: &Found, plan: &stretch::Plan) -> Vec<PlannedEdit> {
+    let entries = entries(planned.input(), found);
+    let of_finding = |at: usize| {
+        let finding = &found.findings[at];
+        let new = plan.after(at, &finding.encoding);
+        let to = json!({"kind": new.kind(), "params": new.params()});
+        let edit = |site: &usize| PlannedEdit {
+            site: found.attention[*site].name.clone(),
+            from: describe(found, &entries, *site),
+            to: to.clone(),
+        };
+        finding.sites.iter().map(edit).collect::<Vec<_>>()
+    };
+    plan.findings().flat_map(of_finding).collect()
+}
+
 impl fmt::Display for Plan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.planned.change {
             Change::Sort => return f.write_str("sort the nodes"),
             _ if self.edits.is_empty() => return f.write_str("nothing to change"),
             Change::Swap(_) => write!(f, "replace the encoding of ")?,
+            Change::Stretch(_) => write!(f, "stretch the encoding of ")?,
             _ => write!(f, "rescale the rotations of ")?,
         }
         let sites = self.edits.len();

@@ -66,7 +66,7 @@ impl Rewritten {
     /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
     /// let done = model.plan(Swap::to(Alibi::default()))?.apply()?;
     /// let model = Model::checked(done.into_ir())?; // to go on with
-    /// let error = model.plan(Rescale::linear(2.0)).unwrap_err();
+    /// let error = model.plan(Rescale::yarn(2.0)).unwrap_err();
     /// assert!(error.to_string().contains("no attention of the model is rotary"), "{error}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

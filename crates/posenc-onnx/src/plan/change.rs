@@ -2,7 +2,7 @@
 
 use posenc_ir::Model;
 
-use super::{rescale, swap};
+use super::{rescale, stretch, swap};
 use crate::detect::Found;
 use crate::detect::branches::{Branch, check_branches};
 use crate::detect::context::Context;
@@ -18,6 +18,8 @@ pub(crate) enum Change {
     Sort,
     /// The frequencies of rotations. A branch without rotations has no plan; the first has one.
     Rescale(Vec<Option<rescale::Plan>>),
+    /// Tables on the embeddings get other rows, biases are divided.
+    Stretch(stretch::Plan),
     /// Encodings are removed and others inserted, then rotations that were inserted may be
     /// rescaled. A branch that has the requested encoding already has none.
     Swap(Vec<Option<swap::SwapPlan>>),
@@ -40,6 +42,9 @@ pub(crate) fn change(
 ) -> Result<Change, RewriteError> {
     let found = &branches[0].found;
     let kind = request.to.filter(|kind| replaces(found, *kind, request));
+    if kind.is_none() && stretch::is_meant(found, request) {
+        return Ok(Change::Stretch(stretch_plan(model, branches, request)?));
+    }
     check_effect(request, kind)?;
     if kind.is_none() {
         let plans = rescale_plans(model, branches, &found.limits, request)?;
@@ -55,6 +60,21 @@ pub(crate) fn change(
         return Ok(Change::Nothing { warnings });
     }
     Ok(Change::Swap(plans))
+}
+
+/// A plan for the tables and biases of the only branch.
+fn stretch_plan(
+    model: &Model,
+    branches: &[Branch],
+    request: &Request,
+) -> Result<stretch::Plan, RewriteError> {
+    stretch::check_scale(request)?;
+    refuse_ineffective(request.ineffective_on_tables(), "this rewrite")?;
+    let [Branch { found, .. }] = branches else {
+        let why = "the tables of a model with branches are not supported yet in a rescale";
+        return Err(Refusal::unsupported(why).into());
+    };
+    stretch::plan(&Context { model, found }, request)
 }
 
 /// A plan for the rotations of each branch. `limits` are those of the model before any change.
@@ -100,10 +120,13 @@ pub(crate) fn swap_plan(
 /// Refuses a parameter that has no effect: where `kind` is inserted, or else where the rotations of
 /// the model are rescaled.
 fn check_effect(request: &Request, kind: Option<Kind>) -> Result<(), RewriteError> {
-    let Some(name) = request.ineffective(kind) else {
-        return Ok(());
-    };
     let on = kind.map_or("this rewrite".to_owned(), |kind| kind.to_string());
+    refuse_ineffective(request.ineffective(kind), &on)
+}
+
+/// Refuses a parameter that has no effect `on` what changes.
+fn refuse_ineffective(name: Option<&'static str>, on: &str) -> Result<(), RewriteError> {
+    let Some(name) = name else { return Ok(()) };
     let why = format!("`{name}` has no effect on {on}; remove it");
     Err(Refusal::new(RefusalKind::NoEffect(name), why).into())
 }

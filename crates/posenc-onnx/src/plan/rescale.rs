@@ -81,8 +81,8 @@ pub(crate) fn plan(
         return Err(Refusal::unsupported(why).into());
     }
     if found.rotary.is_empty() {
-        let why = "no attention of the model is rotary, and only RoPE can be rescaled yet; give `to` \
-                   rope to insert RoPE";
+        let why = "no attention of the model is rotary, and nothing else in it can be rescaled so yet; \
+                   give `to` rope to insert RoPE";
         return Err(Refusal::unsupported(why).into());
     }
     if !found

@@ -6,6 +6,7 @@ use super::VerifyError;
 use super::options::VerifyOptions;
 use crate::detect::{Found, limits};
 use crate::graph::ports::Lengths;
+use crate::record::stretch::{self, Ends};
 
 /// Lengths to run at by default.
 const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
@@ -45,7 +46,11 @@ pub(crate) fn lengths(
         _ if !options.lengths.is_empty() => options.lengths.clone(),
         // A few samples make no token; those of the trial run do.
         Some(found) => vec![found.lengths.sequence],
-        None => LENGTHS.into_iter().filter(|l| fits(fitted(*l))).collect(),
+        None => {
+            let ends = around(models, &fitted);
+            let all = LENGTHS.into_iter().chain(ends);
+            all.filter(|l| fits(fitted(*l))).collect()
+        }
     };
     // Limits are numbers of tokens.
     let is_known = options.lengths.is_empty();
@@ -68,6 +73,26 @@ pub(crate) fn lengths(
         }
     }
     Ok(all)
+}
+
+/// The lengths around the old and the new end of a model whose tables were stretched, as far as they can
+/// be run.
+fn around(models: &[(&Model, &Found)], fitted: &dyn Fn(usize) -> Lengths) -> Vec<usize> {
+    let ends = models.iter().find_map(|(model, _)| stretch::read(model));
+    let Some(Ends { before, after }) = ends else {
+        return vec![];
+    };
+    let all = [
+        before.saturating_sub(1),
+        before,
+        before.saturating_add(1),
+        after,
+    ];
+    let runs = |length: &usize| {
+        let mut all = models.iter();
+        *length > 0 && all.all(|(model, found)| affordable(model, found, fitted(*length)).is_ok())
+    };
+    all.into_iter().filter(runs).collect()
 }
 
 /// Refuses a run that would take more memory or time than a comparison is worth.

@@ -11,7 +11,6 @@ impl Request {
     fn unsupported(&self) -> Option<&'static str> {
         let Parameters {
             image_size,
-            corners,
             antialias,
             length,
             ..
@@ -27,7 +26,6 @@ impl Request {
             ("form", self.form.is_some_and(|form| form != Form::Ops)),
             ("target", self.target != Target::Portable),
             ("image-size", image_size.is_some()),
-            ("align-corners", *corners == Corners::Aligned),
             ("antialias", *antialias == Antialias::On),
             ("dynamic", *length == Length::Dynamic),
             ("write-config", write_config),
@@ -133,6 +131,7 @@ impl Request {
                 "add-position-ids",
                 self.allowances.add_position_ids && !follows,
             ),
+            ("align-corners", p.corners == Corners::Aligned),
         ];
         let options = options.iter().filter(|(_, is_ineffective)| *is_ineffective);
         let mut all = options.map(|(name, _)| *name).chain(names);
@@ -145,6 +144,32 @@ impl Request {
             return self.only_of_scaling();
         }
         None
+    }
+
+    /// The first parameter that is given and has no effect where tables get other rows.
+    pub(crate) fn ineffective_on_tables(&self) -> Option<&'static str> {
+        let p = &self.parameters;
+        let scale = self.scale.map(Word::name);
+        let interpolates = matches!(scale, Some("linear" | "cubic"));
+        let options = [
+            ("theta", p.theta.is_some()),
+            ("layout", p.layout.is_some()),
+            ("rotary-dim", p.rotary_dim.is_some()),
+            ("original-length", p.original_length.is_some()),
+            ("table-precision", p.table_precision.is_some()),
+            ("params", self.params.is_some()),
+            ("seed", p.seed.is_some()),
+            ("add-position-ids", self.allowances.add_position_ids),
+            ("form", self.form.is_some()),
+            (
+                "align-corners",
+                p.corners == Corners::Aligned && !interpolates,
+            ),
+            ("factor", p.factor.is_some() && self.scale.is_none()),
+        ];
+        let given = options.into_iter().find(|(_, given)| *given);
+        let own = p.family.names().chain(p.law.names());
+        given.map(|(name, _)| name).or(own.into_iter().next())
     }
 
     /// The first parameter that is given and that only scaling uses.

@@ -38,6 +38,7 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
             encoding,
             sites: lookup.sites.clone(),
             entries: vec![lookup.entry],
+            table: None,
             form: Form::Ops,
             fit_error: None,
             max_length: None,

@@ -54,6 +54,7 @@ pub(crate) fn find(runs: &Runs<'_>, place: usize, site: &Site) -> Option<Finding
         encoding: Encoding::Unknown,
         sites: vec![place],
         entries: uneven,
+        table: None,
         form: site.form,
         fit_error: None,
         max_length: None,

@@ -53,6 +53,7 @@ impl Bias {
             encoding: self.encoding.clone(),
             sites: vec![],
             entries: if biases.is_empty() { entries } else { biases },
+            table: None,
             form: site.form,
             fit_error: self.fit_error,
             max_length: self.max_length,
@@ -84,7 +85,7 @@ pub(super) struct Best {
 }
 
 /// Whether a value that enters contains more than two numbers, as masks do not.
-pub(super) fn may_bias(graph: &Graph, trace: &Trace, at: Use) -> bool {
+pub(crate) fn may_bias(graph: &Graph, trace: &Trace, at: Use) -> bool {
     let value = graph.node(at.node).input(at.slot()).map(|v| trace.get(v));
     let Some(value) = value.filter(|v| v.dtype != Some(DType::Bool)) else {
         return false;

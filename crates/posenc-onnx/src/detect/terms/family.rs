@@ -43,6 +43,7 @@ pub(crate) fn finding(
         encoding,
         sites: vec![site.index],
         entries,
+        table: None,
         form: Form::Ops,
         fit_error: None,
         max_length: None,

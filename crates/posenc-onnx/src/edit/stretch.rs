@@ -1,0 +1,213 @@
+//! Gives tables other rows, divides biases, and moves what else ends at the old length.
+
+mod factors;
+
+use ndarray::{Array2, ArrayView2, Axis, s};
+use posenc_encodings::resize::resized;
+use posenc_ir::{Applied, DType, Model, Tensor, Use, ValueId};
+
+use crate::detect::Runs;
+use crate::detect::context::Context;
+use crate::detect::limits::{Bound, bounds};
+use crate::edit::extend_buffers::extend_buffers;
+use crate::error::{Refusal, RewriteError};
+use crate::graph::lane::wrap;
+use crate::plan::stretch::{Plan, Rows, Table};
+use factors::Factors;
+
+/// Applies a plan to a model, and says what changed.
+///
+/// # Errors
+/// Where the rows of a table are read in a way that is not known.
+pub(crate) fn stretch(
+    context: &Context<'_>,
+    plan: &Plan,
+) -> Result<(Model, Applied), RewriteError> {
+    let model = context.model;
+    let mut out = model.graph().emitter(model.graph().main(), "posenc");
+    let bounds = bounds(&Runs::new(model, context.found));
+    let mut places: Vec<Place> = vec![];
+    for table in &plan.tables {
+        let own = bounds.iter().filter_map(|bound| {
+            let (constant, at) = stored(context, bound);
+            (constant == table.value).then_some((bound, at))
+        });
+        let before = places.len();
+        for (bound, at) in own {
+            let axis = axis(context, bound, table)?;
+            add(&mut places, table, at, axis);
+        }
+        let is_shared = places.iter().any(|place| place.constant == table.value);
+        if places.len() == before && !is_shared {
+            let why = "the table is read in a way that is not supported yet in a rescale: no operator \
+                       picks its rows by position";
+            let node = context.found.findings[table.finding].node();
+            return Err(match node {
+                Some(node) => context.refuse(node, why),
+                None => Refusal::unsupported(why).into(),
+            });
+        }
+    }
+    for place in &places {
+        let tensor = place.tensor(context)?;
+        out.replace_constant(place.constant, &place.uses, tensor)?;
+    }
+    let mut factors = Factors::default();
+    for bias in &plan.biases {
+        factors.divide(&mut out, context, bias)?;
+    }
+    if let Some(wanted) = plan.max_length {
+        let lengths: Vec<usize> = plan.tables.iter().map(|table| table.old).collect();
+        extend_buffers(&mut out, context, wanted, &lengths)?;
+    }
+    Ok(model.clone().with_patch(out.finish())?)
+}
+
+/// A constant that gets other rows.
+struct Place<'a> {
+    constant: ValueId,
+    table: &'a Table,
+    /// The axis of its rows.
+    axis: usize,
+    uses: Vec<Use>,
+}
+
+/// Adds a use of a table to the places; tables that share a constant are one place where they get the
+/// same rows.
+fn add<'a>(places: &mut Vec<Place<'a>>, table: &'a Table, at: Use, axis: usize) {
+    let same = places.iter_mut().find(|place| {
+        place.constant == table.value
+            && place.axis == axis
+            && place.table.new == table.new
+            && place.table.reserved == table.reserved
+    });
+    match same {
+        Some(place) if place.uses.contains(&at) => {}
+        Some(place) => place.uses.push(at),
+        None => places.push(Place {
+            constant: table.value,
+            table,
+            axis,
+            uses: vec![at],
+        }),
+    }
+}
+
+/// The stored constant behind the one that a node picks rows from, and where it is read: operators
+/// in between keep every element in its place.
+fn stored(context: &Context<'_>, bound: &Bound) -> (ValueId, Use) {
+    let graph = context.graph();
+    let inputs = graph.node(bound.node).inputs();
+    let slot = inputs.iter().position(|v| *v == Some(bound.table));
+    let (mut value, mut at) = (bound.table, Use::new(bound.node, slot.unwrap_or(0)));
+    while let Some((id, _)) = graph
+        .producer(value)
+        .filter(|_| graph.stored(value).is_none())
+    {
+        let node = graph.node(id);
+        let keeps = matches!(node.op(), "Identity" | "Cast" | "DequantizeLinear");
+        let Some(before) = node.input(0).filter(|_| keeps && node.domain().is_empty()) else {
+            break;
+        };
+        (value, at) = (before, Use::new(id, 0));
+    }
+    (value, at)
+}
+
+/// The axis of the rows of a table, as a node picks them.
+fn axis(context: &Context<'_>, bound: &Bound, table: &Table) -> Result<usize, RewriteError> {
+    let node = context.graph().node(bound.node);
+    let dims = context.dims(bound.table).unwrap_or_default();
+    let rows = table.reserved + table.old;
+    let named = match node.op() {
+        "Gather" | "GatherElements" => {
+            let axis = node.int("axis").ok().flatten().unwrap_or(0);
+            wrap(axis, dims.len())
+        }
+        "GatherND" | "EmbedLayerNormalization" => Some(0),
+        _ => None,
+    };
+    let mut fits = (0..dims.len()).filter(|axis| dims[*axis] == rows);
+    let only = fits.next().filter(|_| fits.next().is_none());
+    let axis = named.or(only).filter(|axis| dims.get(*axis) == Some(&rows));
+    axis.ok_or_else(|| {
+        let why = "the rows of the position table are read here in a way that is not supported yet in \
+                   a rescale";
+        context.refuse(bound.node, why)
+    })
+}
+
+impl Place<'_> {
+    /// The constant with other rows.
+    fn tensor(&self, context: &Context<'_>) -> Result<Tensor, RewriteError> {
+        let graph = context.graph();
+        let name = graph.name(self.constant);
+        let refuse = |why: &str| -> RewriteError {
+            Refusal::unsupported(format!("the position table {name} {why}")).into()
+        };
+        let old = graph
+            .constant(self.constant)
+            .ok_or_else(|| refuse("has no data at hand"))?;
+        let is_known = old.dtype().is_float() && old.dtype().epsilon().is_some();
+        let is_quantized = matches!(old.dtype(), DType::I8 | DType::U8);
+        if !is_known && !is_quantized {
+            return Err(refuse(
+                "is of a type that is not supported yet in a rescale",
+            ));
+        }
+        if is_quantized && matches!(self.table.rows, Rows::Waves { .. }) {
+            return Err(refuse(
+                "is quantized and sinusoidal, which is not supported yet in a rescale",
+            ));
+        }
+        let numbers = old.to_f64s().ok_or_else(|| refuse("has no data at hand"))?;
+        let dims = old.dims();
+        let rows = dims.get(self.axis).copied().unwrap_or(0);
+        let inner: usize = dims[self.axis + 1..].iter().product();
+        let outer: usize = dims[..self.axis].iter().product();
+        if let Rows::Waves { code, .. } = &self.table.rows
+            && (outer, inner) != (1, code.dim)
+        {
+            return Err(refuse(
+                "has its rows in an order that is not supported yet in a rescale",
+            ));
+        }
+        let new = self.table.reserved + self.table.new;
+        let mut all = Vec::with_capacity(outer * new * inner);
+        for block in numbers.chunks(rows * inner) {
+            let block = ArrayView2::from_shape((rows, inner), block);
+            let block = block.map_err(|_| refuse("has other numbers than rows"))?;
+            let (reserved, usable) = block.split_at(Axis(0), self.table.reserved);
+            all.extend(reserved);
+            all.extend(self.rows(usable));
+        }
+        if is_quantized {
+            // Weights sum to 1, so that a scale and a zero point commute with them.
+            let [least, most] = match old.dtype() {
+                DType::U8 => [0.0, 255.0],
+                _ => [-128.0, 127.0],
+            };
+            for number in &mut all {
+                *number = number.round_ties_even().clamp(least, most);
+            }
+        }
+        let mut dims = dims.to_vec();
+        dims[self.axis] = new;
+        Ok(Tensor::from_f64(old.dtype(), &dims, &all))
+    }
+
+    /// The new rows of positions, from the old ones.
+    fn rows(&self, old: ArrayView2<'_, f64>) -> Array2<f64> {
+        match &self.table.rows {
+            Rows::Resized { weights, .. } => resized(old, weights),
+            Rows::Waves { code, kept } => {
+                let at: Vec<f64> = (*kept..self.table.new).map(|p| p as f64).collect();
+                let mut rows = code.reference(&at);
+                let added = std::mem::replace(&mut rows, old.slice(s![..*kept, ..]).to_owned());
+                rows.append(Axis(0), added.view())
+                    .expect("rows of one width");
+                rows
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A request for tables with more or fewer rows.
+
+use posenc_encodings::kind::Stack;
+
+use crate::request::{Corners, LawName, Request, ScaleType};
+
+/// A request to give the position tables of a model more or fewer rows.
+///
+/// Learned rows are interpolated, repeated, composed or cut off; a table of sines and cosines goes on
+/// by its formula. Rows that no position reads stay, and buffers of positions, token types and causal
+/// masks follow. A model of which anything would still end at the old length is refused.
+///
+/// ```
+/// # use posenc_onnx::{Model, Resize};
+/// let model = Model::open("../../fixtures/bert/dynamo/model.onnx")?;
+/// let done = model.plan(Resize::tile(128))?.apply()?;
+/// assert!(done.report().limits.after.iter().all(|limit| limit.length == 128));
+/// let error = model.plan(Resize::longer(128)).unwrap_err();
+/// assert!(error.to_string().contains("give `scale`"), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resize(Request);
+
+impl Resize {
+    fn by(scale: Option<ScaleType>, max_length: usize) -> Self {
+        let mut request = Request {
+            scale,
+            ..Request::default()
+        };
+        request.parameters.max_length = Some(max_length);
+        Self(request)
+    }
+
+    /// Rows interpolated between two, for `max_length` positions. A table of sines and cosines gets the
+    /// code of `p · old length / max_length` at position p.
+    pub fn linear(max_length: usize) -> Self {
+        Self::by(Some(LawName::Linear.into()), max_length)
+    }
+
+    /// Rows interpolated between four (Keys 1981, with a = −0.75 as PyTorch).
+    pub fn cubic(max_length: usize) -> Self {
+        Self::by(Some(ScaleType::Cubic), max_length)
+    }
+
+    /// Rows repeated from the first one on (Beltagy et al., arXiv:2004.05150, section 5).
+    pub fn tile(max_length: usize) -> Self {
+        Self::by(Some(ScaleType::Tile), max_length)
+    }
+
+    /// Rows composed of two (Su's decomposition with α = 0.4); the first ones stay.
+    pub fn hierarchical(max_length: usize) -> Self {
+        Self::by(Some(ScaleType::Hierarchical), max_length)
+    }
+
+    /// The first rows alone.
+    pub fn truncate(max_length: usize) -> Self {
+        Self::by(Some(ScaleType::Truncate), max_length)
+    }
+
+    /// More rows of tables of sines and cosines. Learned tables do not go on by themselves: a model that
+    /// has some is refused.
+    pub fn longer(max_length: usize) -> Self {
+        Self::by(None, max_length)
+    }
+
+    /// Interpolates so that the first row and the last one stay, as `align_corners` does in PyTorch.
+    pub fn align_corners(mut self) -> Self {
+        self.0.parameters.corners = Corners::Aligned;
+        self
+    }
+
+    /// The stack whose tables change; by default both.
+    pub fn stack(mut self, stack: Stack) -> Self {
+        self.0.stack = Some(stack);
+        self
+    }
+}
+
+impl From<Resize> for Request {
+    fn from(resize: Resize) -> Self {
+        resize.0
+    }
+}

@@ -1,0 +1,349 @@
+//! What a stretched model shows, compared with the plan: the same attention and encodings, no end before
+//! the new length, divided biases, and at every position the row that the formula says.
+
+use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
+use posenc_encodings::resize::{Corners, Resizing};
+use posenc_ir::eval::{Budget, Trace};
+use posenc_ir::{DType, ValueId};
+use serde_json::Value;
+
+use crate::detect::context::Context;
+use crate::detect::finding::{Encoding, Finding};
+use crate::detect::{limits, run_at};
+use crate::error::{Refusal, RewriteError};
+use crate::graph::ports::Lengths;
+use crate::plan::stretch::{Divided, Plan, Rows, Table};
+use crate::prove::invariants::check_same_sites;
+
+/// Elements that a value of the run at the new length may have.
+const MOST: Budget = Budget { elements: 1 << 26 };
+
+/// Roundings of the element type between a row and its formula.
+const ROUNDINGS: f64 = 4.0;
+
+/// How far numbers of a bias that are read from single precision may be from those planned, as a share.
+const NEAR: f64 = 1e-5;
+
+/// How far computed sines and cosines of a table may be from its formula in f64.
+const WAVE: f64 = 1e-5;
+
+/// Compares the result with the plan. `is_whole` says that every table of the model was meant.
+///
+/// # Errors
+/// With what differs, and where.
+pub(crate) fn check(
+    before: &Context<'_>,
+    after: &Context<'_>,
+    plan: &Plan,
+    is_whole: bool,
+) -> Result<(), RewriteError> {
+    check_same_sites(after, before.found, "in the stretched graph")?;
+    let (old, new) = (&before.found.findings, &after.found.findings);
+    let is_same = |(at, (old, new)): (usize, (&Finding, &Finding))| {
+        let is_planned = match (plan.table(at), plan.bias(at)) {
+            (Some(table), _) => has_rows(new, table),
+            (_, Some(bias)) => has_numbers(after, new, bias),
+            (None, None) => old.encoding == new.encoding,
+        };
+        old.sites == new.sites && is_planned
+    };
+    let mut pairs = old.iter().zip(new).enumerate();
+    let differs = pairs.find(|pair| !is_same(*pair));
+    let first = differs.map(|(_, (old, _))| old).or(old.first());
+    if differs.is_some() || old.len() != new.len() {
+        let why = "the stretched encoding cannot be read back";
+        return Err(match first.and_then(Finding::node) {
+            Some(node) => before.refuse(node, why),
+            None => Refusal::unsupported(why).into(),
+        });
+    }
+    if let Some(wanted) = plan.max_length.filter(|_| is_whole) {
+        reaches(after, wanted)?;
+    }
+    for table in &plan.tables {
+        check_rows(before, after, table)?;
+    }
+    Ok(())
+}
+
+/// Whether a finding is what was planned.
+fn has_rows(finding: &Finding, table: &Table) -> bool {
+    match (&finding.encoding, &table.rows) {
+        (Encoding::Learned(e), Rows::Resized { .. }) => {
+            e.max_positions == table.new && e.offset == table.reserved
+        }
+        (Encoding::Sinusoidal(e), Rows::Waves { code, .. }) => {
+            let same = |a: f64, b: f64| (a - b).abs() <= 1e-3 * b;
+            e.max_positions == Some(table.new) && same(e.factor, code.factor)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a finding is the bias that was planned, as exactly as its type holds it.
+fn has_numbers(after: &Context<'_>, finding: &Finding, bias: &Divided) -> bool {
+    let Encoding::ScoreBias(_, found) = &finding.encoding else {
+        return false;
+    };
+    let value = finding.entries.first();
+    let value = value.and_then(|entry| after.graph().node(entry.node).input(entry.slot()));
+    let epsilon = value.and_then(|value| after.dtype(value).epsilon());
+    let bound = (ROUNDINGS * epsilon.unwrap_or(0.0)).max(NEAR);
+    let (found, planned) = (found.params(), bias.bias.params());
+    found.len() == planned.len()
+        && planned.iter().all(|(name, planned)| {
+            let found = found.get(name);
+            found.is_some_and(|found| near(found, planned, bound))
+        })
+}
+
+/// Whether numbers, or lists of them, differ by no more than a share.
+fn near(found: &Value, planned: &Value, bound: f64) -> bool {
+    match (found, planned) {
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| near(a, b, bound))
+        }
+        _ => match (found.as_f64(), planned.as_f64()) {
+            (Some(a), Some(b)) => (a - b).abs() <= bound * b.abs(),
+            _ => found == planned,
+        },
+    }
+}
+
+/// Refuses a result that still ends before the new length.
+fn reaches(after: &Context<'_>, wanted: usize) -> Result<(), RewriteError> {
+    let limits = limits::all(after.graph(), after.found);
+    let Some(short) = limits.iter().find(|l| l.length < wanted) else {
+        return Ok(());
+    };
+    let name = short.value.as_deref().unwrap_or("the shape of an input");
+    let why = format!(
+        "{name} ({}) would still end at {}, below the new length {wanted}, and how it goes on is not known",
+        short.cause, short.length
+    );
+    Err(Refusal::unsupported(why).into())
+}
+
+/// Compares what is added at each position with the formula, over the rows that were added before.
+fn check_rows(
+    before: &Context<'_>,
+    after: &Context<'_>,
+    table: &Table,
+) -> Result<(), RewriteError> {
+    let finding = &before.found.findings[table.finding];
+    let mut first = Runs::new(before, table.old);
+    let mut second = Runs::new(after, table.new);
+    for entry in &finding.entries {
+        let refuse = |why: &str| before.refuse(entry.node, why);
+        let unknown = || {
+            refuse(
+                "what the table adds cannot be computed, so that its new rows cannot be compared",
+            )
+        };
+        let value = before.graph().node(entry.node).input(entry.slot());
+        let value = value.ok_or_else(unknown)?;
+        let own = after.graph().node(entry.node).input(entry.slot());
+        let own = own.ok_or_else(unknown)?;
+        let old = first.rows(value, table.reserved).ok_or_else(unknown)?;
+        let new = second.rows(own, table.reserved).ok_or_else(unknown)?;
+        let stored = after.dtype(own);
+        if let Some(position) = departs(&old, &new, &table.rows, stored) {
+            let why = format!("position {position} would get another row than that of the formula");
+            return Err(refuse(&why));
+        }
+    }
+    Ok(())
+}
+
+/// What is added at the first `length` positions, `[position, feature]`; of a table that an operator
+/// reads itself, its rows after those that are reserved.
+fn rows(run: &Trace, value: ValueId, length: usize, reserved: usize) -> Option<Array2<f64>> {
+    let data = run.get(value).to_f64()?;
+    let (count, dim) = match data.shape() {
+        [.., count, dim] => (*count, *dim),
+        _ => return None,
+    };
+    let first = match count {
+        n if n == length => 0,
+        n if n == length + reserved => reserved,
+        _ => return None,
+    };
+    let copies = by_copy(data, count, dim)?;
+    let one = copies.first()?;
+    if copies.iter().any(|other| other != one) {
+        return None;
+    }
+    Some(one.slice(ndarray::s![first.., ..]).to_owned())
+}
+
+/// Trial runs of one sequence without a cache, in which every position of a table is read.
+struct Runs<'a> {
+    context: &'a Context<'a>,
+    length: usize,
+    /// The run of so many tokens, and that of one less: another stack may have one more.
+    made: [Option<Option<Trace>>; 2],
+}
+
+impl<'a> Runs<'a> {
+    fn new(context: &'a Context<'a>, length: usize) -> Self {
+        Self {
+            context,
+            length,
+            made: [None, None],
+        }
+    }
+
+    /// See [`rows`].
+    fn rows(&mut self, value: ValueId, reserved: usize) -> Option<Array2<f64>> {
+        let (context, length) = (self.context, self.length);
+        let made = self.made.iter_mut().zip([length, length.checked_sub(1)?]);
+        let mut all = made.filter_map(|(made, sequence)| {
+            let wanted = Lengths {
+                batch: 1,
+                sequence,
+                past: 0,
+            };
+            let run =
+                made.get_or_insert_with(|| run_at(context.model, context.found, wanted, &MOST));
+            rows(run.as_ref()?, value, length, reserved)
+        });
+        all.next()
+    }
+}
+
+/// Each `[position, feature]` of an array with further axes.
+fn by_copy(data: ArrayD<f64>, count: usize, dim: usize) -> Option<Vec<Array2<f64>>> {
+    let copies = data.len() / (count * dim).max(1);
+    let flat = data.as_standard_layout().into_owned();
+    let flat = flat.into_shape_with_order((copies, count, dim)).ok()?;
+    Some(flat.outer_iter().map(|copy| copy.to_owned()).collect())
+}
+
+/// The first position whose row is not that of the formula.
+fn departs(old: &Array2<f64>, new: &Array2<f64>, rows: &Rows, stored: DType) -> Option<usize> {
+    if old.ncols() != new.ncols() {
+        return Some(0);
+    }
+    let epsilon = stored.epsilon().unwrap_or(f64::from(f32::EPSILON));
+    let largest = old.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+    let is_near = |position: usize| {
+        let (want, bound) = match rows {
+            Rows::Resized { by, corners, .. } => {
+                let want = formula(old.view(), *by, *corners, position, new.nrows());
+                // A sum of a few rows, each rounded.
+                (want, ROUNDINGS * epsilon * largest)
+            }
+            Rows::Waves { kept, .. } if position < *kept => (old.row(position).to_owned(), 0.0),
+            Rows::Waves { code, .. } => {
+                let want = code.reference(&[position as f64]).row(0).to_owned();
+                (want, WAVE.max(ROUNDINGS * epsilon) * code.amplitude.abs())
+            }
+        };
+        let row = new.row(position);
+        row.iter()
+            .zip(&want)
+            .all(|(got, want)| (got - want).abs() <= bound)
+    };
+    (0..new.nrows()).find(|position| !is_near(*position))
+}
+
+/// The row of a position by the formula, from all old rows.
+fn formula(
+    old: ArrayView2<'_, f64>,
+    by: Resizing,
+    corners: Corners,
+    position: usize,
+    new: usize,
+) -> Array1<f64> {
+    let rows = old.nrows();
+    let last = rows as i64 - 1;
+    let row = |at: i64| {
+        old.index_axis(Axis(0), at.clamp(0, last) as usize)
+            .to_owned()
+    };
+    let (p, from, to) = (position as f64, rows as f64, new as f64);
+    let at = match corners {
+        Corners::HalfPixel => (2.0 * p + 1.0) * from / (2.0 * to) - 0.5,
+        Corners::Aligned if new > 1 => p / (to - 1.0) * (from - 1.0),
+        Corners::Aligned => 0.0,
+    };
+    let around = |reach: i64, weight: &dyn Fn(f64) -> f64| {
+        let base = at.floor() as i64;
+        let near = (base + 1 - reach)..=(base + reach);
+        near.fold(Array1::zeros(old.ncols()), |sum, i| {
+            sum + weight((at - i as f64).abs()) * row(i)
+        })
+    };
+    match by {
+        _ if rows == new => row(position as i64),
+        Resizing::Linear => around(1, &|distance| 1.0 - distance),
+        Resizing::Cubic => around(2, &keys),
+        Resizing::Tile => row((position % rows) as i64),
+        Resizing::Truncate => row(position as i64),
+        Resizing::Hierarchical => {
+            let base = |at: usize| (row(at as i64) - 0.4 * &row(0)) / 0.6;
+            0.4 * base(position / rows) + 0.6 * base(position % rows)
+        }
+    }
+}
+
+/// The kernel of Keys with a = −0.75.
+fn keys(x: f64) -> f64 {
+    let a = -0.75;
+    match x {
+        x if x <= 1.0 => (a + 2.0) * x.powi(3) - (a + 3.0) * x.powi(2) + 1.0,
+        x if x < 2.0 => a * (x.powi(3) - 5.0 * x.powi(2) + 8.0 * x - 4.0),
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use posenc_encodings::resize::resized;
+
+    /// What is written follows the formula, in every way; what another way writes does not.
+    #[test]
+    fn written_rows_are_those_of_the_formula() {
+        let old = Array2::from_shape_fn((5, 3), |(r, c)| ((3 * r + c) as f64).sin());
+        let half = Corners::HalfPixel;
+        for (by, corners, new, other) in [
+            (Resizing::Linear, half, 9, (Resizing::Cubic, half)),
+            (
+                Resizing::Linear,
+                Corners::Aligned,
+                9,
+                (Resizing::Linear, half),
+            ),
+            (Resizing::Linear, half, 3, (Resizing::Truncate, half)),
+            (Resizing::Cubic, half, 9, (Resizing::Linear, half)),
+            (
+                Resizing::Cubic,
+                Corners::Aligned,
+                9,
+                (Resizing::Cubic, half),
+            ),
+            (Resizing::Tile, half, 9, (Resizing::Hierarchical, half)),
+            (Resizing::Hierarchical, half, 25, (Resizing::Tile, half)),
+            (Resizing::Truncate, half, 3, (Resizing::Linear, half)),
+        ] {
+            let planned = Rows::Resized {
+                by,
+                corners,
+                weights: vec![],
+            };
+            let written =
+                |by: Resizing, corners| resized(old.view(), &by.weights(5, new, corners).unwrap());
+            let departs = |rows: &Array2<f64>| departs(&old, rows, &planned, DType::F32);
+            assert_eq!(departs(&written(by, corners)), None, "{by} {corners} {new}");
+            assert!(
+                departs(&written(other.0, other.1)).is_some(),
+                "control of {by}"
+            );
+            let mut shifted = written(by, corners);
+            let first = shifted.row(0).to_owned();
+            shifted.row_mut(new - 1).assign(&first);
+            assert_eq!(departs(&shifted), Some(new - 1), "control: a row of {by}");
+        }
+    }
+}

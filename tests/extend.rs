@@ -1,0 +1,227 @@
+//! Tables with other rows, compared with PyTorch: the outputs of Hugging Face's eager models with the
+//! same weights and the table resized by PyTorch, in both runtimes.
+
+use std::fs;
+use std::path::Path;
+
+use posenc_ir::Tensor;
+use posenc_runtime::{Backend, TractBackend};
+use posenc_tests::binary::{self, Ran};
+use posenc_tests::fixture::{self, Extension, Fixture};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::logits::{TOLERANCE, distance, load, logits};
+use crate::runtime::onnxruntime;
+
+/// `rewrite` with these arguments, and the file that it writes.
+fn rewritten(fixture: &Fixture, args: &[&str]) -> (TempDir, Ran) {
+    let folder = tempfile::tempdir().unwrap();
+    let [model, out] =
+        [&fixture.model(), &folder.path().join("out.onnx")].map(|p| p.display().to_string());
+    let flags = ["-o", &out, "--json"];
+    let ran = binary::run(["rewrite", &model].iter().chain(args).chain(&flags));
+    (folder, ran)
+}
+
+fn extended(fixture: &Fixture, extension: &Extension) -> TempDir {
+    let args: Vec<&str> = extension.args.iter().map(String::as_str).collect();
+    let (folder, ran) = rewritten(fixture, &args);
+    let report = ran.json();
+    assert_eq!(report["guarantee"], "new-function", "{}", fixture.name());
+    let after = report["limits"]["after"].as_array().unwrap();
+    let ends = after.iter().map(|l| l["length"].as_u64().unwrap());
+    assert_eq!(ends.min(), extension.max_length(), "{report}");
+    folder
+}
+
+fn model(folder: &TempDir) -> std::path::PathBuf {
+    folder.path().join("out.onnx")
+}
+
+/// The fixtures of families with longer tables, with each of them.
+fn extensions() -> Vec<(Fixture, Extension)> {
+    let mut found = vec![];
+    for fixture in fixture::all() {
+        let own = fixture.extensions().into_iter();
+        found.extend(own.map(|extension| (fixture.clone(), extension)));
+    }
+    assert!(found.len() >= 17, "{} extensions", found.len());
+    found
+}
+
+/// The largest relative distance from PyTorch.
+fn far(backend: &dyn Backend, model: &Path, extension: &Extension) -> f64 {
+    let mut session = load(backend, model);
+    let runs = extension.runs.values();
+    let off = runs.map(|run| {
+        let want = run.outputs.values().next().unwrap();
+        let got = logits(&mut *session, &run.inputs).unwrap();
+        distance(&got, want).unwrap()
+    });
+    off.fold(0.0, f64::max)
+}
+
+#[test]
+fn every_way_to_resize_a_table_is_what_pytorch_computes() {
+    let backend = onnxruntime();
+    for (fixture, extension) in extensions() {
+        let folder = extended(&fixture, &extension);
+        let off = far(&backend, &model(&folder), &extension);
+        assert!(
+            off <= TOLERANCE,
+            "{} {}: {off}",
+            fixture.name(),
+            extension.name
+        );
+    }
+}
+
+#[test]
+fn tract_computes_the_same_tables() {
+    let backend = TractBackend::default();
+    let fixture = Fixture::named("bert/dynamo");
+    for extension in fixture.extensions() {
+        let folder = extended(&fixture, &extension);
+        let off = far(&backend, &model(&folder), &extension);
+        assert!(off <= TOLERANCE, "{}: {off}", extension.name);
+    }
+}
+
+#[test]
+fn a_table_resized_in_one_way_is_not_that_of_another() {
+    let backend = onnxruntime();
+    let fixture = Fixture::named("bert/dynamo");
+    let all = fixture.extensions();
+    let longer: Vec<&Extension> = all.iter().filter(|e| e.name != "truncate").collect();
+    assert_eq!(longer.len(), 5);
+    for extension in &longer {
+        let folder = extended(&fixture, extension);
+        for other in longer.iter().filter(|other| other.name != extension.name) {
+            let off = far(&backend, &model(&folder), other);
+            assert!(
+                off > 100.0 * TOLERANCE,
+                "{} passes as {}: {off}",
+                extension.name,
+                other.name
+            );
+        }
+    }
+}
+
+/// The first output for tokens of this length.
+fn output(model: &Path, length: usize) -> Tensor {
+    let ids: Vec<i64> = (0..length).map(|i| 3 + (7 * i as i64) % 90).collect();
+    let inputs = [
+        ("input_ids".to_owned(), Tensor::from_i64(&[1, length], &ids)),
+        (
+            "attention_mask".to_owned(),
+            Tensor::from_i64(&[1, length], &vec![1; length]),
+        ),
+    ];
+    let mut session = load(&onnxruntime(), model);
+    logits(&mut *session, &inputs.into()).unwrap()
+}
+
+#[test]
+fn what_is_kept_is_the_same_to_the_bit_inside_the_old_length() {
+    for fixture in ["bert/dynamo", "gpt2/dynamo", "gpt2/optimum"].map(Fixture::named) {
+        for scale in ["tile", "hierarchical"] {
+            let (folder, ran) = rewritten(&fixture, &["--scale", scale, "--max-length", "96"]);
+            assert_eq!(ran.code, 0, "{}", ran.stderr);
+            for length in [1, 63, 64] {
+                let (old, new) = (
+                    output(&fixture.model(), length),
+                    output(&model(&folder), length),
+                );
+                assert_eq!(old.bytes(), new.bytes(), "{} {scale}", fixture.name());
+            }
+            assert_eq!(output(&model(&folder), 96).dims()[1], 96);
+        }
+        let (folder, ran) = rewritten(&fixture, &["--scale", "linear", "--max-length", "96"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let (old, new) = (output(&fixture.model(), 64), output(&model(&folder), 64));
+        assert_ne!(
+            old.bytes(),
+            new.bytes(),
+            "control: interpolation changes rows"
+        );
+    }
+}
+
+#[test]
+fn a_factor_of_one_changes_nothing() {
+    let fixture = Fixture::named("gpt2/dynamo");
+    for scale in ["linear", "cubic", "tile", "hierarchical"] {
+        let (_folder, ran) = rewritten(&fixture, &["--scale", scale, "--factor", "1"]);
+        let report = ran.json();
+        assert_eq!(report["edits"], json!([]), "{scale}");
+    }
+}
+
+#[test]
+fn an_extended_model_verifies_and_another_table_does_not() {
+    let fixture = Fixture::named("bert/dynamo");
+    let (folder, ran) = rewritten(&fixture, &["--scale", "tile", "--max-length", "128"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let [old, new] = [&fixture.model(), &model(&folder)].map(|p| p.display().to_string());
+    let verify = |new: &str| binary::run(["verify", &old, new, "-q"]);
+    assert_eq!(verify(&new).code, 0, "{}", verify(&new).stderr);
+    // The record says tile, the table is that of linear.
+    let (other, ran) = rewritten(&fixture, &["--scale", "linear", "--max-length", "128"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let record = posenc_ir::Model::open(&new).unwrap();
+    let mut planted = posenc_ir::Model::open(model(&other)).unwrap();
+    for key in ["posenc.request", "posenc.written"] {
+        let entry = record.metadata(key).unwrap_or_else(|| panic!("no {key}"));
+        planted.set_metadata(key, entry.to_owned());
+    }
+    let path = folder.path().join("planted.onnx");
+    fs::write(&path, planted.to_bytes().unwrap()).unwrap();
+    assert_eq!(verify(&path.display().to_string()).code, 1, "control");
+}
+
+#[test]
+fn what_cannot_be_resized_is_refused_by_name() {
+    let gpt2 = Fixture::named("gpt2/dynamo");
+    for (fixture, args, code, says) in [
+        (&gpt2, &["--max-length", "128"][..], 2, "give --scale"),
+        (&gpt2, &["--scale", "truncate"], 2, "give --max-length"),
+        (&gpt2, &["--scale", "yarn"], 4, "--scale yarn is of RoPE"),
+        (
+            &gpt2,
+            &["--scale", "truncate", "--max-length", "65"],
+            4,
+            "64 rows cannot be cut off to 65",
+        ),
+        (
+            &gpt2,
+            &["--scale", "hierarchical", "--max-length", "5000"],
+            4,
+            "64 rows have 4096 pairs",
+        ),
+        (
+            &gpt2,
+            &["--scale", "tile", "--align-corners"],
+            2,
+            "--align-corners has no effect",
+        ),
+        (
+            &gpt2,
+            &["--scale", "linear", "--factor", "2", "--max-length", "96"],
+            2,
+            "remove one of them",
+        ),
+        (
+            &Fixture::named("vit/dynamo"),
+            &["--scale", "linear"],
+            4,
+            "positions of a grid",
+        ),
+    ] {
+        let (folder, ran) = rewritten(fixture, args);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+        assert!(!model(&folder).exists(), "{args:?}");
+    }
+}
