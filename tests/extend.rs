@@ -2,9 +2,9 @@
 //! same weights and the table resized by PyTorch, in both runtimes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use posenc_ir::Tensor;
+use posenc_ir::{DType, Model, Tensor};
 use posenc_runtime::{Backend, TractBackend};
 use posenc_tests::binary::{self, Ran};
 use posenc_tests::fixture::{self, Extension, Fixture};
@@ -35,7 +35,7 @@ fn extended(fixture: &Fixture, extension: &Extension) -> TempDir {
     folder
 }
 
-fn model(folder: &TempDir) -> std::path::PathBuf {
+fn model(folder: &TempDir) -> PathBuf {
     folder.path().join("out.onnx")
 }
 
@@ -170,8 +170,8 @@ fn an_extended_model_verifies_and_another_table_does_not() {
     // The record says tile, the table is that of linear.
     let (other, ran) = rewritten(&fixture, &["--scale", "linear", "--max-length", "128"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let record = posenc_ir::Model::open(&new).unwrap();
-    let mut planted = posenc_ir::Model::open(model(&other)).unwrap();
+    let record = Model::open(&new).unwrap();
+    let mut planted = Model::open(model(&other)).unwrap();
     for key in ["posenc.request", "posenc.written"] {
         let entry = record.metadata(key).unwrap_or_else(|| panic!("no {key}"));
         planted.set_metadata(key, entry.to_owned());
@@ -223,5 +223,72 @@ fn what_cannot_be_resized_is_refused_by_name() {
         assert_eq!(ran.code, code, "{args:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
         assert!(!model(&folder).exists(), "{args:?}");
+    }
+}
+
+/// BERT with a table of 8 bits, whose rows are picked before or after they become floats.
+fn quantized(folder: &Path, picks_first: bool) -> PathBuf {
+    let model = Model::open(Fixture::named("bert/dynamo").model()).unwrap();
+    let graph = model.graph();
+    let table = graph.values().find(|v| {
+        let stored = graph.stored(*v);
+        stored.is_some() && graph.name(*v).ends_with("position_embeddings.weight")
+    });
+    let table = table.expect("BERT has a table of positions");
+    let numbers = graph.constant(table).unwrap().to_f64s().unwrap();
+    let steps: Vec<f64> = numbers
+        .iter()
+        .map(|v| (v / 0.03).round().clamp(-128.0, 127.0))
+        .collect();
+    let at = graph.uses(table)[0];
+    let mut out = graph.emitter(graph.main(), "test");
+    let bytes = out.constant("bytes", Tensor::from_f64(DType::I8, &[64, 64], &steps));
+    let scale = out.constant("scale", Tensor::from_f32(&[], &[0.03]));
+    if picks_first {
+        let gather = graph.node(at.node);
+        let rows = gather.output(0).unwrap();
+        let picked = out.op("Gather", &[bytes, gather.input(1).unwrap()]);
+        let floats = out.op("DequantizeLinear", &[picked, scale]);
+        for reader in graph.uses(rows) {
+            out.redirect_use(rows, *reader, floats).unwrap();
+        }
+    } else {
+        let floats = out.op("DequantizeLinear", &[bytes, scale]);
+        out.redirect_use(table, at, floats).unwrap();
+    }
+    let (model, _) = model.clone().with_patch(out.finish()).unwrap();
+    let path = folder.join("quantized.onnx");
+    fs::write(&path, model.to_bytes().unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn a_table_of_8_bits_keeps_its_type_where_rows_are_copied() {
+    for picks_first in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let [model, out] = [
+            quantized(folder.path(), picks_first),
+            folder.path().join("out.onnx"),
+        ];
+        let run = |scale| {
+            let args = [&model, Path::new("-o"), &out].map(|p| p.display().to_string());
+            let flags = ["--scale", scale, "--max-length", "128"].map(str::to_owned);
+            binary::run(["rewrite".to_owned()].into_iter().chain(args).chain(flags))
+        };
+        let ran = run("linear");
+        assert_eq!(ran.code, 4, "{picks_first}: {}", ran.stderr);
+        assert!(ran.stderr.contains("is quantized"), "{}", ran.stderr);
+        assert!(!out.exists());
+        let ran = run("tile");
+        assert_eq!(ran.code, 0, "{picks_first}: {}", ran.stderr);
+        let longer = Model::open(&out).unwrap();
+        let graph = longer.graph();
+        let mut tables = graph
+            .values()
+            .filter(|v| graph.dtype(*v) == Some(DType::I8));
+        let dims = tables.find_map(|v| graph.stored(v).map(|s| s.dims.clone()));
+        assert_eq!(dims, Some(vec![128, 64]));
+        assert_eq!(output(&model, 64).bytes(), output(&out, 64).bytes());
+        assert_eq!(output(&out, 128).dims()[1], 128);
     }
 }

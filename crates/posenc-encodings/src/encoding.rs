@@ -256,22 +256,36 @@ impl GivenTensors {
     }
 }
 
-/// Whether reported parameters have the same values; numbers may differ by a share of 1e-5.
+/// How far reported numbers of one encoding may differ, as a share.
+pub const SAME: f64 = 1e-5;
+
+/// Whether reported parameters have the same values; numbers may differ by a share of [`SAME`].
 pub fn same_params(a: &Params, b: &Params) -> bool {
-    a.len() == b.len()
-        && a.iter()
-            .all(|(name, x)| b.get(name).is_some_and(|y| same(x, y)))
+    near_params(a, b, SAME)
 }
 
-/// The same of two values.
+/// Whether reported parameters have the same values; numbers may differ by this share.
+pub fn near_params(a: &Params, b: &Params, share: f64) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .all(|(name, x)| b.get(name).is_some_and(|y| near(x, y, share)))
+}
+
+/// Whether two values are the same; numbers may differ by a share of [`SAME`].
 pub fn same(a: &serde_json::Value, b: &serde_json::Value) -> bool {
+    near(a, b, SAME)
+}
+
+fn near(a: &serde_json::Value, b: &serde_json::Value, share: f64) -> bool {
     use serde_json::Value::{Array, Number};
     match (a, b) {
         (Number(x), Number(y)) => match (x.as_f64(), y.as_f64()) {
-            (Some(x), Some(y)) => (x - y).abs() <= 1e-5 * y.abs(),
+            (Some(x), Some(y)) => (x - y).abs() <= share * y.abs(),
             _ => x == y,
         },
-        (Array(x), Array(y)) => x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same(x, y)),
+        (Array(x), Array(y)) => {
+            x.len() == y.len() && x.iter().zip(y).all(|(x, y)| near(x, y, share))
+        }
         _ => a == b,
     }
 }

@@ -105,7 +105,17 @@ fn stored(context: &Context<'_>, bound: &Bound) -> (ValueId, Use) {
         .filter(|_| graph.stored(value).is_none())
     {
         let node = graph.node(id);
-        let keeps = matches!(node.op(), "Identity" | "Cast" | "DequantizeLinear");
+        let one = |v: ValueId| {
+            context
+                .dims(v)
+                .is_some_and(|dims| dims.iter().product::<usize>() == 1)
+        };
+        let keeps = match node.op() {
+            "Identity" | "Cast" => true,
+            // Scales of rows would have to become more too.
+            "DequantizeLinear" => node.input(1).is_some_and(one),
+            _ => false,
+        };
         let Some(before) = node.input(0).filter(|_| keeps && node.domain().is_empty()) else {
             break;
         };
@@ -127,9 +137,12 @@ fn axis(context: &Context<'_>, bound: &Bound, table: &Table) -> Result<usize, Re
         "GatherND" | "EmbedLayerNormalization" => Some(0),
         _ => None,
     };
+    // This one has scales of rows beside them.
+    let has_scales = node.op() == "GatherBlockQuantized";
     let mut fits = (0..dims.len()).filter(|axis| dims[*axis] == rows);
     let only = fits.next().filter(|_| fits.next().is_none());
-    let axis = named.or(only).filter(|axis| dims.get(*axis) == Some(&rows));
+    let axis = named.or(only);
+    let axis = axis.filter(|axis| dims.get(*axis) == Some(&rows) && !has_scales);
     axis.ok_or_else(|| {
         let why = "the rows of the position table are read here in a way that is not supported yet in \
                    a rescale";
@@ -155,9 +168,14 @@ impl Place<'_> {
                 "is of a type that is not supported yet in a rescale",
             ));
         }
-        if is_quantized && matches!(self.table.rows, Rows::Waves { .. }) {
+        // Between the numbers of two rows there is mostly none that the type has.
+        let copies = match &self.table.rows {
+            Rows::Resized { weights, .. } => weights.iter().all(|w| matches!(w[..], [(_, 1.0)])),
+            Rows::Waves { .. } => false,
+        };
+        if is_quantized && !copies {
             return Err(refuse(
-                "is quantized and sinusoidal, which is not supported yet in a rescale",
+                "is quantized, and its rows can only be repeated or cut off yet",
             ));
         }
         let numbers = old.to_f64s().ok_or_else(|| refuse("has no data at hand"))?;
@@ -180,16 +198,6 @@ impl Place<'_> {
             let (reserved, usable) = block.split_at(Axis(0), self.table.reserved);
             all.extend(reserved);
             all.extend(self.rows(usable));
-        }
-        if is_quantized {
-            // Weights sum to 1, so that a scale and a zero point commute with them.
-            let [least, most] = match old.dtype() {
-                DType::U8 => [0.0, 255.0],
-                _ => [-128.0, 127.0],
-            };
-            for number in &mut all {
-                *number = number.round_ties_even().clamp(least, most);
-            }
         }
         let mut dims = dims.to_vec();
         dims[self.axis] = new;

@@ -68,7 +68,7 @@ fn stretch_plan(
     branches: &[Branch],
     request: &Request,
 ) -> Result<stretch::Plan, RewriteError> {
-    stretch::check_scale(request)?;
+    stretch::resizing(request)?;
     refuse_ineffective(request.ineffective_on_tables(), "this rewrite")?;
     let [Branch { found, .. }] = branches else {
         let why = "the tables of a model with branches are not supported yet in a rescale";

@@ -2,10 +2,10 @@
 //! the new length, divided biases, and at every position the row that the formula says.
 
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
+use posenc_encodings::encoding::{SAME, near_params};
 use posenc_encodings::resize::{Corners, Resizing};
 use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{DType, ValueId};
-use serde_json::Value;
 
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -20,9 +20,6 @@ const MOST: Budget = Budget { elements: 1 << 26 };
 
 /// Roundings of the element type between a row and its formula.
 const ROUNDINGS: f64 = 4.0;
-
-/// How far numbers of a bias that are read from single precision may be from those planned, as a share.
-const NEAR: f64 = 1e-5;
 
 /// How far computed sines and cosines of a table may be from its formula in f64.
 const WAVE: f64 = 1e-5;
@@ -57,8 +54,8 @@ pub(crate) fn check(
             None => Refusal::unsupported(why).into(),
         });
     }
-    if let Some(wanted) = plan.max_length.filter(|_| is_whole) {
-        reaches(after, wanted)?;
+    if is_whole {
+        reaches(after, plan)?;
     }
     for table in &plan.tables {
         check_rows(before, after, table)?;
@@ -88,30 +85,18 @@ fn has_numbers(after: &Context<'_>, finding: &Finding, bias: &Divided) -> bool {
     let value = finding.entries.first();
     let value = value.and_then(|entry| after.graph().node(entry.node).input(entry.slot()));
     let epsilon = value.and_then(|value| after.dtype(value).epsilon());
-    let bound = (ROUNDINGS * epsilon.unwrap_or(0.0)).max(NEAR);
-    let (found, planned) = (found.params(), bias.bias.params());
-    found.len() == planned.len()
-        && planned.iter().all(|(name, planned)| {
-            let found = found.get(name);
-            found.is_some_and(|found| near(found, planned, bound))
-        })
+    let share = (ROUNDINGS * epsilon.unwrap_or(0.0)).max(SAME);
+    near_params(&found.params(), &bias.bias.params(), share)
 }
 
-/// Whether numbers, or lists of them, differ by no more than a share.
-fn near(found: &Value, planned: &Value, bound: f64) -> bool {
-    match (found, planned) {
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| near(a, b, bound))
-        }
-        _ => match (found.as_f64(), planned.as_f64()) {
-            (Some(a), Some(b)) => (a - b).abs() <= bound * b.abs(),
-            _ => found == planned,
-        },
-    }
-}
-
-/// Refuses a result that still ends before the new length.
-fn reaches(after: &Context<'_>, wanted: usize) -> Result<(), RewriteError> {
+/// Refuses a model that still ends before the new length.
+///
+/// # Errors
+/// With what ends there.
+pub(crate) fn reaches(after: &Context<'_>, plan: &Plan) -> Result<(), RewriteError> {
+    let Some(wanted) = plan.max_length else {
+        return Ok(());
+    };
     let limits = limits::all(after.graph(), after.found);
     let Some(short) = limits.iter().find(|l| l.length < wanted) else {
         return Ok(());
@@ -131,8 +116,8 @@ fn check_rows(
     table: &Table,
 ) -> Result<(), RewriteError> {
     let finding = &before.found.findings[table.finding];
-    let mut first = Runs::new(before, table.old);
-    let mut second = Runs::new(after, table.new);
+    let mut first = TableRuns::new(before, table.old);
+    let mut second = TableRuns::new(after, table.new);
     for entry in &finding.entries {
         let refuse = |why: &str| before.refuse(entry.node, why);
         let unknown = || {
@@ -177,14 +162,14 @@ fn rows(run: &Trace, value: ValueId, length: usize, reserved: usize) -> Option<A
 }
 
 /// Trial runs of one sequence without a cache, in which every position of a table is read.
-struct Runs<'a> {
+struct TableRuns<'a> {
     context: &'a Context<'a>,
     length: usize,
     /// The run of so many tokens, and that of one less: another stack may have one more.
     made: [Option<Option<Trace>>; 2],
 }
 
-impl<'a> Runs<'a> {
+impl<'a> TableRuns<'a> {
     fn new(context: &'a Context<'a>, length: usize) -> Self {
         Self {
             context,

@@ -1,9 +1,10 @@
 //! Checks of a request before any work: whether its options are supported and have an effect.
 
-use super::{Allowances, Antialias, Corners, Length, Parameters, Request, Target};
+use super::{Allowances, Antialias, Corners, Length, Parameters, Request, ScaleType, Target};
 use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::resize::Resizing;
 use posenc_encodings::words::Word;
 
 impl Request {
@@ -149,8 +150,8 @@ impl Request {
     /// The first parameter that is given and has no effect where tables get other rows.
     pub(crate) fn ineffective_on_tables(&self) -> Option<&'static str> {
         let p = &self.parameters;
-        let scale = self.scale.map(Word::name);
-        let interpolates = matches!(scale, Some("linear" | "cubic"));
+        let by = self.scale.and_then(ScaleType::resizing);
+        let interpolates = matches!(by, Some(Resizing::Linear | Resizing::Cubic));
         let options = [
             ("theta", p.theta.is_some()),
             ("layout", p.layout.is_some()),

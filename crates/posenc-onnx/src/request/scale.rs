@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use posenc_encodings::laws::LawName;
+use posenc_encodings::resize::Resizing;
 use posenc_encodings::words::{UnknownWord, Word, find};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -80,6 +81,13 @@ impl Word for ScaleType {
             Self::Hierarchical => "A table extended by Su's hierarchical decomposition",
             Self::Truncate => "A table cut off",
         }
+    }
+}
+
+impl ScaleType {
+    /// How it resizes a table; `None` where it is of rotations alone.
+    pub(crate) fn resizing(self) -> Option<Resizing> {
+        self.name().parse().ok()
     }
 }
 

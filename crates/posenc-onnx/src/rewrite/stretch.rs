@@ -31,21 +31,25 @@ pub(super) fn apply(
     report.inferred.clone_from(&plan.inferred);
     report.limits.before = limits::all(model.graph(), &before);
     report.limits.after.clone_from(&report.limits.before);
-    if plan.is_empty() {
-        report.warnings = warnings(&before, None, plan.max_length);
-        return Ok(Rewritten::new(model.clone(), before, report));
-    }
     let context = Context {
         model,
         found: &before,
     };
+    let is_whole = request.stack.is_none();
+    if plan.is_empty() {
+        if is_whole {
+            stretched::reaches(&context, plan)?;
+        }
+        report.warnings = warnings(&before, None, plan.max_length);
+        return Ok(Rewritten::new(model.clone(), before, report));
+    }
     let (mut next, applied) = stretch(&context, plan)?;
     let after = detect(&next, &options);
     let result = Context {
         model: &next,
         found: &after,
     };
-    stretched::check(&context, &result, plan, request.stack.is_none())?;
+    stretched::check(&context, &result, plan, is_whole)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
     let changed = plan.findings();
     let mut sites: Vec<usize> = changed

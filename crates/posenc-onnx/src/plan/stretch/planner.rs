@@ -1,0 +1,348 @@
+//! Decides what becomes of each table and bias.
+
+use posenc_encodings::families::sinusoidal::Sinusoidal;
+use posenc_encodings::inferred::{self, Inferred};
+use posenc_encodings::kind::Kind;
+use posenc_encodings::laws::LawName;
+use posenc_encodings::resize::Resizing;
+use posenc_ir::ValueId;
+use serde_json::json;
+
+use super::{Divided, Plan, Rows, Table, divided, resizing};
+use crate::detect::context::Context;
+use crate::detect::finding::{Encoding, Finding};
+use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::plan::selection::chosen;
+use crate::record;
+use crate::request::{Request, ScaleType};
+
+/// The factor where neither a factor nor a length is given.
+const FACTOR: f64 = 4.0;
+
+/// Plans the rows of the tables that the chosen sites see.
+///
+/// # Errors
+/// When the request does not fit the tables, or the length is not given.
+pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, RewriteError> {
+    let found = context.found;
+    let sites = chosen(found, request)?;
+    let mut planner = Planner {
+        context,
+        request,
+        sites,
+        inferred: vec![],
+    };
+    let findings = planner.findings()?;
+    let (mut tables, mut biases) = (vec![], vec![]);
+    for at in findings {
+        match divided(&found.findings[at], 1.0) {
+            Some(_) => biases.extend(planner.bias(at)?),
+            None => tables.extend(planner.table(at)?),
+        }
+    }
+    planner.refuse_shared(&tables)?;
+    let longest = tables.iter().map(|table| table.new).max();
+    Ok(Plan {
+        max_length: request.parameters.max_length.or(longest),
+        tables,
+        biases,
+        inferred: planner.inferred,
+    })
+}
+
+struct Planner<'a> {
+    context: &'a Context<'a>,
+    request: &'a Request,
+    /// The chosen sites, in rising order.
+    sites: Vec<usize>,
+    inferred: Vec<Inferred>,
+}
+
+impl Planner<'_> {
+    /// The encodings that are added to the embeddings of the chosen sites, by their places.
+    fn findings(&self) -> Result<Vec<usize>, RewriteError> {
+        let found = self.context.found;
+        let sees = |finding: &Finding| finding.sites.iter().any(|site| self.sites.contains(site));
+        let all = found.findings.iter().enumerate();
+        let mut own = vec![];
+        for (at, finding) in all.filter(|(_, finding)| sees(finding)) {
+            let kind = finding.encoding.kind();
+            match finding.encoding {
+                Encoding::Learned(_) | Encoding::Sinusoidal(_) => own.push(at),
+                _ if self.request.scale == Some(LawName::Linear.into())
+                    && !self.has_learned()
+                    && divided(finding, 1.0).is_some() =>
+                {
+                    own.push(at);
+                }
+                // What has no end stays as it is.
+                _ if (self.request.scale.is_none() || self.has_learned())
+                    && kind != Kind::Unknown
+                    && finding.max_length.is_none() => {}
+                _ => {
+                    let why = format!("{kind} is not supported yet in a rescale");
+                    return Err(self.refuse(finding, why));
+                }
+            }
+            let is_chosen =
+                |site: &usize| self.sites.contains(site) || found.attention[*site].cross;
+            if finding.encoding.is_absolute() && !finding.sites.iter().all(is_chosen) {
+                let why =
+                    "a table on the embeddings serves all layers of its stack; remove `layers`";
+                return Err(Refusal::invalid(why).into());
+            }
+        }
+        if own.is_empty() {
+            let why = "the chosen layers have no table, no ALiBi and no RoPE, and nothing else can be \
+                       rescaled yet";
+            return Err(Refusal::unsupported(why).into());
+        }
+        Ok(own)
+    }
+
+    /// Refuses a table that another encoding reads too, which keeps its rows, and one that an earlier
+    /// rewrite inserted, whose record would no longer hold.
+    fn refuse_shared(&self, tables: &[Table]) -> Result<(), RewriteError> {
+        let found = self.context.found;
+        let is_changed = |at: usize| tables.iter().any(|table| table.finding == at);
+        for table in tables {
+            let mut others = found.findings.iter().enumerate();
+            let shared =
+                others.any(|(at, other)| other.table == Some(table.value) && !is_changed(at));
+            if shared {
+                let why = "the other stack reads the same table; remove `stack`".to_owned();
+                return Err(self.refuse(&found.findings[table.finding], why));
+            }
+        }
+        let inserted = record::swap::read(self.context.model).and_then(Result::ok);
+        if inserted.is_some_and(|record| record.to.is_absolute()) && !tables.is_empty() {
+            let why = "an earlier rewrite inserted the table, and its record would no longer hold; give \
+                       `max-length` to that rewrite";
+            return Err(Refusal::unsupported(why).into());
+        }
+        Ok(())
+    }
+
+    /// What becomes of one table; `None` where it stays.
+    fn table(&mut self, at: usize) -> Result<Option<Table>, RewriteError> {
+        let finding = &self.context.found.findings[at];
+        let is_grid = match &finding.encoding {
+            Encoding::Learned(e) => e.grid.is_some() || e.prefix > 0,
+            Encoding::Sinusoidal(e) => e.image.is_some(),
+            _ => false,
+        };
+        if is_grid {
+            let why = "the positions of a grid are not supported yet in a rescale".to_owned();
+            return Err(self.refuse(finding, why));
+        }
+        match &finding.encoding {
+            Encoding::Learned(e) => {
+                let by = self.resizing()?;
+                let [old, reserved] = [e.max_positions, e.offset];
+                let new = self.length(old)?;
+                let corners = self.request.parameters.corners;
+                let weights = by.weights(old, new, corners);
+                let weights = weights.map_err(|why| self.refuse(finding, why.to_string()))?;
+                let rows = Rows::Resized {
+                    by,
+                    corners,
+                    weights,
+                };
+                self.changed(at, [reserved, old, new], rows)
+            }
+            Encoding::Sinusoidal(e) => self.waves(at, e),
+            _ => Ok(None),
+        }
+    }
+
+    /// A bias of distances that are divided.
+    fn bias(&mut self, at: usize) -> Result<Option<Divided>, RewriteError> {
+        let finding = &self.context.found.findings[at];
+        if finding.max_length.is_some() {
+            let why = "a bias that was computed for one length is not supported yet in a rescale";
+            return Err(self.refuse(finding, why.to_owned()));
+        }
+        let p = &self.request.parameters;
+        let factor = match (p.factor, p.max_length) {
+            (Some(factor), _) => factor,
+            (None, Some(_)) => {
+                let why = "nothing tells for which length the bias was made; give `factor`";
+                return Err(Refusal::missing("factor", why).into());
+            }
+            (None, None) => self.usual_factor(),
+        };
+        self.check_factor()?;
+        let bias = divided(finding, factor).filter(|_| factor != 1.0);
+        Ok(bias.map(|bias| Divided {
+            finding: at,
+            factor,
+            bias,
+        }))
+    }
+
+    /// Refuses a factor by which nothing can be divided.
+    fn check_factor(&self) -> Result<(), RewriteError> {
+        let given = self.request.parameters.factor;
+        match given.filter(|factor| !(factor.is_finite() && *factor > 0.0)) {
+            None => Ok(()),
+            Some(factor) => {
+                let why = format!("`factor` cannot be {factor}");
+                Err(Refusal::invalid(why).into())
+            }
+        }
+    }
+
+    /// The factor where nothing is given.
+    fn usual_factor(&mut self) -> f64 {
+        let factor = Inferred::new("factor", FACTOR, "the usual factor");
+        inferred::add(&mut self.inferred, factor);
+        FACTOR
+    }
+
+    /// A table with these rows; `None` where they are those that are there.
+    fn changed(
+        &self,
+        at: usize,
+        [reserved, old, new]: [usize; 3],
+        rows: Rows,
+    ) -> Result<Option<Table>, RewriteError> {
+        let finding = &self.context.found.findings[at];
+        let same = match &rows {
+            Rows::Resized { .. } => old == new,
+            Rows::Waves { kept, .. } => *kept == new,
+        };
+        if same {
+            return Ok(None);
+        }
+        let value = finding.table.ok_or_else(|| {
+            self.refuse(
+                finding,
+                "its table cannot be told from what is added".to_owned(),
+            )
+        })?;
+        Ok(Some(Table {
+            finding: at,
+            value,
+            reserved,
+            old,
+            new,
+            rows,
+        }))
+    }
+
+    /// A table of sines and cosines: more rows of the same code, and with a factor those of smaller
+    /// steps.
+    fn waves(&mut self, at: usize, code: &Sinusoidal) -> Result<Option<Table>, RewriteError> {
+        let finding = &self.context.found.findings[at];
+        let divides = match resizing(self.request)? {
+            Some(Resizing::Linear) => true,
+            Some(by) if !self.has_learned() => {
+                let why = format!("`scale` {by} is of learned tables, and this one is sinusoidal");
+                return Err(self.refuse(finding, why));
+            }
+            _ => false,
+        };
+        let Some(old) = code.max_positions else {
+            if !divides {
+                return Ok(None);
+            }
+            let why = "sines and cosines that the graph computes are not supported yet in a rescale; \
+                       their length has no end";
+            return Err(self.refuse(finding, why.to_owned()));
+        };
+        let rows = self.context.found.findings[at]
+            .table
+            .and_then(|table| self.rows(table, code.dim));
+        let Some(reserved) = rows.and_then(|rows| rows.checked_sub(old)) else {
+            let why = "its rows cannot be told from the constant that holds them";
+            return Err(self.refuse(finding, why.to_owned()));
+        };
+        let new = self.length(old)?;
+        // A shorter table of the same code says nothing else.
+        if !divides && new <= old {
+            return Ok(None);
+        }
+        let given = self.request.parameters.factor;
+        let factor = match divides {
+            true => given.unwrap_or(new as f64 / old as f64),
+            false => 1.0,
+        };
+        let kept = if factor == 1.0 { old.min(new) } else { 0 };
+        let code = Sinusoidal {
+            factor: code.factor * factor,
+            max_positions: Some(new),
+            ..code.clone()
+        };
+        self.changed(at, [reserved, old, new], Rows::Waves { code, kept })
+    }
+
+    fn has_learned(&self) -> bool {
+        let is_learned = |finding: &Finding| matches!(finding.encoding, Encoding::Learned(_));
+        self.context.found.findings.iter().any(is_learned)
+    }
+
+    /// Rows of this width in a constant.
+    fn rows(&self, table: ValueId, dim: usize) -> Option<usize> {
+        let dims = self.context.dims(table)?;
+        let all: usize = dims.iter().product();
+        (dim > 0 && all.is_multiple_of(dim)).then(|| all / dim)
+    }
+
+    /// How rows are resized.
+    fn resizing(&self) -> Result<Resizing, RewriteError> {
+        resizing(self.request)?.ok_or_else(|| {
+            let why = "learned rows do not continue by themselves; give `scale` linear, cubic, tile or \
+                       hierarchical";
+            Refusal::missing("scale", why).into()
+        })
+    }
+
+    /// Positions of a table of `old` ones afterwards.
+    fn length(&mut self, old: usize) -> Result<usize, RewriteError> {
+        let p = &self.request.parameters;
+        self.check_factor()?;
+        let times = |factor: f64| (old as f64 * factor).round() as usize;
+        match (p.max_length, p.factor) {
+            (Some(length), Some(factor)) if times(factor) != length => {
+                let is_linear = self.request.scale == Some(LawName::Linear.into());
+                if is_linear && !self.has_learned() {
+                    return Ok(length);
+                }
+                let why = format!(
+                    "`factor` {factor} makes {old} positions {}, and `max-length` is {length}; \
+                     remove one of them",
+                    times(factor)
+                );
+                Err(Refusal::invalid(why).into())
+            }
+            (Some(length), _) => Ok(length),
+            (None, Some(factor)) => {
+                let length = times(factor);
+                self.infer(length, format!("{old} positions × {factor}"));
+                Ok(length)
+            }
+            (None, None) if self.request.scale == Some(ScaleType::Truncate) => {
+                let why = "how many positions stay is not known; give `max-length`";
+                Err(Refusal::missing("max-length", why).into())
+            }
+            (None, None) => {
+                let factor = self.usual_factor();
+                let length = times(factor);
+                self.infer(length, format!("{old} positions × {factor}"));
+                Ok(length)
+            }
+        }
+    }
+
+    fn infer(&mut self, length: usize, source: String) {
+        let length = Inferred::new("max-length", json!(length), source);
+        inferred::add(&mut self.inferred, length);
+    }
+
+    fn refuse(&self, finding: &Finding, why: String) -> RewriteError {
+        match finding.node() {
+            Some(node) => self.context.refuse(node, why),
+            None => Refusal::new(RefusalKind::Unsupported, why).into(),
+        }
+    }
+}
