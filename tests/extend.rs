@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use posenc_ir::{DType, Model, Tensor};
+use posenc_ir::{DType, Emitter, Model, Tensor, ValueId};
 use posenc_runtime::{Backend, TractBackend};
 use posenc_tests::binary::{self, Ran};
 use posenc_tests::fixture::{self, Extension, Fixture};
@@ -208,6 +208,18 @@ fn what_cannot_be_resized_is_refused_by_name() {
         ),
         (
             &gpt2,
+            &["--scale", "linear", "--factor", "1e300"],
+            2,
+            "--factor 1",
+        ),
+        (
+            &gpt2,
+            &["--scale", "linear", "--max-length", "99999999999"],
+            2,
+            "--max-length is 99999999999",
+        ),
+        (
+            &gpt2,
             &["--scale", "linear", "--factor", "2", "--max-length", "96"],
             2,
             "remove one of them",
@@ -226,15 +238,176 @@ fn what_cannot_be_resized_is_refused_by_name() {
     }
 }
 
+/// A model with something added, as a file.
+fn altered(folder: &Path, fixture: &str, change: impl Fn(&Model, &mut Emitter<'_>)) -> PathBuf {
+    let model = Model::open(Fixture::named(fixture).model()).unwrap();
+    let mut out = model.graph().emitter(model.graph().main(), "test");
+    change(&model, &mut out);
+    let patch = out.finish();
+    let (model, _) = model.with_patch(patch).unwrap();
+    let path = folder.join("altered.onnx");
+    fs::write(&path, model.to_bytes().unwrap()).unwrap();
+    path
+}
+
+/// The table of positions of BERT.
+fn table(model: &Model) -> ValueId {
+    let graph = model.graph();
+    let is_table = |v: &ValueId| {
+        graph.stored(*v).is_some() && graph.name(*v).ends_with("position_embeddings.weight")
+    };
+    graph
+        .values()
+        .find(is_table)
+        .expect("BERT has a table of positions")
+}
+
+/// What is put on the outputs of BERT, given the positions `[1, tokens]` and a bound.
+type OnOutputs = fn(&mut Emitter<'_>, ValueId, ValueId, i64) -> ValueId;
+
+#[test]
+fn what_ends_at_the_old_length_and_is_no_table_is_refused() {
+    let hidden: OnOutputs = |out, logits, positions, bound| {
+        let bound = out.scalar("bound", DType::I64, bound as f64);
+        let inside = out.op("Less", &[positions, bound]);
+        let inside = out.cast(inside, DType::F32);
+        let axes = out.ints("axes", &[2]);
+        let inside = out.op("Unsqueeze", &[inside, axes]);
+        out.op("Mul", &[logits, inside])
+    };
+    let cut: OnOutputs = |out, logits, _, bound| {
+        let ends = [0, bound, 1].map(|n| out.ints("end", &[n]));
+        out.op("Slice", &[logits, ends[0], ends[1], ends[2]])
+    };
+    let cut_to_length: OnOutputs = |out, logits, positions, bound| {
+        let shape = out.op("Shape", &[positions]);
+        let one = out.ints("one", &[1]);
+        let length = out.op("Gather", &[shape, one]);
+        let bound = out.ints("bound", &[bound]);
+        let end = out.op("Min", &[length, bound]);
+        let zero = out.ints("zero", &[0]);
+        out.op("Slice", &[logits, zero, end, one])
+    };
+    for (on, says) in [
+        (hidden, "this Less has no effect up to 64 tokens"),
+        (cut, "this Slice has no effect up to 64 tokens"),
+        (cut_to_length, "this Min has no effect up to 64 tokens"),
+    ] {
+        for bound in [64, 1000] {
+            let folder = tempfile::tempdir().unwrap();
+            let model = altered(folder.path(), "bert/dynamo", |model, out| {
+                let graph = model.graph();
+                let rows = graph.uses(table(model))[0];
+                let positions = graph.node(rows.node).input(1).unwrap();
+                let logits = graph.scope(graph.main()).outputs()[0];
+                let new = on(out, logits, positions, bound);
+                out.redirect_output(logits, new).unwrap();
+            });
+            let to = folder.path().join("out.onnx");
+            let ran = tiled(&model, &to);
+            match bound {
+                64 => {
+                    assert_eq!(ran.code, 4, "{says}: {}", ran.stderr);
+                    assert!(ran.stderr.contains(says), "{}", ran.stderr);
+                    assert!(!to.exists());
+                }
+                _ => assert_eq!(ran.code, 0, "control of {says}: {}", ran.stderr),
+            }
+        }
+    }
+}
+
+/// `rewrite` to 128 rows that repeat those of the table.
+fn tiled(model: &Path, to: &Path) -> Ran {
+    let files = [model, Path::new("-o"), to].map(|p| p.display().to_string());
+    let flags = ["--scale", "tile", "--max-length", "128"].map(str::to_owned);
+    binary::run(["rewrite".to_owned()].into_iter().chain(files).chain(flags))
+}
+
+#[test]
+fn a_copy_of_the_table_that_something_else_reads_is_refused() {
+    for is_shared in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let model = altered(folder.path(), "bert/dynamo", |model, out| {
+            let graph = model.graph();
+            let table = table(model);
+            let copy = out.op("Identity", &[table]);
+            out.redirect_use(table, graph.uses(table)[0], copy).unwrap();
+            let logits = graph.scope(graph.main()).outputs()[0];
+            let mean = out.op("ReduceMean", &[if is_shared { copy } else { table }]);
+            let new = out.op("Add", &[logits, mean]);
+            out.redirect_output(logits, new).unwrap();
+        });
+        let to = folder.path().join("out.onnx");
+        let ran = tiled(&model, &to);
+        if is_shared {
+            assert_eq!(ran.code, 4, "{}", ran.stderr);
+            let says = "a copy of the position table, is read here for something else";
+            assert!(ran.stderr.contains(says), "{}", ran.stderr);
+        } else {
+            assert_eq!(ran.code, 0, "control: {}", ran.stderr);
+            assert_eq!(output(&model, 64).bytes(), output(&to, 64).bytes());
+        }
+    }
+}
+
+#[test]
+fn rows_of_padding_are_not_taken_for_position_0() {
+    for (fixture, table, args, says) in [
+        (
+            "bert/dynamo",
+            "position_embeddings.weight",
+            &["--scale", "tile", "--max-length", "128"][..],
+            "has zeros in row 0",
+        ),
+        (
+            "mini/sinusoidal",
+            "enc.pe",
+            &["--scale", "linear", "--factor", "2"],
+            "has other numbers than sines and cosines in row 0",
+        ),
+    ] {
+        for is_planted in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let model = altered(folder.path(), fixture, |model, out| {
+                let graph = model.graph();
+                let rows = |v: &ValueId| {
+                    let name = graph.name(*v);
+                    graph.stored(*v).is_some() && name.ends_with(table)
+                };
+                let table = graph.values().find(rows).expect("a table of positions");
+                let old = graph.constant(table).unwrap();
+                let mut numbers = old.to_f64s().unwrap();
+                let width = *old.dims().last().unwrap();
+                if is_planted {
+                    numbers[..width].fill(0.0);
+                }
+                let new = Tensor::from_f64(old.dtype(), old.dims(), &numbers);
+                out.replace_constant(table, graph.uses(table), new).unwrap();
+            });
+            let to = folder.path().join("out.onnx");
+            let files = [&model, Path::new("-o"), &to].map(|p| p.display().to_string());
+            let arguments = args.iter().map(|s| (*s).to_owned());
+            let ran = binary::run(
+                ["rewrite".to_owned()]
+                    .into_iter()
+                    .chain(files)
+                    .chain(arguments),
+            );
+            if is_planted {
+                assert_eq!(ran.code, 4, "{fixture}: {}", ran.stderr);
+                assert!(ran.stderr.contains(says), "{}", ran.stderr);
+            } else {
+                assert_eq!(ran.code, 0, "control of {fixture}: {}", ran.stderr);
+            }
+        }
+    }
+}
+
 /// BERT with a table of 8 bits, whose rows are picked before or after they become floats.
 fn quantized(folder: &Path, picks_first: bool) -> PathBuf {
     let model = Model::open(Fixture::named("bert/dynamo").model()).unwrap();
-    let graph = model.graph();
-    let table = graph.values().find(|v| {
-        let stored = graph.stored(*v);
-        stored.is_some() && graph.name(*v).ends_with("position_embeddings.weight")
-    });
-    let table = table.expect("BERT has a table of positions");
+    let (graph, table) = (model.graph(), table(&model));
     let numbers = graph.constant(table).unwrap().to_f64s().unwrap();
     let steps: Vec<f64> = numbers
         .iter()

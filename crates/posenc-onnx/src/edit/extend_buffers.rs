@@ -84,6 +84,9 @@ fn raise_limits(
     if !node.is("Min") || !node.inputs().iter().flatten().any(reads_length) {
         return Ok(0);
     }
+    if !node.output(0).is_some_and(|v| only_shapes(context, v)) {
+        return Ok(0);
+    }
     let mut changed = 0;
     for (slot, input) in node.inputs().iter().enumerate() {
         let Some(value) = *input else { continue };
@@ -105,6 +108,43 @@ fn raise_limits(
         changed += 1;
     }
     Ok(changed)
+}
+
+/// Whether a length only says how masks and constants are cut, and what shape the tokens have.
+fn only_shapes(context: &Context<'_>, length: ValueId) -> bool {
+    let graph = context.graph();
+    let mut stack = vec![length];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if graph.value(value).is_output() {
+            return false;
+        }
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let data = node.input(0).filter(|_| at.slot() > 0);
+            let is_shape = match node.op() {
+                "Slice" => data.is_some_and(|data| !context.is_content(data)),
+                "Reshape" | "Expand" => data.is_some(),
+                _ => false,
+            };
+            let passes = match node.op() {
+                "Gather" | "Reshape" | "Squeeze" | "Unsqueeze" => at.slot() == 0,
+                "Add" | "Cast" | "Concat" | "Identity" | "Sub" => true,
+                _ => false,
+            };
+            match node.output(0) {
+                _ if !node.domain().is_empty() => return false,
+                _ if is_shape => {}
+                Some(next) if passes => {
+                    if seen.insert(next) {
+                        stack.push(next);
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+    true
 }
 
 /// Extends a constant to `wanted` tokens; `None` if its numbers follow no rule.
@@ -169,8 +209,8 @@ fn extend_line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<
     })
 }
 
-/// Extends a mask that depends only on the distance: larger distances get the number of the largest
-/// one.
+/// Extends a mask that depends only on the distance and has one number up to some distance and another
+/// beyond: larger distances get the number of the largest one.
 fn extend_square(
     data: &ArrayD<f64>,
     [rows, columns]: [usize; 2],
@@ -193,9 +233,14 @@ fn extend_square(
         let index: &[usize] = ndarray::Dimension::slice(&index);
         *v == of(distance(index))
     });
+    // Numbers that come again and again would not go on by the last one.
+    let is_step = |sign: i64| {
+        let changes = (1..=last).filter(|d| of(sign * d) != of(sign * (d - 1)));
+        changes.count() < 2
+    };
     let mut dims = data.shape().to_vec();
     (dims[rows], dims[columns]) = (wanted, wanted);
-    by_distance.then(|| {
+    (by_distance && is_step(1) && is_step(-1)).then(|| {
         ArrayD::from_shape_fn(dims, |index| {
             let index: &[usize] = ndarray::Dimension::slice(&index);
             of(distance(index))
@@ -250,6 +295,10 @@ mod tests {
             f64::from(u8::from(i[1] <= i[0] && i != [4, 2]))
         });
         assert_eq!(extend_square(&hole, [0, 1], 9), None);
+        let dilated = of(&[6, 6], |i| {
+            f64::from(u8::from(i[0].abs_diff(i[1]) % 3 == 0))
+        });
+        assert_eq!(extend_square(&dilated, [0, 1], 9), None);
         let prefix = of(&[6, 6], |i| f64::from(u8::from(i[1] <= i[0] || i[1] < 2)));
         assert_eq!(extend_square(&prefix, [0, 1], 9), None);
         let two = of(&[2, 6, 6], |i| i[0] as f64);

@@ -8,12 +8,16 @@ use posenc_ir::{Applied, DType, Model, Tensor, Use, ValueId};
 
 use crate::detect::Runs;
 use crate::detect::context::Context;
+use crate::detect::finding::Encoding;
 use crate::detect::limits::{Bound, bounds};
 use crate::edit::extend_buffers::extend_buffers;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::lane::wrap;
 use crate::plan::stretch::{Plan, Rows, Table};
 use factors::Factors;
+
+/// How exactly a stored table has the sines and cosines of its formula.
+const WAVE: f64 = 1e-5;
 
 /// Applies a plan to a model, and says what changed.
 ///
@@ -27,15 +31,17 @@ pub(crate) fn stretch(
     let mut out = model.graph().emitter(model.graph().main(), "posenc");
     let bounds = bounds(&Runs::new(model, context.found));
     let mut places: Vec<Place> = vec![];
+    let mut between = vec![];
     for table in &plan.tables {
         let own = bounds.iter().filter_map(|bound| {
-            let (constant, at) = stored(context, bound);
-            (constant == table.value).then_some((bound, at))
+            let source = source(context, bound);
+            (source.constant == table.value).then_some((bound, source))
         });
         let before = places.len();
-        for (bound, at) in own {
+        for (bound, source) in own {
             let axis = axis(context, bound, table)?;
-            add(&mut places, table, at, axis);
+            add(&mut places, table, source.at, axis);
+            between.extend(source.between);
         }
         let is_shared = places.iter().any(|place| place.constant == table.value);
         if places.len() == before && !is_shared {
@@ -48,6 +54,7 @@ pub(crate) fn stretch(
             });
         }
     }
+    check_readers(context, &between)?;
     for place in &places {
         let tensor = place.tensor(context)?;
         out.replace_constant(place.constant, &place.uses, tensor)?;
@@ -93,16 +100,29 @@ fn add<'a>(places: &mut Vec<Place<'a>>, table: &'a Table, at: Use, axis: usize) 
     }
 }
 
-/// The stored constant behind the one that a node picks rows from, and where it is read: operators
-/// in between keep every element in its place.
-fn stored(context: &Context<'_>, bound: &Bound) -> (ValueId, Use) {
+/// A constant whose rows a node picks, and the way to it.
+struct Source {
+    constant: ValueId,
+    /// Where the constant is read.
+    at: Use,
+    /// The reads of what operators in between make of it.
+    between: Vec<(ValueId, Use)>,
+}
+
+/// The stored constant behind the one that a node picks rows from: operators in between keep every
+/// element in its place.
+fn source(context: &Context<'_>, bound: &Bound) -> Source {
     let graph = context.graph();
     let inputs = graph.node(bound.node).inputs();
     let slot = inputs.iter().position(|v| *v == Some(bound.table));
-    let (mut value, mut at) = (bound.table, Use::new(bound.node, slot.unwrap_or(0)));
+    let mut found = Source {
+        constant: bound.table,
+        at: Use::new(bound.node, slot.unwrap_or(0)),
+        between: vec![],
+    };
     while let Some((id, _)) = graph
-        .producer(value)
-        .filter(|_| graph.stored(value).is_none())
+        .producer(found.constant)
+        .filter(|_| graph.stored(found.constant).is_none())
     {
         let node = graph.node(id);
         let one = |v: ValueId| {
@@ -119,9 +139,30 @@ fn stored(context: &Context<'_>, bound: &Bound) -> (ValueId, Use) {
         let Some(before) = node.input(0).filter(|_| keeps && node.domain().is_empty()) else {
             break;
         };
-        (value, at) = (before, Use::new(id, 0));
+        found.between.push((found.constant, found.at));
+        (found.constant, found.at) = (before, Use::new(id, 0));
     }
-    (value, at)
+    found
+}
+
+/// Refuses a table that something else reads too behind an operator: it would get the new rows.
+fn check_readers(context: &Context<'_>, between: &[(ValueId, Use)]) -> Result<(), RewriteError> {
+    let graph = context.graph();
+    for (value, _) in between {
+        let known = |at: &Use| between.contains(&(*value, *at));
+        let other = graph.uses(*value).iter().find(|at| !known(at));
+        let name = graph.name(*value);
+        if let Some(at) = other {
+            let why =
+                format!("{name}, a copy of the position table, is read here for something else");
+            return Err(context.refuse(at.node, why));
+        }
+        if graph.value(*value).is_output() {
+            let why = format!("{name}, a copy of the position table, is an output");
+            return Err(Refusal::unsupported(why).into());
+        }
+    }
+    Ok(())
 }
 
 /// The axis of the rows of a table, as a node picks them.
@@ -196,12 +237,60 @@ impl Place<'_> {
             let block = ArrayView2::from_shape((rows, inner), block);
             let block = block.map_err(|_| refuse("has other numbers than rows"))?;
             let (reserved, usable) = block.split_at(Axis(0), self.table.reserved);
+            self.check_rows(context, usable, old.dtype())
+                .map_err(|why| refuse(&why))?;
             all.extend(reserved);
             all.extend(self.rows(usable));
         }
         let mut dims = dims.to_vec();
         dims[self.axis] = new;
         Ok(Tensor::from_f64(old.dtype(), &dims, &all))
+    }
+
+    /// Checks that rows which get lost are those of positions.
+    fn check_rows(
+        &self,
+        context: &Context<'_>,
+        old: ArrayView2<'_, f64>,
+        dtype: DType,
+    ) -> Result<(), String> {
+        let Encoding::Sinusoidal(code) = &context.found.findings[self.table.finding].encoding
+        else {
+            let is_zero = old
+                .rows()
+                .into_iter()
+                .map(|row| row.iter().all(|v| *v == 0.0));
+            return match is_zero.collect::<Vec<bool>>()[..] {
+                [true, ref others @ ..] if others.contains(&false) => {
+                    let first = self.table.reserved;
+                    Err(format!(
+                        "has zeros in row {first}, as a row of padding has, and whether that is position 0 \
+                         is not known"
+                    ))
+                }
+                _ => Ok(()),
+            };
+        };
+        let is_replaced = matches!(self.table.rows, Rows::Waves { kept: 0, .. });
+        let at: Vec<f64> = (0..old.nrows()).map(|p| p as f64).collect();
+        let numbers: Vec<f64> = old.iter().copied().collect();
+        // A table may have been stored in a shorter type before.
+        let is_held = |dtype: DType| {
+            let held = Tensor::from_f64(dtype, &[numbers.len()], &numbers).to_f64s();
+            held.is_some_and(|held| held == numbers)
+        };
+        let types = [DType::BF16, DType::F16];
+        let stored = types.into_iter().find(|dtype| is_held(*dtype));
+        let epsilon = stored.unwrap_or(dtype).epsilon().unwrap_or(0.0);
+        let most = epsilon.max(WAVE) * code.amplitude.abs();
+        let mut pairs = code.reference(&at).into_iter().zip(&numbers);
+        match pairs.position(|(want, got)| (want - got).abs() > most) {
+            Some(place) if is_replaced => Err(format!(
+                "has other numbers than sines and cosines in row {}, which would get lost",
+                self.table.reserved + place / code.dim
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The new rows of positions, from the old ones.

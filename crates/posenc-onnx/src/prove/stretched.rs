@@ -1,6 +1,8 @@
 //! What a stretched model shows, compared with the plan: the same attention and encodings, no end before
 //! the new length, divided biases, and at every position the row that the formula says.
 
+mod past_end;
+
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
 use posenc_encodings::encoding::{SAME, near_params};
 use posenc_encodings::resize::{Corners, Resizing};
@@ -14,8 +16,9 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::Lengths;
 use crate::plan::stretch::{Divided, Plan, Rows, Table};
 use crate::prove::invariants::check_same_sites;
+use crate::report::{Limit, LimitCause};
 
-/// Elements that a value of the run at the new length may have.
+/// Elements that a value of a run at a length of the tables may have.
 const MOST: Budget = Budget { elements: 1 << 26 };
 
 /// Roundings of the element type between a row and its formula.
@@ -54,11 +57,14 @@ pub(crate) fn check(
             None => Refusal::unsupported(why).into(),
         });
     }
-    if is_whole {
-        reaches(after, plan)?;
-    }
+    reaches(after, plan, is_whole)?;
+    let mut lengths = vec![];
     for table in &plan.tables {
         check_rows(before, after, table)?;
+        if table.new > table.old && !lengths.contains(&table.old) {
+            past_end::check(after, table.old)?;
+            lengths.push(table.old);
+        }
     }
     Ok(())
 }
@@ -89,16 +95,23 @@ fn has_numbers(after: &Context<'_>, finding: &Finding, bias: &Divided) -> bool {
     near_params(&found.params(), &bias.bias.params(), share)
 }
 
-/// Refuses a model that still ends before the new length.
+/// Refuses a model that still ends before the new length; of one whose tables were not all meant, only
+/// what belongs to no table.
 ///
 /// # Errors
 /// With what ends there.
-pub(crate) fn reaches(after: &Context<'_>, plan: &Plan) -> Result<(), RewriteError> {
+pub(crate) fn reaches(
+    after: &Context<'_>,
+    plan: &Plan,
+    is_whole: bool,
+) -> Result<(), RewriteError> {
     let Some(wanted) = plan.max_length else {
         return Ok(());
     };
     let limits = limits::all(after.graph(), after.found);
-    let Some(short) = limits.iter().find(|l| l.length < wanted) else {
+    let is_meant = |limit: &Limit| is_whole || limit.cause != LimitCause::Table;
+    let short = |limit: &&Limit| limit.length < wanted && is_meant(limit);
+    let Some(short) = limits.iter().find(short) else {
         return Ok(());
     };
     let name = short.value.as_deref().unwrap_or("the shape of an input");

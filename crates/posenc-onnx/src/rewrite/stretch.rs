@@ -37,9 +37,7 @@ pub(super) fn apply(
     };
     let is_whole = request.stack.is_none();
     if plan.is_empty() {
-        if is_whole {
-            stretched::reaches(&context, plan)?;
-        }
+        stretched::reaches(&context, plan, is_whole)?;
         report.warnings = warnings(&before, None, plan.max_length);
         return Ok(Rewritten::new(model.clone(), before, report));
     }

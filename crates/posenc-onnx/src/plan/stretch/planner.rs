@@ -1,5 +1,6 @@
 //! Decides what becomes of each table and bias.
 
+use posenc_encodings::encoding::MOST_NUMBERS;
 use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::kind::Kind;
@@ -13,6 +14,7 @@ use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::plan::selection::chosen;
+use crate::plan::swap::size;
 use crate::record;
 use crate::request::{Request, ScaleType};
 
@@ -140,6 +142,7 @@ impl Planner<'_> {
                 let by = self.resizing()?;
                 let [old, reserved] = [e.max_positions, e.offset];
                 let new = self.length(old)?;
+                size::numbers_in(&[reserved + new, e.dim])?;
                 let corners = self.request.parameters.corners;
                 let weights = by.weights(old, new, corners);
                 let weights = weights.map_err(|why| self.refuse(finding, why.to_string()))?;
@@ -258,6 +261,7 @@ impl Planner<'_> {
             return Err(self.refuse(finding, why.to_owned()));
         };
         let new = self.length(old)?;
+        size::numbers_in(&[reserved + new, code.dim])?;
         // A shorter table of the same code says nothing else.
         if !divides && new <= old {
             return Ok(None);
@@ -302,6 +306,14 @@ impl Planner<'_> {
         let p = &self.request.parameters;
         self.check_factor()?;
         let times = |factor: f64| (old as f64 * factor).round() as usize;
+        size::check(p)?;
+        if let Some(factor) = p.factor.filter(|factor| times(*factor) > MOST_NUMBERS) {
+            let why = format!(
+                "`factor` {factor} makes more rows of {old} than the {MOST_NUMBERS} numbers that a \
+                 table may have"
+            );
+            return Err(Refusal::invalid(why).into());
+        }
         match (p.max_length, p.factor) {
             (Some(length), Some(factor)) if times(factor) != length => {
                 let is_linear = self.request.scale == Some(LawName::Linear.into());
