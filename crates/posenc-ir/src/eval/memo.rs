@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Data, Value};
 use crate::dtype::DType;
@@ -17,7 +17,11 @@ const LARGE: usize = 1024;
 
 /// The results of nodes.
 #[derive(Debug, Default)]
-pub(super) struct Memo(FxHashMap<Key, Vec<Value>>);
+pub(super) struct Memo {
+    results: FxHashMap<Key, Vec<Value>>,
+    /// Elements of deferred values that a value of the run has.
+    kept: FxHashSet<Address<Data>>,
+}
 
 /// What a node computes: its operator, its attributes as they are encoded, its inputs, and how many
 /// outputs it has, which counts for `Split`.
@@ -107,7 +111,13 @@ impl Input {
 
 impl Memo {
     pub(super) fn get(&self, key: &Key) -> Option<Vec<Value>> {
-        self.0.get(key).cloned()
+        self.results.get(key).cloned()
+    }
+
+    /// Whether another value has the elements of this one; from now on, one has.
+    pub(super) fn is_kept(&mut self, value: &Value) -> bool {
+        let data = value.data.clone();
+        data.is_some_and(|data| !self.kept.insert(Address(data)))
     }
 
     /// Remembers outputs, if all of them are known.
@@ -121,7 +131,7 @@ impl Memo {
             Some(v) => v.data.is_some().then(|| v.clone()),
         };
         if let Some(outputs) = outputs.map(known).collect() {
-            self.0.insert(key, outputs);
+            self.results.insert(key, outputs);
         }
     }
 }
@@ -170,6 +180,27 @@ mod tests {
             assert!(!is_shared(&ran, a, b), "{a} {b}");
         }
         assert_eq!(of(&ran, "u").to_i64().unwrap()[[3]], 5);
+    }
+
+    #[test]
+    fn deferred_values_that_are_computed_alike_share_their_elements() {
+        let large = "s = Expand(r, shape) t = Expand(r, shape) u = Neg(s) v = Neg(t) w = Abs(t)";
+        let meets = "m = Add(x, u) n = Add(x, v) o = Add(x, w)";
+        let text = format!(
+            "<ir_version: 8, opset_import: [\"\" : 17]> g (int64[20, 2000] x) => \
+             (int64[20, 2000] m, int64[20, 2000] n, int64[20, 2000] o)\n\
+             <int64 a = {{0}}, int64 b = {{2000}}, int64 c = {{1}}, int64[2] shape = {{20, 2000}}>\n\
+             {{ r = Range(a, b, c) {large} {meets} }}\n"
+        );
+        let model = Model::parse(&text).unwrap();
+        let none = FxHashMap::default();
+        let budget = Budget { elements: 1 << 20 };
+        let trace = trace(&model, &none, &|_| false, &budget);
+        let ran = (model, trace);
+        assert!(is_shared(&ran, "u", "v"));
+        assert!(!is_shared(&ran, "u", "w"));
+        assert_eq!(of(&ran, "v").to_i64().unwrap()[[19, 3]], -3);
+        assert_eq!(of(&ran, "w").to_i64().unwrap()[[19, 3]], 3);
     }
 
     #[test]

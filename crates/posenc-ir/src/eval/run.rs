@@ -45,6 +45,8 @@ pub(super) struct Run<'a, M> {
     work: Cell<usize>,
     /// What was computed of large inputs, where values are kept.
     pub(super) memo: Option<Memo>,
+    /// Bytes of deferred values that the memo may still keep.
+    memo_left: usize,
 }
 
 impl<'a, M: Memory> Run<'a, M> {
@@ -66,6 +68,7 @@ impl<'a, M: Memory> Run<'a, M> {
             left: budget.elements.saturating_mul(8 * TOTAL),
             work: Cell::new(budget.elements.saturating_mul(COMPUTED)),
             memo: None,
+            memo_left: budget.elements.saturating_mul(8 * TOTAL),
         }
     }
 
@@ -237,14 +240,18 @@ impl<'a, M: Memory> Run<'a, M> {
             self.force(value, &mut known);
             if content && let Some(found) = known.get(&value) {
                 let found = found.clone();
-                self.put(value, found, State::Frozen);
+                if self.memo.as_mut().is_some_and(|memo| memo.is_kept(&found)) {
+                    self.put_shared(value, found, State::Frozen);
+                } else {
+                    self.put(value, found, State::Frozen);
+                }
             }
         }
         known
     }
 
     /// Computes a deferred value and the deferred values that it needs, into `known`.
-    pub(super) fn force(&self, value: ValueId, known: &mut FxHashMap<ValueId, Value>) {
+    pub(super) fn force(&mut self, value: ValueId, known: &mut FxHashMap<ValueId, Value>) {
         let (order, mut readers) = self.needed(value, known);
         let mut in_use: usize = known.values().map(bytes).sum();
         for id in order {
@@ -253,7 +260,7 @@ impl<'a, M: Memory> Run<'a, M> {
             let outputs = if node.bodies().next().is_some() {
                 Vec::new()
             } else {
-                self.evaluate(node, &self.now(usize::MAX, in_use), known)
+                self.recall(node, in_use, known)
             };
             let outputs = outputs.into_iter().map(Some).chain(std::iter::repeat(None));
             for (out, found) in node.outputs().iter().zip(outputs) {
@@ -275,6 +282,34 @@ impl<'a, M: Memory> Run<'a, M> {
                 }
             }
         }
+    }
+
+    /// The outputs of a node of deferred values, which equal layers share.
+    fn recall(
+        &mut self,
+        node: &Node,
+        in_use: usize,
+        known: &FxHashMap<ValueId, Value>,
+    ) -> Vec<Value> {
+        let get = |v: ValueId| known.get(&v).unwrap_or_else(|| self.memory.get(v));
+        let key = self.memo.as_ref().and_then(|_| {
+            let inputs = node.inputs().iter().map(|v| v.map(get));
+            Key::of(node, inputs)
+        });
+        let found = key.as_ref().zip(self.memo.as_ref());
+        if let Some(outputs) = found.and_then(|(key, memo)| memo.get(key)) {
+            return outputs;
+        }
+        let outputs = self.evaluate(node, &self.now(usize::MAX, in_use), known);
+        let size: usize = outputs.iter().map(bytes).sum();
+        if let (Some(key), Some(memo)) = (key, &mut self.memo)
+            && self.memo_left > 0
+        {
+            self.memo_left = self.memo_left.saturating_sub(size);
+            let given = node.outputs().iter().zip(&outputs);
+            memo.insert(key, given.map(|(v, value)| v.map(|_| value)));
+        }
+        outputs
     }
 
     /// The nodes that compute a deferred value, in topological order, and how often each of the

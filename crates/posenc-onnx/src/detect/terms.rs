@@ -11,6 +11,7 @@ mod family;
 mod longer;
 mod meeting;
 mod met;
+mod one_head;
 mod reading;
 mod source;
 mod weights;
@@ -220,14 +221,7 @@ impl ReadingCache {
                 (reading, distances.clone())
             }
             None => {
-                let reader = Reader {
-                    model,
-                    trace: &found.trace,
-                    site,
-                    joins,
-                    meeting,
-                };
-                let reading = reader.read()?;
+                let reading = Reader::new(model, &found.trace, site, joins, meeting).read()?;
                 let short = reading.by_distance();
                 let long = short
                     .is_some()
@@ -276,13 +270,8 @@ impl ReadingCache {
             inside: None,
         };
         let table = *meeting.chain.last()?;
-        let others = joins.meetings.iter().filter(|m| m.node != meeting.node);
-        let others = others.filter_map(|m| graph.node(m.node).output(0));
-        let nothing = joins.nothing.iter();
-        let nothing = nothing.filter_map(|u| graph.node(u.node).output(0));
-        let joined = joins.others.iter();
-        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot()));
-        let mut shapes: Vec<ValueId> = others.chain(nothing).chain(joined).chain([table]).collect();
+        let mut shapes = joins.besides(graph, meeting);
+        shapes.push(table);
         shapes.extend(site.product);
         let count = |v: ValueId| {
             if shapes.contains(&v) {

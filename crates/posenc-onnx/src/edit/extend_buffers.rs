@@ -129,7 +129,8 @@ fn only_shapes(context: &Context<'_>, length: ValueId) -> bool {
             };
             let passes = match node.op() {
                 "Gather" | "Reshape" | "Squeeze" | "Unsqueeze" => at.slot() == 0,
-                "Add" | "Cast" | "Concat" | "Identity" | "Sub" => true,
+                "Add" | "Cast" | "Concat" | "Div" | "Identity" => true,
+                "Max" | "Min" | "Mul" | "Neg" | "Sub" => true,
                 _ => false,
             };
             match node.output(0) {

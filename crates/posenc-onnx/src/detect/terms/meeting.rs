@@ -38,6 +38,19 @@ pub(crate) struct Joins {
     pub(crate) picks: Vec<ValueId>,
 }
 
+impl Joins {
+    /// What joins the scores besides a meeting: the results of other products, and content.
+    pub(crate) fn besides(&self, graph: &Graph, meeting: &Meeting) -> Vec<ValueId> {
+        let others = self.meetings.iter().map(|m| m.node);
+        let others = others.filter(|node| *node != meeting.node);
+        let products = others.chain(self.nothing.iter().map(|u| u.node));
+        let products = products.filter_map(|node| graph.node(node).output(0));
+        let joined = self.others.iter();
+        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot()));
+        products.chain(joined).collect()
+    }
+}
+
 /// Walks back from the uses at which content joins the scores to the nearest products.
 pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Joins {
     let mut joins = Joins::default();

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::meeting::{Joins, Meeting};
 use super::met::{Reading, Side};
+use super::one_head::OneHead;
 use crate::attention::Site;
 use crate::attention::plane::HIDDEN;
 
@@ -30,17 +31,49 @@ pub(crate) enum ReadError {
 
 /// One meeting of a site.
 pub(crate) struct Reader<'a> {
-    pub(crate) model: &'a Model,
-    pub(crate) trace: &'a Trace,
-    pub(crate) site: &'a Site,
-    pub(crate) joins: &'a Joins,
-    pub(crate) meeting: &'a Meeting,
+    model: &'a Model,
+    trace: &'a Trace,
+    site: &'a Site,
+    joins: &'a Joins,
+    meeting: &'a Meeting,
+    /// One head in place of all.
+    one_head: Option<OneHead>,
 }
 
 type Seeds = FxHashMap<ValueId, Value>;
 
-impl Reader<'_> {
-    pub(crate) fn read(&self) -> Result<Reading, ReadError> {
+impl<'a> Reader<'a> {
+    pub(crate) fn new(
+        model: &'a Model,
+        trace: &'a Trace,
+        site: &'a Site,
+        joins: &'a Joins,
+        meeting: &'a Meeting,
+    ) -> Self {
+        Self {
+            model,
+            trace,
+            site,
+            joins,
+            meeting,
+            one_head: None,
+        }
+    }
+
+    pub(crate) fn read(mut self) -> Result<Reading, ReadError> {
+        let graph = self.model.graph();
+        self.one_head = OneHead::of(graph, self.trace, self.site, self.joins, self.meeting);
+        if let Some(one) = &self.one_head
+            && let Ok(Some(mut reading)) = self.by_table(one.table)
+            && let Some((_, axis)) = reading.table
+            && let Some(&table) = self.meeting.chain.last()
+            && let Some(axis) = one.origin(graph, self.trace, &self.meeting.chain, axis)
+        {
+            reading.table = Some((table, axis));
+            reading.shared = self.is_shared(table, axis);
+            return Ok(reading);
+        }
+        self.one_head = None;
         let table = self.meeting.chain.last();
         match table.map(|t| self.by_table(*t)) {
             Some(Ok(Some(reading))) => Ok(reading),
@@ -97,7 +130,6 @@ impl Reader<'_> {
             seeds
         })?;
         linear(&one, &(doubled - &zero), &seen)?;
-        let each: usize = dims.iter().product::<usize>() / dims[axis];
         let (groups, heads, ..) = seen.dim();
         let is_seen = |(i, j): (usize, usize)| {
             let mut all = (0..groups).flat_map(|g| (0..heads).map(move |h| [g, h, i, j]));
@@ -111,7 +143,7 @@ impl Reader<'_> {
             without: without.collect(),
             rows,
             table: Some((table, axis)),
-            shared: Some(each) == self.width(),
+            shared: self.is_shared(table, axis),
         }))
     }
 
@@ -248,6 +280,13 @@ impl Reader<'_> {
         )]))
     }
 
+    /// Whether a row of the table is as wide as the features that it meets: one for all heads.
+    fn is_shared(&self, table: ValueId, axis: usize) -> bool {
+        let dims = self.trace.get(table).dims.as_deref();
+        let each = dims.map(|d| d.iter().product::<usize>() / d[axis].max(1));
+        each.is_some() && each == self.width()
+    }
+
     /// Features of the content that the vectors meet.
     fn width(&self) -> Option<usize> {
         let dims = self.trace.get(self.meeting.content).dims.as_ref()?;
@@ -256,40 +295,38 @@ impl Reader<'_> {
 
     fn dims(&self, value: ValueId) -> Result<Vec<usize>, ReadError> {
         let dims = self.trace.get(value).dims.clone();
+        let dims = dims.map(|dims| match &self.one_head {
+            Some(one) => one.dims(value, dims),
+            None => dims,
+        });
         dims.filter(|d| BUDGET.allows(d)).ok_or(ReadError::Absent)
     }
 
     /// `[group, head, query, key]` of the scores with the product and all other terms at zero.
     fn scores(&self, seeds: &Seeds) -> Result<Array4<f64>, ReadError> {
-        let graph = self.model.graph();
         let (Some(product), Some(scores), Some(plane)) =
             (self.site.product, self.site.scores, self.site.plane)
         else {
             return Err(ReadError::Other("the scores cannot be followed"));
         };
         let mut all = seeds.clone();
-        let meetings = self.joins.meetings.iter();
-        let others = meetings
-            .filter(|m| m.node != self.meeting.node)
-            .filter_map(|m| graph.node(m.node).output(0));
-        let nothing = self.joins.nothing.iter();
-        let nothing = nothing.filter_map(|u| graph.node(u.node).output(0));
-        let joined = self.joins.others.iter();
-        let joined = joined.filter_map(|(u, _)| graph.node(u.node).input(u.slot()));
-        for value in others.chain(nothing).chain(joined).chain([product]) {
+        all.extend(self.one_head.iter().flat_map(|one| one.seeds.clone()));
+        let others = self.joins.besides(self.model.graph(), self.meeting);
+        for value in others.into_iter().chain([product]) {
             let zeros = ArrayD::zeros(self.dims(value)?);
             all.insert(value, Value::float(zeros));
         }
         let got = probe(self.model, self.trace, &all, &[scores], &BUDGET);
         let data = got.ok().and_then(|v| v.first()?.to_f64());
         // Runs are compared with each other.
-        let known = self.trace.get(scores).dims.as_deref();
-        let data = data.filter(|d| Some(d.shape()) == known);
-        let data = crate::attention::scores::by_head(
-            data.ok_or(ReadError::Absent)?,
-            plane,
-            self.site.heads,
-        );
+        let known = self.dims(scores)?;
+        let data = data.filter(|d| d.shape() == known);
+        let heads = match self.one_head {
+            Some(_) => Some(1),
+            None => self.site.heads,
+        };
+        let data = data.ok_or(ReadError::Absent)?;
+        let data = crate::attention::scores::by_head(data, plane, heads);
         let data = data.ok_or(ReadError::Other(
             "the scores have no axes of queries and keys",
         ))?;

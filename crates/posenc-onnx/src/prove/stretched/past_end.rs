@@ -1,28 +1,28 @@
 //! What the first token beyond the old length meets: comparisons, limits and cuts that have no effect on
 //! shorter sequences.
 
-use posenc_ir::eval::Trace;
+use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Node, NodeId, ValueId};
 
-use super::MOST;
 use crate::detect::context::Context;
 use crate::detect::run_at;
 use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
 
-/// Refuses a model in which something other than a table ends at the old length.
+/// Refuses a model in which something other than a table ends at the old length. `budget` is that of
+/// each run.
 ///
 /// # Errors
 /// With the node, where a token beyond `old` is treated in another way than all before.
-pub(super) fn check(after: &Context<'_>, old: usize) -> Result<(), RewriteError> {
+pub(super) fn check(after: &Context<'_>, old: usize, budget: &Budget) -> Result<(), RewriteError> {
     let run = |sequence: usize| {
         let wanted = Lengths {
             batch: 1,
             sequence,
             past: 0,
         };
-        run_at(after.model, after.found, wanted, &MOST)
+        run_at(after.model, after.found, wanted, budget)
     };
     let (Some(shorter), Some(full), Some(longer)) = (run(old - 1), run(old), run(old + 1)) else {
         return Ok(());

@@ -75,6 +75,7 @@ impl Rules<'_> {
                     _ => self.by_element(id, inputs),
                 }
             }
+            "GatherElements" if self.picks_alike(node, inputs) => Some(Step::plain(first?.clone())),
             "GatherElements" | "ScatterElements" | "Scatter" => {
                 let moved = self.by_element(id, inputs);
                 moved.or_else(|| self.chosen(id, inputs))
@@ -105,6 +106,19 @@ impl Rules<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether a `GatherElements` picks among elements of equal sets, and keeps the other axes.
+    fn picks_alike(&self, node: &Node, inputs: &[Option<&Sets>]) -> bool {
+        let [Some(data), None] = [0, 1].map(|slot| inputs.get(slot).copied().flatten()) else {
+            return false;
+        };
+        let (from, to) = (self.dims(node.input(0)), self.dims(node.output(0)));
+        let (Some(from), Some(to), Some(axis)) = (from, to, self.axis(node, 0)) else {
+            return false;
+        };
+        let kept = |a: usize| a == axis || data.is_uniform(a) || from[a] == to[a];
+        data.is_uniform(axis) && from.len() == to.len() && (0..to.len()).all(kept)
     }
 
     /// The axes that a `Slice` cuts.
