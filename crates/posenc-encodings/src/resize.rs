@@ -35,8 +35,21 @@ words! {
     } default HalfPixel
 }
 
+words! {
+    /// Whether rows are smoothed where they become fewer.
+    "antialiasing" Antialias {
+        /// Interpolation between the nearest rows.
+        Off = "off",
+        /// Interpolation over as many rows as fall on a new one.
+        On = "on",
+    } default Off
+}
+
 /// The parameter of the cubic kernel of PyTorch without antialiasing.
 const CUBIC: f64 = -0.75;
+
+/// The same with antialiasing, as in Pillow.
+const SMOOTH: f64 = -0.5;
 
 /// Su's α: the share of the row for the tens.
 const ALPHA: f64 = 0.4;
@@ -70,6 +83,9 @@ pub enum ResizeError {
         /// Rows asked for.
         new: usize,
     },
+    /// Antialiasing is of interpolations between the edges.
+    #[error("antialiasing is of linear and cubic, without aligned corners")]
+    NotSmoothed,
     /// Pairs of rows are too few.
     #[error("{old} rows have {} pairs, fewer than the {new} rows that hierarchical would compose", old * old)]
     TooFewPairs {
@@ -113,6 +129,33 @@ impl Resizing {
         Ok((0..new).map(row).collect())
     }
 
+    /// The same for one side of a grid, where `linear` and `cubic` may be antialiased: as
+    /// `torch.nn.functional.interpolate(.., antialias=True)`, which is another interpolation even where
+    /// rows become more.
+    ///
+    /// # Errors
+    /// Where a side of so many rows cannot be made in this way.
+    pub fn side(
+        self,
+        old: usize,
+        new: usize,
+        corners: Corners,
+        antialias: Antialias,
+    ) -> Result<Vec<Weights>, ResizeError> {
+        let kernel: (f64, fn(f64) -> f64) = match (self, antialias, corners) {
+            (Self::Linear, Antialias::On, Corners::HalfPixel) => (1.0, triangle),
+            (Self::Cubic, Antialias::On, Corners::HalfPixel) => (2.0, |x| keys(SMOOTH, x)),
+            (_, Antialias::On, _) => return Err(ResizeError::NotSmoothed),
+            _ => return self.weights(old, new, corners),
+        };
+        if old == 0 || new == 0 {
+            return Err(ResizeError::Empty);
+        }
+        Ok((0..new)
+            .map(|row| smoothed(row, old, new, kernel))
+            .collect())
+    }
+
     /// Whether the first rows stay as they are.
     pub fn keeps_first_rows(self) -> bool {
         matches!(self, Self::Tile | Self::Hierarchical | Self::Truncate)
@@ -139,19 +182,38 @@ fn linear(at: f64, rows: usize) -> Weights {
     sum([(below, 1.0 - share), ((below + 1).min(last), share)])
 }
 
+/// Over all old rows that a kernel reaches which is as wide as a new row where that is wider; the
+/// weights are those within the table, made to sum to 1.
+fn smoothed(row: usize, old: usize, new: usize, (reach, of): (f64, fn(f64) -> f64)) -> Weights {
+    let step = old as f64 / new as f64;
+    let width = step.max(1.0);
+    let center = (row as f64 + 0.5) * step;
+    let from = (center - reach * width + 0.5).floor().max(0.0) as usize;
+    let to = ((center + reach * width + 0.5).floor() as usize).min(old);
+    let weight = |i: usize| of((i as f64 + 0.5 - center) / width);
+    let all: f64 = (from..to).map(weight).sum();
+    (from..to).map(|i| (i, weight(i) / all)).collect()
+}
+
+fn triangle(x: f64) -> f64 {
+    (1.0 - x.abs()).max(0.0)
+}
+
+/// The kernel of Keys.
+fn keys(a: f64, x: f64) -> f64 {
+    match x.abs() {
+        x if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
+        x if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
+        _ => 0.0,
+    }
+}
+
 /// Between the four nearest rows, where the first and the last go on for ever.
 fn cubic(at: f64, rows: usize) -> Weights {
     let last = rows as i64 - 1;
     let below = at.floor();
     let share = at - below;
-    let near = |x: f64| ((CUBIC + 2.0) * x - (CUBIC + 3.0)) * x * x + 1.0;
-    let far = |x: f64| ((CUBIC * x - 5.0 * CUBIC) * x + 8.0 * CUBIC) * x - 4.0 * CUBIC;
-    let kernel = [
-        far(share + 1.0),
-        near(share),
-        near(1.0 - share),
-        far(2.0 - share),
-    ];
+    let kernel = [share + 1.0, share, 1.0 - share, 2.0 - share].map(|x| keys(CUBIC, x));
     let row = |i: usize| (below as i64 - 1 + i as i64).clamp(0, last) as usize;
     sum([0, 1, 2, 3].map(|i| (row(i), kernel[i])))
 }
@@ -252,6 +314,42 @@ mod tests {
             let got = of(&ROWS, want.len(), by, corners);
             assert!(near(&got, want), "{by} {corners} {}: {got:?}", want.len());
         }
+    }
+
+    /// From PyTorch 2.15 in float64: the second column of `interpolate(grid, (n, 3), mode, antialias=True)`
+    /// of a grid of three equal columns.
+    #[test]
+    fn antialiasing_is_that_of_pytorch() {
+        use Resizing::{Cubic, Linear};
+        let smoothed = |by: Resizing, new: usize, antialias| {
+            let table = Array2::from_shape_vec((4, 1), ROWS.to_vec()).unwrap();
+            let weights = by.side(4, new, Corners::HalfPixel, antialias).unwrap();
+            resized(table.view(), &weights).into_raw_vec_and_offset().0
+        };
+        let cases: [(Resizing, &[f64]); 4] = [
+            (
+                Cubic,
+                &[
+                    1.2379808, -0.1352452, -2.0485366, 1.03125, 4.0259044, 1.7862718, 0.2223558,
+                ],
+            ),
+            (Cubic, &[-0.0846682, 1.0176006, 1.708238]),
+            (Linear, &[1.0, -0.0714286, -1.7857143, 1.0, 3.75, 1.75, 0.5]),
+            (Linear, &[0.1, 1.0, 1.55]),
+        ];
+        for (by, want) in cases {
+            let got = smoothed(by, want.len(), Antialias::On);
+            assert!(near(&got, want), "{by} {}: {got:?}", want.len());
+        }
+        for (by, new) in [(Cubic, 7), (Cubic, 3), (Linear, 3)] {
+            let plain = smoothed(by, new, Antialias::Off);
+            assert!(
+                !near(&smoothed(by, new, Antialias::On), &plain),
+                "{by} {new}"
+            );
+        }
+        let tile = Resizing::Tile.side(4, 7, Corners::HalfPixel, Antialias::On);
+        assert_eq!(tile, Err(ResizeError::NotSmoothed));
     }
 
     #[test]

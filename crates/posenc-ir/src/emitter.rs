@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Def, Dim, Graph, Use};
+use crate::graph::{Def, Dim, Graph, Type, Use};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::patch::{Init, NewInput, NewNode, NewValue, Patch};
 use crate::proto::{AttributeProto, attribute_proto::AttributeType};
@@ -373,6 +373,25 @@ impl<'g> Emitter<'g> {
             self.redirect_use(old, *at, own)?;
         }
         Ok(own)
+    }
+
+    /// Declares other dimensions of an input or an output. The declaration of an inner value is left
+    /// out.
+    ///
+    /// # Errors
+    /// When `value` belongs to the patch, or is declared as no tensor.
+    pub fn redeclare(&mut self, value: ValueId, dims: Vec<Dim>) -> Result<()> {
+        self.known(value)?;
+        match self.graph.value(value).ty() {
+            Some(Type::Tensor { .. }) => {
+                self.patch.redeclared.insert(value, dims);
+                Ok(())
+            }
+            _ => {
+                let name = self.graph.name(value);
+                Err(Error::patch(format!("{name} is declared as no tensor")))
+            }
+        }
     }
 
     /// The recorded patch.

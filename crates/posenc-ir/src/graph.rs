@@ -38,6 +38,8 @@ pub struct Graph {
     pub(crate) edited: FxHashSet<NodeId>,
     /// Constants whose payload differs from the source.
     pub(crate) revalued: FxHashMap<ValueId, Tensor>,
+    /// Inputs and outputs whose declared dimensions differ from the source.
+    pub(crate) redeclared: FxHashSet<ValueId>,
     /// Initializers that were removed.
     pub(crate) dropped: FxHashSet<ValueId>,
     /// The types of values that are not dense tensors, or have negative dimensions.

@@ -28,6 +28,8 @@ pub struct Patch {
     pub(crate) redirects: Vec<(Use, ValueId)>,
     pub(crate) outputs: Vec<(ValueId, ValueId)>,
     pub(crate) revalued: BTreeMap<ValueId, Tensor>,
+    /// Values whose declared dimensions change.
+    pub(crate) redeclared: BTreeMap<ValueId, Vec<Dim>>,
 }
 
 /// A value that the patch adds.
@@ -99,6 +101,7 @@ impl Patch {
             redirects: vec![],
             outputs: vec![],
             revalued: BTreeMap::new(),
+            redeclared: BTreeMap::new(),
         }
     }
 
@@ -126,6 +129,7 @@ impl Patch {
             && self.redirects.is_empty()
             && self.outputs.is_empty()
             && self.revalued.is_empty()
+            && self.redeclared.is_empty()
     }
 
     /// The name of a value of the graph or of the patch.

@@ -179,6 +179,10 @@ impl<'a> Splice<'a> {
                 stack.extend(node.indexed_bodies().iter().map(|b| b.1));
                 node.piece.is_some() && !self.is_edited(*id)
             });
+            let mut ports = s.inputs.iter().chain(&s.outputs);
+            if ports.any(|v| g.redeclared.contains(v)) {
+                return false;
+            }
             let read = |v: &ValueId| v.index() < g.read_values;
             let initials = s.initializers.iter().chain(&s.inputs).all(read);
             let read = s.layout.iter().filter_map(|piece| match piece.item {
@@ -237,6 +241,7 @@ impl<'a> Splice<'a> {
                     out.field(graph::INITIALIZER, self.tensor(at, &g.revalued[&v])?);
                 }
                 Item::Info(v) if self.is_stale(v) => {}
+                Item::Other => self.other(scope, span, &mut out)?,
                 _ => out.source(span),
             }
             if Some(i) == last_node {
@@ -258,6 +263,38 @@ impl<'a> Splice<'a> {
         }
         self.new_inputs(scope, &mut out);
         Ok(out)
+    }
+
+    /// A field that is no node, constant or inner value: an input or output may have other dimensions.
+    fn other(&self, scope: ScopeId, span: Range<usize>, out: &mut Encoded) -> Result<()> {
+        let g = self.graph;
+        let is_function = matches!(g.scope(scope).kind, crate::ScopeKind::Function { .. });
+        if g.redeclared.is_empty() || is_function {
+            out.source(span);
+            return Ok(());
+        }
+        let field = wire::field(self.source, span.clone())?;
+        if !matches!(field.number, graph::INPUT | graph::OUTPUT) {
+            out.source(span);
+            return Ok(());
+        }
+        let mut proto = ValueInfoProto::decode(&self.source[field.payload])
+            .map_err(|e| Error::decode(e.to_string()))?;
+        let s = g.scope(scope);
+        let mut ports = s.inputs.iter().chain(&s.outputs).copied();
+        let own = ports.find(|v| Some(g.name(*v)) == proto.name.as_deref());
+        match own.filter(|v| g.redeclared.contains(v)) {
+            Some(value) => {
+                if let Some(Type::Tensor { dtype, shape }) = g.value(value).ty() {
+                    proto.r#type = Some(tensor_type(*dtype, shape.as_deref()));
+                }
+                let mut bytes = vec![];
+                wire::put_bytes(field.number, &proto.encode_to_vec(), &mut bytes);
+                out.owned(&bytes);
+            }
+            None => out.source(span),
+        }
+        Ok(())
     }
 
     /// Whether the value of a declared type was removed, or got another type.

@@ -29,7 +29,7 @@ pub(crate) use check::check_custom;
 pub use layers::{Layers, LayersError};
 pub use list::{ListError, parse_list};
 pub use posenc_encodings::laws::LawName;
-pub use posenc_encodings::resize::Corners;
+pub use posenc_encodings::resize::{Antialias, Corners};
 pub use rope::{RopeScalingError, rope_scaling};
 pub use scale::ScaleType;
 pub use size::{ImageSize, ImageSizeError};
@@ -267,24 +267,6 @@ words! {
         /// As the formula says, rounded once.
         F64 = "f64",
     }
-}
-
-words! {
-    /// Whether a table is smoothed before it is made smaller.
-    ///
-    /// ```
-    /// # use posenc_onnx::request::{Request, Antialias};
-    /// let text = r#"{"parameters": {"antialias": "on"}}"#;
-    /// let request: Request = serde_json::from_str(text)?;
-    /// assert_eq!(request.parameters.antialias, Antialias::On);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    "antialiasing" Antialias {
-        /// As it is.
-        Off = "off",
-        /// Smoothed.
-        On = "on",
-    } default Off
 }
 
 words! {

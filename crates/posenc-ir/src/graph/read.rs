@@ -44,6 +44,7 @@ pub(crate) fn read(
             removed: FxHashSet::default(),
             edited: FxHashSet::default(),
             revalued: FxHashMap::default(),
+            redeclared: FxHashSet::default(),
             dropped: FxHashSet::default(),
             other_types: FxHashMap::default(),
             overloads: FxHashMap::default(),

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Applied, Draft, Init, NewInput, NewNode, NewValue, Patch};
 use crate::error::{Error, Result};
-use crate::graph::{Def, Graph, ScopeKind, Type, Use, Value};
+use crate::graph::{Def, Dim, Graph, ScopeKind, Type, Use, Value};
 use crate::id::{NodeId, ScopeId, ValueId, narrow};
 use crate::node::{Extra, Node, Operator};
 use crate::order::reads;
@@ -40,6 +40,7 @@ impl Graph {
         commit.redirect(patch.redirects);
         commit.redirect_outputs(patch.outputs)?;
         commit.change_constants(patch.revalued);
+        commit.redeclare(patch.redeclared);
         commit.sweep();
         commit.order_nodes()?;
         let applied = commit.applied;
@@ -182,6 +183,21 @@ impl Commit<'_> {
             }
             self.graph.revalued.insert(value, tensor);
             self.applied.revalued.push(value);
+        }
+    }
+
+    fn redeclare(&mut self, redeclared: BTreeMap<ValueId, Vec<Dim>>) {
+        for (value, dims) in redeclared {
+            let graph = &mut *self.graph;
+            let v = &mut graph.values[value.index()];
+            let is_port = v.is_output || matches!(v.def, Def::Input(_));
+            match v.ty.as_deref_mut() {
+                Some(Type::Tensor { shape, .. }) if is_port => {
+                    *shape = Some(dims);
+                    graph.redeclared.insert(value);
+                }
+                _ => v.ty = None,
+            }
         }
     }
 

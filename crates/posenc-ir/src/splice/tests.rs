@@ -251,6 +251,38 @@ fn an_edit_changes_only_the_bytes_of_edited_messages() {
 }
 
 #[test]
+fn declared_dimensions_of_inputs_and_outputs_change_alone() {
+    use crate::graph::{Dim, Type};
+    let text = "<ir_version: 8, opset_import: [\"\" : 17]> \
+                g (float[n, 3] x, float[2] other) => (float[n, 3] y) <float[n, 3] inner> \
+                { inner = Neg(x) y = Abs(inner) }";
+    let mut m = read(Model::parse(text).unwrap().to_bytes().unwrap());
+    let symbol = Dim::Symbol("n".into());
+    let bytes = edited(&mut m, |g, out| {
+        for name in ["x", "y", "inner"] {
+            let dims = vec![symbol.clone(), Dim::Known(5)];
+            out.redeclare(find(g, name), dims).unwrap();
+        }
+    });
+    let again = read(bytes);
+    let g = again.graph();
+    for (name, want) in [
+        ("x", Some(5)),
+        ("y", Some(5)),
+        ("other", Some(2)),
+        ("inner", None),
+    ] {
+        let last = match g.value(find(g, name)).ty() {
+            Some(Type::Tensor {
+                shape: Some(dims), ..
+            }) => dims.last().cloned(),
+            _ => None,
+        };
+        assert_eq!(last, want.map(Dim::Known), "{name}");
+    }
+}
+
+#[test]
 fn a_new_payload_replaces_the_old_one_in_place() {
     let raw = |name: &str| floats(name, &[1.0, 2.0]);
     let mut typed = floats("typed", &[]);

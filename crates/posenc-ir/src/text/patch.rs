@@ -29,6 +29,7 @@ impl Patch {
 
     fn write(&self, graph: &Graph, out: &mut String) -> fmt::Result {
         self.write_inputs(graph, out)?;
+        self.write_redeclared(graph, out)?;
         self.write_constants(graph, out)?;
         self.write_new_nodes(graph, out)?;
         self.write_redirects(graph, out)?;
@@ -48,6 +49,17 @@ impl Patch {
             let shape = shape_text(Some(&shape_proto(&input.dims)));
             let label = self.label(graph, input.value);
             writeln!(out, "+ {}{shape} {label}", input.dtype)?;
+        }
+        Ok(())
+    }
+
+    fn write_redeclared(&self, graph: &Graph, out: &mut String) -> fmt::Result {
+        if !self.redeclared.is_empty() {
+            out.push_str("@@ dimensions\n");
+        }
+        for (value, dims) in &self.redeclared {
+            let shape = shape_text(Some(&shape_proto(dims)));
+            writeln!(out, "! {shape} {}", self.label(graph, *value))?;
         }
         Ok(())
     }
