@@ -46,7 +46,7 @@ fn extensions() -> Vec<(Fixture, Extension)> {
         let own = fixture.extensions().into_iter();
         found.extend(own.map(|extension| (fixture.clone(), extension)));
     }
-    assert!(found.len() >= 17, "{} extensions", found.len());
+    assert!(found.len() >= 21, "{} extensions", found.len());
     found
 }
 

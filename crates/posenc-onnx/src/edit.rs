@@ -5,4 +5,5 @@ pub(crate) mod insert;
 mod redirect;
 pub(crate) mod remove;
 pub(crate) mod rescale;
+pub(crate) mod resize;
 pub(crate) mod stretch;

@@ -3,6 +3,7 @@
 pub(crate) mod bodies;
 pub(crate) mod dataflow;
 pub(crate) mod einsum;
+pub(crate) mod extent;
 pub(crate) mod lane;
 pub(crate) mod mixing;
 pub(crate) mod ones;

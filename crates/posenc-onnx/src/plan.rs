@@ -3,6 +3,7 @@
 pub(crate) mod change;
 pub(crate) mod numbers;
 pub(crate) mod rescale;
+pub(crate) mod resize;
 pub(crate) mod selection;
 pub(crate) mod stretch;
 pub(crate) mod swap;

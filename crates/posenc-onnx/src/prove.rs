@@ -28,6 +28,7 @@ pub(crate) mod options;
 pub(crate) mod readback;
 pub(crate) mod recorded;
 pub(crate) mod rescaled;
+pub(crate) mod resized;
 pub(crate) mod respelled;
 pub(crate) mod run;
 mod sample;

@@ -6,6 +6,7 @@
 
 pub(crate) mod again;
 mod rescale;
+mod resize;
 mod rewritten;
 mod stretch;
 mod summary;
@@ -210,6 +211,13 @@ impl Planned<'_> {
                     .next()
                     .expect("there is a first branch");
                 stretch::apply(input, branch, &plan, &request, report)
+            }
+            Change::Resize(plan) => {
+                let branch = branches
+                    .into_iter()
+                    .next()
+                    .expect("there is a first branch");
+                resize::apply(input, branch, &plan, report)
             }
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
             Change::Sort => Ok(unchanged(input, branches, report)),

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::Rewritten;
 use crate::detect::Found;
+use crate::detect::finding::Finding;
 use crate::error::RewriteError;
 use crate::inspect::{entries, inspect_encodings};
 use crate::plan::change::Change;
 use crate::plan::swap::SwapPlan;
-use crate::plan::{rescale, stretch};
+use crate::plan::{rescale, resize, stretch};
 use crate::record::record;
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
@@ -72,6 +73,9 @@ impl<'a> Plan<'a> {
             Change::Stretch(plan) => {
                 of_branches.push(stretched(&planned, &planned.branches[0].found, plan));
                 all.extend(plan.inferred.iter().cloned());
+            }
+            Change::Resize(plan) => {
+                of_branches.push(resized(&planned, &planned.branches[0].found, plan));
             }
             Change::Swap(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
@@ -138,7 +142,7 @@ impl<'a> Plan<'a> {
     /// ```
     pub fn max_length(&self) -> Option<usize> {
         match &self.planned.change {
-            Change::Sort | Change::Nothing { .. } => None,
+            Change::Sort | Change::Nothing { .. } | Change::Resize(_) => None,
             Change::Stretch(plan) => plan.max_length,
             Change::Rescale(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
             Change::Swap(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
@@ -243,6 +247,26 @@ fn stretched(planned: &Planned<'_>, found: &Found, plan: &stretch::Plan) -> Vec<
     plan.findings().flat_map(of_finding).collect()
 }
 
+/// What becomes of the sites of a model for images of another size.
+fn resized(planned: &Planned<'_>, found: &Found, plan: &resize::Plan) -> Vec<PlannedEdit> {
+    let entries = entries(planned.input(), found);
+    let of_finding = |(at, finding): (usize, &Finding)| {
+        let new = plan.after(at, &finding.encoding);
+        let to = json!({"kind": new.kind(), "params": new.params()});
+        let edit = |site: &usize| PlannedEdit {
+            site: found.attention[*site].name.clone(),
+            from: describe(found, &entries, *site),
+            to: to.clone(),
+        };
+        finding.sites.iter().map(edit).collect::<Vec<_>>()
+    };
+    let findings = found.findings.iter().enumerate();
+    findings
+        .filter(|_| !plan.is_empty())
+        .flat_map(of_finding)
+        .collect()
+}
+
 impl fmt::Display for Plan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.planned.change {
@@ -250,6 +274,10 @@ impl fmt::Display for Plan<'_> {
             _ if self.edits.is_empty() => return f.write_str("nothing to change"),
             Change::Swap(_) => write!(f, "replace the encoding of ")?,
             Change::Stretch(_) => write!(f, "stretch the encoding of ")?,
+            Change::Resize(plan) => {
+                let [height, width] = plan.size;
+                write!(f, "take images of {height}x{width} at ")?
+            }
             _ => write!(f, "rescale the rotations of ")?,
         }
         let sites = self.edits.len();

@@ -2,13 +2,13 @@
 
 use posenc_ir::Model;
 
-use super::{rescale, stretch, swap};
+use super::{rescale, resize, stretch, swap};
 use crate::detect::Found;
 use crate::detect::branches::{Branch, check_branches};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::report::Limit;
-use crate::request::{Parameters, Request};
+use crate::request::{ImageSize, Parameters, Request};
 use posenc_encodings::kind::{Form, Kind, Layout};
 
 /// What changes, for each branch of the model.
@@ -20,6 +20,8 @@ pub(crate) enum Change {
     Rescale(Vec<Option<rescale::Plan>>),
     /// Tables on the embeddings get other rows, biases are divided.
     Stretch(stretch::Plan),
+    /// Images get another size.
+    Resize(resize::Plan),
     /// Encodings are removed and others inserted, then rotations that were inserted may be
     /// rescaled. A branch that has the requested encoding already has none.
     Swap(Vec<Option<swap::SwapPlan>>),
@@ -42,6 +44,9 @@ pub(crate) fn change(
 ) -> Result<Change, RewriteError> {
     let found = &branches[0].found;
     let kind = request.to.filter(|kind| replaces(found, *kind, request));
+    if let Some(size) = request.parameters.image_size {
+        return Ok(Change::Resize(resize_plan(model, branches, request, size)?));
+    }
     if kind.is_none() && stretch::is_meant(found, request) {
         return Ok(Change::Stretch(stretch_plan(model, branches, request)?));
     }
@@ -75,6 +80,21 @@ fn stretch_plan(
         return Err(Refusal::unsupported(why).into());
     };
     stretch::plan(&Context { model, found }, request)
+}
+
+/// A plan for another image size of the only branch.
+fn resize_plan(
+    model: &Model,
+    branches: &[Branch],
+    request: &Request,
+    size: ImageSize,
+) -> Result<resize::Plan, RewriteError> {
+    refuse_ineffective(request.ineffective_on_images(), "another image size")?;
+    let [Branch { found, .. }] = branches else {
+        let why = "another image size of a model with branches is not supported yet";
+        return Err(Refusal::unsupported(why).into());
+    };
+    resize::plan(&Context { model, found }, request, size)
 }
 
 /// A plan for the rotations of each branch. `limits` are those of the model before any change.

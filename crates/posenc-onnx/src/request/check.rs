@@ -1,6 +1,6 @@
 //! Checks of a request before any work: whether its options are supported and have an effect.
 
-use super::{Allowances, Antialias, Corners, Length, Parameters, Request, ScaleType, Target};
+use super::{Allowances, Antialias, Corners, Length, Request, ScaleType, Target};
 use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Form, Kind};
@@ -10,12 +10,7 @@ use posenc_encodings::words::Word;
 impl Request {
     /// The first option that is given and that no rewrite supports yet.
     fn unsupported(&self) -> Option<&'static str> {
-        let Parameters {
-            image_size,
-            antialias,
-            length,
-            ..
-        } = &self.parameters;
+        let length = &self.parameters.length;
         let Allowances {
             add_position_ids: _,
             allow_rescale: _,
@@ -26,8 +21,6 @@ impl Request {
         let options = [
             ("form", self.form.is_some_and(|form| form != Form::Ops)),
             ("target", self.target != Target::Portable),
-            ("image-size", image_size.is_some()),
-            ("antialias", *antialias == Antialias::On),
             ("dynamic", *length == Length::Dynamic),
             ("write-config", write_config),
         ];
@@ -133,6 +126,7 @@ impl Request {
                 self.allowances.add_position_ids && !follows,
             ),
             ("align-corners", p.corners == Corners::Aligned),
+            ("antialias", p.antialias == Antialias::On),
         ];
         let options = options.iter().filter(|(_, is_ineffective)| *is_ineffective);
         let mut all = options.map(|(name, _)| *name).chain(names);
@@ -167,10 +161,35 @@ impl Request {
                 p.corners == Corners::Aligned && !interpolates,
             ),
             ("factor", p.factor.is_some() && self.scale.is_none()),
+            ("antialias", p.antialias == Antialias::On),
         ];
         let given = options.into_iter().find(|(_, given)| *given);
         let own = p.family.names().chain(p.law.names());
         given.map(|(name, _)| name).or(own.into_iter().next())
+    }
+
+    /// The first parameter that is given and has no effect on another size of images.
+    pub(crate) fn ineffective_on_images(&self) -> Option<&'static str> {
+        let p = &self.parameters;
+        let options = [
+            ("to", self.to.is_some()),
+            ("layers", self.layers.is_some()),
+            ("stack", self.stack.is_some()),
+            ("hf-config", self.hf_config.is_some()),
+            ("max-length", p.max_length.is_some()),
+            ("factor", p.factor.is_some()),
+        ];
+        let given = options.into_iter().find(|(_, given)| *given);
+        let others = Request {
+            scale: None,
+            ..self.clone()
+        };
+        let mut plain = others;
+        plain.parameters.corners = Corners::HalfPixel;
+        plain.parameters.antialias = Antialias::Off;
+        given
+            .map(|(name, _)| name)
+            .or_else(|| plain.ineffective_on_tables())
     }
 
     /// The first parameter that is given and that only scaling uses.

@@ -1,0 +1,166 @@
+//! Giving a model another image size: tables on the grid of patches, numbers of shapes, and declared
+//! dimensions.
+
+use ndarray::{ArrayD, Axis, IxDyn, Slice, concatenate};
+use posenc_encodings::resize::{ResizeError, Weights};
+use posenc_ir::patch::Applied;
+use posenc_ir::{Emitter, Model, Tensor, Use, ValueId};
+
+use crate::detect::context::Context;
+use crate::error::{Refusal, RewriteError};
+use crate::graph::extent::Extent;
+use crate::plan::resize::{GridRows, GridTable, Plan};
+
+/// Applies a plan to a model, and says what changed.
+///
+/// # Errors
+/// Where a table has no numbers at hand, or is of a type that cannot hold others.
+pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Applied), RewriteError> {
+    let model = context.model;
+    let graph = model.graph();
+    let mut out = graph.emitter(graph.main(), "posenc");
+    let mut done: Vec<(ValueId, &[Extent])> = vec![];
+    for table in &plan.tables {
+        if table.rows == GridRows::Computed || done.contains(&(table.value, &table.axes)) {
+            continue;
+        }
+        done.push((table.value, &table.axes));
+        let same = |other: &&GridTable| other.value == table.value && other.axes == table.axes;
+        let uses = plan.tables.iter().filter(same).map(|other| other.entry);
+        let uses: Vec<Use> = uses.collect();
+        let tensor = tensor(context, table)?;
+        replace(&mut out, context, table.value, &uses, tensor, "positions")?;
+    }
+    let mut left: Vec<&(ValueId, Use, Tensor)> = plan.shapes.iter().collect();
+    while let Some((value, _, tensor)) = left.first().copied() {
+        let same = |(other, _, new): &&(ValueId, Use, Tensor)| other == value && new == tensor;
+        let (own, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|one| same(one));
+        let uses: Vec<Use> = own.iter().map(|(_, at, _)| *at).collect();
+        replace(&mut out, context, *value, &uses, tensor.clone(), "shape")?;
+        left = others;
+    }
+    let mut changed: Vec<ValueId> = plan.axes.keys().copied().collect();
+    changed.sort_unstable();
+    for value in changed {
+        let declared = graph.value(value).shape();
+        if let Some(dims) = declared.and_then(|dims| plan.declared(value, dims)) {
+            out.redeclare(value, dims)?;
+        }
+    }
+    Ok(model.clone().with_patch(out.finish())?)
+}
+
+/// Lets these uses of a constant read other numbers.
+fn replace(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    value: ValueId,
+    uses: &[Use],
+    tensor: Tensor,
+    label: &str,
+) -> Result<(), RewriteError> {
+    let graph = context.graph();
+    if graph.stored(value).is_some() {
+        out.replace_constant(value, uses, tensor)?;
+        return Ok(());
+    }
+    out.set_scope(graph.value(value).scope());
+    let new = out.constant(label, tensor);
+    for at in uses {
+        out.redirect_use(value, *at, new)?;
+    }
+    out.remove_if_unused(value)?;
+    Ok(())
+}
+
+/// What is added on the new grid.
+fn tensor(context: &Context<'_>, table: &GridTable) -> Result<Tensor, RewriteError> {
+    let graph = context.graph();
+    let refuse = |why: &str| -> RewriteError {
+        let name = graph.name(table.value);
+        Refusal::unsupported(format!("the position table {name} {why}")).into()
+    };
+    let dtype = context.dtype(table.value);
+    if !dtype.is_float() || dtype.epsilon().is_none() {
+        return Err(refuse("is of a type that cannot hold numbers in between"));
+    }
+    let stored = graph.constant(table.value).and_then(|tensor| {
+        let numbers = tensor.to_f64s()?;
+        ArrayD::from_shape_vec(IxDyn(tensor.dims()), numbers).ok()
+    });
+    let numbers = stored.or_else(|| context.found.trace.get(table.value).to_f64());
+    let mut numbers = numbers.ok_or_else(|| refuse("has no data at hand"))?;
+    for (axis, extent) in table.axes.iter().enumerate() {
+        numbers = along(numbers, axis, extent, &table.rows)
+            .map_err(|why| refuse(&format!("cannot be resized: {why}")))?;
+    }
+    let dims = numbers.shape().to_vec();
+    let numbers: Vec<f64> = numbers.iter().copied().collect();
+    Ok(Tensor::from_f64(dtype, &dims, &numbers))
+}
+
+/// An array with another length along an axis.
+fn along(
+    numbers: ArrayD<f64>,
+    axis: usize,
+    extent: &Extent,
+    rows: &GridRows,
+) -> Result<ArrayD<f64>, ResizeError> {
+    let GridRows::Interpolated {
+        by,
+        corners,
+        antialias,
+    } = *rows
+    else {
+        return Ok(numbers);
+    };
+    match extent {
+        _ if !extent.changes() => Ok(numbers),
+        Extent::One { old, new } => {
+            let weights = by.side(*old, *new, corners, antialias)?;
+            Ok(weighted(&numbers, axis, &weights))
+        }
+        Extent::Product(factors) => {
+            let mut dims = numbers.shape().to_vec();
+            dims.splice(axis..=axis, factors.iter().map(Extent::old));
+            let mut apart = numbers
+                .into_shape_with_order(dims)
+                .expect("as many numbers as the factors say");
+            for (place, factor) in factors.iter().enumerate() {
+                apart = along(apart, axis + place, factor, rows)?;
+            }
+            let mut dims = apart.shape().to_vec();
+            dims.splice(axis..axis + factors.len(), [extent.new()]);
+            let apart = apart.as_standard_layout().into_owned();
+            Ok(apart
+                .into_shape_with_order(dims)
+                .expect("as many numbers as before"))
+        }
+        Extent::Sum(parts) => {
+            let mut start = 0;
+            let mut all = vec![];
+            for part in parts {
+                let end = start + part.old();
+                let own = numbers.slice_axis(Axis(axis), Slice::from(start..end));
+                let own = own.as_standard_layout().into_owned();
+                all.push(along(own, axis, part, rows)?);
+                start = end;
+            }
+            let views: Vec<_> = all.iter().map(|part| part.view()).collect();
+            Ok(concatenate(Axis(axis), &views).expect("parts of one width"))
+        }
+    }
+}
+
+/// Sums of weighted rows along an axis.
+fn weighted(numbers: &ArrayD<f64>, axis: usize, weights: &[Weights]) -> ArrayD<f64> {
+    let mut dims = numbers.shape().to_vec();
+    dims[axis] = weights.len();
+    let mut made = ArrayD::zeros(dims);
+    for (mut row, weights) in made.axis_iter_mut(Axis(axis)).zip(weights) {
+        for (old, weight) in weights {
+            row.scaled_add(*weight, &numbers.index_axis(Axis(axis), *old));
+        }
+    }
+    made
+}

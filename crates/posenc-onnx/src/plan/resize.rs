@@ -1,0 +1,231 @@
+//! The plan of another image size: what becomes of every size in the graph, and of the tables of
+//! positions on the grid of patches.
+
+mod shapes;
+mod slices;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use posenc_encodings::families::sinusoidal::Image;
+use posenc_encodings::resize::{Antialias, Corners, Resizing};
+use posenc_ir::{Dim, Tensor, Use, ValueId};
+use rustc_hash::FxHashMap;
+
+use crate::detect::context::Context;
+use crate::detect::finding::Encoding;
+use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::graph::extent::Extent;
+use crate::graph::ports::Role;
+use crate::request::{ImageSize, Request, ScaleType};
+use walk::Walk;
+
+/// An image of another size.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The size of images afterwards, `[height, width]`.
+    pub(crate) size: [usize; 2],
+    /// The tables on the grid of patches.
+    pub(crate) tables: Vec<GridTable>,
+    /// Constants of shapes, by where they are read.
+    pub(crate) shapes: Vec<(ValueId, Use, Tensor)>,
+    /// The axes of every value of which one changes.
+    pub(crate) axes: FxHashMap<ValueId, Vec<Extent>>,
+}
+
+/// A table on the grid of patches, where it is added.
+#[derive(Clone, Debug)]
+pub(crate) struct GridTable {
+    /// Its finding, by the place in `Found::findings`.
+    pub(crate) finding: usize,
+    /// What is added.
+    pub(crate) value: ValueId,
+    /// Where it is added.
+    pub(crate) entry: Use,
+    /// The axes of what is added.
+    pub(crate) axes: Vec<Extent>,
+    /// What the rows are.
+    pub(crate) rows: GridRows,
+}
+
+/// The rows of patches on another grid.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum GridRows {
+    /// Interpolated along both sides.
+    Interpolated {
+        /// How.
+        by: Resizing,
+        /// Which points of the old and the new grid coincide.
+        corners: Corners,
+        /// Whether smoothed.
+        antialias: Antialias,
+    },
+    /// Those that the graph itself makes of the new size.
+    Computed,
+}
+
+impl GridTable {
+    /// The grid after the change.
+    pub(crate) fn grid(&self) -> Option<[usize; 2]> {
+        self.sides(Extent::new)
+    }
+
+    /// The grid before and after.
+    pub(crate) fn sides(&self, of: impl Fn(&Extent) -> usize) -> Option<[usize; 2]> {
+        let mut changed = self.axes.iter().filter(|axis| axis.changes());
+        let (first, second) = (changed.next()?, changed.next());
+        match second {
+            Some(second) => Some([of(first), of(second)]),
+            None => {
+                let mut grids = first.parts().iter().filter(|part| part.changes());
+                match (grids.next()?.factors(), grids.next()) {
+                    ([height, width], None) => Some([of(height), of(width)]),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The encoding of the finding with this grid.
+    pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
+        let Some([height, width]) = self.grid() else {
+            return encoding.clone();
+        };
+        match encoding.clone() {
+            Encoding::Learned(mut learned) => {
+                let old = learned.grid.map_or(0, |[h, w]| h * w);
+                learned.grid = Some([height, width]);
+                learned.max_positions = learned.max_positions + height * width - old;
+                learned.table_rows = learned.table_rows + height * width - old;
+                Encoding::Learned(learned)
+            }
+            Encoding::Sinusoidal(mut code) => {
+                let grid = [height, width];
+                code.image = code.image.map(|image| Image { grid, ..image });
+                Encoding::Sinusoidal(code)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Plan {
+    /// The encoding of a finding afterwards.
+    pub(crate) fn after(&self, at: usize, encoding: &Encoding) -> Encoding {
+        let table = self.tables.iter().find(|table| table.finding == at);
+        table.map_or_else(|| encoding.clone(), |table| table.after(encoding))
+    }
+
+    /// Whether nothing changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.axes.is_empty()
+    }
+
+    /// The declared dimensions of a value afterwards; `None` where they stay.
+    pub(crate) fn declared(&self, value: ValueId, declared: &[Dim]) -> Option<Vec<Dim>> {
+        let axes = self.axes.get(&value)?;
+        let pairs = declared.iter().zip(axes);
+        let dims: Vec<Dim> = pairs
+            .map(|(dim, axis)| match dim {
+                Dim::Known(_) => Dim::Known(axis.new()),
+                open => open.clone(),
+            })
+            .collect();
+        (dims != declared).then_some(dims)
+    }
+}
+
+/// Plans another size of the images that a model takes.
+///
+/// # Errors
+/// Where the model takes no images of one size, and where a size in the graph does not follow.
+pub(crate) fn plan(
+    context: &Context<'_>,
+    request: &Request,
+    size: ImageSize,
+) -> Result<Plan, RewriteError> {
+    let rows = rows(request)?;
+    let (input, axes) = image(context, size)?;
+    let mut walk = Walk::new(context, rows);
+    if axes.iter().any(Extent::changes) {
+        walk.start(input, axes);
+        walk.run()?;
+        walk.windows()?;
+    }
+    let Walk {
+        axes,
+        tables,
+        shapes,
+        ..
+    } = walk;
+    Ok(Plan {
+        size: [size.height, size.width],
+        tables,
+        shapes,
+        axes,
+    })
+}
+
+/// How rows of patches become others.
+fn rows(request: &Request) -> Result<GridRows, RewriteError> {
+    let p = &request.parameters;
+    let by = match request.scale.map(ScaleType::resizing) {
+        None => Resizing::Cubic,
+        Some(Some(by @ (Resizing::Cubic | Resizing::Linear))) => by,
+        Some(_) => {
+            let why = "the table of a grid of patches is interpolated with `scale` cubic or linear";
+            return Err(Refusal::invalid(why).into());
+        }
+    };
+    if p.antialias == Antialias::On && p.corners == Corners::Aligned {
+        let why = "`antialias` and `align-corners` exclude each other";
+        return Err(Refusal::invalid(why).into());
+    }
+    Ok(GridRows::Interpolated {
+        by,
+        corners: p.corners,
+        antialias: p.antialias,
+    })
+}
+
+/// The input that is an image, and its axes with another size.
+fn image(context: &Context<'_>, size: ImageSize) -> Result<(ValueId, Vec<Extent>), RewriteError> {
+    let ports = context.found.ports.iter();
+    let images: Vec<_> = ports
+        .filter(|port| port.role == Role::Content && port.dims.len() == 4)
+        .collect();
+    let [port] = images[..] else {
+        let why = format!(
+            "`image-size` is of a model with one image as input, and this one has {}",
+            images.len()
+        );
+        return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
+    };
+    let dims = context.dims(port.value).unwrap_or_default();
+    // Channels are few, and come before the pixels or after them.
+    let channels = |axis: usize| matches!(dims.get(axis), Some(1 | 3 | 4));
+    let sides = match (channels(1), channels(3)) {
+        (true, _) => [2, 3],
+        (false, true) => [1, 2],
+        (false, false) => {
+            let why = "which axes of the image are its height and its width is not known";
+            return Err(Refusal::unsupported(why).into());
+        }
+    };
+    let is_open = |axis: &usize| !matches!(port.dims[*axis], Dim::Known(_));
+    if sides.iter().any(is_open) {
+        let name = context.graph().name(port.value);
+        let why =
+            format!("the image {name} may have any size already; `image-size` is of a fixed one");
+        return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
+    }
+    let axes = dims.iter().enumerate().map(|(axis, old)| Extent::One {
+        old: *old,
+        new: match axis {
+            _ if axis == sides[0] => size.height,
+            _ if axis == sides[1] => size.width,
+            _ => *old,
+        },
+    });
+    Ok((port.value, axes.collect()))
+}

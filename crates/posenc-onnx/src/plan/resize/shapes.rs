@@ -1,0 +1,133 @@
+//! Reshapes to sizes that are written in the graph.
+
+use ndarray::ArrayD;
+use posenc_ir::eval::Value;
+use posenc_ir::{NodeId, Tensor, Use, ValueId};
+
+use super::walk::Walk;
+use crate::error::RewriteError;
+use crate::graph::extent::{Extent, regrouped};
+
+/// Nodes between a number and the shape that it is part of are few.
+const STEPS: usize = 8;
+
+impl Walk<'_> {
+    /// What a `Reshape` gives now, with other numbers in its shape where they do not follow.
+    pub(super) fn reshape(&mut self, id: NodeId) -> Result<Vec<Value>, RewriteError> {
+        let node = self.context.graph().node(id);
+        let out = node.output(0).and_then(|v| self.context.dims(v));
+        let from = node.input(0).and_then(|v| self.axes(v));
+        let wanted = out.zip(from).and_then(|(out, from)| regrouped(&from, out));
+        let made = self.evaluate(id);
+        let Some(wanted) = wanted else {
+            // The graph computes the shape of the new sizes.
+            let computes = node.input(1).is_some_and(|v| self.values.contains_key(&v));
+            return match made {
+                Ok(made) if computes => Ok(made),
+                _ => Err(self.refuse(
+                    id,
+                    "this Reshape groups elements by sizes that do not follow the image",
+                )),
+            };
+        };
+        let dims: Vec<usize> = wanted.iter().map(Extent::new).collect();
+        let fits = |made: &[Value]| made.first().is_some_and(|v| v.dims.as_ref() == Some(&dims));
+        if made.as_ref().is_ok_and(|made| fits(made)) {
+            return made;
+        }
+        self.set_shape(id, &dims)?;
+        let made = self.evaluate(id)?;
+        if fits(&made) {
+            return Ok(made);
+        }
+        Err(self.refuse(id, "the shape of this Reshape does not follow the image"))
+    }
+
+    /// Sets the numbers of a shape that are not what they should be.
+    fn set_shape(&mut self, id: NodeId, dims: &[usize]) -> Result<(), RewriteError> {
+        let shape = self.context.graph().node(id).input(1);
+        let now = self.input(id, 1).and_then(|v| v.to_i64());
+        let now = now.filter(|now| now.len() == dims.len());
+        let (Some(shape), Some(now)) = (shape, now) else {
+            return Err(self.refuse(id, "the shape of this Reshape is not at hand"));
+        };
+        for (place, (now, dim)) in now.iter().zip(dims).enumerate() {
+            // 0 and −1 stand for what follows.
+            match i64::try_from(*dim) {
+                Ok(dim) if *now > 0 && *now != dim => self.set_number(id, shape, place, dim)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets one number of the shape that a node reads.
+    fn set_number(
+        &mut self,
+        id: NodeId,
+        shape: ValueId,
+        place: usize,
+        number: i64,
+    ) -> Result<(), RewriteError> {
+        let graph = self.context.graph();
+        let (mut value, mut place, mut at) = (shape, place, Use::new(id, 1));
+        let mut between: Vec<NodeId> = vec![];
+        while !self.context.found.classes.of_value(value).is_constant() {
+            let refuse = || {
+                self.refuse(
+                    id,
+                    "the shape of this Reshape is computed in a way that is not known",
+                )
+            };
+            let (maker, _) = graph.producer(value).ok_or_else(refuse)?;
+            // What read the shape before would have to be evaluated again.
+            let is_read = graph
+                .uses(value)
+                .iter()
+                .any(|u| self.done.contains(&u.node) && !between.contains(&u.node));
+            if is_read || between.len() == STEPS {
+                return Err(refuse());
+            }
+            let node = graph.node(maker);
+            let slot = match (node.op(), node.domain()) {
+                ("Concat", "") => {
+                    let mut slot = 0;
+                    loop {
+                        let part = self
+                            .input(maker, slot)
+                            .and_then(|v| v.elements())
+                            .ok_or_else(refuse)?;
+                        if place < part {
+                            break slot;
+                        }
+                        place -= part;
+                        slot += 1;
+                    }
+                }
+                ("Unsqueeze" | "Squeeze" | "Reshape" | "Identity" | "Cast", "") => 0,
+                _ => return Err(refuse()),
+            };
+            between.push(maker);
+            at = Use::new(maker, slot);
+            value = node.input(slot).ok_or_else(refuse)?;
+        }
+        let refuse = || self.refuse(id, "the shape of this Reshape is not at hand");
+        let known = self.input(at.node, at.slot()).ok_or_else(refuse)?;
+        let mut numbers = known.to_i64().ok_or_else(refuse)?;
+        *numbers.iter_mut().nth(place).ok_or_else(refuse)? = number;
+        let dtype = self.context.dtype(value);
+        let numbers: ArrayD<f64> = numbers.mapv(|n| n as f64);
+        let flat: Vec<f64> = numbers.iter().copied().collect();
+        let tensor = Tensor::from_f64(dtype, numbers.shape(), &flat);
+        self.shapes.retain(|(_, known, _)| *known != at);
+        self.shapes.push((value, at, tensor));
+        for maker in between.into_iter().rev() {
+            let made = self.evaluate(maker)?;
+            let out = graph.node(maker).output(0);
+            if let (Some(out), Some(made)) = (out, made.into_iter().next()) {
+                self.values.insert(out, made);
+            }
+        }
+        Ok(())
+    }
+}

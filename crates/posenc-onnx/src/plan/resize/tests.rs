@@ -1,0 +1,222 @@
+use posenc_ir::{DType, Dim, Model};
+
+use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
+use crate::request::Request;
+use crate::rewrite::plan;
+
+/// Patches on a side of the image.
+const GRID: usize = 4;
+const PATCHES: i64 = (GRID * GRID) as i64;
+
+/// What is done to the tokens before attention, or to what attention gives.
+type Change = fn(&mut Sketch, &str) -> String;
+
+fn same(_: &mut Sketch, x: &str) -> String {
+    x.to_owned()
+}
+
+/// A vision transformer on patches of 2 × 2 pixels, with a class token and a learned table.
+fn model(before: Change, after: Change) -> Model {
+    let mut s = Sketch::default();
+    let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);
+    let w = s.weights(&[HIDDEN, 3, 2, 2]);
+    let strides = [("strides", A::Ints(&[2, 2]))];
+    let patches = s.with("Conv", &[&pixels, &w], &strides);
+    let patches = s.reshape(&patches, &[1, HIDDEN as i64, PATCHES]);
+    let patches = s.transpose(&patches, &[0, 2, 1]);
+    let class = s.weights(&[1, 1, HIDDEN]);
+    let x = s.concat(&[&class, &patches], 1);
+    let table = s.weights(&[1, PATCHES as usize + 1, HIDDEN]);
+    let x = s.op("Add", &[&x, &table]);
+    let x = before(&mut s, &x);
+    let y = s.attends(&x, &x);
+    let y = after(&mut s, &y);
+    s.model(18, &[&y])
+}
+
+/// The model for images of another size.
+fn resized(model: &Model, size: &str) -> Result<Model, String> {
+    let mut request = Request::default();
+    request.parameters.image_size = Some(size.parse().expect("a size"));
+    // What mixes tokens without attention is named before sizes are looked at.
+    request.allowances.allow_unread = true;
+    let done = plan(model, request, &[]).and_then(|planned| planned.apply());
+    done.map(|done| done.model)
+        .map_err(|error| error.to_string())
+}
+
+/// The declared dimensions of the first input.
+fn declared(model: &Model) -> Vec<Dim> {
+    let graph = model.graph();
+    let input = graph.scope(graph.main()).inputs()[0];
+    graph.value(input).shape().expect("a shape").to_vec()
+}
+
+#[test]
+fn sizes_follow_the_image() {
+    let cases: [(&str, Change, Change); 6] = [
+        ("as it is", same, same),
+        (
+            "tokens and heads written down",
+            |s, x| {
+                let apart = s.reshape(x, &[1, PATCHES + 1, HEADS as i64, SIZE as i64]);
+                let half = s.float(0.5);
+                let apart = s.op("Mul", &[&apart, &half]);
+                s.reshape(&apart, &[1, PATCHES + 1, HIDDEN as i64])
+            },
+            same,
+        ),
+        ("the class token alone", same, |s, y| {
+            let first = s.int(0);
+            s.gather(y, &first, 1)
+        }),
+        ("all but the class token", same, |s, y| {
+            s.slice(y, 1, [1, i64::MAX, 1])
+        }),
+        ("the map of features", same, |s, y| {
+            let y = s.slice(y, 1, [1, i64::MAX, 1]);
+            let side = GRID as i64;
+            s.reshape(&y, &[1, side, side, HIDDEN as i64])
+        }),
+        ("tokens divided by their sum", same, |s, y| {
+            let axes = s.ints(&[1]);
+            let sum = s.op("ReduceSum", &[y, &axes]);
+            s.op("Div", &[y, &sum])
+        }),
+    ];
+    for (name, before, after) in cases {
+        let model = model(before, after);
+        for size in ["12x8", "4x16", "6x10"] {
+            let made = resized(&model, size).unwrap_or_else(|why| panic!("{name} {size}: {why}"));
+            let text: Vec<String> = declared(&made)[2..]
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(text.join("x"), size, "{name}");
+        }
+        let unchanged = resized(&model, "8x8").unwrap_or_else(|why| panic!("{name}: {why}"));
+        let [old, new] = [&model, &unchanged].map(|m| m.to_bytes().expect("bytes"));
+        assert_eq!(old, new, "{name}");
+    }
+}
+
+#[test]
+fn what_keeps_the_old_size_is_refused() {
+    let cases: [(&str, Change, Change, &str); 12] = [
+        (
+            "weights over tokens",
+            |s, x| {
+                let w = s.weights(&[PATCHES as usize + 1, PATCHES as usize + 1]);
+                s.op("MatMul", &[&w, x])
+            },
+            same,
+            "a size that does not follow the image",
+        ),
+        (
+            "a number for each token",
+            |s, x| {
+                let w = s.weights(&[1, PATCHES as usize + 1, 1]);
+                s.op("Mul", &[x, &w])
+            },
+            same,
+            "this Mul has a size",
+        ),
+        (
+            "half of the tokens",
+            same,
+            |s, y| s.slice(y, 1, [0, 9, 1]),
+            "this Slice acts along an axis",
+        ),
+        (
+            "tokens from the ninth on",
+            same,
+            |s, y| s.slice(y, 1, [9, i64::MAX, 1]),
+            "this Slice acts along an axis",
+        ),
+        (
+            "up to the old number of tokens",
+            same,
+            |s, y| s.slice(y, 1, [1, PATCHES + 1, 1]),
+            "this Slice acts along an axis",
+        ),
+        (
+            "the sixth token",
+            same,
+            |s, y| {
+                let sixth = s.int(5);
+                s.gather(y, &sixth, 1)
+            },
+            "this Gather acts along an axis",
+        ),
+        (
+            "the last token",
+            same,
+            |s, y| {
+                let last = s.int(-1);
+                s.gather(y, &last, 1)
+            },
+            "this Gather acts along an axis",
+        ),
+        (
+            "class and patches split",
+            same,
+            |s, y| {
+                let parts = s.ints(&[1, PATCHES]);
+                s.many("Split", &[y, &parts], &[("axis", A::Int(1))], 2)[1].clone()
+            },
+            "this Split acts along an axis",
+        ),
+        (
+            "a mean by the old number",
+            same,
+            |s, y| {
+                let axes = s.ints(&[1]);
+                let sum = s.op("ReduceSum", &[y, &axes]);
+                let count = s.float(PATCHES as f64 + 1.0);
+                s.op("Div", &[&sum, &count])
+            },
+            "this ReduceSum acts along an axis",
+        ),
+        (
+            "pairs of rows",
+            same,
+            |s, y| {
+                let y = s.slice(y, 1, [1, i64::MAX, 1]);
+                s.reshape(&y, &[1, 2, 8, HIDDEN as i64])
+            },
+            "this Reshape groups elements by sizes that do not follow",
+        ),
+        (
+            "a pool over the old grid",
+            same,
+            |s, y| {
+                let y = s.slice(y, 1, [1, i64::MAX, 1]);
+                let y = s.transpose(&y, &[0, 2, 1]);
+                let side = GRID as i64;
+                let y = s.reshape(&y, &[1, HIDDEN as i64, side, side]);
+                s.with("AveragePool", &[&y], &[("kernel_shape", A::Ints(&[4, 4]))])
+            },
+            "this AveragePool acts along an axis",
+        ),
+        (
+            "one token written",
+            same,
+            |s, y| {
+                let at = s.ints(&[0, 5]);
+                let at = s.unsqueeze(&at, &[0]);
+                let row = s.weights(&[1, HIDDEN]);
+                s.op("ScatterND", &[y, &at, &row])
+            },
+            "this ScatterND acts along an axis",
+        ),
+    ];
+    for (name, before, after, says) in cases {
+        let why = resized(&model(before, after), "12x8").expect_err(name);
+        assert!(why.contains(says), "{name}: {why}");
+    }
+    let plain = model(same, same);
+    for (size, says) in [("9x8", "no whole number of patches"), ("8x1", "size")] {
+        let why = resized(&plain, size).expect_err(size);
+        assert!(why.contains(says), "{size}: {why}");
+    }
+}

@@ -1,0 +1,202 @@
+//! What a model of another image size shows, compared with the plan: the same attention and encodings on
+//! the new grid, the sizes that were planned, and on every patch the row that the formula says.
+
+use ndarray::{Array2, ArrayD};
+use posenc_encodings::resize::{Antialias, Corners, Resizing};
+
+use crate::detect::context::Context;
+use crate::detect::finding::Finding;
+use crate::error::{Refusal, RewriteError};
+use crate::graph::extent::Extent;
+use crate::plan::resize::{GridRows, GridTable, Plan};
+use crate::prove::invariants::check_same_sites;
+
+/// Roundings of the element type between a row and its formula.
+const ROUNDINGS: f64 = 4.0;
+
+/// Compares the result with the plan.
+///
+/// # Errors
+/// With what differs, and where.
+pub(crate) fn check(
+    before: &Context<'_>,
+    after: &Context<'_>,
+    plan: &Plan,
+) -> Result<(), RewriteError> {
+    check_same_sites(after, before.found, "in the resized graph")?;
+    let (old, new) = (&before.found.findings, &after.found.findings);
+    let is_same = |(at, (old, new)): (usize, (&Finding, &Finding))| {
+        old.sites == new.sites && new.encoding == plan.after(at, &old.encoding)
+    };
+    let mut pairs = old.iter().zip(new).enumerate();
+    let differs = pairs.find(|pair| !is_same(*pair)).map(|(_, (old, _))| old);
+    if differs.is_some() || old.len() != new.len() {
+        let why = "the encoding on the new grid cannot be read back";
+        return Err(match differs.or(old.first()).and_then(Finding::node) {
+            Some(node) => before.refuse(node, why),
+            None => Refusal::unsupported(why).into(),
+        });
+    }
+    for (value, axes) in &plan.axes {
+        let dims: Vec<usize> = axes.iter().map(Extent::new).collect();
+        let is_left = after
+            .graph()
+            .producer(*value)
+            .is_some_and(|(id, _)| !after.graph().is_removed(id));
+        if is_left && after.dims(*value) != Some(&dims[..]) {
+            let name = after.graph().name(*value);
+            let why = format!("{name} would get other sizes than those that follow the image");
+            return Err(Refusal::unsupported(why).into());
+        }
+    }
+    for table in &plan.tables {
+        check_rows(before, after, table)?;
+    }
+    Ok(())
+}
+
+/// Compares what is added on each patch with the formula, over what was added before.
+fn check_rows(
+    before: &Context<'_>,
+    after: &Context<'_>,
+    table: &GridTable,
+) -> Result<(), RewriteError> {
+    let GridRows::Interpolated {
+        by,
+        corners,
+        antialias,
+    } = table.rows
+    else {
+        return Ok(());
+    };
+    let node = table.entry.node;
+    let unknown = || before.refuse(node, "what the position table adds cannot be computed");
+    let own = after.graph().node(node).input(table.entry.slot());
+    let own = own.ok_or_else(unknown)?;
+    let numbers = |context: &Context<'_>, value| context.found.trace.get(value).to_f64();
+    let old = numbers(before, table.value).ok_or_else(unknown)?;
+    let new = numbers(after, own).ok_or_else(unknown)?;
+    let epsilon = after
+        .dtype(own)
+        .epsilon()
+        .unwrap_or(f64::from(f32::EPSILON));
+    let largest = old.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+    let sides = table
+        .sides(|axis| axis.old())
+        .zip(table.sides(|axis| axis.new()));
+    let (from, to) = sides.ok_or_else(unknown)?;
+    let [down, across] = [0, 1].map(|side| {
+        Array2::from_shape_fn((to[side], from[side]), |(row, of)| {
+            share([row, to[side]], [of, from[side]], by, corners, antialias)
+        })
+    });
+    let (old, lead) = by_row(&old, table, Extent::old);
+    let (new, _) = by_row(&new, table, Extent::new);
+    let (patches, others) = (to[0] * to[1], old.nrows() - from[0] * from[1]);
+    for row in 0..patches + others {
+        let want = match row.checked_sub(lead) {
+            None => old.row(row).to_owned(),
+            Some(n) if n >= patches => old.row(row - patches + from[0] * from[1]).to_owned(),
+            Some(patch) => {
+                let (y, x) = (patch / to[1], patch % to[1]);
+                let mut sum = ndarray::Array1::<f64>::zeros(old.ncols());
+                for i in 0..from[0] {
+                    for j in 0..from[1] {
+                        let weight = down[[y, i]] * across[[x, j]];
+                        sum.scaled_add(weight, &old.row(lead + i * from[1] + j));
+                    }
+                }
+                sum
+            }
+        };
+        let bound = ROUNDINGS * epsilon * largest;
+        let near = new
+            .row(row)
+            .iter()
+            .zip(&want)
+            .all(|(a, b)| (a - b).abs() <= bound);
+        if !near {
+            let why = format!("row {row} would get other numbers than those of the formula");
+            return Err(before.refuse(node, why));
+        }
+    }
+    Ok(())
+}
+
+/// The rows of a table, `[row, number]`, and how many come before those of the grid.
+fn by_row(
+    numbers: &ArrayD<f64>,
+    table: &GridTable,
+    length: fn(&Extent) -> usize,
+) -> (Array2<f64>, usize) {
+    let is_grid = |axis: &usize| table.axes[*axis].changes();
+    let all = 0..table.axes.len();
+    let order: Vec<usize> = all
+        .clone()
+        .filter(is_grid)
+        .chain(all.filter(|axis| !is_grid(axis)))
+        .collect();
+    let grid: Vec<&Extent> = table.axes.iter().filter(|axis| axis.changes()).collect();
+    let rows: usize = grid.iter().map(|axis| length(axis)).product();
+    let lead = match grid[..] {
+        [one] => one
+            .parts()
+            .iter()
+            .take_while(|part| !part.changes())
+            .map(length)
+            .sum(),
+        _ => 0,
+    };
+    let moved = numbers.view().permuted_axes(order);
+    let moved = moved.as_standard_layout().into_owned();
+    let width = moved.len() / rows.max(1);
+    let moved = moved.into_shape_with_order((rows, width));
+    (moved.expect("rows of one width"), lead)
+}
+
+/// The weight of an old row in a new one, by the definition of the interpolation.
+fn share(
+    [row, new]: [usize; 2],
+    [of, old]: [usize; 2],
+    by: Resizing,
+    corners: Corners,
+    antialias: Antialias,
+) -> f64 {
+    let (reach, sharp) = match (by, antialias) {
+        (Resizing::Linear, _) => (1.0, None),
+        (_, Antialias::Off) => (2.0, Some(-0.75)),
+        (_, Antialias::On) => (2.0, Some(-0.5)),
+    };
+    let kernel = |x: f64| {
+        let x: f64 = x.abs();
+        match sharp {
+            _ if x >= reach => 0.0,
+            None => 1.0 - x,
+            Some(a) if x <= 1.0 => (a + 2.0) * x.powi(3) - (a + 3.0) * x.powi(2) + 1.0,
+            Some(a) => a * (x.powi(3) - 5.0 * x.powi(2) + 8.0 * x - 4.0),
+        }
+    };
+    let (last, side) = (old as i64 - 1, old as f64);
+    if old == new {
+        return f64::from(u8::from(row == of));
+    }
+    match antialias {
+        Antialias::Off => {
+            let at = match corners {
+                Corners::HalfPixel => (row as f64 + 0.5) * side / new as f64 - 0.5,
+                Corners::Aligned if new > 1 => row as f64 * (side - 1.0) / (new as f64 - 1.0),
+                Corners::Aligned => 0.0,
+            };
+            // The outermost rows go on for ever.
+            let around = (at.floor() as i64 - 3)..=(at.floor() as i64 + 3);
+            let own = around.filter(|k| (*k).clamp(0, last) == of as i64);
+            own.map(|k| kernel(at - k as f64)).sum()
+        }
+        Antialias::On => {
+            let width = (side / new as f64).max(1.0);
+            let center = (row as f64 + 0.5) * side / new as f64;
+            let weight = |k: usize| kernel((k as f64 + 0.5 - center) / width);
+            weight(of) / (0..old).map(weight).sum::<f64>()
+        }
+    }
+}
