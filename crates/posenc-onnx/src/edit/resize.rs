@@ -9,7 +9,7 @@ use posenc_ir::{Emitter, Model, Tensor, Use, ValueId};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
-use crate::plan::resize::{GridRows, GridTable, Plan};
+use crate::plan::resize::{GridTable, Interpolation, Plan};
 
 /// Applies a plan to a model, and says what changed.
 ///
@@ -21,7 +21,7 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
     let mut out = graph.emitter(graph.main(), "posenc");
     let mut done: Vec<(ValueId, &[Extent])> = vec![];
     for table in &plan.tables {
-        if table.rows == GridRows::Computed || done.contains(&(table.value, &table.axes)) {
+        if table.is_computed || done.contains(&(table.value, &table.axes)) {
             continue;
         }
         done.push((table.value, &table.axes));
@@ -31,12 +31,12 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
         let tensor = tensor(context, table)?;
         replace(&mut out, context, table.value, &uses, tensor, "positions")?;
     }
-    let mut left: Vec<&(ValueId, Use, Tensor)> = plan.shapes.iter().collect();
+    let mut left: Vec<&(ValueId, Use, Tensor)> = plan.constants.iter().collect();
     while let Some((value, _, tensor)) = left.first().copied() {
         let same = |(other, _, new): &&(ValueId, Use, Tensor)| other == value && new == tensor;
         let (own, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|one| same(one));
         let uses: Vec<Use> = own.iter().map(|(_, at, _)| *at).collect();
-        replace(&mut out, context, *value, &uses, tensor.clone(), "shape")?;
+        replace(&mut out, context, *value, &uses, tensor.clone(), "constant")?;
         left = others;
     }
     let mut changed: Vec<ValueId> = plan.axes.keys().copied().collect();
@@ -91,7 +91,7 @@ fn tensor(context: &Context<'_>, table: &GridTable) -> Result<Tensor, RewriteErr
     let numbers = stored.or_else(|| context.found.trace.get(table.value).to_f64());
     let mut numbers = numbers.ok_or_else(|| refuse("has no data at hand"))?;
     for (axis, extent) in table.axes.iter().enumerate() {
-        numbers = along(numbers, axis, extent, &table.rows)
+        numbers = along(numbers, axis, extent, table.rows)
             .map_err(|why| refuse(&format!("cannot be resized: {why}")))?;
     }
     let dims = numbers.shape().to_vec();
@@ -104,16 +104,13 @@ fn along(
     numbers: ArrayD<f64>,
     axis: usize,
     extent: &Extent,
-    rows: &GridRows,
+    rows: Interpolation,
 ) -> Result<ArrayD<f64>, ResizeError> {
-    let GridRows::Interpolated {
+    let Interpolation {
         by,
         corners,
         antialias,
-    } = *rows
-    else {
-        return Ok(numbers);
-    };
+    } = rows;
     match extent {
         _ if !extent.changes() => Ok(numbers),
         Extent::One { old, new } => {

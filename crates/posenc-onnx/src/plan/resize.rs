@@ -1,6 +1,7 @@
 //! The plan of another image size: what becomes of every size in the graph, and of the tables of
 //! positions on the grid of patches.
 
+mod broadcast;
 mod shapes;
 mod slices;
 #[cfg(test)]
@@ -27,8 +28,8 @@ pub(crate) struct Plan {
     pub(crate) size: [usize; 2],
     /// The tables on the grid of patches.
     pub(crate) tables: Vec<GridTable>,
-    /// Constants of shapes, by where they are read.
-    pub(crate) shapes: Vec<(ValueId, Use, Tensor)>,
+    /// Constants that follow, by where they are read.
+    pub(crate) constants: Vec<(ValueId, Use, Tensor)>,
     /// The axes of every value of which one changes.
     pub(crate) axes: FxHashMap<ValueId, Vec<Extent>>,
 }
@@ -44,24 +45,21 @@ pub(crate) struct GridTable {
     pub(crate) entry: Use,
     /// The axes of what is added.
     pub(crate) axes: Vec<Extent>,
-    /// What the rows are.
-    pub(crate) rows: GridRows,
+    /// What the rows become.
+    pub(crate) rows: Interpolation,
+    /// Whether the graph itself makes them of the table, for any size.
+    pub(crate) is_computed: bool,
 }
 
-/// The rows of patches on another grid.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum GridRows {
-    /// Interpolated along both sides.
-    Interpolated {
-        /// How.
-        by: Resizing,
-        /// Which points of the old and the new grid coincide.
-        corners: Corners,
-        /// Whether smoothed.
-        antialias: Antialias,
-    },
-    /// Those that the graph itself makes of the new size.
-    Computed,
+/// How rows of patches become those of another grid: along both sides in the same way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interpolation {
+    /// How.
+    pub(crate) by: Resizing,
+    /// Which points of the old and the new grid coincide.
+    pub(crate) corners: Corners,
+    /// Whether smoothed.
+    pub(crate) antialias: Antialias,
 }
 
 impl GridTable {
@@ -88,7 +86,7 @@ impl GridTable {
 
     /// The encoding of the finding with this grid.
     pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
-        let Some([height, width]) = self.grid() else {
+        let Some([height, width]) = self.grid().filter(|_| !self.is_computed) else {
             return encoding.clone();
         };
         match encoding.clone() {
@@ -155,19 +153,19 @@ pub(crate) fn plan(
     let Walk {
         axes,
         tables,
-        shapes,
+        constants,
         ..
     } = walk;
     Ok(Plan {
         size: [size.height, size.width],
         tables,
-        shapes,
+        constants,
         axes,
     })
 }
 
 /// How rows of patches become others.
-fn rows(request: &Request) -> Result<GridRows, RewriteError> {
+fn rows(request: &Request) -> Result<Interpolation, RewriteError> {
     let p = &request.parameters;
     let by = match request.scale.map(ScaleType::resizing) {
         None => Resizing::Cubic,
@@ -181,7 +179,7 @@ fn rows(request: &Request) -> Result<GridRows, RewriteError> {
         let why = "`antialias` and `align-corners` exclude each other";
         return Err(Refusal::invalid(why).into());
     }
-    Ok(GridRows::Interpolated {
+    Ok(Interpolation {
         by,
         corners: p.corners,
         antialias: p.antialias,

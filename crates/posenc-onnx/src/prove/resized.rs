@@ -8,7 +8,7 @@ use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
-use crate::plan::resize::{GridRows, GridTable, Plan};
+use crate::plan::resize::{GridTable, Interpolation, Plan};
 use crate::prove::invariants::check_same_sites;
 
 /// Roundings of the element type between a row and its formula.
@@ -61,14 +61,11 @@ fn check_rows(
     after: &Context<'_>,
     table: &GridTable,
 ) -> Result<(), RewriteError> {
-    let GridRows::Interpolated {
+    let Interpolation {
         by,
         corners,
         antialias,
-    } = table.rows
-    else {
-        return Ok(());
-    };
+    } = table.rows;
     let node = table.entry.node;
     let unknown = || before.refuse(node, "what the position table adds cannot be computed");
     let own = after.graph().node(node).input(table.entry.slot());
@@ -115,6 +112,10 @@ fn check_rows(
             .iter()
             .zip(&want)
             .all(|(a, b)| (a - b).abs() <= bound);
+        if !near && table.is_computed {
+            let why = "the graph resizes its table itself, and in another way than is asked for";
+            return Err(before.refuse(node, why));
+        }
         if !near {
             let why = format!("row {row} would get other numbers than those of the formula");
             return Err(before.refuse(node, why));

@@ -2,7 +2,7 @@
 
 use ndarray::ArrayD;
 use posenc_ir::eval::Value;
-use posenc_ir::{NodeId, Tensor, Use, ValueId};
+use posenc_ir::{NodeId, Tensor, Use};
 
 use super::walk::Walk;
 use crate::error::RewriteError;
@@ -45,32 +45,43 @@ impl Walk<'_> {
 
     /// Sets the numbers of a shape that are not what they should be.
     fn set_shape(&mut self, id: NodeId, dims: &[usize]) -> Result<(), RewriteError> {
-        let shape = self.context.graph().node(id).input(1);
         let now = self.input(id, 1).and_then(|v| v.to_i64());
-        let now = now.filter(|now| now.len() == dims.len());
-        let (Some(shape), Some(now)) = (shape, now) else {
+        let Some(now) = now.filter(|now| now.len() == dims.len()) else {
             return Err(self.refuse(id, "the shape of this Reshape is not at hand"));
         };
         for (place, (now, dim)) in now.iter().zip(dims).enumerate() {
             // 0 and −1 stand for what follows.
             match i64::try_from(*dim) {
-                Ok(dim) if *now > 0 && *now != dim => self.set_number(id, shape, place, dim)?,
+                Ok(dim) if *now > 0 && *now != dim => {
+                    self.set_number(Use::new(id, 1), place, dim)?;
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Sets one number of the shape that a node reads.
-    fn set_number(
+    /// Sets one number of the shape that is read here.
+    pub(super) fn set_number(
         &mut self,
-        id: NodeId,
-        shape: ValueId,
+        at: Use,
         place: usize,
         number: i64,
     ) -> Result<(), RewriteError> {
         let graph = self.context.graph();
-        let (mut value, mut place, mut at) = (shape, place, Use::new(id, 1));
+        let (id, mut at, mut place) = (at.node, at, place);
+        let unknown = || {
+            let op = graph.node(id).op();
+            self.refuse(
+                id,
+                format!("the shape of this {op} is computed in a way that is not known"),
+            )
+        };
+        let mut value = graph.node(id).input(at.slot()).ok_or_else(unknown)?;
+        let now = self.input(id, at.slot()).and_then(|v| v.to_i64());
+        if now.is_some_and(|now| now.iter().nth(place) == Some(&number)) {
+            return Ok(());
+        }
         let mut between: Vec<NodeId> = vec![];
         while !self.context.found.classes.of_value(value).is_constant() {
             let refuse = || {
@@ -111,16 +122,14 @@ impl Walk<'_> {
             at = Use::new(maker, slot);
             value = node.input(slot).ok_or_else(refuse)?;
         }
-        let refuse = || self.refuse(id, "the shape of this Reshape is not at hand");
-        let known = self.input(at.node, at.slot()).ok_or_else(refuse)?;
-        let mut numbers = known.to_i64().ok_or_else(refuse)?;
-        *numbers.iter_mut().nth(place).ok_or_else(refuse)? = number;
+        let known = self.input(at.node, at.slot()).ok_or_else(unknown)?;
+        let mut numbers = known.to_i64().ok_or_else(unknown)?;
+        *numbers.iter_mut().nth(place).ok_or_else(unknown)? = number;
         let dtype = self.context.dtype(value);
         let numbers: ArrayD<f64> = numbers.mapv(|n| n as f64);
         let flat: Vec<f64> = numbers.iter().copied().collect();
         let tensor = Tensor::from_f64(dtype, numbers.shape(), &flat);
-        self.shapes.retain(|(_, known, _)| *known != at);
-        self.shapes.push((value, at, tensor));
+        self.set(value, at, tensor);
         for maker in between.into_iter().rev() {
             let made = self.evaluate(maker)?;
             let out = graph.node(maker).output(0);

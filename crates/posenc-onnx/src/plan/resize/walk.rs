@@ -4,7 +4,7 @@ use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{Node, NodeId, Tensor, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{GridRows, GridTable};
+use super::{GridTable, Interpolation};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::{Extent, regrouped};
@@ -22,22 +22,24 @@ const COMPARED: usize = 1 << 12;
 pub(super) struct Walk<'a> {
     pub(super) context: &'a Context<'a>,
     /// How rows of tables become others.
-    rows: GridRows,
+    rows: Interpolation,
     /// The axes of every value of which one changes.
     pub(super) axes: FxHashMap<ValueId, Vec<Extent>>,
     /// Every value that is not what it was in the trial run.
     pub(super) values: FxHashMap<ValueId, Value>,
     pub(super) tables: Vec<GridTable>,
-    /// Constants of shapes, by where they are read.
-    pub(super) shapes: Vec<(ValueId, Use, Tensor)>,
+    /// Constants that follow, by where they are read.
+    pub(super) constants: Vec<(ValueId, Use, Tensor)>,
     /// Where a position table is added, with its finding.
     entries: FxHashMap<Use, usize>,
     /// Nodes that were evaluated.
     pub(super) done: FxHashSet<NodeId>,
+    /// The place of every node in the order of computation.
+    order: FxHashMap<NodeId, usize>,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(context: &'a Context<'a>, rows: GridRows) -> Self {
+    pub(super) fn new(context: &'a Context<'a>, rows: Interpolation) -> Self {
         let findings = context.found.findings.iter().enumerate();
         let findings = findings.filter(|(_, finding)| finding.encoding.is_absolute());
         let entries = findings.flat_map(|(at, f)| f.entries.iter().map(move |entry| (*entry, at)));
@@ -47,10 +49,22 @@ impl<'a> Walk<'a> {
             axes: FxHashMap::default(),
             values: FxHashMap::default(),
             tables: vec![],
-            shapes: vec![],
+            constants: vec![],
             entries: entries.collect(),
             done: FxHashSet::default(),
+            order: FxHashMap::default(),
         }
+    }
+
+    /// The place of a node in the order of computation; nodes of bodies come last.
+    pub(super) fn place(&self, id: NodeId) -> usize {
+        self.order.get(&id).copied().unwrap_or(usize::MAX)
+    }
+
+    /// Lets a constant have other numbers where it is read here.
+    pub(super) fn set(&mut self, value: ValueId, at: Use, tensor: Tensor) {
+        self.constants.retain(|(_, known, _)| *known != at);
+        self.constants.push((value, at, tensor));
     }
 
     /// Gives an input other axes.
@@ -64,7 +78,13 @@ impl<'a> Walk<'a> {
     /// Evaluates every node that a changed value reaches.
     pub(super) fn run(&mut self) -> Result<(), RewriteError> {
         let graph = self.context.graph();
-        for id in graph.order(graph.main())? {
+        let order = graph.order(graph.main())?;
+        self.order = order
+            .iter()
+            .enumerate()
+            .map(|(place, id)| (*id, place))
+            .collect();
+        for id in order {
             let read = reads(graph, id);
             if !read.iter().any(|v| self.values.contains_key(v)) {
                 continue;
@@ -87,6 +107,9 @@ impl<'a> Walk<'a> {
         }
         self.entry(id)?;
         self.check_numbers(id)?;
+        if is_elementwise(op) && node.domain().is_empty() {
+            self.widen_inputs(id)?;
+        }
         let outputs = match (op, node.domain()) {
             ("Reshape", "") => self.reshape(id)?,
             _ => self.evaluate(id)?,
@@ -103,7 +126,7 @@ impl<'a> Walk<'a> {
     pub(super) fn input(&self, id: NodeId, slot: usize) -> Option<Value> {
         let value = self.context.graph().node(id).input(slot)?;
         let at = Use::new(id, slot);
-        let set = self.shapes.iter().find(|(_, known, _)| *known == at);
+        let set = self.constants.iter().find(|(_, known, _)| *known == at);
         if let Some((.., tensor)) = set {
             return Some(Value::from_tensor(tensor));
         }
@@ -287,11 +310,6 @@ impl<'a> Walk<'a> {
                 })
                 .collect();
             let follows = self.axes.contains_key(&value);
-            let rows = if follows {
-                GridRows::Computed
-            } else {
-                self.rows.clone()
-            };
             if !own.iter().any(Extent::changes) {
                 continue;
             }
@@ -300,7 +318,8 @@ impl<'a> Walk<'a> {
                 value,
                 entry,
                 axes: own,
-                rows,
+                rows: self.rows,
+                is_computed: follows,
             };
             if !follows {
                 self.check_table(&table)?;
