@@ -25,6 +25,7 @@ mod einsum;
 mod error;
 mod fourier;
 mod gather;
+mod interpolate;
 mod layout;
 mod make;
 mod memo;

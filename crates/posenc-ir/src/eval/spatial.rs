@@ -244,7 +244,7 @@ fn resized(c: &Call<'_>) -> Outputs {
         }
         let ratio = |(new, old): (&usize, &usize)| *new as f64 / (*old).max(1) as f64;
         let scales: Vec<f64> = dims.iter().zip(old).map(ratio).collect();
-        return Ok(vec![nearest(c, dims, &scales)?]);
+        return Ok(vec![sampled(c, dims, &scales)?]);
     }
     let scales: Vec<f64> = match c.at(if early { 1 } else { 2 }) {
         Some(scales) => match scales.array(c.budget) {
@@ -271,7 +271,30 @@ fn resized(c: &Call<'_>) -> Outputs {
         }
         dims[*a] = dim(length as usize)?;
     }
-    Ok(vec![nearest(c, dims, &all)?])
+    Ok(vec![sampled(c, dims, &all)?])
+}
+
+fn sampled(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, EvalError> {
+    match c.string("mode")? {
+        Some("linear" | "cubic") if c.opset >= 11 && c.node.is("Resize") => {
+            super::interpolate::between(c, dims, scales)
+        }
+        _ => nearest(c, dims, scales),
+    }
+}
+
+/// Where an element of the result lies along an axis of `old` elements; `None` in a mode that needs more
+/// than that.
+pub(super) fn coordinate(mode: &str, at: usize, scale: f64, [old, new]: [usize; 2]) -> Option<f64> {
+    let at = at as f64;
+    Some(match mode {
+        "asymmetric" => at / scale,
+        "pytorch_half_pixel" if new == 1 => 0.0,
+        "half_pixel" | "pytorch_half_pixel" => (at + 0.5) / scale - 0.5,
+        "align_corners" if new == 1 => 0.0,
+        "align_corners" => at * old.saturating_sub(1) as f64 / (new - 1) as f64,
+        _ => return None,
+    })
 }
 
 /// Resizing in the default mode: each element is the nearest one.
@@ -298,15 +321,7 @@ fn nearest(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, Eval
         }
         let last = old[axis].saturating_sub(1) as f64;
         let place = |at: usize| -> Option<usize> {
-            let at = at as f64;
-            let place = match from {
-                "asymmetric" => at / scale,
-                "pytorch_half_pixel" if dims[axis] == 1 => 0.0,
-                "half_pixel" | "pytorch_half_pixel" => (at + 0.5) / scale - 0.5,
-                "align_corners" if dims[axis] == 1 => 0.0,
-                "align_corners" => at * last / (dims[axis] - 1) as f64,
-                _ => return None,
-            };
+            let place = coordinate(from, at, *scale, [old[axis], dims[axis]])?;
             let place = match rounding {
                 "floor" => place.floor(),
                 "ceil" => place.ceil(),
