@@ -90,6 +90,8 @@ pub struct T5Bias {
     pub bidirectional: bool,
     /// Heads of queries.
     pub heads: usize,
+    /// What distances are divided by before they get a bucket, the rest cut off; 1 in T5.
+    pub factor: usize,
 }
 
 /// The greatest maximum distance that is tried.
@@ -106,6 +108,9 @@ fn describe(to: &mut Description<'_>) {
         Some(true) => to.say("both directions"),
         Some(false) => to.say("earlier keys only"),
         None => {}
+    }
+    if let Some(factor) = to.count("factor") {
+        to.say(format!("distances divided by {factor}"));
     }
     to.heads();
 }
@@ -125,6 +130,9 @@ impl Encoding for T5Bias {
         }
         params.insert("bidirectional".into(), json!(self.bidirectional));
         params.insert("heads".into(), json!(self.heads));
+        if self.factor != 1 {
+            params.insert("factor".into(), json!(self.factor));
+        }
         params
     }
 }
@@ -162,6 +170,7 @@ impl ScoreBias for T5Bias {
             max_distance_range: None,
             bidirectional,
             heads,
+            factor: 1,
         })
     }
 
@@ -206,17 +215,55 @@ impl ScoreBias for T5Bias {
     ) -> Option<Emitted> {
         self.nodes(out, ports, tensors)
     }
+
+    /// By distances that are divided by a whole number.
+    fn stretch(&self, factor: f64) -> Option<Box<dyn ScoreBias>> {
+        let is_whole = factor >= 1.0 && factor.fract() == 0.0 && factor <= f64::from(u16::MAX);
+        let times = is_whole.then_some(factor as usize)?;
+        Some(Box::new(Self {
+            factor: self.factor.checked_mul(times)?,
+            ..self.clone()
+        }))
+    }
 }
 
 impl T5Bias {
     /// The bucket of a key at this distance from the query, key − query; `None` without a maximum.
     pub fn bucket(&self, distance: i64) -> Option<usize> {
         let max = self.max_distance?;
+        // Towards zero, as integers are divided.
+        let distance = distance / i64::try_from(self.factor).ok()?;
         Some(bucket(self.num_buckets, max, self.bidirectional, distance))
     }
 
     /// Reads the parameters off the rows of a table that distances pick.
     pub fn of_rows(
+        rows: &BTreeMap<i64, i64>,
+        num_buckets: usize,
+        heads: usize,
+    ) -> Result<Self, Miss> {
+        let plain = Self::of_undivided(rows, num_buckets, heads);
+        let here = rows.get(&0);
+        let shared = (1..)
+            .map_while(|d: i64| rows.get(&-d))
+            .take_while(|row| Some(*row) == here);
+        let factor = shared.count() + 1;
+        if plain.is_ok() || factor == 1 {
+            return plain;
+        }
+        let step = i64::try_from(factor).unwrap_or(i64::MAX);
+        let apart = rows.iter().filter(|(d, _)| **d % step == 0);
+        let apart: BTreeMap<i64, i64> = apart.map(|(d, row)| (d / step, *row)).collect();
+        let is_cut_off = rows
+            .iter()
+            .all(|(d, row)| apart.get(&(d / step)) == Some(row));
+        match Self::of_undivided(&apart, num_buckets, heads) {
+            Ok(found) if is_cut_off => Ok(Self { factor, ..found }),
+            _ => plain,
+        }
+    }
+
+    fn of_undivided(
         rows: &BTreeMap<i64, i64>,
         num_buckets: usize,
         heads: usize,
@@ -319,6 +366,7 @@ impl Maxima {
             max_distance_range: range,
             bidirectional,
             heads,
+            factor: 1,
         }
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct Divided {
     pub(crate) finding: usize,
     /// The number.
     pub(crate) factor: f64,
+    /// Whether distances are divided, and not the bias.
+    pub(crate) of_distances: bool,
     /// The bias afterwards.
     pub(crate) bias: Box<dyn ScoreBias>,
 }
@@ -142,14 +144,12 @@ pub(crate) fn is_meant(found: &Found, request: &Request) -> bool {
     !rotates && found.findings.iter().any(is_own)
 }
 
-/// The bias of a finding for a longer context, where that is the bias divided by the factor; `None` where
-/// it is another one.
+/// The bias of a finding for a longer context; `None` where its family has none.
 fn divided(finding: &Finding, factor: f64) -> Option<Box<dyn ScoreBias>> {
-    let Encoding::ScoreBias(_, bias) = &finding.encoding else {
-        return None;
-    };
-    let stretched = bias.stretch(factor)?;
-    (*stretched == *bias.times(1.0 / factor)).then_some(stretched)
+    match &finding.encoding {
+        Encoding::ScoreBias(_, bias) => bias.stretch(factor),
+        _ => None,
+    }
 }
 
 /// How rows are resized; `None` where that is not given.

@@ -193,3 +193,43 @@ fn a_whole_logarithm_that_falls_short_in_its_last_digit_is_read() {
         assert!(t5(&other, 32).is_err(), "{distance}");
     }
 }
+
+#[test]
+fn divided_distances_are_read_with_what_they_are_divided_by() {
+    for (n, max, both) in [(32, 128, true), (32, 128, false), (8, 20, true)] {
+        for factor in [2, 3, 8] {
+            let seen: BTreeMap<i64, i64> = (-1100..=1100_i64)
+                .map(|d| (d, bucket(n, max, both, d / factor) as i64))
+                .collect();
+            let found = t5(&seen, n).unwrap();
+            let read = (found.factor, found.max_distance, found.bidirectional);
+            assert_eq!(read, (factor as usize, Some(max), both), "{n} {factor}");
+            assert_eq!(found.bucket(-7), usize::try_from(seen[&-7]).ok());
+        }
+    }
+    let plain = t5(&rows(32, 128, true, 1100), 32).unwrap();
+    assert_eq!(plain.factor, 1);
+    let longer = plain.stretch(2.0).and_then(|b| b.stretch(3.0)).unwrap();
+    assert_eq!(longer.params()["factor"], 6);
+    for factor in [1.5, 0.0, -2.0, f64::NAN, 1e9] {
+        assert!(plain.stretch(factor).is_none(), "{factor}");
+    }
+}
+
+#[test]
+fn distances_that_are_rounded_otherwise_are_not_divided_ones() {
+    let divided = |by: &dyn Fn(i64) -> i64| -> BTreeMap<i64, i64> {
+        let row = |d: i64| bucket(32, 128, true, by(d)) as i64;
+        (-1100..=1100).map(|d| (d, row(d))).collect()
+    };
+    assert!(t5(&divided(&|d| d / 2), 32).is_ok(), "control");
+    let cases: [(&str, &dyn Fn(i64) -> i64); 3] = [
+        ("down", &|d| d.div_euclid(2)),
+        ("to the nearest", &|d| (d as f64 / 2.0).round() as i64),
+        ("away from zero", &|d| (d + d.signum()) / 2),
+    ];
+    for (name, by) in cases {
+        let read = t5(&divided(by), 32).map(|found| found.factor);
+        assert!(read.is_err(), "{name}: {read:?}");
+    }
+}

@@ -1,12 +1,15 @@
-//! Divides biases by a number where they enter the scores.
+//! Divides biases by a number where they enter the scores, or distances where buckets are computed of
+//! them.
 
 use posenc_ir::{Emitter, ScopeId, Use, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::scores::entries;
 use crate::detect::context::Context;
 use crate::detect::may_bias;
 use crate::error::RewriteError;
+use crate::graph::dataflow::Class;
+use crate::graph::region::{reads, shape_only};
 use crate::plan::stretch::Divided;
 
 /// Numbers of the trial run below this one hide a key: no bias of a few tokens is as large.
@@ -36,6 +39,9 @@ impl Factors {
         places.retain(|at| may_bias(graph, trace, *at));
         places.sort_unstable();
         places.dedup();
+        if bias.of_distances {
+            return self.divide_distances(out, context, bias, &places);
+        }
         for entry in &places {
             let node = graph.node(entry.node);
             let Some(value) = node.input(entry.slot()) else {
@@ -64,4 +70,96 @@ impl Factors {
         }
         Ok(())
     }
+
+    /// Divides the distances of which a bias is computed, towards zero.
+    fn divide_distances(
+        &mut self,
+        out: &mut Emitter<'_>,
+        context: &Context<'_>,
+        bias: &Divided,
+        places: &[Use],
+    ) -> Result<(), RewriteError> {
+        let graph = context.graph();
+        let entering = places
+            .iter()
+            .filter_map(|at| graph.node(at.node).input(at.slot()));
+        let above = ancestors(context, entering.collect());
+        let distances: Vec<ValueId> = above
+            .iter()
+            .copied()
+            .filter(|v| are_distances(context, *v))
+            .collect();
+        // Of values that are distances, those that the others are computed from.
+        let first = |value: &ValueId| {
+            let before = ancestors(context, vec![*value]);
+            !distances.iter().any(|d| d != value && before.contains(d))
+        };
+        let first: Vec<ValueId> = distances.iter().copied().filter(first).collect();
+        if first.is_empty() {
+            let why = "the distances of which the buckets are computed were not found";
+            return Err(match places.first() {
+                Some(at) => context.refuse(at.node, why),
+                None => crate::error::Refusal::unsupported(why).into(),
+            });
+        }
+        for value in first {
+            let scope = graph.value(value).scope();
+            if self.0.contains_key(&(scope, value)) {
+                continue;
+            }
+            out.set_scope(scope);
+            let factor = out.scalar("factor", context.dtype(value), bias.factor);
+            let divided = out.op("Div", &[value, factor]);
+            self.0.insert((scope, value), divided);
+            let leads = |at: &&Use| {
+                let outputs = graph.node(at.node).outputs().iter().flatten();
+                outputs.into_iter().any(|made| above.contains(made))
+            };
+            for at in graph.uses(value).iter().filter(leads) {
+                out.redirect_use(value, *at, divided)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// These values and what they are computed from, without content.
+fn ancestors(context: &Context<'_>, from: Vec<ValueId>) -> FxHashSet<ValueId> {
+    let graph = context.graph();
+    let mut stack = from;
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        let class = context.found.classes.of_value(value);
+        if class.has(Class::CONTENT) || !seen.insert(value) || graph.stored(value).is_some() {
+            continue;
+        }
+        let maker = graph.producer(value).map(|(id, _)| id);
+        if let Some(id) = maker.filter(|id| !shape_only(graph, *id)) {
+            stack.extend(reads(graph, id));
+        }
+    }
+    seen
+}
+
+/// Whether a value is, for each query and key, how far the key is from the query, in integers.
+fn are_distances(context: &Context<'_>, value: ValueId) -> bool {
+    let known = context.found.trace.get(value);
+    if !known.dtype.is_some_and(|dtype| dtype.is_int()) {
+        return false;
+    }
+    let Some(numbers) = known.to_i64().filter(|numbers| numbers.ndim() >= 2) else {
+        return false;
+    };
+    let rank = numbers.ndim();
+    let [queries, keys] = [numbers.shape()[rank - 2], numbers.shape()[rank - 1]];
+    if queries < 2 || keys < queries {
+        return false;
+    }
+    let past = (keys - queries) as i64;
+    [1, -1].iter().any(|sign| {
+        numbers.indexed_iter().all(|(at, number)| {
+            let (query, key) = (at[rank - 2] as i64, at[rank - 1] as i64);
+            *number == sign * (key - query - past)
+        })
+    })
 }

@@ -175,10 +175,19 @@ impl Planner<'_> {
             (None, None) => self.usual_factor(),
         };
         self.check_factor()?;
-        let bias = divided(finding, factor).filter(|_| factor != 1.0);
-        Ok(bias.map(|bias| Divided {
+        if factor == 1.0 {
+            return Ok(None);
+        }
+        let (Some(bias), Encoding::ScoreBias(_, now)) =
+            (divided(finding, factor), &finding.encoding)
+        else {
+            let why = format!("distances are divided by a whole number, and `factor` is {factor}");
+            return Err(Refusal::invalid(why).into());
+        };
+        Ok(Some(Divided {
             finding: at,
             factor,
+            of_distances: *bias != *now.times(1.0 / factor),
             bias,
         }))
     }
