@@ -89,6 +89,38 @@ fn tract_computes_the_same_tables() {
 }
 
 #[test]
+fn a_grid_resized_in_one_way_is_not_that_of_another() {
+    let backend = onnxruntime();
+    let fixture = Fixture::named("vit/dynamo");
+    let all = fixture.extensions();
+    let named = |name: &str| all.iter().find(|e| e.name == name).expect("an extension");
+    let pair = ["image_24x16", "image_24x16_antialias"].map(named);
+    for [own, other] in [pair, [pair[1], pair[0]]] {
+        let folder = extended(&fixture, own);
+        let off = far(&backend, &model(&folder), other);
+        assert!(
+            off > 100.0 * TOLERANCE,
+            "{} passes as {}: {off}",
+            own.name,
+            other.name
+        );
+    }
+    let (_, ran) = rewritten(&fixture, &["--image-size", "24x20"]);
+    assert_eq!(ran.code, 4);
+    assert!(
+        ran.stderr.contains("no whole number of patches"),
+        "{}",
+        ran.stderr
+    );
+    let (_, ran) = rewritten(&fixture, &["--image-size", "32x32"]);
+    assert_eq!(
+        (ran.code, &ran.json()["edits"]),
+        (0, &json!([])),
+        "the size that it has"
+    );
+}
+
+#[test]
 fn a_table_resized_in_one_way_is_not_that_of_another() {
     let backend = onnxruntime();
     let fixture = Fixture::named("bert/dynamo");

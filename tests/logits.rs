@@ -18,12 +18,16 @@ pub(crate) fn try_load(backend: &dyn Backend, model: &Path) -> Result<Box<dyn Se
     loaded.map_err(|e| format!("{}: {e}", model.display()))
 }
 
-/// The first output of a run; cache inputs are fed empty, position ids count from 0.
+/// The first output of a run; cache inputs are fed empty, position ids count from 0. What has no ids is
+/// fed as it is.
 pub(crate) fn logits(
     session: &mut dyn Session,
     inputs: &BTreeMap<String, Tensor>,
 ) -> Result<Tensor, String> {
-    let ids = &inputs["input_ids"];
+    let Some(ids) = inputs.get("input_ids") else {
+        let feeds: Vec<_> = inputs.clone().into_iter().collect();
+        return Ok(run_all(session, &feeds)?.swap_remove(0).1);
+    };
     let [batch, length] = ids.dims()[..] else {
         panic!("ids have two axes");
     };

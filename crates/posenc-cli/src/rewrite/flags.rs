@@ -128,11 +128,11 @@ struct TableArgs {
     #[arg(long, action = ArgAction::SetTrue)]
     align_corners: bool,
 
-    /// Image size that a grid is resized for (not supported yet)
+    /// Image size: tables of patches are interpolated, and every size in the graph follows
     #[arg(long, value_name = "HxW")]
     image_size: Option<ImageSize>,
 
-    /// Resized tables: smooth before making smaller (not supported yet)
+    /// Tables of patches: interpolate with antialiasing, as `antialias=True` in PyTorch
     #[arg(long, action = ArgAction::SetTrue)]
     antialias: bool,
 

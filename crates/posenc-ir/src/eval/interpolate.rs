@@ -7,7 +7,6 @@ use ndarray::{ArrayD, Axis};
 
 use super::array::Array;
 use super::call::Call;
-use super::spatial::coordinate;
 use super::{EvalError, Value};
 
 /// The kernel of a mode.
@@ -68,6 +67,20 @@ pub(super) fn between(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<
         data = made;
     }
     Ok(Value::of(x.dtype, Array::Float(data.into_shared())))
+}
+
+/// Where an element of the result lies along an axis of `old` elements; `None` in a mode that needs more
+/// than that.
+pub(super) fn coordinate(mode: &str, at: usize, scale: f64, [old, new]: [usize; 2]) -> Option<f64> {
+    let at = at as f64;
+    Some(match mode {
+        "asymmetric" => at / scale,
+        "pytorch_half_pixel" if new == 1 => 0.0,
+        "half_pixel" | "pytorch_half_pixel" => (at + 0.5) / scale - 0.5,
+        "align_corners" if new == 1 => 0.0,
+        "align_corners" => at * old.saturating_sub(1) as f64 / (new - 1) as f64,
+        _ => return None,
+    })
 }
 
 impl Kernel {

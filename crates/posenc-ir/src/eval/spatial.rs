@@ -283,20 +283,6 @@ fn sampled(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, Eval
     }
 }
 
-/// Where an element of the result lies along an axis of `old` elements; `None` in a mode that needs more
-/// than that.
-pub(super) fn coordinate(mode: &str, at: usize, scale: f64, [old, new]: [usize; 2]) -> Option<f64> {
-    let at = at as f64;
-    Some(match mode {
-        "asymmetric" => at / scale,
-        "pytorch_half_pixel" if new == 1 => 0.0,
-        "half_pixel" | "pytorch_half_pixel" => (at + 0.5) / scale - 0.5,
-        "align_corners" if new == 1 => 0.0,
-        "align_corners" => at * old.saturating_sub(1) as f64 / (new - 1) as f64,
-        _ => return None,
-    })
-}
-
 /// Resizing in the default mode: each element is the nearest one.
 fn nearest(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, EvalError> {
     let x = c.need(0)?;
@@ -321,7 +307,7 @@ fn nearest(c: &Call<'_>, dims: Vec<usize>, scales: &[f64]) -> Result<Value, Eval
         }
         let last = old[axis].saturating_sub(1) as f64;
         let place = |at: usize| -> Option<usize> {
-            let place = coordinate(from, at, *scale, [old[axis], dims[axis]])?;
+            let place = super::interpolate::coordinate(from, at, *scale, [old[axis], dims[axis]])?;
             let place = match rounding {
                 "floor" => place.floor(),
                 "ceil" => place.ceil(),

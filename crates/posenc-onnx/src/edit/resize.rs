@@ -9,7 +9,8 @@ use posenc_ir::{Emitter, Model, Tensor, Use, ValueId};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
-use crate::plan::resize::{GridTable, Interpolation, Plan};
+use crate::plan::resize::Plan;
+use crate::plan::resize::table::{GridTable, Interpolation};
 
 /// Applies a plan to a model, and says what changed.
 ///
@@ -39,9 +40,7 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
         replace(&mut out, context, *value, &uses, tensor.clone(), "constant")?;
         left = others;
     }
-    let mut changed: Vec<ValueId> = plan.axes.keys().copied().collect();
-    changed.sort_unstable();
-    for value in changed {
+    for value in plan.axes.keys().copied() {
         let declared = graph.value(value).shape();
         if let Some(dims) = declared.and_then(|dims| plan.declared(value, dims)) {
             out.redeclare(value, dims)?;
@@ -119,7 +118,7 @@ fn along(
         }
         Extent::Product(factors) => {
             let mut dims = numbers.shape().to_vec();
-            dims.splice(axis..=axis, factors.iter().map(Extent::old));
+            dims.splice(axis..=axis, factors.iter().map(Extent::before));
             let mut apart = numbers
                 .into_shape_with_order(dims)
                 .expect("as many numbers as the factors say");
@@ -127,7 +126,7 @@ fn along(
                 apart = along(apart, axis + place, factor, rows)?;
             }
             let mut dims = apart.shape().to_vec();
-            dims.splice(axis..axis + factors.len(), [extent.new()]);
+            dims.splice(axis..axis + factors.len(), [extent.after()]);
             let apart = apart.as_standard_layout().into_owned();
             Ok(apart
                 .into_shape_with_order(dims)
@@ -137,7 +136,7 @@ fn along(
             let mut start = 0;
             let mut all = vec![];
             for part in parts {
-                let end = start + part.old();
+                let end = start + part.before();
                 let own = numbers.slice_axis(Axis(axis), Slice::from(start..end));
                 let own = own.as_standard_layout().into_owned();
                 all.push(along(own, axis, part, rows)?);

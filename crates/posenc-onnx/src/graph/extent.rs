@@ -27,20 +27,20 @@ impl Extent {
     }
 
     /// The length before.
-    pub(crate) fn old(&self) -> usize {
+    pub(crate) fn before(&self) -> usize {
         match self {
             Self::One { old, .. } => *old,
-            Self::Product(parts) => parts.iter().map(Self::old).product(),
-            Self::Sum(parts) => parts.iter().map(Self::old).sum(),
+            Self::Product(parts) => parts.iter().map(Self::before).product(),
+            Self::Sum(parts) => parts.iter().map(Self::before).sum(),
         }
     }
 
     /// The length after.
-    pub(crate) fn new(&self) -> usize {
+    pub(crate) fn after(&self) -> usize {
         match self {
             Self::One { new, .. } => *new,
-            Self::Product(parts) => parts.iter().map(Self::new).product(),
-            Self::Sum(parts) => parts.iter().map(Self::new).sum(),
+            Self::Product(parts) => parts.iter().map(Self::after).product(),
+            Self::Sum(parts) => parts.iter().map(Self::after).sum(),
         }
     }
 
@@ -76,7 +76,7 @@ impl Extent {
         } else if all.iter().any(Self::changes) {
             Self::Sum(all)
         } else {
-            Self::same(all.iter().map(Self::old).sum())
+            Self::same(all.iter().map(Self::before).sum())
         }
     }
 
@@ -95,7 +95,7 @@ pub(crate) fn regrouped(from: &[Extent], to: &[usize]) -> Option<Vec<Extent>> {
     let mut left: Vec<Extent> = vec![];
     for axis in from.iter().rev() {
         let factors = axis.factors().iter().rev();
-        left.extend(factors.filter(|f| f.old() != 1 || f.changes()).cloned());
+        left.extend(factors.filter(|f| f.before() != 1 || f.changes()).cloned());
     }
     let mut made = vec![];
     for length in to {
@@ -103,17 +103,17 @@ pub(crate) fn regrouped(from: &[Extent], to: &[usize]) -> Option<Vec<Extent>> {
         while product < *length {
             let next = left.pop()?;
             // What is 1 before may belong to the axis before or to this one.
-            if next.old() == 1 {
+            if next.before() == 1 {
                 return None;
             }
             let wanted = length
                 .checked_div(product)
                 .filter(|n| n * product == *length)?;
-            if wanted.is_multiple_of(next.old()) {
-                product *= next.old();
+            if wanted.is_multiple_of(next.before()) {
+                product *= next.before();
                 taken.push(next);
-            } else if !next.changes() && next.old().is_multiple_of(wanted) {
-                left.push(Extent::same(next.old() / wanted));
+            } else if !next.changes() && next.before().is_multiple_of(wanted) {
+                left.push(Extent::same(next.before() / wanted));
                 product *= wanted;
                 taken.push(Extent::same(wanted));
             } else {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn lengths(made: Option<Vec<Extent>>) -> Option<Vec<usize>> {
-        made.map(|axes| axes.iter().map(Extent::new).collect())
+        made.map(|axes| axes.iter().map(Extent::after).collect())
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let [flat] = &regrouped(&image, &[16]).expect("flat")[..] else {
             panic!("one axis");
         };
-        assert_eq!((flat.old(), flat.new()), (16, 16));
+        assert_eq!((flat.before(), flat.after()), (16, 16));
         assert!(flat.changes());
     }
 

@@ -4,14 +4,15 @@
 mod broadcast;
 mod shapes;
 mod slices;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod walk;
 
-use posenc_encodings::families::sinusoidal::Image;
+use std::collections::BTreeMap;
+
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
 use posenc_ir::{Dim, Tensor, Use, ValueId};
-use rustc_hash::FxHashMap;
 
 use crate::detect::context::Context;
 use crate::detect::finding::Encoding;
@@ -19,6 +20,7 @@ use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::extent::Extent;
 use crate::graph::ports::Role;
 use crate::request::{ImageSize, Request, ScaleType};
+use table::{GridTable, Interpolation};
 use walk::Walk;
 
 /// An image of another size.
@@ -31,80 +33,7 @@ pub(crate) struct Plan {
     /// Constants that follow, by where they are read.
     pub(crate) constants: Vec<(ValueId, Use, Tensor)>,
     /// The axes of every value of which one changes.
-    pub(crate) axes: FxHashMap<ValueId, Vec<Extent>>,
-}
-
-/// A table on the grid of patches, where it is added.
-#[derive(Clone, Debug)]
-pub(crate) struct GridTable {
-    /// Its finding, by the place in `Found::findings`.
-    pub(crate) finding: usize,
-    /// What is added.
-    pub(crate) value: ValueId,
-    /// Where it is added.
-    pub(crate) entry: Use,
-    /// The axes of what is added.
-    pub(crate) axes: Vec<Extent>,
-    /// What the rows become.
-    pub(crate) rows: Interpolation,
-    /// Whether the graph itself makes them of the table, for any size.
-    pub(crate) is_computed: bool,
-}
-
-/// How rows of patches become those of another grid: along both sides in the same way.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Interpolation {
-    /// How.
-    pub(crate) by: Resizing,
-    /// Which points of the old and the new grid coincide.
-    pub(crate) corners: Corners,
-    /// Whether smoothed.
-    pub(crate) antialias: Antialias,
-}
-
-impl GridTable {
-    /// The grid after the change.
-    pub(crate) fn grid(&self) -> Option<[usize; 2]> {
-        self.sides(Extent::new)
-    }
-
-    /// The grid before and after.
-    pub(crate) fn sides(&self, of: impl Fn(&Extent) -> usize) -> Option<[usize; 2]> {
-        let mut changed = self.axes.iter().filter(|axis| axis.changes());
-        let (first, second) = (changed.next()?, changed.next());
-        match second {
-            Some(second) => Some([of(first), of(second)]),
-            None => {
-                let mut grids = first.parts().iter().filter(|part| part.changes());
-                match (grids.next()?.factors(), grids.next()) {
-                    ([height, width], None) => Some([of(height), of(width)]),
-                    _ => None,
-                }
-            }
-        }
-    }
-
-    /// The encoding of the finding with this grid.
-    pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
-        let Some([height, width]) = self.grid().filter(|_| !self.is_computed) else {
-            return encoding.clone();
-        };
-        match encoding.clone() {
-            Encoding::Learned(mut learned) => {
-                let old = learned.grid.map_or(0, |[h, w]| h * w);
-                learned.grid = Some([height, width]);
-                learned.max_positions = learned.max_positions + height * width - old;
-                learned.table_rows = learned.table_rows + height * width - old;
-                Encoding::Learned(learned)
-            }
-            Encoding::Sinusoidal(mut code) => {
-                let grid = [height, width];
-                code.image = code.image.map(|image| Image { grid, ..image });
-                Encoding::Sinusoidal(code)
-            }
-            other => other,
-        }
-    }
+    pub(crate) axes: BTreeMap<ValueId, Vec<Extent>>,
 }
 
 impl Plan {
@@ -125,7 +54,7 @@ impl Plan {
         let pairs = declared.iter().zip(axes);
         let dims: Vec<Dim> = pairs
             .map(|(dim, axis)| match dim {
-                Dim::Known(_) => Dim::Known(axis.new()),
+                Dim::Known(_) => Dim::Known(axis.after()),
                 open => open.clone(),
             })
             .collect();

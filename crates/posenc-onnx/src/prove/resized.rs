@@ -8,7 +8,8 @@ use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
-use crate::plan::resize::{GridTable, Interpolation, Plan};
+use crate::plan::resize::Plan;
+use crate::plan::resize::table::{GridTable, Interpolation};
 use crate::prove::invariants::check_same_sites;
 
 /// Roundings of the element type between a row and its formula.
@@ -38,7 +39,7 @@ pub(crate) fn check(
         });
     }
     for (value, axes) in &plan.axes {
-        let dims: Vec<usize> = axes.iter().map(Extent::new).collect();
+        let dims: Vec<usize> = axes.iter().map(Extent::after).collect();
         let is_left = after
             .graph()
             .producer(*value)
@@ -79,16 +80,16 @@ fn check_rows(
         .unwrap_or(f64::from(f32::EPSILON));
     let largest = old.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
     let sides = table
-        .sides(|axis| axis.old())
-        .zip(table.sides(|axis| axis.new()));
+        .sides(|axis| axis.before())
+        .zip(table.sides(|axis| axis.after()));
     let (from, to) = sides.ok_or_else(unknown)?;
     let [down, across] = [0, 1].map(|side| {
         Array2::from_shape_fn((to[side], from[side]), |(row, of)| {
             share([row, to[side]], [of, from[side]], by, corners, antialias)
         })
     });
-    let (old, lead) = by_row(&old, table, Extent::old);
-    let (new, _) = by_row(&new, table, Extent::new);
+    let (old, lead) = by_row(&old, table, Extent::before);
+    let (new, _) = by_row(&new, table, Extent::after);
     let (patches, others) = (to[0] * to[1], old.nrows() - from[0] * from[1]);
     for row in 0..patches + others {
         let want = match row.checked_sub(lead) {

@@ -36,7 +36,7 @@ impl Walk<'_> {
             };
             for (slot, own) in all.into_iter().enumerate() {
                 let Some((axis, extent)) = own else { continue };
-                if extent.changes() || extent.old() != wanted.old() || extent.old() == 1 {
+                if extent.changes() || extent.before() != wanted.before() || extent.before() == 1 {
                     continue;
                 }
                 if !self.widen(id, Use::new(id, slot), axis, &wanted, STEPS)? {
@@ -68,14 +68,14 @@ impl Walk<'_> {
         let Some(own) = self.axes(value).and_then(|axes| axes.get(axis).cloned()) else {
             return Ok(false);
         };
-        if own.old() == 1 || own == *wanted {
+        if own.before() == 1 || own == *wanted {
             return Ok(true);
         }
-        if own.changes() || own.old() != wanted.old() || steps == 0 {
+        if own.changes() || own.before() != wanted.before() || steps == 0 {
             return Ok(false);
         }
         if self.context.found.classes.of_value(value).is_constant() {
-            let Some(tensor) = self.lengthened(at, axis, wanted.new()) else {
+            let Some(tensor) = self.lengthened(at, axis, wanted.after()) else {
                 return Ok(false);
             };
             self.set(value, at, tensor);
@@ -111,7 +111,7 @@ impl Walk<'_> {
                         return Ok(false);
                     }
                 }
-                let Ok(number) = i64::try_from(wanted.new()) else {
+                let Ok(number) = i64::try_from(wanted.after()) else {
                     return Ok(false);
                 };
                 self.set_number(Use::new(maker, slot), axis, number)?;
@@ -142,7 +142,7 @@ impl Walk<'_> {
         }
         let made = self.evaluate(maker)?.into_iter().next();
         let made = made.unwrap_or_else(Value::unknown);
-        let fits = made.dims.as_ref().and_then(|dims| dims.get(axis)) == Some(&wanted.new());
+        let fits = made.dims.as_ref().and_then(|dims| dims.get(axis)) == Some(&wanted.after());
         let mut axes = self.axes(value).unwrap_or_default();
         axes[axis] = wanted.clone();
         self.axes.insert(value, axes);

@@ -30,7 +30,7 @@ impl Walk<'_> {
                 )),
             };
         };
-        let dims: Vec<usize> = wanted.iter().map(Extent::new).collect();
+        let dims: Vec<usize> = wanted.iter().map(Extent::after).collect();
         let fits = |made: &[Value]| made.first().is_some_and(|v| v.dims.as_ref() == Some(&dims));
         if made.as_ref().is_ok_and(|made| fits(made)) {
             return made;

@@ -41,7 +41,7 @@ impl Walk<'_> {
                 let sides = axes.iter().skip(2).zip(kernel);
                 sides
                     .into_iter()
-                    .any(|(axis, n)| axis.changes() && usize::try_from(*n) == Ok(axis.old()))
+                    .any(|(axis, n)| axis.changes() && usize::try_from(*n) == Ok(axis.before()))
             }
             ("ReduceSum" | "ReduceProd" | "ReduceL1" | "ReduceL2", "") => self.sums(id, axes),
             _ => false,
@@ -71,7 +71,7 @@ impl Walk<'_> {
             let padded = at(pads, i, 0) + at(pads, i + count, 0);
             let left =
                 |length: usize| (length as i64 + padded - reach).rem_euclid(at(steps, i, 1).max(1));
-            left(axis.old()) == 0 && left(axis.new()) != 0
+            left(axis.before()) == 0 && left(axis.after()) != 0
         })
     }
 
@@ -109,14 +109,14 @@ impl Walk<'_> {
             let is_start = beside(starts[i]) || step > starts[i] && starts[i] >= 0;
             let is_end = beside(*end)
                 || usize::try_from(*end)
-                    .is_ok_and(|n| n >= axis.old().max(axis.new()) && n > 1 << 30);
+                    .is_ok_and(|n| n >= axis.before().max(axis.after()) && n > 1 << 30);
             step < 1 || is_fixed(1) && !is_start || is_fixed(2) && !is_end
         })
     }
 
     /// What a `Slice` leaves of an axis, of which it leaves `old` elements; what it cuts off stays.
     pub(super) fn cut(&self, id: NodeId, axis: usize, extent: &Extent, old: usize) -> Extent {
-        let gone = extent.old().saturating_sub(old);
+        let gone = extent.before().saturating_sub(old);
         let rank = self
             .context
             .graph()
@@ -139,12 +139,12 @@ impl Walk<'_> {
         let mut left = gone;
         let mut kept = vec![];
         for part in parts {
-            let own = left.min(part.old());
+            let own = left.min(part.before());
             left -= own;
             match part {
                 part if own == 0 => kept.push(part),
                 part if part.changes() => return Extent::same(0),
-                part if part.old() > own => kept.push(Extent::same(part.old() - own)),
+                part if part.before() > own => kept.push(Extent::same(part.before() - own)),
                 _ => {}
             }
         }
@@ -198,6 +198,6 @@ impl Walk<'_> {
 fn unchanged<'a>(parts: impl Iterator<Item = &'a Extent>) -> usize {
     parts
         .take_while(|part| !part.changes())
-        .map(Extent::old)
+        .map(Extent::before)
         .sum()
 }

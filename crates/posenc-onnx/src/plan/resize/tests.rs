@@ -110,7 +110,7 @@ fn what_keeps_the_old_size_is_refused() {
                 s.op("MatMul", &[&w, x])
             },
             same,
-            "a size that does not follow the image",
+            "this Add reads a number for each token",
         ),
         (
             "a number for each token",
@@ -119,7 +119,7 @@ fn what_keeps_the_old_size_is_refused() {
                 s.op("Mul", &[x, &w])
             },
             same,
-            "this Mul has a size",
+            "this Mul reads a number for each token",
         ),
         (
             "half of the tokens",

@@ -1,10 +1,12 @@
 //! The sizes of all values, from the inputs on: every node is evaluated as far as sizes go.
 
+use std::collections::BTreeMap;
+
 use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{Node, NodeId, Tensor, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{GridTable, Interpolation};
+use super::table::{GridTable, Interpolation};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::{Extent, regrouped};
@@ -24,7 +26,7 @@ pub(super) struct Walk<'a> {
     /// How rows of tables become others.
     rows: Interpolation,
     /// The axes of every value of which one changes.
-    pub(super) axes: FxHashMap<ValueId, Vec<Extent>>,
+    pub(super) axes: BTreeMap<ValueId, Vec<Extent>>,
     /// Every value that is not what it was in the trial run.
     pub(super) values: FxHashMap<ValueId, Value>,
     pub(super) tables: Vec<GridTable>,
@@ -46,7 +48,7 @@ impl<'a> Walk<'a> {
         Self {
             context,
             rows,
-            axes: FxHashMap::default(),
+            axes: BTreeMap::new(),
             values: FxHashMap::default(),
             tables: vec![],
             constants: vec![],
@@ -69,7 +71,7 @@ impl<'a> Walk<'a> {
 
     /// Gives an input other axes.
     pub(super) fn start(&mut self, input: ValueId, axes: Vec<Extent>) {
-        let dims: Vec<usize> = axes.iter().map(Extent::new).collect();
+        let dims: Vec<usize> = axes.iter().map(Extent::after).collect();
         self.values
             .insert(input, Value::opaque(self.context.dtype(input), dims));
         self.axes.insert(input, axes);
@@ -205,7 +207,7 @@ impl<'a> Walk<'a> {
             axes.len() == old.len()
                 && pairs
                     .into_iter()
-                    .all(|(a, (o, n))| (a.old(), a.new()) == (*o, *n))
+                    .all(|(a, (o, n))| (a.before(), a.after()) == (*o, *n))
         };
         let first = node.input(0).and_then(|v| self.axes(v));
         let own = match node.op() {
@@ -237,7 +239,8 @@ impl<'a> Walk<'a> {
             let same = inputs.find_map(|own| {
                 let at = own.len().checked_sub(back + 1)?;
                 let one = own.into_iter().nth(at)?;
-                (one.changes() && (one.old(), one.new()) == (axis.old(), axis.new())).then_some(one)
+                (one.changes() && (one.before(), one.after()) == (axis.before(), axis.after()))
+                    .then_some(one)
             });
             if let Some(same) = same {
                 *axis = same;
@@ -259,11 +262,10 @@ impl<'a> Walk<'a> {
             }
             // What is as long before must be so after.
             let first = all.next()??;
-            let changed = parts.iter().filter_map(|part| part.get(axis));
+            let mut changed = parts.iter().filter_map(|part| part.get(axis));
             Some(
                 changed
-                    .filter(|axis| axis.changes())
-                    .last()
+                    .rfind(|axis| axis.changes())
                     .unwrap_or(first)
                     .clone(),
             )
@@ -302,7 +304,7 @@ impl<'a> Walk<'a> {
             let own = dims.iter().zip(&content[missing.min(content.len())..]);
             let own: Vec<Extent> = own
                 .map(|(n, axis)| {
-                    if axis.old() == *n {
+                    if axis.before() == *n {
                         axis.clone()
                     } else {
                         Extent::same(*n)
@@ -323,7 +325,7 @@ impl<'a> Walk<'a> {
             };
             if !follows {
                 self.check_table(&table)?;
-                let dims: Vec<usize> = table.axes.iter().map(Extent::new).collect();
+                let dims: Vec<usize> = table.axes.iter().map(Extent::after).collect();
                 self.values
                     .insert(value, Value::opaque(self.context.dtype(value), dims));
                 self.axes.insert(value, table.axes.clone());
@@ -347,7 +349,7 @@ impl<'a> Walk<'a> {
             }
             _ => None,
         };
-        let sides = table.sides(Extent::old);
+        let sides = table.sides(Extent::before);
         let is_constant = self
             .context
             .found
@@ -377,7 +379,7 @@ impl<'a> Walk<'a> {
             let (Some(axes), Some([queries, _])) = (self.axes(scores), site.plane) else {
                 continue;
             };
-            let tokens = axes.get(queries).map_or(0, Extent::old);
+            let tokens = axes.get(queries).map_or(0, Extent::before);
             let others = axes.iter().enumerate().filter(|(axis, _)| *axis != queries);
             let windows = others.map(|(_, axis)| axis).filter(|axis| axis.changes());
             let is_cut = !axes.get(queries).is_some_and(Extent::changes) && windows.count() > 0;

@@ -1,0 +1,81 @@
+//! Tables of positions on a grid of patches.
+
+use posenc_encodings::families::sinusoidal::Image;
+use posenc_encodings::resize::{Antialias, Corners, Resizing};
+use posenc_ir::{Use, ValueId};
+
+use crate::detect::finding::Encoding;
+use crate::graph::extent::Extent;
+
+/// A table on the grid of patches, where it is added.
+#[derive(Clone, Debug)]
+pub(crate) struct GridTable {
+    /// Its finding, by the place in `Found::findings`.
+    pub(crate) finding: usize,
+    /// What is added.
+    pub(crate) value: ValueId,
+    /// Where it is added.
+    pub(crate) entry: Use,
+    /// The axes of what is added.
+    pub(crate) axes: Vec<Extent>,
+    /// What the rows become.
+    pub(crate) rows: Interpolation,
+    /// Whether the graph itself makes them of the table, for any size.
+    pub(crate) is_computed: bool,
+}
+
+/// How rows of patches become those of another grid: along both sides in the same way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interpolation {
+    /// How.
+    pub(crate) by: Resizing,
+    /// Which points of the old and the new grid coincide.
+    pub(crate) corners: Corners,
+    /// Whether smoothed.
+    pub(crate) antialias: Antialias,
+}
+
+impl GridTable {
+    /// The grid after the change.
+    pub(crate) fn grid(&self) -> Option<[usize; 2]> {
+        self.sides(Extent::after)
+    }
+
+    /// The grid before and after.
+    pub(crate) fn sides(&self, of: impl Fn(&Extent) -> usize) -> Option<[usize; 2]> {
+        let mut changed = self.axes.iter().filter(|axis| axis.changes());
+        let (first, second) = (changed.next()?, changed.next());
+        match second {
+            Some(second) => Some([of(first), of(second)]),
+            None => {
+                let mut grids = first.parts().iter().filter(|part| part.changes());
+                match (grids.next()?.factors(), grids.next()) {
+                    ([height, width], None) => Some([of(height), of(width)]),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The encoding of the finding with this grid.
+    pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
+        let Some([height, width]) = self.grid().filter(|_| !self.is_computed) else {
+            return encoding.clone();
+        };
+        match encoding.clone() {
+            Encoding::Learned(mut learned) => {
+                let old = learned.grid.map_or(0, |[h, w]| h * w);
+                learned.grid = Some([height, width]);
+                learned.max_positions = learned.max_positions + height * width - old;
+                learned.table_rows = learned.table_rows + height * width - old;
+                Encoding::Learned(learned)
+            }
+            Encoding::Sinusoidal(mut code) => {
+                let grid = [height, width];
+                code.image = code.image.map(|image| Image { grid, ..image });
+                Encoding::Sinusoidal(code)
+            }
+            other => other,
+        }
+    }
+}
