@@ -497,3 +497,15 @@ fn a_table_of_8_bits_keeps_its_type_where_rows_are_copied() {
         assert_eq!(output(&out, 128).dims()[1], 128);
     }
 }
+
+#[test]
+fn a_model_for_another_image_size_is_verified_alone_and_beside_the_original() {
+    let fixture = Fixture::named("vit/dynamo");
+    let (folder, ran) = rewritten(&fixture, &["--image-size", "48x24"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let [new, old] = [model(&folder), fixture.model()].map(|p| p.display().to_string());
+    for args in [vec!["verify", &new], vec!["verify", &new, &old]] {
+        let ran = binary::run(args.iter());
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.stdout);
+    }
+}

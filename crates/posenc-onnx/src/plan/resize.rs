@@ -75,6 +75,12 @@ pub(crate) fn plan(
     let (input, axes) = image(context, size)?;
     let mut walk = Walk::new(context, rows);
     if axes.iter().any(Extent::changes) {
+        // What changes is reported by the encodings of the sites.
+        if context.found.findings.iter().all(|f| f.sites.is_empty()) {
+            let why = "no encoding of positions was found, and only models with one get another image \
+                       size yet";
+            return Err(Refusal::unsupported(why).into());
+        }
         walk.start(input, axes);
         walk.run()?;
         walk.windows()?;

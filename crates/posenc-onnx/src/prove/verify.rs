@@ -1,6 +1,6 @@
 //! Whole models in every runtime, and their rotations against the formula.
 
-use posenc_ir::Model;
+use posenc_ir::{Dim, Model};
 use posenc_runtime::{Backend, Optimization, Provider, RuntimeError};
 
 use super::bisect::{Side, bisect};
@@ -101,6 +101,9 @@ fn computed(
     };
     let targets = targets(options, backends)?;
     let subject = Subject::new(model, &found, options)?;
+    let is_resized =
+        meaning == Meaning::NewFunction && other.is_some_and(|o| other_sizes(model, o));
+    let other = other.filter(|_| !is_resized);
     let other = other.map(|other| (other, detected(other, options)));
     let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0, &o.1)));
     let lengths = lengths::lengths(&both.collect::<Vec<_>>(), options)?;
@@ -149,6 +152,26 @@ fn computed(
         }
     }
     Ok(report)
+}
+
+/// Whether an input of both models is declared with other sizes in one of them.
+fn other_sizes(model: &Model, other: &Model) -> bool {
+    let inputs = |model: &Model| -> Vec<(String, Vec<Dim>)> {
+        let graph = model.graph();
+        let inputs = graph.scope(graph.main()).inputs().iter();
+        let declared = inputs.filter_map(|v| Some((graph.name(*v), graph.value(*v).shape()?)));
+        declared
+            .map(|(name, dims)| (name.to_owned(), dims.to_vec()))
+            .collect()
+    };
+    let others = inputs(other);
+    inputs(model).iter().any(|(name, dims)| {
+        let same = others.iter().find(|(other, _)| other == name);
+        let mut pairs = same
+            .into_iter()
+            .flat_map(|(_, other)| dims.iter().zip(other));
+        pairs.any(|(a, b)| matches!((a, b), (Dim::Known(a), Dim::Known(b)) if a != b))
+    })
 }
 
 /// How models are detected.

@@ -105,12 +105,12 @@ fn what_keeps_the_old_size_is_refused() {
     let cases: [(&str, Change, Change, &str); 12] = [
         (
             "weights over tokens",
-            |s, x| {
-                let w = s.weights(&[PATCHES as usize + 1, PATCHES as usize + 1]);
-                s.op("MatMul", &[&w, x])
-            },
             same,
-            "this Add reads a number for each token",
+            |s, y| {
+                let w = s.weights(&[PATCHES as usize + 1, PATCHES as usize + 1]);
+                s.op("MatMul", &[&w, y])
+            },
+            "this MatMul has a size that does not follow the image",
         ),
         (
             "a number for each token",
@@ -219,4 +219,18 @@ fn what_keeps_the_old_size_is_refused() {
         let why = resized(&plain, size).expect_err(size);
         assert!(why.contains(says), "{size}: {why}");
     }
+}
+
+#[test]
+fn a_model_without_positions_keeps_its_size() {
+    let mut s = Sketch::default();
+    let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);
+    let w = s.weights(&[HIDDEN, 3, 2, 2]);
+    let patches = s.with("Conv", &[&pixels, &w], &[("strides", A::Ints(&[2, 2]))]);
+    let x = s.reshape(&patches, &[1, HIDDEN as i64, PATCHES]);
+    let x = s.transpose(&x, &[0, 2, 1]);
+    let y = s.attends(&x, &x);
+    let model = s.model(18, &[&y]);
+    let why = resized(&model, "12x8").expect_err("refused");
+    assert!(why.contains("no encoding of positions was found"), "{why}");
 }
