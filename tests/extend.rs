@@ -1,6 +1,9 @@
 //! Tables with other rows, compared with PyTorch: the outputs of Hugging Face's eager models with the
 //! same weights and the table resized by PyTorch, in both runtimes.
 
+mod again;
+mod image;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +49,7 @@ fn extensions() -> Vec<(Fixture, Extension)> {
         let own = fixture.extensions().into_iter();
         found.extend(own.map(|extension| (fixture.clone(), extension)));
     }
-    assert!(found.len() >= 21, "{} extensions", found.len());
+    assert!(found.len() >= 22, "{} extensions", found.len());
     found
 }
 
@@ -86,38 +89,6 @@ fn tract_computes_the_same_tables() {
         let off = far(&backend, &model(&folder), &extension);
         assert!(off <= TOLERANCE, "{}: {off}", extension.name);
     }
-}
-
-#[test]
-fn a_grid_resized_in_one_way_is_not_that_of_another() {
-    let backend = onnxruntime();
-    let fixture = Fixture::named("vit/dynamo");
-    let all = fixture.extensions();
-    let named = |name: &str| all.iter().find(|e| e.name == name).expect("an extension");
-    let pair = ["image_24x16", "image_24x16_antialias"].map(named);
-    for [own, other] in [pair, [pair[1], pair[0]]] {
-        let folder = extended(&fixture, own);
-        let off = far(&backend, &model(&folder), other);
-        assert!(
-            off > 100.0 * TOLERANCE,
-            "{} passes as {}: {off}",
-            own.name,
-            other.name
-        );
-    }
-    let (_, ran) = rewritten(&fixture, &["--image-size", "24x20"]);
-    assert_eq!(ran.code, 4);
-    assert!(
-        ran.stderr.contains("no whole number of patches"),
-        "{}",
-        ran.stderr
-    );
-    let (_, ran) = rewritten(&fixture, &["--image-size", "32x32"]);
-    assert_eq!(
-        (ran.code, &ran.json()["edits"]),
-        (0, &json!([])),
-        "the size that it has"
-    );
 }
 
 #[test]
@@ -495,17 +466,5 @@ fn a_table_of_8_bits_keeps_its_type_where_rows_are_copied() {
         assert_eq!(dims, Some(vec![128, 64]));
         assert_eq!(output(&model, 64).bytes(), output(&out, 64).bytes());
         assert_eq!(output(&out, 128).dims()[1], 128);
-    }
-}
-
-#[test]
-fn a_model_for_another_image_size_is_verified_alone_and_beside_the_original() {
-    let fixture = Fixture::named("vit/dynamo");
-    let (folder, ran) = rewritten(&fixture, &["--image-size", "48x24"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let [new, old] = [model(&folder), fixture.model()].map(|p| p.display().to_string());
-    for args in [vec!["verify", &new], vec!["verify", &new, &old]] {
-        let ran = binary::run(args.iter());
-        assert_eq!(ran.code, 0, "{args:?}: {}", ran.stdout);
     }
 }

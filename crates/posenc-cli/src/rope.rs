@@ -96,7 +96,7 @@ fn scale_help() -> String {
     let tables: Vec<&str> = Resizing::ALL.iter().copied().map(Word::name).collect();
     format!(
         "How the encoding is stretched\n\n{} are for RoPE; none is plain RoPE. {} are for learned \
-         tables, linear for sinusoidal ones and ALiBi too. Of other encodings, no scaling is \
+         tables, linear for sinusoidal ones, ALiBi and T5 too. Of other encodings, no scaling is \
          supported yet.",
         listed(&laws),
         listed(&tables),

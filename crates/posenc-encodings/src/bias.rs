@@ -98,6 +98,12 @@ pub trait ScoreBias: Encoding + Object {
     fn stretch(&self, _factor: f64) -> Option<Box<dyn ScoreBias>> {
         None
     }
+
+    /// The factor by which the bias was [stretched](Self::stretch); `None` where its parameters do not
+    /// tell.
+    fn stretched(&self) -> Option<f64> {
+        None
+    }
 }
 
 objects!(ScoreBias);

@@ -1,5 +1,7 @@
 //! Encoding an edited graph: messages that no patch changed keep their bytes.
 
+mod ports;
+
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -10,14 +12,12 @@ use crate::error::{Error, Result};
 use crate::field::{
     attribute, function, graph, model as model_field, node as node_field, tensor as tensor_field,
 };
-use crate::graph::message::tensor_type;
+use crate::graph::Graph;
 use crate::graph::scope::{Item, Piece};
-use crate::graph::{Graph, Type};
 use crate::id::{NodeId, ScopeId, ValueId};
 use crate::model::{Model, Part, PartKind};
 use crate::proto::{
     AttributeProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-    ValueInfoProto,
 };
 use crate::tensor::Tensor;
 use crate::wire;
@@ -265,38 +265,6 @@ impl<'a> Splice<'a> {
         Ok(out)
     }
 
-    /// A field that is no node, constant or inner value: an input or output may have other dimensions.
-    fn other(&self, scope: ScopeId, span: Range<usize>, out: &mut Encoded) -> Result<()> {
-        let g = self.graph;
-        let is_function = matches!(g.scope(scope).kind, crate::ScopeKind::Function { .. });
-        if g.redeclared.is_empty() || is_function {
-            out.source(span);
-            return Ok(());
-        }
-        let field = wire::field(self.source, span.clone())?;
-        if !matches!(field.number, graph::INPUT | graph::OUTPUT) {
-            out.source(span);
-            return Ok(());
-        }
-        let mut proto = ValueInfoProto::decode(&self.source[field.payload])
-            .map_err(|e| Error::decode(e.to_string()))?;
-        let s = g.scope(scope);
-        let mut ports = s.inputs.iter().chain(&s.outputs).copied();
-        let own = ports.find(|v| Some(g.name(*v)) == proto.name.as_deref());
-        match own.filter(|v| g.redeclared.contains(v)) {
-            Some(value) => {
-                if let Some(Type::Tensor { dtype, shape }) = g.value(value).ty() {
-                    proto.r#type = Some(tensor_type(*dtype, shape.as_deref()));
-                }
-                let mut bytes = vec![];
-                wire::put_bytes(field.number, &proto.encode_to_vec(), &mut bytes);
-                out.owned(&bytes);
-            }
-            None => out.source(span),
-        }
-        Ok(())
-    }
-
     /// Whether the value of a declared type was removed, or got another type.
     fn is_stale(&self, value: ValueId) -> bool {
         let g = self.graph;
@@ -316,26 +284,6 @@ impl<'a> Splice<'a> {
             put_tensor(&tensor, Some(g.name(*id)), &mut bytes);
             let mut field = vec![];
             wire::put_bytes(graph::INITIALIZER, &bytes, &mut field);
-            out.owned(&field);
-        }
-    }
-
-    /// Inputs that were added to the main graph, after those of the source.
-    fn new_inputs(&self, scope: ScopeId, out: &mut Encoded) {
-        let g = self.graph;
-        let inputs = g.scope(scope).inputs.iter();
-        for id in inputs.filter(|v| v.index() >= g.read_values) {
-            let ty = match g.value(*id).ty() {
-                Some(Type::Tensor { dtype, shape }) => Some(tensor_type(*dtype, shape.as_deref())),
-                Some(Type::Other) | None => None,
-            };
-            let proto = ValueInfoProto {
-                name: Some(g.name(*id).to_owned()),
-                r#type: ty,
-                ..Default::default()
-            };
-            let mut field = vec![];
-            wire::put_bytes(graph::INPUT, &proto.encode_to_vec(), &mut field);
             out.owned(&field);
         }
     }

@@ -225,6 +225,10 @@ impl ScoreBias for T5Bias {
             ..self.clone()
         }))
     }
+
+    fn stretched(&self) -> Option<f64> {
+        Some(self.factor as f64)
+    }
 }
 
 impl T5Bias {

@@ -132,9 +132,13 @@ const SMALL: usize = 4096;
 /// The hash of an initializer's type and of its first and last bytes; of all bytes where they are few
 /// or not stored as bytes. Weights lie next to each other, so that few pages of a file are read.
 pub(super) fn sampled(model: &Model, value: ValueId) -> Option<u128> {
-    let stored = model.graph().stored(value)?;
+    let changed = model.graph().revalued.get(&value).map(plain);
+    let stored = match &changed {
+        Some(stored) => stored,
+        None => model.graph().stored(value)?,
+    };
     let bytes = match &stored.payload {
-        Payload::Raw(bytes) if !model.graph().revalued.contains_key(&value) => bytes.clone(),
+        Payload::Raw(bytes) => bytes.clone(),
         Payload::External(e) => model.load(e).ok()?,
         _ => return initializer(model, value, &Absent::default()),
     };

@@ -223,6 +223,7 @@ fn labelled(tag: &str, label: usize) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{DType, Tensor};
 
     fn model(body: &str) -> Model {
         let text = format!(
@@ -277,6 +278,27 @@ mod tests {
         let after = digests("a = Add(x, w) b = Softmax(a) y = Mul(b, w)");
         assert!(before.0 != want.0 && before.1 == want.1);
         assert!(after.0 == want.0 && after.1 != want.1);
+    }
+
+    #[test]
+    fn a_large_constant_counts_the_same_before_it_is_written_and_after() {
+        let before = model("y = Add(x, w)");
+        let graph = before.graph();
+        let w = graph.find(graph.main(), "w").unwrap();
+        let changed = |last: f64| {
+            let mut numbers = vec![1.0; 5000];
+            numbers[4999] = last;
+            let mut out = graph.emitter(graph.main(), "test");
+            let tensor = Tensor::from_f64(DType::F32, &[2500, 2], &numbers);
+            out.replace_constant(w, graph.uses(w), tensor).unwrap();
+            before.clone().with_patch(out.finish()).unwrap().0
+        };
+        let written = |model: &Model| Model::from_bytes(model.to_bytes().unwrap()).unwrap();
+        for whole in [false, true] {
+            let of = |last| output(&changed(last), whole);
+            assert_eq!(output(&written(&changed(1.0)), whole), of(1.0));
+            assert_ne!(of(2.0), of(1.0));
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Giving a model another image size: tables on the grid of patches, numbers of shapes, and declared
 //! dimensions.
 
+use std::collections::BTreeMap;
+
 use ndarray::{ArrayD, Axis, IxDyn, Slice, concatenate};
 use posenc_encodings::resize::{ResizeError, Weights};
-use posenc_ir::patch::Applied;
-use posenc_ir::{Emitter, Model, Tensor, Use, ValueId};
+use posenc_ir::{Applied, Emitter, Model, Tensor, Use, ValueId};
 
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
@@ -32,13 +33,18 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
         let tensor = tensor(context, table)?;
         replace(&mut out, context, table.value, &uses, tensor, "positions")?;
     }
-    let mut left: Vec<&(ValueId, Use, Tensor)> = plan.constants.iter().collect();
-    while let Some((value, _, tensor)) = left.first().copied() {
-        let same = |(other, _, new): &&(ValueId, Use, Tensor)| other == value && new == tensor;
-        let (own, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|one| same(one));
-        let uses: Vec<Use> = own.iter().map(|(_, at, _)| *at).collect();
-        replace(&mut out, context, *value, &uses, tensor.clone(), "constant")?;
-        left = others;
+    let mut constants: BTreeMap<ValueId, Vec<(&Tensor, Vec<Use>)>> = BTreeMap::new();
+    for (at, (value, tensor)) in &plan.constants {
+        let own = constants.entry(*value).or_default();
+        match own.iter_mut().find(|(known, _)| *known == tensor) {
+            Some((_, uses)) => uses.push(*at),
+            None => own.push((tensor, vec![*at])),
+        }
+    }
+    for (value, own) in constants {
+        for (tensor, uses) in own {
+            replace(&mut out, context, value, &uses, tensor.clone(), "constant")?;
+        }
     }
     for value in plan.axes.keys().copied() {
         let declared = graph.value(value).shape();

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::Rewritten;
 use crate::detect::Found;
-use crate::detect::finding::Finding;
+use crate::detect::finding::Encoding;
 use crate::error::RewriteError;
 use crate::inspect::{entries, inspect_encodings};
 use crate::plan::change::Change;
+use crate::plan::rescale;
 use crate::plan::swap::SwapPlan;
-use crate::plan::{rescale, resize, stretch};
 use crate::record::record;
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
@@ -71,11 +71,15 @@ impl<'a> Plan<'a> {
                 }
             }
             Change::Stretch(plan) => {
-                of_branches.push(stretched(&planned, &planned.branches[0].found, plan));
+                of_branches.push(changed(&planned, plan.findings(), |at, e| {
+                    plan.after(at, e)
+                }));
                 all.extend(plan.inferred.iter().cloned());
             }
             Change::Resize(plan) => {
-                of_branches.push(resized(&planned, &planned.branches[0].found, plan));
+                let all = planned.branches[0].found.findings.len();
+                let findings = (0..all).filter(|_| !plan.is_empty());
+                of_branches.push(changed(&planned, findings, |at, e| plan.after(at, e)));
             }
             Change::Swap(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
@@ -230,12 +234,17 @@ fn swapped(planned: &Planned<'_>, found: &Found, plan: &SwapPlan) -> Vec<Planned
     edits.filter(changes).collect()
 }
 
-/// What becomes of the sites whose table or bias is stretched.
-fn stretched(planned: &Planned<'_>, found: &Found, plan: &stretch::Plan) -> Vec<PlannedEdit> {
+/// What becomes of the sites of these findings; `after` is the encoding that each gets.
+fn changed(
+    planned: &Planned<'_>,
+    findings: impl Iterator<Item = usize>,
+    after: impl Fn(usize, &Encoding) -> Encoding,
+) -> Vec<PlannedEdit> {
+    let found = &planned.branches[0].found;
     let entries = entries(planned.input(), found);
     let of_finding = |at: usize| {
         let finding = &found.findings[at];
-        let new = plan.after(at, &finding.encoding);
+        let new = after(at, &finding.encoding);
         let to = json!({"kind": new.kind(), "params": new.params()});
         let edit = |site: &usize| PlannedEdit {
             site: found.attention[*site].name.clone(),
@@ -244,27 +253,7 @@ fn stretched(planned: &Planned<'_>, found: &Found, plan: &stretch::Plan) -> Vec<
         };
         finding.sites.iter().map(edit).collect::<Vec<_>>()
     };
-    plan.findings().flat_map(of_finding).collect()
-}
-
-/// What becomes of the sites of a model for images of another size.
-fn resized(planned: &Planned<'_>, found: &Found, plan: &resize::Plan) -> Vec<PlannedEdit> {
-    let entries = entries(planned.input(), found);
-    let of_finding = |(at, finding): (usize, &Finding)| {
-        let new = plan.after(at, &finding.encoding);
-        let to = json!({"kind": new.kind(), "params": new.params()});
-        let edit = |site: &usize| PlannedEdit {
-            site: found.attention[*site].name.clone(),
-            from: describe(found, &entries, *site),
-            to: to.clone(),
-        };
-        finding.sites.iter().map(edit).collect::<Vec<_>>()
-    };
-    let findings = found.findings.iter().enumerate();
-    findings
-        .filter(|_| !plan.is_empty())
-        .flat_map(of_finding)
-        .collect()
+    findings.flat_map(of_finding).collect()
 }
 
 impl fmt::Display for Plan<'_> {

@@ -1,8 +1,8 @@
-//! A request for tables with more or fewer rows.
+//! A request for tables with more or fewer rows, or for images of another size.
 
 use posenc_encodings::kind::Stack;
 
-use crate::request::{Corners, LawName, Request, ScaleType};
+use crate::request::{Antialias, Corners, ImageSize, LawName, Request, ScaleType};
 
 /// A request to give the position tables of a model more or fewer rows.
 ///
@@ -62,6 +62,30 @@ impl Resize {
     /// has some is refused.
     pub fn longer(max_length: usize) -> Self {
         Self::by(None, max_length)
+    }
+
+    /// Images of another size, in pixels. Learned tables of patches are interpolated between four rows
+    /// along both sides; every size in the graph follows.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Resize};
+    /// let model = Model::open("../../fixtures/vit/dynamo/model.onnx")?;
+    /// let done = model.plan(Resize::image(48, 64).antialias())?.apply()?;
+    /// assert_eq!(done.report().edits[0].to["params"]["grid"], serde_json::json!([6, 8]));
+    /// let error = model.plan(Resize::image(50, 64)).unwrap_err();
+    /// assert!(error.to_string().contains("48 or 56 would be"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn image(height: usize, width: usize) -> Self {
+        let mut request = Request::default();
+        request.parameters.image_size = Some(ImageSize { height, width });
+        Self(request)
+    }
+
+    /// Smooths tables of patches, as `antialias` does in PyTorch: over all rows that fall on a new one.
+    pub fn antialias(mut self) -> Self {
+        self.0.parameters.antialias = Antialias::On;
+        self
     }
 
     /// Interpolates so that the first row and the last one stay, as `align_corners` does in PyTorch.

@@ -1,13 +1,17 @@
 //! The plan of another image size: what becomes of every size in the graph, and of the tables of
 //! positions on the grid of patches.
 
+mod axes;
 mod broadcast;
+mod entries;
+mod meets;
 mod shapes;
 mod slices;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod windows;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +27,9 @@ use crate::request::{ImageSize, Request, ScaleType};
 use table::{GridTable, Interpolation};
 use walk::Walk;
 
+/// A larger image has more patches than any attention can compare.
+const MOST_PIXELS: usize = 1 << 26;
+
 /// An image of another size.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -31,7 +38,7 @@ pub(crate) struct Plan {
     /// The tables on the grid of patches.
     pub(crate) tables: Vec<GridTable>,
     /// Constants that follow, by where they are read.
-    pub(crate) constants: Vec<(ValueId, Use, Tensor)>,
+    pub(crate) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// The axes of every value of which one changes.
     pub(crate) axes: BTreeMap<ValueId, Vec<Extent>>,
 }
@@ -72,6 +79,12 @@ pub(crate) fn plan(
     size: ImageSize,
 ) -> Result<Plan, RewriteError> {
     let rows = rows(request)?;
+    let pixels = size.height.checked_mul(size.width);
+    if pixels.is_none_or(|pixels| pixels > MOST_PIXELS) {
+        let why =
+            format!("an image may have {MOST_PIXELS} pixels at most, and `image-size` is {size}");
+        return Err(Refusal::invalid(why).into());
+    }
     let (input, axes) = image(context, size)?;
     let mut walk = Walk::new(context, rows);
     if axes.iter().any(Extent::changes) {
@@ -83,7 +96,7 @@ pub(crate) fn plan(
         }
         walk.start(input, axes);
         walk.run()?;
-        walk.windows()?;
+        walk.check_windows()?;
     }
     let Walk {
         axes,
@@ -148,8 +161,10 @@ fn image(context: &Context<'_>, size: ImageSize) -> Result<(ValueId, Vec<Extent>
     let is_open = |axis: &usize| !matches!(port.dims[*axis], Dim::Known(_));
     if sides.iter().any(is_open) {
         let name = context.graph().name(port.value);
-        let why =
-            format!("the image {name} may have any size already; `image-size` is of a fixed one");
+        let why = format!(
+            "the height and the width of {name} are open, and the graph computes what follows; \
+                     `image-size` is of fixed ones"
+        );
         return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
     }
     let axes = dims.iter().enumerate().map(|(axis, old)| Extent::One {

@@ -90,6 +90,8 @@ pub(crate) struct Divided {
     pub(crate) finding: usize,
     /// The number.
     pub(crate) factor: f64,
+    /// By how much the bias of the original model is divided then.
+    pub(crate) of_original: f64,
     /// Whether distances are divided, and not the bias.
     pub(crate) of_distances: bool,
     /// The bias afterwards.

@@ -6,7 +6,7 @@ use super::VerifyError;
 use super::options::VerifyOptions;
 use crate::detect::{Found, limits};
 use crate::graph::ports::Lengths;
-use crate::record::stretch::{self, Ends};
+use crate::record::stretch;
 
 /// Lengths to run at by default.
 const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
@@ -78,8 +78,9 @@ pub(crate) fn lengths(
 /// The lengths around the old and the new end of a model whose tables were stretched, as far as they can
 /// be run.
 fn around(models: &[(&Model, &Found)], fitted: &dyn Fn(usize) -> Lengths) -> Vec<usize> {
-    let ends = models.iter().find_map(|(model, _)| stretch::read(model));
-    let Some(Ends { before, after }) = ends else {
+    let stretched = models.iter().find_map(|(model, _)| stretch::read(model));
+    let ends = stretched.and_then(|stretched| stretched.before.zip(stretched.after));
+    let Some((before, after)) = ends else {
         return vec![];
     };
     let all = [

@@ -38,20 +38,29 @@ pub(crate) fn check(
             None => Refusal::unsupported(why).into(),
         });
     }
-    for (value, axes) in &plan.axes {
-        let dims: Vec<usize> = axes.iter().map(Extent::after).collect();
-        let is_left = after
-            .graph()
-            .producer(*value)
-            .is_some_and(|(id, _)| !after.graph().is_removed(id));
-        if is_left && after.dims(*value) != Some(&dims[..]) {
-            let name = after.graph().name(*value);
+    check_sizes(before, after, plan)?;
+    for table in &plan.tables {
+        check_rows(before, after, table)?;
+    }
+    Ok(())
+}
+
+/// Compares the sizes of all that the main graph computes with those of the plan.
+fn check_sizes(before: &Context<'_>, after: &Context<'_>, plan: &Plan) -> Result<(), RewriteError> {
+    let graph = before.graph();
+    let kept = graph.scope(graph.main()).nodes().iter();
+    let kept = kept.filter(|id| !after.graph().is_removed(**id));
+    for value in kept.flat_map(|id| graph.node(*id).outputs().iter().flatten()) {
+        let planned = plan.axes.get(value);
+        let planned: Option<Vec<usize>> = match planned {
+            Some(axes) => Some(axes.iter().map(Extent::after).collect()),
+            None => before.dims(*value).map(<[usize]>::to_vec),
+        };
+        if after.dims(*value).map(<[usize]>::to_vec) != planned {
+            let name = graph.name(*value);
             let why = format!("{name} would get other sizes than those that follow the image");
             return Err(Refusal::unsupported(why).into());
         }
-    }
-    for table in &plan.tables {
-        check_rows(before, after, table)?;
     }
     Ok(())
 }

@@ -51,7 +51,15 @@ pub(crate) fn check(
     let differs = pairs.find(|pair| !is_same(*pair));
     let first = differs.map(|(_, (old, _))| old).or(old.first());
     if differs.is_some() || old.len() != new.len() {
-        let why = "the stretched encoding cannot be read back";
+        let bias = differs.and_then(|(at, _)| plan.bias(at));
+        let why = match bias.filter(|bias| bias.of_distances) {
+            Some(bias) => format!(
+                "distances divided by {} cannot be told apart in a run of this model; give a smaller \
+                 `factor`",
+                bias.factor
+            ),
+            None => "the stretched encoding cannot be read back".to_owned(),
+        };
         return Err(match first.and_then(Finding::node) {
             Some(node) => before.refuse(node, why),
             None => Refusal::unsupported(why).into(),

@@ -1,34 +1,45 @@
-//! The `posenc.stretch` metadata entry: how long a sequence could be before a rewrite moved the end of
-//! its tables, and how long it can be since, so that a verification runs around both.
+//! The `posenc.stretch` metadata entry: by which scaling tables and biases were stretched, so that they
+//! are not scaled twice, and how long a sequence could be before and can be since, so that a verification
+//! runs around both.
 
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::Value;
+
+use crate::request::ScaleType;
 
 const KEY: &str = "posenc.stretch";
 
-/// The longest sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ends {
-    /// Before the rewrite.
-    pub(crate) before: usize,
-    /// Since.
-    pub(crate) after: usize,
+/// What is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Stretched {
+    /// The longest sequence before the rewrite; `None` where nothing limited it.
+    pub(crate) before: Option<usize>,
+    /// The longest sequence since.
+    pub(crate) after: Option<usize>,
+    /// The scaling; `None` where rows were only added.
+    pub(crate) scale: Option<ScaleType>,
+    /// By how much biases are divided, over all rewrites; `None` where they are not.
+    pub(crate) factor: Option<f64>,
 }
 
-/// Records the ends of the rewrite of the model with this fingerprint.
-pub(crate) fn write(model: &mut Model, source: &str, ends: Ends) {
-    let entry = json!({
-        "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
-        "source": source,
-        "before": ends.before,
-        "after": ends.after,
-    });
-    model.set_metadata(KEY, entry.to_string());
+/// Records the rewrite of the model with this fingerprint.
+pub(crate) fn write(model: &mut Model, source: &str, stretched: &Stretched) {
+    let Ok(Value::Object(mut entry)) = serde_json::to_value(stretched) else {
+        return;
+    };
+    entry.retain(|_, value| !value.is_null());
+    entry.insert(
+        "tool".into(),
+        concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")).into(),
+    );
+    entry.insert("source".into(), source.into());
+    model.set_metadata(KEY, Value::Object(entry).to_string());
 }
 
-/// The ends that are recorded, where they can be read.
-pub(crate) fn read(model: &Model) -> Option<Ends> {
+/// What is recorded, where it can be read.
+pub(crate) fn read(model: &Model) -> Option<Stretched> {
     serde_json::from_str(model.metadata(KEY)?).ok()
 }
 
@@ -37,18 +48,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_read_as_they_were_written() {
+    fn what_is_written_is_read() {
         let text = "<ir_version: 8, opset_import: [\"\" : 17]>\n\
                     test (float[batch] x) => (float[batch] y) {\n    y = Identity(x)\n}\n";
         let mut model = Model::parse(text).unwrap();
         assert_eq!(read(&model), None);
-        let ends = Ends {
-            before: 64,
-            after: 128,
+        let with_ends = Stretched {
+            before: Some(64),
+            after: Some(128),
+            scale: Some(ScaleType::Cubic),
+            factor: Some(2.5),
         };
-        write(&mut model, "abc", ends);
-        assert_eq!(read(&model), Some(ends));
-        for text in ["", "[]", "{}", "{\"before\": -1, \"after\": 2}"] {
+        for stretched in [with_ends, Stretched::default()] {
+            write(&mut model, "abc", &stretched);
+            assert_eq!(read(&model), Some(stretched));
+        }
+        for text in [
+            "",
+            "[]",
+            "{\"before\": -1, \"after\": 2}",
+            "{\"scale\": \"far\"}",
+        ] {
             model.set_metadata(KEY, text);
             assert_eq!(read(&model), None, "{text}");
         }

@@ -10,7 +10,6 @@ use posenc_encodings::words::Word;
 impl Request {
     /// The first option that is given and that no rewrite supports yet.
     fn unsupported(&self) -> Option<&'static str> {
-        let length = &self.parameters.length;
         let Allowances {
             add_position_ids: _,
             allow_rescale: _,
@@ -21,11 +20,10 @@ impl Request {
         let options = [
             ("form", self.form.is_some_and(|form| form != Form::Ops)),
             ("target", self.target != Target::Portable),
-            ("dynamic", *length == Length::Dynamic),
+            ("dynamic", self.parameters.length == Length::Dynamic),
             ("write-config", write_config),
         ];
-        let first = options.into_iter().find(|(_, given)| *given);
-        first.map(|(name, _)| name)
+        given(&options)
     }
 }
 
@@ -65,6 +63,11 @@ impl Request {
         if let Some(name) = self.unsupported() {
             let why = format!("`{name}` is not supported yet; remove it");
             return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
+        }
+        let p = &self.parameters;
+        if p.antialias == Antialias::On && p.image_size.is_none() {
+            let why = "`antialias` is of another image size; give `image-size`";
+            return Err(Refusal::missing("image-size", why));
         }
         self.check_law()?;
         self.check_family()
@@ -126,7 +129,6 @@ impl Request {
                 self.allowances.add_position_ids && !follows,
             ),
             ("align-corners", p.corners == Corners::Aligned),
-            ("antialias", p.antialias == Antialias::On),
         ];
         let options = options.iter().filter(|(_, is_ineffective)| *is_ineffective);
         let mut all = options.map(|(name, _)| *name).chain(names);
@@ -146,26 +148,12 @@ impl Request {
         let p = &self.parameters;
         let by = self.scale.and_then(ScaleType::resizing);
         let interpolates = matches!(by, Some(Resizing::Linear | Resizing::Cubic));
+        let aligns = p.corners == Corners::Aligned;
         let options = [
-            ("theta", p.theta.is_some()),
-            ("layout", p.layout.is_some()),
-            ("rotary-dim", p.rotary_dim.is_some()),
-            ("original-length", p.original_length.is_some()),
-            ("table-precision", p.table_precision.is_some()),
-            ("params", self.params.is_some()),
-            ("seed", p.seed.is_some()),
-            ("add-position-ids", self.allowances.add_position_ids),
-            ("form", self.form.is_some()),
-            (
-                "align-corners",
-                p.corners == Corners::Aligned && !interpolates,
-            ),
+            ("align-corners", aligns && !interpolates),
             ("factor", p.factor.is_some() && self.scale.is_none()),
-            ("antialias", p.antialias == Antialias::On),
         ];
-        let given = options.into_iter().find(|(_, given)| *given);
-        let own = p.family.names().chain(p.law.names());
-        given.map(|(name, _)| name).or(own.into_iter().next())
+        self.only_of_rotations().or_else(|| given(&options))
     }
 
     /// The first parameter that is given and has no effect on another size of images.
@@ -179,17 +167,25 @@ impl Request {
             ("max-length", p.max_length.is_some()),
             ("factor", p.factor.is_some()),
         ];
-        let given = options.into_iter().find(|(_, given)| *given);
-        let others = Request {
-            scale: None,
-            ..self.clone()
-        };
-        let mut plain = others;
-        plain.parameters.corners = Corners::HalfPixel;
-        plain.parameters.antialias = Antialias::Off;
-        given
-            .map(|(name, _)| name)
-            .or_else(|| plain.ineffective_on_tables())
+        given(&options).or_else(|| self.only_of_rotations())
+    }
+
+    /// The first parameter that is given and that tables of a model have no use for.
+    fn only_of_rotations(&self) -> Option<&'static str> {
+        let p = &self.parameters;
+        let options = [
+            ("theta", p.theta.is_some()),
+            ("layout", p.layout.is_some()),
+            ("rotary-dim", p.rotary_dim.is_some()),
+            ("original-length", p.original_length.is_some()),
+            ("table-precision", p.table_precision.is_some()),
+            ("params", self.params.is_some()),
+            ("seed", p.seed.is_some()),
+            ("add-position-ids", self.allowances.add_position_ids),
+            ("form", self.form.is_some()),
+        ];
+        let own = p.family.names().chain(p.law.names());
+        given(&options).or(own.into_iter().next())
     }
 
     /// The first parameter that is given and that only scaling uses.
@@ -201,9 +197,14 @@ impl Request {
             ("original-length", p.original_length.is_some()),
             ("table-precision", p.table_precision.is_some()),
         ];
-        let given = options.into_iter().find(|(_, given)| *given);
-        given.map(|(name, _)| name).or_else(|| p.law.names().next())
+        given(&options).or_else(|| p.law.names().next())
     }
+}
+
+/// The first of these options that is given.
+fn given(options: &[(&'static str, bool)]) -> Option<&'static str> {
+    let first = options.iter().find(|(_, given)| *given);
+    first.map(|(name, _)| *name)
 }
 
 #[cfg(test)]

@@ -41,14 +41,7 @@ pub(super) fn apply(
     };
     resized::check(&context, &result, plan)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
-    let changed = Changed {
-        sites: (0..before.attention.len())
-            .map(|site| (site, None))
-            .collect(),
-        nodes_added: applied.added.len(),
-        nodes_removed: applied.removed.len(),
-        constants: applied.revalued.len() + applied.constants.len(),
-    };
+    let changed = Changed::of(0..before.attention.len(), &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);

@@ -12,7 +12,7 @@ use crate::error::RewriteError;
 use crate::inspect::entries;
 use crate::plan::stretch::Plan;
 use crate::prove::stretched;
-use crate::record::{self, stretch::Ends};
+use crate::record::{self, stretch::Stretched};
 use crate::report::{Guarantee, Limit, Rewrite};
 use crate::request::Request;
 
@@ -55,23 +55,18 @@ pub(super) fn apply(
         .collect();
     sites.sort_unstable();
     sites.dedup();
-    let changed = Changed {
-        sites: sites.into_iter().map(|site| (site, None)).collect(),
-        nodes_added: applied.added.len(),
-        nodes_removed: applied.removed.len(),
-        constants: applied.revalued.len() + applied.constants.len(),
-    };
+    let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
     let shortest = |limits: &[Limit]| limits.first().map(|limit| limit.length);
-    if let (Some(before), Some(after)) = (
-        shortest(&report.limits.before),
-        shortest(&report.limits.after),
-    ) {
-        let ends = Ends { before, after };
-        record::stretch::write(&mut next, &report.input.fingerprint, ends);
-    }
+    let stretched = Stretched {
+        before: shortest(&report.limits.before),
+        after: shortest(&report.limits.after),
+        scale: request.scale,
+        factor: plan.biases.first().map(|bias| bias.of_original),
+    };
+    record::stretch::write(&mut next, &report.input.fingerprint, &stretched);
     report.warnings = warnings(&after, None, plan.max_length);
     Ok(Rewritten::new(next, after, report))
 }

@@ -1,5 +1,6 @@
 //! What a rewrite reports of its changes.
 
+use posenc_ir::Applied;
 use serde_json::{Value, json};
 
 use crate::attention::Site;
@@ -19,6 +20,18 @@ pub(super) struct Changed<'a> {
     pub(super) nodes_removed: usize,
     /// Constants with another payload or shape.
     pub(super) constants: usize,
+}
+
+impl Changed<'_> {
+    /// Sites that one commit changed.
+    pub(super) fn of(sites: impl IntoIterator<Item = usize>, applied: &Applied) -> Self {
+        Self {
+            sites: sites.into_iter().map(|site| (site, None)).collect(),
+            nodes_added: applied.added.len(),
+            nodes_removed: applied.removed.len(),
+            constants: applied.revalued.len() + applied.constants.len(),
+        }
+    }
 }
 
 /// An edit for each site but those that have no encoding before and after; what sites share is

@@ -176,8 +176,9 @@ impl Walk<'_> {
         if let Some(letters) = letters {
             let head = letters.result.get(axis)?;
             for (slot, own) in letters.operands.iter().enumerate() {
-                if let Some(axis) = own.iter().position(|l| l == head) {
-                    found.push((node.input(slot)?, axis));
+                match own.iter().position(|l| l == head) {
+                    Some(axis) => found.push((node.input(slot)?, axis)),
+                    None => self.alike.extend(node.input(slot)),
                 }
             }
         } else if !node.domain().is_empty() {

@@ -1,4 +1,4 @@
-//! Masks and other numbers that are the same for all tokens, written down for as many as there were.
+//! Masks that are the same for all tokens, written down for as many as there were.
 
 use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::Value;
@@ -9,6 +9,9 @@ use crate::error::RewriteError;
 use crate::graph::extent::Extent;
 use crate::graph::lane::{Lane, back};
 use crate::graph::operators::is_elementwise;
+
+/// What hides a key is not above this.
+const HIDES: f64 = -1e4;
 
 /// Nodes between numbers and where they meet tokens are few.
 const STEPS: usize = 8;
@@ -25,7 +28,7 @@ impl Walk<'_> {
         let rank = node.output(0).and_then(|v| self.context.dims(v));
         for behind in 1..=rank.map_or(0, <[usize]>::len) {
             let axis = |walk: &Self, slot: usize| -> Option<(usize, Extent)> {
-                let axes = walk.axes(node.input(slot)?)?;
+                let axes = walk.axes_in(id, slot)?;
                 let at = axes.len().checked_sub(behind)?;
                 Some((at, axes[at].clone()))
             };
@@ -39,33 +42,26 @@ impl Walk<'_> {
                 if extent.changes() || extent.before() != wanted.before() || extent.before() == 1 {
                     continue;
                 }
-                if !self.widen(id, Use::new(id, slot), axis, &wanted, STEPS)? {
-                    let why = format!(
-                        "this {} reads a number for each token, and which those of another image are is \
-                         not known",
-                        node.op()
-                    );
-                    return Err(self.refuse(id, why));
+                if !self.widen(Use::new(id, slot), axis, &wanted, STEPS)? {
+                    return Err(self.refuse_numbers(id));
                 }
             }
         }
         Ok(())
     }
 
-    /// Gives a value that `reader` needs another length along an axis; whether that was possible.
+    /// Gives what is read here another length along an axis; whether that was possible.
     fn widen(
         &mut self,
-        reader: NodeId,
         at: Use,
         axis: usize,
         wanted: &Extent,
         steps: usize,
     ) -> Result<bool, RewriteError> {
         let graph = self.context.graph();
-        let Some(value) = graph.node(at.node).input(at.slot()) else {
-            return Ok(false);
-        };
-        let Some(own) = self.axes(value).and_then(|axes| axes.get(axis).cloned()) else {
+        let own = self.axes_in(at.node, at.slot());
+        let own = own.and_then(|axes| axes.get(axis).cloned());
+        let (Some(value), Some(own)) = (graph.node(at.node).input(at.slot()), own) else {
             return Ok(false);
         };
         if own.before() == 1 || own == *wanted {
@@ -78,19 +74,13 @@ impl Walk<'_> {
             let Some(tensor) = self.lengthened(at, axis, wanted.after()) else {
                 return Ok(false);
             };
-            self.set(value, at, tensor);
+            self.constants.insert(at, (value, tensor));
             return Ok(true);
         }
         let Some((maker, output)) = graph.producer(value) else {
             return Ok(false);
         };
-        // What read it before would have to be evaluated again.
-        let comes_before = |u: &Use| u.node != reader && self.place(u.node) < self.place(reader);
-        let read = graph.uses(value).iter().filter(|u| comes_before(u));
-        if read
-            .into_iter()
-            .any(|u| !self.is_between(u.node, reader, STEPS))
-        {
+        if self.was_read(value, at.node) {
             return Ok(false);
         }
         let node = graph.node(maker);
@@ -106,7 +96,7 @@ impl Walk<'_> {
                     let from = node.input(0).and_then(|v| self.context.dims(v));
                     let missing = rank - from.map_or(rank, <[usize]>::len);
                     if let Some(inner) = axis.checked_sub(missing)
-                        && !self.widen(reader, Use::new(maker, 0), inner, wanted, steps - 1)?
+                        && !self.widen(Use::new(maker, 0), inner, wanted, steps - 1)?
                     {
                         return Ok(false);
                     }
@@ -121,7 +111,7 @@ impl Walk<'_> {
                     let from = node.input(slot).and_then(|v| self.context.dims(v));
                     let missing = rank - from.map_or(rank, <[usize]>::len);
                     if let Some(inner) = axis.checked_sub(missing)
-                        && !self.widen(reader, Use::new(maker, slot), inner, wanted, steps - 1)?
+                        && !self.widen(Use::new(maker, slot), inner, wanted, steps - 1)?
                     {
                         return Ok(false);
                     }
@@ -134,7 +124,7 @@ impl Walk<'_> {
                     return Ok(false);
                 };
                 let inner = Use::new(maker, 0);
-                if !self.widen(reader, inner, lane.sequence, wanted, steps - 1)? {
+                if !self.widen(inner, lane.sequence, wanted, steps - 1)? {
                     return Ok(false);
                 }
             }
@@ -150,19 +140,7 @@ impl Walk<'_> {
         Ok(fits)
     }
 
-    /// Whether a node only leads to `reader`.
-    fn is_between(&self, id: NodeId, reader: NodeId, steps: usize) -> bool {
-        let graph = self.context.graph();
-        id == reader
-            || steps > 0
-                && graph.node(id).outputs().iter().flatten().all(|out| {
-                    let later = |u: &&Use| self.place(u.node) <= self.place(reader);
-                    let mut uses = graph.uses(*out).iter().filter(later);
-                    uses.all(|u| self.is_between(u.node, reader, steps - 1))
-                })
-    }
-
-    /// A constant that is the same all along an axis, for so many elements.
+    /// A constant that masks all or nothing along an axis, for so many elements.
     fn lengthened(&self, at: Use, axis: usize, length: usize) -> Option<Tensor> {
         let known = self.input(at.node, at.slot())?;
         let dtype = known.dtype?;
@@ -172,7 +150,10 @@ impl Walk<'_> {
             _ => known.to_i64()?.mapv(|n| n as f64),
         };
         let first = numbers.index_axis(Axis(axis), 0);
-        if numbers.axis_iter(Axis(axis)).any(|other| other != first) {
+        let is_same = numbers.axis_iter(Axis(axis)).all(|other| other == first);
+        // Other numbers may be those of a mean over the old number of tokens.
+        let is_mask = |v: &f64| *v == 0.0 || *v == 1.0 || *v <= HIDES;
+        if !is_same || !first.iter().all(is_mask) {
             return None;
         }
         let mut dims = numbers.shape().to_vec();

@@ -45,7 +45,7 @@ impl Walk<'_> {
 
     /// Sets the numbers of a shape that are not what they should be.
     fn set_shape(&mut self, id: NodeId, dims: &[usize]) -> Result<(), RewriteError> {
-        let now = self.input(id, 1).and_then(|v| v.to_i64());
+        let now = self.list(id, 1);
         let Some(now) = now.filter(|now| now.len() == dims.len()) else {
             return Err(self.refuse(id, "the shape of this Reshape is not at hand"));
         };
@@ -78,26 +78,15 @@ impl Walk<'_> {
             )
         };
         let mut value = graph.node(id).input(at.slot()).ok_or_else(unknown)?;
-        let now = self.input(id, at.slot()).and_then(|v| v.to_i64());
-        if now.is_some_and(|now| now.iter().nth(place) == Some(&number)) {
+        let now = self.list(id, at.slot());
+        if now.is_some_and(|now| now.get(place) == Some(&number)) {
             return Ok(());
         }
         let mut between: Vec<NodeId> = vec![];
         while !self.context.found.classes.of_value(value).is_constant() {
-            let refuse = || {
-                self.refuse(
-                    id,
-                    "the shape of this Reshape is computed in a way that is not known",
-                )
-            };
-            let (maker, _) = graph.producer(value).ok_or_else(refuse)?;
-            // What read the shape before would have to be evaluated again.
-            let is_read = graph
-                .uses(value)
-                .iter()
-                .any(|u| self.done.contains(&u.node) && !between.contains(&u.node));
-            if is_read || between.len() == STEPS {
-                return Err(refuse());
+            let (maker, _) = graph.producer(value).ok_or_else(unknown)?;
+            if self.was_read(value, at.node) || between.len() == STEPS {
+                return Err(unknown());
             }
             let node = graph.node(maker);
             let slot = match (node.op(), node.domain()) {
@@ -107,7 +96,7 @@ impl Walk<'_> {
                         let part = self
                             .input(maker, slot)
                             .and_then(|v| v.elements())
-                            .ok_or_else(refuse)?;
+                            .ok_or_else(unknown)?;
                         if place < part {
                             break slot;
                         }
@@ -116,11 +105,11 @@ impl Walk<'_> {
                     }
                 }
                 ("Unsqueeze" | "Squeeze" | "Reshape" | "Identity" | "Cast", "") => 0,
-                _ => return Err(refuse()),
+                _ => return Err(unknown()),
             };
             between.push(maker);
             at = Use::new(maker, slot);
-            value = node.input(slot).ok_or_else(refuse)?;
+            value = node.input(slot).ok_or_else(unknown)?;
         }
         let known = self.input(at.node, at.slot()).ok_or_else(unknown)?;
         let mut numbers = known.to_i64().ok_or_else(unknown)?;
@@ -129,7 +118,7 @@ impl Walk<'_> {
         let numbers: ArrayD<f64> = numbers.mapv(|n| n as f64);
         let flat: Vec<f64> = numbers.iter().copied().collect();
         let tensor = Tensor::from_f64(dtype, numbers.shape(), &flat);
-        self.set(value, at, tensor);
+        self.constants.insert(at, (value, tensor));
         for maker in between.into_iter().rev() {
             let made = self.evaluate(maker)?;
             let out = graph.node(maker).output(0);

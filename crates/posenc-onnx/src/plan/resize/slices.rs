@@ -3,7 +3,7 @@
 use posenc_ir::{NodeId, ValueId};
 
 use super::walk::Walk;
-use crate::error::RewriteError;
+use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::graph::lane::wrap;
 
@@ -14,8 +14,8 @@ impl Walk<'_> {
         let Some(axes) = node.input(0).and_then(|v| self.axes.get(&v)) else {
             return Ok(());
         };
-        if node.is("Conv") && self.leaves_pixels(id, axes) {
-            return Err(self.refuse(id, "an image of this size is no whole number of patches"));
+        if node.is("Conv") {
+            self.check_patches(id, axes)?;
         }
         let fixed = |slot: usize| node.input(slot).filter(|v| !self.values.contains_key(v));
         let rank = axes.len();
@@ -56,31 +56,41 @@ impl Walk<'_> {
         Err(self.refuse(id, why))
     }
 
-    /// Whether a convolution would leave out the last pixels, and did not before.
-    fn leaves_pixels(&self, id: NodeId, axes: &[Extent]) -> bool {
+    /// Refuses sizes of which a convolution would leave out the last pixels, and did not before.
+    fn check_patches(&self, id: NodeId, axes: &[Extent]) -> Result<(), RewriteError> {
         let node = self.context.graph().node(id);
         let list = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
         let [steps, pads, holes] = ["strides", "pads", "dilations"].map(list);
         let kernel = node.input(1).and_then(|v| self.context.dims(v));
         let kernel = kernel.and_then(|dims| dims.get(2..)).unwrap_or_default();
         let count = kernel.len();
-        let sides = axes.iter().skip(2).zip(kernel).enumerate();
-        sides.into_iter().any(|(i, (axis, kernel))| {
-            let at = |list: &[i64], i: usize, usual: i64| list.get(i).copied().unwrap_or(usual);
+        let at = |list: &[i64], i: usize, usual: i64| list.get(i).copied().unwrap_or(usual);
+        for (i, (axis, kernel)) in axes.iter().skip(2).zip(kernel).enumerate() {
+            let step = at(steps, i, 1).max(1);
             let reach = (*kernel as i64 - 1) * at(holes, i, 1) + 1;
             let padded = at(pads, i, 0) + at(pads, i + count, 0);
-            let left =
-                |length: usize| (length as i64 + padded - reach).rem_euclid(at(steps, i, 1).max(1));
-            left(axis.before()) == 0 && left(axis.after()) != 0
-        })
+            let left = |length: usize| (length as i64 + padded - reach).rem_euclid(step);
+            let length = axis.after() as i64;
+            let over = left(axis.after());
+            if left(axis.before()) != 0 || over == 0 {
+                continue;
+            }
+            let fitting = [length - over, length - over + step].into_iter();
+            let fitting: Vec<String> = fitting.filter(|n| *n > 0).map(|n| n.to_string()).collect();
+            let why = format!(
+                "an axis of {length} pixels or patches is no whole number of steps of {step}; {} would be",
+                fitting.join(" or ")
+            );
+            let place = self.context.graph().place(id);
+            return Err(Refusal::invalid(why).at(place).into());
+        }
+        Ok(())
     }
 
     /// Whether a `Slice` ends somewhere within what changes.
     fn ends_within(&self, id: NodeId, axes: &[Extent]) -> bool {
         let node = self.context.graph().node(id);
-        let list = |slot: usize| -> Option<Vec<i64>> {
-            Some(self.input(id, slot)?.to_i64()?.iter().copied().collect())
-        };
+        let list = |slot: usize| self.list(id, slot);
         let is_fixed = |slot: usize| {
             node.input(slot)
                 .is_some_and(|v| !self.values.contains_key(&v))
@@ -114,19 +124,18 @@ impl Walk<'_> {
         })
     }
 
-    /// What a `Slice` leaves of an axis, of which it leaves `old` elements; what it cuts off stays.
-    pub(super) fn cut(&self, id: NodeId, axis: usize, extent: &Extent, old: usize) -> Extent {
-        let gone = extent.before().saturating_sub(old);
-        let rank = self
-            .context
-            .graph()
-            .node(id)
-            .input(0)
-            .and_then(|v| self.context.dims(v));
-        let rank = rank.map_or(0, <[usize]>::len);
-        let list = |slot: usize| -> Option<Vec<i64>> {
-            Some(self.input(id, slot)?.to_i64()?.iter().copied().collect())
-        };
+    /// What a `Slice` leaves of an axis, of which it leaves `old` elements; `None` where it cuts off what
+    /// changes.
+    pub(super) fn cut(
+        &self,
+        id: NodeId,
+        axis: usize,
+        extent: &Extent,
+        old: usize,
+    ) -> Option<Extent> {
+        let gone = extent.before().checked_sub(old)?;
+        let rank = self.axes_in(id, 0)?.len();
+        let list = |slot: usize| self.list(id, slot);
         let starts = list(1).unwrap_or_default();
         let along = list(3).unwrap_or_else(|| (0..starts.len() as i64).collect());
         let place = along.iter().position(|a| wrap(*a, rank) == Some(axis));
@@ -143,7 +152,7 @@ impl Walk<'_> {
             left -= own;
             match part {
                 part if own == 0 => kept.push(part),
-                part if part.changes() => return Extent::same(0),
+                part if part.changes() => return None,
                 part if part.before() > own => kept.push(Extent::same(part.before() - own)),
                 _ => {}
             }
@@ -151,7 +160,7 @@ impl Walk<'_> {
         if !from_front {
             kept.reverse();
         }
-        Extent::concat(kept.iter())
+        Some(Extent::concat(kept.iter()))
     }
 
     /// Whether constant indices are all of what stays before or behind what changes.
@@ -172,10 +181,7 @@ impl Walk<'_> {
         let graph = self.context.graph();
         let node = graph.node(id);
         let given: Option<Vec<i64>> = match node.input(1) {
-            Some(_) => self
-                .input(id, 1)
-                .and_then(|v| v.to_i64())
-                .map(|v| v.iter().copied().collect()),
+            Some(_) => self.list(id, 1),
             None => node.ints("axes").ok().flatten().map(<[i64]>::to_vec),
         };
         let along: Vec<usize> = match given {

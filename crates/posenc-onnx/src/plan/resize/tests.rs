@@ -102,7 +102,7 @@ fn sizes_follow_the_image() {
 
 #[test]
 fn what_keeps_the_old_size_is_refused() {
-    let cases: [(&str, Change, Change, &str); 12] = [
+    let cases: [(&str, Change, Change, &str); 17] = [
         (
             "weights over tokens",
             same,
@@ -110,7 +110,56 @@ fn what_keeps_the_old_size_is_refused() {
                 let w = s.weights(&[PATCHES as usize + 1, PATCHES as usize + 1]);
                 s.op("MatMul", &[&w, y])
             },
-            "this MatMul has a size that does not follow the image",
+            "this MatMul reads numbers for each token",
+        ),
+        (
+            "a mean by weights of one number",
+            same,
+            |s, y| {
+                let count = PATCHES as usize + 1;
+                let each = s.floats(&[1, count, 1], (0..count).map(|_| 1.0 / count as f64));
+                s.op("Mul", &[y, &each])
+            },
+            "this Mul reads numbers for each token",
+        ),
+        (
+            "weights over flattened tokens",
+            same,
+            |s, y| {
+                let count = PATCHES + 1;
+                let flat = s.reshape(y, &[1, count * HIDDEN as i64]);
+                let w = s.weights(&[count as usize * HIDDEN, 3]);
+                s.op("Gemm", &[&flat, &w])
+            },
+            "this Gemm reads numbers for each token",
+        ),
+        (
+            "features of each token joined",
+            same,
+            |s, y| {
+                let own = s.weights(&[1, PATCHES as usize + 1, 2]);
+                s.concat(&[y, &own], 2)
+            },
+            "this Concat reads numbers for each token",
+        ),
+        (
+            "a norm over tokens",
+            same,
+            |s, y| {
+                let count = PATCHES as usize + 1;
+                let scale = s.weights(&[count, HIDDEN]);
+                s.with("LayerNormalization", &[y, &scale], &[("axis", A::Int(1))])
+            },
+            "this LayerNormalization reads numbers for each token",
+        ),
+        (
+            "tokens as channels",
+            same,
+            |s, y| {
+                let w = s.weights(&[3, PATCHES as usize + 1, 1]);
+                s.op("Conv", &[y, &w])
+            },
+            "this Conv reads numbers for each token",
         ),
         (
             "a number for each token",
@@ -119,7 +168,7 @@ fn what_keeps_the_old_size_is_refused() {
                 s.op("Mul", &[x, &w])
             },
             same,
-            "this Mul reads a number for each token",
+            "this Mul reads numbers for each token",
         ),
         (
             "half of the tokens",
@@ -211,8 +260,11 @@ fn what_keeps_the_old_size_is_refused() {
         ),
     ];
     for (name, before, after, says) in cases {
-        let why = resized(&model(before, after), "12x8").expect_err(name);
-        assert!(why.contains(says), "{name}: {why}");
+        // As many patches in another grid are other patches.
+        for size in ["12x8", "4x16"] {
+            let why = resized(&model(before, after), size).expect_err(name);
+            assert!(why.contains(says), "{name} {size}: {why}");
+        }
     }
     let plain = model(same, same);
     for (size, says) in [("9x8", "no whole number of patches"), ("8x1", "size")] {

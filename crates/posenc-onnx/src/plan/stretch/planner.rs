@@ -5,7 +5,7 @@ use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::LawName;
-use posenc_encodings::resize::Resizing;
+use posenc_encodings::resize::{Corners, Resizing};
 use posenc_ir::ValueId;
 use serde_json::json;
 
@@ -43,6 +43,19 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         }
     }
     planner.refuse_shared(&tables)?;
+    let interpolates = |table: &Table| {
+        let by = match table.rows {
+            Rows::Resized { by, .. } => by,
+            Rows::Waves { .. } => return false,
+        };
+        matches!(by, Resizing::Linear | Resizing::Cubic)
+    };
+    let changes = !(tables.is_empty() && biases.is_empty());
+    if changes && request.parameters.corners == Corners::Aligned && !tables.iter().any(interpolates)
+    {
+        let why = "`align-corners` has no effect: no learned table is interpolated";
+        return Err(Refusal::new(RefusalKind::NoEffect("align-corners"), why).into());
+    }
     let longest = tables.iter().map(|table| table.new).max();
     Ok(Plan {
         max_length: request.parameters.max_length.or(longest),
@@ -82,16 +95,27 @@ impl Planner<'_> {
                     && kind != Kind::Unknown
                     && finding.max_length.is_none() => {}
                 _ => {
-                    let why = format!("{kind} is not supported yet in a rescale");
+                    let other = self
+                        .request
+                        .scale
+                        .filter(|_| divided(finding, 1.0).is_some());
+                    let why = match other {
+                        Some(scale) if !self.has_learned() => {
+                            format!("`scale` {scale} is of learned tables; {kind} takes linear")
+                        }
+                        _ => format!("{kind} is not supported yet in a rescale"),
+                    };
                     return Err(self.refuse(finding, why));
                 }
             }
             let is_chosen =
                 |site: &usize| self.sites.contains(site) || found.attention[*site].cross;
-            if finding.encoding.is_absolute() && !finding.sites.iter().all(is_chosen) {
-                let why =
-                    "a table on the embeddings serves all layers of its stack; remove `layers`";
-                return Err(Refusal::invalid(why).into());
+            if !finding.sites.iter().all(is_chosen) {
+                let why = match finding.encoding.is_absolute() {
+                    true => "a table on the embeddings serves all layers of its stack",
+                    false => "layers with the same bias are rescaled together",
+                };
+                return Err(Refusal::invalid(format!("{why}; remove `layers`")).into());
             }
         }
         if own.is_empty() {
@@ -134,7 +158,10 @@ impl Planner<'_> {
             _ => false,
         };
         if is_grid {
-            let why = "the positions of a grid are not supported yet in a rescale".to_owned();
+            let why =
+                "these are the positions of a grid of patches; give `image-size` instead of a \
+                       length"
+                    .to_owned();
             return Err(self.refuse(finding, why));
         }
         match &finding.encoding {
@@ -144,6 +171,9 @@ impl Planner<'_> {
                 let new = self.length(old)?;
                 size::numbers_in(&[reserved + new, e.dim])?;
                 let corners = self.request.parameters.corners;
+                if new != old {
+                    self.check_rows_are_original(at, by)?;
+                }
                 let weights = by.weights(old, new, corners);
                 let weights = weights.map_err(|why| self.refuse(finding, why.to_string()))?;
                 let rows = Rows::Resized {
@@ -175,21 +205,76 @@ impl Planner<'_> {
             (None, None) => self.usual_factor(),
         };
         self.check_factor()?;
-        if factor == 1.0 {
+        let stretched = match &finding.encoding {
+            Encoding::ScoreBias(_, bias) => bias.stretched(),
+            _ => None,
+        };
+        let recorded = || record::stretch::read(self.context.model).and_then(|r| r.factor);
+        let stretched = stretched.or_else(recorded).unwrap_or(1.0);
+        if factor == 1.0 || self.is_as_asked(stretched) {
             return Ok(None);
         }
+        self.refuse_second_scaling(finding, stretched)?;
         let (Some(bias), Encoding::ScoreBias(_, now)) =
             (divided(finding, factor), &finding.encoding)
         else {
-            let why = format!("distances are divided by a whole number, and `factor` is {factor}");
+            let most = u16::MAX;
+            let why = format!(
+                "distances are divided by a whole number up to {most}, and `factor` is {factor}"
+            );
             return Err(Refusal::invalid(why).into());
         };
         Ok(Some(Divided {
             finding: at,
             factor,
+            of_original: stretched * factor,
             of_distances: *bias != *now.times(1.0 / factor),
             bias,
         }))
+    }
+
+    /// Whether a factor was given by which an encoding is scaled already.
+    fn is_as_asked(&self, before: f64) -> bool {
+        let p = &self.request.parameters;
+        before > 1.0 && p.factor == Some(before) && !self.request.allowances.allow_rescale
+    }
+
+    /// Refuses to scale an encoding that is scaled by `before`, unless that is allowed.
+    fn refuse_second_scaling(&self, finding: &Finding, before: f64) -> Result<(), RewriteError> {
+        if before <= 1.0 || self.request.allowances.allow_rescale {
+            return Ok(());
+        }
+        let why = format!(
+            "{} is scaled already, by {before}; give `allow-rescale` to scale the result once more",
+            finding.encoding.kind()
+        );
+        Err(self.already_scaled(finding, why))
+    }
+
+    fn already_scaled(&self, finding: &Finding, why: String) -> RewriteError {
+        let refusal = Refusal::new(RefusalKind::AlreadyScaled, why);
+        match finding.node() {
+            Some(node) => refusal.at(self.context.graph().place(node)).into(),
+            None => refusal.into(),
+        }
+    }
+
+    /// Refuses to interpolate the rows of an earlier rewrite, unless that is allowed.
+    fn check_rows_are_original(&self, at: usize, by: Resizing) -> Result<(), RewriteError> {
+        let mixes = |by: Resizing| !matches!(by, Resizing::Tile | Resizing::Truncate);
+        let before = record::stretch::read(self.context.model).and_then(|r| r.scale);
+        let before = before.filter(|scale| scale.resizing().is_some_and(mixes));
+        match before.filter(|_| mixes(by) && !self.request.allowances.allow_rescale) {
+            None => Ok(()),
+            Some(scale) => {
+                let finding = &self.context.found.findings[at];
+                let why = format!(
+                    "the table is scaled already ({scale}); scale the original, or give \
+                     `allow-rescale` to interpolate the result once more"
+                );
+                Err(self.already_scaled(finding, why))
+            }
+        }
     }
 
     /// Refuses a factor by which nothing can be divided.
@@ -269,17 +354,26 @@ impl Planner<'_> {
             let why = "its rows cannot be told from the constant that holds them";
             return Err(self.refuse(finding, why.to_owned()));
         };
+        let p = &self.request.parameters;
+        let is_scaled = divides && self.is_as_asked(code.factor);
+        if is_scaled && p.max_length.is_none() {
+            return Ok(None);
+        }
+        let given = p.factor;
         let new = self.length(old)?;
         size::numbers_in(&[reserved + new, code.dim])?;
+        let divides = divides && !is_scaled;
         // A shorter table of the same code says nothing else.
         if !divides && new <= old {
             return Ok(None);
         }
-        let given = self.request.parameters.factor;
         let factor = match divides {
             true => given.unwrap_or(new as f64 / old as f64),
             false => 1.0,
         };
+        if factor != 1.0 {
+            self.refuse_second_scaling(finding, code.factor)?;
+        }
         let kept = if factor == 1.0 { old.min(new) } else { 0 };
         let code = Sinusoidal {
             factor: code.factor * factor,

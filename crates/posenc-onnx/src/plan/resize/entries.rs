@@ -1,0 +1,77 @@
+//! Tables of positions, where they are added to tokens that follow the image.
+
+use posenc_ir::{NodeId, Use};
+
+use super::table::GridTable;
+use super::walk::Walk;
+use crate::detect::finding::Encoding;
+use crate::error::RewriteError;
+use crate::graph::extent::Extent;
+use crate::graph::operators::is_elementwise;
+
+impl Walk<'_> {
+    /// Gives a position table that is added here the axes of what it is added to.
+    pub(super) fn table(&mut self, id: NodeId) -> Result<(), RewriteError> {
+        let node = self.context.graph().node(id);
+        let slots = node.inputs().len();
+        for slot in 0..slots {
+            let entry = Use::new(id, slot);
+            let (Some(&finding), Some(value)) = (self.entries.get(&entry), node.input(slot)) else {
+                continue;
+            };
+            let others = (0..slots).filter(|other| *other != slot);
+            let others = others.filter_map(|other| self.axes_in(id, other));
+            let tokens = others.max_by_key(Vec::len);
+            let Some(tokens) = tokens.filter(|_| is_elementwise(node.op())) else {
+                return Err(self.refuse(id, "what the position table is added to is not known"));
+            };
+            let dims = self.context.dims(value).unwrap_or_default();
+            let missing = tokens.len().saturating_sub(dims.len());
+            let axis = |(length, axis): (&usize, &Extent)| match axis {
+                axis if axis.before() == *length => axis.clone(),
+                _ => Extent::same(*length),
+            };
+            let axes: Vec<Extent> = dims.iter().zip(&tokens[missing..]).map(axis).collect();
+            if !axes.iter().any(Extent::changes) {
+                continue;
+            }
+            let table = GridTable {
+                finding,
+                value,
+                entry,
+                axes,
+                rows: self.rows,
+                is_computed: self.axes.contains_key(&value),
+            };
+            if !table.is_computed {
+                self.check_table(&table)?;
+                self.resized.insert(entry, table.axes.clone());
+            }
+            self.tables.push(table);
+        }
+        Ok(())
+    }
+
+    /// Refuses a table whose rows are not those of the grid that was found.
+    fn check_table(&self, table: &GridTable) -> Result<(), RewriteError> {
+        let id = table.entry.node;
+        let grid = match &self.context.found.findings[table.finding].encoding {
+            Encoding::Learned(e) => e.grid,
+            _ => {
+                let why =
+                    "sinusoids of a grid of patches are not supported yet for another image size";
+                return Err(self.refuse(id, why));
+            }
+        };
+        let sides = table.sides(Extent::before);
+        if sides.is_none() || grid.is_some_and(|grid| sides != Some(grid)) {
+            let why = "the rows of the position table are not those of the grid of patches";
+            return Err(self.refuse(id, why));
+        }
+        let classes = &self.context.found.classes;
+        if !classes.of_value(table.value).is_constant() {
+            return Err(self.refuse(id, "the position table is no constant"));
+        }
+        Ok(())
+    }
+}
