@@ -217,7 +217,7 @@ impl Planned<'_> {
                     .into_iter()
                     .next()
                     .expect("there is a first branch");
-                resize::apply(input, branch, &plan, report)
+                resize::apply(input, branch, &plan, &request, report)
             }
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
             Change::Sort => Ok(unchanged(input, branches, report)),

@@ -1,5 +1,4 @@
-//! Giving a model another image size: tables on the grid of patches, numbers of shapes, and declared
-//! dimensions.
+//! Giving a model other sizes: tables that are added whole, numbers of shapes, and declared dimensions.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +7,11 @@ use posenc_encodings::resize::{ResizeError, Weights};
 use posenc_ir::{Applied, Emitter, Model, Tensor, Use, ValueId};
 
 use crate::detect::context::Context;
+use crate::edit::stretch;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
-use crate::plan::resize::table::{GridTable, Interpolation};
+use crate::plan::resize::table::{Interpolation, NewRows, ResizedTable};
 
 /// Applies a plan to a model, and says what changed.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
             continue;
         }
         done.push((table.value, &table.axes));
-        let same = |other: &&GridTable| other.value == table.value && other.axes == table.axes;
+        let same = |other: &&ResizedTable| other.value == table.value && other.axes == table.axes;
         let uses = plan.tables.iter().filter(same).map(|other| other.entry);
         let uses: Vec<Use> = uses.collect();
         let tensor = tensor(context, table)?;
@@ -78,9 +78,16 @@ fn replace(
     Ok(())
 }
 
-/// What is added on the new grid.
-fn tensor(context: &Context<'_>, table: &GridTable) -> Result<Tensor, RewriteError> {
+/// What is added then.
+fn tensor(context: &Context<'_>, table: &ResizedTable) -> Result<Tensor, RewriteError> {
     let graph = context.graph();
+    let rows = match &table.rows {
+        NewRows::Grid(rows) => *rows,
+        NewRows::Line(line) => {
+            let axis = table.along().unwrap_or(0);
+            return stretch::tensor(context, line, table.value, axis);
+        }
+    };
     let refuse = |why: &str| -> RewriteError {
         let name = graph.name(table.value);
         Refusal::unsupported(format!("the position table {name} {why}")).into()
@@ -96,7 +103,7 @@ fn tensor(context: &Context<'_>, table: &GridTable) -> Result<Tensor, RewriteErr
     let numbers = stored.or_else(|| context.found.trace.get(table.value).to_f64());
     let mut numbers = numbers.ok_or_else(|| refuse("has no data at hand"))?;
     for (axis, extent) in table.axes.iter().enumerate() {
-        numbers = along(numbers, axis, extent, table.rows)
+        numbers = along(numbers, axis, extent, rows)
             .map_err(|why| refuse(&format!("cannot be resized: {why}")))?;
     }
     let dims = numbers.shape().to_vec();

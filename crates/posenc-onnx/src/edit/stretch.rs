@@ -79,6 +79,22 @@ struct Place<'a> {
     uses: Vec<Use>,
 }
 
+/// A constant with other rows along an axis, where it is added whole.
+pub(super) fn tensor(
+    context: &Context<'_>,
+    table: &Table,
+    constant: ValueId,
+    axis: usize,
+) -> Result<Tensor, RewriteError> {
+    let place = Place {
+        constant,
+        table,
+        axis,
+        uses: vec![],
+    };
+    place.tensor(context)
+}
+
 /// Adds a use of a table to the places; tables that share a constant are one place where they get the
 /// same rows.
 fn add<'a>(places: &mut Vec<Place<'a>>, table: &'a Table, at: Use, axis: usize) {

@@ -11,6 +11,7 @@ use crate::error::RewriteError;
 use crate::inspect::{entries, inspect_encodings};
 use crate::plan::change::Change;
 use crate::plan::rescale;
+use crate::plan::resize::Wanted;
 use crate::plan::swap::SwapPlan;
 use crate::record::record;
 use crate::rewrite::{Planned, describe};
@@ -77,9 +78,9 @@ impl<'a> Plan<'a> {
                 all.extend(plan.inferred.iter().cloned());
             }
             Change::Resize(plan) => {
-                let all = planned.branches[0].found.findings.len();
-                let findings = (0..all).filter(|_| !plan.is_empty());
+                let findings = plan.findings(&planned.branches[0].found).into_iter();
                 of_branches.push(changed(&planned, findings, |at, e| plan.after(at, e)));
+                all.extend(plan.inferred.iter().cloned());
             }
             Change::Swap(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
@@ -146,7 +147,8 @@ impl<'a> Plan<'a> {
     /// ```
     pub fn max_length(&self) -> Option<usize> {
         match &self.planned.change {
-            Change::Sort | Change::Nothing { .. } | Change::Resize(_) => None,
+            Change::Sort | Change::Nothing { .. } => None,
+            Change::Resize(plan) => plan.length(),
             Change::Stretch(plan) => plan.max_length,
             Change::Rescale(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
             Change::Swap(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
@@ -264,8 +266,10 @@ impl fmt::Display for Plan<'_> {
             Change::Swap(_) => write!(f, "replace the encoding of ")?,
             Change::Stretch(_) => write!(f, "stretch the encoding of ")?,
             Change::Resize(plan) => {
-                let [height, width] = plan.size;
-                write!(f, "take images of {height}x{width} at ")?
+                match plan.wanted {
+                    Wanted::Image { size, .. } => write!(f, "take images of {size} at ")?,
+                    Wanted::Length { .. } => write!(f, "stretch the encoding of ")?,
+                }
             }
             _ => write!(f, "rescale the rotations of ")?,
         }

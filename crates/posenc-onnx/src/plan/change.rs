@@ -48,7 +48,9 @@ pub(crate) fn change(
         return Ok(Change::Resize(resize_plan(model, branches, request, size)?));
     }
     if kind.is_none() && stretch::is_meant(found, request) {
-        return Ok(Change::Stretch(stretch_plan(model, branches, request)?));
+        let plan = stretch_plan(model, branches, request)?;
+        let whole = resize::length(&Context { model, found }, &plan)?;
+        return Ok(whole.map_or(Change::Stretch(plan), Change::Resize));
     }
     check_effect(request, kind)?;
     if kind.is_none() {

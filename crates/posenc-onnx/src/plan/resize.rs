@@ -1,9 +1,10 @@
-//! The plan of another image size: what becomes of every size in the graph, and of the tables of
-//! positions on the grid of patches.
+//! The plan of other sizes than those that are written in the graph, of an image or of a sequence: what
+//! becomes of every size, and of the tables of positions that are added whole.
 
 mod axes;
 mod broadcast;
 mod entries;
+mod length;
 mod meets;
 mod shapes;
 mod slices;
@@ -16,31 +17,66 @@ mod windows;
 use std::collections::BTreeMap;
 
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
+use posenc_encodings::inferred::Inferred;
 use posenc_ir::{Dim, Tensor, Use, ValueId};
 
+use crate::detect::Found;
 use crate::detect::context::Context;
 use crate::detect::finding::Encoding;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::extent::Extent;
 use crate::graph::ports::Role;
+use crate::plan::stretch::Table;
 use crate::request::{ImageSize, Request, ScaleType};
-use table::{GridTable, Interpolation};
+use table::{Interpolation, ResizedTable};
+pub(crate) use length::length;
 use walk::Walk;
 
 /// A larger image has more patches than any attention can compare.
 const MOST_PIXELS: usize = 1 << 26;
 
-/// An image of another size.
+/// Sizes that are written in the graph, and others that they become.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The size of images afterwards, `[height, width]`.
-    pub(crate) size: [usize; 2],
-    /// The tables on the grid of patches.
-    pub(crate) tables: Vec<GridTable>,
+    /// What the model is made for.
+    pub(crate) wanted: Wanted,
+    /// The tables that get other rows.
+    pub(crate) tables: Vec<ResizedTable>,
     /// Constants that follow, by where they are read.
     pub(crate) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// The axes of every value of which one changes.
     pub(crate) axes: BTreeMap<ValueId, Vec<Extent>>,
+    /// Values that the request did not give.
+    pub(crate) inferred: Vec<Inferred>,
+}
+
+/// What a model is made for.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    /// Images of this size.
+    Image {
+        /// Rows and columns of pixels.
+        size: ImageSize,
+        /// How rows of patches become others.
+        rows: Interpolation,
+    },
+    /// Sequences of this length.
+    Length {
+        /// Tokens.
+        length: usize,
+        /// The tables that get other rows.
+        tables: Vec<Table>,
+    },
+}
+
+impl Wanted {
+    /// What sizes follow, as it is called in a refusal.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Image { .. } => "image",
+            Self::Length { .. } => "sequence",
+        }
+    }
 }
 
 impl Plan {
@@ -48,6 +84,24 @@ impl Plan {
     pub(crate) fn after(&self, at: usize, encoding: &Encoding) -> Encoding {
         let table = self.tables.iter().find(|table| table.finding == at);
         table.map_or_else(|| encoding.clone(), |table| table.after(encoding))
+    }
+
+    /// The length of sequences afterwards; `None` where it is that of images.
+    pub(crate) fn length(&self) -> Option<usize> {
+        match self.wanted {
+            Wanted::Image { .. } => None,
+            Wanted::Length { length, .. } => Some(length),
+        }
+    }
+
+    /// The findings whose encoding is made for other sizes: of an image all, of a sequence those of the
+    /// tables.
+    pub(crate) fn findings(&self, found: &Found) -> Vec<usize> {
+        let is_meant = |at: &usize| match &self.wanted {
+            Wanted::Image { .. } => !self.is_empty(),
+            Wanted::Length { tables, .. } => tables.iter().any(|table| table.finding == *at),
+        };
+        (0..found.findings.len()).filter(is_meant).collect()
     }
 
     /// Whether nothing changes.
@@ -86,7 +140,7 @@ pub(crate) fn plan(
         return Err(Refusal::invalid(why).into());
     }
     let (input, axes) = image(context, size)?;
-    let mut walk = Walk::new(context, rows);
+    let mut walk = Walk::new(context, Wanted::Image { size, rows });
     if axes.iter().any(Extent::changes) {
         // What changes is reported by the encodings of the sites.
         if context.found.findings.iter().all(|f| f.sites.is_empty()) {
@@ -98,18 +152,7 @@ pub(crate) fn plan(
         walk.run()?;
         walk.check_windows()?;
     }
-    let Walk {
-        axes,
-        tables,
-        constants,
-        ..
-    } = walk;
-    Ok(Plan {
-        size: [size.height, size.width],
-        tables,
-        constants,
-        axes,
-    })
+    Ok(walk.plan(vec![]))
 }
 
 /// How rows of patches become others.

@@ -49,7 +49,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// The encoding with these rows.
-    fn after(&self, encoding: &Encoding) -> Encoding {
+    pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
         match (encoding, &self.rows) {
             (Encoding::Learned(e), _) => Encoding::Learned(Learned {
                 max_positions: self.new,

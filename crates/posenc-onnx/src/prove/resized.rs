@@ -1,5 +1,5 @@
-//! What a model of another image size shows, compared with the plan: the same attention and encodings on
-//! the new grid, the sizes that were planned, and on every patch the row that the formula says.
+//! What a model of other sizes shows, compared with the plan: the same attention and encodings, the sizes
+//! that were planned, and on every patch or token the row that the formula says.
 
 use ndarray::{Array2, ArrayD};
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
@@ -9,8 +9,9 @@ use crate::detect::finding::Finding;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
-use crate::plan::resize::table::{GridTable, Interpolation};
+use crate::plan::resize::table::{Interpolation, NewRows, ResizedTable};
 use crate::prove::invariants::check_same_sites;
+use crate::prove::stretched;
 
 /// Roundings of the element type between a row and its formula.
 const ROUNDINGS: f64 = 4.0;
@@ -27,12 +28,17 @@ pub(crate) fn check(
     check_same_sites(after, before.found, "in the resized graph")?;
     let (old, new) = (&before.found.findings, &after.found.findings);
     let is_same = |(at, (old, new)): (usize, (&Finding, &Finding))| {
-        old.sites == new.sites && new.encoding == plan.after(at, &old.encoding)
+        let line = plan.tables.iter().find(|table| table.finding == at);
+        let is_planned = match line.map(|table| &table.rows) {
+            Some(NewRows::Line(line)) => stretched::has_rows(new, line),
+            _ => new.encoding == plan.after(at, &old.encoding),
+        };
+        old.sites == new.sites && is_planned
     };
     let mut pairs = old.iter().zip(new).enumerate();
     let differs = pairs.find(|pair| !is_same(*pair)).map(|(_, (old, _))| old);
     if differs.is_some() || old.len() != new.len() {
-        let why = "the encoding on the new grid cannot be read back";
+        let why = "the encoding of the new sizes cannot be read back";
         return Err(match differs.or(old.first()).and_then(Finding::node) {
             Some(node) => before.refuse(node, why),
             None => Refusal::unsupported(why).into(),
@@ -58,7 +64,7 @@ fn check_sizes(before: &Context<'_>, after: &Context<'_>, plan: &Plan) -> Result
         };
         if after.dims(*value).map(<[usize]>::to_vec) != planned {
             let name = graph.name(*value);
-            let why = format!("{name} would get other sizes than those that follow the image");
+            let why = format!("{name} would get other sizes than those that follow the input");
             return Err(Refusal::unsupported(why).into());
         }
     }
@@ -69,13 +75,8 @@ fn check_sizes(before: &Context<'_>, after: &Context<'_>, plan: &Plan) -> Result
 fn check_rows(
     before: &Context<'_>,
     after: &Context<'_>,
-    table: &GridTable,
+    table: &ResizedTable,
 ) -> Result<(), RewriteError> {
-    let Interpolation {
-        by,
-        corners,
-        antialias,
-    } = table.rows;
     let node = table.entry.node;
     let unknown = || before.refuse(node, "what the position table adds cannot be computed");
     let own = after.graph().node(node).input(table.entry.slot());
@@ -87,6 +88,27 @@ fn check_rows(
         .dtype(own)
         .epsilon()
         .unwrap_or(f64::from(f32::EPSILON));
+    let rows = match &table.rows {
+        NewRows::Grid(rows) => rows,
+        NewRows::Line(line) => {
+            let dtype = after.dtype(own);
+            let departs = stretched::added_departs(old, new, &line.rows, dtype);
+            return match departs.ok_or_else(unknown)? {
+                None => Ok(()),
+                Some(position) => {
+                    let why = format!(
+                        "position {position} would get another row than that of the formula"
+                    );
+                    Err(before.refuse(node, why))
+                }
+            };
+        }
+    };
+    let Interpolation {
+        by,
+        corners,
+        antialias,
+    } = *rows;
     let largest = old.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
     let sides = table
         .sides(|axis| axis.before())
@@ -137,7 +159,7 @@ fn check_rows(
 /// The rows of a table, `[row, number]`, and how many come before those of the grid.
 fn by_row(
     numbers: &ArrayD<f64>,
-    table: &GridTable,
+    table: &ResizedTable,
     length: fn(&Extent) -> usize,
 ) -> (Array2<f64>, usize) {
     let is_grid = |axis: &usize| table.axes[*axis].changes();

@@ -78,7 +78,7 @@ pub(crate) fn check(
 }
 
 /// Whether a finding is what was planned.
-fn has_rows(finding: &Finding, table: &Table) -> bool {
+pub(super) fn has_rows(finding: &Finding, table: &Table) -> bool {
     match (&finding.encoding, &table.rows) {
         (Encoding::Learned(e), Rows::Resized { .. }) => {
             e.max_positions == table.new && e.offset == table.reserved
@@ -113,9 +113,18 @@ pub(crate) fn reaches(
     plan: &Plan,
     is_whole: bool,
 ) -> Result<(), RewriteError> {
-    let Some(wanted) = plan.max_length else {
-        return Ok(());
-    };
+    match plan.max_length {
+        Some(wanted) => ends_from(after, wanted, is_whole),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a model that ends before a length; `is_whole` says that its tables count.
+pub(crate) fn ends_from(
+    after: &Context<'_>,
+    wanted: usize,
+    is_whole: bool,
+) -> Result<(), RewriteError> {
     let limits = limits::all(after.graph(), after.found);
     let is_meant = |limit: &Limit| is_whole || limit.cause != LimitCause::Table;
     let short = |limit: &&Limit| limit.length < wanted && is_meant(limit);
@@ -223,6 +232,25 @@ fn by_copy(data: ArrayD<f64>, count: usize, dim: usize) -> Option<Vec<Array2<f64
     let flat = data.as_standard_layout().into_owned();
     let flat = flat.into_shape_with_order((copies, count, dim)).ok()?;
     Some(flat.outer_iter().map(|copy| copy.to_owned()).collect())
+}
+
+/// The first position whose row is not that of the formula, in what is added whole; `None` where the rows
+/// differ between sequences.
+pub(super) fn added_departs(
+    old: ArrayD<f64>,
+    new: ArrayD<f64>,
+    rows: &Rows,
+    stored: DType,
+) -> Option<Option<usize>> {
+    let of = |data: ArrayD<f64>| {
+        let [.., count, dim] = *data.shape() else {
+            return None;
+        };
+        let copies = by_copy(data, count, dim)?;
+        let first = copies.first()?.clone();
+        copies.iter().all(|copy| *copy == first).then_some(first)
+    };
+    Some(departs(&of(old)?, &of(new)?, rows, stored))
 }
 
 /// The first position whose row is not that of the formula.

@@ -4,7 +4,7 @@
 
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::request::ScaleType;
 
@@ -40,7 +40,8 @@ pub(crate) fn write(model: &mut Model, source: &str, stretched: &Stretched) {
 
 /// What is recorded, where it can be read.
 pub(crate) fn read(model: &Model) -> Option<Stretched> {
-    serde_json::from_str(model.metadata(KEY)?).ok()
+    let entries: Map<String, Value> = serde_json::from_str(model.metadata(KEY)?).ok()?;
+    serde_json::from_value(Value::Object(entries)).ok()
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
-//! Giving a model another image size.
+//! Giving a model other sizes, of images or of sequences.
+
+use std::collections::BTreeSet;
 
 use posenc_ir::Model;
 
 use super::rewritten::Rewritten;
+use super::stretch;
 use super::summary::{Changed, edits, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
@@ -10,21 +13,24 @@ use crate::detect::{detect, limits};
 use crate::edit::resize::resize;
 use crate::error::RewriteError;
 use crate::inspect::entries;
-use crate::plan::resize::Plan;
-use crate::prove::resized;
+use crate::plan::resize::{Plan, Wanted};
+use crate::prove::{resized, stretched};
 use crate::report::{Guarantee, Rewrite};
+use crate::request::Request;
 
 /// Carries out a plan.
 pub(super) fn apply(
     model: &Model,
     branch: Branch,
     plan: &Plan,
+    request: &Request,
     mut report: Rewrite,
 ) -> Result<Rewritten, RewriteError> {
     let Branch {
         options,
         found: before,
     } = branch;
+    report.inferred.clone_from(&plan.inferred);
     let context = Context {
         model,
         found: &before,
@@ -33,7 +39,7 @@ pub(super) fn apply(
         report.warnings = warnings(&before, None, None);
         return Ok(Rewritten::new(model.clone(), before, report));
     }
-    let (next, applied) = resize(&context, plan)?;
+    let (mut next, applied) = resize(&context, plan)?;
     let after = detect(&next, &options);
     let result = Context {
         model: &next,
@@ -41,10 +47,18 @@ pub(super) fn apply(
     };
     resized::check(&context, &result, plan)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
-    let changed = Changed::of(0..before.attention.len(), &applied);
+    let findings = plan.findings(&before).into_iter();
+    let sites: BTreeSet<usize> = findings
+        .flat_map(|at| before.findings[at].sites.iter().copied())
+        .collect();
+    let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
-    report.warnings = warnings(&after, None, None);
+    if let Wanted::Length { length, .. } = plan.wanted {
+        stretched::ends_from(&result, length, true)?;
+        stretch::record(&mut next, &report, request, None);
+    }
+    report.warnings = warnings(&after, None, plan.length());
     Ok(Rewritten::new(next, after, report))
 }

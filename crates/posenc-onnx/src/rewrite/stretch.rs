@@ -1,20 +1,24 @@
 //! Stretching what is no rotation: tables and biases.
 
-use posenc_ir::Model;
+use posenc_ir::{Applied, Model};
 
 use super::rewritten::Rewritten;
 use super::summary::{Changed, edits, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
-use crate::detect::{detect, limits};
-use crate::edit::stretch::stretch;
+use crate::detect::{Found, Options, detect, limits};
+use crate::edit;
+use crate::edit::extend_buffers::extend_buffers;
 use crate::error::RewriteError;
 use crate::inspect::entries;
 use crate::plan::stretch::Plan;
 use crate::prove::stretched;
-use crate::record::{self, stretch::Stretched};
+use crate::record::stretch::{self, Stretched};
 use crate::report::{Guarantee, Limit, Rewrite};
 use crate::request::Request;
+
+/// Buffers behind each other are few.
+const ROUNDS: usize = 4;
 
 /// Carries out a plan.
 pub(super) fn apply(
@@ -41,8 +45,11 @@ pub(super) fn apply(
         report.warnings = warnings(&before, None, plan.max_length);
         return Ok(Rewritten::new(model.clone(), before, report));
     }
-    let (mut next, applied) = stretch(&context, plan)?;
-    let after = detect(&next, &options);
+    let (mut next, mut applied) = edit::stretch::stretch(&context, plan)?;
+    let mut after = detect(&next, &options);
+    if let Some(wanted) = plan.max_length {
+        (next, after) = with_revealed(next, after, &options, wanted, &mut applied)?;
+    }
     let result = Context {
         model: &next,
         found: &after,
@@ -59,14 +66,58 @@ pub(super) fn apply(
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
+    let factor = plan.biases.first().map(|bias| bias.of_original);
+    record(&mut next, &report, request, factor);
+    report.warnings = warnings(&after, None, plan.max_length);
+    Ok(Rewritten::new(next, after, report))
+}
+
+/// Extends the buffers whose end shows only now that others reach further.
+fn with_revealed(
+    mut model: Model,
+    mut found: Found,
+    options: &Options,
+    wanted: usize,
+    applied: &mut Applied,
+) -> Result<(Model, Found), RewriteError> {
+    for _ in 0..ROUNDS {
+        let limits = limits::all(model.graph(), &found);
+        if limits.iter().all(|limit| limit.length >= wanted) {
+            break;
+        }
+        let context = Context {
+            model: &model,
+            found: &found,
+        };
+        let mut out = model.graph().emitter(model.graph().main(), "posenc");
+        if extend_buffers(&mut out, &context, wanted, &[])? == 0 {
+            break;
+        }
+        let patch = out.finish();
+        let (next, more) = model.with_patch(patch)?;
+        applied.added.extend(more.added);
+        applied.removed.extend(more.removed);
+        applied.revalued.extend(more.revalued);
+        applied.constants.extend(more.constants);
+        found = detect(&next, options);
+        model = next;
+    }
+    Ok((model, found))
+}
+
+/// Records the limits of a report and the scaling that was asked for.
+pub(super) fn record(
+    model: &mut Model,
+    report: &Rewrite,
+    request: &Request,
+    factor: Option<f64>,
+) {
     let shortest = |limits: &[Limit]| limits.first().map(|limit| limit.length);
     let stretched = Stretched {
         before: shortest(&report.limits.before),
         after: shortest(&report.limits.after),
         scale: request.scale,
-        factor: plan.biases.first().map(|bias| bias.of_original),
+        factor,
     };
-    record::stretch::write(&mut next, &report.input.fingerprint, &stretched);
-    report.warnings = warnings(&after, None, plan.max_length);
-    Ok(Rewritten::new(next, after, report))
+    stretch::write(model, &report.input.fingerprint, &stretched);
 }

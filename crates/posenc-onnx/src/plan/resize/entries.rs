@@ -2,7 +2,8 @@
 
 use posenc_ir::{NodeId, Use};
 
-use super::table::GridTable;
+use super::Wanted;
+use super::table::{NewRows, ResizedTable};
 use super::walk::Walk;
 use crate::detect::finding::Encoding;
 use crate::error::RewriteError;
@@ -35,12 +36,20 @@ impl Walk<'_> {
             if !axes.iter().any(Extent::changes) {
                 continue;
             }
-            let table = GridTable {
+            let rows = match &self.wanted {
+                Wanted::Image { rows, .. } => NewRows::Grid(*rows),
+                Wanted::Length { tables, .. } => {
+                    let own = tables.iter().find(|table| table.finding == finding);
+                    let unknown = || self.refuse(id, "the rows of this table are not known");
+                    NewRows::Line(own.ok_or_else(unknown)?.clone())
+                }
+            };
+            let table = ResizedTable {
                 finding,
                 value,
                 entry,
                 axes,
-                rows: self.rows,
+                rows,
                 is_computed: self.axes.contains_key(&value),
             };
             if !table.is_computed {
@@ -52,9 +61,31 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Refuses a table whose rows are not those of the grid that was found.
-    fn check_table(&self, table: &GridTable) -> Result<(), RewriteError> {
+    /// Whether every table of a sequence that gets other rows was met.
+    pub(super) fn reaches_tables(&self) -> bool {
+        let Wanted::Length { tables, .. } = &self.wanted else {
+            return true;
+        };
+        let is_met = |finding| self.tables.iter().any(|table| table.finding == finding);
+        tables.iter().all(|table| is_met(table.finding))
+    }
+
+    /// Refuses a table whose rows are not those of the grid or of the sequence.
+    fn check_table(&self, table: &ResizedTable) -> Result<(), RewriteError> {
         let id = table.entry.node;
+        let classes = &self.context.found.classes;
+        if !classes.of_value(table.value).is_constant() {
+            return Err(self.refuse(id, "the position table is no constant"));
+        }
+        if let NewRows::Line(rows) = &table.rows {
+            let along = table.along();
+            let sizes = along.map(|axis| [table.axes[axis].before(), table.axes[axis].after()]);
+            if sizes != Some([rows.old, rows.new]) {
+                let why = "the rows of the position table are not those of the tokens";
+                return Err(self.refuse(id, why));
+            }
+            return Ok(());
+        }
         let grid = match &self.context.found.findings[table.finding].encoding {
             Encoding::Learned(e) => e.grid,
             _ => {
@@ -67,10 +98,6 @@ impl Walk<'_> {
         if sides.is_none() || grid.is_some_and(|grid| sides != Some(grid)) {
             let why = "the rows of the position table are not those of the grid of patches";
             return Err(self.refuse(id, why));
-        }
-        let classes = &self.context.found.classes;
-        if !classes.of_value(table.value).is_constant() {
-            return Err(self.refuse(id, "the position table is no constant"));
         }
         Ok(())
     }

@@ -24,10 +24,13 @@ impl Walk<'_> {
             let computes = node.input(1).is_some_and(|v| self.values.contains_key(&v));
             return match made {
                 Ok(made) if computes => Ok(made),
-                _ => Err(self.refuse(
-                    id,
-                    "this Reshape groups elements by sizes that do not follow the image",
-                )),
+                _ => {
+                    let why = format!(
+                        "this Reshape groups elements by sizes that do not follow the {}",
+                        self.wanted.name()
+                    );
+                    Err(self.refuse(id, why))
+                }
             };
         };
         let dims: Vec<usize> = wanted.iter().map(Extent::after).collect();
@@ -40,7 +43,9 @@ impl Walk<'_> {
         if fits(&made) {
             return Ok(made);
         }
-        Err(self.refuse(id, "the shape of this Reshape does not follow the image"))
+        let what = self.wanted.name();
+        let why = format!("the shape of this Reshape does not follow the {what}");
+        Err(self.refuse(id, why))
     }
 
     /// Sets the numbers of a shape that are not what they should be.

@@ -50,8 +50,9 @@ impl Walk<'_> {
             return Ok(());
         }
         let why = format!(
-            "this {} acts along an axis that follows the image, by numbers that do not",
-            node.op()
+            "this {} acts along an axis that follows the {}, by numbers that do not",
+            node.op(),
+            self.wanted.name()
         );
         Err(self.refuse(id, why))
     }

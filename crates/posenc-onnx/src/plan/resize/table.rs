@@ -1,4 +1,4 @@
-//! Tables of positions on a grid of patches.
+//! Tables of positions that get other rows where they are added.
 
 use posenc_encodings::families::sinusoidal::Image;
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
@@ -6,10 +6,11 @@ use posenc_ir::{Use, ValueId};
 
 use crate::detect::finding::Encoding;
 use crate::graph::extent::Extent;
+use crate::plan::stretch::Table;
 
-/// A table on the grid of patches, where it is added.
+/// A table that is added whole, where it is added.
 #[derive(Clone, Debug)]
-pub(crate) struct GridTable {
+pub(crate) struct ResizedTable {
     /// Its finding, by the place in `Found::findings`.
     pub(crate) finding: usize,
     /// What is added.
@@ -19,9 +20,18 @@ pub(crate) struct GridTable {
     /// The axes of what is added.
     pub(crate) axes: Vec<Extent>,
     /// What the rows become.
-    pub(crate) rows: Interpolation,
+    pub(crate) rows: NewRows,
     /// Whether the graph itself makes them of the table, for any size.
     pub(crate) is_computed: bool,
+}
+
+/// What the rows of a table become.
+#[derive(Clone, Debug)]
+pub(crate) enum NewRows {
+    /// Those of patches on another grid.
+    Grid(Interpolation),
+    /// Those of a sequence of another length.
+    Line(Table),
 }
 
 /// How rows of patches become those of another grid: along both sides in the same way.
@@ -35,7 +45,14 @@ pub(crate) struct Interpolation {
     pub(crate) antialias: Antialias,
 }
 
-impl GridTable {
+impl ResizedTable {
+    /// The only axis that changes, where it is one of tokens.
+    pub(crate) fn along(&self) -> Option<usize> {
+        let mut changed = (0..self.axes.len()).filter(|axis| self.axes[*axis].changes());
+        let axis = changed.next().filter(|_| changed.next().is_none())?;
+        matches!(self.axes[axis], Extent::One { .. }).then_some(axis)
+    }
+
     /// The grid after the change.
     pub(crate) fn grid(&self) -> Option<[usize; 2]> {
         self.sides(Extent::after)
@@ -57,8 +74,11 @@ impl GridTable {
         }
     }
 
-    /// The encoding of the finding with this grid.
+    /// The encoding of the finding with these rows.
     pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
+        if let NewRows::Line(table) = &self.rows {
+            return table.after(encoding);
+        }
         let Some([height, width]) = self.grid().filter(|_| !self.is_computed) else {
             return encoding.clone();
         };

@@ -267,7 +267,7 @@ fn what_keeps_the_old_size_is_refused() {
         }
     }
     let plain = model(same, same);
-    for (size, says) in [("9x8", "no whole number of patches"), ("8x1", "size")] {
+    for (size, says) in [("9x8", "no whole number of steps of 2; 8 or 10 would be"), ("8x1", "size")] {
         let why = resized(&plain, size).expect_err(size);
         assert!(why.contains(says), "{size}: {why}");
     }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use posenc_encodings::inferred::Inferred;
 use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{NodeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::table::{GridTable, Interpolation};
+use super::{Plan, Wanted};
+use super::table::ResizedTable;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;
@@ -22,12 +24,12 @@ const COMPARED: usize = 1 << 12;
 pub(super) struct Walk<'a> {
     pub(super) context: &'a Context<'a>,
     /// How rows of tables become others.
-    pub(super) rows: Interpolation,
+    pub(super) wanted: Wanted,
     /// The axes of every value of which one changes.
     pub(super) axes: BTreeMap<ValueId, Vec<Extent>>,
     /// Every value that is not what it was in the trial run.
     pub(super) values: FxHashMap<ValueId, Value>,
-    pub(super) tables: Vec<GridTable>,
+    pub(super) tables: Vec<ResizedTable>,
     /// Constants that follow, by where they are read.
     pub(super) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// Where a position table is added, with its finding.
@@ -41,13 +43,13 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(context: &'a Context<'a>, rows: Interpolation) -> Self {
+    pub(super) fn new(context: &'a Context<'a>, wanted: Wanted) -> Self {
         let findings = context.found.findings.iter().enumerate();
         let findings = findings.filter(|(_, finding)| finding.encoding.is_absolute());
         let entries = findings.flat_map(|(at, f)| f.entries.iter().map(move |entry| (*entry, at)));
         Self {
             context,
-            rows,
+            wanted,
             axes: BTreeMap::new(),
             values: FxHashMap::default(),
             tables: vec![],
@@ -66,6 +68,17 @@ impl<'a> Walk<'a> {
         let uses = self.context.graph().uses(value).iter();
         let mut nodes = uses.map(|at| at.node).filter(|id| *id != besides);
         nodes.any(|id| place(id) < self.now)
+    }
+
+    /// What follows from the sizes that were given.
+    pub(super) fn plan(self, inferred: Vec<Inferred>) -> Plan {
+        Plan {
+            wanted: self.wanted,
+            tables: self.tables,
+            constants: self.constants,
+            axes: self.axes,
+            inferred,
+        }
     }
 
     /// Gives an input other axes.
@@ -157,8 +170,9 @@ impl<'a> Walk<'a> {
         };
         apply(node, opset, &inputs, &BUDGET).map_err(|error| {
             let why = format!(
-                "this {} has a size that does not follow the image: {error}",
-                node.op()
+                "this {} has a size that does not follow the {}: {error}",
+                node.op(),
+                self.wanted.name()
             );
             self.refuse(id, why)
         })
