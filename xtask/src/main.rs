@@ -8,13 +8,17 @@
 //!   ARCHITECTURE.md.
 //! - `cargo xtask wild [FOLDER]` fetches published models and scores the tool on them, by the scripts
 //!   in a folder: about 1 GB.
+//! - `cargo xtask embeddings` extends a published sentence-embedding model to twice its positions and
+//!   measures its embeddings: about 3 GB.
 //! - `cargo xtask-proto` regenerates the checked-in protobuf code.
 
+mod embeddings;
 mod layers;
 mod pip;
 #[cfg(feature = "proto")]
 mod proto;
 mod schema;
+mod scripts;
 mod test;
 mod wild;
 
@@ -22,7 +26,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-const TASKS: &str = "`test`, `layers`, `schema`, `wild` and `proto`";
+const TASKS: &str = "`test`, `layers`, `schema`, `wild`, `embeddings` and `proto`";
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -33,6 +37,7 @@ fn main() -> Result<()> {
         Some("layers") => layers::run(root()?, &rest),
         Some("schema") => schema::run(root()?, &rest),
         Some("wild") => wild::run(root()?, &rest),
+        Some("embeddings") => embeddings::run(root()?, &rest),
         #[cfg(feature = "proto")]
         Some("proto") => proto::run(root()?),
         #[cfg(not(feature = "proto"))]

@@ -99,6 +99,11 @@ pub trait ScoreBias: Encoding + Object {
         None
     }
 
+    /// Whether the bias of each head grows by a constant step with the distance, to both sides.
+    fn is_sloped(&self) -> bool {
+        false
+    }
+
     /// The factor by which the bias was [stretched](Self::stretch); `None` where its parameters do not
     /// tell.
     fn stretched(&self) -> Option<f64> {

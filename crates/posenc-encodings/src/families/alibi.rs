@@ -181,6 +181,10 @@ impl ScoreBias for Alibi {
         Some(self.times(1.0 / factor))
     }
 
+    fn is_sloped(&self) -> bool {
+        true
+    }
+
     fn is_straight(&self) -> bool {
         self.symmetric != Some(true)
     }

@@ -7,6 +7,7 @@ mod reach;
 
 use std::collections::BTreeSet;
 
+use ndarray::Axis;
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 
@@ -50,6 +51,8 @@ pub(crate) struct Bound {
     pub(crate) length: usize,
     /// What it is.
     pub(crate) cause: LimitCause,
+    /// Whether its last rows are taken where the sequence is shorter.
+    pub(crate) from_end: bool,
 }
 
 /// Every read of a constant that ends, in the order of the nodes.
@@ -83,6 +86,7 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
                 table,
                 length,
                 cause: cause(graph, trace, node, table, length),
+                from_end: starts_at_length(classes, node),
             });
         } else if let Some((table, length)) = product::rows_by_product(&mut longer, id, node) {
             found.push(Bound {
@@ -90,10 +94,17 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
                 table,
                 length,
                 cause: LimitCause::Table,
+                from_end: false,
             });
         }
     }
     found
+}
+
+/// Whether a `Slice` starts at a place that follows the length.
+fn starts_at_length(classes: &Classes, node: &Node) -> bool {
+    let starts = node.input(1).filter(|_| node.is("Slice"));
+    starts.is_some_and(|starts| classes.of_value(starts).has(Class::LENGTH))
 }
 
 /// A constant whose rows are picked by an index that follows position, and the longest sequence
@@ -180,7 +191,7 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
     let found = longer.runs.found;
     let (classes, trace) = (&found.classes, &found.trace);
     let (table, ends) = (node.input(0)?, node.input(2)?);
-    let length = classes.of_value(ends).has(Class::LENGTH);
+    let length = classes.of_value(ends).has(Class::LENGTH) || starts_at_length(classes, node);
     if !length || !classes.of_value(table).is_constant() {
         return None;
     }
@@ -237,8 +248,8 @@ fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usiz
     }
     let dims = trace.get(table).dims.clone().unwrap_or_default();
     let square = dims.ends_with(&[length, length]);
-    // A quantized table has many integers to a row, an index one.
-    let line = dims.iter().filter(|n| **n != 1).count() < 2;
+    // A quantized table has many integers to a row, an index one; sequences may have copies of it.
+    let line = varying_axes(trace, table) < 2;
     match graph.dtype(table).or(trace.get(table).dtype) {
         Some(dtype) if dtype.is_int() && line => match trace.get(table).to_i64() {
             Some(data) if data.iter().all(|v| *v == 0) => LimitCause::TokenTypeBuffer,
@@ -256,6 +267,21 @@ fn gathers(node: &Node) -> bool {
         node.op(),
         "GatherBlockQuantized" | "EmbedLayerNormalization"
     )
+}
+
+/// Axes along which the numbers of a constant differ.
+fn varying_axes(trace: &Trace, table: ValueId) -> usize {
+    let value = trace.get(table);
+    let Some(data) = value.to_i64() else {
+        let dims = value.dims.as_deref().unwrap_or_default();
+        return dims.iter().filter(|n| **n != 1).count();
+    };
+    let varies = |axis: &usize| {
+        let first = data.index_axis(Axis(*axis), 0);
+        data.axis_iter(Axis(*axis)).any(|row| row != first)
+    };
+    let axes = (0..data.ndim()).filter(|axis| data.shape()[*axis] > 1);
+    axes.filter(varies).count()
 }
 
 /// Whether a constant contains no more than two different numbers, as masks do.

@@ -1,20 +1,16 @@
 //! Extends constants that limit the sequence length, if their numbers continue by a rule: position
-//! ids, token types, causal masks. Learned tables follow no rule and are not changed.
+//! ids, token types, causal masks, biases of slopes. Learned tables follow no rule and are not changed.
 
-use ndarray::{ArrayD, IxDyn};
+mod places;
+
 use posenc_ir::{DType, Emitter, NodeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::detect::Runs;
 use crate::detect::context::Context;
-use crate::detect::limits::bounds;
 use crate::error::RewriteError;
+use crate::graph::continued::{MAX_ELEMENTS, extend_line, extend_slopes, extend_square};
 use crate::graph::dataflow::Class;
-use crate::report::LimitCause;
-
-/// The most elements of an extended buffer: a mask of 8,192 tokens. A buffer that would be larger
-/// is not changed and is reported as a limit.
-const MAX_ELEMENTS: usize = 1 << 26;
+use places::Buffer;
 
 /// Extends the buffers that are shorter than `wanted`, and raises what keeps the length at theirs or at
 /// one of `lengths`. Returns the number of changed constants.
@@ -25,38 +21,33 @@ pub(crate) fn extend_buffers(
     lengths: &[usize],
 ) -> Result<usize, RewriteError> {
     let graph = context.graph();
-    let mut tables: Vec<(ValueId, usize, Vec<Use>)> = vec![];
-    for bound in bounds(&Runs::new(context.model, context.found)) {
-        let buffer = matches!(
-            bound.cause,
-            LimitCause::CausalBuffer | LimitCause::PositionBuffer | LimitCause::TokenTypeBuffer
-        );
-        if !buffer || bound.length >= wanted {
-            continue;
-        }
-        let at = Use::new(bound.node, 0);
-        match tables.iter_mut().find(|(table, ..)| *table == bound.table) {
-            Some((.., uses)) => uses.push(at),
-            None => tables.push((bound.table, bound.length, vec![at])),
-        }
-    }
+    let buffers = places::buffers(context, wanted);
     let shorter = lengths.iter().copied().filter(|length| *length < wanted);
     let mut lengths: FxHashSet<usize> = shorter.collect();
     let mut changed = 0;
-    for (table, length, uses) in tables {
-        let Some(tensor) = extend(context, table, length, wanted) else {
+    for buffer in buffers {
+        let Some(tensor) = extend(context, &buffer, wanted) else {
             continue;
         };
-        lengths.insert(length);
+        lengths.insert(buffer.length);
         changed += 1;
-        if graph.stored(table).is_some() {
-            out.replace_constant(table, &uses, tensor)?;
+        for start in &buffer.starts {
+            let old = graph.node(start.node).input(start.slot());
+            let Some(old) = old else { continue };
+            out.set_scope(graph.node(start.node).scope());
+            let dims = context.dims(old).unwrap_or_default();
+            let rows = Tensor::from_f64(context.dtype(old), dims, &[wanted as f64]);
+            let rows = out.constant("rows", rows);
+            out.redirect_use(old, *start, rows)?;
+        }
+        if graph.stored(buffer.constant).is_some() {
+            out.replace_constant(buffer.constant, &buffer.uses, tensor)?;
             continue;
         }
-        out.set_scope(graph.value(table).scope());
+        out.set_scope(graph.value(buffer.constant).scope());
         let new = out.constant("buffer", tensor);
-        for at in uses {
-            out.redirect_use(table, at, new)?;
+        for at in buffer.uses {
+            out.redirect_use(buffer.constant, at, new)?;
         }
     }
     if !lengths.is_empty() {
@@ -149,22 +140,32 @@ fn only_shapes(context: &Context<'_>, length: ValueId) -> bool {
 }
 
 /// Extends a constant to `wanted` tokens; `None` if its numbers follow no rule.
-fn extend(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -> Option<Tensor> {
-    let known = context.found.trace.get(table);
+fn extend(context: &Context<'_>, buffer: &Buffer, wanted: usize) -> Option<Tensor> {
+    let known = context.found.trace.get(buffer.constant);
+    let length = buffer.length;
     let data = known.to_f64()?;
     let dtype = known.dtype?;
     let axes: Vec<usize> = (0..data.ndim())
         .filter(|a| data.shape()[*a] >= length)
         .collect();
+    // Slopes are rounded in the type that stores them.
+    let share = match buffer.is_sloped {
+        true => 4.0 * dtype.epsilon()?,
+        false => 0.0,
+    };
     let data = match axes[..] {
         [axis] => {
             let count = (data.shape()[axis] - length).checked_add(wanted)?;
-            extend_line(&data, axis, count)?
+            extend_line(&data, axis, count, buffer.from_end, share)?
+        }
+        [rows, columns] if buffer.is_sloped && !buffer.from_end => {
+            extend_slopes(&data, [rows, columns], wanted, share)?
         }
         [rows, columns]
-            if wanted
-                .checked_mul(wanted)
-                .is_some_and(|n| n <= MAX_ELEMENTS) =>
+            if !buffer.is_sloped
+                && wanted
+                    .checked_mul(wanted)
+                    .is_some_and(|n| n <= MAX_ELEMENTS) =>
         {
             extend_square(&data, [rows, columns], wanted)?
         }
@@ -178,133 +179,4 @@ fn extend(context: &Context<'_>, table: ValueId, length: usize, wanted: usize) -
         }
         _ => Tensor::from_f64(dtype, data.shape(), &values),
     })
-}
-
-/// Extends numbers that grow by a constant step along an axis; `None` if they do not, or if the
-/// result would be too large.
-fn extend_line(data: &ArrayD<f64>, axis: usize, wanted: usize) -> Option<ArrayD<f64>> {
-    let count = data.shape()[axis];
-    let at = |index: &[usize], along: usize| {
-        let mut index = index.to_vec();
-        index[axis] = along;
-        data[IxDyn(&index)]
-    };
-    let first: Vec<usize> = vec![0; data.ndim()];
-    let step = if count > 1 {
-        at(&first, 1) - at(&first, 0)
-    } else {
-        0.0
-    };
-    let is_line = data.indexed_iter().all(|(index, v)| {
-        let index: &[usize] = ndarray::Dimension::slice(&index);
-        *v == at(index, 0) + step * index[axis] as f64
-    });
-    let mut dims = data.shape().to_vec();
-    dims[axis] = wanted;
-    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
-    (is_line && count <= MAX_ELEMENTS).then(|| {
-        ArrayD::from_shape_fn(dims, |index| {
-            let index: &[usize] = ndarray::Dimension::slice(&index);
-            at(index, 0) + step * index[axis] as f64
-        })
-    })
-}
-
-/// Extends a mask that depends only on the distance and has one number up to some distance and another
-/// beyond: larger distances get the number of the largest one.
-fn extend_square(
-    data: &ArrayD<f64>,
-    [rows, columns]: [usize; 2],
-    wanted: usize,
-) -> Option<ArrayD<f64>> {
-    let length = data.shape()[rows];
-    if data.shape()[columns] != length || data.len() != length * length {
-        return None;
-    }
-    let last = length as i64 - 1;
-    let of = |distance: i64| {
-        let distance = distance.clamp(-last, last);
-        let mut index = vec![0; data.ndim()];
-        index[rows] = usize::try_from(-distance).unwrap_or(0);
-        index[columns] = usize::try_from(distance).unwrap_or(0);
-        data[IxDyn(&index)]
-    };
-    let distance = |index: &[usize]| index[columns] as i64 - index[rows] as i64;
-    let by_distance = data.indexed_iter().all(|(index, v)| {
-        let index: &[usize] = ndarray::Dimension::slice(&index);
-        *v == of(distance(index))
-    });
-    // Numbers that come again and again would not go on by the last one.
-    let is_step = |sign: i64| {
-        let changes = (1..=last).filter(|d| of(sign * d) != of(sign * (d - 1)));
-        changes.count() < 2
-    };
-    let mut dims = data.shape().to_vec();
-    (dims[rows], dims[columns]) = (wanted, wanted);
-    (by_distance && is_step(1) && is_step(-1)).then(|| {
-        ArrayD::from_shape_fn(dims, |index| {
-            let index: &[usize] = ndarray::Dimension::slice(&index);
-            of(distance(index))
-        })
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(dims: &[usize], f: impl Fn(&[usize]) -> f64) -> ArrayD<f64> {
-        ArrayD::from_shape_fn(dims.to_vec(), |index| f(ndarray::Dimension::slice(&index)))
-    }
-
-    #[test]
-    fn sequences_with_a_constant_step_are_extended() {
-        for (start, step) in [(0.0, 1.0), (2.0, 1.0), (0.0, 0.0), (7.0, -1.0)] {
-            let row = |n| of(&[1, n], |i| start + step * i[1] as f64);
-            assert_eq!(extend_line(&row(6), 1, 9), Some(row(9)));
-        }
-    }
-
-    #[test]
-    fn buffers_that_would_be_too_large_are_not_extended() {
-        let row = of(&[1, 6], |i| i[1] as f64);
-        for wanted in [MAX_ELEMENTS + 1, 1_000_000_000_000, usize::MAX] {
-            assert_eq!(extend_line(&row, 1, wanted), None);
-            let rows = of(&[2, 6], |i| i[1] as f64);
-            assert_eq!(extend_line(&rows, 1, wanted), None);
-        }
-        assert!(extend_line(&row, 1, 7).is_some());
-    }
-
-    #[test]
-    fn masks_by_distance_are_extended() {
-        let causal = |i: &[usize]| f64::from(u8::from(i[3] <= i[2]));
-        let window = |i: &[usize]| f64::from(u8::from(i[3] <= i[2] && i[2] - i[3] < 3));
-        for mask in [causal, window] {
-            let wide = |n| of(&[1, 1, n, n], mask);
-            assert_eq!(extend_square(&wide(6), [2, 3], 11), Some(wide(11)));
-        }
-    }
-
-    #[test]
-    fn numbers_without_a_rule_are_not_extended() {
-        let learned = of(&[6, 2], |i| (i[0] * i[0]) as f64);
-        assert_eq!(extend_line(&learned, 0, 9), None);
-        let jump = of(&[1, 6], |i| if i[1] == 5 { 9.0 } else { i[1] as f64 });
-        assert_eq!(extend_line(&jump, 1, 9), None);
-        let hole = of(&[6, 6], |i| {
-            f64::from(u8::from(i[1] <= i[0] && i != [4, 2]))
-        });
-        assert_eq!(extend_square(&hole, [0, 1], 9), None);
-        let dilated = of(&[6, 6], |i| {
-            f64::from(u8::from(i[0].abs_diff(i[1]) % 3 == 0))
-        });
-        assert_eq!(extend_square(&dilated, [0, 1], 9), None);
-        let prefix = of(&[6, 6], |i| f64::from(u8::from(i[1] <= i[0] || i[1] < 2)));
-        assert_eq!(extend_square(&prefix, [0, 1], 9), None);
-        let two = of(&[2, 6, 6], |i| i[0] as f64);
-        assert_eq!(extend_square(&two, [1, 2], 9), None);
-        let oblong = of(&[6, 7], |_| 1.0);
-        assert_eq!(extend_square(&oblong, [0, 1], 9), None);
-    }
 }

@@ -133,7 +133,7 @@ impl Plan {
 }
 
 /// Whether a request without a kind is about what this module plans: nothing rotates, and there is a
-/// table on the embeddings or, with `linear`, a bias that can be divided.
+/// table on the embeddings or, with `linear`, a bias that can be divided, or only a length is given.
 pub(crate) fn is_meant(found: &Found, request: &Request) -> bool {
     let rotates = !found.rotary.is_empty()
         || !found.axial.is_empty()
@@ -143,7 +143,9 @@ pub(crate) fn is_meant(found: &Found, request: &Request) -> bool {
     let is_own = |finding: &Finding| {
         finding.encoding.is_absolute() || divides && divided(finding, 1.0).is_some()
     };
-    !rotates && found.findings.iter().any(is_own)
+    // Where only a length is given, buffers may be all that ends.
+    let is_length = request.scale.is_none() && request.parameters.max_length.is_some();
+    !rotates && (found.findings.iter().any(is_own) || is_length)
 }
 
 /// The bias of a finding for a longer context; `None` where its family has none.

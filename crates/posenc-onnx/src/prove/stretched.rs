@@ -2,6 +2,7 @@
 //! the new length, divided biases, and at every position the row that the formula says.
 
 mod past_end;
+mod slopes;
 
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
 use posenc_encodings::encoding::{SAME, near_params};
@@ -27,7 +28,8 @@ const ROUNDINGS: f64 = 4.0;
 /// How far computed sines and cosines of a table may be from its formula in f64.
 const WAVE: f64 = 1e-5;
 
-/// Compares the result with the plan. `is_whole` says that every table of the model was meant.
+/// Compares the result with the plan. `is_whole` says that every table of the model was meant; `ended` is
+/// the old length, where one before the new one is known.
 ///
 /// # Errors
 /// With what differs, and where.
@@ -36,6 +38,7 @@ pub(crate) fn check(
     after: &Context<'_>,
     plan: &Plan,
     is_whole: bool,
+    ended: Option<usize>,
 ) -> Result<(), RewriteError> {
     check_same_sites(after, before.found, "in the stretched graph")?;
     let (old, new) = (&before.found.findings, &after.found.findings);
@@ -74,7 +77,13 @@ pub(crate) fn check(
             lengths.push(table.old);
         }
     }
-    Ok(())
+    if let Some(old) = ended.filter(|old| !lengths.contains(old)) {
+        past_end::check(after, old, &MOST)?;
+    }
+    match ended.zip(plan.max_length) {
+        Some((old, new)) => slopes::check(after, [old, new]),
+        None => Ok(()),
+    }
 }
 
 /// Whether a finding is what was planned.

@@ -48,9 +48,12 @@ pub(super) fn apply(
     resized::check(&context, &result, plan)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
     let findings = plan.findings(&before).into_iter();
-    let sites: BTreeSet<usize> = findings
+    let mut sites: BTreeSet<usize> = findings
         .flat_map(|at| before.findings[at].sites.iter().copied())
         .collect();
+    if sites.is_empty() {
+        sites.extend(0..before.attention.len());
+    }
     let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;

@@ -40,8 +40,9 @@ pub(super) fn apply(
         found: &before,
     };
     let is_whole = request.stack.is_none();
-    if plan.is_empty() {
-        stretched::reaches(&context, plan, is_whole)?;
+    let shortest = report.limits.before.first().map(|limit| limit.length);
+    let ended = shortest.filter(|old| plan.max_length.is_some_and(|new| *old < new));
+    if plan.is_empty() && ended.is_none() {
         report.warnings = warnings(&before, None, plan.max_length);
         return Ok(Rewritten::new(model.clone(), before, report));
     }
@@ -54,12 +55,15 @@ pub(super) fn apply(
         model: &next,
         found: &after,
     };
-    stretched::check(&context, &result, plan, is_whole)?;
+    stretched::check(&context, &result, plan, is_whole, ended)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
     let changed = plan.findings();
     let mut sites: Vec<usize> = changed
         .flat_map(|at| before.findings[at].sites.iter().copied())
         .collect();
+    if plan.is_empty() {
+        sites.extend(0..before.attention.len());
+    }
     sites.sort_unstable();
     sites.dedup();
     let changed = Changed::of(sites, &applied);
@@ -106,12 +110,7 @@ fn with_revealed(
 }
 
 /// Records the limits of a report and the scaling that was asked for.
-pub(super) fn record(
-    model: &mut Model,
-    report: &Rewrite,
-    request: &Request,
-    factor: Option<f64>,
-) {
+pub(super) fn record(model: &mut Model, report: &Rewrite, request: &Request, factor: Option<f64>) {
     let shortest = |limits: &[Limit]| limits.first().map(|limit| limit.length);
     let stretched = Stretched {
         before: shortest(&report.limits.before),

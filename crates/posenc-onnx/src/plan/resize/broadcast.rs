@@ -1,20 +1,22 @@
-//! Masks that are the same for all tokens, written down for as many as there were.
+//! Masks and indices, written down for as many tokens as there were.
 
 use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::Value;
 use posenc_ir::{DType, NodeId, Tensor, Use};
 
+use super::Wanted;
 use super::walk::Walk;
 use crate::error::RewriteError;
+use crate::graph::continued::{extend_line, extend_square};
 use crate::graph::extent::Extent;
-use crate::graph::lane::{Lane, back};
+use crate::graph::lane::{Lane, back, wrap};
 use crate::graph::operators::is_elementwise;
 
 /// What hides a key is not above this.
 const HIDES: f64 = -1e4;
 
 /// Nodes between numbers and where they meet tokens are few.
-const STEPS: usize = 8;
+pub(super) const STEPS: usize = 8;
 
 impl Walk<'_> {
     /// Gives the inputs of an elementwise operator that do not follow the image as many elements as
@@ -51,7 +53,7 @@ impl Walk<'_> {
     }
 
     /// Gives what is read here another length along an axis; whether that was possible.
-    fn widen(
+    pub(super) fn widen(
         &mut self,
         at: Use,
         axis: usize,
@@ -64,7 +66,9 @@ impl Walk<'_> {
         let (Some(value), Some(own)) = (graph.node(at.node).input(at.slot()), own) else {
             return Ok(false);
         };
-        if own.before() == 1 || own == *wanted {
+        let done = self.constants.get(&at);
+        let is_done = done.is_some_and(|(_, new)| new.dims().get(axis) == Some(&wanted.after()));
+        if own.before() == 1 || own == *wanted || is_done {
             return Ok(true);
         }
         if own.changes() || own.before() != wanted.before() || steps == 0 {
@@ -117,6 +121,21 @@ impl Walk<'_> {
                     }
                 }
             }
+            "Gather" => {
+                let along = node.int("axis").ok().flatten().unwrap_or(0);
+                let data = node.input(0).and_then(|v| self.context.dims(v));
+                let along = data.and_then(|dims| wrap(along, dims.len()));
+                // The index picks further rows.
+                let Some(inner) = along.and_then(|along| axis.checked_sub(along)) else {
+                    return Ok(false);
+                };
+                let index = node.input(1).and_then(|v| self.context.dims(v));
+                if index.is_none_or(|dims| inner >= dims.len())
+                    || !self.widen(Use::new(maker, 1), inner, wanted, steps - 1)?
+                {
+                    return Ok(false);
+                }
+            }
             "Unsqueeze" | "Squeeze" | "Transpose" => {
                 let lane = Lane::of_sequence(axis);
                 let trace = &self.context.found.trace;
@@ -140,7 +159,8 @@ impl Walk<'_> {
         Ok(fits)
     }
 
-    /// A constant that masks all or nothing along an axis, for so many elements.
+    /// A constant for so many elements along an axis: one that masks all or nothing there, positions, or a
+    /// mask by distance, of which two axes get longer.
     fn lengthened(&self, at: Use, axis: usize, length: usize) -> Option<Tensor> {
         let known = self.input(at.node, at.slot())?;
         let dtype = known.dtype?;
@@ -153,14 +173,31 @@ impl Walk<'_> {
         let is_same = numbers.axis_iter(Axis(axis)).all(|other| other == first);
         // Other numbers may be those of a mean over the old number of tokens.
         let is_mask = |v: &f64| *v == 0.0 || *v == 1.0 || *v <= HIDES;
-        if !is_same || !first.iter().all(is_mask) {
+        let new = if is_same && first.iter().all(is_mask) {
+            let mut dims = numbers.shape().to_vec();
+            dims[axis] = length;
+            let first = first.insert_axis(Axis(axis));
+            first.broadcast(dims)?.to_owned()
+        } else if matches!(self.wanted, Wanted::Image { .. }) {
             return None;
-        }
-        let mut dims = numbers.shape().to_vec();
-        dims[axis] = length;
-        let first = first.insert_axis(Axis(axis));
-        let all: Vec<f64> = first.broadcast(dims.clone())?.iter().copied().collect();
-        Some(Tensor::from_f64(dtype, &dims, &all))
+        } else if dtype.is_int() {
+            extend_line(&numbers, axis, length, false, 0.0)?
+        } else if numbers.iter().all(is_mask) {
+            let old = numbers.shape()[axis];
+            let same = |other: &usize| *other != axis && numbers.shape()[*other] == old;
+            let other = (0..numbers.ndim()).rev().find(same)?;
+            extend_square(&numbers, [axis.min(other), axis.max(other)], length)?
+        } else {
+            return None;
+        };
+        let all: Vec<f64> = new.iter().copied().collect();
+        Some(match dtype {
+            DType::Bool => {
+                let all: Vec<bool> = all.iter().map(|v| *v != 0.0).collect();
+                Tensor::from_bool(new.shape(), &all)
+            }
+            _ => Tensor::from_f64(dtype, new.shape(), &all),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use posenc_ir::{NodeId, Use};
 
 use super::Wanted;
+use super::broadcast::STEPS;
 use super::table::{NewRows, ResizedTable};
 use super::walk::Walk;
 use crate::detect::finding::Encoding;
@@ -39,9 +40,13 @@ impl Walk<'_> {
             let rows = match &self.wanted {
                 Wanted::Image { rows, .. } => NewRows::Grid(*rows),
                 Wanted::Length { tables, .. } => {
-                    let own = tables.iter().find(|table| table.finding == finding);
-                    let unknown = || self.refuse(id, "the rows of this table are not known");
-                    NewRows::Line(own.ok_or_else(unknown)?.clone())
+                    match tables.iter().find(|table| table.finding == finding) {
+                        Some(own) => NewRows::Line(own.clone()),
+                        None => {
+                            self.pick_further(entry, &axes)?;
+                            continue;
+                        }
+                    }
                 }
             };
             let table = ResizedTable {
@@ -59,6 +64,21 @@ impl Walk<'_> {
             self.tables.push(table);
         }
         Ok(())
+    }
+
+    /// Lets a table that has rows enough give more of them to where it is added.
+    fn pick_further(&mut self, entry: Use, axes: &[Extent]) -> Result<(), RewriteError> {
+        let mut changed = axes.iter().enumerate().filter(|(_, axis)| axis.changes());
+        let (first, other) = (changed.next(), changed.next());
+        let widened = match first.filter(|_| other.is_none()) {
+            Some((axis, wanted)) => self.widen(entry, axis, wanted, STEPS)?,
+            None => false,
+        };
+        if widened {
+            return Ok(());
+        }
+        let why = "the rows of this table for more tokens are not in the graph";
+        Err(self.refuse(entry.node, why))
     }
 
     /// Whether every table of a sequence that gets other rows was met.

@@ -7,10 +7,11 @@ use super::{Plan, Wanted};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
-use crate::graph::ports::Role;
+use crate::graph::ports::{Port, Role};
 use crate::plan::stretch;
 
-/// Plans another length of the sequences that a model takes; `None` where its tables are not added whole.
+/// Plans another length of the sequences that a model takes, where the old one is written in the graph;
+/// `None` where it is not.
 ///
 /// # Errors
 /// Where an input has no axis from which the length follows, and where a size in the graph does not
@@ -19,30 +20,37 @@ pub(crate) fn length(
     context: &Context<'_>,
     plan: &stretch::Plan,
 ) -> Result<Option<Plan>, RewriteError> {
-    let Some(first) = plan.tables.iter().find(|table| is_whole(context, table)) else {
-        return Ok(None);
+    let whole = plan.tables.iter().find(|table| is_whole(context, table));
+    let fixed = context.found.ports.fixed_sequence();
+    let (old, new) = match (whole, fixed.zip(plan.max_length)) {
+        (Some(table), _) => (table.old, table.new),
+        (None, Some((old, new))) if old != new => (old, new),
+        _ => return Ok(None),
     };
-    if plan.tables.iter().any(|table| [table.old, table.new] != [first.old, first.new]) {
-        let why = "its tables are of several lengths, and one of them is added whole";
+    let is_other = |table: &stretch::Table| [table.old, table.new] != [old, new];
+    if plan.tables.iter().any(is_other) || !plan.biases.is_empty() {
+        let why = "its encodings end at several lengths, of which one is written in the graph; give `stack` to \
+                   rescale those of one stack";
         return Err(Refusal::unsupported(why).into());
     }
     let mut refused = None;
-    for (input, axes) in inputs(context, [first.old, first.new]) {
+    for inputs in inputs(context, [old, new])? {
         let wanted = Wanted::Length {
-            length: first.new,
+            length: new,
             tables: plan.tables.clone(),
         };
         let mut walk = Walk::new(context, wanted);
-        walk.start(input, axes);
+        for (input, axes) in inputs {
+            walk.start(input, axes);
+        }
         match walk.run().and_then(|()| walk.check_windows()) {
             Ok(()) if walk.reaches_tables() => return Ok(Some(walk.plan(plan.inferred.clone()))),
             Ok(()) => {}
             Err(why) => refused = refused.or(Some(why)),
         }
     }
-    let node = context.found.findings[first.finding].node();
-    let why = "the position table is added whole, and no input is known from which the number of its rows \
-               follows";
+    let why = "the length is written in the graph, and no input is known from which it follows";
+    let node = whole.and_then(|table| context.found.findings[table.finding].node());
     let unknown = match node {
         Some(node) => context.refuse(node, why),
         None => Refusal::unsupported(why).into(),
@@ -60,25 +68,55 @@ fn is_whole(context: &Context<'_>, table: &stretch::Table) -> bool {
     })
 }
 
-/// The inputs of which one axis is as long as the sequence, or a multiple of it, with their axes.
-fn inputs(context: &Context<'_>, [old, new]: [usize; 2]) -> Vec<(ValueId, Vec<Extent>)> {
-    let ports = context.found.ports.iter();
-    let ports = ports.filter(|port| port.role == Role::Content);
-    let mut all = vec![];
-    for port in ports {
-        let dims = context.dims(port.value).unwrap_or_default();
-        // The first axis is the batch.
-        for along in (1..dims.len()).filter(|axis| dims[*axis] > 0) {
-            if !dims[along].is_multiple_of(old) {
-                continue;
+/// Inputs with their axes.
+type Inputs = Vec<(ValueId, Vec<Extent>)>;
+
+/// The inputs that follow the length, in every way that may be meant: tokens and what is given for each of
+/// them, or else an input of which one axis is a multiple of the length, as that of sounds.
+fn inputs(context: &Context<'_>, [old, new]: [usize; 2]) -> Result<Vec<Inputs>, RewriteError> {
+    let ports = &context.found.ports;
+    let with = |port: &Port, changes: &dyn Fn(usize) -> bool, times: usize| {
+        let dims = context
+            .dims(port.value)
+            .unwrap_or_default()
+            .iter()
+            .enumerate();
+        let axis = |(axis, n): (usize, &usize)| Extent::One {
+            old: *n,
+            new: if changes(axis) { new * times } else { *n },
+        };
+        (port.value, dims.map(axis).collect())
+    };
+    let dims = |port: &Port| context.dims(port.value).unwrap_or_default().to_vec();
+    if ports.iter().any(|port| port.role == Role::Tokens) {
+        let mut all = vec![];
+        for port in ports.iter() {
+            let own = dims(port);
+            let is_token = |axis: usize| match port.role {
+                Role::Tokens | Role::TokenTypes | Role::Positions => axis == port.token_axis(),
+                Role::Padding => axis > 0,
+                _ => false,
+            };
+            if port.role == Role::Past {
+                let why = "a cache of a fixed length is not supported yet in a rescale";
+                return Err(Refusal::unsupported(why).into());
             }
-            let times = dims[along] / old;
-            let axes = dims.iter().enumerate().map(|(axis, n)| Extent::One {
-                old: *n,
-                new: if axis == along { new * times } else { *n },
-            });
-            all.push((port.value, axes.collect()));
+            let changes = |axis: usize| is_token(axis) && own[axis] == old;
+            if (0..own.len()).any(changes) {
+                all.push(with(port, &changes, 1));
+            }
+        }
+        return Ok(vec![all]);
+    }
+    let mut ways = vec![];
+    for port in ports.iter().filter(|port| port.role == Role::Content) {
+        let own = dims(port);
+        // The first axis is the batch.
+        for along in (1..own.len()).filter(|axis| own[*axis] > 0 && own[*axis].is_multiple_of(old))
+        {
+            let times = own[along] / old;
+            ways.push(vec![with(port, &|axis| axis == along, times)]);
         }
     }
-    all
+    Ok(ways)
 }

@@ -118,7 +118,9 @@ impl Planner<'_> {
                 return Err(Refusal::invalid(format!("{why}; remove `layers`")).into());
             }
         }
-        if own.is_empty() {
+        let is_length =
+            self.request.scale.is_none() && self.request.parameters.max_length.is_some();
+        if own.is_empty() && !is_length {
             let why = "the chosen layers have no table, no ALiBi and no RoPE, and nothing else can be \
                        rescaled yet";
             return Err(Refusal::unsupported(why).into());
@@ -164,6 +166,9 @@ impl Planner<'_> {
                     .to_owned();
             return Err(self.refuse(finding, why));
         }
+        if self.has_rows(finding) {
+            return Ok(None);
+        }
         match &finding.encoding {
             Encoding::Learned(e) => {
                 let by = self.resizing()?;
@@ -186,6 +191,21 @@ impl Planner<'_> {
             Encoding::Sinusoidal(e) => self.waves(at, e),
             _ => Ok(None),
         }
+    }
+
+    /// Whether a table has rows enough, of which the graph takes as many as are written in it.
+    fn has_rows(&self, finding: &Finding) -> bool {
+        let rows = match &finding.encoding {
+            Encoding::Learned(e) => Some(e.max_positions),
+            Encoding::Sinusoidal(e) => e.max_positions,
+            _ => None,
+        };
+        let p = &self.request.parameters;
+        let fixed = self.context.found.ports.fixed_sequence();
+        let (Some(rows), Some(fixed), Some(wanted)) = (rows, fixed, p.max_length) else {
+            return false;
+        };
+        fixed < rows && wanted <= rows && p.factor.is_none()
     }
 
     /// A bias of distances that are divided.
