@@ -63,6 +63,24 @@ fn interpolated_rows_are_not_interpolated_again() {
 }
 
 #[test]
+fn patches_are_not_interpolated_again() {
+    let fixture = Fixture::named("vit/dynamo");
+    let (folder, ran) = rewritten(&fixture, &["--image-size", "48x24"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let same = again(&folder, &["--image-size", "48x24"]);
+    assert_eq!(same.json()["edits"], json!([]));
+    let refused = again(&folder, &["--image-size", "32x32"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("interpolated already (cubic)"),
+        "{}",
+        refused.stderr
+    );
+    let allowed = again(&folder, &["--image-size", "32x32", "--allow-rescale"]);
+    assert_eq!(allowed.code, 0, "{}", allowed.stderr);
+}
+
+#[test]
 fn a_flag_that_has_no_effect_on_a_bias_is_refused() {
     for (fixture, args, says) in [
         (

@@ -45,6 +45,13 @@ words! {
     } default Off
 }
 
+impl Resizing {
+    /// Whether new rows are mixtures of old ones.
+    pub fn mixes(self) -> bool {
+        !matches!(self, Self::Tile | Self::Truncate)
+    }
+}
+
 /// The parameter of the cubic kernel of PyTorch without antialiasing.
 const CUBIC: f64 = -0.75;
 

@@ -101,10 +101,29 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
     found
 }
 
-/// Whether a `Slice` starts at a place that follows the length.
+/// The value behind cuts that leave everything in the trial run.
+fn uncut(runs: &Runs<'_>, mut value: ValueId) -> ValueId {
+    let (graph, trace) = (runs.model.graph(), &runs.found.trace);
+    while let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        let Some(whole) = node.input(0).filter(|_| node.is("Slice")) else {
+            break;
+        };
+        if trace.get(whole).dims.is_none() || trace.get(whole).dims != trace.get(value).dims {
+            break;
+        }
+        value = whole;
+    }
+    value
+}
+
+/// Whether a `Slice` starts at a place that follows the length, and ends where its input does.
 fn starts_at_length(classes: &Classes, node: &Node) -> bool {
-    let starts = node.input(1).filter(|_| node.is("Slice"));
-    starts.is_some_and(|starts| classes.of_value(starts).has(Class::LENGTH))
+    let follows = |slot: usize| {
+        let given = node.input(slot).filter(|_| node.is("Slice"));
+        given.is_some_and(|given| classes.of_value(given).has(Class::LENGTH))
+    };
+    follows(1) && !follows(2)
 }
 
 /// A constant whose rows are picked by an index that follows position, and the longest sequence
@@ -192,7 +211,7 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
     let (classes, trace) = (&found.classes, &found.trace);
     let (table, ends) = (node.input(0)?, node.input(2)?);
     let length = classes.of_value(ends).has(Class::LENGTH) || starts_at_length(classes, node);
-    if !length || !classes.of_value(table).is_constant() {
+    if !length || !classes.of_value(uncut(longer.runs, table)).is_constant() {
         return None;
     }
     let from = trace.get(table).dims.clone()?;

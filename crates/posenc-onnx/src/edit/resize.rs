@@ -133,6 +133,8 @@ fn along(
             let mut dims = numbers.shape().to_vec();
             dims.splice(axis..=axis, factors.iter().map(Extent::before));
             let mut apart = numbers
+                .as_standard_layout()
+                .into_owned()
                 .into_shape_with_order(dims)
                 .expect("as many numbers as the factors say");
             for (place, factor) in factors.iter().enumerate() {

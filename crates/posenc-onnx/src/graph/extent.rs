@@ -92,6 +92,9 @@ impl Extent {
 /// The axes of a value of dimensions `to` before the change, whose elements are those of axes `from` in
 /// the same order; `None` where it is not known which of them get longer.
 pub(crate) fn regrouped(from: &[Extent], to: &[usize]) -> Option<Vec<Extent>> {
+    if may_be_windows(from, to) {
+        return None;
+    }
     let mut left: Vec<Extent> = vec![];
     for axis in from.iter().rev() {
         let factors = axis.factors().iter().rev();
@@ -123,6 +126,20 @@ pub(crate) fn regrouped(from: &[Extent], to: &[usize]) -> Option<Vec<Extent>> {
         made.push(Extent::flattened(taken));
     }
     left.is_empty().then_some(made)
+}
+
+/// Whether axes that change get more than one new 1 before or behind them: these are numbers of windows or
+/// of cells, and may be what changes.
+fn may_be_windows(from: &[Extent], to: &[usize]) -> bool {
+    let ones = |lengths: &mut dyn Iterator<Item = usize>| lengths.filter(|n| *n == 1).count();
+    let before = ones(&mut from.iter().map(Extent::before));
+    let after = ones(&mut to.iter().copied());
+    let factors = from
+        .iter()
+        .flat_map(Extent::parts)
+        .flat_map(Extent::factors);
+    let changed = factors.filter(|factor| factor.changes()).count();
+    changed > 0 && after > before + 1
 }
 
 #[cfg(test)]

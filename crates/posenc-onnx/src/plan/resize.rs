@@ -3,9 +3,11 @@
 
 mod axes;
 mod broadcast;
+mod counts;
 mod entries;
 mod length;
 mod meets;
+mod origin;
 mod shapes;
 mod slices;
 pub(crate) mod table;
@@ -16,8 +18,8 @@ mod windows;
 
 use std::collections::BTreeMap;
 
-use posenc_encodings::resize::{Antialias, Corners, Resizing};
 use posenc_encodings::inferred::Inferred;
+use posenc_encodings::resize::{Antialias, Corners, Resizing};
 use posenc_ir::{Dim, Tensor, Use, ValueId};
 
 use crate::detect::Found;
@@ -27,9 +29,10 @@ use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::extent::Extent;
 use crate::graph::ports::Role;
 use crate::plan::stretch::Table;
+use crate::record;
 use crate::request::{ImageSize, Request, ScaleType};
-use table::{Interpolation, ResizedTable};
 pub(crate) use length::length;
+use table::{Interpolation, ResizedTable};
 use walk::Walk;
 
 /// A larger image has more patches than any attention can compare.
@@ -57,6 +60,8 @@ pub(crate) enum Wanted {
     Image {
         /// Rows and columns of pixels.
         size: ImageSize,
+        /// The same before.
+        old: [usize; 2],
         /// How rows of patches become others.
         rows: Interpolation,
     },
@@ -139,8 +144,9 @@ pub(crate) fn plan(
             format!("an image may have {MOST_PIXELS} pixels at most, and `image-size` is {size}");
         return Err(Refusal::invalid(why).into());
     }
-    let (input, axes) = image(context, size)?;
-    let mut walk = Walk::new(context, Wanted::Image { size, rows });
+    let (input, axes, [height, width]) = image(context, size)?;
+    let old = [axes[height].before(), axes[width].before()];
+    let mut walk = Walk::new(context, Wanted::Image { size, old, rows });
     if axes.iter().any(Extent::changes) {
         // What changes is reported by the encodings of the sites.
         if context.found.findings.iter().all(|f| f.sites.is_empty()) {
@@ -148,9 +154,18 @@ pub(crate) fn plan(
                        size yet";
             return Err(Refusal::unsupported(why).into());
         }
+        let again = record::stretch::interpolated(context.model);
+        if let Some(scale) = again.filter(|_| !request.allowances.allow_rescale) {
+            let why = format!(
+                "the table of patches is interpolated already ({scale}); resize the original, or give \
+                 `allow-rescale` to interpolate the result once more"
+            );
+            return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
+        }
         walk.start(input, axes);
         walk.run()?;
         walk.check_windows()?;
+        walk.check_counts()?;
     }
     Ok(walk.plan(vec![]))
 }
@@ -177,8 +192,11 @@ fn rows(request: &Request) -> Result<Interpolation, RewriteError> {
     })
 }
 
-/// The input that is an image, and its axes with another size.
-fn image(context: &Context<'_>, size: ImageSize) -> Result<(ValueId, Vec<Extent>), RewriteError> {
+/// The input that is an image, its axes with another size, and which of them are its height and width.
+fn image(
+    context: &Context<'_>,
+    size: ImageSize,
+) -> Result<(ValueId, Vec<Extent>, [usize; 2]), RewriteError> {
     let ports = context.found.ports.iter();
     let images: Vec<_> = ports
         .filter(|port| port.role == Role::Content && port.dims.len() == 4)
@@ -218,5 +236,5 @@ fn image(context: &Context<'_>, size: ImageSize) -> Result<(ValueId, Vec<Extent>
             _ => *old,
         },
     });
-    Ok((port.value, axes.collect()))
+    Ok((port.value, axes.collect(), sides))
 }

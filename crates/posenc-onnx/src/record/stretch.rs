@@ -44,6 +44,12 @@ pub(crate) fn read(model: &Model) -> Option<Stretched> {
     serde_json::from_value(Value::Object(entries)).ok()
 }
 
+/// The scaling by which the rows of tables became mixtures of others, where one is recorded.
+pub(crate) fn interpolated(model: &Model) -> Option<ScaleType> {
+    let scale = read(model)?.scale?;
+    scale.resizing().filter(|by| by.mixes()).map(|_| scale)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use posenc_encodings::resize::Resizing;
 use posenc_ir::Model;
 
 use super::rewritten::Rewritten;
@@ -16,7 +17,7 @@ use crate::inspect::entries;
 use crate::plan::resize::{Plan, Wanted};
 use crate::prove::{resized, stretched};
 use crate::report::{Guarantee, Rewrite};
-use crate::request::Request;
+use crate::request::{LawName, Request, ScaleType};
 
 /// Carries out a plan.
 pub(super) fn apply(
@@ -58,9 +59,19 @@ pub(super) fn apply(
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
-    if let Wanted::Length { length, .. } = plan.wanted {
-        stretched::ends_from(&result, length, true)?;
-        stretch::record(&mut next, &report, request, None);
+    match plan.wanted {
+        Wanted::Length { length, .. } => {
+            stretched::ends_from(&result, length, true)?;
+            stretch::record(&mut next, &report, request.scale, None);
+        }
+        Wanted::Image { rows, .. } if plan.tables.iter().any(|table| !table.is_computed) => {
+            let scale = match rows.by {
+                Resizing::Linear => ScaleType::from(LawName::Linear),
+                _ => ScaleType::Cubic,
+            };
+            stretch::record(&mut next, &report, Some(scale), None);
+        }
+        Wanted::Image { .. } => {}
     }
     report.warnings = warnings(&after, None, plan.length());
     Ok(Rewritten::new(next, after, report))

@@ -15,7 +15,7 @@ use crate::plan::stretch::Plan;
 use crate::prove::stretched;
 use crate::record::stretch::{self, Stretched};
 use crate::report::{Guarantee, Limit, Rewrite};
-use crate::request::Request;
+use crate::request::{Request, ScaleType};
 
 /// Buffers behind each other are few.
 const ROUNDS: usize = 4;
@@ -71,7 +71,7 @@ pub(super) fn apply(
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
     let factor = plan.biases.first().map(|bias| bias.of_original);
-    record(&mut next, &report, request, factor);
+    record(&mut next, &report, request.scale, factor);
     report.warnings = warnings(&after, None, plan.max_length);
     Ok(Rewritten::new(next, after, report))
 }
@@ -110,12 +110,17 @@ fn with_revealed(
 }
 
 /// Records the limits of a report and the scaling that was asked for.
-pub(super) fn record(model: &mut Model, report: &Rewrite, request: &Request, factor: Option<f64>) {
+pub(super) fn record(
+    model: &mut Model,
+    report: &Rewrite,
+    scale: Option<ScaleType>,
+    factor: Option<f64>,
+) {
     let shortest = |limits: &[Limit]| limits.first().map(|limit| limit.length);
     let stretched = Stretched {
         before: shortest(&report.limits.before),
         after: shortest(&report.limits.after),
-        scale: request.scale,
+        scale,
         factor,
     };
     stretch::write(model, &report.input.fingerprint, &stretched);

@@ -112,7 +112,15 @@ fn stored(
             break;
         };
         let node = graph.node(id);
-        let copies = node.domain().is_empty() && matches!(node.op(), "Expand" | "Identity");
+        let is_whole = || {
+            let whole = node.input(0).and_then(|v| context.dims(v));
+            whole.is_some() && whole == context.dims(value)
+        };
+        let copies = match (node.op(), node.domain()) {
+            ("Expand" | "Identity", "") => true,
+            ("Slice", "") => is_whole(),
+            _ => false,
+        };
         let Some(before) = node.input(0).filter(|_| copies) else {
             break;
         };
@@ -173,6 +181,20 @@ fn rows_before(context: &Context<'_>, bound: &Bound) -> Option<Use> {
         let known = context.found.trace.get(value).scalar_i64();
         known.filter(|_| is_constant)
     };
+    // The length with another sign.
+    let is_negative = |value: ValueId| {
+        let Some((id, _)) = graph.producer(value) else {
+            return false;
+        };
+        let node = graph.node(id);
+        let factors = [0, 1].map(|slot| node.input(slot).and_then(number));
+        let turned = match node.op() {
+            "Neg" => true,
+            "Mul" => factors.contains(&Some(-1)),
+            _ => false,
+        };
+        turned && node.domain().is_empty() && has_length(value)
+    };
     let mut value = graph.node(bound.node).input(1)?;
     loop {
         // The number is that of this table alone.
@@ -188,6 +210,16 @@ fn rows_before(context: &Context<'_>, bound: &Bound) -> Option<Use> {
                     (None, Some(0)) => a,
                     _ => return None,
                 }
+            }
+            ("Add", "") => {
+                let [a, b] = [node.input(0)?, node.input(1)?];
+                let (slot, rows, rest) = match (number(a), number(b)) {
+                    (Some(rows), None) => (0, rows, b),
+                    (None, Some(rows)) => (1, rows, a),
+                    _ => return None,
+                };
+                let is_rows = usize::try_from(rows) == Ok(bound.length);
+                return (is_rows && is_negative(rest)).then(|| Use::new(id, slot));
             }
             ("Sub", "") => {
                 let rows = usize::try_from(number(node.input(0)?)?).ok()?;

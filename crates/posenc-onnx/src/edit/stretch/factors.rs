@@ -9,6 +9,7 @@ use crate::detect::context::Context;
 use crate::detect::may_bias;
 use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
+use crate::graph::ports::Role;
 use crate::graph::region::{reads, shape_only};
 use crate::plan::stretch::Divided;
 
@@ -47,6 +48,11 @@ impl Factors {
             let Some(value) = node.input(entry.slot()) else {
                 continue;
             };
+            if reads_tokens(context, value) {
+                let why = "the bias and numbers of the tokens enter as one value, and divided by the factor \
+                           these would change too";
+                return Err(context.refuse(entry.node, why));
+            }
             let numbers = trace.get(value).to_f64();
             let hides = numbers.iter().flatten().filter(|v| **v < HIDES);
             let is_kept = hides.into_iter().all(|v| v / bias.factor < HIDDEN);
@@ -116,6 +122,7 @@ impl Factors {
                 outputs.into_iter().any(|made| above.contains(made))
             };
             for at in graph.uses(value).iter().filter(leads) {
+                check_buckets(context, *at)?;
                 out.redirect_use(value, *at, divided)?;
             }
         }
@@ -139,6 +146,48 @@ fn ancestors(context: &Context<'_>, from: Vec<ValueId>) -> FxHashSet<ValueId> {
         }
     }
     seen
+}
+
+/// Whether a value is computed of what the tokens are, and not of their places alone.
+fn reads_tokens(context: &Context<'_>, value: ValueId) -> bool {
+    let above = ancestors(context, vec![value]);
+    let mut ports = context.found.ports.iter();
+    ports.any(|port| {
+        let is_tokens = matches!(port.role, Role::Tokens | Role::TokenTypes | Role::Content);
+        is_tokens && above.contains(&port.value)
+    })
+}
+
+/// Refuses distances that act on anything but which row of a table is picked: divided, they would hide other
+/// keys.
+fn check_buckets(context: &Context<'_>, from: Use) -> Result<(), RewriteError> {
+    let graph = context.graph();
+    let is_constant = |value: ValueId| context.found.classes.of_value(value).is_constant();
+    let mut stack = vec![from];
+    let mut seen: FxHashSet<Use> = stack.iter().copied().collect();
+    while let Some(at) = stack.pop() {
+        let node = graph.node(at.node);
+        let picks = match (node.op(), node.domain()) {
+            ("Gather" | "GatherElements", "") => {
+                at.slot() == 1 && node.input(0).is_some_and(is_constant)
+            }
+            ("OneHot", "") => at.slot() == 0,
+            _ => false,
+        };
+        if picks || shape_only(graph, at.node) {
+            continue;
+        }
+        let outputs = node.outputs().iter().flatten().copied();
+        for made in outputs {
+            if context.is_content(made) || graph.value(made).is_output() {
+                let why = "the distances of the buckets act on something else too, which would change with them";
+                return Err(context.refuse(at.node, why));
+            }
+            let uses = graph.uses(made).iter().copied();
+            stack.extend(uses.filter(|next| seen.insert(*next)));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a value is, for each query and key, how far the key is from the query, in integers.

@@ -9,8 +9,9 @@ use crate::graph::operators::is_reshape;
 use crate::graph::product::Letters;
 
 impl Walk<'_> {
-    /// The axes of what a node computes, `old` and `new` being its sizes.
-    pub(super) fn axes_of(&self, id: NodeId, old: &[usize], new: &[usize]) -> Vec<Extent> {
+    /// The axes of what a node computes, `old` and `new` being its sizes, and whether they follow from what
+    /// the node does.
+    pub(super) fn axes_of(&self, id: NodeId, old: &[usize], new: &[usize]) -> (Vec<Extent>, bool) {
         let sizes = || old.iter().zip(new);
         let fits = |axes: &Vec<Extent>| {
             let pairs = axes.iter().zip(sizes());
@@ -20,7 +21,7 @@ impl Walk<'_> {
                     .all(|(a, (o, n))| (a.before(), a.after()) == (*o, *n))
         };
         if let Some(own) = self.moved(id, old).filter(fits) {
-            return own;
+            return (own, true);
         }
         // Axes are those of an input, counted from the last, or others of the same sizes.
         let inputs = 0..self.context.graph().node(id).inputs().len();
@@ -38,7 +39,7 @@ impl Walk<'_> {
             };
             same.next().cloned().unwrap_or_else(plain)
         };
-        sizes().enumerate().map(axis).collect()
+        (sizes().enumerate().map(axis).collect(), false)
     }
 
     /// The axes of what a node moves, joins or multiplies; `None` for other nodes.
@@ -76,7 +77,11 @@ impl Walk<'_> {
                 Some(order.into_iter().map(|a| first[a].clone()).collect())
             }
             op if is_reshape(op) => regrouped(&first, old),
-            "Concat" => self.joined(id, old.len()),
+            "Gather" => self.picked(id, &first),
+            op if op.starts_with("Reduce") || matches!(op, "ArgMax" | "ArgMin") => {
+                self.reduced(id, &first)
+            }
+            "Concat" => self.rolled(id).or_else(|| self.joined(id, old.len())),
             "Slice" => {
                 let pairs = first.iter().zip(old).enumerate();
                 let cut = |(axis, (extent, old)): (usize, (&Extent, &usize))| {
@@ -86,6 +91,52 @@ impl Walk<'_> {
             }
             _ => None,
         }
+    }
+
+    /// The axes of rows that an index picks.
+    fn picked(&self, id: NodeId, first: &[Extent]) -> Option<Vec<Extent>> {
+        let node = self.context.graph().node(id);
+        let along = wrap(node.int("axis").ok()?.unwrap_or(0), first.len())?;
+        let index = self.axes_in(id, 1)?;
+        let (before, after) = (&first[..along], &first[along + 1..]);
+        Some([before, &index, after].concat())
+    }
+
+    /// The axes that a reduction leaves.
+    fn reduced(&self, id: NodeId, first: &[Extent]) -> Option<Vec<Extent>> {
+        let node = self.context.graph().node(id);
+        let along: Vec<usize> = match (node.op(), node.input(1)) {
+            ("ArgMax" | "ArgMin", _) => {
+                vec![wrap(node.int("axis").ok()?.unwrap_or(0), first.len())?]
+            }
+            (_, Some(_)) => self.axes_of_list(&self.list(id, 1)?, first.len()),
+            (_, None) => match node.ints("axes").ok()? {
+                Some(given) => self.axes_of_list(given, first.len()),
+                None => (0..first.len()).collect(),
+            },
+        };
+        let keeps = node.int("keepdims").ok()?.unwrap_or(1) != 0;
+        let axis = |(axis, extent): (usize, &Extent)| match along.contains(&axis) {
+            false => Some(extent.clone()),
+            true => keeps.then(|| Extent::same(1)),
+        };
+        Some(first.iter().enumerate().filter_map(axis).collect())
+    }
+
+    fn axes_of_list(&self, given: &[i64], rank: usize) -> Vec<usize> {
+        given.iter().filter_map(|axis| wrap(*axis, rank)).collect()
+    }
+
+    /// Whether an input has an axis of as many elements as before in another order, and the result does
+    /// not show where.
+    pub(super) fn loses_order(&self, id: NodeId, made: &[Extent]) -> bool {
+        let is_hidden = |axis: &&Extent| axis.changes() && axis.before() == axis.after();
+        let inputs = 0..self.context.graph().node(id).inputs().len();
+        let inputs = inputs.filter_map(|slot| self.axes_in(id, slot));
+        let most = inputs
+            .map(|axes| axes.iter().filter(is_hidden).count())
+            .max();
+        most.unwrap_or(0) > made.iter().filter(is_hidden).count()
     }
 
     /// The axes of parts that are joined.

@@ -173,7 +173,10 @@ impl Walk<'_> {
         let is_same = numbers.axis_iter(Axis(axis)).all(|other| other == first);
         // Other numbers may be those of a mean over the old number of tokens.
         let is_mask = |v: &f64| *v == 0.0 || *v == 1.0 || *v <= HIDES;
-        let new = if is_same && first.iter().all(is_mask) {
+        // The same row for every token, as that of its type.
+        let adds = self.context.graph().node(at.node).is("Add");
+        let is_row = adds && first.iter().any(|v| Some(v) != first.iter().next());
+        let new = if is_same && (is_row || first.iter().all(is_mask)) {
             let mut dims = numbers.shape().to_vec();
             dims[axis] = length;
             let first = first.insert_axis(Axis(axis));

@@ -97,6 +97,7 @@ impl Walk<'_> {
         if !classes.of_value(table.value).is_constant() {
             return Err(self.refuse(id, "the position table is no constant"));
         }
+        self.check_origin(table)?;
         if let NewRows::Line(rows) = &table.rows {
             let along = table.along();
             let sizes = along.map(|axis| [table.axes[axis].before(), table.axes[axis].after()]);

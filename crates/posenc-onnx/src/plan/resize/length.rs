@@ -43,7 +43,8 @@ pub(crate) fn length(
         for (input, axes) in inputs {
             walk.start(input, axes);
         }
-        match walk.run().and_then(|()| walk.check_windows()) {
+        let done = walk.run().and_then(|()| walk.check_windows());
+        match done.and_then(|()| walk.check_counts()) {
             Ok(()) if walk.reaches_tables() => return Ok(Some(walk.plan(plan.inferred.clone()))),
             Ok(()) => {}
             Err(why) => refused = refused.or(Some(why)),
@@ -63,8 +64,9 @@ fn is_whole(context: &Context<'_>, table: &stretch::Table) -> bool {
     let entries = &context.found.findings[table.finding].entries;
     let is_constant = |value| context.found.classes.of_value(value).is_constant();
     entries.iter().all(|entry| {
-        let value = context.graph().node(entry.node).input(entry.slot());
-        value.is_some_and(is_constant)
+        let node = context.graph().node(entry.node);
+        // A fused operator picks rows itself.
+        node.domain().is_empty() && node.input(entry.slot()).is_some_and(is_constant)
     })
 }
 

@@ -20,7 +20,9 @@ impl Walk<'_> {
         let fixed = |slot: usize| node.input(slot).filter(|v| !self.values.contains_key(v));
         let rank = axes.len();
         let ends = match (node.op(), node.domain()) {
-            ("Slice", "") => self.ends_within(id, axes),
+            ("Slice", "") => {
+                self.ends_within(id, axes) && !self.is_rolled(id) && !self.is_from_ends(id, axes)
+            }
             ("Gather", "") => {
                 let axis = node.int("axis").ok().flatten().unwrap_or(0);
                 let axis = wrap(axis, rank).map(|axis| &axes[axis]);
@@ -36,13 +38,28 @@ impl Walk<'_> {
                 wrap(axis, rank).is_none_or(|axis| axes[axis].changes())
             }
             ("Resize" | "Upsample", "") => fixed(3).is_some(),
+            // Parts next to each other may be those of a pool that adapts to the size.
             ("AveragePool" | "MaxPool" | "LpPool", "") => {
-                let kernel = node.ints("kernel_shape").ok().flatten().unwrap_or_default();
-                let sides = axes.iter().skip(2).zip(kernel);
-                sides
-                    .into_iter()
-                    .any(|(axis, n)| axis.changes() && usize::try_from(*n) == Ok(axis.before()))
+                let list = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
+                let [kernel, steps] = ["kernel_shape", "strides"].map(list);
+                let sides = axes.iter().skip(2).zip(kernel).enumerate();
+                sides.into_iter().any(|(i, (axis, n))| {
+                    let step = steps.get(i).copied().unwrap_or(1);
+                    let is_whole = usize::try_from(*n) == Ok(axis.before());
+                    axis.changes() && (is_whole || *n > 1 && *n == step)
+                })
             }
+            ("ArgMax" | "ArgMin", "") => {
+                let axis = node.int("axis").ok().flatten().unwrap_or(0);
+                wrap(axis, rank).is_none_or(|axis| axes[axis].changes())
+            }
+            ("TopK", "") => {
+                let axis = node.int("axis").ok().flatten().unwrap_or(-1);
+                wrap(axis, rank).is_none_or(|axis| axes[axis].changes())
+            }
+            ("NonZero" | "Unique" | "Compress", "") => axes.iter().any(Extent::changes),
+            // As much as makes a size a multiple of another.
+            ("Pad", "") => self.is_lopsided(id, axes),
             ("ReduceSum" | "ReduceProd" | "ReduceL1" | "ReduceL2", "") => self.sums(id, axes),
             _ => false,
         };
@@ -88,6 +105,22 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Whether a `Pad` adds to one side of what changes more than to the other.
+    fn is_lopsided(&self, id: NodeId, axes: &[Extent]) -> bool {
+        let Some(pads) = self.list(id, 1) else {
+            return true;
+        };
+        let along: Vec<usize> = match self.list(id, 3) {
+            Some(given) => given.iter().filter_map(|a| wrap(*a, axes.len())).collect(),
+            None => (0..axes.len()).collect(),
+        };
+        let count = pads.len() / 2;
+        along.iter().enumerate().any(|(i, axis)| {
+            let sides = [pads.get(i), pads.get(i + count)];
+            axes[*axis].changes() && sides[0] != sides[1]
+        })
+    }
+
     /// Whether a `Slice` ends somewhere within what changes.
     fn ends_within(&self, id: NodeId, axes: &[Extent]) -> bool {
         let node = self.context.graph().node(id);
@@ -123,6 +156,78 @@ impl Walk<'_> {
                     .is_ok_and(|n| n >= axis.before().max(axis.after()) && n > 1 << 30);
             step < 1 || is_fixed(1) && !is_start || is_fixed(2) && !is_end
         })
+    }
+
+    /// Whether two `Slice`s of one input are put behind each other in the other order: `torch.roll`, of any
+    /// size.
+    fn is_rolled(&self, id: NodeId) -> bool {
+        self.rolled_axis(id).is_some()
+    }
+
+    /// The axis along which an input is rolled by this `Slice` and another one.
+    fn rolled_axis(&self, id: NodeId) -> Option<usize> {
+        let graph = self.context.graph();
+        let cut = |id: NodeId| -> Option<(ValueId, i64, i64, i64)> {
+            let node = graph.node(id);
+            let one = |slot: usize| match self.list(id, slot)?[..] {
+                [n] => Some(n),
+                _ => None,
+            };
+            let is_plain = node.is("Slice") && one(4).is_none_or(|step| step == 1);
+            is_plain.then(|| Some((node.input(0)?, one(1)?, one(2)?, one(3)?)))?
+        };
+        let out = graph.node(id).output(0)?;
+        let [at] = graph.uses(out) else { return None };
+        let joined = graph.node(at.node);
+        if !joined.is("Concat") || joined.inputs().len() != 2 {
+            return None;
+        }
+        let parts = [0, 1].map(|slot| graph.producer(joined.input(slot)?).map(|(id, _)| id));
+        let [Some(last), Some(first)] = parts else {
+            return None;
+        };
+        let (from, start, end, axis) = cut(last)?;
+        let (same, zero, middle, other) = cut(first)?;
+        let rank = self.context.dims(from)?.len();
+        let along = wrap(axis, rank)?;
+        let is_whole = from == same && end > 1 << 30 && zero == 0 && start == middle;
+        let is_along = wrap(other, rank) == Some(along)
+            && joined
+                .int("axis")
+                .ok()
+                .flatten()
+                .and_then(|a| wrap(a, rank))
+                == Some(along);
+        (is_whole && is_along && start != 0).then_some(along)
+    }
+
+    /// The axes of an input that is rolled and joined again here.
+    pub(super) fn rolled(&self, id: NodeId) -> Option<Vec<Extent>> {
+        let graph = self.context.graph();
+        let (part, _) = graph.producer(graph.node(id).input(0)?)?;
+        let along = self.rolled_axis(part)?;
+        let axes = self.axes_in(part, 0)?;
+        axes[along].changes().then_some(axes)
+    }
+
+    /// Whether a `Slice` of numbers that the graph computes of sizes counts from the ends alone, as masks of
+    /// shifted windows are made.
+    fn is_from_ends(&self, id: NodeId, axes: &[Extent]) -> bool {
+        let node = self.context.graph().node(id);
+        let is_computed = node.input(0).is_some_and(|v| !self.context.is_content(v));
+        let (Some(starts), Some(ends)) = (self.list(id, 1), self.list(id, 2)) else {
+            return false;
+        };
+        let along = self.list(id, 3);
+        let along = along.unwrap_or_else(|| (0..starts.len() as i64).collect());
+        let steps = self.list(id, 4).unwrap_or_default();
+        let from_ends = |i: usize| {
+            let axis = along.get(i).and_then(|a| wrap(*a, axes.len()));
+            let changes = axis.is_none_or(|axis| axes[axis].changes());
+            let end = ends.get(i).copied().unwrap_or(0);
+            !changes || starts[i] <= 0 && (end < 0 || end > 1 << 30)
+        };
+        is_computed && steps.iter().all(|step| *step == 1) && (0..starts.len()).all(from_ends)
     }
 
     /// What a `Slice` leaves of an axis, of which it leaves `old` elements; `None` where it cuts off what

@@ -1,3 +1,6 @@
+mod counts;
+mod tables;
+
 use posenc_ir::{DType, Dim, Model};
 
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
@@ -17,6 +20,26 @@ fn same(_: &mut Sketch, x: &str) -> String {
 
 /// A vision transformer on patches of 2 × 2 pixels, with a class token and a learned table.
 fn model(before: Change, after: Change) -> Model {
+    with_table(table, before, after)
+}
+
+/// A row for the class token and for each patch.
+fn table(s: &mut Sketch) -> String {
+    s.weights(&[1, PATCHES as usize + 1, HIDDEN])
+}
+
+/// The same with another table.
+fn with_table(table: fn(&mut Sketch) -> String, before: Change, after: Change) -> Model {
+    built(table, before, after, None)
+}
+
+/// The same, with another output that is computed of the table.
+fn built(
+    table: fn(&mut Sketch) -> String,
+    before: Change,
+    after: Change,
+    more: Option<Change>,
+) -> Model {
     let mut s = Sketch::default();
     let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);
     let w = s.weights(&[HIDDEN, 3, 2, 2]);
@@ -26,12 +49,15 @@ fn model(before: Change, after: Change) -> Model {
     let patches = s.transpose(&patches, &[0, 2, 1]);
     let class = s.weights(&[1, 1, HIDDEN]);
     let x = s.concat(&[&class, &patches], 1);
-    let table = s.weights(&[1, PATCHES as usize + 1, HIDDEN]);
+    let table = table(&mut s);
     let x = s.op("Add", &[&x, &table]);
     let x = before(&mut s, &x);
     let y = s.attends(&x, &x);
     let y = after(&mut s, &y);
-    s.model(18, &[&y])
+    match more.map(|more| more(&mut s, &table)) {
+        Some(more) => s.model(18, &[&y, &more]),
+        None => s.model(18, &[&y]),
+    }
 }
 
 /// The model for images of another size.
@@ -267,7 +293,10 @@ fn what_keeps_the_old_size_is_refused() {
         }
     }
     let plain = model(same, same);
-    for (size, says) in [("9x8", "no whole number of steps of 2; 8 or 10 would be"), ("8x1", "size")] {
+    for (size, says) in [
+        ("9x8", "no whole number of steps of 2; 8 or 10 would be"),
+        ("8x1", "2 would be"),
+    ] {
         let why = resized(&plain, size).expect_err(size);
         assert!(why.contains(says), "{size}: {why}");
     }

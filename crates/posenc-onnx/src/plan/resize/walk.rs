@@ -7,8 +7,8 @@ use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{NodeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::{Plan, Wanted};
 use super::table::ResizedTable;
+use super::{Plan, Wanted};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;
@@ -196,7 +196,13 @@ impl<'a> Walk<'a> {
             );
             return Err(self.refuse(id, why));
         };
-        let axes = self.axes_of(id, &old, &new);
+        let (axes, follows) = self.axes_of(id, &old, &new);
+        let op = graph.node(id).op();
+        if !follows && !matches!(op, "Shape" | "Size") && self.loses_order(id, &axes) {
+            let what = self.wanted.name();
+            let why = format!("which axes of this {op} follow the {what} is not known");
+            return Err(self.refuse(id, why));
+        }
         if axes.iter().any(Extent::changes) {
             self.axes.insert(out, axes);
             self.values.insert(out, value);

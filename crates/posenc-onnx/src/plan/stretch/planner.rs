@@ -281,10 +281,8 @@ impl Planner<'_> {
 
     /// Refuses to interpolate the rows of an earlier rewrite, unless that is allowed.
     fn check_rows_are_original(&self, at: usize, by: Resizing) -> Result<(), RewriteError> {
-        let mixes = |by: Resizing| !matches!(by, Resizing::Tile | Resizing::Truncate);
-        let before = record::stretch::read(self.context.model).and_then(|r| r.scale);
-        let before = before.filter(|scale| scale.resizing().is_some_and(mixes));
-        match before.filter(|_| mixes(by) && !self.request.allowances.allow_rescale) {
+        let before = record::stretch::interpolated(self.context.model);
+        match before.filter(|_| by.mixes() && !self.request.allowances.allow_rescale) {
             None => Ok(()),
             Some(scale) => {
                 let finding = &self.context.found.findings[at];

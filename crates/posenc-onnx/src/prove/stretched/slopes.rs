@@ -103,7 +103,8 @@ fn departs(
     };
     let both = bias.params().get("symmetric") == Some(&Json::Bool(true));
     // Where later keys are hidden, the formula says nothing of them.
-    let seen = |key: &usize| numbers[*key] > HIDES && (*key <= query || both);
+    let hides = |key: &usize| numbers[*key] <= HIDES;
+    let seen = |key: &usize| !hides(key) && (*key <= query || both);
     let all: Vec<usize> = (0..keys).filter(seen).collect();
     let near = all.iter().copied().filter(|key| key.abs_diff(query) < old);
     let farthest = near.max_by_key(|key| key.abs_diff(query));

@@ -1,0 +1,130 @@
+//! Numbers that follow from the number of tokens, and operators that act on all of them.
+
+use super::*;
+
+/// The patches of tokens as a map `[1, feature, row, column]`.
+fn map(s: &mut Sketch, y: &str) -> String {
+    let y = s.slice(y, 1, [1, i64::MAX, 1]);
+    let y = s.transpose(&y, &[0, 2, 1]);
+    let side = GRID as i64;
+    s.reshape(&y, &[1, HIDDEN as i64, side, side])
+}
+
+fn mean(s: &mut Sketch, y: &str) -> String {
+    s.with("ReduceMean", &[y], &[("axes", A::Ints(&[1]))])
+}
+
+#[test]
+fn what_may_follow_from_the_number_of_tokens_is_refused() {
+    let cases: [(&str, Change, &str); 9] = [
+        (
+            "a mean times a root",
+            |s, y| {
+                let mean = mean(s, y);
+                let root = s.float((PATCHES as f64 + 1.0).sqrt());
+                s.op("Mul", &[&mean, &root])
+            },
+            "which may follow from 17",
+        ),
+        (
+            "a logarithm",
+            |s, y| {
+                let mean = mean(s, y);
+                let log = s.float((PATCHES as f64 + 1.0).ln());
+                s.op("Sub", &[&mean, &log])
+            },
+            "which may follow from 17",
+        ),
+        (
+            "an unbiased variance",
+            |s, y| {
+                let mean = mean(s, y);
+                let share = s.float(16.0 / 15.0);
+                s.op("Mul", &[&mean, &share])
+            },
+            "which may follow from 16",
+        ),
+        (
+            "a pool of parts",
+            |s, y| {
+                let map = map(s, y);
+                let attrs = [
+                    ("kernel_shape", A::Ints(&[2, 2])),
+                    ("strides", A::Ints(&[2, 2])),
+                ];
+                s.with("MaxPool", &[&map], &attrs)
+            },
+            "this MaxPool acts along an axis",
+        ),
+        (
+            "the largest token",
+            |s, y| s.with("ArgMax", &[y], &[("axis", A::Int(1))]),
+            "this ArgMax acts along an axis",
+        ),
+        (
+            "the largest numbers",
+            |s, y| {
+                let count = s.ints(&[4]);
+                s.many("TopK", &[y, &count], &[("axis", A::Int(1))], 2)[0].clone()
+            },
+            "this TopK acts along an axis",
+        ),
+        (
+            "filled up on one side",
+            |s, y| {
+                let map = map(s, y);
+                let pads = s.ints(&[0, 0, 0, 0, 0, 0, 1, 1]);
+                s.op("Pad", &[&map, &pads])
+            },
+            "this Pad acts along an axis",
+        ),
+        (
+            "one window",
+            |s, y| {
+                let map = map(s, y);
+                let side = GRID as i64;
+                s.reshape(&map, &[1, HIDDEN as i64, 1, side, 1, side])
+            },
+            "this Reshape groups elements by sizes that do not follow",
+        ),
+        (
+            "an image of the old size",
+            |s, y| {
+                let first = s.int(0);
+                let class = s.gather(y, &first, 1);
+                let w = s.weights(&[HIDDEN, 64]);
+                let pixels = s.op("MatMul", &[&class, &w]);
+                s.reshape(&pixels, &[1, 8, 8])
+            },
+            "has as many elements as the old image",
+        ),
+    ];
+    for (name, after, says) in cases {
+        for size in ["12x8", "4x16"] {
+            let why = resized(&model(same, after), size).expect_err(name);
+            assert!(why.contains(says), "{name} {size}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_map_of_patches_in_another_grid_follows() {
+    let made = resized(
+        &model(same, |s, y| {
+            let y = s.slice(y, 1, [1, i64::MAX, 1]);
+            let each = s.with(
+                "ReduceMean",
+                &[&y],
+                &[("axes", A::Ints(&[2])), ("keepdims", A::Int(0))],
+            );
+            let side = GRID as i64;
+            s.reshape(&each, &[1, 1, side, side])
+        }),
+        "4x16",
+    );
+    let made = made.expect("a map");
+    let graph = made.graph();
+    let output = graph.scope(graph.main()).outputs()[0];
+    let trace = crate::detect::detect(&made, &crate::detect::Options::default()).trace;
+    assert_eq!(trace.get(output).dims, Some(vec![1, 1, 2, 8]));
+}

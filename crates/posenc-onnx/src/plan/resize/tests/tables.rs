@@ -1,0 +1,109 @@
+//! Tables that are computed of others, and that something else reads.
+
+use super::*;
+
+#[test]
+fn a_table_in_parts_follows() {
+    let cases: [(&str, fn(&mut Sketch) -> String); 4] = [
+        ("as it is", table),
+        ("class and patches joined", |s| {
+            let class = s.weights(&[1, 1, HIDDEN]);
+            let patches = s.weights(&[1, PATCHES as usize, HIDDEN]);
+            s.concat(&[&class, &patches], 1)
+        }),
+        ("times a number", |s| {
+            let table = table(s);
+            let half = s.float(0.5);
+            s.op("Mul", &[&table, &half])
+        }),
+        ("plus a row", |s| {
+            let table = table(s);
+            let row = s.weights(&[HIDDEN]);
+            s.op("Add", &[&table, &row])
+        }),
+    ];
+    for (name, table) in cases {
+        for size in ["12x8", "4x16"] {
+            let made = resized(&with_table(table, same, same), size);
+            made.unwrap_or_else(|why| panic!("{name} {size}: {why}"));
+        }
+    }
+}
+
+#[test]
+fn a_table_that_is_computed_of_other_numbers_is_refused() {
+    let cases: [(&str, fn(&mut Sketch) -> String); 6] = [
+        ("normalized", |s| {
+            let table = table(s);
+            let scale = s.weights(&[HIDDEN]);
+            s.with(
+                "LayerNormalization",
+                &[&table, &scale],
+                &[("axis", A::Int(-1))],
+            )
+        }),
+        ("bent", |s| {
+            let table = table(s);
+            s.op("Tanh", &[&table])
+        }),
+        ("projected", |s| {
+            let table = table(s);
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            s.op("MatMul", &[&table, &w])
+        }),
+        ("times another", |s| {
+            let [a, b] = [table(s), table(s)];
+            s.op("Mul", &[&a, &b])
+        }),
+        ("part of a larger one", |s| {
+            let large = s.weights(&[1, 40, HIDDEN]);
+            s.slice(&large, 1, [0, PATCHES + 1, 1])
+        }),
+        ("resized", |s| {
+            let small = s.weights(&[1, HIDDEN, 3, 3]);
+            let empty = s.floats(&[0], []);
+            let side = GRID as i64;
+            let sizes = s.ints(&[1, HIDDEN as i64, side, side]);
+            let mode = [("mode", A::Text("linear"))];
+            let grid = s.with("Resize", &[&small, &empty, &empty, &sizes], &mode);
+            let rows = s.reshape(&grid, &[1, HIDDEN as i64, PATCHES]);
+            let rows = s.transpose(&rows, &[0, 2, 1]);
+            let class = s.weights(&[1, 1, HIDDEN]);
+            s.concat(&[&class, &rows], 1)
+        }),
+    ];
+    for (name, table) in cases {
+        for size in ["12x8", "4x16"] {
+            let why = resized(&with_table(table, same, same), size).expect_err(name);
+            let says = "the position table is computed of other numbers";
+            assert!(why.contains(says), "{name} {size}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_table_that_something_else_reads_is_refused() {
+    let cases: [(&str, Change, &str); 3] = [
+        ("an output", same, "a table of positions, is an output"),
+        (
+            "its mean",
+            |s, table| s.with("ReduceMean", &[table], &[("axes", A::Ints(&[1]))]),
+            "is read here for something else",
+        ),
+        (
+            "products with it",
+            |s, table| {
+                let w = s.weights(&[HIDDEN, 3]);
+                s.op("MatMul", &[table, &w])
+            },
+            "is read here for something else",
+        ),
+    ];
+    for (name, more, says) in cases {
+        let model = built(table, same, same, Some(more));
+        for size in ["12x8", "4x16"] {
+            let why = resized(&model, size).expect_err(name);
+            assert!(why.contains(says), "{name} {size}: {why}");
+        }
+    }
+}
