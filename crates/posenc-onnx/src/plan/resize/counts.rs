@@ -197,6 +197,10 @@ impl Walk<'_> {
             }
         }
         let grids = self.grids();
+        // Patches with class or register tokens: no width is as long.
+        let all = self.axes.values().flatten();
+        let all = all.filter(|axis| axis.changes() && axis.parts().len() > 1);
+        let sequences: BTreeSet<usize> = all.map(Extent::before).collect();
         for value in graph.scope(graph.main()).outputs().iter().copied() {
             if self.axes.contains_key(&value) {
                 continue;
@@ -206,7 +210,8 @@ impl Walk<'_> {
                 .windows(2)
                 .any(|pair| grids.contains(&[pair[0], pair[1]]));
             let is_counted = own.iter().any(|n| counts.contains(n));
-            if is_grid || is_counted && !self.context.is_content(value) {
+            let is_token = own.iter().any(|n| sequences.contains(n));
+            if is_grid || is_token || is_counted && !self.context.is_content(value) {
                 return refuse(value, "output");
             }
         }

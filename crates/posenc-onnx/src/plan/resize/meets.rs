@@ -36,6 +36,8 @@ impl Walk<'_> {
             let changes = |axis: usize| first.get(axis).is_some_and(Extent::changes);
             match (node.op(), node.domain()) {
                 (op, "") if is_parameterized(op) => false,
+                // Masks that the graph computes of sizes are written part by part.
+                ("ScatterND", "") => node.output(0).is_none_or(|v| self.context.is_content(v)),
                 ("Concat", "") => {
                     let along = node.int("axis").ok().flatten();
                     let along = along.and_then(|axis| wrap(axis, first.len()));
