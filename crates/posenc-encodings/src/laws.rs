@@ -35,6 +35,8 @@ mod docs;
 pub(crate) mod golden;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod written;
 
 pub use config::{EVERYWHERE, scaling_of_config};
 pub use dynamic::identify_growth;

@@ -7,10 +7,10 @@ use super::error::HfConfigError;
 use crate::inferred::Inferred;
 
 /// The key of the length that a model was trained on.
-const ORIGINAL: &str = "original_max_position_embeddings";
+pub(super) const ORIGINAL: &str = "original_max_position_embeddings";
 
 /// The key of the length that a model is made for.
-const MAXIMUM: &str = "max_position_embeddings";
+pub(super) const MAXIMUM: &str = "max_position_embeddings";
 
 /// A `rope_type` that means a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

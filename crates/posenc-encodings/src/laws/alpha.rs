@@ -16,7 +16,7 @@ use super::given::Chosen;
 use super::law::Law;
 use super::plain;
 use super::rope::Rope;
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 use crate::param::{Param, Values};
 
 const ALPHA: Param = Param {
@@ -89,6 +89,10 @@ impl Law for Alpha {
 
     fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
         Ok(Self::new(config.needed_number(ALPHA.name)?)?)
+    }
+
+    fn to_hf(&self, rope: &Rope, config: &mut Writer) {
+        config.theta = self.base(rope);
     }
 
     fn check(&self, rope: &Rope) -> Result<(), ScalingError> {

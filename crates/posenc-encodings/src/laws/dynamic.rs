@@ -19,7 +19,7 @@ use super::law::Law;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
 use super::{plain, torch};
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 
 pub use identify::identify_growth;
 
@@ -101,6 +101,12 @@ impl Law for Dynamic {
     fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
         let factor = config.factor()?;
         Ok(Self::new(factor, config.max_as_original_length()?)?)
+    }
+
+    fn to_hf(&self, _: &Rope, config: &mut Writer) {
+        config.rope_type = Some(FACTS.word);
+        config.set("factor", self.factor);
+        config.set_max_length(self.max_position);
     }
 
     fn check(&self, rope: &Rope) -> Result<(), ScalingError> {

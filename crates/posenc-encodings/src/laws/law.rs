@@ -10,7 +10,7 @@ use super::identify::found::Fit;
 use super::identify::geometric::Candidates;
 use super::identify::search::Search;
 use super::rope::Rope;
-use crate::hf::{HfConfigError, Reader};
+use crate::hf::{HfConfigError, Reader, Writer};
 
 /// A law that changes the frequencies of a [`Rope`]. It is also read and written by serde: that is
 /// how records of rewritten models keep it.
@@ -38,6 +38,10 @@ pub(crate) trait Law: Debug {
     fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError>
     where
         Self: Sized;
+
+    /// Says the law in the keys of a Hugging Face config, as transformers reads them. A law that
+    /// transformers does not have is the plain RoPE that it equals.
+    fn to_hf(&self, rope: &Rope, config: &mut Writer);
 
     /// Whether the parameters are in range and fit `rope`.
     ///

@@ -16,7 +16,7 @@ use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 
 const FACTS: Facts = Facts {
     word: "linear",
@@ -60,6 +60,11 @@ impl Law for Linear {
 
     fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
         Ok(Self::new(config.factor()?)?)
+    }
+
+    fn to_hf(&self, _: &Rope, config: &mut Writer) {
+        config.rope_type = Some(FACTS.word);
+        config.set("factor", self.factor);
     }
 
     fn check(&self, _: &Rope) -> Result<(), ScalingError> {

@@ -24,7 +24,7 @@ use super::law::Law;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
 use super::{plain, torch};
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 use crate::param::{Param, Values};
 
 const LOW: Param = Param {
@@ -136,6 +136,14 @@ impl Law for Llama3 {
         let high = config.needed_number("high_freq_factor")?;
         let length = config.needed_original_length()?;
         Ok(Self::new(factor, low, high, length)?)
+    }
+
+    fn to_hf(&self, _: &Rope, config: &mut Writer) {
+        config.rope_type = Some(FACTS.word);
+        config.set("factor", self.factor);
+        config.set("low_freq_factor", self.low_freq_factor);
+        config.set("high_freq_factor", self.high_freq_factor);
+        config.original_length(self.original_length);
     }
 
     fn check(&self, _: &Rope) -> Result<(), ScalingError> {

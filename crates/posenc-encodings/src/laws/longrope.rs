@@ -20,7 +20,7 @@ use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{ATTENTION_FACTOR, FACTOR, ORIGINAL_LENGTH};
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 use crate::param::{Param, Values};
 
 pub use identify::identify_lists;
@@ -160,6 +160,34 @@ impl Law for LongRope {
             original_length,
             attention,
         })
+    }
+
+    /// The original length is outside of `rope_scaling`, where transformers 4 looks for it; the
+    /// extension is then the ratio of the two lengths, or else the factor on cos and sin is given.
+    fn to_hf(&self, _: &Rope, config: &mut Writer) {
+        config.rope_type = Some(identify::WORD);
+        config.set("short_factor", self.short_factor.clone());
+        config.set("long_factor", self.long_factor.clone());
+        let max = config.max_length.map(|max| max as f64);
+        let is_ratio = |s: f64| max.is_some_and(|max| max / self.original_length as f64 == s);
+        match self.attention {
+            LongRopeAttention::Explicit(m) => config.set("attention_factor", m),
+            LongRopeAttention::Switched { short, long } => {
+                config.set("short_mscale", short);
+                config.set("long_mscale", long);
+            }
+            LongRopeAttention::Extension(s) if config.is_parameters => config.set("factor", s),
+            LongRopeAttention::Extension(s) if is_ratio(s) => {}
+            LongRopeAttention::Extension(_) => {
+                let m = self.attention_factor(self.original_length);
+                config.set("attention_factor", m);
+            }
+        }
+        if config.is_parameters {
+            config.original_length(self.original_length);
+        } else {
+            config.outer_original_length(self.original_length);
+        }
     }
 
     fn check(&self, rope: &Rope) -> Result<(), ScalingError> {

@@ -15,7 +15,7 @@ use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 
 const FACTS: Facts = Facts {
     word: "ntk",
@@ -65,6 +65,10 @@ impl Law for Ntk {
 
     fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
         Ok(Self::new(config.factor()?)?)
+    }
+
+    fn to_hf(&self, rope: &Rope, config: &mut Writer) {
+        config.theta = self.base(rope);
     }
 
     fn check(&self, rope: &Rope) -> Result<(), ScalingError> {

@@ -9,7 +9,7 @@ use super::given::Chosen;
 use super::law::Law;
 use super::rope::Rope;
 use super::torch;
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 
 /// `d / (d - 2)`: a base that grows by `s` to this power divides the last pair's frequency by s.
 pub(crate) fn base_exponent(rotary_dim: usize) -> f64 {
@@ -76,6 +76,8 @@ impl Law for Plain {
     fn from_hf(_: &mut Reader<'_>) -> Result<Self, HfConfigError> {
         Ok(Self)
     }
+
+    fn to_hf(&self, _: &Rope, _: &mut Writer) {}
 
     fn check(&self, _: &Rope) -> Result<(), ScalingError> {
         Ok(())

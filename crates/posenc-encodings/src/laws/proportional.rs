@@ -22,7 +22,7 @@ use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 
 /// The key of the share.
 const SHARE: &str = "partial_rotary_factor";
@@ -116,6 +116,12 @@ impl Law for Proportional {
             None => config.config.f64(SHARE)?.unwrap_or(1.0),
         };
         Ok(Self::new(share, factor)?)
+    }
+
+    fn to_hf(&self, _: &Rope, config: &mut Writer) {
+        config.rope_type = Some(FACTS.word);
+        config.set("factor", self.factor);
+        config.set(SHARE, self.share);
     }
 
     fn check(&self, _: &Rope) -> Result<(), ScalingError> {

@@ -9,6 +9,7 @@ use super::plain::Plain;
 use super::rope::{Frequencies, FrequenciesF32, Rope};
 use super::shared::{FACTOR, ORIGINAL_LENGTH};
 use super::{LawError, LawName, Scaling, ScalingError};
+use crate::hf::Writer;
 use crate::inferred::Inferred;
 use crate::param::Given;
 
@@ -77,6 +78,15 @@ impl Scaling {
     pub fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
         rope.check()?;
         self.law().check(rope)
+    }
+
+    /// The keys with which a Hugging Face config says this law of a rotary embedding. `max_length` is
+    /// the length that the config says the model is made for; `is_parameters` whether it says
+    /// `rope_parameters`, as version 5 of transformers does.
+    pub fn to_hf(&self, rope: &Rope, max_length: Option<usize>, is_parameters: bool) -> Writer {
+        let mut config = Writer::new(rope.theta, max_length, is_parameters);
+        self.law().to_hf(rope, &mut config);
+        config
     }
 
     /// The frequencies in f64, straight from the formula; `length` is the largest position plus

@@ -27,7 +27,7 @@ use super::law::Law;
 use super::plain;
 use super::rope::Rope;
 use super::shared::{ATTENTION_FACTOR, FACTOR, ORIGINAL_LENGTH};
-use crate::hf::{HfConfigError, HfType, Reader};
+use crate::hf::{HfConfigError, HfType, Reader, Writer};
 use crate::param::{Param, ParameterError, Values};
 
 use ramp::{magnitude, ramp_at};
@@ -223,6 +223,24 @@ impl Law for Yarn {
             config.note(NO_TRUNCATE.name, true, config.section.path("truncate"));
         }
         Ok(yarn)
+    }
+
+    fn to_hf(&self, _: &Rope, config: &mut Writer) {
+        config.rope_type = Some(identify::WORD);
+        config.set("factor", self.factor);
+        config.original_length(self.original_length);
+        for (key, beta, usual) in [
+            ("beta_fast", self.beta_fast, 32.0),
+            ("beta_slow", self.beta_slow, 1.0),
+        ] {
+            config.set_given(key, (beta != usual).then_some(beta));
+        }
+        config.set_given("attention_factor", self.attention_factor);
+        config.set_given("mscale", self.mscale);
+        config.set_given("mscale_all_dim", self.mscale_all_dim);
+        if self.bounds == RampBounds::Exact {
+            config.set("truncate", false);
+        }
     }
 
     fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
