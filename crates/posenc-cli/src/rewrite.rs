@@ -1,6 +1,7 @@
 //! `rewrite`: another encoding, another scaling, another form.
 
 mod check;
+mod config;
 pub(crate) mod diff;
 mod external;
 mod family;
@@ -32,6 +33,9 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     if let Some(output) = &options.output {
         output::check(input, output, options.in_place, &read)?;
     }
+    if options.write_config {
+        config::check(input, options.output.as_deref(), options.in_place)?;
+    }
     let progress = Progress::start(terminal, format!("reading {}", input.display()));
     let model = model::named(input, Model::open(input))?;
     let before = options
@@ -55,12 +59,23 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         None if options.in_place => input.clone(),
         None => output::default_path(input, &report, &request),
     };
+    let configs = options
+        .write_config
+        .then(|| config::plan(&done, input, &output, &read));
+    let configs = configs.transpose()?;
     let passed = report.check.as_ref().is_none_or(|check| check.ok);
+    if let Some(configs) = configs.as_ref().filter(|_| passed) {
+        report.configs = configs.report();
+        report.warnings.extend(configs.warnings.iter().cloned());
+    }
     if passed && !options.dry_run {
         output::check(input, &output, options.in_place, &read)?;
         progress.now(format!("writing {}", output.display()));
         let linked = external::save(done.as_ir(), input, &output, options.external_data)?;
         report.warnings.extend(linked);
+        if let Some(configs) = &configs {
+            configs.write(&output)?;
+        }
         report.output = Some(Endpoint {
             fingerprint: fingerprint_of(&output)?,
             path: output.display().to_string(),
@@ -75,6 +90,9 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         let after = done.as_ir().text(Weights::Hash).to_string();
         let names = [names[0].as_str(), names[1].as_str()];
         terminal.print(diff::diff(&before, &after, names, terminal.out))?;
+        for line in text::configs(&report.configs) {
+            terminal.note(line);
+        }
         for warning in &report.warnings {
             terminal.warn(warning);
         }

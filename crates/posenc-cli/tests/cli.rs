@@ -6,6 +6,8 @@
 mod bad;
 #[path = "cli/completions.rs"]
 mod completions;
+#[path = "cli/config.rs"]
+mod config;
 #[path = "cli/diff.rs"]
 mod diff;
 #[path = "cli/exit.rs"]

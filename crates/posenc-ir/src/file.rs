@@ -11,11 +11,15 @@ mod new;
 mod open;
 mod path;
 #[cfg(not(target_family = "wasm"))]
+mod replace;
+#[cfg(not(target_family = "wasm"))]
 mod write;
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use data::{copy_to, link_as};
 pub(crate) use path::folder;
+#[cfg(not(target_family = "wasm"))]
+pub use replace::write_file;
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,7 @@
 //! | [`Plan::apply`] | a copy is edited, read again and compared with the plan |
 //! | [`Rewritten::verify`] | a runtime runs the encodings, compared with formulas in f64 |
 //! | [`Rewritten::save`], [`Rewritten::to_bytes`] | the result is written |
+//! | [`Rewritten::config`] | the `config.json` that matches it |
 //!
 //! Nothing is printed, and nothing is read but what is named: the `config.json` next to a model is
 //! read by [`Config::next_to`](request::Config::next_to) alone. A request that is refused says why
@@ -35,6 +36,7 @@
 //! inspected and rewritten all the same, and compared by an evaluator in f64.
 
 mod attention;
+mod config;
 mod detect;
 mod edit;
 mod error;
@@ -49,6 +51,7 @@ pub mod request;
 mod rewrite;
 mod spelling;
 
+pub use config::ConfigChange;
 pub use error::{Refusal, RefusalKind, RewriteError};
 pub use facade::{
     Alibi, Learned, Model, Plan, PlannedEdit, RelativeBias, Rescale, Resize, Rewritten, Rope, Shaw,

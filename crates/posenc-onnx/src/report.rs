@@ -24,7 +24,7 @@ pub use encoding::Encoding;
 pub use inspect::{Inspect, ModelSummary, Refusal};
 pub use limit::{Limit, LimitCause};
 pub use posenc_encodings::inferred::Inferred;
-pub use rewrite::{Check, Edit, Endpoint, Guarantee, Limits, Rewrite};
+pub use rewrite::{Check, ConfigFile, Edit, Endpoint, Guarantee, Limits, Rewrite};
 pub use verify::{Run, SiteCheck, Verify};
 
 /// The version of the JSON: it is raised when a field changes its meaning or is removed.

@@ -105,6 +105,7 @@ impl Request {
     pub fn is_only_sort(&self) -> bool {
         let sort = Allowances {
             sort: true,
+            write_config: self.allowances.write_config,
             ..Allowances::default()
         };
         let only = Self {
@@ -187,7 +188,8 @@ pub struct Allowances {
     ///
     /// [`RefusalKind::Unread`]: crate::RefusalKind::Unread
     pub allow_unread: bool,
-    /// Write a `config.json` for the result next to it.
+    /// Refuse what a `config.json` cannot say, before anything changes: it is to be written next to
+    /// the result, with [`Rewritten::config`](crate::Rewritten::config).
     pub write_config: bool,
     /// Write nodes in an order of computation, where the input does not.
     pub sort: bool,

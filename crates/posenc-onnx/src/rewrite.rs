@@ -20,6 +20,7 @@ use posenc_encodings::family::Family;
 use posenc_encodings::kind::Kind;
 use posenc_ir::{Model, NodeId};
 
+use crate::config::Told;
 use crate::detect::branches::{Branch, branches};
 use crate::detect::{Found, Options, detect};
 use crate::error::RewriteError;
@@ -145,7 +146,9 @@ impl Planned<'_> {
             })
         });
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
+        let told = Told::of(&self.change, &self.branches, &self.request);
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
+        done.told = told;
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
             done.flat = is_other.then_some(read);

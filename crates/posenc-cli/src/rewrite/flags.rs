@@ -181,9 +181,10 @@ pub(super) struct OutputArgs {
     #[arg(long, action = ArgAction::SetTrue)]
     add_position_ids: bool,
 
-    /// Write a Hugging Face config for the result next to it (not supported yet)
+    /// Write the config.json that matches the result next to it, and update the lengths in
+    /// genai_config.json and tokenizer_config.json there
     #[arg(long, action = ArgAction::SetTrue)]
-    write_config: bool,
+    pub(super) write_config: bool,
 
     /// Write nodes in an order of computation, where the input does not
     #[arg(long, action = ArgAction::SetTrue)]

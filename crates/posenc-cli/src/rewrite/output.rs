@@ -78,7 +78,7 @@ fn name(input: &Path, kind: &str, scale: Option<&str>) -> OsString {
 }
 
 /// Whether two paths lead to one file: through links, or as two names of it.
-fn is_same(a: &Path, b: &Path) -> bool {
+pub(super) fn is_same(a: &Path, b: &Path) -> bool {
     if let (Ok(a), Ok(b)) = (a.canonicalize(), b.canonicalize()) {
         return a == b || is_same_file(&a, &b);
     }

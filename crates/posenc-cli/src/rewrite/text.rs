@@ -1,7 +1,7 @@
 //! The report of a rewrite as text.
 
 use posenc_encodings::words::Word;
-use posenc_onnx::report::{Check, Edit, Rewrite};
+use posenc_onnx::report::{Check, ConfigFile, Edit, Rewrite};
 use serde_json::Value;
 
 use crate::columns::{Align, Columns};
@@ -58,11 +58,30 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
     if let Some(check) = &report.check {
         text += &format!("{}\n", self::check(check, palette));
     }
+    for line in configs(&report.configs) {
+        text += &format!("config  {line}\n");
+    }
     text += &match &report.output {
         Some(output) => format!("wrote {}\n", palette.bold(&output.path)),
         None => "nothing was written\n".to_owned(),
     };
     text
+}
+
+/// A line for each change of a configuration.
+pub(super) fn configs(files: &[ConfigFile]) -> Vec<String> {
+    let mut lines = vec![];
+    for file in files {
+        let path = one_line(&file.path);
+        for (key, change) in &file.changes {
+            let [before, after] = [0, 1].map(|i| change.get(i).unwrap_or(&Value::Null));
+            lines.push(one_line(&format!("{path}: {key} {before} → {after}")));
+        }
+        if file.changes.is_empty() {
+            lines.push(format!("{path}: a copy, in which nothing changes"));
+        }
+    }
+    lines
 }
 
 fn section(title: &str, text: &mut String, palette: Palette) {
@@ -214,6 +233,23 @@ mod tests {
     #[test]
     fn a_model_that_already_matches_the_request() {
         insta::assert_snapshot!(text(&report(), Palette::Plain));
+    }
+
+    #[test]
+    fn a_config_has_a_line_for_each_change() {
+        let file = |path: &str, changes: Value| ConfigFile {
+            path: path.into(),
+            changes: changes.as_object().cloned().unwrap(),
+        };
+        let law = json!({"rope_type": "linear", "factor": 2.0});
+        let changes = json!({"max_position_embeddings": [64, 128], "rope_scaling": [null, law]});
+        let files = [file("out/config.json", changes), file("b.json", json!({}))];
+        let want = [
+            "out/config.json: max_position_embeddings 64 → 128",
+            r#"out/config.json: rope_scaling null → {"rope_type":"linear","factor":2.0}"#,
+            "b.json: a copy, in which nothing changes",
+        ];
+        assert_eq!(configs(&files), want);
     }
 
     #[test]

@@ -6,8 +6,11 @@ use std::path::Path;
 #[cfg(not(target_family = "wasm"))]
 use posenc_ir::external::{ExternalData, SaveError, Saved};
 use posenc_runtime::Backend;
+use serde_json::Value;
 
 use super::Verification;
+use crate::config::ConfigChange;
+use crate::error::Refusal;
 use crate::prove::{VerifyError, bare, check_record, check_rope, expectations, respelled};
 use crate::record;
 use crate::report::Rewrite;
@@ -113,6 +116,31 @@ impl Rewritten {
         external_data: ExternalData,
     ) -> Result<Saved, SaveError> {
         self.0.model.save(path, external_data)
+    }
+
+    /// The `config.json` of the model that was read, changed to match the result: rotary embeddings,
+    /// lengths and the size of images. The rotations that it says are read back and compared with
+    /// those of the result.
+    ///
+    /// # Errors
+    /// JSON that is no object; another encoding, which no key describes; rotations for which the
+    /// config has no place, as several laws in a config with one scaling, or that would be read as
+    /// others.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// # use serde_json::json;
+    /// let model = Model::open("../../fixtures/llama/dynamo/model.onnx")?;
+    /// let config = std::fs::read_to_string("../../fixtures/llama/dynamo/config.json")?;
+    /// let config = serde_json::from_str(&config)?;
+    /// let done = model.plan(Rescale::yarn(4.0).original_length(64))?.apply()?;
+    /// let change = done.config(&config)?;
+    /// assert_eq!(change.changes()["max_position_embeddings"], json!([64, 256]));
+    /// assert_eq!(change.value()["rope_scaling"]["original_max_position_embeddings"], 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn config(&self, config: &Value) -> Result<ConfigChange, Refusal> {
+        self.0.told.config(&self.0.report.limits, config)
     }
 
     /// Whether there is an encoding to compare with its formula.

@@ -66,6 +66,11 @@ pub(crate) fn change(
         let warnings = found.not_evaluated.clone();
         return Ok(Change::Nothing { warnings });
     }
+    if request.allowances.write_config {
+        let why = "`write-config` describes rescales, lengths and image sizes, and a config has no \
+                   key for another encoding; remove it";
+        return Err(Refusal::new(RefusalKind::NoEffect("write-config"), why).into());
+    }
     Ok(Change::Swap(plans))
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn check(
         past_end::check(after, old, &MOST)?;
     }
     match ended.zip(plan.max_length) {
-        Some((old, new)) => slopes::check(after, [old, new]),
+        Some((old, new)) => slopes::check(after, [old, new], &MOST),
         None => Ok(()),
     }
 }

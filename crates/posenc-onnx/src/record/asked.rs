@@ -40,6 +40,8 @@ fn tool() -> &'static str {
 pub(crate) fn write(model: &mut Model, request: &Request, inferred: &[Inferred]) {
     let mut request = request.clone();
     let read = request.model_config.take();
+    // It changes nothing in the model.
+    request.allowances.write_config = false;
     let length = inferred.iter().find(|i| i.name == "original-length");
     let length = length.filter(|_| read.is_some() && request.hf_config.is_none());
     let length = length.and_then(|i| usize::try_from(i.value.as_u64()?).ok());

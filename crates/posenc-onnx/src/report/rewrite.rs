@@ -1,7 +1,7 @@
 //! `rewrite`.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Limit, SCHEMA, SiteCheck};
 use posenc_encodings::inferred::Inferred;
@@ -45,6 +45,10 @@ pub struct Rewrite {
     /// The comparison of the emitted nodes with the formula in f64; `None` where nothing was
     /// there to check.
     pub check: Option<Check>,
+    /// The configurations that were written next to the model, or would be; written where there
+    /// are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub configs: Vec<ConfigFile>,
     /// What a user should know, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -71,6 +75,7 @@ impl Rewrite {
             inferred: vec![],
             limits: Limits::default(),
             check: None,
+            configs: vec![],
             warnings: vec![],
         }
     }
@@ -99,6 +104,27 @@ pub struct Endpoint {
     pub path: String,
     /// [`posenc_ir::Model::fingerprint`].
     pub fingerprint: String,
+}
+
+/// A configuration that was written next to the model, or would be.
+///
+/// ```
+/// # use posenc_onnx::report::ConfigFile;
+/// # use serde_json::json;
+/// let changes = json!({"max_position_embeddings": [64, 256]});
+/// let changes = changes.as_object().cloned().unwrap_or_default();
+/// let file = ConfigFile { path: "out/config.json".into(), changes };
+/// assert_eq!(serde_json::to_value(file)?["changes"]["max_position_embeddings"][1], 256);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConfigFile {
+    /// The file.
+    pub path: String,
+    /// The values that changed, by their keys: `[before, after]`, with `null` for a key that is
+    /// not there. The key of a nested value has a dot before each part but the first. Empty for a
+    /// copy of the configuration of the model that was read.
+    pub changes: Map<String, Value>,
 }
 
 /// A change at one site.

@@ -2,6 +2,7 @@
 
 use posenc_ir::Model;
 
+use crate::config::Told;
 use crate::detect::Found;
 use crate::detect::branches::Branch;
 use crate::prove::swap::Proof;
@@ -29,6 +30,8 @@ pub(crate) struct Rewritten {
     /// Sites without any encoding: those of a model from which none was removed, and those whose rotation
     /// a rescale would have missed.
     pub(crate) bare: Vec<usize>,
+    /// What a configuration tells of the rewrite.
+    pub(crate) told: Told,
 }
 
 /// A model in two spellings.
@@ -52,6 +55,7 @@ impl Rewritten {
             proof: None,
             respelled: None,
             bare: vec![],
+            told: Told::Nothing,
         }
     }
 

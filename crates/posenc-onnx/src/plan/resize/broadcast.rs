@@ -4,7 +4,7 @@ use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::Value;
 use posenc_ir::{DType, NodeId, Tensor, Use};
 
-use super::Wanted;
+use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::error::RewriteError;
 use crate::graph::continued::{extend_line, extend_square};

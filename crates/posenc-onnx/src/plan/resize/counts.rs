@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use posenc_ir::ValueId;
 
-use super::Wanted;
+use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::attention::scale;
 use crate::error::{Refusal, RewriteError};

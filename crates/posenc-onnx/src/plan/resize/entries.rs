@@ -2,8 +2,8 @@
 
 use posenc_ir::{NodeId, Use};
 
-use super::Wanted;
 use super::broadcast::STEPS;
+use super::sizes::Wanted;
 use super::table::{NewRows, ResizedTable};
 use super::walk::Walk;
 use crate::detect::finding::Encoding;

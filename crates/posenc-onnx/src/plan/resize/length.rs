@@ -2,8 +2,8 @@
 
 use posenc_ir::ValueId;
 
+use super::sizes::{Plan, Wanted};
 use super::walk::Walk;
-use super::{Plan, Wanted};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;

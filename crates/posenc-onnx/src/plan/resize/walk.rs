@@ -7,8 +7,8 @@ use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{NodeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashMap;
 
+use super::sizes::{Plan, Wanted};
 use super::table::ResizedTable;
-use super::{Plan, Wanted};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;

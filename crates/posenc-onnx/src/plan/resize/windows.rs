@@ -1,6 +1,6 @@
 //! Attention within windows of the image.
 
-use super::Wanted;
+use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;

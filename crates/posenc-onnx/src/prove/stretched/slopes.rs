@@ -1,9 +1,9 @@
 //! Biases of slopes at the new length, compared with their formula: a table of them may have ended before.
 
 use posenc_encodings::bias::{At, ScoreBias};
+use posenc_ir::eval::Budget;
 use serde_json::Value as Json;
 
-use super::MOST;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::run_at;
@@ -16,11 +16,16 @@ const HIDES: f64 = -1e3;
 /// Roundings of the element type between a bias and its formula.
 const ROUNDINGS: f64 = 8.0;
 
-/// Compares every bias of slopes in a run of the new length; models ended at the `old` one.
+/// Compares every bias of slopes in a run of the new length; models ended at the `old` one. `budget` is that
+/// of the run.
 ///
 /// # Errors
 /// With the node, where a bias cannot be computed or is not that of the formula.
-pub(super) fn check(after: &Context<'_>, [old, length]: [usize; 2]) -> Result<(), RewriteError> {
+pub(super) fn check(
+    after: &Context<'_>,
+    [old, length]: [usize; 2],
+    budget: &Budget,
+) -> Result<(), RewriteError> {
     let findings = after.found.findings.iter();
     let sloped: Vec<(&Finding, &dyn ScoreBias)> = findings
         .filter_map(|finding| match &finding.encoding {
@@ -36,7 +41,7 @@ pub(super) fn check(after: &Context<'_>, [old, length]: [usize; 2]) -> Result<()
         sequence: length,
         past: 0,
     };
-    let run = run_at(after.model, after.found, wanted, &MOST);
+    let run = run_at(after.model, after.found, wanted, budget);
     for (finding, bias) in sloped {
         for entry in &finding.entries {
             let refuse = |why: &str| after.refuse(entry.node, why);

@@ -1,0 +1,123 @@
+//! The keys of a configuration that are a length.
+
+use serde_json::{Map, Value};
+
+use posenc_encodings::kind::Stack;
+
+/// The keys of a `config.json` that are the length of the model, or the rows of its table.
+pub(super) const KEYS: [&str; 8] = [
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "max_source_positions",
+];
+
+/// Lengths that became others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Lengths {
+    /// Each length that changed.
+    pub(super) spans: Vec<Span>,
+    /// Lengths of tables that stay although others change.
+    pub(super) kept: Vec<usize>,
+}
+
+/// A length that became another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span {
+    /// The longest sequence before.
+    pub(super) old: usize,
+    /// The longest sequence after.
+    pub(super) new: usize,
+    /// Rows of the table that no position reads, which a config may count.
+    pub(super) reserved: usize,
+    /// Whose length it is; `None` where the model has one stack.
+    pub(super) stack: Option<Stack>,
+}
+
+impl Span {
+    /// A length of the whole model.
+    pub(super) fn of_model(old: usize, new: usize) -> Self {
+        Self {
+            old,
+            new,
+            reserved: 0,
+            stack: None,
+        }
+    }
+
+    fn is_of(&self, key: &str) -> bool {
+        match key {
+            "max_source_positions" => self.stack != Some(Stack::Decoder),
+            "max_target_positions" => self.stack != Some(Stack::Encoder),
+            _ => true,
+        }
+    }
+
+    /// What becomes of a number that is the old length; `None` where it is not.
+    fn replaced(&self, number: usize) -> Option<usize> {
+        let counts = [0, self.reserved].into_iter();
+        let mut all = counts.map(|more| (self.old.checked_add(more), self.new.checked_add(more)));
+        all.find_map(|(old, new)| new.filter(|_| old == Some(number)))
+    }
+}
+
+/// What became of the lengths of a `config.json`.
+#[derive(Debug, Default)]
+pub(super) struct Edited {
+    /// Whether a key was the old length, or is the new one already.
+    is_named: bool,
+    /// Keys that are the length of both stacks, of which one has another length now.
+    ambiguous: Vec<String>,
+}
+
+impl Lengths {
+    /// The new length in place of the old one in these keys, where they are the old one.
+    pub(super) fn edit(&self, config: &mut Map<String, Value>, keys: &[&str]) -> Edited {
+        let mut edited = Edited::default();
+        for key in keys {
+            let Some(value) = config.get_mut(*key) else {
+                continue;
+            };
+            let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
+            let Some(number) = number else { continue };
+            let spans = || self.spans.iter().filter(|span| span.is_of(key));
+            edited.is_named |= spans().any(|span| number == span.new + span.reserved)
+                || spans().any(|span| number == span.new);
+            let Some(new) = spans().find_map(|span| span.replaced(number)) else {
+                continue;
+            };
+            edited.is_named = true;
+            let is_of_one = key.starts_with("max_source") || key.starts_with("max_target");
+            if !is_of_one && self.kept.iter().any(|kept| *kept == number) {
+                edited.ambiguous.push((*key).to_owned());
+            } else {
+                *value = new.into();
+            }
+        }
+        edited
+    }
+
+    /// What a user should know of lengths in a config whose objects were edited so.
+    pub(super) fn warnings(&self, edited: &[Edited]) -> Vec<String> {
+        let mut warnings = vec![];
+        for key in edited.iter().flat_map(|edited| &edited.ambiguous) {
+            warnings.push(format!(
+                "{key} of the config stays: it is the length of both stacks, and one has another now"
+            ));
+        }
+        if let Some(span) = self.spans.first()
+            && !edited.iter().any(|edited| edited.is_named)
+        {
+            let old: Vec<String> = self.spans.iter().map(|span| span.old.to_string()).collect();
+            let (old, new) = (old.join(" or "), span.new);
+            warnings.push(format!(
+                "no key of the config is the old length ({old}), so none is the new one ({new})"
+            ));
+        }
+        warnings
+    }
+}

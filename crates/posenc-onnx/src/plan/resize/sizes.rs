@@ -1,0 +1,103 @@
+//! What other sizes change in a model.
+
+use std::collections::BTreeMap;
+
+use posenc_encodings::inferred::Inferred;
+use posenc_ir::{Dim, Tensor, Use, ValueId};
+
+use super::table::{Interpolation, ResizedTable};
+use crate::detect::Found;
+use crate::detect::finding::Encoding;
+use crate::graph::extent::Extent;
+use crate::plan::stretch::Table;
+use crate::request::ImageSize;
+
+/// Sizes that are written in the graph, and others that they become.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// What the model is made for.
+    pub(crate) wanted: Wanted,
+    /// The tables that get other rows.
+    pub(crate) tables: Vec<ResizedTable>,
+    /// Constants that follow, by where they are read.
+    pub(crate) constants: BTreeMap<Use, (ValueId, Tensor)>,
+    /// The axes of every value of which one changes.
+    pub(crate) axes: BTreeMap<ValueId, Vec<Extent>>,
+    /// Values that the request did not give.
+    pub(crate) inferred: Vec<Inferred>,
+}
+
+/// What a model is made for.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    /// Images of this size.
+    Image {
+        /// Rows and columns of pixels.
+        size: ImageSize,
+        /// The same before.
+        old: [usize; 2],
+        /// How rows of patches become others.
+        rows: Interpolation,
+    },
+    /// Sequences of this length.
+    Length {
+        /// Tokens.
+        length: usize,
+        /// The tables that get other rows.
+        tables: Vec<Table>,
+    },
+}
+
+impl Wanted {
+    /// What sizes follow, as it is called in a refusal.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Image { .. } => "image",
+            Self::Length { .. } => "sequence",
+        }
+    }
+}
+
+impl Plan {
+    /// The encoding of a finding afterwards.
+    pub(crate) fn after(&self, at: usize, encoding: &Encoding) -> Encoding {
+        let table = self.tables.iter().find(|table| table.finding == at);
+        table.map_or_else(|| encoding.clone(), |table| table.after(encoding))
+    }
+
+    /// The length of sequences afterwards; `None` where it is that of images.
+    pub(crate) fn length(&self) -> Option<usize> {
+        match self.wanted {
+            Wanted::Image { .. } => None,
+            Wanted::Length { length, .. } => Some(length),
+        }
+    }
+
+    /// The findings whose encoding is made for other sizes: of an image all, of a sequence those of the
+    /// tables.
+    pub(crate) fn findings(&self, found: &Found) -> Vec<usize> {
+        let is_meant = |at: &usize| match &self.wanted {
+            Wanted::Image { .. } => !self.is_empty(),
+            Wanted::Length { tables, .. } => tables.iter().any(|table| table.finding == *at),
+        };
+        (0..found.findings.len()).filter(is_meant).collect()
+    }
+
+    /// Whether nothing changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.axes.is_empty()
+    }
+
+    /// The declared dimensions of a value afterwards; `None` where they stay.
+    pub(crate) fn declared(&self, value: ValueId, declared: &[Dim]) -> Option<Vec<Dim>> {
+        let axes = self.axes.get(&value)?;
+        let pairs = declared.iter().zip(axes);
+        let dims: Vec<Dim> = pairs
+            .map(|(dim, axis)| match dim {
+                Dim::Known(_) => Dim::Known(axis.after()),
+                open => open.clone(),
+            })
+            .collect();
+        (dims != declared).then_some(dims)
+    }
+}
