@@ -69,7 +69,7 @@ pub(super) fn plan(
     let source = source(input, output)?;
     let own = folder(output).join(CONFIG);
     let config = named(&source, done.config(&json(&source)?))?;
-    let warnings = config.warnings().iter().cloned().collect();
+    let warnings = config.warnings().to_vec();
     let mut files = vec![];
     for (name, change) in [
         (TOKENIZER, ConfigChange::tokenizer_config as Beside),

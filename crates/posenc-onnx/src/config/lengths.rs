@@ -92,7 +92,7 @@ impl Lengths {
             };
             edited.is_named = true;
             let is_of_one = key.starts_with("max_source") || key.starts_with("max_target");
-            if !is_of_one && self.kept.iter().any(|kept| *kept == number) {
+            if !is_of_one && self.kept.contains(&number) {
                 edited.ambiguous.push((*key).to_owned());
             } else {
                 *value = new.into();

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn files_of_python_are_written_to_the_byte() {
         let python = "{\n  \"a\": [\n    1.0,\n    1e-06,\n    0.0001,\n    2.5e-05,\n    1e+16,\n    \
-                      1234567890123456.0,\n    1.1428999900817871,\n    -0.02,\n    1e+300,\n    -0.0\n  ],\n  \
+                      1234567890123456.0,\n    1.142899990081787,\n    -0.02,\n    1e+300,\n    -0.0\n  ],\n  \
                       \"b\": {\n    \"c\": null,\n    \"d\": \"\\\"\\n\"\n  },\n  \"e\": [],\n  \"f\": {},\n  \
                       \"g\": [\n    [\n      7\n    ],\n    true\n  ]\n}\n";
         let value: Value = serde_json::from_str(python).unwrap();
