@@ -128,6 +128,22 @@ pub(crate) fn regrouped(from: &[Extent], to: &[usize]) -> Option<Vec<Extent>> {
     left.is_empty().then_some(made)
 }
 
+/// The same where all but the first of these dimensions are the last axes as they are: the first is what
+/// comes before them.
+pub(crate) fn gathered(from: &[Extent], to: &[usize]) -> Option<Vec<Extent>> {
+    let lead = from.len().checked_sub(to.len().checked_sub(1)?)?;
+    let (before, kept) = from.split_at_checked(lead)?;
+    let stays = |(axis, length): (&Extent, &usize)| !axis.changes() && axis.before() == *length;
+    let is_rest = before.iter().map(Extent::before).product::<usize>() == to[0];
+    if !is_rest || lead < 2 || !kept.iter().zip(&to[1..]).all(stays) {
+        return None;
+    }
+    let factors = before.iter().flat_map(Extent::factors);
+    let factors = factors.filter(|f| f.before() != 1 || f.changes());
+    let factors = factors.cloned().collect();
+    Some([&[Extent::flattened(factors)], kept].concat())
+}
+
 /// Whether axes that change get more than one new 1 before or behind them: these are numbers of windows or
 /// of cells, and may be what changes.
 fn may_be_windows(from: &[Extent], to: &[usize]) -> bool {
@@ -186,6 +202,18 @@ mod tests {
         let batched = regrouped(&[Extent::same(2), tokens, Extent::same(64)], &[34, 64]);
         let again = regrouped(&batched.expect("one batch"), &[2, 17, 64]);
         assert_eq!(lengths(again), Some(vec![2, 41, 64]));
+    }
+
+    #[test]
+    fn windows_are_gathered_before_what_stays() {
+        let windows = [Extent::same(2), Extent::same(1), one(1, 2), Extent::same(4)];
+        assert_eq!(lengths(gathered(&windows, &[2, 4])), Some(vec![4, 4]));
+        assert_eq!(regrouped(&windows, &[2, 4]), None);
+        for to in [&[4, 2][..], &[2, 2, 2], &[8], &[]] {
+            assert_eq!(gathered(&windows, to), None, "{to:?}");
+        }
+        let rows = [Extent::same(2), one(4, 8)];
+        assert_eq!(gathered(&rows, &[2, 4]), None);
     }
 
     #[test]

@@ -221,6 +221,9 @@ impl Walk<'_> {
     /// The old sides of the image and of grids of patches.
     fn grids(&self) -> BTreeSet<[usize; 2]> {
         let mut grids = BTreeSet::new();
+        if let Wanted::Image { old, .. } = &self.wanted {
+            grids.insert(*old);
+        }
         for axes in self.axes.values() {
             let both = axes
                 .windows(2)

@@ -6,7 +6,7 @@ use posenc_ir::{NodeId, Tensor, Use};
 
 use super::walk::Walk;
 use crate::error::RewriteError;
-use crate::graph::extent::{Extent, regrouped};
+use crate::graph::extent::{Extent, gathered, regrouped};
 
 /// Nodes between a number and the shape that it is part of are few.
 const STEPS: usize = 8;
@@ -17,7 +17,9 @@ impl Walk<'_> {
         let node = self.context.graph().node(id);
         let out = node.output(0).and_then(|v| self.context.dims(v));
         let from = node.input(0).and_then(|v| self.axes(v));
-        let wanted = out.zip(from).and_then(|(out, from)| regrouped(&from, out));
+        let wanted = out
+            .zip(from)
+            .and_then(|(out, from)| regrouped(&from, out).or_else(|| gathered(&from, out)));
         let made = self.evaluate(id);
         let Some(wanted) = wanted else {
             // The graph computes the shape of the new sizes.

@@ -225,7 +225,7 @@ impl Walk<'_> {
             let axis = along.get(i).and_then(|a| wrap(*a, axes.len()));
             let changes = axis.is_none_or(|axis| axes[axis].changes());
             let end = ends.get(i).copied().unwrap_or(0);
-            !changes || starts[i] <= 0 && (end < 0 || end > 1 << 30)
+            !changes || starts[i] <= 0 && !(0..=1 << 30).contains(&end)
         };
         is_computed && steps.iter().all(|step| *step == 1) && (0..starts.len()).all(from_ends)
     }

@@ -130,7 +130,6 @@ fn departs(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use posenc_encodings::families::alibi::Alibi;
 
     #[test]

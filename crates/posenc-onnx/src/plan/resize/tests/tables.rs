@@ -2,9 +2,12 @@
 
 use super::*;
 
+/// How a table is made.
+type Make = fn(&mut Sketch) -> String;
+
 #[test]
 fn a_table_in_parts_follows() {
-    let cases: [(&str, fn(&mut Sketch) -> String); 4] = [
+    let cases: [(&str, Make); 4] = [
         ("as it is", table),
         ("class and patches joined", |s| {
             let class = s.weights(&[1, 1, HIDDEN]);
@@ -32,7 +35,7 @@ fn a_table_in_parts_follows() {
 
 #[test]
 fn a_table_that_is_computed_of_other_numbers_is_refused() {
-    let cases: [(&str, fn(&mut Sketch) -> String); 6] = [
+    let cases: [(&str, Make); 6] = [
         ("normalized", |s| {
             let table = table(s);
             let scale = s.weights(&[HIDDEN]);
