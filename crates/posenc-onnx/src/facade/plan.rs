@@ -265,12 +265,10 @@ impl fmt::Display for Plan<'_> {
             _ if self.edits.is_empty() => return f.write_str("nothing to change"),
             Change::Swap(_) => write!(f, "replace the encoding of ")?,
             Change::Stretch(_) => write!(f, "stretch the encoding of ")?,
-            Change::Resize(plan) => {
-                match plan.wanted {
-                    Wanted::Image { size, .. } => write!(f, "take images of {size} at ")?,
-                    Wanted::Length { .. } => write!(f, "stretch the encoding of ")?,
-                }
-            }
+            Change::Resize(plan) => match plan.wanted {
+                Wanted::Image { size, .. } => write!(f, "take images of {size} at ")?,
+                Wanted::Length { .. } => write!(f, "stretch the encoding of ")?,
+            },
             _ => write!(f, "rescale the rotations of ")?,
         }
         let sites = self.edits.len();

@@ -50,7 +50,15 @@ pub(crate) fn length(
             Err(why) => refused = refused.or(Some(why)),
         }
     }
-    let why = "the length is written in the graph, and no input is known from which it follows";
+    let why = match plan.tables[..] {
+        [] | [_] => {
+            "the length is written in the graph, and no input is known from which it follows"
+        }
+        _ => {
+            "a table that is added whole fits one length alone; give `stack` to rescale that of another \
+             stack"
+        }
+    };
     let node = whole.and_then(|table| context.found.findings[table.finding].node());
     let unknown = match node {
         Some(node) => context.refuse(node, why),
