@@ -209,7 +209,8 @@ mod tests {
         let windows = [Extent::same(2), Extent::same(1), one(1, 2), Extent::same(4)];
         assert_eq!(lengths(gathered(&windows, &[2, 4])), Some(vec![4, 4]));
         assert_eq!(regrouped(&windows, &[2, 4]), None);
-        for to in [&[4, 2][..], &[2, 2, 2], &[8], &[]] {
+        assert_eq!(lengths(gathered(&windows, &[8])), Some(vec![16]));
+        for to in [&[4, 2][..], &[2, 2, 2], &[4], &[]] {
             assert_eq!(gathered(&windows, to), None, "{to:?}");
         }
         let rows = [Extent::same(2), one(4, 8)];
