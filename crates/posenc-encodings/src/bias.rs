@@ -99,7 +99,8 @@ pub trait ScoreBias: Encoding + Object {
         None
     }
 
-    /// Whether the bias of each head grows by a constant step with the distance, to both sides.
+    /// Whether the bias of each head changes by one constant step from each earlier key to the next. Later
+    /// keys, which most sites hide, go on in the same direction or fall again.
     fn is_sloped(&self) -> bool {
         false
     }

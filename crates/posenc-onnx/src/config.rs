@@ -2,10 +2,15 @@
 //! files next to it that name the same lengths.
 
 mod change;
+mod computed;
+mod ends;
 mod images;
+mod layers;
 mod lengths;
+mod reach;
 mod rotations;
 mod section;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -93,6 +93,11 @@ impl Request {
         stack && !site.cross && layers.is_none_or(|l| l.contains(site.place.layer))
     }
 
+    /// Whether rotations keep their frequencies, and only their tables may get more rows.
+    pub(crate) fn keeps_frequencies(&self) -> bool {
+        self.scale.is_none() && self.hf_config.is_none() && self.parameters.theta.is_none()
+    }
+
     /// Whether nothing but an order of computation is requested.
     ///
     /// ```

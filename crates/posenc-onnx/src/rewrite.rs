@@ -26,6 +26,7 @@ use crate::detect::{Found, Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::given;
 use crate::plan::change::{Change, change};
+use crate::plan::rescale::recorded_original;
 use crate::plan::selection::chosen;
 use crate::plan::unread;
 use crate::record::{self, asked, written};
@@ -122,8 +123,7 @@ impl Planned<'_> {
 
     /// Whether rotations keep their frequencies, and only their tables may become longer.
     pub(crate) fn keeps_frequencies(&self) -> bool {
-        let request = &self.request;
-        request.scale.is_none() && request.hf_config.is_none() && request.parameters.theta.is_none()
+        self.request.keeps_frequencies()
     }
 
     /// Rewrites a copy of the model.
@@ -146,7 +146,9 @@ impl Planned<'_> {
             })
         });
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
-        let told = Told::of(&self.change, &self.branches, &self.request);
+        let recorded = recorded_original(self.input());
+        let recorded = recorded.map(|(length, _)| length);
+        let told = Told::of(&self.change, &self.branches, &self.request, recorded);
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
         done.told = told;
         if done.report.edits.is_empty() {

@@ -48,12 +48,12 @@ impl Writer {
     }
 
     /// Sets the original length within the scaling dict.
-    pub fn original_length(&mut self, length: usize) {
+    pub fn set_original_length(&mut self, length: usize) {
         self.set(ORIGINAL, length);
     }
 
     /// Sets the original length outside of the scaling dict.
-    pub fn outer_original_length(&mut self, length: usize) {
+    pub fn set_outer_original_length(&mut self, length: usize) {
         self.outside.insert(ORIGINAL.to_owned(), length.into());
     }
 

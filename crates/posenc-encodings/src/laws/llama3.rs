@@ -143,7 +143,7 @@ impl Law for Llama3 {
         config.set("factor", self.factor);
         config.set("low_freq_factor", self.low_freq_factor);
         config.set("high_freq_factor", self.high_freq_factor);
-        config.original_length(self.original_length);
+        config.set_original_length(self.original_length);
     }
 
     fn check(&self, _: &Rope) -> Result<(), ScalingError> {

@@ -184,9 +184,9 @@ impl Law for LongRope {
             }
         }
         if config.is_parameters {
-            config.original_length(self.original_length);
+            config.set_original_length(self.original_length);
         } else {
-            config.outer_original_length(self.original_length);
+            config.set_outer_original_length(self.original_length);
         }
     }
 

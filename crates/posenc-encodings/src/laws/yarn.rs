@@ -228,7 +228,7 @@ impl Law for Yarn {
     fn to_hf(&self, _: &Rope, config: &mut Writer) {
         config.rope_type = Some(identify::WORD);
         config.set("factor", self.factor);
-        config.original_length(self.original_length);
+        config.set_original_length(self.original_length);
         for (key, beta, usual) in [
             ("beta_fast", self.beta_fast, 32.0),
             ("beta_slow", self.beta_slow, 1.0),

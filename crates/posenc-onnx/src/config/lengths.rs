@@ -4,6 +4,14 @@ use serde_json::{Map, Value};
 
 use posenc_encodings::kind::Stack;
 
+use crate::report::{Limit, LimitCause, Limits};
+
+/// The key of the length of an encoder.
+const ENCODER: &str = "max_source_positions";
+
+/// The key of the length of a decoder.
+const DECODER: &str = "max_target_positions";
+
 /// The keys of a `config.json` that are the length of the model, or the rows of its table.
 pub(super) const KEYS: [&str; 8] = [
     "max_position_embeddings",
@@ -12,8 +20,8 @@ pub(super) const KEYS: [&str; 8] = [
     "max_sequence_length",
     "max_seq_len",
     "seq_length",
-    "max_target_positions",
-    "max_source_positions",
+    DECODER,
+    ENCODER,
 ];
 
 /// Lengths that became others.
@@ -34,7 +42,7 @@ pub(crate) struct Span {
     pub(super) new: usize,
     /// Rows of the table that no position reads, which a config may count.
     pub(super) reserved: usize,
-    /// Whose length it is; `None` where the model has one stack.
+    /// Whose length it is; `None` where that is not known.
     pub(super) stack: Option<Stack>,
 }
 
@@ -51,8 +59,8 @@ impl Span {
 
     fn is_of(&self, key: &str) -> bool {
         match key {
-            "max_source_positions" => self.stack != Some(Stack::Decoder),
-            "max_target_positions" => self.stack != Some(Stack::Encoder),
+            ENCODER => self.stack != Some(Stack::Decoder),
+            DECODER => self.stack != Some(Stack::Encoder),
             _ => true,
         }
     }
@@ -75,6 +83,24 @@ pub(super) struct Edited {
 }
 
 impl Lengths {
+    /// The length at which a graph ends, where that became another.
+    pub(super) fn of_limits(limits: &Limits) -> Self {
+        let [before, after] = [&limits.before, &limits.after].map(|limits| shortest(limits));
+        let changed = before.zip(after).filter(|(old, new)| old != new);
+        let span = changed.map(|(old, new)| Span::of_model(old, new));
+        Self {
+            spans: span.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a length that changes.
+    pub(super) fn add(&mut self, span: Span) {
+        if !self.spans.contains(&span) {
+            self.spans.push(span);
+        }
+    }
+
     /// The new length in place of the old one in these keys, where they are the old one.
     pub(super) fn edit(&self, config: &mut Map<String, Value>, keys: &[&str]) -> Edited {
         let mut edited = Edited::default();
@@ -91,8 +117,7 @@ impl Lengths {
                 continue;
             };
             edited.is_named = true;
-            let is_of_one = key.starts_with("max_source") || key.starts_with("max_target");
-            if !is_of_one && self.kept.contains(&number) {
+            if !is_of_stack(key) && self.kept.contains(&number) {
                 edited.ambiguous.push((*key).to_owned());
             } else {
                 *value = new.into();
@@ -105,14 +130,18 @@ impl Lengths {
     pub(super) fn warnings(&self, edited: &[Edited]) -> Vec<String> {
         let mut warnings = vec![];
         for key in edited.iter().flat_map(|edited| &edited.ambiguous) {
-            warnings.push(format!(
+            let warning = format!(
                 "{key} of the config stays: it is the length of both stacks, and one has another now"
-            ));
+            );
+            add(&mut warnings, warning);
         }
         if let Some(span) = self.spans.first()
             && !edited.iter().any(|edited| edited.is_named)
         {
-            let old: Vec<String> = self.spans.iter().map(|span| span.old.to_string()).collect();
+            let mut old: Vec<String> = vec![];
+            for span in &self.spans {
+                add(&mut old, span.old.to_string());
+            }
             let (old, new) = (old.join(" or "), span.new);
             warnings.push(format!(
                 "no key of the config is the old length ({old}), so none is the new one ({new})"
@@ -120,4 +149,22 @@ impl Lengths {
         }
         warnings
     }
+}
+
+/// Whether a key is the length of an encoder or of a decoder.
+pub(super) fn is_of_stack(key: &str) -> bool {
+    [ENCODER, DECODER].contains(&key)
+}
+
+/// Adds a sentence, once.
+pub(super) fn add(sentences: &mut Vec<String>, sentence: String) {
+    if !sentences.contains(&sentence) {
+        sentences.push(sentence);
+    }
+}
+
+/// The length at which a graph ends.
+pub(super) fn shortest(limits: &[Limit]) -> Option<usize> {
+    let of_graph = limits.iter().filter(|l| l.cause != LimitCause::Runtime);
+    of_graph.map(|limit| limit.length).min()
 }

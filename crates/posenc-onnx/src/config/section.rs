@@ -1,40 +1,46 @@
 //! The keys of a configuration that are a rotary embedding.
 
 use posenc_encodings::hf::Writer;
-use serde_json::{Map, Value};
+use posenc_encodings::laws::EVERYWHERE;
+use serde_json::{Map, Value, json};
 
-use crate::request::hf_config::LayerKind;
+use crate::error::Refusal;
+use crate::request::hf_config::{DEFAULT_THETA, LOCAL_THETAS, LayerKind, SPELLINGS, THETAS};
 
-/// The two names of the scaling dict: that of version 4 of transformers, and that of version 5.
-const SCALING: &str = "rope_scaling";
-const PARAMETERS: &str = "rope_parameters";
+/// The scaling dict of version 4 of transformers.
+const SCALING: &str = SPELLINGS[0];
 
-/// The keys of the base θ, the first of which counts.
-const THETAS: [&str; 3] = ["rope_theta", "rotary_emb_base", "global_rope_theta"];
-
-/// The keys of the base of layers with a window, which are never scaled.
-const LOCAL_THETAS: [&str; 2] = ["rope_local_base_freq", "local_rope_theta"];
+/// The scaling dict of version 5.
+const PARAMETERS: &str = SPELLINGS[1];
 
 /// The keys of the type within the dict.
-const TYPES: [&str; 2] = ["rope_type", "type"];
+const TYPES: [&str; 2] = [EVERYWHERE[0], EVERYWHERE[1]];
 
 /// Keys of the dict that are no parameters of a law.
-const OTHERS: [&str; 2] = ["rope_theta", "partial_rotary_factor"];
+const OTHERS: [&str; 2] = [EVERYWHERE[2], EVERYWHERE[3]];
 
-/// The base where a config has none.
-const DEFAULT_THETA: f64 = 10_000.0;
+/// The key of the kind of a model.
+const MODEL: &str = "model_type";
+
+/// Models of which transformers takes no scaling but `longrope`.
+const LIKE_PHI3: [&str; 2] = ["phi3", "phi4_multimodal"];
 
 /// A difference of θ that the precision of a graph explains.
 const THETA_TOLERANCE: f64 = 1e-6;
 
 /// The name of the dict that a config has, or is to get.
 pub(super) fn name(config: &Map<String, Value>) -> &'static str {
-    let is_set = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
-    match (is_set(SCALING), is_set(PARAMETERS)) {
+    match (is_said(config, SCALING), is_said(config, PARAMETERS)) {
         (_, true) => PARAMETERS,
         (false, false) if config.contains_key(PARAMETERS) => PARAMETERS,
         _ => SCALING,
     }
+}
+
+/// Whether there is a dict that says something.
+fn is_said(config: &Map<String, Value>, name: &str) -> bool {
+    let dict = config.get(name).and_then(Value::as_object);
+    dict.is_some_and(|dict| !dict.is_empty())
 }
 
 /// Whether the dict is the `rope_parameters` of version 5 of transformers.
@@ -58,6 +64,56 @@ pub(super) fn is_per_kind(config: &Map<String, Value>) -> bool {
     dict.values().any(Value::is_object) && entries.all(|entry| entry.is_object() || entry.is_null())
 }
 
+/// Whether layers of two kinds are read from the same place.
+pub(super) fn is_shared(config: &Map<String, Value>, a: &LayerKind, b: &LayerKind) -> bool {
+    let [own, other] = [a, b].map(|kind| local(config, kind));
+    own == other && (a == b || own.is_some() || !is_per_kind(config))
+}
+
+/// Refuses a dict that was written and that transformers would not take: that of Phi-3 has to be
+/// `longrope` and, in version 4, have no key but its type and its two lists.
+///
+/// # Errors
+/// Such a dict.
+pub(super) fn refuse_of_phi3(config: &Map<String, Value>) -> Result<(), Refusal> {
+    if !is_like_phi3(config) {
+        return Ok(());
+    }
+    for name in SPELLINGS {
+        let Some(Value::Object(dict)) = config.get(name).filter(|_| is_said(config, name)) else {
+            continue;
+        };
+        let mut types = TYPES.iter().filter_map(|key| dict.get(*key)?.as_str());
+        let is_longrope = types.all(|word| word == "longrope");
+        let is_taken = match name {
+            SCALING => is_longrope && dict.len() == 3,
+            _ => {
+                is_longrope
+                    || TYPES
+                        .iter()
+                        .any(|key| dict.get(*key) == Some(&json!("default")))
+            }
+        };
+        if !is_taken {
+            let model = config
+                .get(MODEL)
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let why = format!(
+                "transformers would refuse the config: that of {model} takes no other {name} than longrope \
+                 with short_factor and long_factor"
+            );
+            return Err(Refusal::invalid(why));
+        }
+    }
+    Ok(())
+}
+
+fn is_like_phi3(config: &Map<String, Value>) -> bool {
+    let model = config.get(MODEL).and_then(Value::as_str);
+    model.is_some_and(|model| LIKE_PHI3.contains(&model))
+}
+
 /// Writes the base of layers that have one of their own.
 pub(super) fn write_local(config: &mut Map<String, Value>, key: &str, theta: f64) {
     set(config, key, theta.into());
@@ -68,60 +124,51 @@ pub(super) fn write(config: &mut Map<String, Value>, kind: &LayerKind, law: &Wri
     for (key, value) in &law.outside {
         set(config, key, value.clone());
     }
-    let per_kind = is_per_kind(config);
-    let mut names = vec![name(config)];
-    // A config of both versions says the same twice.
-    if [SCALING, PARAMETERS]
-        .iter()
-        .all(|key| config.get(*key).is_some_and(Value::is_object))
-    {
-        names = vec![SCALING, PARAMETERS];
-    }
-    for name in names {
-        let outer = config.get(name).cloned().unwrap_or_default();
-        let inner = match per_kind {
-            true => outer.get(kind.key()).cloned().unwrap_or_default(),
-            false => outer.clone(),
-        };
-        let new = dict(config, &inner, (law, name == PARAMETERS || per_kind));
-        let new = match outer {
-            Value::Object(mut all) if per_kind => {
-                all.insert(kind.key().to_owned(), new);
-                Value::Object(all)
-            }
-            _ => new,
-        };
-        if config.contains_key(name) || !new.is_null() {
-            config.insert(name.to_owned(), new);
+    let is_per_kind = is_per_kind(config);
+    let name = name(config);
+    let outer = config.get(name).cloned().unwrap_or_default();
+    let inner = match is_per_kind {
+        true => outer.get(kind.key()).cloned().unwrap_or_default(),
+        false => outer.clone(),
+    };
+    let dict = dict(config, &inner, (law, is_per_kind));
+    let new = match outer {
+        Value::Object(mut all) if is_per_kind => {
+            all.insert(kind.key().to_owned(), dict);
+            Value::Object(all)
         }
+        _ => dict,
+    };
+    // A config of both versions says the same twice, or else it is not read.
+    for other in SPELLINGS {
+        if other != name && is_said(config, other) {
+            config.insert(other.to_owned(), new.clone());
+        }
+    }
+    if config.contains_key(name) || !new.is_null() {
+        config.insert(name.to_owned(), new);
     }
 }
 
-/// The dict of a law in place of another one. The base is written where it is read: in the dict or
-/// outside. `keeps` says that plain RoPE has a dict too.
-fn dict(config: &mut Map<String, Value>, old: &Value, (law, keeps): (&Writer, bool)) -> Value {
+/// The dict of a law in place of another one.
+fn dict(config: &mut Map<String, Value>, old: &Value, (law, is_of_kind): (&Writer, bool)) -> Value {
+    // In some forms, plain RoPE has a dict too.
+    let is_needed = is_of_kind || is_parameters(config);
     let mut dict = old.as_object().cloned().unwrap_or_default();
     let is_kept = |key: &str| TYPES.contains(&key) || OTHERS.contains(&key);
     dict.retain(|key, _| is_kept(key) || law.section.contains_key(key));
-    let has_theta = dict.get(THETAS[0]).is_some_and(|theta| !theta.is_null());
-    let outside = THETAS.into_iter().find(|key| config.contains_key(*key));
-    match outside {
-        _ if has_theta => set(&mut dict, THETAS[0], law.theta.into()),
-        Some(key) => set(config, key, law.theta.into()),
-        None if keeps => set(&mut dict, THETAS[0], law.theta.into()),
-        // What a config leaves out is the default.
-        None if is_near(law.theta, DEFAULT_THETA) => {}
-        None => set(config, THETAS[0], law.theta.into()),
-    }
+    write_theta((config, &mut dict), law.theta, (is_of_kind, is_needed));
     let is_empty = OTHERS.iter().all(|key| !dict.contains_key(*key));
-    if law.rope_type.is_none() && is_empty && !keeps {
+    if law.rope_type.is_none() && is_empty && !is_needed {
         return Value::Null;
     }
     let word = law.rope_type.unwrap_or("default");
     let mut types: Vec<&str> = TYPES.into_iter().collect();
     types.retain(|key| dict.contains_key(*key));
     if types.is_empty() {
-        types.push(TYPES[0]);
+        // Version 4 looks for the older word in the config of Phi-3.
+        let is_older = is_like_phi3(config) && !is_parameters(config);
+        types.push(TYPES[usize::from(is_older)]);
     }
     for key in types {
         set(&mut dict, key, word.into());
@@ -130,6 +177,36 @@ fn dict(config: &mut Map<String, Value>, old: &Value, (law, keeps): (&Writer, bo
         set(&mut dict, key, value.clone());
     }
     Value::Object(dict)
+}
+
+/// Writes the base wherever it is said, in the dict and outside; where it is not, at the place where it is
+/// read.
+fn write_theta(
+    (config, dict): (&mut Map<String, Value>, &mut Map<String, Value>),
+    theta: f64,
+    (is_of_kind, is_needed): (bool, bool),
+) {
+    let is_set = |map: &Map<String, Value>, key: &str| map.get(key).is_some_and(|v| !v.is_null());
+    let is_inside = is_set(dict, THETAS[0]);
+    if is_inside {
+        set(dict, THETAS[0], theta.into());
+    }
+    let mut keys: Vec<&str> = THETAS.into_iter().collect();
+    // Beside a base for each kind of layer, one outside is of no kind.
+    keys.retain(|key| is_set(config, key) && !(is_inside && is_of_kind));
+    for key in &keys {
+        set(config, key, theta.into());
+    }
+    if is_inside || !keys.is_empty() {
+        return;
+    }
+    match THETAS.into_iter().find(|key| config.contains_key(*key)) {
+        Some(key) => set(config, key, theta.into()),
+        None if is_needed => set(dict, THETAS[0], theta.into()),
+        // What a config leaves out is the default.
+        None if is_near(theta, DEFAULT_THETA) => {}
+        None => set(config, THETAS[0], theta.into()),
+    }
 }
 
 /// Whether two values of θ are the same.

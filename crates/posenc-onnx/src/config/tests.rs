@@ -1,7 +1,9 @@
 //! Configurations of fixtures after rewrites.
 
 mod lengths;
+mod models;
 mod refused;
+mod repeated;
 mod rotations;
 
 use serde_json::Value;

@@ -1,4 +1,6 @@
-//! JSON as Python writes it, so that lines which stay are the same to the byte.
+//! JSON as Python's `json.dumps(value, indent=2, ensure_ascii=False)` writes it, so that lines which stay
+//! are the same to the byte where a file was written so. Characters outside of ASCII that were escaped
+//! become the characters, which mean the same.
 
 use std::io;
 
@@ -87,7 +89,7 @@ impl Formatter for Python {
 mod tests {
     use super::*;
 
-    /// What `json.dumps(value, indent=2)` of Python prints.
+    /// What `json.dumps(value, indent=2, ensure_ascii=False)` of Python prints.
     #[test]
     fn files_of_python_are_written_to_the_byte() {
         let python = "{\n  \"a\": [\n    1.0,\n    1e-06,\n    0.0001,\n    2.5e-05,\n    1e+16,\n    \
@@ -96,6 +98,16 @@ mod tests {
                       \"g\": [\n    [\n      7\n    ],\n    true\n  ]\n}\n";
         let value: Value = serde_json::from_str(python).unwrap();
         assert_eq!(text(&value), python);
+    }
+
+    #[test]
+    fn characters_outside_of_ascii_are_written_as_they_are() {
+        let python = "{\n  \"é\": \"▁🤗\u{7f}\\u0001\\t\"\n}\n";
+        let escaped = r#"{"\u00e9": "\u2581\ud83e\udd17\u007f\u0001\t"}"#;
+        for given in [python, escaped] {
+            let value: Value = serde_json::from_str(given).unwrap();
+            assert_eq!(text(&value), python);
+        }
     }
 
     #[test]

@@ -78,6 +78,18 @@ fn switched(rope: &Rope, switch: &Switch, near: Identified, tolerance: f64) -> I
     }
 }
 
+/// How exactly the numbers of a site are those of its law, as a share of each.
+pub(crate) fn precision(found: &Found, site: &RotarySite) -> f64 {
+    let stored = &site.query.rotation.rope.inv_freq;
+    let halves = [(DType::F16, HALF), (DType::BF16, BRAIN)];
+    let halves = halves
+        .into_iter()
+        .filter(|(dtype, _)| is_stored_as(*dtype, stored));
+    halves
+        .map(|(_, coarse)| coarse)
+        .fold(tolerance(found, site), f64::max)
+}
+
 /// How exactly half precision stores frequencies.
 const HALF: f64 = 2e-3;
 

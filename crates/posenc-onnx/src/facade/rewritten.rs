@@ -123,9 +123,9 @@ impl Rewritten {
     /// those of the result.
     ///
     /// # Errors
-    /// JSON that is no object; another encoding, which no key describes; rotations for which the
-    /// config has no place, as several laws in a config with one scaling, or that would be read as
-    /// others.
+    /// JSON that is no object; another encoding, which no key describes; the config of another model,
+    /// with another base or other widths of heads; rotations for which the config has no place, as
+    /// several laws in a config with one scaling, or that would be read as others.
     ///
     /// ```
     /// # use posenc_onnx::{Model, Rescale};

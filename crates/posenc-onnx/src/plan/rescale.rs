@@ -7,7 +7,7 @@ use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::plan::selection::chosen;
-use crate::record::{Record, SiteRecord, record};
+use crate::record::{Record, SiteRecord, asked, record};
 use crate::report::{Limit, LimitCause};
 use crate::request::hf_config::HfConfigError;
 use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
@@ -189,7 +189,7 @@ impl<'a> Planner<'a> {
     /// The targets that the request's own parameters describe.
     fn targets_of_parameters(&mut self) -> Result<Vec<(usize, Target)>, RewriteError> {
         let mut parameters = self.request.parameters.clone();
-        if self.request.scale.is_none() && parameters.theta.is_none() {
+        if self.request.keeps_frequencies() {
             return Ok(self.kept());
         }
         let takes_length = match self.request.scale {
@@ -202,6 +202,15 @@ impl<'a> Planner<'a> {
         {
             parameters.original_length = Some(length);
             self.infer(Inferred::new("original-length", length, source));
+        }
+        if takes_length
+            && parameters.max_length.is_some()
+            && parameters.factor.is_none()
+            && parameters.original_length.is_none()
+        {
+            let why = "the factor follows from `max-length` and the length that the model was trained for, \
+                       which was not found; give it, or `factor`";
+            return Err(Refusal::missing("original-length", why).into());
         }
         let mut targets = vec![];
         for (i, site) in self.requested() {
@@ -292,8 +301,12 @@ impl<'a> Planner<'a> {
         inferred::add(&mut self.inferred, value);
     }
 
-    /// The length that the model was trained for, with its source.
+    /// The length that the model was trained for, with its source. The record comes before a config, which
+    /// may have been written with the longer length of an earlier rewrite.
     fn original_length(&self) -> Result<Option<(usize, String)>, RewriteError> {
+        if let Some((length, source)) = recorded_original(self.model) {
+            return Ok(Some((length, source.into())));
+        }
         if let Some(source) = &self.request.model_config {
             let config = source.parse()?;
             let first = self.found.rotary.first();
@@ -310,9 +323,6 @@ impl<'a> Planner<'a> {
             if let Some(length) = length {
                 return Ok(Some((length, "config.json next to the model".into())));
             }
-        }
-        if let Some(length) = self.record.as_ref().and_then(Record::original_length) {
-            return Ok(Some((length, "the model's posenc.rope metadata".into())));
         }
         let is_of_graph = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
         let shortest = self
@@ -356,6 +366,17 @@ impl<'a> Planner<'a> {
         }
         Ok(())
     }
+}
+
+/// The length that the model was trained for by the records of earlier rewrites, with its source: that of
+/// a law, or else that of a request, for laws without one.
+pub(crate) fn recorded_original(model: &Model) -> Option<(usize, &'static str)> {
+    if let Some(length) = record(model)?.original_length() {
+        return Some((length, "the model's posenc.rope metadata"));
+    }
+    let asked = asked::read(model)?.ok()?;
+    let length = asked.request.parameters.original_length?;
+    Some((length, "the model's posenc.request metadata"))
 }
 
 /// A parameter keeps its name, so that a command line can say its flag.

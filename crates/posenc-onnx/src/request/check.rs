@@ -106,8 +106,7 @@ impl Request {
             ("rotary-dim", p.rotary_dim.is_some()),
         ];
         // Frequencies can change without a swap; which features rotate together cannot.
-        let changes_frequencies =
-            self.scale.is_some() || self.hf_config.is_some() || p.theta.is_some();
+        let changes_frequencies = !self.keeps_frequencies();
         let is_taken = |name: &str| {
             if is_swap {
                 takes(name)
@@ -152,7 +151,7 @@ impl Request {
             ("align-corners", aligns && !interpolates),
             ("factor", p.factor.is_some() && self.scale.is_none()),
         ];
-        self.only_of_rotations().or_else(|| given(&options))
+        self.unused_by_tables().or_else(|| given(&options))
     }
 
     /// The first parameter that is given and has no effect on another size of images.
@@ -166,11 +165,11 @@ impl Request {
             ("max-length", p.max_length.is_some()),
             ("factor", p.factor.is_some()),
         ];
-        given(&options).or_else(|| self.only_of_rotations())
+        given(&options).or_else(|| self.unused_by_tables())
     }
 
     /// The first parameter that is given and that tables of a model have no use for.
-    fn only_of_rotations(&self) -> Option<&'static str> {
+    fn unused_by_tables(&self) -> Option<&'static str> {
         let p = &self.parameters;
         let options = [
             ("theta", p.theta.is_some()),

@@ -27,6 +27,8 @@ use posenc_encodings::laws::{Rope, Scaling, ScalingError};
 
 pub use layers::LayerKind;
 pub use posenc_encodings::hf::HfConfigError;
+pub(crate) use section::SPELLINGS;
+pub(crate) use widths::{DEFAULT_THETA, LOCAL_THETAS, THETAS};
 
 /// A model configuration, of which only the keys about positions are read.
 ///
@@ -74,6 +76,11 @@ pub struct RopeRequest {
 }
 
 impl RopeRequest {
+    /// Whether a key says the base, which is the default otherwise.
+    pub(crate) fn states_theta(&self) -> bool {
+        widths::is_stated(&self.inferred)
+    }
+
     /// The embedding in a graph that has these widths where the config has none.
     /// Parameters that are impossible there are refused.
     ///
@@ -205,7 +212,7 @@ impl HfConfig {
         let kind = layers::kind(&dict, layer)?;
         let mut inferred = vec![];
         let local = match kind {
-            LayerKind::Sliding => dict.first_f64(&["rope_local_base_freq", "local_rope_theta"])?,
+            LayerKind::Sliding => dict.first_f64(&LOCAL_THETAS)?,
             _ => None,
         };
         // Layers with a base of their own are never scaled.

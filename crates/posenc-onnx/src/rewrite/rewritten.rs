@@ -55,7 +55,7 @@ impl Rewritten {
             proof: None,
             respelled: None,
             bare: vec![],
-            told: Told::Nothing,
+            told: Told::default(),
         }
     }
 

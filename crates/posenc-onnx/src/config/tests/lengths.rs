@@ -119,6 +119,26 @@ fn a_length_of_both_stacks_stays_where_one_changes() {
 }
 
 #[test]
+fn a_sentence_is_said_once() {
+    let of = |stack| Span {
+        stack: Some(stack),
+        ..Span::of_model(64, 128)
+    };
+    let mut lengths = Lengths::default();
+    for stack in [Stack::Decoder, Stack::Encoder, Stack::Decoder] {
+        lengths.add(of(stack));
+    }
+    assert_eq!(lengths.spans.len(), 2);
+    let want = "no key of the config is the old length (64), so none is the new one (128)";
+    assert_eq!(lengths.warnings(&[]), [want]);
+    lengths.kept = vec![64];
+    let mut config = json!({"max_position_embeddings": 64});
+    let edit = |config: &mut Value| lengths.edit(config.as_object_mut().unwrap(), &KEYS);
+    let edited = [edit(&mut config.clone()), edit(&mut config)];
+    assert_eq!(lengths.warnings(&edited).len(), 1);
+}
+
+#[test]
 fn a_length_that_no_key_names_is_a_warning() {
     let config = with(
         "llama/torchscript",

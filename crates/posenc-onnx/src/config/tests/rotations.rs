@@ -11,7 +11,7 @@ use crate::request::{Config, Layers, Parameters, Request, ScaleType};
 const LLAMA: &str = "llama/torchscript";
 const GEMMA: &str = "gemma3-text/dynamo";
 
-fn lists() -> Parameters {
+pub(super) fn lists() -> Parameters {
     let list = |from: f64| (0..8).map(|i| from + f64::from(i) * 0.125).collect();
     Parameters {
         law: Given::from_iter([
@@ -106,6 +106,19 @@ fn every_law_is_written_with_its_own_keys() {
     }
 }
 
+/// The length is written where that of the config is another.
+#[test]
+fn the_length_from_which_dynamic_scaling_grows_is_named() {
+    for length in [64, 256] {
+        let config = with(LLAMA, json!({"max_position_embeddings": length}));
+        let done = change_of(LLAMA, scale(LawName::Dynamic, fourfold()), &config).unwrap();
+        assert_eq!(done.value()["max_position_embeddings"], 64);
+        let want = "max_position_embeddings of the config is 64, from where transformers lets the base of \
+                    dynamic scaling grow; no key says how much longer sequences may be";
+        assert_eq!(done.warnings(), [want]);
+    }
+}
+
 #[test]
 fn parameters_that_are_not_usual_are_written() {
     let law = Given::from_iter([
@@ -152,7 +165,9 @@ fn another_base_is_written_where_it_is_read() {
         json!({"rope_parameters": {"rope_theta": 10000, "rope_type": "default"}}),
     );
     let done = change_of(LLAMA, theta(5e5), &config).unwrap();
-    let want = json!({"rope_parameters.rope_theta": [10000, 500_000]});
+    let want = json!({
+        "rope_theta": [1e4, 5e5], "rope_parameters.rope_theta": [10000, 500_000]
+    });
     assert_eq!(json!(done.changes()), want);
     let mut config = with(LLAMA, json!({"rotary_emb_base": 10000}));
     config.as_object_mut().unwrap().shift_remove("rope_theta");

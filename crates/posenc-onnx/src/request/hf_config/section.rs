@@ -5,7 +5,8 @@ use posenc_encodings::hf::{Dict, HfConfigError};
 use posenc_encodings::inferred::Inferred;
 use posenc_encodings::laws::{Scaling, scaling_of_config};
 
-const SPELLINGS: [&str; 2] = ["rope_scaling", "rope_parameters"];
+/// The names of the dict: that of version 4 of transformers, and that of version 5.
+pub(crate) const SPELLINGS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 
 /// Keys of forms that need more than frequencies.
 const UNSUPPORTED: [(&str, &str); 3] = [

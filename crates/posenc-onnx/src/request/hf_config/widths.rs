@@ -5,7 +5,22 @@ use posenc_encodings::inferred::Inferred;
 use posenc_encodings::laws::ScalingError;
 
 /// Base that transformers uses where a config has none.
-const DEFAULT_THETA: f64 = 10_000.0;
+pub(crate) const DEFAULT_THETA: f64 = 10_000.0;
+
+/// The source of that base.
+const DEFAULT_SOURCE: &str = "Hugging Face's default";
+
+/// The keys of the base outside of the scaling dict, the first of which counts.
+pub(crate) const THETAS: [&str; 3] = ["rope_theta", "rotary_emb_base", "global_rope_theta"];
+
+/// The keys of the base of layers with a window, which are never scaled.
+pub(crate) const LOCAL_THETAS: [&str; 2] = ["rope_local_base_freq", "local_rope_theta"];
+
+/// Whether a base that was read is that of a key, and not the default.
+pub(crate) fn is_stated(inferred: &[Inferred]) -> bool {
+    let is_default = |value: &Inferred| value.name == "theta" && value.source == DEFAULT_SOURCE;
+    !inferred.iter().any(is_default)
+}
 
 /// The base of a layer: its own, the scaling dict's, the model's.
 pub(crate) fn theta(
@@ -19,15 +34,14 @@ pub(crate) fn theta(
         return Ok(theta);
     }
     if let Some(section) = section
-        && let Some(theta) = section.f64("rope_theta")?
+        && let Some(theta) = section.f64(THETAS[0])?
     {
-        inferred.push(Inferred::new("theta", theta, section.path("rope_theta")));
+        inferred.push(Inferred::new("theta", theta, section.path(THETAS[0])));
         return Ok(theta);
     }
-    let keys = ["rope_theta", "rotary_emb_base", "global_rope_theta"];
-    let (theta, source) = match dict.first_f64(&keys)? {
+    let (theta, source) = match dict.first_f64(&THETAS)? {
         Some((key, theta)) => (theta, dict.path(key)),
-        None => (DEFAULT_THETA, "Hugging Face's default".to_owned()),
+        None => (DEFAULT_THETA, DEFAULT_SOURCE.to_owned()),
     };
     inferred.push(Inferred::new("theta", theta, source));
     Ok(theta)

@@ -1,0 +1,106 @@
+//! What other rows of tables and other distances of biases are to a configuration.
+
+use posenc_encodings::kind::Stack;
+
+use super::lengths::{Lengths, Span, add};
+use crate::detect::Found;
+use crate::detect::finding::{Encoding, Finding};
+use crate::plan::stretch::{Divided, Plan, Rows, Table};
+
+/// Tables with other rows, and biases by other distances.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    pub(super) lengths: Lengths,
+    /// What no key says.
+    pub(super) unsaid: Vec<String>,
+}
+
+impl Tables {
+    /// The tables and biases of a plan.
+    pub(super) fn of(found: &Found, plan: &Plan) -> Self {
+        let mut all = Self::of_rows(found, &plan.tables);
+        for (at, finding) in found.findings.iter().enumerate() {
+            if let Some(bias) = plan.bias(at) {
+                add(&mut all.unsaid, divided(finding, bias));
+            }
+        }
+        all
+    }
+
+    /// Tables that get other rows, beside those that stay.
+    pub(super) fn of_rows(found: &Found, tables: &[Table]) -> Self {
+        let mut all = Self::default();
+        for (at, finding) in found.findings.iter().enumerate() {
+            match tables.iter().find(|table| table.finding == at) {
+                Some(table) if table.old != table.new => {
+                    all.lengths.add(span(found, finding, table));
+                    all.say(&finding.encoding, table);
+                }
+                Some(table) => all.say(&finding.encoding, table),
+                None if finding.encoding.is_absolute() => {
+                    all.lengths.kept.extend(finding.max_length);
+                }
+                None => {}
+            }
+        }
+        all
+    }
+
+    fn say(&mut self, encoding: &Encoding, table: &Table) {
+        if let Some(sentence) = method(encoding, table) {
+            add(&mut self.unsaid, sentence);
+        }
+    }
+}
+
+/// The lengths of a table.
+fn span(found: &Found, finding: &Finding, table: &Table) -> Span {
+    Span {
+        old: table.old,
+        new: table.new,
+        reserved: table.reserved,
+        stack: stack(found, finding),
+    }
+}
+
+/// The stack of all sites that see a finding. A model of one stack is an encoder where no site hides later
+/// tokens, and a decoder where all do.
+fn stack(found: &Found, finding: &Finding) -> Option<Stack> {
+    let sites = finding.sites.iter().map(|site| &found.attention[*site]);
+    let own = |mask: Option<bool>| match mask {
+        Some(true) => Some(Stack::Decoder),
+        Some(false) => Some(Stack::Encoder),
+        None => None,
+    };
+    let mut stacks = sites
+        .filter(|site| !site.cross)
+        .map(|site| site.place.stack.or_else(|| own(site.mask.causal)));
+    let first = stacks.next()?;
+    first.filter(|_| stacks.all(|stack| stack == first))
+}
+
+/// How the rows of a table became others.
+fn method(encoding: &Encoding, table: &Table) -> Option<String> {
+    match (&table.rows, encoding) {
+        (Rows::Resized { by, .. }, _) => Some(format!(
+            "no key of a config says how the rows of a learned table became others ({by})"
+        )),
+        (Rows::Waves { code, .. }, Encoding::Sinusoidal(old)) if code.factor != old.factor => {
+            let factor = code.factor;
+            Some(format!(
+                "no key of a config says that the positions of sinusoids are divided by {factor}"
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// By what a bias is divided.
+fn divided(finding: &Finding, bias: &Divided) -> String {
+    let what = match bias.of_distances {
+        true => "distances",
+        false => "slopes",
+    };
+    let (kind, factor) = (finding.encoding.kind(), bias.of_original);
+    format!("no key of a config says that the {what} of {kind} are divided by {factor}")
+}
