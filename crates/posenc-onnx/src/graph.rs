@@ -11,6 +11,7 @@ pub(crate) mod ones;
 pub(crate) mod operators;
 pub(crate) mod ports;
 pub(crate) mod product;
+pub(crate) mod reduction;
 pub(crate) mod region;
 pub(crate) mod signature;
 pub(crate) mod sizes;

@@ -2,6 +2,7 @@
 
 pub(crate) mod change;
 pub(crate) mod numbers;
+pub(crate) mod readers;
 pub(crate) mod rescale;
 pub(crate) mod resize;
 pub(crate) mod selection;

@@ -7,6 +7,9 @@ use crate::attention::scores::bias_slots;
 use crate::attention::site::{Mask, Site};
 use crate::graph::dataflow::{Class, Classes};
 
+/// What is added to scores and is not above this hides a key: no bias of a few tokens is as large.
+pub(crate) const HIDES: f64 = -1e3;
+
 /// The mask of a site, given what its softmax sees where queries and keys are zero.
 pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<&Plane>) -> Mask {
     let mut mask = Mask {

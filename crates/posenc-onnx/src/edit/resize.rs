@@ -84,7 +84,7 @@ fn tensor(context: &Context<'_>, table: &ResizedTable) -> Result<Tensor, Rewrite
     let rows = match &table.rows {
         NewRows::Grid(rows) => *rows,
         NewRows::Line(line) => {
-            let axis = table.along().unwrap_or(0);
+            let axis = table.along().expect("rows of a line are along one axis");
             return stretch::tensor(context, line, table.value, axis);
         }
     };

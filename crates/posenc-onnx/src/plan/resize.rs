@@ -8,9 +8,11 @@ mod entries;
 mod length;
 mod meets;
 mod origin;
+mod rolls;
 mod shapes;
 mod sizes;
 mod slices;
+mod sums;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
@@ -70,6 +72,12 @@ pub(crate) fn plan(
         }
         walk.start(input, axes);
         walk.run()?;
+        if walk.tables.iter().any(|table| table.grid() == Some([1, 1])) {
+            let why = format!(
+                "an image of {size} is one patch, which has no place in a grid; give a larger `image-size`"
+            );
+            return Err(Refusal::invalid(why).into());
+        }
         walk.check_windows()?;
         walk.check_counts()?;
     }
@@ -108,10 +116,12 @@ fn image(
         .filter(|port| port.role == Role::Content && port.dims.len() == 4)
         .collect();
     let [port] = images[..] else {
-        let why = format!(
-            "`image-size` is of a model with one image as input, and this one has {}",
-            images.len()
-        );
+        let count = match images.len() {
+            0 => "none".to_owned(),
+            count => count.to_string(),
+        };
+        let why =
+            format!("`image-size` is of a model with one image as input, and this one has {count}");
         return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
     };
     let dims = context.dims(port.value).unwrap_or_default();

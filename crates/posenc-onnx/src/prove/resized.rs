@@ -132,6 +132,9 @@ fn check_rows(
                 for i in 0..from[0] {
                     for j in 0..from[1] {
                         let weight = down[[y, i]] * across[[x, j]];
+                        if weight == 0.0 {
+                            continue;
+                        }
                         sum.scaled_add(weight, &old.row(lead + i * from[1] + j));
                     }
                 }

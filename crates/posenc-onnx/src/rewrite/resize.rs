@@ -32,6 +32,8 @@ pub(super) fn apply(
         found: before,
     } = branch;
     report.inferred.clone_from(&plan.inferred);
+    report.limits.before = limits::all(model.graph(), &before);
+    report.limits.after.clone_from(&report.limits.before);
     let context = Context {
         model,
         found: &before,

@@ -14,6 +14,7 @@ use crate::graph::bodies::states;
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::wrap;
 use crate::graph::operators::{is_norm, is_skip_norm};
+use crate::graph::reduction;
 
 /// How an operator mixes tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -363,20 +364,8 @@ impl Rules<'_> {
     fn reduced(&self, id: NodeId, sets: &Sets) -> Option<Step> {
         let node = self.model.graph().node(id);
         let rank = sets.rank();
-        let axes: Vec<usize> = if node.op().starts_with("Arg") {
-            vec![self.axis(node, 0)?]
-        } else {
-            let given: Option<Vec<i64>> = match node.input(1) {
-                Some(v) => Some(self.trace.get(v).to_i64()?.iter().copied().collect()),
-                None => node.ints("axes").ok()?.map(<[i64]>::to_vec),
-            };
-            let no_op = node.int("noop_with_empty_axes").ok()?.unwrap_or(0) != 0;
-            match given.filter(|axes| !axes.is_empty()) {
-                Some(axes) => axes.iter().map(|a| wrap(*a, rank)).collect::<Option<_>>()?,
-                None if no_op => vec![],
-                None => (0..rank).collect(),
-            }
-        };
+        let numbers = |v| Some(self.trace.get(v).to_i64()?.iter().copied().collect());
+        let axes = reduction::axes(node, rank, numbers)?;
         let (sets, mixed) = sets.over(&axes);
         let keeps = node.int("keepdims").ok()?.unwrap_or(1) != 0;
         let sets = if keeps { sets } else { sets.without(&axes) };

@@ -7,6 +7,7 @@ use crate::graph::extent::{Extent, regrouped};
 use crate::graph::lane::wrap;
 use crate::graph::operators::is_reshape;
 use crate::graph::product::Letters;
+use crate::graph::reduction;
 
 impl Walk<'_> {
     /// The axes of what a node computes, `old` and `new` being its sizes, and whether they follow from what
@@ -105,26 +106,13 @@ impl Walk<'_> {
     /// The axes that a reduction leaves.
     fn reduced(&self, id: NodeId, first: &[Extent]) -> Option<Vec<Extent>> {
         let node = self.context.graph().node(id);
-        let along: Vec<usize> = match (node.op(), node.input(1)) {
-            ("ArgMax" | "ArgMin", _) => {
-                vec![wrap(node.int("axis").ok()?.unwrap_or(0), first.len())?]
-            }
-            (_, Some(_)) => self.axes_of_list(&self.list(id, 1)?, first.len()),
-            (_, None) => match node.ints("axes").ok()? {
-                Some(given) => self.axes_of_list(given, first.len()),
-                None => (0..first.len()).collect(),
-            },
-        };
+        let along = reduction::axes(node, first.len(), |_| self.list(id, 1))?;
         let keeps = node.int("keepdims").ok()?.unwrap_or(1) != 0;
         let axis = |(axis, extent): (usize, &Extent)| match along.contains(&axis) {
             false => Some(extent.clone()),
             true => keeps.then(|| Extent::same(1)),
         };
         Some(first.iter().enumerate().filter_map(axis).collect())
-    }
-
-    fn axes_of_list(&self, given: &[i64], rank: usize) -> Vec<usize> {
-        given.iter().filter_map(|axis| wrap(*axis, rank)).collect()
     }
 
     /// Whether an input has an axis of as many elements as before in another order, and the result does

@@ -6,14 +6,12 @@ use posenc_ir::{DType, NodeId, Tensor, Use};
 
 use super::sizes::Wanted;
 use super::walk::Walk;
+use crate::attention::mask::HIDES;
 use crate::error::RewriteError;
-use crate::graph::continued::{extend_line, extend_square};
+use crate::graph::continued::{extend_line, extend_square, fits};
 use crate::graph::extent::Extent;
 use crate::graph::lane::{Lane, back, wrap};
 use crate::graph::operators::is_elementwise;
-
-/// What hides a key is not above this.
-const HIDES: f64 = -1e4;
 
 /// Nodes between numbers and where they meet tokens are few.
 pub(super) const STEPS: usize = 8;
@@ -26,7 +24,10 @@ impl Walk<'_> {
     /// Where an input has a number of its own for each of them.
     pub(super) fn widen_inputs(&mut self, id: NodeId) -> Result<(), RewriteError> {
         let node = self.context.graph().node(id);
-        let slots = node.inputs().len();
+        let slots = match node.op() {
+            "CastLike" | "Dropout" => 1,
+            _ => node.inputs().len(),
+        };
         let rank = node.output(0).and_then(|v| self.context.dims(v));
         for behind in 1..=rank.map_or(0, <[usize]>::len) {
             let axis = |walk: &Self, slot: usize| -> Option<(usize, Extent)> {
@@ -98,8 +99,7 @@ impl Walk<'_> {
                 let slot = usize::from(op == "Expand");
                 if op == "Expand" {
                     let from = node.input(0).and_then(|v| self.context.dims(v));
-                    let missing = rank - from.map_or(rank, <[usize]>::len);
-                    if let Some(inner) = axis.checked_sub(missing)
+                    if let Some(inner) = below(from, axis, rank)
                         && !self.widen(Use::new(maker, 0), inner, wanted, steps - 1)?
                     {
                         return Ok(false);
@@ -111,10 +111,14 @@ impl Walk<'_> {
                 self.set_number(Use::new(maker, slot), axis, number)?;
             }
             op if is_elementwise(op) || is_comparison(op) => {
-                for slot in 0..node.inputs().len() {
+                // The other inputs of these are no operands.
+                let slots = match op {
+                    "CastLike" | "Dropout" => 1,
+                    _ => node.inputs().len(),
+                };
+                for slot in 0..slots {
                     let from = node.input(slot).and_then(|v| self.context.dims(v));
-                    let missing = rank - from.map_or(rank, <[usize]>::len);
-                    if let Some(inner) = axis.checked_sub(missing)
+                    if let Some(inner) = below(from, axis, rank)
                         && !self.widen(Use::new(maker, slot), inner, wanted, steps - 1)?
                     {
                         return Ok(false);
@@ -132,6 +136,14 @@ impl Walk<'_> {
                 let index = node.input(1).and_then(|v| self.context.dims(v));
                 if index.is_none_or(|dims| inner >= dims.len())
                     || !self.widen(Use::new(maker, 1), inner, wanted, steps - 1)?
+                {
+                    return Ok(false);
+                }
+                let rows = data.zip(along).map_or(0, |(dims, along)| dims[along]);
+                let has_row = |n: &i64| usize::try_from(*n).is_ok_and(|n| n < rows);
+                if !self
+                    .list(maker, 1)
+                    .is_some_and(|all| all.iter().all(has_row))
                 {
                     return Ok(false);
                 }
@@ -169,6 +181,11 @@ impl Walk<'_> {
             dtype if dtype.is_float() => known.to_f64()?,
             _ => known.to_i64()?.mapv(|n| n as f64),
         };
+        let mut dims = numbers.shape().to_vec();
+        dims[axis] = length;
+        if !fits(&dims) {
+            return None;
+        }
         let first = numbers.index_axis(Axis(axis), 0);
         let is_same = numbers.axis_iter(Axis(axis)).all(|other| other == first);
         // Other numbers may be those of a mean over the old number of tokens.
@@ -177,8 +194,6 @@ impl Walk<'_> {
         let adds = self.context.graph().node(at.node).is("Add");
         let is_row = adds && first.iter().any(|v| Some(v) != first.iter().next());
         let new = if is_same && (is_row || first.iter().all(is_mask)) {
-            let mut dims = numbers.shape().to_vec();
-            dims[axis] = length;
             let first = first.insert_axis(Axis(axis));
             first.broadcast(dims)?.to_owned()
         } else if matches!(self.wanted, Wanted::Image { .. }) {
@@ -202,6 +217,11 @@ impl Walk<'_> {
             _ => Tensor::from_f64(dtype, new.shape(), &all),
         })
     }
+}
+
+/// The axis of an input of these dimensions that meets this one of a result; `None` where it has none there.
+fn below(dims: Option<&[usize]>, axis: usize, rank: usize) -> Option<usize> {
+    (axis + dims.map_or(rank, <[usize]>::len)).checked_sub(rank)
 }
 
 /// Operators that compare element by element, and combine what was compared.

@@ -25,13 +25,16 @@ const STEPS: usize = 16;
 const NEAR: f64 = 1e-6;
 
 /// Numbers of activations and of their approximations.
-const USUAL: [f64; 10] = [
+const USUAL: [f64; 12] = [
     0.5,
     1.0,
     2.0,
     3.0,
     6.0,
     1.0 / 6.0,
+    // The largest number of a pixel.
+    255.0,
+    1.0 / 255.0,
     std::f64::consts::SQRT_2,
     std::f64::consts::FRAC_1_SQRT_2,
     0.044_715,

@@ -28,7 +28,9 @@ impl Walk<'_> {
                 return Err(self.refuse(id, "what the position table is added to is not known"));
             };
             let dims = self.context.dims(value).unwrap_or_default();
-            let missing = tokens.len().saturating_sub(dims.len());
+            let Some(missing) = tokens.len().checked_sub(dims.len()) else {
+                return Err(self.refuse(id, "the position table has more axes than the tokens"));
+            };
             let axis = |(length, axis): (&usize, &Extent)| match axis {
                 axis if axis.before() == *length => axis.clone(),
                 _ => Extent::same(*length),
@@ -58,7 +60,13 @@ impl Walk<'_> {
                 is_computed: self.axes.contains_key(&value),
             };
             if !table.is_computed {
-                self.check_table(&table)?;
+                let is_same = |other: &ResizedTable| {
+                    (other.value, other.finding) == (table.value, finding)
+                        && other.axes == table.axes
+                };
+                if !self.tables.iter().any(is_same) {
+                    self.check_table(&table)?;
+                }
                 self.resized.insert(entry, table.axes.clone());
             }
             self.tables.push(table);

@@ -71,11 +71,12 @@ pub(crate) fn length(
 fn is_whole(context: &Context<'_>, table: &stretch::Table) -> bool {
     let entries = &context.found.findings[table.finding].entries;
     let is_constant = |value| context.found.classes.of_value(value).is_constant();
-    entries.iter().all(|entry| {
-        let node = context.graph().node(entry.node);
-        // A fused operator picks rows itself.
-        node.domain().is_empty() && node.input(entry.slot()).is_some_and(is_constant)
-    })
+    !entries.is_empty()
+        && entries.iter().all(|entry| {
+            let node = context.graph().node(entry.node);
+            // A fused operator picks rows itself.
+            node.domain().is_empty() && node.input(entry.slot()).is_some_and(is_constant)
+        })
 }
 
 /// Inputs with their axes.

@@ -50,7 +50,9 @@ impl Walk<'_> {
                         usize::from(is_set("transB")),
                     ];
                     let weights = inputs.get(1).and_then(|axes| axes.get(b));
-                    one_changes(first.get(a), weights)
+                    let biases = inputs.get(2);
+                    let biases = biases.and_then(|axes| axes.get(axes.len().checked_sub(2)?));
+                    one_changes(first.get(a), weights) || one_changes(first.get(1 - a), biases)
                 }
                 ("MatMulInteger" | "QLinearMatMul", "")
                 | ("DynamicQuantizeMatMul" | "MatMulNBits", _) => {

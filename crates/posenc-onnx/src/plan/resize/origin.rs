@@ -9,6 +9,7 @@ use super::walk::Walk;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;
 use crate::graph::operators::{is_copy, is_rearrangement};
+use crate::plan::readers;
 
 impl Walk<'_> {
     /// Refuses a table that is computed of other rows, and one that something else reads too: it would keep
@@ -21,13 +22,22 @@ impl Walk<'_> {
             self.refuse(id, why)
         };
         let mut seen: FxHashSet<Use> = self.entries.keys().copied().collect();
-        let (mut stack, mut read, mut stored, mut is_sum) = (vec![table.value], vec![], 0, false);
+        let (mut met, mut read) = (FxHashSet::default(), vec![]);
+        let (mut stack, mut stored, mut is_sum) = (vec![table.value], 0, false);
         let dims = |value: ValueId| self.context.dims(value).unwrap_or_default();
         let count = |value: ValueId| dims(value).iter().product::<usize>();
-        // Numbers for each feature, and no rows.
-        let is_small = |value: ValueId| count(value) * self.rows_of(table) <= count(table.value);
+        let features = features(table);
+        // One number, or one for each feature.
+        let is_small = |value: ValueId| {
+            let mut sizes = dims(value).iter().filter(|n| **n != 1);
+            match (sizes.next(), sizes.next()) {
+                (None, _) => true,
+                (Some(size), None) => features == Some(*size),
+                _ => false,
+            }
+        };
         while let Some(value) = stack.pop() {
-            if read.contains(&value) {
+            if !met.insert(value) {
                 continue;
             }
             read.push(value);
@@ -47,8 +57,12 @@ impl Walk<'_> {
                 ("Add" | "Sub" | "Mul" | "Div", "") => {
                     let large = |slot: &usize| node.input(*slot).is_some_and(|v| !is_small(v));
                     let slots: Vec<usize> = (0..2).filter(large).collect();
-                    let adds = matches!(node.op(), "Add" | "Sub");
-                    if slots.len() > 1 && !adds || slots.is_empty() {
+                    let is_followed = match node.op() {
+                        "Add" | "Sub" => !slots.is_empty(),
+                        "Mul" => slots.len() == 1,
+                        _ => slots == [0],
+                    };
+                    if !is_followed {
                         return Err(computed());
                     }
                     is_sum |= slots.len() > 1;
@@ -65,27 +79,20 @@ impl Walk<'_> {
         if !is_sum && stored != count(table.value) {
             return Err(computed());
         }
+        let is_entry = |at: &Use| self.entries.contains_key(at);
         for value in read {
-            let other = graph.uses(value).iter().find(|at| !seen.contains(at));
-            let reads_shape = |at: &&Use| graph.node(at.node).is("Shape");
-            if let Some(at) = other.filter(|at| !reads_shape(at)) {
-                let why = format!(
-                    "{}, a table of positions, is read here for something else, which would keep the old rows",
-                    graph.name(value)
-                );
-                return Err(self.refuse(at.node, why));
-            }
-            if graph.value(value).is_output() {
-                let why = format!("{}, a table of positions, is an output", graph.name(value));
-                return Err(self.refuse(id, why));
-            }
+            let is_changed = |other| graph.uses(other).iter().any(is_entry);
+            readers::check(self.context, value, |at| seen.contains(at), is_changed)?;
         }
         Ok(())
     }
+}
 
-    /// Rows of a table along what changes.
-    fn rows_of(&self, table: &ResizedTable) -> usize {
-        let changed = table.axes.iter().filter(|axis| axis.changes());
-        changed.map(Extent::before).product()
-    }
+/// The features of each row; `None` where there are as many of them as rows.
+fn features(table: &ResizedTable) -> Option<usize> {
+    let (rows, others): (Vec<_>, Vec<_>) = table.axes.iter().partition(|axis| axis.changes());
+    let features: usize = others.into_iter().map(Extent::before).product();
+    let rows = rows.into_iter();
+    let is_row = |axis: &Extent| axis.before() == features;
+    (!rows.into_iter().any(is_row)).then_some(features)
 }

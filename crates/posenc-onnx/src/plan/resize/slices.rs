@@ -1,4 +1,4 @@
-//! Numbers in the graph that cut, pick or sum along an axis of another length.
+//! Numbers in the graph that cut or pick along an axis of another length.
 
 use posenc_ir::{NodeId, ValueId};
 
@@ -14,28 +14,31 @@ impl Walk<'_> {
         let Some(axes) = node.input(0).and_then(|v| self.axes.get(&v)) else {
             return Ok(());
         };
-        if node.is("Conv") {
-            self.check_patches(id, axes)?;
+        match (node.op(), node.domain()) {
+            ("Conv" | "ConvInteger", "") => self.check_patches(id, axes, 1)?,
+            ("QLinearConv", "") => self.check_patches(id, axes, 3)?,
+            _ => {}
         }
         let fixed = |slot: usize| node.input(slot).filter(|v| !self.values.contains_key(v));
-        let rank = axes.len();
+        let along = |usual: i64| {
+            let axis = node.int("axis").ok().flatten().unwrap_or(usual);
+            wrap(axis, axes.len()).map(|axis| &axes[axis])
+        };
         let ends = match (node.op(), node.domain()) {
             ("Slice", "") => {
                 self.ends_within(id, axes) && !self.is_rolled(id) && !self.is_from_ends(id, axes)
             }
             ("Gather", "") => {
-                let axis = node.int("axis").ok().flatten().unwrap_or(0);
-                let axis = wrap(axis, rank).map(|axis| &axes[axis]);
                 let index = fixed(1);
-                axis.zip(index)
-                    .is_some_and(|(axis, index)| axis.changes() && !self.is_beside(axis, index))
+                along(0).is_none_or(|axis| {
+                    axis.changes() && index.is_some_and(|index| !self.is_beside(axis, index))
+                })
             }
             ("GatherElements" | "GatherND" | "ScatterND" | "ScatterElements", "") => {
                 fixed(1).is_some()
             }
-            ("Split" | "SplitToSequence", "") => {
-                let axis = node.int("axis").ok().flatten().unwrap_or(0);
-                wrap(axis, rank).is_none_or(|axis| axes[axis].changes())
+            ("Split" | "SplitToSequence" | "ArgMax" | "ArgMin", "") => {
+                along(0).is_none_or(Extent::changes)
             }
             ("Resize" | "Upsample", "") => fixed(3).is_some(),
             // Parts next to each other may be those of a pool that adapts to the size.
@@ -49,18 +52,11 @@ impl Walk<'_> {
                     axis.changes() && (is_whole || *n > 1 && *n == step)
                 })
             }
-            ("ArgMax" | "ArgMin", "") => {
-                let axis = node.int("axis").ok().flatten().unwrap_or(0);
-                wrap(axis, rank).is_none_or(|axis| axes[axis].changes())
-            }
-            ("TopK", "") => {
-                let axis = node.int("axis").ok().flatten().unwrap_or(-1);
-                wrap(axis, rank).is_none_or(|axis| axes[axis].changes())
-            }
+            ("TopK", "") => along(-1).is_none_or(Extent::changes),
             ("NonZero" | "Unique" | "Compress", "") => axes.iter().any(Extent::changes),
             // As much as makes a size a multiple of another.
             ("Pad", "") => self.is_lopsided(id, axes),
-            ("ReduceSum" | "ReduceProd" | "ReduceL1" | "ReduceL2", "") => self.sums(id, axes),
+            (_, "") => self.sums(id, axes),
             _ => false,
         };
         if !ends {
@@ -74,21 +70,30 @@ impl Walk<'_> {
         Err(self.refuse(id, why))
     }
 
-    /// Refuses sizes of which a convolution would leave out the last pixels, and did not before.
-    fn check_patches(&self, id: NodeId, axes: &[Extent]) -> Result<(), RewriteError> {
+    /// Refuses sizes of which a convolution would leave out the last pixels, and did not before; `weights` is
+    /// its slot of weights.
+    fn check_patches(
+        &self,
+        id: NodeId,
+        axes: &[Extent],
+        weights: usize,
+    ) -> Result<(), RewriteError> {
         let node = self.context.graph().node(id);
         let list = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
         let [steps, pads, holes] = ["strides", "pads", "dilations"].map(list);
-        let kernel = node.input(1).and_then(|v| self.context.dims(v));
+        let kernel = node.input(weights).and_then(|v| self.context.dims(v));
         let kernel = kernel.and_then(|dims| dims.get(2..)).unwrap_or_default();
         let count = kernel.len();
-        let at = |list: &[i64], i: usize, usual: i64| list.get(i).copied().unwrap_or(usual);
+        // Products of any numbers of a file fit.
+        let at = |list: &[i64], i: usize, usual: i64| -> i128 {
+            list.get(i).copied().unwrap_or(usual).into()
+        };
         for (i, (axis, kernel)) in axes.iter().skip(2).zip(kernel).enumerate() {
             let step = at(steps, i, 1).max(1);
-            let reach = (*kernel as i64 - 1) * at(holes, i, 1) + 1;
+            let reach = (*kernel as i128 - 1) * at(holes, i, 1) + 1;
             let padded = at(pads, i, 0) + at(pads, i + count, 0);
-            let left = |length: usize| (length as i64 + padded - reach).rem_euclid(step);
-            let length = axis.after() as i64;
+            let left = |length: usize| (length as i128 + padded - reach).rem_euclid(step);
+            let length = axis.after() as i128;
             let over = left(axis.after());
             if left(axis.before()) != 0 || over == 0 {
                 continue;
@@ -156,58 +161,6 @@ impl Walk<'_> {
                     .is_ok_and(|n| n >= axis.before().max(axis.after()) && n > 1 << 30);
             step < 1 || is_fixed(1) && !is_start || is_fixed(2) && !is_end
         })
-    }
-
-    /// Whether two `Slice`s of one input are put behind each other in the other order: `torch.roll`, of any
-    /// size.
-    fn is_rolled(&self, id: NodeId) -> bool {
-        self.rolled_axis(id).is_some()
-    }
-
-    /// The axis along which an input is rolled by this `Slice` and another one.
-    fn rolled_axis(&self, id: NodeId) -> Option<usize> {
-        let graph = self.context.graph();
-        let cut = |id: NodeId| -> Option<(ValueId, i64, i64, i64)> {
-            let node = graph.node(id);
-            let one = |slot: usize| match self.list(id, slot)?[..] {
-                [n] => Some(n),
-                _ => None,
-            };
-            let is_plain = node.is("Slice") && one(4).is_none_or(|step| step == 1);
-            is_plain.then(|| Some((node.input(0)?, one(1)?, one(2)?, one(3)?)))?
-        };
-        let out = graph.node(id).output(0)?;
-        let [at] = graph.uses(out) else { return None };
-        let joined = graph.node(at.node);
-        if !joined.is("Concat") || joined.inputs().len() != 2 {
-            return None;
-        }
-        let parts = [0, 1].map(|slot| graph.producer(joined.input(slot)?).map(|(id, _)| id));
-        let [Some(last), Some(first)] = parts else {
-            return None;
-        };
-        let (from, start, end, axis) = cut(last)?;
-        let (same, zero, middle, other) = cut(first)?;
-        let rank = self.context.dims(from)?.len();
-        let along = wrap(axis, rank)?;
-        let is_whole = from == same && end > 1 << 30 && zero == 0 && start == middle;
-        let is_along = wrap(other, rank) == Some(along)
-            && joined
-                .int("axis")
-                .ok()
-                .flatten()
-                .and_then(|a| wrap(a, rank))
-                == Some(along);
-        (is_whole && is_along && start != 0).then_some(along)
-    }
-
-    /// The axes of an input that is rolled and joined again here.
-    pub(super) fn rolled(&self, id: NodeId) -> Option<Vec<Extent>> {
-        let graph = self.context.graph();
-        let (part, _) = graph.producer(graph.node(id).input(0)?)?;
-        let along = self.rolled_axis(part)?;
-        let axes = self.axes_in(part, 0)?;
-        axes[along].changes().then_some(axes)
     }
 
     /// Whether a `Slice` of numbers that the graph computes of sizes counts from the ends alone, as masks of
@@ -280,29 +233,6 @@ impl Walk<'_> {
                 Err(_) => n.unsigned_abs() as usize <= behind,
             })
         })
-    }
-
-    /// Whether a sum runs over what changes, and is not what its terms are divided by.
-    fn sums(&self, id: NodeId, axes: &[Extent]) -> bool {
-        let graph = self.context.graph();
-        let node = graph.node(id);
-        let given: Option<Vec<i64>> = match node.input(1) {
-            Some(_) => self.list(id, 1),
-            None => node.ints("axes").ok().flatten().map(<[i64]>::to_vec),
-        };
-        let along: Vec<usize> = match given {
-            Some(given) => given.iter().filter_map(|a| wrap(*a, axes.len())).collect(),
-            None => (0..axes.len()).collect(),
-        };
-        if !along.iter().any(|axis| axes[*axis].changes()) {
-            return false;
-        }
-        let (terms, sum) = (node.input(0), node.output(0));
-        let divides = |at: &posenc_ir::Use| {
-            let reader = graph.node(at.node);
-            reader.is("Div") && at.slot() == 1 && reader.input(0) == terms
-        };
-        !sum.is_some_and(|sum| graph.uses(sum).iter().all(divides))
     }
 }
 

@@ -58,13 +58,14 @@ impl ResizedTable {
         self.sides(Extent::after)
     }
 
-    /// The grid before and after.
+    /// The sides of the grid; `None` where what changes is no grid of two sides.
     pub(crate) fn sides(&self, of: impl Fn(&Extent) -> usize) -> Option<[usize; 2]> {
         let mut changed = self.axes.iter().filter(|axis| axis.changes());
-        let (first, second) = (changed.next()?, changed.next());
-        match second {
-            Some(second) => Some([of(first), of(second)]),
-            None => {
+        let first = changed.next()?;
+        match (changed.next(), changed.next()) {
+            (Some(second), None) => Some([of(first), of(second)]),
+            (Some(_), Some(_)) => None,
+            (None, _) => {
                 let mut grids = first.parts().iter().filter(|part| part.changes());
                 match (grids.next()?.factors(), grids.next()) {
                     ([height, width], None) => Some([of(height), of(width)]),

@@ -1,5 +1,7 @@
 mod counts;
+mod sums;
 mod tables;
+mod windows;
 
 use posenc_ir::{DType, Dim, Model};
 
@@ -71,6 +73,26 @@ fn resized(model: &Model, size: &str) -> Result<Model, String> {
         .map_err(|error| error.to_string())
 }
 
+/// Whether every model made with one of these changes is refused with these words.
+fn assert_refused(cases: &[(&str, Change, &str)]) {
+    for (name, after, says) in cases {
+        let model = model(same, *after);
+        // As many patches in another grid are other patches.
+        for size in ["12x8", "4x16"] {
+            let why = refusal(name, &model, size);
+            assert!(why.contains(says), "{name} {size}: {why}");
+        }
+    }
+}
+
+/// Why a model gets no other size.
+fn refusal(name: &str, model: &Model, size: &str) -> String {
+    match resized(model, size) {
+        Ok(_) => panic!("{name} {size} is not refused"),
+        Err(why) => why,
+    }
+}
+
 /// The declared dimensions of the first input.
 fn declared(model: &Model) -> Vec<Dim> {
     let graph = model.graph();
@@ -128,7 +150,7 @@ fn sizes_follow_the_image() {
 
 #[test]
 fn what_keeps_the_old_size_is_refused() {
-    let cases: [(&str, Change, Change, &str); 17] = [
+    let cases: [(&str, Change, Change, &str); 18] = [
         (
             "weights over tokens",
             same,
@@ -156,6 +178,18 @@ fn what_keeps_the_old_size_is_refused() {
                 let flat = s.reshape(y, &[1, count * HIDDEN as i64]);
                 let w = s.weights(&[count as usize * HIDDEN, 3]);
                 s.op("Gemm", &[&flat, &w])
+            },
+            "this Gemm reads numbers for each token",
+        ),
+        (
+            "a bias for each token",
+            same,
+            |s, y| {
+                let count = PATCHES + 1;
+                let rows = s.reshape(y, &[count, HIDDEN as i64]);
+                let w = s.weights(&[HIDDEN, 3]);
+                let own = s.weights(&[count as usize, 1]);
+                s.op("Gemm", &[&rows, &w, &own])
             },
             "this Gemm reads numbers for each token",
         ),
@@ -288,7 +322,7 @@ fn what_keeps_the_old_size_is_refused() {
     for (name, before, after, says) in cases {
         // As many patches in another grid are other patches.
         for size in ["12x8", "4x16"] {
-            let why = resized(&model(before, after), size).expect_err(name);
+            let why = refusal(name, &model(before, after), size);
             assert!(why.contains(says), "{name} {size}: {why}");
         }
     }
@@ -297,7 +331,7 @@ fn what_keeps_the_old_size_is_refused() {
         ("9x8", "no whole number of steps of 2; 8 or 10 would be"),
         ("8x1", "2 would be"),
     ] {
-        let why = resized(&plain, size).expect_err(size);
+        let why = refusal("patches", &plain, size);
         assert!(why.contains(says), "{size}: {why}");
     }
 }
@@ -312,6 +346,6 @@ fn a_model_without_positions_keeps_its_size() {
     let x = s.transpose(&x, &[0, 2, 1]);
     let y = s.attends(&x, &x);
     let model = s.model(18, &[&y]);
-    let why = resized(&model, "12x8").expect_err("refused");
+    let why = refusal("no positions", &model, "12x8");
     assert!(why.contains("no encoding of positions was found"), "{why}");
 }

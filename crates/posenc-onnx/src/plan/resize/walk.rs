@@ -64,10 +64,10 @@ impl<'a> Walk<'a> {
     /// Whether a value was read already, but for this node: its readers would have to be evaluated
     /// again if it changed.
     pub(super) fn was_read(&self, value: ValueId, besides: NodeId) -> bool {
-        let place = |id: NodeId| self.order.get(&id).copied().unwrap_or(usize::MAX);
         let uses = self.context.graph().uses(value).iter();
         let mut nodes = uses.map(|at| at.node).filter(|id| *id != besides);
-        nodes.any(|id| place(id) < self.now)
+        // A node of a body has no place, and may have run.
+        nodes.any(|id| self.order.get(&id).is_none_or(|place| *place < self.now))
     }
 
     /// What follows from the sizes that were given.
@@ -191,8 +191,9 @@ impl<'a> Walk<'a> {
         };
         let Some(new) = value.dims.clone().filter(|new| new.len() == old.len()) else {
             let why = format!(
-                "the sizes that this {} would give to another image are not known",
-                graph.node(id).op()
+                "the sizes that this {} would give to another {} are not known",
+                graph.node(id).op(),
+                self.wanted.name()
             );
             return Err(self.refuse(id, why));
         };

@@ -20,7 +20,8 @@ impl Walk<'_> {
             let windows = self.windows(axes);
             let is_shifted = |[down, across]: [usize; 2]| down > 1 && across > 1;
             if windows.is_none_or(|[old, new]| is_shifted(old) != is_shifted(new)) {
-                let why = "another number of windows than the image has now may be shifted in another way";
+                let why =
+                    "as many windows as an image of another size has may be shifted in another way";
                 let place = self.context.graph().place(site.node);
                 return Err(Refusal::unsupported(why).at(place).into());
             }
@@ -41,8 +42,10 @@ impl Walk<'_> {
             all.is_multiple_of(batch).then(|| all / batch)
         };
         let (before, after) = (count(Extent::before)?, count(Extent::after)?);
-        let down = (1..=before).find(|down| down * down * old[1] == before * old[0])?;
-        let sides = [down, before / down];
+        // Windows are as many to a pixel down as across.
+        let down = before.checked_mul(old[0])?.checked_div(old[1])?.isqrt();
+        let is_grid = down.checked_mul(down)?.checked_mul(old[1])? == before * old[0];
+        let sides = [down, before.checked_div(down).filter(|_| is_grid)?];
         let scaled = |windows: usize, old: usize, new: usize| {
             let all = windows * new;
             all.is_multiple_of(old).then(|| all / old)

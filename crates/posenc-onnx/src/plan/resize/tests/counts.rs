@@ -99,12 +99,7 @@ fn what_may_follow_from_the_number_of_tokens_is_refused() {
             "has as many elements as the old image",
         ),
     ];
-    for (name, after, says) in cases {
-        for size in ["12x8", "4x16"] {
-            let why = resized(&model(same, after), size).expect_err(name);
-            assert!(why.contains(says), "{name} {size}: {why}");
-        }
-    }
+    assert_refused(&cases);
 }
 
 #[test]
@@ -127,4 +122,60 @@ fn a_map_of_patches_in_another_grid_follows() {
     let output = graph.scope(graph.main()).outputs()[0];
     let trace = crate::detect::detect(&made, &crate::detect::Options::default()).trace;
     assert_eq!(trace.get(output).dims, Some(vec![1, 1, 2, 8]));
+}
+
+/// Attention whose scores are multiplied by this number.
+fn scaled(s: &mut Sketch, x: &str, by: f64) -> String {
+    let [q, k, v] = [(); 3].map(|()| s.headed(x));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let by = s.float(by);
+    let scores = s.op("Mul", &[&scores, &by]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    s.merged(&y)
+}
+
+#[test]
+fn scores_that_are_scaled_by_the_number_of_keys_are_refused() {
+    assert_refused(&[
+        (
+            "by its logarithm",
+            |s, y| scaled(s, y, (PATCHES as f64).ln() / (SIZE as f64).sqrt()),
+            "scores are scaled by",
+        ),
+        (
+            "by a temperature",
+            |s, y| scaled(s, y, 0.3),
+            "scores are scaled by",
+        ),
+    ]);
+    let usual: [Change; 2] = [
+        |s, y| scaled(s, y, 1.0 / (SIZE as f64).sqrt()),
+        |s, y| scaled(s, y, 1.0 / SIZE as f64),
+    ];
+    for (at, after) in usual.into_iter().enumerate() {
+        let made = resized(&model(same, after), "12x8");
+        made.unwrap_or_else(|why| panic!("{at}: {why}"));
+    }
+}
+
+#[test]
+fn numbers_near_a_count_are_not_taken_for_it() {
+    let cases: [(&str, Change); 4] = [
+        ("16.9", |s, y| times(s, y, 16.9)),
+        ("17.001", |s, y| times(s, y, 17.001)),
+        ("1/18", |s, y| times(s, y, 1.0 / 18.0)),
+        ("255", |s, y| times(s, y, 255.0)),
+    ];
+    for (number, after) in cases {
+        let made = resized(&model(same, after), "12x8");
+        made.unwrap_or_else(|why| panic!("{number}: {why}"));
+    }
+    assert_refused(&[("17", |s, y| times(s, y, 17.0), "which may follow from 17")]);
+}
+
+fn times(s: &mut Sketch, y: &str, number: f64) -> String {
+    let number = s.float(number);
+    s.op("Mul", &[y, &number])
 }

@@ -1,0 +1,58 @@
+//! Rolled axes: the first elements put behind the last, as Swin shifts its windows.
+
+use posenc_ir::{NodeId, ValueId};
+
+use super::walk::Walk;
+use crate::graph::extent::Extent;
+use crate::graph::lane::wrap;
+
+impl Walk<'_> {
+    /// Whether two `Slice`s of one input are put behind each other in the other order: `torch.roll`, of any
+    /// size.
+    pub(super) fn is_rolled(&self, id: NodeId) -> bool {
+        self.rolled_axis(id).is_some()
+    }
+
+    /// The axis along which an input is rolled by this `Slice` and another one.
+    fn rolled_axis(&self, id: NodeId) -> Option<usize> {
+        let graph = self.context.graph();
+        let cut = |id: NodeId| -> Option<(ValueId, i64, i64, i64)> {
+            let node = graph.node(id);
+            let one = |slot: usize| match self.list(id, slot)?[..] {
+                [n] => Some(n),
+                _ => None,
+            };
+            let is_plain = node.is("Slice") && one(4).is_none_or(|step| step == 1);
+            is_plain.then(|| Some((node.input(0)?, one(1)?, one(2)?, one(3)?)))?
+        };
+        let out = graph.node(id).output(0)?;
+        let [at] = graph.uses(out) else { return None };
+        let joined = graph.node(at.node);
+        if !joined.is("Concat") || joined.inputs().len() != 2 {
+            return None;
+        }
+        let parts = [0, 1].map(|slot| graph.producer(joined.input(slot)?).map(|(id, _)| id));
+        let [Some(last), Some(first)] = parts else {
+            return None;
+        };
+        let (from, start, end, axis) = cut(last)?;
+        let (same, zero, middle, other) = cut(first)?;
+        let rank = self.context.dims(from)?.len();
+        let along = wrap(axis, rank)?;
+        let is_whole = from == same && end > 1 << 30 && zero == 0 && start == middle && start != 0;
+        let joined = joined.int("axis").ok().flatten();
+        let is_along = [Some(other), joined].map(|axis| wrap(axis?, rank)) == [Some(along); 2];
+        // Several axes in one may be rolled by whole rows of the old size.
+        let is_one = matches!(self.axes_in(id, 0)?.get(along)?, Extent::One { .. });
+        (is_whole && is_along && is_one).then_some(along)
+    }
+
+    /// The axes of an input that is rolled and joined again here.
+    pub(super) fn rolled(&self, id: NodeId) -> Option<Vec<Extent>> {
+        let graph = self.context.graph();
+        let (part, _) = graph.producer(graph.node(id).input(0)?)?;
+        let along = self.rolled_axis(part)?;
+        let axes = self.axes_in(part, 0)?;
+        axes[along].changes().then_some(axes)
+    }
+}
