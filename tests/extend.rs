@@ -3,6 +3,7 @@
 
 mod again;
 mod image;
+mod readers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -325,46 +326,6 @@ fn tiled(model: &Path, to: &Path) -> Ran {
     let files = [model, Path::new("-o"), to].map(|p| p.display().to_string());
     let flags = ["--scale", "tile", "--max-length", "128"].map(str::to_owned);
     binary::run(["rewrite".to_owned()].into_iter().chain(files).chain(flags))
-}
-
-#[test]
-fn a_table_that_something_else_reads_is_refused() {
-    let read = |says: Option<&str>, is_copy: bool| {
-        let folder = tempfile::tempdir().unwrap();
-        let model = altered(folder.path(), "bert/dynamo", |model, out| {
-            let graph = model.graph();
-            let table = table(model);
-            let copy = out.op("Identity", &[table]);
-            out.redirect_use(table, graph.uses(table)[0], copy).unwrap();
-            let logits = graph.scope(graph.main()).outputs()[0];
-            let other = out.scalar("other", DType::F32, 0.5);
-            let own = if is_copy { copy } else { table };
-            let mean = out.op("ReduceMean", &[if says.is_some() { own } else { other }]);
-            let new = out.op("Add", &[logits, mean]);
-            out.redirect_output(logits, new).unwrap();
-        });
-        let to = folder.path().join("out.onnx");
-        let ran = tiled(&model, &to);
-        match says {
-            Some(says) => {
-                assert_eq!(ran.code, 4, "{}", ran.stderr);
-                assert!(ran.stderr.contains(says), "{}", ran.stderr);
-            }
-            None => {
-                assert_eq!(ran.code, 0, "control: {}", ran.stderr);
-                assert_eq!(output(&model, 64).bytes(), output(&to, 64).bytes());
-            }
-        }
-    };
-    read(
-        Some("a copy of the position table, is read here for something else"),
-        true,
-    );
-    read(
-        Some("the position table, is read here for something else"),
-        false,
-    );
-    read(None, true);
 }
 
 #[test]

@@ -63,6 +63,24 @@ fn interpolated_rows_are_not_interpolated_again() {
 }
 
 #[test]
+fn copied_rows_are_not_copied_again() {
+    let fixture = Fixture::named("gpt2/dynamo");
+    let to = |scale, length| ["--scale", scale, "--max-length", length];
+    let (folder, ran) = rewritten(&fixture, &to("tile", "100"));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for scale in ["tile", "linear"] {
+        let refused = again(&folder, &to(scale, "256"));
+        assert_eq!(refused.code, 2, "{scale}: {}", refused.stderr);
+        let says = "scaled already (tile)";
+        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    }
+    let shorter = again(&folder, &to("truncate", "64"));
+    assert_eq!(shorter.code, 0, "{}", shorter.stderr);
+    let same = again(&folder, &["--max-length", "100"]);
+    assert_eq!(same.json()["edits"], json!([]), "{}", same.stderr);
+}
+
+#[test]
 fn patches_are_not_interpolated_again() {
     let fixture = Fixture::named("vit/dynamo");
     let (folder, ran) = rewritten(&fixture, &["--image-size", "48x24"]);

@@ -124,11 +124,15 @@ fn edits(edits: &[Edit], palette: Palette) -> String {
     format!("{}  {}\n", columns.text(2, palette), palette.dim(nodes))
 }
 
-/// A kind and its parameters.
+/// A kind and its parameters, or several.
 fn describe(value: &Value) -> String {
     let Value::Object(params) = value else {
         return match value {
             Value::Null => "none".to_owned(),
+            Value::Array(all) => {
+                let all: Vec<String> = all.iter().map(describe).collect();
+                all.join(" + ")
+            }
             other => words::plain(other),
         };
     };

@@ -268,9 +268,9 @@ fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usiz
     let dims = trace.get(table).dims.clone().unwrap_or_default();
     let square = dims.ends_with(&[length, length]);
     // A quantized table has many integers to a row, an index one; sequences may have copies of it.
-    let line = varying_axes(trace, table) < 2;
+    let is_line = || varying_axes(trace, table) < 2;
     match graph.dtype(table).or(trace.get(table).dtype) {
-        Some(dtype) if dtype.is_int() && line => match trace.get(table).to_i64() {
+        Some(dtype) if dtype.is_int() && is_line() => match trace.get(table).to_i64() {
             Some(data) if data.iter().all(|v| *v == 0) => LimitCause::TokenTypeBuffer,
             _ => LimitCause::PositionBuffer,
         },

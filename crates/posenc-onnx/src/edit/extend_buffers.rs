@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::continued::{MAX_ELEMENTS, extend_line, extend_slopes, extend_square};
+use crate::graph::continued::{extend_line, extend_slopes, extend_square};
 use crate::graph::dataflow::Class;
 use places::Buffer;
 
@@ -25,8 +25,8 @@ pub(crate) fn extend_buffers(
     let shorter = lengths.iter().copied().filter(|length| *length < wanted);
     let mut lengths: FxHashSet<usize> = shorter.collect();
     let mut changed = 0;
-    for buffer in buffers {
-        let Some(tensor) = extend(context, &buffer, wanted) else {
+    for (constant, buffer) in buffers {
+        let Some(tensor) = extend(context, constant, &buffer, wanted) else {
             continue;
         };
         lengths.insert(buffer.length);
@@ -40,14 +40,15 @@ pub(crate) fn extend_buffers(
             let rows = out.constant("rows", rows);
             out.redirect_use(old, *start, rows)?;
         }
-        if graph.stored(buffer.constant).is_some() {
-            out.replace_constant(buffer.constant, &buffer.uses, tensor)?;
+        if graph.stored(constant).is_some() {
+            let uses: Vec<Use> = buffer.uses.into_iter().collect();
+            out.replace_constant(constant, &uses, tensor)?;
             continue;
         }
-        out.set_scope(graph.value(buffer.constant).scope());
+        out.set_scope(graph.value(constant).scope());
         let new = out.constant("buffer", tensor);
         for at in buffer.uses {
-            out.redirect_use(buffer.constant, at, new)?;
+            out.redirect_use(constant, at, new)?;
         }
     }
     if !lengths.is_empty() {
@@ -140,8 +141,13 @@ fn only_shapes(context: &Context<'_>, length: ValueId) -> bool {
 }
 
 /// Extends a constant to `wanted` tokens; `None` if its numbers follow no rule.
-fn extend(context: &Context<'_>, buffer: &Buffer, wanted: usize) -> Option<Tensor> {
-    let known = context.found.trace.get(buffer.constant);
+fn extend(
+    context: &Context<'_>,
+    constant: ValueId,
+    buffer: &Buffer,
+    wanted: usize,
+) -> Option<Tensor> {
+    let known = context.found.trace.get(constant);
     let length = buffer.length;
     let data = known.to_f64()?;
     let dtype = known.dtype?;
@@ -161,14 +167,7 @@ fn extend(context: &Context<'_>, buffer: &Buffer, wanted: usize) -> Option<Tenso
         [rows, columns] if buffer.is_sloped && !buffer.from_end => {
             extend_slopes(&data, [rows, columns], wanted, share)?
         }
-        [rows, columns]
-            if !buffer.is_sloped
-                && wanted
-                    .checked_mul(wanted)
-                    .is_some_and(|n| n <= MAX_ELEMENTS) =>
-        {
-            extend_square(&data, [rows, columns], wanted)?
-        }
+        [rows, columns] if !buffer.is_sloped => extend_square(&data, [rows, columns], wanted)?,
         _ => return None,
     };
     let values: Vec<f64> = data.iter().copied().collect();

@@ -13,6 +13,7 @@ use crate::detect::limits::{Bound, bounds};
 use crate::edit::extend_buffers::extend_buffers;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::lane::wrap;
+use crate::plan::readers;
 use crate::plan::stretch::{Plan, Rows, Table};
 use factors::Factors;
 
@@ -55,7 +56,14 @@ pub(crate) fn stretch(
         }
     }
     check_readers(context, &between)?;
-    check_other_readers(context, &places)?;
+    for place in &places {
+        let is_own = |at: &Use| {
+            let mut same = places.iter().filter(|p| p.constant == place.constant);
+            same.any(|p| p.uses.contains(at))
+        };
+        let is_changed = |value| places.iter().any(|p| p.constant == value);
+        readers::check(context, place.constant, is_own, is_changed)?;
+    }
     for place in &places {
         let tensor = place.tensor(context)?;
         out.replace_constant(place.constant, &place.uses, tensor)?;
@@ -176,31 +184,6 @@ fn check_readers(context: &Context<'_>, between: &[(ValueId, Use)]) -> Result<()
         }
         if graph.value(*value).is_output() {
             let why = format!("{name}, a copy of the position table, is an output");
-            return Err(Refusal::unsupported(why).into());
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a table that something else reads too: it would keep the old rows.
-fn check_other_readers(context: &Context<'_>, places: &[Place<'_>]) -> Result<(), RewriteError> {
-    let graph = context.graph();
-    for place in places {
-        let own = places
-            .iter()
-            .filter(|other| other.constant == place.constant);
-        let known: Vec<Use> = own.flat_map(|other| other.uses.iter().copied()).collect();
-        let mut others = graph.uses(place.constant).iter();
-        let other = others.find(|at| !known.contains(at) && !graph.node(at.node).is("Shape"));
-        let name = graph.name(place.constant);
-        if let Some(at) = other {
-            let why = format!(
-                "{name}, the position table, is read here for something else, which would keep the old rows"
-            );
-            return Err(context.refuse(at.node, why));
-        }
-        if graph.value(place.constant).is_output() {
-            let why = format!("{name}, the position table, is an output");
             return Err(Refusal::unsupported(why).into());
         }
     }

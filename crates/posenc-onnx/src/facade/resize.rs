@@ -4,7 +4,8 @@ use posenc_encodings::kind::Stack;
 
 use crate::request::{Antialias, Corners, ImageSize, LawName, Request, ScaleType};
 
-/// A request to give the position tables of a model more or fewer rows.
+/// A request to give the position tables of a model more or fewer rows, or to make it for images of another
+/// size.
 ///
 /// Learned rows are interpolated, repeated, composed or cut off; a table of sines and cosines goes on
 /// by its formula. Rows that no position reads stay, and buffers of positions, token types and causal

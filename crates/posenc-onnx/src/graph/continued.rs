@@ -4,7 +4,13 @@ use ndarray::{ArrayD, IxDyn};
 
 /// The most elements of an extended buffer: a mask of 8,192 tokens. A buffer that would be larger
 /// is not changed and is reported as a limit.
-pub(crate) const MAX_ELEMENTS: usize = 1 << 26;
+const MAX_ELEMENTS: usize = 1 << 26;
+
+/// Whether a buffer of these dimensions is not too large.
+pub(crate) fn fits(dims: &[usize]) -> bool {
+    let all = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+    all.is_some_and(|all| all <= MAX_ELEMENTS)
+}
 
 /// Numbers along an axis that grow by a constant step, which may be another one in each row, with more of
 /// them at the end, or at the front; `None` if they do not grow so, within a share of the largest, or if
@@ -17,13 +23,13 @@ pub(crate) fn extend_line(
     share: f64,
 ) -> Option<ArrayD<f64>> {
     let count = data.shape()[axis];
+    let last = count.checked_sub(1)?;
     let at = |index: &[usize], along: usize| {
         let mut index = index.to_vec();
         index[axis] = along;
         data[IxDyn(&index)]
     };
     let line = |index: &[usize], along: i64| {
-        let last = count - 1;
         let step = match last {
             0 => 0.0,
             _ => (at(index, last) - at(index, 0)) / last as f64,
@@ -37,12 +43,11 @@ pub(crate) fn extend_line(
     });
     let mut dims = data.shape().to_vec();
     dims[axis] = wanted;
-    let all = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
     let front = match from_end {
         true => wanted.checked_sub(count)?,
         false => 0,
     };
-    (is_line && all <= MAX_ELEMENTS).then(|| {
+    (is_line && fits(&dims)).then(|| {
         ArrayD::from_shape_fn(dims, |index| {
             let index: &[usize] = ndarray::Dimension::slice(&index);
             match index[axis].checked_sub(front) {
@@ -84,8 +89,7 @@ pub(crate) fn extend_slopes(
     });
     let mut dims = data.shape().to_vec();
     (dims[rows], dims[columns]) = (wanted, wanted);
-    let all = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
-    (is_slope && all <= MAX_ELEMENTS).then(|| {
+    (is_slope && fits(&dims)).then(|| {
         ArrayD::from_shape_fn(dims, |index| {
             let index: &[usize] = ndarray::Dimension::slice(&index);
             match index[rows] < length && index[columns] < length {
@@ -111,6 +115,9 @@ pub(crate) fn extend_square(
     if data.shape()[columns] != length || data.len() != length * length {
         return None;
     }
+    if length == 0 {
+        return None;
+    }
     let last = length as i64 - 1;
     let of = |distance: i64| {
         let distance = distance.clamp(-last, last);
@@ -131,7 +138,7 @@ pub(crate) fn extend_square(
     };
     let mut dims = data.shape().to_vec();
     (dims[rows], dims[columns]) = (wanted, wanted);
-    (by_distance && is_step(1) && is_step(-1)).then(|| {
+    (by_distance && is_step(1) && is_step(-1) && fits(&dims)).then(|| {
         ArrayD::from_shape_fn(dims, |index| {
             let index: &[usize] = ndarray::Dimension::slice(&index);
             of(distance(index))
@@ -222,5 +229,12 @@ mod tests {
         assert_eq!(extend_square(&two, [1, 2], 9), None);
         let oblong = of(&[6, 7], |_| 1.0);
         assert_eq!(extend_square(&oblong, [0, 1], 9), None);
+        let mask = of(&[6, 6], |i| f64::from(u8::from(i[1] <= i[0])));
+        for wanted in [1 << 14, 200_000, usize::MAX] {
+            assert_eq!(extend_square(&mask, [0, 1], wanted), None);
+        }
+        let empty = of(&[0, 0], |_| 0.0);
+        assert_eq!(extend_square(&empty, [0, 1], 9), None);
+        assert_eq!(extend_line(&empty, 1, 9, false, 0.0), None);
     }
 }

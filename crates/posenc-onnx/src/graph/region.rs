@@ -164,6 +164,38 @@ pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
     values
 }
 
+/// Everything without content that these values are computed from, themselves included.
+pub(crate) fn ancestors(graph: &Graph, classes: &Classes, from: Vec<ValueId>) -> Vec<ValueId> {
+    above(graph, from, |value| {
+        !classes.of_value(value).has(Class::CONTENT)
+    })
+}
+
+/// Everything that these values are computed from and that `passes`, themselves included; dimensions count
+/// for nothing.
+pub(crate) fn above(
+    graph: &Graph,
+    from: Vec<ValueId>,
+    passes: impl Fn(ValueId) -> bool,
+) -> Vec<ValueId> {
+    let mut stack = from;
+    let mut seen = FxHashSet::default();
+    let mut found = vec![];
+    while let Some(value) = stack.pop() {
+        if !passes(value) || !seen.insert(value) {
+            continue;
+        }
+        found.push(value);
+        if let Some((id, _)) = graph.producer(value)
+            && graph.stored(value).is_none()
+            && !shape_only(graph, id)
+        {
+            stack.extend(reads(graph, id));
+        }
+    }
+    found
+}
+
 /// Whether a node depends on the dimensions of its input alone.
 pub(crate) fn shape_only(graph: &Graph, id: NodeId) -> bool {
     graph.node(id).is("Shape") || graph.node(id).is("Size")

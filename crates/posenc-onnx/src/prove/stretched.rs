@@ -54,7 +54,9 @@ pub(crate) fn check(
     let differs = pairs.find(|pair| !is_same(*pair));
     let first = differs.map(|(_, (old, _))| old).or(old.first());
     if differs.is_some() || old.len() != new.len() {
-        let bias = differs.and_then(|(at, _)| plan.bias(at));
+        // Of buckets that are one, nothing may be left to find.
+        let planned = differs.and_then(|(at, _)| plan.bias(at));
+        let bias = planned.or(plan.biases.first().filter(|_| old.len() != new.len()));
         let why = match bias.filter(|bias| bias.of_distances) {
             Some(bias) => format!(
                 "distances divided by {} cannot be told apart in a run of this model; give a smaller \

@@ -2,6 +2,7 @@
 //! are not scaled twice, and how long a sequence could be before and can be since, so that a verification
 //! runs around both.
 
+use posenc_encodings::resize::Resizing;
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,10 +45,14 @@ pub(crate) fn read(model: &Model) -> Option<Stretched> {
     serde_json::from_value(Value::Object(entries)).ok()
 }
 
+/// How an earlier rewrite made rows of those of a learned table, where that is recorded.
+pub(crate) fn resized(model: &Model) -> Option<Resizing> {
+    read(model)?.scale?.resizing()
+}
+
 /// The scaling by which the rows of tables became mixtures of others, where one is recorded.
-pub(crate) fn interpolated(model: &Model) -> Option<ScaleType> {
-    let scale = read(model)?.scale?;
-    scale.resizing().filter(|by| by.mixes()).map(|_| scale)
+pub(crate) fn interpolated(model: &Model) -> Option<Resizing> {
+    resized(model).filter(|by| by.mixes())
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Whole rewrites of small graphs.
 
+mod biases;
 pub(crate) mod branches;
 mod config;
 mod functions;
 mod ids;
+mod length;
 mod precision;
 mod rescaled;
 mod selection;

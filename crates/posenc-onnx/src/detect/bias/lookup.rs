@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{DType, Graph, Model, NodeId, Use, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use crate::graph::dataflow::{Class, Classes};
+use crate::graph::dataflow::Classes;
 use crate::graph::lane::wrap;
 use crate::graph::ones;
 use crate::graph::operators::is_product;
+use crate::graph::region::ancestors;
 
 /// The largest distance whose row is determined.
 const FARTHEST: i64 = 1100;
@@ -173,26 +174,6 @@ fn digits(dtype: DType) -> usize {
         DType::F32 => 24,
         _ => 53,
     }
-}
-
-/// Everything without content that these values are computed from, themselves included.
-fn ancestors(graph: &Graph, classes: &Classes, from: Vec<ValueId>) -> Vec<ValueId> {
-    let mut stack = from;
-    let mut seen = FxHashSet::default();
-    let mut found = vec![];
-    while let Some(value) = stack.pop() {
-        if classes.of_value(value).has(Class::CONTENT) || !seen.insert(value) {
-            continue;
-        }
-        found.push(value);
-        if let Some((id, _)) = graph.producer(value)
-            && graph.stored(value).is_none()
-            && !crate::graph::region::shape_only(graph, id)
-        {
-            stack.extend(crate::graph::region::reads(graph, id));
-        }
-    }
-    found
 }
 
 impl Lookup {

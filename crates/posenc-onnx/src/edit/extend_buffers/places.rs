@@ -1,112 +1,115 @@
 //! Where buffers are stored, and where they are read.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use posenc_ir::{NodeId, Use, ValueId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::Runs;
 use crate::detect::context::Context;
 use crate::detect::finding::Encoding;
 use crate::detect::limits::{Bound, bounds};
 use crate::graph::dataflow::Class;
+use crate::graph::region::ancestors;
 use crate::report::LimitCause;
 
 /// A constant that ends before the wanted length, and goes on by a rule if its numbers do.
+#[derive(Default)]
 pub(super) struct Buffer {
-    /// The constant; where nothing is stored, what is computed of constants.
-    pub(super) constant: ValueId,
     /// The longest sequence that it has rows for.
     pub(super) length: usize,
     /// Where it is read.
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: BTreeSet<Use>,
     /// Whether its last rows are taken where the sequence is shorter.
     pub(super) from_end: bool,
     /// Whether it is a bias of slopes.
     pub(super) is_sloped: bool,
     /// Where the number of its rows is read, from which the length is taken off.
-    pub(super) starts: Vec<Use>,
+    pub(super) starts: BTreeSet<Use>,
+    /// Copies of it, as for each sequence, up to the nodes that pick rows.
+    copies: BTreeSet<ValueId>,
+    /// These nodes.
+    readers: BTreeSet<NodeId>,
 }
 
-/// The buffers that are shorter than `wanted`.
-pub(super) fn buffers(context: &Context<'_>, wanted: usize) -> Vec<Buffer> {
+/// The buffers that are shorter than `wanted`, by the constant; where nothing is stored, that is what is
+/// computed of constants.
+pub(super) fn buffers(context: &Context<'_>, wanted: usize) -> Vec<(ValueId, Buffer)> {
     let bounds = bounds(&Runs::new(context.model, context.found));
-    let mut all: Vec<Buffer> = vec![];
-    let mut copies: FxHashSet<ValueId> = FxHashSet::default();
+    let above = above_slopes(context);
+    let mut all: BTreeMap<(ValueId, bool, usize), Buffer> = BTreeMap::new();
     for bound in bounds.iter().filter(|bound| bound.length < wanted) {
-        let is_sloped = bound.cause == LimitCause::Table && is_slope(context, bound);
+        let cut = context.graph().node(bound.node).output(0);
+        let is_sloped =
+            bound.cause == LimitCause::Table && cut.is_some_and(|cut| above.contains(&cut));
         let is_buffer = matches!(
             bound.cause,
             LimitCause::CausalBuffer | LimitCause::PositionBuffer | LimitCause::TokenTypeBuffer
         );
-        let Some((constant, at)) = stored(context, bound, &mut copies) else {
-            continue;
-        };
         if !is_buffer && !is_sloped {
             continue;
         }
-        let starts = match bound.from_end {
-            true => rows_before(context, bound).into_iter().collect(),
-            false => vec![],
-        };
-        if bound.from_end && starts.is_empty() {
+        let Some(Stored {
+            constant,
+            at,
+            copies,
+        }) = stored(context, bound)
+        else {
             continue;
-        }
-        let known = all.iter_mut().find(|buffer| {
-            buffer.constant == constant
-                && (buffer.from_end, buffer.length) == (bound.from_end, bound.length)
+        };
+        let start = match bound.from_end.then(|| start(context, bound)) {
+            None | Some(Some(Start::FromEnd)) => None,
+            Some(Some(Start::Rows(at))) => Some(at),
+            Some(None) => continue,
+        };
+        let key = (constant, bound.from_end, bound.length);
+        let buffer = all.entry(key).or_insert_with(|| Buffer {
+            length: bound.length,
+            from_end: bound.from_end,
+            is_sloped,
+            ..Buffer::default()
         });
-        match known {
-            Some(buffer) => {
-                buffer.uses.push(at);
-                buffer.starts.extend(starts);
-            }
-            None => all.push(Buffer {
-                constant,
-                length: bound.length,
-                uses: vec![at],
-                from_end: bound.from_end,
-                is_sloped,
-                starts,
-            }),
-        }
+        buffer.uses.insert(at);
+        buffer.starts.extend(start);
+        buffer.copies.extend(copies);
+        buffer.readers.insert(bound.node);
     }
-    for buffer in &mut all {
-        for places in [&mut buffer.uses, &mut buffer.starts] {
-            places.sort_unstable();
-            places.dedup();
-        }
+    let mut seen: FxHashMap<Use, usize> = FxHashMap::default();
+    for at in all.values().flat_map(|buffer| &buffer.uses) {
+        *seen.entry(*at).or_default() += 1;
     }
-    // Other readers of a copy would get the new rows.
-    let nodes: FxHashSet<NodeId> = bounds.iter().map(|bound| bound.node).collect();
-    let graph = context.graph();
-    let is_known = |at: &Use| {
-        let makes_copy = graph.node(at.node).output(0);
-        nodes.contains(&at.node) || makes_copy.is_some_and(|v| copies.contains(&v))
-    };
-    let leaks = |value: &ValueId| {
-        let uses = graph.uses(*value).iter();
-        graph.value(*value).is_output() || !uses.clone().all(is_known)
-    };
-    let leaking: Vec<ValueId> = copies.iter().copied().filter(leaks).collect();
-    all.retain(|buffer| {
-        let made = buffer
-            .uses
-            .iter()
-            .filter_map(|at| graph.node(at.node).output(0));
-        !made.into_iter().any(|value| leaking.contains(&value))
-    });
-    all
+    let all = all
+        .into_iter()
+        .map(|((constant, ..), buffer)| (constant, buffer));
+    // What is read in two ways cannot get the rows of one.
+    let is_one = |buffer: &Buffer| buffer.uses.iter().all(|at| seen[at] == 1);
+    all.filter(|(_, buffer)| is_one(buffer) && !leaks(context, buffer))
+        .collect()
 }
 
-/// The stored constant behind what a node reads, and where it is read: copies for each sequence are made
-/// of it. Adds these to `copies`.
-fn stored(
-    context: &Context<'_>,
-    bound: &Bound,
-    copies: &mut FxHashSet<ValueId>,
-) -> Option<(ValueId, Use)> {
+/// Whether something else reads a copy of a buffer: it would get the new rows.
+fn leaks(context: &Context<'_>, buffer: &Buffer) -> bool {
+    let graph = context.graph();
+    let is_own = |at: &Use| {
+        let makes = graph.node(at.node).output(0);
+        buffer.readers.contains(&at.node) || makes.is_some_and(|v| buffer.copies.contains(&v))
+    };
+    let mut copies = buffer.copies.iter();
+    copies.any(|copy| graph.value(*copy).is_output() || !graph.uses(*copy).iter().all(is_own))
+}
+
+/// A constant, where it is read, and the copies of it up to a node that picks rows.
+struct Stored {
+    constant: ValueId,
+    at: Use,
+    copies: Vec<ValueId>,
+}
+
+/// The stored constant behind what a node reads: copies for each sequence may be made of it.
+fn stored(context: &Context<'_>, bound: &Bound) -> Option<Stored> {
     let graph = context.graph();
     let (mut value, mut at) = (bound.table, Use::new(bound.node, 0));
-    let mut between = vec![];
+    let mut copies = vec![];
     while graph.stored(value).is_none() {
         let Some((id, _)) = graph.producer(value) else {
             break;
@@ -116,64 +119,59 @@ fn stored(
             let whole = node.input(0).and_then(|v| context.dims(v));
             whole.is_some() && whole == context.dims(value)
         };
-        let copies = match (node.op(), node.domain()) {
+        let is_copy = match (node.op(), node.domain()) {
             ("Expand" | "Identity", "") => true,
             ("Slice", "") => is_whole(),
             _ => false,
         };
-        let Some(before) = node.input(0).filter(|_| copies) else {
+        let Some(before) = node.input(0).filter(|_| is_copy) else {
             break;
         };
-        between.push(value);
+        copies.push(value);
         (value, at) = (before, Use::new(id, 0));
     }
     if graph.stored(value).is_some() {
-        copies.extend(between);
-        return Some((value, at));
+        return Some(Stored {
+            constant: value,
+            at,
+            copies,
+        });
     }
     // What is computed is stored instead, unless there is one for each sequence.
     let dims = context.dims(bound.table)?;
     let is_one = dims.iter().filter(|n| **n < bound.length).all(|n| *n == 1);
-    is_one.then(|| (bound.table, Use::new(bound.node, 0)))
+    is_one.then(|| Stored {
+        constant: bound.table,
+        at: Use::new(bound.node, 0),
+        copies: vec![],
+    })
 }
 
-/// Whether a constant is cut to a bias of slopes.
-fn is_slope(context: &Context<'_>, bound: &Bound) -> bool {
-    let graph = context.graph();
+/// What biases of slopes are computed from.
+fn above_slopes(context: &Context<'_>) -> FxHashSet<ValueId> {
     let findings = context.found.findings.iter();
-    let is_sloped = |encoding: &Encoding| match encoding {
+    let sloped = findings.filter(|finding| match &finding.encoding {
         Encoding::ScoreBias(_, bias) => bias.is_sloped(),
         _ => false,
-    };
-    let sloped = findings.filter(|finding| is_sloped(&finding.encoding));
-    let entries: FxHashSet<Use> = sloped.flat_map(|f| f.entries.iter().copied()).collect();
-    let mut stack: Vec<ValueId> = graph
-        .node(bound.node)
-        .outputs()
-        .iter()
-        .flatten()
-        .copied()
-        .collect();
-    let mut seen: FxHashSet<ValueId> = stack.iter().copied().collect();
-    while let Some(value) = stack.pop() {
-        for at in graph.uses(value) {
-            if entries.contains(at) {
-                return true;
-            }
-            let outputs = graph.node(at.node).outputs().iter().flatten();
-            for next in outputs.filter(|v| !context.is_content(**v)) {
-                if seen.insert(*next) {
-                    stack.push(*next);
-                }
-            }
-        }
-    }
-    false
+    });
+    let entries = sloped.flat_map(|finding| &finding.entries);
+    let graph = context.graph();
+    let entering = entries.filter_map(|at| graph.node(at.node).input(at.slot()));
+    let above = ancestors(graph, &context.found.classes, entering.collect());
+    above.into_iter().collect()
 }
 
-/// Where a `Slice` of the last rows reads how many rows there are: its start is this number less the
-/// length, or 0.
-fn rows_before(context: &Context<'_>, bound: &Bound) -> Option<Use> {
+/// How a `Slice` of the last rows says where it starts.
+enum Start {
+    /// The length, counted from the end.
+    FromEnd,
+    /// A number of rows, read here, less the length, or 0.
+    Rows(Use),
+}
+
+/// How a `Slice` of the last rows starts; `None` where that is not known, or where the number of rows is
+/// read for something else too.
+fn start(context: &Context<'_>, bound: &Bound) -> Option<Start> {
     let graph = context.graph();
     let has_length = |value: ValueId| context.found.classes.of_value(value).has(Class::LENGTH);
     let number = |value: ValueId| {
@@ -195,36 +193,39 @@ fn rows_before(context: &Context<'_>, bound: &Bound) -> Option<Use> {
         };
         turned && node.domain().is_empty() && has_length(value)
     };
+    let of_rows = |id, slot, rows: i64, is_rest: bool| {
+        let is_rows = usize::try_from(rows) == Ok(bound.length);
+        (is_rows && is_rest).then(|| Start::Rows(Use::new(id, slot)))
+    };
     let mut value = graph.node(bound.node).input(1)?;
     loop {
-        // The number is that of this table alone.
-        let [_] = graph.uses(value) else { return None };
+        if is_negative(value) {
+            return Some(Start::FromEnd);
+        }
+        if graph.uses(value).len() > 1 || graph.value(value).is_output() {
+            return None;
+        }
         let (id, _) = graph.producer(value)?;
         let node = graph.node(id);
+        let pair = || Some([node.input(0)?, node.input(1)?]);
         value = match (node.op(), node.domain()) {
             ("Reshape" | "Unsqueeze" | "Squeeze" | "Cast" | "Identity", "") => node.input(0)?,
-            ("Max", "") => {
-                let [a, b] = [node.input(0)?, node.input(1)?];
-                match (number(a), number(b)) {
-                    (Some(0), None) => b,
-                    (None, Some(0)) => a,
-                    _ => return None,
-                }
-            }
+            ("Max", "") => match pair()? {
+                [zero, value] if number(zero) == Some(0) => value,
+                [value, zero] if number(zero) == Some(0) => value,
+                _ => return None,
+            },
             ("Add", "") => {
-                let [a, b] = [node.input(0)?, node.input(1)?];
-                let (slot, rows, rest) = match (number(a), number(b)) {
-                    (Some(rows), None) => (0, rows, b),
-                    (None, Some(rows)) => (1, rows, a),
-                    _ => return None,
+                let [a, b] = pair()?;
+                return match (number(a), number(b)) {
+                    (Some(rows), None) => of_rows(id, 0, rows, is_negative(b)),
+                    (None, Some(rows)) => of_rows(id, 1, rows, is_negative(a)),
+                    _ => None,
                 };
-                let is_rows = usize::try_from(rows) == Ok(bound.length);
-                return (is_rows && is_negative(rest)).then(|| Use::new(id, slot));
             }
             ("Sub", "") => {
-                let rows = usize::try_from(number(node.input(0)?)?).ok()?;
-                let is_rest = rows == bound.length && has_length(node.input(1)?);
-                return is_rest.then(|| Use::new(id, 0));
+                let [rows, length] = pair()?;
+                return of_rows(id, 0, number(rows)?, has_length(length));
             }
             _ => return None,
         };

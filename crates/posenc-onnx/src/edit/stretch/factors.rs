@@ -1,20 +1,17 @@
 //! Divides biases by a number where they enter the scores, or distances where buckets are computed of
 //! them.
 
-use posenc_ir::{Emitter, ScopeId, Use, ValueId};
+use posenc_ir::{Emitter, NodeId, ScopeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::attention::mask::HIDES;
 use crate::attention::scores::entries;
 use crate::detect::context::Context;
 use crate::detect::may_bias;
 use crate::error::RewriteError;
-use crate::graph::dataflow::Class;
-use crate::graph::ports::Role;
-use crate::graph::region::{reads, shape_only};
+use crate::graph::ports::{Port, Role};
+use crate::graph::region::{above, ancestors, shape_only};
 use crate::plan::stretch::Divided;
-
-/// Numbers of the trial run below this one hide a key: no bias of a few tokens is as large.
-const HIDES: f64 = -1e3;
 
 /// What hides a key has to stay below this one.
 const HIDDEN: f64 = -5e3;
@@ -48,23 +45,11 @@ impl Factors {
             let Some(value) = node.input(entry.slot()) else {
                 continue;
             };
-            if reads_tokens(context, value) {
-                let why = "the bias and numbers of the tokens enter as one value, and divided by the factor \
-                           these would change too";
-                return Err(context.refuse(entry.node, why));
-            }
-            let numbers = trace.get(value).to_f64();
-            let hides = numbers.iter().flatten().filter(|v| **v < HIDES);
-            let is_kept = hides.into_iter().all(|v| v / bias.factor < HIDDEN);
-            if !is_kept {
-                let why = "the bias and a mask enter as one value, and divided by the factor the mask \
-                           would no longer hide keys";
-                return Err(context.refuse(entry.node, why));
-            }
             let key = (node.scope(), value);
             let divided = match self.0.get(&key) {
                 Some(divided) => *divided,
                 None => {
+                    check_bias(context, entry.node, value, bias.factor)?;
                     out.set_scope(node.scope());
                     let factor = out.scalar("factor", context.dtype(value), bias.factor);
                     let divided = out.op("Div", &[value, factor]);
@@ -89,7 +74,10 @@ impl Factors {
         let entering = places
             .iter()
             .filter_map(|at| graph.node(at.node).input(at.slot()));
-        let above = ancestors(context, entering.collect());
+        let classes = &context.found.classes;
+        let above: FxHashSet<ValueId> = ancestors(graph, classes, entering.collect())
+            .into_iter()
+            .collect();
         let distances: Vec<ValueId> = above
             .iter()
             .copied()
@@ -97,7 +85,7 @@ impl Factors {
             .collect();
         // Of values that are distances, those that the others are computed from.
         let first = |value: &ValueId| {
-            let before = ancestors(context, vec![*value]);
+            let before = ancestors(graph, classes, vec![*value]);
             !distances.iter().any(|d| d != value && before.contains(d))
         };
         let first: Vec<ValueId> = distances.iter().copied().filter(first).collect();
@@ -130,32 +118,39 @@ impl Factors {
     }
 }
 
-/// These values and what they are computed from, without content.
-fn ancestors(context: &Context<'_>, from: Vec<ValueId>) -> FxHashSet<ValueId> {
-    let graph = context.graph();
-    let mut stack = from;
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        let class = context.found.classes.of_value(value);
-        if class.has(Class::CONTENT) || !seen.insert(value) || graph.stored(value).is_some() {
-            continue;
-        }
-        let maker = graph.producer(value).map(|(id, _)| id);
-        if let Some(id) = maker.filter(|id| !shape_only(graph, *id)) {
-            stack.extend(reads(graph, id));
-        }
+/// Refuses a bias that is joined with a mask or with numbers of the tokens: divided, these would change too.
+fn check_bias(
+    context: &Context<'_>,
+    at: NodeId,
+    value: ValueId,
+    factor: f64,
+) -> Result<(), RewriteError> {
+    if reads_tokens(context, value) {
+        let why = "the bias and numbers of the tokens enter as one value, and divided by the factor these \
+                   would change too";
+        return Err(context.refuse(at, why));
     }
-    seen
+    let numbers = context.found.trace.get(value).to_f64();
+    let mut hides = numbers.iter().flatten().filter(|v| **v <= HIDES);
+    if !hides.all(|v| v / factor < HIDDEN) {
+        let why = "the bias and a mask enter as one value, and divided by the factor the mask would no \
+                   longer hide keys";
+        return Err(context.refuse(at, why));
+    }
+    Ok(())
 }
 
 /// Whether a value is computed of what the tokens are, and not of their places alone.
 fn reads_tokens(context: &Context<'_>, value: ValueId) -> bool {
-    let above = ancestors(context, vec![value]);
-    let mut ports = context.found.ports.iter();
-    ports.any(|port| {
-        let is_tokens = matches!(port.role, Role::Tokens | Role::TokenTypes | Role::Content);
-        is_tokens && above.contains(&port.value)
-    })
+    if context.is_content(value) {
+        return true;
+    }
+    let tokens =
+        |port: &&Port| matches!(port.role, Role::Tokens | Role::TokenTypes | Role::Content);
+    let ports = context.found.ports.iter().filter(tokens);
+    let ports: FxHashSet<ValueId> = ports.map(|port| port.value).collect();
+    let above = above(context.graph(), vec![value], |_| true);
+    above.iter().any(|value| ports.contains(value))
 }
 
 /// Refuses distances that act on anything but which row of a table is picked: divided, they would hide other

@@ -13,6 +13,7 @@ use super::{Divided, Plan, Rows, Table, divided, resizing};
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::graph::ports::{Port, Role};
 use crate::plan::selection::chosen;
 use crate::plan::swap::size;
 use crate::record;
@@ -26,6 +27,7 @@ const FACTOR: f64 = 4.0;
 /// # Errors
 /// When the request does not fit the tables, or the length is not given.
 pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, RewriteError> {
+    size::check(&request.parameters)?;
     let found = context.found;
     let sites = chosen(found, request)?;
     let mut planner = Planner {
@@ -125,6 +127,12 @@ impl Planner<'_> {
                        rescaled yet";
             return Err(Refusal::unsupported(why).into());
         }
+        let is_image = |port: &Port| port.role == Role::Content && port.dims.len() == 4;
+        if own.is_empty() && found.ports.iter().all(is_image) {
+            let why =
+                "`max-length` is of sequences, and this model takes images; give `image-size`";
+            return Err(Refusal::new(RefusalKind::NoEffect("max-length"), why).into());
+        }
         Ok(own)
     }
 
@@ -171,8 +179,11 @@ impl Planner<'_> {
         }
         match &finding.encoding {
             Encoding::Learned(e) => {
-                let by = self.resizing()?;
                 let [old, reserved] = [e.max_positions, e.offset];
+                if self.request.scale.is_none() && self.request.parameters.max_length == Some(old) {
+                    return Ok(None);
+                }
+                let by = self.resizing()?;
                 let new = self.length(old)?;
                 size::numbers_in(&[reserved + new, e.dim])?;
                 let corners = self.request.parameters.corners;
@@ -279,16 +290,22 @@ impl Planner<'_> {
         }
     }
 
-    /// Refuses to interpolate the rows of an earlier rewrite, unless that is allowed.
+    /// Refuses to make rows of those that an earlier rewrite made, unless that is allowed: rows in between,
+    /// and copies of copies, which would begin again in the middle.
     fn check_rows_are_original(&self, at: usize, by: Resizing) -> Result<(), RewriteError> {
-        let before = record::stretch::interpolated(self.context.model);
-        match before.filter(|_| by.mixes() && !self.request.allowances.allow_rescale) {
+        let mixes_again = |before: &Resizing| match before {
+            Resizing::Truncate => false,
+            Resizing::Tile => by != Resizing::Truncate,
+            _ => by.mixes(),
+        };
+        let before = record::stretch::resized(self.context.model).filter(mixes_again);
+        match before.filter(|_| !self.request.allowances.allow_rescale) {
             None => Ok(()),
             Some(scale) => {
                 let finding = &self.context.found.findings[at];
                 let why = format!(
                     "the table is scaled already ({scale}); scale the original, or give \
-                     `allow-rescale` to interpolate the result once more"
+                     `allow-rescale` to scale the result once more"
                 );
                 Err(self.already_scaled(finding, why))
             }
@@ -427,7 +444,6 @@ impl Planner<'_> {
         let p = &self.request.parameters;
         self.check_factor()?;
         let times = |factor: f64| (old as f64 * factor).round() as usize;
-        size::check(p)?;
         if let Some(factor) = p.factor.filter(|factor| times(*factor) > MOST_NUMBERS) {
             let why = format!(
                 "`factor` {factor} makes more rows of {old} than the {MOST_NUMBERS} numbers that a \

@@ -24,7 +24,10 @@ pub(super) fn check(after: &Context<'_>, old: usize, budget: &Budget) -> Result<
         };
         run_at(after.model, after.found, wanted, budget)
     };
-    let (Some(shorter), Some(full), Some(longer)) = (run(old - 1), run(old), run(old + 1)) else {
+    let Some(less) = old.checked_sub(1) else {
+        return Ok(());
+    };
+    let (Some(shorter), Some(full), Some(longer)) = (run(less), run(old), run(old + 1)) else {
         return Ok(());
     };
     let runs = [&shorter, &full, &longer];

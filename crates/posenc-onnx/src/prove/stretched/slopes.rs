@@ -2,16 +2,15 @@
 
 use posenc_encodings::bias::{At, ScoreBias};
 use posenc_ir::eval::Budget;
+use rustc_hash::FxHashSet;
 use serde_json::Value as Json;
 
+use crate::attention::mask::HIDES;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::run_at;
 use crate::error::RewriteError;
 use crate::graph::ports::Lengths;
-
-/// Numbers below this one hide a key.
-const HIDES: f64 = -1e3;
 
 /// Roundings of the element type between a bias and its formula.
 const ROUNDINGS: f64 = 8.0;
@@ -43,9 +42,14 @@ pub(super) fn check(
     };
     let run = run_at(after.model, after.found, wanted, budget);
     for (finding, bias) in sloped {
+        let sees_both = bias.params().get("symmetric") == Some(&Json::Bool(true));
+        let mut known = FxHashSet::default();
         for entry in &finding.entries {
             let refuse = |why: &str| after.refuse(entry.node, why);
             let value = after.graph().node(entry.node).input(entry.slot());
+            if !known.insert(value) {
+                continue;
+            }
             let numbers = value.and_then(|value| run.as_ref()?.get(value).to_f64());
             let (Some(value), Some(numbers)) = (value, numbers) else {
                 let why =
@@ -64,7 +68,7 @@ pub(super) fn check(
             );
             let size = |behind: usize| dims.len().checked_sub(behind).map_or(1, |axis| dims[axis]);
             let (keys, queries, heads) = (size(1), size(2), size(3));
-            let flat = numbers.as_slice().unwrap_or_default();
+            let flat = numbers.as_slice().expect("numbers in their order");
             if keys != length
                 || ![1, bias.heads()].contains(&heads)
                 || ![1, length].contains(&queries)
@@ -81,7 +85,7 @@ pub(super) fn check(
                 } else {
                     row % queries
                 };
-                if departs(bias, [head, query, old], numbers, share) {
+                if departs(bias, sees_both, [head, query, old], numbers, share) {
                     return Err(refuse(
                         "the bias at the new length is not that of its slopes",
                     ));
@@ -93,10 +97,11 @@ pub(super) fn check(
 }
 
 /// Whether a row of a bias differs from the formula by more than a share of its largest number. What all
-/// keys of a query share counts for nothing, and the bias may enter before the scores are scaled: by how
+/// keys of a query share counts for nothing (`sees_both`: those behind it too), and the bias may enter before the scores are scaled: by how
 /// much, the keys within the `old` length show.
 fn departs(
     bias: &dyn ScoreBias,
+    sees_both: bool,
     [head, query, old]: [usize; 3],
     numbers: &[f64],
     share: f64,
@@ -106,10 +111,9 @@ fn departs(
         let [query, key] = [query, key].map(|n| n as i64);
         bias.reference(&[], head, At { query, key, keys }).value
     };
-    let both = bias.params().get("symmetric") == Some(&Json::Bool(true));
     // Where later keys are hidden, the formula says nothing of them.
     let hides = |key: &usize| numbers[*key] <= HIDES;
-    let seen = |key: &usize| !hides(key) && (*key <= query || both);
+    let seen = |key: &usize| !hides(key) && (*key <= query || sees_both);
     let all: Vec<usize> = (0..keys).filter(seen).collect();
     let near = all.iter().copied().filter(|key| key.abs_diff(query) < old);
     let farthest = near.max_by_key(|key| key.abs_diff(query));
@@ -141,7 +145,7 @@ mod tests {
         };
         let departs = |f: &dyn Fn(usize) -> f64| {
             let numbers: Vec<f64> = (0..20).map(f).collect();
-            super::departs(&bias, [0, 19, 8], &numbers, 1e-6)
+            super::departs(&bias, false, [0, 19, 8], &numbers, 1e-6)
         };
         assert!(!departs(&|key| 0.25 * key as f64));
         assert!(!departs(&|key| 2.0 * 0.25 * (key as f64 - 19.0)), "scaled");
