@@ -63,6 +63,16 @@ pub trait ScoreBias: Encoding + Object {
         tensors: &[ArrayD<f64>],
     ) -> Option<Emitted>;
 
+    /// Rows and columns of tokens, where their offsets pick the numbers; `None` where distances do.
+    fn window(&self) -> Option<[usize; 2]> {
+        None
+    }
+
+    /// The bias of another window; `None` where distances pick the numbers.
+    fn in_window(&self, _window: [usize; 2]) -> Option<Box<dyn ScoreBias>> {
+        None
+    }
+
     /// Whether the bias of a key differs between two queries by a constant: a softmax then cannot
     /// distinguish positions of keys from distances.
     fn is_straight(&self) -> bool {

@@ -145,6 +145,18 @@ impl ScoreBias for RelativeBias {
         self.heads
     }
 
+    fn window(&self) -> Option<[usize; 2]> {
+        self.window
+    }
+
+    fn in_window(&self, window: [usize; 2]) -> Option<Box<dyn ScoreBias>> {
+        self.window?;
+        Some(Box::new(Self {
+            window: Some(window),
+            ..self.clone()
+        }))
+    }
+
     fn tensors(&self) -> Vec<Vec<usize>> {
         vec![vec![2 * self.max_distance.unwrap_or(0) + 1, self.heads]]
     }

@@ -145,7 +145,9 @@ fn edit_lengths(config: &mut Map<String, Value>, lengths: &Lengths) -> Vec<Strin
 /// Sizes that were written in the graph.
 fn sizes(found: &Found, plan: &resize::Plan) -> What {
     match &plan.wanted {
-        Wanted::Image { size, old, rows } => {
+        Wanted::Image {
+            size, old, rows, ..
+        } => {
             let images = Images {
                 old: *old,
                 new: [size.height, size.width],

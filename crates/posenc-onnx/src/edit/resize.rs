@@ -1,5 +1,7 @@
 //! Giving a model other sizes: tables that are added whole, numbers of shapes, and declared dimensions.
 
+mod bias;
+
 use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, Axis, IxDyn, Slice, concatenate};
@@ -32,6 +34,16 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
         let uses: Vec<Use> = uses.collect();
         let tensor = tensor(context, table)?;
         replace(&mut out, context, table.value, &uses, tensor, "positions")?;
+    }
+    let mut biased = BTreeMap::<ValueId, Vec<Use>>::new();
+    for own in &plan.biases {
+        biased.entry(own.value).or_default().push(own.entry);
+    }
+    for (value, uses) in biased {
+        let own = plan.biases.iter().find(|own| own.value == value);
+        let Some(own) = own else { continue };
+        let tensor = bias::tensor(context, own, &plan.wanted)?;
+        replace(&mut out, context, value, &uses, tensor, "bias")?;
     }
     let mut constants: BTreeMap<ValueId, Vec<(&Tensor, Vec<Use>)>> = BTreeMap::new();
     for (at, (value, tensor)) in &plan.constants {
@@ -80,7 +92,6 @@ fn replace(
 
 /// What is added then.
 fn tensor(context: &Context<'_>, table: &ResizedTable) -> Result<Tensor, RewriteError> {
-    let graph = context.graph();
     let rows = match &table.rows {
         NewRows::Grid(rows) => *rows,
         NewRows::Line(line) => {
@@ -88,27 +99,41 @@ fn tensor(context: &Context<'_>, table: &ResizedTable) -> Result<Tensor, Rewrite
             return stretch::tensor(context, line, table.value, axis);
         }
     };
-    let refuse = |why: &str| -> RewriteError {
-        let name = graph.name(table.value);
-        Refusal::unsupported(format!("the position table {name} {why}")).into()
-    };
-    let dtype = context.dtype(table.value);
-    if !dtype.is_float() || dtype.epsilon().is_none() {
-        return Err(refuse("is of a type that cannot hold numbers in between"));
+    let mut numbers = numbers(context, table.value)?;
+    for (axis, extent) in table.axes.iter().enumerate() {
+        numbers = along(numbers, axis, extent, rows).map_err(|why| {
+            let why = format!("cannot be resized: {why}");
+            refuse(context, table.value, &why)
+        })?;
     }
-    let stored = graph.constant(table.value).and_then(|tensor| {
+    Ok(stored(context, table.value, &numbers))
+}
+
+/// The refusal of what a constant is.
+fn refuse(context: &Context<'_>, value: ValueId, why: &str) -> RewriteError {
+    let name = context.graph().name(value);
+    Refusal::unsupported(format!("the constant {name} {why}")).into()
+}
+
+/// The numbers of a constant between which there are others.
+fn numbers(context: &Context<'_>, value: ValueId) -> Result<ArrayD<f64>, RewriteError> {
+    let dtype = context.dtype(value);
+    if !dtype.is_float() || dtype.epsilon().is_none() {
+        let why = "is of a type that cannot hold numbers in between";
+        return Err(refuse(context, value, why));
+    }
+    let stored = context.graph().constant(value).and_then(|tensor| {
         let numbers = tensor.to_f64s()?;
         ArrayD::from_shape_vec(IxDyn(tensor.dims()), numbers).ok()
     });
-    let numbers = stored.or_else(|| context.found.trace.get(table.value).to_f64());
-    let mut numbers = numbers.ok_or_else(|| refuse("has no data at hand"))?;
-    for (axis, extent) in table.axes.iter().enumerate() {
-        numbers = along(numbers, axis, extent, rows)
-            .map_err(|why| refuse(&format!("cannot be resized: {why}")))?;
-    }
-    let dims = numbers.shape().to_vec();
-    let numbers: Vec<f64> = numbers.iter().copied().collect();
-    Ok(Tensor::from_f64(dtype, &dims, &numbers))
+    let numbers = stored.or_else(|| context.found.trace.get(value).to_f64());
+    numbers.ok_or_else(|| refuse(context, value, "has no data at hand"))
+}
+
+/// Numbers in the type of a value.
+fn stored(context: &Context<'_>, value: ValueId, numbers: &ArrayD<f64>) -> Tensor {
+    let flat: Vec<f64> = numbers.iter().copied().collect();
+    Tensor::from_f64(context.dtype(value), numbers.shape(), &flat)
 }
 
 /// An array with another length along an axis.

@@ -2,6 +2,7 @@
 //! becomes of every size, and of the tables of positions that are added whole.
 
 mod axes;
+pub(crate) mod bias;
 mod broadcast;
 mod counts;
 mod entries;
@@ -54,7 +55,19 @@ pub(crate) fn plan(
     }
     let (input, axes, [height, width]) = image(context, size)?;
     let old = [axes[height].before(), axes[width].before()];
-    let mut walk = Walk::new(context, Wanted::Image { size, old, rows });
+    // As BEiT's own code: rows of positions by cubic, biases by linear interpolation.
+    let biases = Interpolation {
+        by: request.scale.map_or(Resizing::Linear, |_| rows.by),
+        antialias: Antialias::Off,
+        ..rows
+    };
+    let wanted = Wanted::Image {
+        size,
+        old,
+        rows,
+        biases,
+    };
+    let mut walk = Walk::new(context, wanted);
     if axes.iter().any(Extent::changes) {
         // What changes is reported by the encodings of the sites.
         if context.found.findings.iter().all(|f| f.sites.is_empty()) {

@@ -1,6 +1,8 @@
 //! What a model of other sizes shows, compared with the plan: the same attention and encodings, the sizes
 //! that were planned, and on every patch or token the row that the formula says.
 
+mod bias;
+
 use ndarray::{Array2, ArrayD};
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
 
@@ -47,6 +49,9 @@ pub(crate) fn check(
     check_sizes(before, after, plan)?;
     for table in &plan.tables {
         check_rows(before, after, table)?;
+    }
+    for own in &plan.biases {
+        bias::check(before, after, own, &plan.wanted)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use posenc_encodings::inferred::Inferred;
 use posenc_ir::{Dim, Tensor, Use, ValueId};
 
+use super::bias::ResizedBias;
 use super::table::{Interpolation, ResizedTable};
 use crate::detect::Found;
 use crate::detect::finding::Encoding;
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) wanted: Wanted,
     /// The tables that get other rows.
     pub(crate) tables: Vec<ResizedTable>,
+    /// The biases by the offset of patches that get other numbers.
+    pub(crate) biases: Vec<ResizedBias>,
     /// Constants that follow, by where they are read.
     pub(crate) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// The axes of every value of which one changes.
@@ -38,6 +41,8 @@ pub(crate) enum Wanted {
         old: [usize; 2],
         /// How rows of patches become others.
         rows: Interpolation,
+        /// How biases by the offset of patches do.
+        biases: Interpolation,
     },
     /// Sequences of this length.
     Length {
@@ -62,7 +67,12 @@ impl Plan {
     /// The encoding of a finding afterwards.
     pub(crate) fn after(&self, at: usize, encoding: &Encoding) -> Encoding {
         let table = self.tables.iter().find(|table| table.finding == at);
-        table.map_or_else(|| encoding.clone(), |table| table.after(encoding))
+        let bias = self.biases.iter().find(|bias| bias.finding == at);
+        match (table, bias) {
+            (Some(table), _) => table.after(encoding),
+            (_, Some(bias)) => bias.after(encoding),
+            _ => encoding.clone(),
+        }
     }
 
     /// The length of sequences afterwards; `None` where it is that of images.

@@ -1,3 +1,4 @@
+mod biases;
 mod counts;
 mod sums;
 mod tables;

@@ -7,6 +7,7 @@ use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{NodeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashMap;
 
+use super::bias::{self, ResizedBias};
 use super::sizes::{Plan, Wanted};
 use super::table::ResizedTable;
 use crate::detect::context::Context;
@@ -30,11 +31,14 @@ pub(super) struct Walk<'a> {
     /// Every value that is not what it was in the trial run.
     pub(super) values: FxHashMap<ValueId, Value>,
     pub(super) tables: Vec<ResizedTable>,
+    pub(super) biases: Vec<ResizedBias>,
     /// Constants that follow, by where they are read.
     pub(super) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// Where a position table is added, with its finding.
     pub(super) entries: FxHashMap<Use, usize>,
-    /// The axes of tables that get other rows, where they are added.
+    /// Where a bias by the offset of patches may be read, with its finding.
+    pub(super) windowed: FxHashMap<Use, usize>,
+    /// The axes of tables and biases that get other rows, where they are added.
     pub(super) resized: FxHashMap<Use, Vec<Extent>>,
     /// The place of every node in the order of computation.
     order: FxHashMap<NodeId, usize>,
@@ -53,8 +57,10 @@ impl<'a> Walk<'a> {
             axes: BTreeMap::new(),
             values: FxHashMap::default(),
             tables: vec![],
+            biases: vec![],
             constants: BTreeMap::new(),
             entries: entries.collect(),
+            windowed: bias::entries(context),
             resized: FxHashMap::default(),
             order: FxHashMap::default(),
             now: 0,
@@ -75,6 +81,7 @@ impl<'a> Walk<'a> {
         Plan {
             wanted: self.wanted,
             tables: self.tables,
+            biases: self.biases,
             constants: self.constants,
             axes: self.axes,
             inferred,
@@ -118,6 +125,7 @@ impl<'a> Walk<'a> {
             ));
         }
         self.table(id)?;
+        self.window_bias(id)?;
         self.check_numbers(id)?;
         self.check_meets(id)?;
         let outputs = match (op, node.domain()) {
