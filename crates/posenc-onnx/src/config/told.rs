@@ -42,6 +42,8 @@ enum What {
     Images(Images, Vec<String>),
     /// Another encoding.
     Swapped,
+    /// Images of any size.
+    Open,
 }
 
 impl Told {
@@ -68,6 +70,7 @@ impl Told {
             }
             Change::Stretch(plan) => What::Tables(Tables::of(found, plan)),
             Change::Resize(plan) => sizes(found, plan),
+            Change::Open(_) => What::Open,
         };
         let ends = Ends::of(found);
         Self { what, layers, ends }
@@ -87,6 +90,10 @@ impl Told {
             What::Nothing => warnings.extend(self.layers.compare(before)?),
             What::Swapped => {
                 let why = "a config has no key for another encoding";
+                return Err(Refusal::new(RefusalKind::NoEffect("write-config"), why));
+            }
+            What::Open => {
+                let why = "a config has no key for images of any size";
                 return Err(Refusal::new(RefusalKind::NoEffect("write-config"), why));
             }
             What::Rotations(reach) => {

@@ -1,5 +1,7 @@
 //! Giving a model other sizes: tables that are added whole, numbers of shapes, and declared dimensions.
 
+mod open;
+
 use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, Axis, IxDyn, Slice, concatenate};
@@ -12,6 +14,7 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
 use crate::plan::resize::table::{Interpolation, NewRows, ResizedTable};
+pub(crate) use open::open;
 
 /// Applies a plan to a model, and says what changed.
 ///

@@ -3,10 +3,13 @@
 
 mod axes;
 mod broadcast;
+mod constants;
 mod counts;
 mod entries;
 mod length;
 mod meets;
+mod numbers;
+pub(crate) mod open;
 mod origin;
 mod rolls;
 mod shapes;
@@ -28,7 +31,10 @@ use crate::graph::extent::Extent;
 use crate::graph::ports::Role;
 use crate::record;
 use crate::request::{ImageSize, Request, ScaleType};
+pub(crate) use constants::{Following, Whole};
 pub(crate) use length::length;
+pub(crate) use numbers::Number;
+pub(crate) use open::{Open, open};
 pub(crate) use sizes::{Plan, Wanted};
 use table::Interpolation;
 use walk::Walk;
@@ -52,36 +58,56 @@ pub(crate) fn plan(
             format!("an image may have {MOST_PIXELS} pixels at most, and `image-size` is {size}");
         return Err(Refusal::invalid(why).into());
     }
-    let (input, axes, [height, width]) = image(context, size)?;
-    let old = [axes[height].before(), axes[width].before()];
-    let mut walk = Walk::new(context, Wanted::Image { size, old, rows });
-    if axes.iter().any(Extent::changes) {
-        // What changes is reported by the encodings of the sites.
-        if context.found.findings.iter().all(|f| f.sites.is_empty()) {
-            let why = "no encoding of positions was found, and only models with one get another image \
-                       size yet";
-            return Err(Refusal::unsupported(why).into());
-        }
-        let again = record::stretch::interpolated(context.model);
-        if let Some(scale) = again.filter(|_| !request.allowances.allow_rescale) {
-            let why = format!(
-                "the table of patches is interpolated already ({scale}); resize the original, or give \
-                 `allow-rescale` to interpolate the result once more"
-            );
-            return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
-        }
-        walk.start(input, axes);
-        walk.run()?;
-        if walk.tables.iter().any(|table| table.grid() == Some([1, 1])) {
-            let why = format!(
-                "an image of {size} is one patch, which has no place in a grid; give a larger `image-size`"
-            );
-            return Err(Refusal::invalid(why).into());
-        }
-        walk.check_windows()?;
-        walk.check_counts()?;
+    let image = Image::of(context, "image-size")?;
+    if image.size() == size {
+        let old = [size.height, size.width];
+        return Ok(Walk::new(context, Wanted::Image { size, old, rows }).plan(vec![]));
+    }
+    check_original(context, request)?;
+    let walk = walked(context, &image, size, rows)?;
+    if walk.tables.iter().any(|table| table.grid() == Some([1, 1])) {
+        let why = format!(
+            "an image of {size} is one patch, which has no place in a grid; give a larger `image-size`"
+        );
+        return Err(Refusal::invalid(why).into());
     }
     Ok(walk.plan(vec![]))
+}
+
+/// Refuses models without positions, and tables that are interpolated already.
+fn check_original(context: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
+    // What changes is reported by the encodings of the sites.
+    if context.found.findings.iter().all(|f| f.sites.is_empty()) {
+        let why = "no encoding of positions was found, and only models with one get another image \
+                   size yet";
+        return Err(Refusal::unsupported(why).into());
+    }
+    let again = record::stretch::interpolated(context.model);
+    if let Some(scale) = again.filter(|_| !request.allowances.allow_rescale) {
+        let why = format!(
+            "the table of patches is interpolated already ({scale}); resize the original, or give \
+             `allow-rescale` to interpolate the result once more"
+        );
+        return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
+    }
+    Ok(())
+}
+
+/// What follows from images of another size.
+fn walked<'a>(
+    context: &'a Context<'a>,
+    image: &Image,
+    size: ImageSize,
+    rows: Interpolation,
+) -> Result<Walk<'a>, RewriteError> {
+    let old = image.size();
+    let old = [old.height, old.width];
+    let mut walk = Walk::new(context, Wanted::Image { size, old, rows });
+    walk.start(image.input, image.axes(size));
+    walk.run()?;
+    walk.check_windows()?;
+    walk.check_counts()?;
+    Ok(walk)
 }
 
 /// How rows of patches become others.
@@ -106,51 +132,74 @@ fn rows(request: &Request) -> Result<Interpolation, RewriteError> {
     })
 }
 
-/// The input that is an image, its axes with another size, and which of them are its height and width.
-fn image(
-    context: &Context<'_>,
-    size: ImageSize,
-) -> Result<(ValueId, Vec<Extent>, [usize; 2]), RewriteError> {
-    let ports = context.found.ports.iter();
-    let images: Vec<_> = ports
-        .filter(|port| port.role == Role::Content && port.dims.len() == 4)
-        .collect();
-    let [port] = images[..] else {
-        let count = match images.len() {
-            0 => "none".to_owned(),
-            count => count.to_string(),
+/// The input that is an image.
+struct Image {
+    input: ValueId,
+    dims: Vec<usize>,
+    /// The axes of height and width.
+    sides: [usize; 2],
+}
+
+impl Image {
+    /// The only input that is an image of one size; `option` is the parameter that needs it.
+    fn of(context: &Context<'_>, option: &'static str) -> Result<Self, RewriteError> {
+        let ports = context.found.ports.iter();
+        let images: Vec<_> = ports
+            .filter(|port| port.role == Role::Content && port.dims.len() == 4)
+            .collect();
+        let [port] = images[..] else {
+            let count = match images.len() {
+                0 => "none".to_owned(),
+                count => count.to_string(),
+            };
+            let why = format!(
+                "`{option}` has no effect: it is of a model with one image as input, and this one has {count}"
+            );
+            return Err(Refusal::new(RefusalKind::NoEffect(option), why).into());
         };
-        let why =
-            format!("`image-size` is of a model with one image as input, and this one has {count}");
-        return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
-    };
-    let dims = context.dims(port.value).unwrap_or_default();
-    // Channels are few, and come before the pixels or after them.
-    let channels = |axis: usize| matches!(dims.get(axis), Some(1 | 3 | 4));
-    let sides = match (channels(1), channels(3)) {
-        (true, _) => [2, 3],
-        (false, true) => [1, 2],
-        (false, false) => {
-            let why = "which axes of the image are its height and its width is not known";
-            return Err(Refusal::unsupported(why).into());
+        let dims = context.dims(port.value).unwrap_or_default().to_vec();
+        // Channels are few, and come before the pixels or after them.
+        let channels = |axis: usize| matches!(dims.get(axis), Some(1 | 3 | 4));
+        let sides = match (channels(1), channels(3)) {
+            (true, _) => [2, 3],
+            (false, true) => [1, 2],
+            (false, false) => {
+                let why = "which axes of the image are its height and its width is not known";
+                return Err(Refusal::unsupported(why).into());
+            }
+        };
+        let is_open = |axis: &usize| !matches!(port.dims[*axis], Dim::Known(_));
+        if sides.iter().any(is_open) {
+            let name = context.graph().name(port.value);
+            let why = format!(
+                "the height and the width of {name} are open, and the graph computes what follows; \
+                 `{option}` is of fixed ones"
+            );
+            return Err(Refusal::new(RefusalKind::NoEffect(option), why).into());
         }
-    };
-    let is_open = |axis: &usize| !matches!(port.dims[*axis], Dim::Known(_));
-    if sides.iter().any(is_open) {
-        let name = context.graph().name(port.value);
-        let why = format!(
-            "the height and the width of {name} are open, and the graph computes what follows; \
-                     `image-size` is of fixed ones"
-        );
-        return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
+        Ok(Self {
+            input: port.value,
+            dims,
+            sides,
+        })
     }
-    let axes = dims.iter().enumerate().map(|(axis, old)| Extent::One {
-        old: *old,
-        new: match axis {
-            _ if axis == sides[0] => size.height,
-            _ if axis == sides[1] => size.width,
-            _ => *old,
-        },
-    });
-    Ok((port.value, axes.collect(), sides))
+
+    fn size(&self) -> ImageSize {
+        let [height, width] = self.sides.map(|axis| self.dims[axis]);
+        ImageSize { height, width }
+    }
+
+    /// The axes where the image has this size.
+    fn axes(&self, size: ImageSize) -> Vec<Extent> {
+        let [height, width] = self.sides;
+        let axis = |(axis, old): (usize, &usize)| Extent::One {
+            old: *old,
+            new: match axis {
+                _ if axis == height => size.height,
+                _ if axis == width => size.width,
+                _ => *old,
+            },
+        };
+        self.dims.iter().enumerate().map(axis).collect()
+    }
 }

@@ -1,6 +1,8 @@
 //! What a model of other sizes shows, compared with the plan: the same attention and encodings, the sizes
 //! that were planned, and on every patch or token the row that the formula says.
 
+pub(crate) mod open;
+
 use ndarray::{Array2, ArrayD};
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
 

@@ -1,4 +1,5 @@
 mod counts;
+mod open;
 mod sums;
 mod tables;
 mod windows;
