@@ -1,5 +1,6 @@
 //! Giving a model other sizes: tables that are added whole, numbers of shapes, and declared dimensions.
 
+mod follow;
 mod open;
 
 use std::collections::BTreeMap;

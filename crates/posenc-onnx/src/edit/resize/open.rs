@@ -1,16 +1,15 @@
 //! Opening a model for images of any size: the graph resizes its tables itself, and computes the sizes that
 //! follow from the grid of patches.
 
-use std::collections::BTreeMap;
-
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
 use posenc_ir::{Applied, Attr, DType, Dim, Emitter, Model, Tensor, ValueId};
 
+use super::follow::Sizes;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::table::{Interpolation, ResizedTable};
-use crate::plan::resize::{Following, Number, Open, Whole};
+use crate::plan::resize::{Number, Open};
 
 /// The first opset in which `Resize` takes sizes alone.
 const SIZES_ALONE: i64 = 13;
@@ -21,7 +20,7 @@ const SIZES_ALONE: i64 = 13;
 /// Where rows of a table are in an order that is not known.
 pub(crate) fn open(context: &Context<'_>, plan: &Open) -> Result<(Model, Applied), RewriteError> {
     let graph = context.graph();
-    let mut sizes = Sizes::new(context, plan);
+    let mut sizes = Sizes::new(graph.emitter(graph.main(), "posenc"), plan.grid);
     let mut done: Vec<(ValueId, &[Extent], ValueId)> = vec![];
     for table in &plan.tables {
         let same = |(value, axes, _): &&(ValueId, &[Extent], ValueId)| {
@@ -82,150 +81,6 @@ fn input(context: &Context<'_>, plan: &Open, declared: &[Dim]) -> Vec<Dim> {
     dims
 }
 
-/// Sizes that follow from the grid of patches, each computed once.
-struct Sizes<'g> {
-    out: Emitter<'g>,
-    /// The shape of a value with the grid, and the axes of it.
-    shape: ValueId,
-    axes: [usize; 2],
-    made: BTreeMap<Number, ValueId>,
-}
-
-impl<'g> Sizes<'g> {
-    fn new(context: &Context<'g>, plan: &Open) -> Self {
-        let graph = context.graph();
-        let mut out = graph.emitter(graph.main(), "posenc");
-        let (grid, axes) = plan.grid;
-        let shape = out.op("Shape", &[grid]);
-        Self {
-            out,
-            shape,
-            axes,
-            made: BTreeMap::new(),
-        }
-    }
-
-    /// A number as a list of one, in int64.
-    fn number(&mut self, number: Number) -> ValueId {
-        if let Some(made) = self.made.get(&number) {
-            return *made;
-        }
-        let plain = |sides| Number::Grid {
-            sides,
-            factor: 1,
-            more: 0,
-        };
-        let made = match number {
-            Number::Fixed(n) => self.out.ints("size", &[n]),
-            Number::Grid {
-                sides: [true, false],
-                factor: 1,
-                more: 0,
-            } => self.side(0),
-            Number::Grid {
-                sides: [false, true],
-                factor: 1,
-                more: 0,
-            } => self.side(1),
-            Number::Grid {
-                sides,
-                factor: 1,
-                more: 0,
-            } => {
-                // None of the sides is a product too.
-                let own = [[true, false], [false, true]];
-                let own = own.into_iter().zip(sides).filter(|(_, counts)| *counts);
-                let own: Vec<ValueId> = own.map(|(one, _)| self.number(plain(one))).collect();
-                match own[..] {
-                    [height, width] => self.out.op("Mul", &[height, width]),
-                    [one] => one,
-                    _ => self.out.ints("size", &[1]),
-                }
-            }
-            Number::Grid {
-                sides,
-                factor,
-                more: 0,
-            } => {
-                let whole = self.number(plain(sides));
-                let factor = self.out.ints("size", &[factor]);
-                self.out.op("Mul", &[whole, factor])
-            }
-            Number::Grid {
-                sides,
-                factor,
-                more,
-            } => {
-                let whole = self.number(Number::Grid {
-                    sides,
-                    factor,
-                    more: 0,
-                });
-                let more = self.out.ints("size", &[more]);
-                self.out.op("Add", &[whole, more])
-            }
-        };
-        self.made.insert(number, made);
-        made
-    }
-
-    /// The rows of the grid, or its columns.
-    fn side(&mut self, side: usize) -> ValueId {
-        let at = self.out.ints("axis", &[self.axes[side] as i64]);
-        self.out.op("Gather", &[self.shape, at])
-    }
-
-    /// Numbers behind each other, in int64; those that are fixed are one constant.
-    fn joined(&mut self, each: &[Number]) -> ValueId {
-        let mut parts = vec![];
-        for run in each.chunk_by(|a, b| !a.follows() && !b.follows()) {
-            let fixed = |number: &Number| match number {
-                Number::Fixed(n) => Some(*n),
-                Number::Grid { .. } => None,
-            };
-            let all: Option<Vec<i64>> = run.iter().map(fixed).collect();
-            match (all, run) {
-                (Some(all), _) => parts.push(self.out.ints("size", &all)),
-                (None, run) => {
-                    for number in run {
-                        let own = self.number(*number);
-                        parts.push(own);
-                    }
-                }
-            }
-        }
-        match parts[..] {
-            [one] => one,
-            _ => self
-                .out
-                .op_with("Concat", &parts, &[("axis", Attr::Int(0))]),
-        }
-    }
-
-    /// What replaces a constant of this type.
-    fn constant(&mut self, own: &Following, dtype: DType, is_expanded: bool) -> ValueId {
-        let made = match &own.whole {
-            Whole::List => self.joined(&own.each),
-            Whole::Number => {
-                let made = self.joined(&own.each);
-                self.out.op("Squeeze", &[made])
-            }
-            Whole::Dims(one) => {
-                let one = self.out.constant("constant", one.clone());
-                if is_expanded {
-                    return one;
-                }
-                let dims = self.joined(&own.each);
-                return self.out.op("Expand", &[one, dims]);
-            }
-        };
-        match dtype {
-            DType::I64 => made,
-            other => self.out.cast(made, other),
-        }
-    }
-}
-
 /// A table of which the graph resizes the rows of patches; the others are kept apart, and joined again.
 fn resized(
     context: &Context<'_>,
@@ -235,19 +90,20 @@ fn resized(
 ) -> Result<ValueId, RewriteError> {
     let changed = (0..table.axes.len()).filter(|axis| table.axes[*axis].changes());
     let changed: Vec<usize> = changed.collect();
+    let value = stored(context, &mut sizes.out, table)?;
     match changed[..] {
-        [axis] => in_one_axis(context, sizes, table, axis, rows),
+        [axis] => in_one_axis(context, sizes, (table, value), axis, rows),
         [height, width] => {
             let order = last(table.axes.len(), &[height, width]);
             let dims: Vec<Number> = order
                 .iter()
                 .map(|axis| match *axis {
-                    axis if axis == height => side(0),
-                    axis if axis == width => side(1),
+                    axis if axis == height => Number::side(0),
+                    axis if axis == width => Number::side(1),
                     axis => Number::Fixed(table.axes[axis].before() as i64),
                 })
                 .collect();
-            let turned = transposed(&mut sizes.out, table.value, &order);
+            let turned = transposed(&mut sizes.out, value, &order);
             let made = on_grid(context, sizes, table, turned, &dims, rows)?;
             let made = match dims.len() {
                 4 => made,
@@ -262,11 +118,34 @@ fn resized(
     }
 }
 
+/// The table, as a constant of its own where all of its rows are picked from another.
+fn stored(
+    context: &Context<'_>,
+    out: &mut Emitter<'_>,
+    table: &ResizedTable,
+) -> Result<ValueId, RewriteError> {
+    let (graph, value) = (context.graph(), table.value);
+    let maker = graph
+        .producer(value)
+        .filter(|_| graph.stored(value).is_none());
+    let numbers = context.found.trace.get(value).to_f64();
+    let (Some((maker, _)), Some(numbers)) = (maker, numbers) else {
+        return Ok(value);
+    };
+    if !graph.node(maker).is("Gather") {
+        return Ok(value);
+    }
+    let flat: Vec<f64> = numbers.iter().copied().collect();
+    let tensor = Tensor::from_f64(context.dtype(value), numbers.shape(), &flat);
+    out.remove_if_unused(value)?;
+    Ok(out.constant("positions", tensor))
+}
+
 /// A table whose patches are behind each other along an axis.
 fn in_one_axis(
     context: &Context<'_>,
     sizes: &mut Sizes<'_>,
-    table: &ResizedTable,
+    (table, value): (&ResizedTable, ValueId),
     axis: usize,
     rows: Interpolation,
 ) -> Result<ValueId, RewriteError> {
@@ -279,14 +158,10 @@ fn in_one_axis(
     let whole = end + length(behind);
     let mut cut = |from: i64, to: i64| {
         let [from, to, axis] = [from, to, axis as i64].map(|n| sizes.out.ints("rows", &[n]));
-        sizes.out.op("Slice", &[table.value, from, to, axis])
+        sizes.out.op("Slice", &[value, from, to, axis])
     };
     let is_whole = (start, end) == (0, whole);
-    let own = if is_whole {
-        table.value
-    } else {
-        cut(start, end)
-    };
+    let own = if is_whole { value } else { cut(start, end) };
     let lead = (start > 0).then(|| cut(0, start));
     let tail = (end < whole).then(|| cut(end, whole));
     let order = last(table.axes.len(), &[axis]);
@@ -295,7 +170,7 @@ fn in_one_axis(
         .map(|other| Number::Fixed(table.axes[*other].before() as i64))
         .collect();
     let turned = transposed(&mut sizes.out, own, &order);
-    let dims = [&others[..], &[side(0), side(1)]].concat();
+    let dims = [&others[..], &[Number::side(0), Number::side(1)]].concat();
     let made = on_grid(context, sizes, table, turned, &dims, rows)?;
     let flat = [&others[..], &[Number::Fixed(-1)]].concat();
     let shape = sizes.joined(&flat);
@@ -339,7 +214,7 @@ fn on_grid(
         }
     };
     let features = features.into_iter().map(Number::Fixed);
-    let wanted: Vec<Number> = features.chain([side(0), side(1)]).collect();
+    let wanted: Vec<Number> = features.chain([Number::side(0), Number::side(1)]).collect();
     let wanted = sizes.joined(&wanted);
     let dtype = context.dtype(table.value);
     // Resizing in half precision would round in between.
@@ -390,15 +265,6 @@ fn resize(
         .then(|| out.constant("none", Tensor::from_f64(DType::F32, &[0], &[])));
     let inputs = [Some(value), none, none, Some(wanted)];
     out.node("", "Resize", &inputs, &attrs, 1)[0]
-}
-
-/// A side of the grid.
-fn side(side: usize) -> Number {
-    Number::Grid {
-        sides: [side == 0, side == 1],
-        factor: 1,
-        more: 0,
-    }
 }
 
 /// All axes with some of them last.

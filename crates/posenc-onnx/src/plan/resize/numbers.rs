@@ -17,6 +17,15 @@ pub(crate) enum Number {
 }
 
 impl Number {
+    /// The rows of the grid (0), or its columns (1).
+    pub(crate) fn side(side: usize) -> Self {
+        Self::Grid {
+            sides: [side == 0, side == 1],
+            factor: 1,
+            more: 0,
+        }
+    }
+
     /// The number that is each of `values` where the grid has these sides; `None` where it follows in
     /// another way.
     pub(super) fn fitted(values: &[i64], grids: &[[usize; 2]]) -> Option<Self> {
@@ -55,20 +64,24 @@ impl Number {
     }
 }
 
-/// Lets a `Reshape` find out of the elements what it can: lengths that are those of the same axis before,
-/// which `kept` says, and one length from all others.
+/// Lets a `Reshape` find out of the elements what it can: one length from all of them, and lengths that are
+/// those of the same axis before, which `kept` says.
 pub(super) fn shorten(each: &mut [Number], kept: impl Fn(usize) -> bool) {
     let follow =
         |all: &[Number]| -> Vec<usize> { (0..all.len()).filter(|at| all[*at].follows()).collect() };
-    if follow(each).len() > 1 {
+    let rest = Number::Fixed(-1);
+    if follow(each).len() > 1 || each.contains(&rest) {
         for at in follow(each).into_iter().filter(|at| kept(*at)) {
             each[at] = Number::Fixed(0);
         }
     }
-    if let [one] = follow(each)[..]
-        && !each.contains(&Number::Fixed(-1))
-    {
-        each[one] = Number::Fixed(-1);
+    let [one] = follow(each)[..] else { return };
+    // The batch is what it was.
+    if each.first() == Some(&rest) && kept(0) {
+        each[0] = Number::Fixed(0);
+    }
+    if !each.contains(&rest) {
+        each[one] = rest;
     }
 }
 
@@ -123,7 +136,10 @@ mod tests {
             more: 0,
         });
         let fixed = Number::Fixed;
-        let cases: [(&[Number], &[usize], &[Number]); 5] = [
+        let cases: [(&[Number], &[usize], &[Number]); 8] = [
+            (&[fixed(2), fixed(4)], &[0, 1], &[fixed(2), fixed(4)]),
+            (&[fixed(-1), height], &[1], &[fixed(-1), fixed(0)]),
+            (&[fixed(-1), height], &[0], &[fixed(0), fixed(-1)]),
             (&[fixed(2), height], &[], &[fixed(2), fixed(-1)]),
             (&[fixed(-1), height], &[], &[fixed(-1), height]),
             (&[height, width], &[], &[height, width]),

@@ -8,9 +8,9 @@ use posenc_encodings::resize::Antialias;
 use posenc_ir::{Dim, NodeId, Use, ValueId};
 
 use super::constants::{Following, constants};
+use super::image::{Image, check_original, check_pixels, rows, walked};
 use super::sizes::Plan;
 use super::table::{Interpolation, ResizedTable};
-use super::{Image, check_original, rows, walked};
 use crate::detect::Found;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -65,17 +65,17 @@ pub(crate) fn open(
     check_original(context, request)?;
     check_opset(context, rows)?;
     let old = image.size();
-    let [height, width] = [old.height, old.width].map(|side| side.checked_mul(2));
-    let (Some(height), Some(width)) = (height, width) else {
-        return Err(Refusal::unsupported("the image is too large").into());
-    };
     let walk = |height, width| {
         let size = ImageSize { height, width };
+        if check_pixels(size).is_err() {
+            let why = format!("an image of {old} is too large to be compared with others");
+            return Err(Refusal::unsupported(why).into());
+        }
         let walk = walked(context, &image, size, rows).map_err(whole)?;
         check_windows(context, &walk.axes)?;
         Ok::<Plan, RewriteError>(walk.plan(vec![]))
     };
-    let double = walk(height, width)?;
+    let double = walk(old.height.saturating_mul(2), old.width.saturating_mul(2))?;
     let (from, to) = grids(context, &double)?;
     let steps =
         [(old.height, from[0], to[0]), (old.width, from[1], to[1])].map(|(pixels, from, to)| {
@@ -121,9 +121,9 @@ pub(crate) fn open(
     }
     let axes = axes(&plans);
     let step = Inferred::new(
-        "step",
-        format!("{down}x{across}"),
-        "the pixels of a patch; height and width may be any multiples",
+        "image-size",
+        format!("multiples of {down}x{across}"),
+        "how the grid of patches grows with the image",
     );
     // Portrait and landscape, and what was asked for.
     let mut trials: Vec<Plan> = plans.into_iter().skip(1).take(2).collect();

@@ -87,7 +87,11 @@ fn check_at_old(
         let own = model.graph().node(node).input(table.entry.slot());
         let new = own.and_then(|own| found.trace.get(own).to_f64());
         let old = before.found.trace.get(table.value).to_f64();
-        if new.is_none() || new != old {
+        if new.is_none() || old.is_none() {
+            let why = "what the position table adds cannot be computed";
+            return Err(before.refuse(node, why));
+        }
+        if new != old {
             let why = "the table would get other numbers at the size that it was made for";
             return Err(before.refuse(node, why));
         }

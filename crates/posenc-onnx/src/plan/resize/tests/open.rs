@@ -12,6 +12,15 @@ use crate::plan::resize::{Number, Open, open};
 use crate::prove::resized::open::check;
 use crate::request::Length;
 
+/// How a table is made.
+type Make = fn(&mut Sketch) -> String;
+
+/// What else is asked.
+type Ask = fn(&mut Request);
+
+/// How a plan is changed.
+type Alter = fn(&mut Open);
+
 fn request() -> Request {
     let mut request = Request::default();
     request.parameters.length = Length::Dynamic;
@@ -39,7 +48,7 @@ fn count(model: &Model, op: &str) -> usize {
 }
 
 /// A vision transformer whose table is made with its patches, `[1, feature, row, column]`.
-fn on_map(table: fn(&mut Sketch) -> String) -> Model {
+fn on_map(table: Make) -> Model {
     let mut s = Sketch::default();
     let pixels = s.input("pixels", DType::F32, &["n", "3", "8", "12"]);
     let w = s.weights(&[HIDDEN, 3, 2, 2]);
@@ -142,7 +151,7 @@ fn sizes_follow_images_of_any_size() {
 
 #[test]
 fn tables_of_other_forms_are_resized() {
-    let map: [(&str, fn(&mut Sketch) -> String); 3] = [
+    let map: [(&str, Make); 3] = [
         ("of four axes", |s| s.weights(&[1, HIDDEN, 4, 6])),
         ("of three axes", |s| s.weights(&[HIDDEN, 4, 6])),
         ("of the type of halves", |s| {
@@ -155,7 +164,14 @@ fn tables_of_other_forms_are_resized() {
         let made = opened(&on_map(table), request()).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(count(&made, "Resize"), 1, "{name}");
     }
-    let lines: [(&str, fn(&mut Sketch) -> String); 2] = [
+    let lines: [(&str, Make); 3] = [
+        ("of which all rows are picked", |s| {
+            let table = s.weights(&[PATCHES as usize + 1, HIDDEN]);
+            let all: Vec<i64> = (0..=PATCHES).collect();
+            let all = s.ints(&all);
+            let all = s.unsqueeze(&all, &[0]);
+            s.gather(&table, &all, 0)
+        }),
         ("of two axes", |s| {
             s.weights(&[PATCHES as usize + 1, HIDDEN])
         }),
@@ -280,12 +296,12 @@ fn what_has_no_effect_is_refused() {
     let words = s.model(18, &[&y]);
     refused("words", &words, "`dynamic` has no effect");
     let image = model(same, same);
-    let with = |change: fn(&mut Request)| {
+    let with = |change: Ask| {
         let mut request = request();
         change(&mut request);
         opened(&image, request).expect_err("a refusal")
     };
-    let cases: [(fn(&mut Request), &str); 5] = [
+    let cases: [(Ask, &str); 5] = [
         (
             |r| r.parameters.factor = Some(2.0),
             "`factor` has no effect",
@@ -321,14 +337,11 @@ fn altered(
     change: impl FnOnce(&mut Open),
     after: impl FnOnce(Model) -> Model,
 ) -> Result<(), RewriteError> {
-    let model = model(
-        |s, x| {
-            let [one, tokens, rest] = [1, PATCHES + 1, -1].map(|n| s.ints(&[n]));
-            let shape = s.concat(&[&one, &tokens, &rest], 0);
-            s.op("Reshape", &[x, &shape])
-        },
-        same,
-    );
+    let model = model(same, |s, y| {
+        let y = s.slice(y, 1, [1, i64::MAX, 1]);
+        let side = GRID as i64;
+        s.reshape(&y, &[1, side, side, HIDDEN as i64])
+    });
     let options = Options::default();
     let found = detect(&model, &options);
     let context = Context {
@@ -362,7 +375,7 @@ fn with_coefficient(model: Model, coefficient: f32) -> Model {
 fn a_graph_that_resizes_in_another_way_is_found() {
     assert!(altered(|_| {}, |model| model).is_ok());
     assert!(altered(|_| {}, |model| with_coefficient(model, -0.75)).is_ok());
-    let cases: [(&str, fn(&mut Open)); 4] = [
+    let cases: [(&str, Alter); 4] = [
         ("linear", |plan| plan.rows.by = Resizing::Linear),
         ("aligned", |plan| plan.rows.corners = Corners::Aligned),
         ("smoothed", |plan| plan.rows.antialias = Antialias::On),
