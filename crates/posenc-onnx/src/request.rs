@@ -162,7 +162,7 @@ pub struct Parameters {
     pub corners: Corners,
     /// Resized tables: whether a smaller table is smoothed first.
     pub antialias: Antialias,
-    /// Whether the graph computes the encoding for the length at hand.
+    /// Whether the graph resizes its table of patches for the image at hand.
     pub length: Length,
     /// In which type tables are computed before they are stored.
     pub table_precision: Option<TablePrecision>,
@@ -277,7 +277,7 @@ words! {
 }
 
 words! {
-    /// When the length of an encoding is known.
+    /// When the size of what is encoded, that of images, is known.
     ///
     /// ```
     /// # use posenc_onnx::request::{Request, Length};

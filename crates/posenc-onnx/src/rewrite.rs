@@ -5,6 +5,7 @@
 //! the result with the plan.
 
 pub(crate) mod again;
+mod open;
 mod rescale;
 mod resize;
 mod rewritten;
@@ -223,6 +224,13 @@ impl Planned<'_> {
                     .next()
                     .expect("there is a first branch");
                 resize::apply(input, branch, &plan, &request, report)
+            }
+            Change::Open(plan) => {
+                let branch = branches
+                    .into_iter()
+                    .next()
+                    .expect("there is a first branch");
+                open::apply(input, branch, &plan, report)
             }
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
             Change::Sort => Ok(unchanged(input, branches, report)),

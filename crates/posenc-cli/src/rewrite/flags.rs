@@ -136,7 +136,8 @@ struct TableArgs {
     #[arg(long, action = ArgAction::SetTrue)]
     antialias: bool,
 
-    /// Compute the encoding for the length at hand when the graph runs (not supported yet)
+    /// Images of any height and width: the graph resizes its table of patches when it runs; with
+    /// --image-size, the result is compared at that size too
     #[arg(long, action = ArgAction::SetTrue)]
     dynamic: bool,
 

@@ -42,6 +42,8 @@ enum What {
     Images(Images, Vec<String>),
     /// Another encoding.
     Swapped,
+    /// Images of any size.
+    Open,
 }
 
 impl Told {
@@ -68,6 +70,7 @@ impl Told {
             }
             Change::Stretch(plan) => What::Tables(Tables::of(found, plan)),
             Change::Resize(plan) => sizes(found, plan),
+            Change::Open(_) => What::Open,
         };
         let ends = Ends::of(found);
         Self { what, layers, ends }
@@ -87,6 +90,10 @@ impl Told {
             What::Nothing => warnings.extend(self.layers.compare(before)?),
             What::Swapped => {
                 let why = "a config has no key for another encoding";
+                return Err(Refusal::new(RefusalKind::NoEffect("write-config"), why));
+            }
+            What::Open => {
+                let why = "a config has no key for images of any size";
                 return Err(Refusal::new(RefusalKind::NoEffect("write-config"), why));
             }
             What::Rotations(reach) => {
@@ -145,9 +152,7 @@ fn edit_lengths(config: &mut Map<String, Value>, lengths: &Lengths) -> Vec<Strin
 /// Sizes that were written in the graph.
 fn sizes(found: &Found, plan: &resize::Plan) -> What {
     match &plan.wanted {
-        Wanted::Image {
-            size, old, rows, ..
-        } => {
+        Wanted::Image { size, old, by } => {
             let images = Images {
                 old: *old,
                 new: [size.height, size.width],
@@ -155,12 +160,12 @@ fn sizes(found: &Found, plan: &resize::Plan) -> What {
             if images.old == images.new {
                 return What::Nothing;
             }
-            let mut tables = plan.tables.iter();
-            let resized = tables.any(|table| !table.is_computed);
-            let by = rows.by;
-            let unsaid =
-                format!("no key of a config says how the rows of patches became others ({by})");
-            What::Images(images, resized.then_some(unsaid).into_iter().collect())
+            let unsaid = format!(
+                "no key of a config says how the rows of patches became others ({})",
+                by.rows.by
+            );
+            let unsaid = plan.interpolates().then_some(unsaid);
+            What::Images(images, unsaid.into_iter().collect())
         }
         Wanted::Length { tables, .. } => What::Tables(Tables::of_rows(found, tables)),
     }

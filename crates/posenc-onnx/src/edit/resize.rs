@@ -1,6 +1,8 @@
 //! Giving a model other sizes: tables that are added whole, numbers of shapes, and declared dimensions.
 
 mod bias;
+mod follow;
+mod open;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,7 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
 use crate::plan::resize::table::{Interpolation, NewRows, ResizedTable};
+pub(crate) use open::open;
 
 /// Applies a plan to a model, and says what changed.
 ///

@@ -82,6 +82,11 @@ impl<'a> Plan<'a> {
                 of_branches.push(changed(&planned, findings, |at, e| plan.after(at, e)));
                 all.extend(plan.inferred.iter().cloned());
             }
+            Change::Open(plan) => {
+                let findings = plan.findings(&planned.branches[0].found);
+                of_branches.push(changed(&planned, findings, |_, e| e.clone()));
+                all.extend(plan.inferred.iter().cloned());
+            }
             Change::Swap(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
                     if let Some(plan) = plan {
@@ -147,7 +152,7 @@ impl<'a> Plan<'a> {
     /// ```
     pub fn max_length(&self) -> Option<usize> {
         match &self.planned.change {
-            Change::Sort | Change::Nothing { .. } => None,
+            Change::Sort | Change::Nothing { .. } | Change::Open(_) => None,
             Change::Resize(plan) => plan.length(),
             Change::Stretch(plan) => plan.max_length,
             Change::Rescale(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
@@ -265,6 +270,7 @@ impl fmt::Display for Plan<'_> {
             _ if self.edits.is_empty() => return f.write_str("nothing to change"),
             Change::Swap(_) => write!(f, "replace the encoding of ")?,
             Change::Stretch(_) => write!(f, "stretch the encoding of ")?,
+            Change::Open(_) => write!(f, "take images of any size at ")?,
             Change::Resize(plan) => match plan.wanted {
                 Wanted::Image { size, .. } => write!(f, "take images of {size} at ")?,
                 Wanted::Length { .. } => write!(f, "stretch the encoding of ")?,

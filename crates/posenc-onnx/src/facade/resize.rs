@@ -2,7 +2,7 @@
 
 use posenc_encodings::kind::Stack;
 
-use crate::request::{Antialias, Corners, ImageSize, LawName, Request, ScaleType};
+use crate::request::{Antialias, Corners, ImageSize, LawName, Length, Request, ScaleType};
 
 /// A request to give the position tables of a model more or fewer rows, or to make it for images of another
 /// size.
@@ -80,6 +80,26 @@ impl Resize {
     pub fn image(height: usize, width: usize) -> Self {
         let mut request = Request::default();
         request.parameters.image_size = Some(ImageSize { height, width });
+        Self(request)
+    }
+
+    /// Images of any height and width that are whole numbers of patches. The graph resizes its learned table
+    /// of patches when it runs, and computes every size that follows; at the old size it computes what it
+    /// did.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Resize};
+    /// let model = Model::open("../../fixtures/vit/dynamo/model.onnx")?;
+    /// let done = model.plan(Resize::any_image())?.apply()?;
+    /// assert_eq!(done.report().inferred[0].value, "multiples of 8x8");
+    /// let words = Model::open("../../fixtures/bert/dynamo/model.onnx")?;
+    /// let error = words.plan(Resize::any_image()).unwrap_err();
+    /// assert!(error.to_string().contains("one image as input"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn any_image() -> Self {
+        let mut request = Request::default();
+        request.parameters.length = Length::Dynamic;
         Self(request)
     }
 

@@ -8,7 +8,7 @@ use crate::detect::branches::{Branch, check_branches};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::report::Limit;
-use crate::request::{ImageSize, Parameters, Request};
+use crate::request::{ImageSize, Length, Parameters, Request};
 use posenc_encodings::kind::{Form, Kind, Layout};
 
 /// What changes, for each branch of the model.
@@ -22,6 +22,8 @@ pub(crate) enum Change {
     Stretch(stretch::Plan),
     /// Images get another size.
     Resize(resize::Plan),
+    /// Images may have any size.
+    Open(Box<resize::Open>),
     /// Encodings are removed and others inserted, then rotations that were inserted may be
     /// rescaled. A branch that has the requested encoding already has none.
     Swap(Vec<Option<swap::SwapPlan>>),
@@ -44,6 +46,9 @@ pub(crate) fn change(
 ) -> Result<Change, RewriteError> {
     let found = &branches[0].found;
     let kind = request.to.filter(|kind| replaces(found, *kind, request));
+    if request.parameters.length == Length::Dynamic {
+        return open_plan(model, branches, request);
+    }
     if let Some(size) = request.parameters.image_size {
         return Ok(Change::Resize(resize_plan(model, branches, request, size)?));
     }
@@ -102,6 +107,35 @@ fn resize_plan(
         return Err(Refusal::unsupported(why).into());
     };
     resize::plan(&Context { model, found }, request, size)
+}
+
+/// A plan for images of any size of the only branch.
+fn open_plan(
+    model: &Model,
+    branches: &[Branch],
+    request: &Request,
+) -> Result<Change, RewriteError> {
+    let first = Context {
+        model,
+        found: &branches[0].found,
+    };
+    resize::open::check_image(&first)?;
+    refuse_ineffective(request.ineffective_on_images(), "images of any size")?;
+    let [Branch { found, .. }] = branches else {
+        let why = "images of any size of a model with branches are not supported yet";
+        return Err(Refusal::unsupported(why).into());
+    };
+    let context = Context { model, found };
+    let Some(plan) = resize::open(&context, request, request.parameters.image_size)? else {
+        let warnings = found.not_evaluated.clone();
+        return Ok(Change::Nothing { warnings });
+    };
+    if request.allowances.write_config {
+        let why = "`write-config` describes rescales, lengths and image sizes, and a config has no \
+                   key for images of any size; remove it";
+        return Err(Refusal::new(RefusalKind::NoEffect("write-config"), why).into());
+    }
+    Ok(Change::Open(Box::new(plan)))
 }
 
 /// A plan for the rotations of each branch. `limits` are those of the model before any change.

@@ -4,10 +4,14 @@
 mod axes;
 pub(crate) mod bias;
 mod broadcast;
+mod constants;
 mod counts;
 mod entries;
+mod image;
 mod length;
 mod meets;
+mod numbers;
+pub(crate) mod open;
 mod origin;
 mod rolls;
 mod shapes;
@@ -20,150 +24,9 @@ mod tests;
 mod walk;
 mod windows;
 
-use posenc_encodings::resize::{Antialias, Corners, Resizing};
-use posenc_ir::{Dim, ValueId};
-
-use crate::detect::context::Context;
-use crate::error::{Refusal, RefusalKind, RewriteError};
-use crate::graph::extent::Extent;
-use crate::graph::ports::Role;
-use crate::record;
-use crate::request::{ImageSize, Request, ScaleType};
+pub(crate) use constants::{Following, Whole};
+pub(crate) use image::plan;
 pub(crate) use length::length;
+pub(crate) use numbers::Number;
+pub(crate) use open::{Open, open};
 pub(crate) use sizes::{Plan, Wanted};
-use table::Interpolation;
-use walk::Walk;
-
-/// A larger image has more patches than any attention can compare.
-const MOST_PIXELS: usize = 1 << 26;
-
-/// Plans another size of the images that a model takes.
-///
-/// # Errors
-/// Where the model takes no images of one size, and where a size in the graph does not follow.
-pub(crate) fn plan(
-    context: &Context<'_>,
-    request: &Request,
-    size: ImageSize,
-) -> Result<Plan, RewriteError> {
-    let rows = rows(request)?;
-    let pixels = size.height.checked_mul(size.width);
-    if pixels.is_none_or(|pixels| pixels > MOST_PIXELS) {
-        let why =
-            format!("an image may have {MOST_PIXELS} pixels at most, and `image-size` is {size}");
-        return Err(Refusal::invalid(why).into());
-    }
-    let (input, axes, [height, width]) = image(context, size)?;
-    let old = [axes[height].before(), axes[width].before()];
-    // As BEiT's own code: rows of positions by cubic, biases by linear interpolation.
-    let biases = Interpolation {
-        by: request.scale.map_or(Resizing::Linear, |_| rows.by),
-        antialias: Antialias::Off,
-        ..rows
-    };
-    let wanted = Wanted::Image {
-        size,
-        old,
-        rows,
-        biases,
-    };
-    let mut walk = Walk::new(context, wanted);
-    if axes.iter().any(Extent::changes) {
-        // What changes is reported by the encodings of the sites.
-        if context.found.findings.iter().all(|f| f.sites.is_empty()) {
-            let why = "no encoding of positions was found, and only models with one get another image \
-                       size yet";
-            return Err(Refusal::unsupported(why).into());
-        }
-        let again = record::stretch::interpolated(context.model);
-        if let Some(scale) = again.filter(|_| !request.allowances.allow_rescale) {
-            let why = format!(
-                "the table of patches is interpolated already ({scale}); resize the original, or give \
-                 `allow-rescale` to interpolate the result once more"
-            );
-            return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
-        }
-        walk.start(input, axes);
-        walk.run()?;
-        if walk.tables.iter().any(|table| table.grid() == Some([1, 1])) {
-            let why = format!(
-                "an image of {size} is one patch, which has no place in a grid; give a larger `image-size`"
-            );
-            return Err(Refusal::invalid(why).into());
-        }
-        walk.check_windows()?;
-        walk.check_counts()?;
-    }
-    Ok(walk.plan(vec![]))
-}
-
-/// How rows of patches become others.
-fn rows(request: &Request) -> Result<Interpolation, RewriteError> {
-    let p = &request.parameters;
-    let by = match request.scale.map(ScaleType::resizing) {
-        None => Resizing::Cubic,
-        Some(Some(by @ (Resizing::Cubic | Resizing::Linear))) => by,
-        Some(_) => {
-            let why = "the table of a grid of patches is interpolated with `scale` cubic or linear";
-            return Err(Refusal::invalid(why).into());
-        }
-    };
-    if p.antialias == Antialias::On && p.corners == Corners::Aligned {
-        let why = "`antialias` and `align-corners` exclude each other";
-        return Err(Refusal::invalid(why).into());
-    }
-    Ok(Interpolation {
-        by,
-        corners: p.corners,
-        antialias: p.antialias,
-    })
-}
-
-/// The input that is an image, its axes with another size, and which of them are its height and width.
-fn image(
-    context: &Context<'_>,
-    size: ImageSize,
-) -> Result<(ValueId, Vec<Extent>, [usize; 2]), RewriteError> {
-    let ports = context.found.ports.iter();
-    let images: Vec<_> = ports
-        .filter(|port| port.role == Role::Content && port.dims.len() == 4)
-        .collect();
-    let [port] = images[..] else {
-        let count = match images.len() {
-            0 => "none".to_owned(),
-            count => count.to_string(),
-        };
-        let why =
-            format!("`image-size` is of a model with one image as input, and this one has {count}");
-        return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
-    };
-    let dims = context.dims(port.value).unwrap_or_default();
-    // Channels are few, and come before the pixels or after them.
-    let channels = |axis: usize| matches!(dims.get(axis), Some(1 | 3 | 4));
-    let sides = match (channels(1), channels(3)) {
-        (true, _) => [2, 3],
-        (false, true) => [1, 2],
-        (false, false) => {
-            let why = "which axes of the image are its height and its width is not known";
-            return Err(Refusal::unsupported(why).into());
-        }
-    };
-    let is_open = |axis: &usize| !matches!(port.dims[*axis], Dim::Known(_));
-    if sides.iter().any(is_open) {
-        let name = context.graph().name(port.value);
-        let why = format!(
-            "the height and the width of {name} are open, and the graph computes what follows; \
-                     `image-size` is of fixed ones"
-        );
-        return Err(Refusal::new(RefusalKind::NoEffect("image-size"), why).into());
-    }
-    let axes = dims.iter().enumerate().map(|(axis, old)| Extent::One {
-        old: *old,
-        new: match axis {
-            _ if axis == sides[0] => size.height,
-            _ if axis == sides[1] => size.width,
-            _ => *old,
-        },
-    });
-    Ok((port.value, axes.collect(), sides))
-}

@@ -2,6 +2,7 @@
 //! that were planned, and on every patch or token the row that the formula says.
 
 mod bias;
+pub(crate) mod open;
 
 use ndarray::{Array2, ArrayD};
 use posenc_encodings::resize::{Antialias, Corners, Resizing};

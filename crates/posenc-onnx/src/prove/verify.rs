@@ -154,7 +154,7 @@ fn computed(
     Ok(report)
 }
 
-/// Whether an input of both models is declared with other sizes in one of them.
+/// Whether an input of both models is declared with other sizes in one of them, or with open ones.
 fn other_sizes(model: &Model, other: &Model) -> bool {
     let inputs = |model: &Model| -> Vec<(String, Vec<Dim>)> {
         let graph = model.graph();
@@ -170,7 +170,10 @@ fn other_sizes(model: &Model, other: &Model) -> bool {
         let mut pairs = same
             .into_iter()
             .flat_map(|(_, other)| dims.iter().zip(other));
-        pairs.any(|(a, b)| matches!((a, b), (Dim::Known(a), Dim::Known(b)) if a != b))
+        pairs.any(|(a, b)| match (a, b) {
+            (Dim::Known(a), Dim::Known(b)) => a != b,
+            (a, b) => matches!(a, Dim::Known(_)) != matches!(b, Dim::Known(_)),
+        })
     })
 }
 

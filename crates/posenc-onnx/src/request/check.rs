@@ -20,7 +20,6 @@ impl Request {
         let options = [
             ("form", self.form.is_some_and(|form| form != Form::Ops)),
             ("target", self.target != Target::Portable),
-            ("dynamic", self.parameters.length == Length::Dynamic),
         ];
         given(&options)
     }
@@ -64,7 +63,8 @@ impl Request {
             return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
         }
         let p = &self.parameters;
-        if p.antialias == Antialias::On && p.image_size.is_none() {
+        let is_image = p.image_size.is_some() || p.length == Length::Dynamic;
+        if p.antialias == Antialias::On && !is_image {
             let why = "`antialias` is of another image size; give `image-size`";
             return Err(Refusal::missing("image-size", why));
         }
@@ -288,8 +288,7 @@ mod tests {
     #[test]
     fn what_is_not_done_is_named() {
         let mut request = Request::default();
-        request.parameters.length = crate::request::Length::Dynamic;
-        assert_eq!(request.unsupported(), Some("dynamic"));
+        assert_eq!(request.unsupported(), None);
         request.form = Some(Form::Contrib);
         assert_eq!(request.unsupported(), Some("form"));
     }

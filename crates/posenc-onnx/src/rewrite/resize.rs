@@ -66,8 +66,8 @@ pub(super) fn apply(
             stretched::ends_from(&result, length, true)?;
             stretch::record(&mut next, &report, request.scale, None);
         }
-        Wanted::Image { rows, .. } if plan.tables.iter().any(|table| !table.is_computed) => {
-            let scale = match rows.by {
+        Wanted::Image { by, .. } if plan.interpolates() => {
+            let scale = match by.rows.by {
                 Resizing::Linear => ScaleType::from(LawName::Linear),
                 _ => ScaleType::Cubic,
             };

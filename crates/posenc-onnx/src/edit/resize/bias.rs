@@ -20,7 +20,7 @@ pub(super) fn tensor(
     bias: &ResizedBias,
     wanted: &Wanted,
 ) -> Result<Tensor, RewriteError> {
-    let Wanted::Image { biases, .. } = wanted else {
+    let Wanted::Image { by, .. } = wanted else {
         return Err(refuse(context, bias.value, "is of images"));
     };
     let old = numbers(context, bias.value)?;
@@ -32,7 +32,7 @@ pub(super) fn tensor(
     let lead = old.ndim() - 2;
     for side in [0, 1] {
         let [old, new] = [bias.old, bias.new].map(|grid| 2 * grid[side] - 1);
-        table = along(table, lead + side, &Extent::One { old, new }, *biases)
+        table = along(table, lead + side, &Extent::One { old, new }, by.biases)
             .map_err(|why| refuse(context, bias.value, &format!("cannot be resized: {why}")))?;
     }
     Ok(stored(context, bias.value, &paired(&old, &table, bias)))

@@ -40,7 +40,7 @@ impl Walk<'_> {
                 continue;
             }
             let rows = match &self.wanted {
-                Wanted::Image { rows, .. } => NewRows::Grid(*rows),
+                Wanted::Image { by, .. } => NewRows::Grid(by.rows),
                 Wanted::Length { tables, .. } => {
                     match tables.iter().find(|table| table.finding == finding) {
                         Some(own) => NewRows::Line(own.clone()),

@@ -1,7 +1,7 @@
 //! Where a table that gets other rows comes from: what is stored, row by row in its place, and read for
 //! nothing else.
 
-use posenc_ir::{Use, ValueId};
+use posenc_ir::{NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::table::ResizedTable;
@@ -53,6 +53,7 @@ impl Walk<'_> {
                 ("Slice", "") => vec![0],
                 (op, "") if is_copy(op) || is_rearrangement(op) => vec![0],
                 ("Concat", "") => (0..node.inputs().len()).collect(),
+                ("Gather", "") if self.picks_all(maker) => vec![0],
                 // Rows and columns are added to each other.
                 ("Add" | "Sub" | "Mul" | "Div", "") => {
                     let large = |slot: &usize| node.input(*slot).is_some_and(|v| !is_small(v));
@@ -85,6 +86,20 @@ impl Walk<'_> {
             readers::check(self.context, value, |at| seen.contains(at), is_changed)?;
         }
         Ok(())
+    }
+}
+
+impl Walk<'_> {
+    /// Whether a `Gather` picks every row of a table, one after the other.
+    fn picks_all(&self, id: NodeId) -> bool {
+        let node = self.context.graph().node(id);
+        let rows = node.input(0).and_then(|v| self.context.dims(v));
+        let rows = rows.and_then(|dims| dims.first().copied());
+        let picked = node.input(1).map(|v| self.context.found.trace.get(v));
+        let picked = picked.and_then(posenc_ir::eval::Value::to_i64);
+        let is_first = matches!(node.int("axis"), Ok(None | Some(0)));
+        rows.zip(picked)
+            .is_some_and(|(rows, picked)| is_first && picked.iter().copied().eq(0..rows as i64))
     }
 }
 

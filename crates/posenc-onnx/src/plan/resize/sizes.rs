@@ -6,7 +6,7 @@ use posenc_encodings::inferred::Inferred;
 use posenc_ir::{Dim, Tensor, Use, ValueId};
 
 use super::bias::ResizedBias;
-use super::table::{Interpolation, ResizedTable};
+use super::table::{Interpolations, ResizedTable};
 use crate::detect::Found;
 use crate::detect::finding::Encoding;
 use crate::graph::extent::Extent;
@@ -39,10 +39,8 @@ pub(crate) enum Wanted {
         size: ImageSize,
         /// The same before.
         old: [usize; 2],
-        /// How rows of patches become others.
-        rows: Interpolation,
-        /// How biases by the offset of patches do.
-        biases: Interpolation,
+        /// How numbers of patches become others.
+        by: Interpolations,
     },
     /// Sequences of this length.
     Length {
@@ -91,6 +89,11 @@ impl Plan {
             Wanted::Length { tables, .. } => tables.iter().any(|table| table.finding == *at),
         };
         (0..found.findings.len()).filter(is_meant).collect()
+    }
+
+    /// Whether numbers of patches become others, that the graph does not compute itself.
+    pub(crate) fn interpolates(&self) -> bool {
+        self.tables.iter().any(|table| !table.is_computed) || !self.biases.is_empty()
     }
 
     /// Whether nothing changes.

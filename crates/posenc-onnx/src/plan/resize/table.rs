@@ -45,6 +45,15 @@ pub(crate) struct Interpolation {
     pub(crate) antialias: Antialias,
 }
 
+/// The same of rows of positions, and of biases by the offset of patches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interpolations {
+    /// Of rows.
+    pub(crate) rows: Interpolation,
+    /// Of biases.
+    pub(crate) biases: Interpolation,
+}
+
 impl ResizedTable {
     /// The only axis that changes, where it is one of tokens.
     pub(crate) fn along(&self) -> Option<usize> {

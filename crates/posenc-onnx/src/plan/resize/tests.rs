@@ -1,5 +1,6 @@
 mod biases;
 mod counts;
+mod open;
 mod sums;
 mod tables;
 mod windows;

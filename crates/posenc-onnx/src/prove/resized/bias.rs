@@ -23,7 +23,7 @@ pub(super) fn check(
 ) -> Result<(), RewriteError> {
     let Use { node, .. } = bias.entry;
     let unknown = || before.refuse(node, "the bias of the new grid cannot be computed");
-    let Wanted::Image { biases, .. } = wanted else {
+    let Wanted::Image { by, .. } = wanted else {
         return Err(unknown());
     };
     let own = after.graph().node(node).input(bias.entry.slot());
@@ -41,7 +41,7 @@ pub(super) fn check(
     let epsilon = after.dtype(own).epsilon();
     let bound = ROUNDINGS * epsilon.unwrap_or(f64::from(f32::EPSILON)) * old.largest();
     let off = (0..new.heads()).find_map(|head| {
-        let of_patches = departs(bias, biases, [&old, &new], head, bound);
+        let of_patches = departs(bias, &by.biases, [&old, &new], head, bound);
         of_patches.or_else(|| departs_at_prefix(bias.prefix, [&old, &new], head))
     });
     match off {

@@ -133,8 +133,8 @@ fn a_bias_that_is_interpolated_in_another_way_is_noticed() {
     let planned = plan(&context, &Request::default(), size).expect("a plan");
     let checked = |by: Resizing| {
         let mut other = planned.clone();
-        if let Wanted::Image { biases, .. } = &mut other.wanted {
-            biases.by = by;
+        if let Wanted::Image { by: own, .. } = &mut other.wanted {
+            own.biases.by = by;
         }
         let (made, _) = resize(&context, &other).expect("a model");
         let after = detect(&made, &Options::default());

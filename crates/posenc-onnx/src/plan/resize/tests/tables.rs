@@ -7,8 +7,14 @@ type Make = fn(&mut Sketch) -> String;
 
 #[test]
 fn a_table_in_parts_follows() {
-    let cases: [(&str, Make); 4] = [
+    let cases: [(&str, Make); 5] = [
         ("as it is", table),
+        ("all rows picked", |s| {
+            let table = s.weights(&[PATCHES as usize + 1, HIDDEN]);
+            let all: Vec<i64> = (0..=PATCHES).collect();
+            let all = s.ints(&all);
+            s.gather(&table, &all, 0)
+        }),
         ("class and patches joined", |s| {
             let class = s.weights(&[1, 1, HIDDEN]);
             let patches = s.weights(&[1, PATCHES as usize, HIDDEN]);
@@ -91,6 +97,24 @@ fn a_table_that_is_computed_of_other_numbers_is_refused() {
             let says = "the position table is computed of other numbers";
             assert!(why.contains(says), "{name} {size}: {why}");
         }
+    }
+}
+
+#[test]
+fn a_table_whose_rows_are_picked_in_another_order_is_refused() {
+    let model = with_table(
+        |s| {
+            let table = s.weights(&[PATCHES as usize + 1, HIDDEN]);
+            let all: Vec<i64> = (0..=PATCHES).rev().collect();
+            let all = s.ints(&all);
+            s.gather(&table, &all, 0)
+        },
+        same,
+        same,
+    );
+    for size in ["12x8", "4x16"] {
+        let why = refusal("in another order", &model, size);
+        assert!(why.contains("numbers for each token"), "{size}: {why}");
     }
 }
 

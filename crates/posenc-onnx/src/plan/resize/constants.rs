@@ -1,0 +1,192 @@
+//! Constants that follow from the grid of patches: sizes, and rows that are the same for every token.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ndarray::{Axis, Slice};
+use posenc_ir::{Tensor, Use, ValueId};
+
+use super::numbers::{Number, shorten};
+use super::sizes::Plan;
+use crate::detect::context::Context;
+use crate::error::RewriteError;
+
+/// What a constant is for any grid.
+#[derive(Clone, Debug)]
+pub(crate) struct Following {
+    /// The constant that it replaces.
+    pub(crate) value: ValueId,
+    /// Numbers that follow from the grid.
+    pub(crate) each: Vec<Number>,
+    /// What these are.
+    pub(crate) whole: Whole,
+}
+
+/// What numbers that follow from the grid are.
+#[derive(Clone, Debug)]
+pub(crate) enum Whole {
+    /// The constant, a list.
+    List,
+    /// The constant, one number without an axis.
+    Number,
+    /// The dimensions to which this is repeated.
+    Dims(Tensor),
+}
+
+/// What the constants that follow are for any grid. `seen` are the grids: the old one, and that of each plan.
+///
+/// # Errors
+/// With the first that is no size, or follows in another way.
+pub(super) fn constants(
+    context: &Context<'_>,
+    plans: &[Plan],
+    seen: &[[usize; 2]],
+) -> Result<BTreeMap<Use, Following>, RewriteError> {
+    let uses: BTreeSet<Use> = plans
+        .iter()
+        .flat_map(|plan| plan.constants.keys().copied())
+        .collect();
+    let graph = context.graph();
+    let read = |at: Use| Some((at, graph.node(at.node).input(at.slot())?));
+    let all = uses.into_iter().filter_map(read);
+    all.map(|(at, value)| {
+        let own = Read {
+            context,
+            plans,
+            seen,
+            at,
+            value,
+        };
+        Ok((at, own.following()?))
+    })
+    .collect()
+}
+
+/// A constant where it is read.
+struct Read<'a> {
+    context: &'a Context<'a>,
+    plans: &'a [Plan],
+    seen: &'a [[usize; 2]],
+    at: Use,
+    value: ValueId,
+}
+
+impl Read<'_> {
+    fn following(&self) -> Result<Following, RewriteError> {
+        let dims = self.context.dims(self.value).unwrap_or_default();
+        let is_same = |plan: &Plan| {
+            let new = plan.constants.get(&self.at);
+            new.is_none_or(|(_, tensor)| tensor.dims() == dims)
+        };
+        let is_int = self.context.dtype(self.value).is_int();
+        if is_int && dims.len() < 2 && self.plans.iter().all(is_same) {
+            self.sizes(dims)
+        } else {
+            self.repeated(dims)
+        }
+    }
+
+    /// Sizes.
+    fn sizes(&self, dims: &[usize]) -> Result<Following, RewriteError> {
+        let node = self.context.graph().node(self.at.node);
+        let old = self.context.found.trace.get(self.value).to_i64();
+        let old = old.ok_or_else(|| self.refuse("sizes that are not at hand"))?;
+        let mut lists: Vec<Vec<i64>> = vec![old.iter().copied().collect()];
+        for plan in self.plans {
+            let new = plan.constants.get(&self.at);
+            let new = new.and_then(|(_, tensor)| tensor.to_i64s());
+            lists.push(new.unwrap_or_else(|| lists[0].clone()));
+        }
+        let mut each = self.fitted(&lists)?;
+        let allows_zero = matches!(node.int("allowzero"), Ok(Some(n)) if n != 0);
+        if node.is("Reshape") && self.at.slot() == 1 && !allows_zero {
+            let (from, to) = (node.input(0), node.output(0));
+            let kept = |axis: usize| {
+                self.plans.iter().all(|plan| {
+                    let own = |value: Option<ValueId>| plan.axes.get(&value?)?.get(axis);
+                    own(from).is_some_and(|own_axis| Some(own_axis) == own(to))
+                })
+            };
+            shorten(&mut each, kept);
+        }
+        Ok(Following {
+            value: self.value,
+            each,
+            whole: if dims.is_empty() {
+                Whole::Number
+            } else {
+                Whole::List
+            },
+        })
+    }
+
+    /// What is the same for every token, as a mask that hides nothing.
+    fn repeated(&self, dims: &[usize]) -> Result<Following, RewriteError> {
+        let why = "numbers for each token, of which images of any size would need others";
+        let mut lists = vec![dims.to_vec()];
+        for plan in self.plans {
+            let new = plan.constants.get(&self.at);
+            let new = new.map_or(dims, |(_, tensor)| tensor.dims());
+            lists.push(new.to_vec());
+        }
+        if lists.iter().any(|list| list.len() != dims.len()) {
+            return Err(self.refuse(why));
+        }
+        let sides: Vec<Vec<i64>> = lists
+            .iter()
+            .map(|list| list.iter().map(|n| *n as i64).collect())
+            .collect();
+        let each = self.fitted(&sides)?;
+        let old = self.context.found.trace.get(self.value).to_f64();
+        let mut numbers = match (old, self.context.found.trace.get(self.value).to_bool()) {
+            (_, Some(old)) => old.mapv(|b| f64::from(u8::from(b))),
+            (Some(old), None) => old,
+            (None, None) => return Err(self.refuse(why)),
+        };
+        let follow = each.iter().enumerate().filter(|(_, n)| n.follows());
+        for (axis, _) in follow {
+            let first = numbers.slice_axis(Axis(axis), Slice::from(..1)).to_owned();
+            let is_same = numbers
+                .axis_iter(Axis(axis))
+                .all(|row| row == first.index_axis(Axis(axis), 0));
+            if !is_same {
+                return Err(self.refuse(why));
+            }
+            numbers = first;
+        }
+        let dtype = self.context.dtype(self.value);
+        let flat: Vec<f64> = numbers.iter().copied().collect();
+        let one = match dtype {
+            posenc_ir::DType::Bool => {
+                let flat: Vec<bool> = flat.iter().map(|v| *v != 0.0).collect();
+                Tensor::from_bool(numbers.shape(), &flat)
+            }
+            dtype => Tensor::from_f64(dtype, numbers.shape(), &flat),
+        };
+        Ok(Following {
+            value: self.value,
+            each,
+            whole: Whole::Dims(one),
+        })
+    }
+
+    /// The numbers at each place of lists: that of the old grid, and that of each plan.
+    fn fitted(&self, lists: &[Vec<i64>]) -> Result<Vec<Number>, RewriteError> {
+        let places = 0..lists.first().map_or(0, Vec::len);
+        let each = places.map(|place| {
+            let own: Option<Vec<i64>> = lists.iter().map(|list| list.get(place).copied()).collect();
+            let fitted = own.and_then(|own| Number::fitted(&own, self.seen));
+            fitted.ok_or_else(|| {
+                self.refuse(
+                    "a size that does not follow from the rows and columns of patches as a product",
+                )
+            })
+        });
+        each.collect()
+    }
+
+    fn refuse(&self, what: &str) -> RewriteError {
+        let op = self.context.graph().node(self.at.node).op();
+        self.context
+            .refuse(self.at.node, format!("this {op} reads {what}"))
+    }
+}

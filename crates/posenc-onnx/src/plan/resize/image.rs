@@ -1,0 +1,199 @@
+//! Images of another size than that which is written in the graph.
+
+use posenc_encodings::resize::{Antialias, Corners, Resizing};
+use posenc_ir::{Dim, ValueId};
+
+use super::sizes::{Plan, Wanted};
+use super::table::{Interpolation, Interpolations};
+use super::walk::Walk;
+use crate::detect::context::Context;
+use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::graph::extent::Extent;
+use crate::graph::ports::Role;
+use crate::record;
+use crate::request::{ImageSize, Request, ScaleType};
+
+/// A larger image has more patches than any attention can compare.
+const MOST_PIXELS: usize = 1 << 26;
+
+/// Plans another size of the images that a model takes.
+///
+/// # Errors
+/// Where the model takes no images of one size, and where a size in the graph does not follow.
+pub(crate) fn plan(
+    context: &Context<'_>,
+    request: &Request,
+    size: ImageSize,
+) -> Result<Plan, RewriteError> {
+    let by = by(request)?;
+    check_pixels(size)?;
+    let image = Image::of(context, "image-size")?;
+    if image.size() == size {
+        return Ok(Walk::new(context, wanted(&image, size, by)).plan(vec![]));
+    }
+    check_original(context, request)?;
+    let walk = walked(context, &image, size, by)?;
+    if walk.tables.iter().any(|table| table.grid() == Some([1, 1])) {
+        let why = format!(
+            "an image of {size} is one patch, which has no place in a grid; give a larger `image-size`"
+        );
+        return Err(Refusal::invalid(why).into());
+    }
+    Ok(walk.plan(vec![]))
+}
+
+/// Refuses images with more pixels than any attention can compare.
+pub(super) fn check_pixels(size: ImageSize) -> Result<(), RewriteError> {
+    let pixels = size.height.checked_mul(size.width);
+    if pixels.is_some_and(|pixels| pixels <= MOST_PIXELS) {
+        return Ok(());
+    }
+    let why = format!("an image may have {MOST_PIXELS} pixels at most, and `image-size` is {size}");
+    Err(Refusal::invalid(why).into())
+}
+
+/// Refuses models without positions, and tables that are interpolated already.
+pub(super) fn check_original(context: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
+    // What changes is reported by the encodings of the sites.
+    if context.found.findings.iter().all(|f| f.sites.is_empty()) {
+        let why = "no encoding of positions was found, and only models with one get another image \
+                   size yet";
+        return Err(Refusal::unsupported(why).into());
+    }
+    let again = record::stretch::interpolated(context.model);
+    if let Some(scale) = again.filter(|_| !request.allowances.allow_rescale) {
+        let why = format!(
+            "the table of patches is interpolated already ({scale}); resize the original, or give \
+             `allow-rescale` to interpolate the result once more"
+        );
+        return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
+    }
+    Ok(())
+}
+
+/// What follows from images of another size.
+pub(super) fn walked<'a>(
+    context: &'a Context<'a>,
+    image: &Image,
+    size: ImageSize,
+    by: Interpolations,
+) -> Result<Walk<'a>, RewriteError> {
+    let mut walk = Walk::new(context, wanted(image, size, by));
+    walk.start(image.input, image.axes(size));
+    walk.run()?;
+    walk.check_windows()?;
+    walk.check_counts()?;
+    Ok(walk)
+}
+
+/// Images of another size.
+fn wanted(image: &Image, size: ImageSize, by: Interpolations) -> Wanted {
+    let old = image.size();
+    Wanted::Image {
+        size,
+        old: [old.height, old.width],
+        by,
+    }
+}
+
+/// How rows of patches, and biases by their offset, become others.
+pub(super) fn by(request: &Request) -> Result<Interpolations, RewriteError> {
+    let p = &request.parameters;
+    let by = match request.scale.map(ScaleType::resizing) {
+        None => Resizing::Cubic,
+        Some(Some(by @ (Resizing::Cubic | Resizing::Linear))) => by,
+        Some(_) => {
+            let why = "the table of a grid of patches is interpolated with `scale` cubic or linear";
+            return Err(Refusal::invalid(why).into());
+        }
+    };
+    if p.antialias == Antialias::On && p.corners == Corners::Aligned {
+        let why = "`antialias` and `align-corners` exclude each other";
+        return Err(Refusal::invalid(why).into());
+    }
+    let rows = Interpolation {
+        by,
+        corners: p.corners,
+        antialias: p.antialias,
+    };
+    // BEiT's own code interpolates its rows by cubic, and its biases by linear functions.
+    let biases = Interpolation {
+        by: request.scale.map_or(Resizing::Linear, |_| by),
+        antialias: Antialias::Off,
+        ..rows
+    };
+    Ok(Interpolations { rows, biases })
+}
+
+/// The input that is an image.
+pub(super) struct Image {
+    pub(super) input: ValueId,
+    dims: Vec<usize>,
+    /// The axes of height and width.
+    pub(super) sides: [usize; 2],
+}
+
+impl Image {
+    /// The only input that is an image of one size; `option` is the parameter that needs it.
+    pub(super) fn of(context: &Context<'_>, option: &'static str) -> Result<Self, RewriteError> {
+        let ports = context.found.ports.iter();
+        let images: Vec<_> = ports
+            .filter(|port| port.role == Role::Content && port.dims.len() == 4)
+            .collect();
+        let [port] = images[..] else {
+            let count = match images.len() {
+                0 => "none".to_owned(),
+                count => count.to_string(),
+            };
+            let why = format!(
+                "`{option}` has no effect: it is of a model with one image as input, and this one has {count}"
+            );
+            return Err(Refusal::new(RefusalKind::NoEffect(option), why).into());
+        };
+        let dims = context.dims(port.value).unwrap_or_default().to_vec();
+        // Channels are few, and come before the pixels or after them.
+        let channels = |axis: usize| matches!(dims.get(axis), Some(1 | 3 | 4));
+        let sides = match (channels(1), channels(3)) {
+            (true, _) => [2, 3],
+            (false, true) => [1, 2],
+            (false, false) => {
+                let why = "which axes of the image are its height and its width is not known";
+                return Err(Refusal::unsupported(why).into());
+            }
+        };
+        let is_open = |axis: &usize| !matches!(port.dims[*axis], Dim::Known(_));
+        if sides.iter().any(is_open) {
+            let name = context.graph().name(port.value);
+            let why = format!(
+                "the height and the width of {name} are open, and the graph computes what follows; \
+                 `{option}` is of fixed ones"
+            );
+            return Err(Refusal::new(RefusalKind::NoEffect(option), why).into());
+        }
+        Ok(Self {
+            input: port.value,
+            dims,
+            sides,
+        })
+    }
+
+    /// Its size.
+    pub(super) fn size(&self) -> ImageSize {
+        let [height, width] = self.sides.map(|axis| self.dims[axis]);
+        ImageSize { height, width }
+    }
+
+    /// The axes where the image has this size.
+    fn axes(&self, size: ImageSize) -> Vec<Extent> {
+        let [height, width] = self.sides;
+        let axis = |(axis, old): (usize, &usize)| Extent::One {
+            old: *old,
+            new: match axis {
+                _ if axis == height => size.height,
+                _ if axis == width => size.width,
+                _ => *old,
+            },
+        };
+        self.dims.iter().enumerate().map(axis).collect()
+    }
+}
