@@ -5,6 +5,7 @@ mod bias;
 pub(crate) mod branches;
 pub(crate) mod context;
 mod convolution;
+pub(crate) mod distances;
 pub(crate) mod finding;
 pub(crate) mod found;
 pub(crate) mod identified;
