@@ -2,6 +2,7 @@
 
 mod again;
 mod biases;
+mod distances;
 mod waves;
 
 use posenc_encodings::encoding::MOST_NUMBERS;
@@ -11,6 +12,7 @@ use posenc_encodings::laws::LawName;
 use posenc_encodings::resize::{Corners, Resizing};
 use serde_json::json;
 
+use super::distances::is_by_distance;
 use super::{Plan, Rows, Table, divided, resizing};
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -39,14 +41,17 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         inferred: vec![],
     };
     let findings = planner.findings()?;
-    let (mut tables, mut biases) = (vec![], vec![]);
+    let (mut tables, mut biases, mut distances) = (vec![], vec![], vec![]);
     for at in findings {
-        match divided(&found.findings[at], 1.0) {
+        let finding = &found.findings[at];
+        match divided(finding, 1.0) {
             Some(_) => biases.extend(planner.bias(at)?),
+            None if is_by_distance(finding) => distances.extend(planner.distances(at)?),
             None => tables.extend(planner.table(at)?),
         }
     }
     planner.refuse_shared(&tables)?;
+    planner.check_ways(&distances)?;
     let interpolates = |table: &Table| {
         let by = match table.rows {
             Rows::Resized { by, .. } => by,
@@ -54,17 +59,19 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         };
         matches!(by, Resizing::Linear | Resizing::Cubic)
     };
-    let changes = !(tables.is_empty() && biases.is_empty());
+    let changes = !(tables.is_empty() && biases.is_empty() && distances.is_empty());
     if changes && request.parameters.corners == Corners::Aligned && !tables.iter().any(interpolates)
     {
         let why = "`align-corners` has no effect: no learned table is interpolated";
         return Err(Refusal::new(RefusalKind::NoEffect("align-corners"), why).into());
     }
-    let longest = tables.iter().map(|table| table.new).max();
+    let longest = tables.iter().map(|table| table.new);
+    let ends = distances.iter().filter_map(|tables| tables.new_length);
     Ok(Plan {
-        max_length: request.parameters.max_length.or(longest),
+        max_length: request.parameters.max_length.or(longest.chain(ends).max()),
         tables,
         biases,
+        distances,
         inferred: planner.inferred,
     })
 }
@@ -88,6 +95,12 @@ impl Planner<'_> {
             let kind = finding.encoding.kind();
             match finding.encoding {
                 Encoding::Learned(_) | Encoding::Sinusoidal(_) => own.push(at),
+                _ if is_by_distance(finding)
+                    && (finding.max_length.is_some()
+                        || self.request.scale.is_some() && !self.has_learned()) =>
+                {
+                    own.push(at);
+                }
                 _ if self.request.scale == Some(LawName::Linear.into())
                     && !self.has_learned()
                     && divided(finding, 1.0).is_some() =>
