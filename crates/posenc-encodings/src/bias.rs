@@ -109,6 +109,12 @@ pub trait ScoreBias: Encoding + Object {
         None
     }
 
+    /// The same bias with rows for these distances, keys before the query first; `None` where it has no
+    /// row for each distance.
+    fn widen(&self, _before: usize, _ahead: usize) -> Option<Box<dyn ScoreBias>> {
+        None
+    }
+
     /// Whether the bias of each head changes by one constant step from each earlier key to the next. Later
     /// keys, which most sites hide, go on in the same direction or fall again.
     fn is_sloped(&self) -> bool {

@@ -5,6 +5,8 @@
 //! Beltagy et al., arXiv:2004.05150, section 5, begin a longer table; `hierarchical` is the
 //! decomposition of Su, kexue.fm/archives/7947, with α = 0.4.
 
+pub mod distances;
+
 use ndarray::{Array1, Array2, ArrayView2};
 
 use crate::words;

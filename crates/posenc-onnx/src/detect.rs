@@ -5,6 +5,7 @@ mod bias;
 pub(crate) mod branches;
 pub(crate) mod context;
 mod convolution;
+pub(crate) mod distances;
 pub(crate) mod finding;
 pub(crate) mod found;
 pub(crate) mod identified;
@@ -41,7 +42,7 @@ pub(crate) use found::{Found, Refused};
 use results::Results;
 pub(crate) use rotary::site::{RotaryOperand, RotarySite, Switch};
 use runs::BUDGET;
-pub(crate) use runs::{Runs, run_at};
+pub(crate) use runs::{Runs, run_at, values_at};
 pub(crate) use terms::joins;
 
 /// Options of detection.

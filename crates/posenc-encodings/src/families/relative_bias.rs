@@ -170,6 +170,15 @@ impl ScoreBias for RelativeBias {
         Sample::stored(row.map_or(f64::NAN, |row| tensors[0][[row, head]]))
     }
 
+    fn widen(&self, before: usize, ahead: usize) -> Option<Box<dyn ScoreBias>> {
+        let max_distance = self.max_distance.map(|_| before.max(ahead));
+        max_distance?;
+        Some(Box::new(Self {
+            max_distance,
+            ..self.clone()
+        }))
+    }
+
     fn emit(
         &self,
         out: &mut Emitter<'_>,

@@ -202,6 +202,20 @@ impl Code {
             error: 0.0,
         }
     }
+
+    /// The code with the frequencies of the paper, where its own are these as exactly as single precision
+    /// shows.
+    pub fn of_formula(self) -> Self {
+        let paper = Self::of_width(2 * self.frequencies.len()).frequencies;
+        let mut pairs = self.frequencies.iter().zip(&paper);
+        match pairs.all(|(own, want)| (own - want).abs() <= 1e-5 * want + 1e-8) {
+            true => Self {
+                frequencies: paper,
+                ..self
+            },
+            false => self,
+        }
+    }
 }
 
 /// The code of distances `query − key`, a row for each.

@@ -1,10 +1,12 @@
 //! What other rows of tables and other distances of biases are to a configuration.
 
 use posenc_encodings::kind::Stack;
+use posenc_encodings::resize::distances::Widening;
 
 use super::lengths::{Lengths, Span, add};
 use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
+use crate::plan::stretch::distances::{self, ByDistance};
 use crate::plan::stretch::{Divided, Plan, Rows, Table};
 
 /// Tables with other rows, and biases by other distances.
@@ -22,6 +24,18 @@ impl Tables {
         for (at, finding) in found.findings.iter().enumerate() {
             if let Some(bias) = plan.bias(at) {
                 add(&mut all.unsaid, divided(finding, bias));
+            }
+            if let Some(tables) = plan.by_distance(at) {
+                let ends = tables.old_length.zip(tables.new_length);
+                if let Some((old, new)) = ends {
+                    all.lengths.add(Span {
+                        stack: stack(found, finding),
+                        ..Span::of_model(old, new)
+                    });
+                }
+                if let Some(sentence) = widened(finding, tables) {
+                    add(&mut all.unsaid, sentence);
+                }
             }
         }
         all
@@ -93,6 +107,18 @@ fn method(encoding: &Encoding, table: &Table) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// How the rows of distances became others.
+fn widened(finding: &Finding, tables: &ByDistance) -> Option<String> {
+    let is_mixed = matches!(
+        tables.rows,
+        distances::Rows::Widened(Widening::Interpolated)
+    );
+    let kind = finding.encoding.kind();
+    is_mixed.then(|| {
+        format!("no key of a config says how the rows of {kind} became those of other distances")
+    })
 }
 
 /// By what a bias is divided.

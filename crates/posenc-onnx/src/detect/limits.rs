@@ -217,8 +217,14 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
     let from = trace.get(table).dims.clone()?;
     let to = trace.get(node.output(0)?).dims.clone()?;
     let axis = (0..from.len()).find(|a| from[*a] != to[*a])?;
+    let rows = from[axis];
+    // Rows of distances are twice as many as tokens, less one.
+    let start = node.input(1)?;
+    if longer.widens([start, ends]) {
+        return Some((table, rows.div_ceil(2)));
+    }
     // Weights may be cut to the width of their input, which is no number of tokens.
-    longer.grows(node.output(0)?).then_some((table, from[axis]))
+    longer.grows(node.output(0)?).then_some((table, rows))
 }
 
 /// cos and sin of a rotary operator that picks rows itself.

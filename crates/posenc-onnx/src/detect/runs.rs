@@ -104,13 +104,22 @@ pub(super) fn longer(
     tokens: usize,
     budget: &Budget,
 ) -> Option<Vec<Value>> {
+    let is_longer = tokens > found.lengths.sequence;
+    is_longer.then(|| values_at(model, found, values, tokens, budget))?
+}
+
+/// The same in a sequence that may be shorter than that of the trial run.
+pub(crate) fn values_at(
+    model: &Model,
+    found: &Found,
+    values: &[ValueId],
+    tokens: usize,
+    budget: &Budget,
+) -> Option<Vec<Value>> {
     let wanted = Lengths {
         sequence: tokens,
         ..found.lengths
     };
-    if tokens <= found.lengths.sequence {
-        return None;
-    }
     let ports = &found.ports;
     let lengths = ports.fit(wanted);
     if lengths.sequence != tokens {

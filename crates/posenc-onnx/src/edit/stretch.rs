@@ -1,6 +1,8 @@
 //! Gives tables other rows, divides biases, and moves what else ends at the old length.
 
+mod distances;
 mod factors;
+mod source;
 
 use ndarray::{Array2, ArrayView2, Axis, s};
 use posenc_encodings::resize::resized;
@@ -16,6 +18,7 @@ use crate::graph::lane::wrap;
 use crate::plan::readers;
 use crate::plan::stretch::{Plan, Rows, Table};
 use factors::Factors;
+use source::{check_readers, source};
 
 /// How exactly a stored table has the sines and cosines of its formula.
 const WAVE: f64 = 1e-5;
@@ -35,7 +38,7 @@ pub(crate) fn stretch(
     let mut between = vec![];
     for table in &plan.tables {
         let own = bounds.iter().filter_map(|bound| {
-            let source = source(context, bound);
+            let source = source(context, bound.node, bound.table);
             (source.constant == table.value).then_some((bound, source))
         });
         let before = places.len();
@@ -68,12 +71,19 @@ pub(crate) fn stretch(
         let tensor = place.tensor(context)?;
         out.replace_constant(place.constant, &place.uses, tensor)?;
     }
+    distances::widen(&mut out, context, &plan.distances)?;
     let mut factors = Factors::default();
     for bias in &plan.biases {
         factors.divide(&mut out, context, bias)?;
     }
     if let Some(wanted) = plan.max_length {
-        let lengths: Vec<usize> = plan.tables.iter().map(|table| table.old).collect();
+        let ends = plan.distances.iter().filter_map(|all| all.old_length);
+        let lengths: Vec<usize> = plan
+            .tables
+            .iter()
+            .map(|table| table.old)
+            .chain(ends)
+            .collect();
         extend_buffers(&mut out, context, wanted, &lengths)?;
     }
     Ok(model.clone().with_patch(out.finish())?)
@@ -123,71 +133,6 @@ fn add<'a>(places: &mut Vec<Place<'a>>, table: &'a Table, at: Use, axis: usize) 
             uses: vec![at],
         }),
     }
-}
-
-/// A constant whose rows a node picks, and the way to it.
-struct Source {
-    constant: ValueId,
-    /// Where the constant is read.
-    at: Use,
-    /// The reads of what operators in between make of it.
-    between: Vec<(ValueId, Use)>,
-}
-
-/// The stored constant behind the one that a node picks rows from: operators in between keep every
-/// element in its place.
-fn source(context: &Context<'_>, bound: &Bound) -> Source {
-    let graph = context.graph();
-    let inputs = graph.node(bound.node).inputs();
-    let slot = inputs.iter().position(|v| *v == Some(bound.table));
-    let mut found = Source {
-        constant: bound.table,
-        at: Use::new(bound.node, slot.unwrap_or(0)),
-        between: vec![],
-    };
-    while let Some((id, _)) = graph
-        .producer(found.constant)
-        .filter(|_| graph.stored(found.constant).is_none())
-    {
-        let node = graph.node(id);
-        let one = |v: ValueId| {
-            context
-                .dims(v)
-                .is_some_and(|dims| dims.iter().product::<usize>() == 1)
-        };
-        let keeps = match node.op() {
-            "Identity" | "Cast" => true,
-            // Scales of rows would have to become more too.
-            "DequantizeLinear" => node.input(1).is_some_and(one),
-            _ => false,
-        };
-        let Some(before) = node.input(0).filter(|_| keeps && node.domain().is_empty()) else {
-            break;
-        };
-        found.between.push((found.constant, found.at));
-        (found.constant, found.at) = (before, Use::new(id, 0));
-    }
-    found
-}
-
-/// Refuses a table that something else reads too behind an operator: it would get the new rows.
-fn check_readers(context: &Context<'_>, between: &[(ValueId, Use)]) -> Result<(), RewriteError> {
-    let graph = context.graph();
-    for (value, _) in between {
-        let known = |at: &Use| between.contains(&(*value, *at));
-        let other = graph.uses(*value).iter().find(|at| !known(at));
-        let name = graph.name(*value);
-        if let Some(at) = other {
-            let why =
-                format!("{name}, a copy of the position table, is read here for something else");
-            return Err(context.refuse(at.node, why));
-        }
-        if graph.value(*value).is_output() {
-            let why = format!("{name}, a copy of the position table, is an output");
-            return Err(Refusal::unsupported(why).into());
-        }
-    }
-    Ok(())
 }
 
 /// The axis of the rows of a table, as a node picks them.

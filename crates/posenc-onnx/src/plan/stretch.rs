@@ -1,6 +1,9 @@
 //! The plan of tables with more or fewer rows and of biases by shorter distances, made before anything
 //! changes.
 
+pub(crate) mod distances;
+mod numbers;
+mod picked;
 mod planner;
 
 use posenc_encodings::bias::ScoreBias;
@@ -15,6 +18,7 @@ use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
 use crate::request::Request;
+use distances::{ByDistance, is_by_distance};
 pub(crate) use planner::plan;
 
 /// Tables that get other rows, and the length that everything else has to hold.
@@ -24,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) tables: Vec<Table>,
     /// The biases that are divided.
     pub(crate) biases: Vec<Divided>,
+    /// The tables by distance that change.
+    pub(crate) distances: Vec<ByDistance>,
     /// The longest sequence afterwards; `None` where nothing limits it.
     pub(crate) max_length: Option<usize>,
     /// Values that the request did not give.
@@ -109,14 +115,24 @@ impl Plan {
         self.biases.iter().find(|bias| bias.finding == finding)
     }
 
+    /// The tables by distance of a finding; `None` where they stay.
+    pub(crate) fn by_distance(&self, finding: usize) -> Option<&ByDistance> {
+        self.distances.iter().find(|all| all.finding == finding)
+    }
+
     /// The findings that change.
     pub(crate) fn findings(&self) -> impl Iterator<Item = usize> {
         let tables = self.tables.iter().map(|table| table.finding);
-        tables.chain(self.biases.iter().map(|bias| bias.finding))
+        let biases = self.biases.iter().map(|bias| bias.finding);
+        let distances = self.distances.iter().map(|all| all.finding);
+        tables.chain(biases).chain(distances)
     }
 
     /// The encoding of a finding afterwards.
     pub(crate) fn after(&self, at: usize, encoding: &Encoding) -> Encoding {
+        if let Some(all) = self.by_distance(at) {
+            return all.after.clone();
+        }
         match (self.table(at), self.bias(at), encoding) {
             (Some(table), ..) => table.after(encoding),
             (_, Some(bias), Encoding::ScoreBias(kind, _)) => {
@@ -128,20 +144,26 @@ impl Plan {
 
     /// Whether nothing changes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.biases.is_empty()
+        self.tables.is_empty() && self.biases.is_empty() && self.distances.is_empty()
     }
 }
 
 /// Whether a request without a kind is about what this module plans: nothing rotates, and there is a
-/// table on the embeddings or, with `linear`, a bias that can be divided, or only a length is given.
+/// table on the embeddings or, with `linear`, a table by distance or a bias that can be divided, or only a
+/// length is given.
 pub(crate) fn is_meant(found: &Found, request: &Request) -> bool {
     let rotates = !found.rotary.is_empty()
         || !found.axial.is_empty()
         || !found.not_rotary.is_empty()
         || request.hf_config.is_some();
     let divides = request.scale == Some(LawName::Linear.into());
+    let resizes = request
+        .scale
+        .is_some_and(|scale| scale.resizing().is_some());
     let is_own = |finding: &Finding| {
-        finding.encoding.is_absolute() || divides && divided(finding, 1.0).is_some()
+        finding.encoding.is_absolute()
+            || divides && divided(finding, 1.0).is_some()
+            || resizes && is_by_distance(finding)
     };
     // Where only a length is given, buffers may be all that ends.
     let is_length = request.scale.is_none() && request.parameters.max_length.is_some();

@@ -1,6 +1,7 @@
 //! What a stretched model shows, compared with the plan: the same attention and encodings, no end before
 //! the new length, divided biases, and at every position the row that the formula says.
 
+mod distances;
 mod past_end;
 mod slopes;
 
@@ -15,12 +16,16 @@ use crate::detect::finding::{Encoding, Finding};
 use crate::detect::{limits, run_at};
 use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::Lengths;
+use crate::plan::stretch::distances::ByDistance;
 use crate::plan::stretch::{Divided, Plan, Rows, Table};
 use crate::prove::invariants::check_same_sites;
 use crate::report::{Limit, LimitCause};
 
 /// Elements that a value of a run at a length of the tables may have.
 const MOST: Budget = Budget { elements: 1 << 26 };
+
+/// The same where pairs of tokens count, and not what they have.
+const PAIRS: Budget = Budget { elements: 1 << 22 };
 
 /// Roundings of the element type between a row and its formula.
 const ROUNDINGS: f64 = 4.0;
@@ -43,7 +48,11 @@ pub(crate) fn check(
     check_same_sites(after, before.found, "in the stretched graph")?;
     let (old, new) = (&before.found.findings, &after.found.findings);
     let is_same = |(at, (old, new)): (usize, (&Finding, &Finding))| {
+        let by_distance = plan.by_distance(at);
+        let has_distances =
+            |all: &ByDistance| new.encoding == all.after && new.max_length == all.new_length;
         let is_planned = match (plan.table(at), plan.bias(at)) {
+            (None, None) if by_distance.is_some() => by_distance.is_some_and(has_distances),
             (Some(table), _) => has_rows(new, table),
             (_, Some(bias)) => has_numbers(after, new, bias),
             (None, None) => old.encoding == new.encoding,
@@ -79,8 +88,20 @@ pub(crate) fn check(
             lengths.push(table.old);
         }
     }
-    if let Some(old) = ended.filter(|old| !lengths.contains(old)) {
-        past_end::check(after, old, &MOST)?;
+    for tables in &plan.distances {
+        distances::check(before, after, tables)?;
+    }
+    // Vectors of all pairs are many.
+    let budget = match plan.distances[..] {
+        [] => MOST,
+        _ => PAIRS,
+    };
+    let ends = plan.distances.iter().filter_map(|tables| tables.old_length);
+    for old in ended.into_iter().chain(ends) {
+        if !lengths.contains(&old) {
+            past_end::check(after, old, &budget)?;
+            lengths.push(old);
+        }
     }
     match ended.zip(plan.max_length) {
         Some((old, new)) => slopes::check(after, [old, new], &MOST),

@@ -6,12 +6,13 @@ use super::rewritten::Rewritten;
 use super::summary::{Changed, edits, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
+use crate::detect::finding::Finding;
 use crate::detect::{Found, Options, detect, limits};
 use crate::edit;
 use crate::edit::extend_buffers::extend_buffers;
 use crate::error::RewriteError;
 use crate::inspect::entries;
-use crate::plan::stretch::Plan;
+use crate::plan::stretch::{Plan, distances};
 use crate::prove::stretched;
 use crate::record::stretch::{self, Stretched};
 use crate::report::{Guarantee, Limit, Rewrite};
@@ -44,6 +45,7 @@ pub(super) fn apply(
     let ended = shortest.filter(|old| plan.max_length.is_some_and(|new| *old < new));
     if plan.is_empty() && ended.is_none() {
         report.warnings = warnings(&before, None, plan.max_length);
+        report.warnings.extend(endless(&before, request));
         return Ok(Rewritten::new(model.clone(), before, report));
     }
     let (mut next, mut applied) = edit::stretch::stretch(&context, plan)?;
@@ -74,6 +76,18 @@ pub(super) fn apply(
     record(&mut next, &report, request.scale, factor);
     report.warnings = warnings(&after, None, plan.max_length);
     Ok(Rewritten::new(next, after, report))
+}
+
+/// That distances need no more rows, where a longer sequence was asked for.
+fn endless(found: &Found, request: &Request) -> Option<String> {
+    request.parameters.max_length?;
+    let is_clamped =
+        |finding: &&Finding| finding.max_length.is_none() && distances::is_by_distance(finding);
+    let clamped = found.findings.iter().find(is_clamped)?;
+    Some(format!(
+        "nothing changes: the graph clamps the distances of {}, so that its tables end nowhere",
+        clamped.encoding.kind()
+    ))
 }
 
 /// Extends the buffers whose end shows only now that others reach further.

@@ -3,6 +3,8 @@
 mod biases;
 pub(crate) mod branches;
 mod config;
+mod distance_waves;
+mod distances;
 mod functions;
 mod ids;
 mod length;

@@ -84,6 +84,22 @@ impl<'a> Longer<'a> {
         }
     }
 
+    /// Whether a place of a table moves backwards as the sequence grows, and another one as far ahead.
+    pub(super) fn widens(&mut self, [start, end]: [ValueId; 2]) -> bool {
+        self.grows(end);
+        let Some([Some(same), Some(longer)]) = &self.doubled else {
+            return false;
+        };
+        let moved = |value: ValueId| {
+            let place = |trace: &Trace| trace.get(value).scalar_i64();
+            place(longer)?.checked_sub(place(same)?)
+        };
+        match (moved(start), moved(end)) {
+            (Some(back), Some(ahead)) => ahead > 0 && back.checked_add(ahead) == Some(0),
+            _ => false,
+        }
+    }
+
     /// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run,
     /// yes.
     pub(super) fn overruns(&mut self, index: ValueId, rows: usize, length: usize) -> bool {

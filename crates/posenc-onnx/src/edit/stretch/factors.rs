@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attention::mask::HIDES;
 use crate::attention::scores::entries;
 use crate::detect::context::Context;
+use crate::detect::distances::are_distances;
 use crate::detect::may_bias;
 use crate::error::RewriteError;
 use crate::graph::ports::{Port, Role};
@@ -183,27 +184,4 @@ fn check_buckets(context: &Context<'_>, from: Use) -> Result<(), RewriteError> {
         }
     }
     Ok(())
-}
-
-/// Whether a value is, for each query and key, how far the key is from the query, in integers.
-fn are_distances(context: &Context<'_>, value: ValueId) -> bool {
-    let known = context.found.trace.get(value);
-    if !known.dtype.is_some_and(|dtype| dtype.is_int()) {
-        return false;
-    }
-    let Some(numbers) = known.to_i64().filter(|numbers| numbers.ndim() >= 2) else {
-        return false;
-    };
-    let rank = numbers.ndim();
-    let [queries, keys] = [numbers.shape()[rank - 2], numbers.shape()[rank - 1]];
-    if queries < 2 || keys < queries {
-        return false;
-    }
-    let past = (keys - queries) as i64;
-    [1, -1].iter().any(|sign| {
-        numbers.indexed_iter().all(|(at, number)| {
-            let (query, key) = (at[rank - 2] as i64, at[rank - 1] as i64);
-            *number == sign * (key - query - past)
-        })
-    })
 }

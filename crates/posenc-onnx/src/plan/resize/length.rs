@@ -27,6 +27,14 @@ pub(crate) fn length(
         (None, Some((old, new))) if old != new => (old, new),
         _ => return Ok(None),
     };
+    if let Some(all) = plan.distances.first() {
+        let why = "tables of distances in a graph of one length are not supported yet in a rescale";
+        let node = context.found.findings[all.finding].node();
+        return Err(match node {
+            Some(node) => context.refuse(node, why),
+            None => Refusal::unsupported(why).into(),
+        });
+    }
     let is_other = |table: &stretch::Table| [table.old, table.new] != [old, new];
     if plan.tables.iter().any(is_other) || !plan.biases.is_empty() {
         let why = "its encodings end at several lengths, of which one is written in the graph; give `stack` to \

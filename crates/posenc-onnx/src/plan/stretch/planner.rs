@@ -1,15 +1,19 @@
 //! Decides what becomes of each table and bias.
 
+mod again;
+mod biases;
+mod distances;
+mod waves;
+
 use posenc_encodings::encoding::MOST_NUMBERS;
-use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::LawName;
 use posenc_encodings::resize::{Corners, Resizing};
-use posenc_ir::ValueId;
 use serde_json::json;
 
-use super::{Divided, Plan, Rows, Table, divided, resizing};
+use super::distances::is_by_distance;
+use super::{Plan, Rows, Table, divided, resizing};
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -37,14 +41,17 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         inferred: vec![],
     };
     let findings = planner.findings()?;
-    let (mut tables, mut biases) = (vec![], vec![]);
+    let (mut tables, mut biases, mut distances) = (vec![], vec![], vec![]);
     for at in findings {
-        match divided(&found.findings[at], 1.0) {
+        let finding = &found.findings[at];
+        match divided(finding, 1.0) {
             Some(_) => biases.extend(planner.bias(at)?),
+            None if is_by_distance(finding) => distances.extend(planner.distances(at)?),
             None => tables.extend(planner.table(at)?),
         }
     }
     planner.refuse_shared(&tables)?;
+    planner.check_ways(&distances)?;
     let interpolates = |table: &Table| {
         let by = match table.rows {
             Rows::Resized { by, .. } => by,
@@ -52,17 +59,19 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         };
         matches!(by, Resizing::Linear | Resizing::Cubic)
     };
-    let changes = !(tables.is_empty() && biases.is_empty());
+    let changes = !(tables.is_empty() && biases.is_empty() && distances.is_empty());
     if changes && request.parameters.corners == Corners::Aligned && !tables.iter().any(interpolates)
     {
         let why = "`align-corners` has no effect: no learned table is interpolated";
         return Err(Refusal::new(RefusalKind::NoEffect("align-corners"), why).into());
     }
-    let longest = tables.iter().map(|table| table.new).max();
+    let longest = tables.iter().map(|table| table.new);
+    let ends = distances.iter().filter_map(|tables| tables.new_length);
     Ok(Plan {
-        max_length: request.parameters.max_length.or(longest),
+        max_length: request.parameters.max_length.or(longest.chain(ends).max()),
         tables,
         biases,
+        distances,
         inferred: planner.inferred,
     })
 }
@@ -86,6 +95,12 @@ impl Planner<'_> {
             let kind = finding.encoding.kind();
             match finding.encoding {
                 Encoding::Learned(_) | Encoding::Sinusoidal(_) => own.push(at),
+                _ if is_by_distance(finding)
+                    && (finding.max_length.is_some()
+                        || self.request.scale.is_some() && !self.has_learned()) =>
+                {
+                    own.push(at);
+                }
                 _ if self.request.scale == Some(LawName::Linear.into())
                     && !self.has_learned()
                     && divided(finding, 1.0).is_some() =>
@@ -219,99 +234,6 @@ impl Planner<'_> {
         fixed < rows && wanted <= rows && p.factor.is_none()
     }
 
-    /// A bias of distances that are divided.
-    fn bias(&mut self, at: usize) -> Result<Option<Divided>, RewriteError> {
-        let finding = &self.context.found.findings[at];
-        if finding.max_length.is_some() {
-            let why = "a bias that was computed for one length is not supported yet in a rescale";
-            return Err(self.refuse(finding, why.to_owned()));
-        }
-        let p = &self.request.parameters;
-        let factor = match (p.factor, p.max_length) {
-            (Some(factor), _) => factor,
-            (None, Some(_)) => {
-                let why = "nothing tells for which length the bias was made; give `factor`";
-                return Err(Refusal::missing("factor", why).into());
-            }
-            (None, None) => self.usual_factor(),
-        };
-        self.check_factor()?;
-        let stretched = match &finding.encoding {
-            Encoding::ScoreBias(_, bias) => bias.stretched(),
-            _ => None,
-        };
-        let recorded = || record::stretch::read(self.context.model).and_then(|r| r.factor);
-        let stretched = stretched.or_else(recorded).unwrap_or(1.0);
-        if factor == 1.0 || self.is_as_asked(stretched) {
-            return Ok(None);
-        }
-        self.refuse_second_scaling(finding, stretched)?;
-        let (Some(bias), Encoding::ScoreBias(_, now)) =
-            (divided(finding, factor), &finding.encoding)
-        else {
-            let most = u16::MAX;
-            let why = format!(
-                "distances are divided by a whole number up to {most}, and `factor` is {factor}"
-            );
-            return Err(Refusal::invalid(why).into());
-        };
-        Ok(Some(Divided {
-            finding: at,
-            factor,
-            of_original: stretched * factor,
-            of_distances: *bias != *now.times(1.0 / factor),
-            bias,
-        }))
-    }
-
-    /// Whether a factor was given by which an encoding is scaled already.
-    fn is_as_asked(&self, before: f64) -> bool {
-        let p = &self.request.parameters;
-        before > 1.0 && p.factor == Some(before) && !self.request.allowances.allow_rescale
-    }
-
-    /// Refuses to scale an encoding that is scaled by `before`, unless that is allowed.
-    fn refuse_second_scaling(&self, finding: &Finding, before: f64) -> Result<(), RewriteError> {
-        if before <= 1.0 || self.request.allowances.allow_rescale {
-            return Ok(());
-        }
-        let why = format!(
-            "{} is scaled already, by {before}; give `allow-rescale` to scale the result once more",
-            finding.encoding.kind()
-        );
-        Err(self.already_scaled(finding, why))
-    }
-
-    fn already_scaled(&self, finding: &Finding, why: String) -> RewriteError {
-        let refusal = Refusal::new(RefusalKind::AlreadyScaled, why);
-        match finding.node() {
-            Some(node) => refusal.at(self.context.graph().place(node)).into(),
-            None => refusal.into(),
-        }
-    }
-
-    /// Refuses to make rows of those that an earlier rewrite made, unless that is allowed: rows in between,
-    /// and copies of copies, which would begin again in the middle.
-    fn check_rows_are_original(&self, at: usize, by: Resizing) -> Result<(), RewriteError> {
-        let mixes_again = |before: &Resizing| match before {
-            Resizing::Truncate => false,
-            Resizing::Tile => by != Resizing::Truncate,
-            _ => by.mixes(),
-        };
-        let before = record::stretch::resized(self.context.model).filter(mixes_again);
-        match before.filter(|_| !self.request.allowances.allow_rescale) {
-            None => Ok(()),
-            Some(scale) => {
-                let finding = &self.context.found.findings[at];
-                let why = format!(
-                    "the table is scaled already ({scale}); scale the original, or give \
-                     `allow-rescale` to scale the result once more"
-                );
-                Err(self.already_scaled(finding, why))
-            }
-        }
-    }
-
     /// Refuses a factor by which nothing can be divided.
     fn check_factor(&self) -> Result<(), RewriteError> {
         let given = self.request.parameters.factor;
@@ -362,72 +284,9 @@ impl Planner<'_> {
         }))
     }
 
-    /// A table of sines and cosines: more rows of the same code, and with a factor those of smaller
-    /// steps.
-    fn waves(&mut self, at: usize, code: &Sinusoidal) -> Result<Option<Table>, RewriteError> {
-        let finding = &self.context.found.findings[at];
-        let divides = match resizing(self.request)? {
-            Some(Resizing::Linear) => true,
-            Some(by) if !self.has_learned() => {
-                let why = format!("`scale` {by} is of learned tables, and this one is sinusoidal");
-                return Err(self.refuse(finding, why));
-            }
-            _ => false,
-        };
-        let Some(old) = code.max_positions else {
-            if !divides {
-                return Ok(None);
-            }
-            let why = "sines and cosines that the graph computes are not supported yet in a rescale; \
-                       their length has no end";
-            return Err(self.refuse(finding, why.to_owned()));
-        };
-        let rows = self.context.found.findings[at]
-            .table
-            .and_then(|table| self.rows(table, code.dim));
-        let Some(reserved) = rows.and_then(|rows| rows.checked_sub(old)) else {
-            let why = "its rows cannot be told from the constant that holds them";
-            return Err(self.refuse(finding, why.to_owned()));
-        };
-        let p = &self.request.parameters;
-        let is_scaled = divides && self.is_as_asked(code.factor);
-        if is_scaled && p.max_length.is_none() {
-            return Ok(None);
-        }
-        let given = p.factor;
-        let new = self.length(old)?;
-        size::numbers_in(&[reserved + new, code.dim])?;
-        let divides = divides && !is_scaled;
-        // A shorter table of the same code says nothing else.
-        if !divides && new <= old {
-            return Ok(None);
-        }
-        let factor = match divides {
-            true => given.unwrap_or(new as f64 / old as f64),
-            false => 1.0,
-        };
-        if factor != 1.0 {
-            self.refuse_second_scaling(finding, code.factor)?;
-        }
-        let kept = if factor == 1.0 { old.min(new) } else { 0 };
-        let code = Sinusoidal {
-            factor: code.factor * factor,
-            max_positions: Some(new),
-            ..code.clone()
-        };
-        self.changed(at, [reserved, old, new], Rows::Waves { code, kept })
-    }
-
     fn has_learned(&self) -> bool {
         let is_learned = |finding: &Finding| matches!(finding.encoding, Encoding::Learned(_));
         self.context.found.findings.iter().any(is_learned)
-    }
-
-    /// Rows of this width in a constant.
-    fn rows(&self, table: ValueId, dim: usize) -> Option<usize> {
-        let dims = self.context.dims(table)?;
-        let all: usize = dims.iter().product();
-        (dim > 0 && all.is_multiple_of(dim)).then(|| all / dim)
     }
 
     /// How rows are resized.

@@ -1,0 +1,187 @@
+//! Gives tables by distance other rows, and the graph the numbers that find them.
+
+use ndarray::{Array2, ArrayView2, Axis};
+use posenc_encodings::families::transformer_xl;
+use posenc_encodings::resize::resized;
+use posenc_ir::{Emitter, NodeId, Tensor, Use, ValueId};
+
+use super::source::{check_readers, source};
+use crate::detect::context::Context;
+use crate::error::{Refusal, RewriteError};
+use crate::plan::readers;
+use crate::plan::stretch::distances::{ByDistance, Read, Rows};
+
+/// A stored table, and every use of it that gets the new rows.
+struct Stored<'a> {
+    constant: ValueId,
+    uses: Vec<Use>,
+    read: &'a Read,
+    rows: &'a Rows,
+}
+
+/// Applies the plans of all tables by distance.
+///
+/// # Errors
+/// Where something else reads a table, or its numbers are not at hand.
+pub(super) fn widen(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    plans: &[ByDistance],
+) -> Result<(), RewriteError> {
+    let mut stored: Vec<Stored<'_>> = vec![];
+    let mut between = vec![];
+    for plan in plans {
+        for read in &plan.reads {
+            let source = source(context, read.node, read.table);
+            between.extend(source.between);
+            match stored.iter_mut().find(|s| s.constant == source.constant) {
+                Some(known) => {
+                    let same = |other: &Read| {
+                        [other.old, other.new] == [read.old, read.new] && other.axis == read.axis
+                    };
+                    if !same(known.read) {
+                        let why = "the same table is read for other distances elsewhere";
+                        return Err(context.refuse(read.node, why));
+                    }
+                    if !known.uses.contains(&source.at) {
+                        known.uses.push(source.at);
+                    }
+                }
+                None => stored.push(Stored {
+                    constant: source.constant,
+                    uses: vec![source.at],
+                    read,
+                    rows: &plan.rows,
+                }),
+            }
+        }
+    }
+    check_readers(context, &between)?;
+    for table in &stored {
+        let is_changed = |value| stored.iter().any(|other| other.constant == value);
+        readers::check(
+            context,
+            table.constant,
+            |at| table.uses.contains(at),
+            is_changed,
+        )?;
+    }
+    for table in &stored {
+        let tensor = table.tensor(context)?;
+        out.replace_constant(table.constant, &table.uses, tensor)?;
+    }
+    renumber(out, context, plans)
+}
+
+/// Writes the new numbers in place of the old ones, for each constant all at once.
+fn renumber(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    plans: &[ByDistance],
+) -> Result<(), RewriteError> {
+    let graph = context.graph();
+    let mut groups: Vec<(ValueId, i64, Vec<Use>)> = vec![];
+    for number in plans.iter().flat_map(|plan| &plan.numbers) {
+        let at = number.at;
+        let Some(value) = graph.node(at.node).input(at.slot()) else {
+            continue;
+        };
+        let all = groups
+            .iter()
+            .flat_map(|(_, new, uses)| uses.iter().map(|u| (*u, *new)));
+        if all
+            .clone()
+            .any(|(known, new)| known == at && new != number.new)
+        {
+            return Err(differs(context, at.node));
+        }
+        let same =
+            |(known, new, _): &&mut (ValueId, i64, Vec<Use>)| *known == value && *new == number.new;
+        match groups.iter_mut().find(same) {
+            Some((.., uses)) if uses.contains(&at) => {}
+            Some((.., uses)) => uses.push(at),
+            None => groups.push((value, number.new, vec![at])),
+        }
+    }
+    for (value, new, uses) in groups {
+        let dims = context.dims(value).unwrap_or_default();
+        let tensor = Tensor::from_f64(context.dtype(value), dims, &[new as f64]);
+        if graph.stored(value).is_some() {
+            out.replace_constant(value, &uses, tensor)?;
+            continue;
+        }
+        out.set_scope(graph.value(value).scope());
+        let number = out.constant("offset", tensor);
+        for at in uses {
+            out.redirect_use(value, at, number)?;
+        }
+    }
+    Ok(())
+}
+
+fn differs(context: &Context<'_>, node: NodeId) -> RewriteError {
+    let why = "tables of different distances share a number here, which would have to become two";
+    context.refuse(node, why)
+}
+
+impl Stored<'_> {
+    /// The table with other rows.
+    fn tensor(&self, context: &Context<'_>) -> Result<Tensor, RewriteError> {
+        let graph = context.graph();
+        let name = graph.name(self.constant);
+        let refuse = |why: &str| -> RewriteError {
+            Refusal::unsupported(format!("the table of distances {name} {why}")).into()
+        };
+        let old = graph
+            .constant(self.constant)
+            .ok_or_else(|| refuse("has no data at hand"))?;
+        if !old.dtype().is_float() || old.dtype().epsilon().is_none() {
+            return Err(refuse(
+                "is of a type that is not supported yet in a rescale",
+            ));
+        }
+        let Read {
+            axis,
+            old: from,
+            new: to,
+            ..
+        } = *self.read;
+        let numbers = old.to_f64s().ok_or_else(|| refuse("has no data at hand"))?;
+        let dims = old.dims();
+        if dims.get(axis) != Some(&from.rows()) {
+            return Err(refuse("has other rows than are read of it"));
+        }
+        let inner: usize = dims[axis + 1..].iter().product();
+        let mut all = vec![];
+        for block in numbers.chunks(from.rows() * inner) {
+            let block = ArrayView2::from_shape((from.rows(), inner), block);
+            let block = block.map_err(|_| refuse("has other numbers than rows"))?;
+            all.extend(self.rows(block));
+        }
+        let mut dims = dims.to_vec();
+        dims[axis] = to.rows();
+        Ok(Tensor::from_f64(old.dtype(), &dims, &all))
+    }
+
+    /// The new rows, from the old ones.
+    fn rows(&self, old: ArrayView2<'_, f64>) -> Array2<f64> {
+        match self.rows {
+            Rows::Widened(by) => resized(old, &self.read.weights(*by)),
+            Rows::Waves { code, counts_up } => {
+                let Read {
+                    old: from, new: to, ..
+                } = *self.read;
+                let sign = if *counts_up { 1 } else { -1 };
+                let distances: Vec<i64> = (0..to.rows())
+                    .map(|row| sign * (row as i64 - to.before as i64))
+                    .collect();
+                let mut rows = transformer_xl::reference(code, &distances);
+                let first = to.before - from.before;
+                for (row, kept) in old.axis_iter(Axis(0)).enumerate() {
+                    rows.row_mut(first + row).assign(&kept);
+                }
+                rows
+            }
+        }
+    }
+}
