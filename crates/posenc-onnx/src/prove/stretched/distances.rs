@@ -232,7 +232,8 @@ fn wave_departs(
     let off = |want: &Array2<f64>| {
         let rows = want.rows().into_iter().zip(new.rows());
         let wrong = |(want, got): &(ndarray::ArrayView1<'_, f64>, ndarray::ArrayView1<'_, f64>)| {
-            want.len() != got.len() || want.iter().zip(got).any(|(a, b)| !((a - b).abs() <= bound))
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() <= bound;
+            want.len() != got.len() || !want.iter().zip(got).all(near)
         };
         let mut rows = rows.enumerate();
         rows.find(|(_, pair)| wrong(pair))
