@@ -72,7 +72,7 @@ pub(crate) fn open(
             let why = format!("an image of {old} is too large to be compared with others");
             return Err(Refusal::unsupported(why).into());
         }
-        let walk = walked(context, &image, size, by).map_err(whole)?;
+        let walk = walked(context, &image, size, by).map_err(not_asked)?;
         check_windows(context, &walk.axes)?;
         if let Some(bias) = walk.biases.first() {
             let why = "a bias by the offset of patches is not supported for images of any size; give \
@@ -83,32 +83,19 @@ pub(crate) fn open(
     };
     let double = walk(old.height.saturating_mul(2), old.width.saturating_mul(2))?;
     let (from, to) = grids(context, &double)?;
-    let steps =
-        [(old.height, from[0], to[0]), (old.width, from[1], to[1])].map(|(pixels, from, to)| {
-            let more = to.checked_sub(from).filter(|more| *more > 0)?;
-            (pixels % more == 0).then_some(pixels / more)
-        });
-    let [Some(down), Some(across)] = steps else {
-        let why = "the grid of patches does not grow in proportion with the image";
-        return Err(Refusal::unsupported(why).into());
-    };
+    let [down, across] = steps(old, from, to)?;
     let mut plans = vec![double];
-    for [rows, columns] in others(from) {
-        let pixels = |old: usize, from: usize, to: usize, step: usize| {
-            (old + to * step).checked_sub(from * step)
-        };
-        let height = pixels(old.height, from[0], rows, down);
-        let width = pixels(old.width, from[1], columns, across);
-        let (Some(height), Some(width)) = (height, width) else {
-            let why = "the grid of patches does not grow in proportion with the image";
-            return Err(Refusal::unsupported(why).into());
-        };
+    for [tall, wide] in others(from) {
+        let height = pixels([old.height, down], [from[0], tall])?;
+        let width = pixels([old.width, across], [from[1], wide])?;
         plans.push(walk(height, width)?);
     }
     let own = size.filter(|size| *size != old);
-    let own = own
-        .map(|size| walked(context, &image, size, by))
-        .transpose()?;
+    let own = own.map(|size| {
+        check_pixels(size)?;
+        walked(context, &image, size, by)
+    });
+    let own = own.transpose()?;
     let mut seen = vec![from];
     for plan in &plans {
         seen.push(grids(context, plan)?.1);
@@ -146,6 +133,30 @@ pub(crate) fn open(
         trials,
         inferred: vec![step],
     }))
+}
+
+/// The pixels between two patches, down and across, where the grid `to` is that of twice the image.
+fn steps(old: ImageSize, from: [usize; 2], to: [usize; 2]) -> Result<[usize; 2], RewriteError> {
+    let step = |pixels: usize, side: usize| {
+        let more = to[side].checked_sub(from[side]).filter(|more| *more > 0)?;
+        (pixels % more == 0).then_some(pixels / more)
+    };
+    let both = step(old.height, 0).zip(step(old.width, 1));
+    let (down, across) = both.ok_or_else(out_of_proportion)?;
+    Ok([down, across])
+}
+
+/// The pixels of another number of patches along a side.
+fn pixels([old, step]: [usize; 2], [from, to]: [usize; 2]) -> Result<usize, RewriteError> {
+    let all = to.checked_mul(step).and_then(|new| new.checked_add(old));
+    let gone = from.checked_mul(step);
+    let pixels = all.zip(gone).and_then(|(all, gone)| all.checked_sub(gone));
+    pixels.ok_or_else(out_of_proportion)
+}
+
+fn out_of_proportion() -> RewriteError {
+    let why = "the grid of patches does not grow in proportion with the image";
+    Refusal::unsupported(why).into()
 }
 
 impl Open {
@@ -206,7 +217,7 @@ fn check_opset(context: &Context<'_>, rows: Interpolation) -> Result<(), Rewrite
 }
 
 /// A size that was tried and not asked for is no error of the request.
-fn whole(error: RewriteError) -> RewriteError {
+fn not_asked(error: RewriteError) -> RewriteError {
     match error {
         RewriteError::Refused(refusal) if *refusal.kind() == RefusalKind::InvalidParameter => {
             let why = format!("images of other sizes do not follow: {}", refusal.reason());
@@ -354,7 +365,7 @@ fn check_type(context: &Context<'_>, table: &ResizedTable) -> Result<(), Rewrite
     Err(context.refuse(table.entry.node, why))
 }
 
-/// Which axes follow the image, over all sizes.
+/// Which axes follow the image at one of the sizes.
 fn axes(plans: &[Plan]) -> BTreeMap<ValueId, Vec<bool>> {
     let mut found: BTreeMap<ValueId, Vec<bool>> = BTreeMap::new();
     for (value, axes) in plans.iter().flat_map(|plan| &plan.axes) {

@@ -301,7 +301,11 @@ fn what_has_no_effect_is_refused() {
         change(&mut request);
         opened(&image, request).expect_err("a refusal")
     };
-    let cases: [(Ask, &str); 5] = [
+    let cases: [(Ask, &str); 6] = [
+        (
+            |r| r.parameters.image_size = Some("4294967296x8".parse().expect("a size")),
+            "pixels at most",
+        ),
         (
             |r| r.parameters.factor = Some(2.0),
             "`factor` has no effect",
