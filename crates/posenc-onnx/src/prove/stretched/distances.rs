@@ -232,8 +232,8 @@ fn wave_departs(
     let off = |want: &Array2<f64>| {
         let rows = want.rows().into_iter().zip(new.rows());
         let wrong = |(want, got): &(ndarray::ArrayView1<'_, f64>, ndarray::ArrayView1<'_, f64>)| {
-            let near = |(a, b): (&f64, &f64)| (a - b).abs() <= bound;
-            want.len() != got.len() || !want.iter().zip(got).all(near)
+            let mut pairs = want.iter().zip(got);
+            want.len() != got.len() || !pairs.all(|(a, b)| (a - b).abs() <= bound)
         };
         let mut rows = rows.enumerate();
         rows.find(|(_, pair)| wrong(pair))
