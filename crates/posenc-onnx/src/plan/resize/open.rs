@@ -139,7 +139,7 @@ pub(crate) fn open(
 fn steps(old: ImageSize, from: [usize; 2], to: [usize; 2]) -> Result<[usize; 2], RewriteError> {
     let step = |pixels: usize, side: usize| {
         let more = to[side].checked_sub(from[side]).filter(|more| *more > 0)?;
-        (pixels % more == 0).then_some(pixels / more)
+        pixels.is_multiple_of(more).then_some(pixels / more)
     };
     let both = step(old.height, 0).zip(step(old.width, 1));
     let (down, across) = both.ok_or_else(out_of_proportion)?;
