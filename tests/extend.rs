@@ -2,6 +2,7 @@
 //! same weights and the table resized by PyTorch, in both runtimes.
 
 mod again;
+mod distances;
 mod image;
 mod readers;
 

@@ -168,7 +168,7 @@ pub fn json(path: &Path) -> Value {
 }
 
 /// The runs in a file of tensors named `<run>/input/<name>` and `<run>/output/<name>`.
-fn runs(path: &Path) -> BTreeMap<String, Run> {
+pub fn runs(path: &Path) -> BTreeMap<String, Run> {
     let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let (header, data) = header(&bytes).expect("fixtures contain safetensors");
     let mut runs: BTreeMap<String, Run> = BTreeMap::new();
