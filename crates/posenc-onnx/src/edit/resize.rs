@@ -2,20 +2,20 @@
 
 mod bias;
 mod follow;
+mod numbers;
 mod open;
 
 use std::collections::BTreeMap;
 
-use ndarray::{ArrayD, Axis, IxDyn, Slice, concatenate};
-use posenc_encodings::resize::{ResizeError, Weights};
 use posenc_ir::{Applied, Emitter, Model, Tensor, Use, ValueId};
 
 use crate::detect::context::Context;
 use crate::edit::stretch;
-use crate::error::{Refusal, RewriteError};
+use crate::error::RewriteError;
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
-use crate::plan::resize::table::{Interpolation, NewRows, ResizedTable};
+use crate::plan::resize::table::{NewRows, ResizedTable};
+use numbers::{along, refuse, stored};
 pub(crate) use open::open;
 
 /// Applies a plan to a model, and says what changed.
@@ -102,7 +102,7 @@ fn tensor(context: &Context<'_>, table: &ResizedTable) -> Result<Tensor, Rewrite
             return stretch::tensor(context, line, table.value, axis);
         }
     };
-    let mut numbers = numbers(context, table.value)?;
+    let mut numbers = numbers::numbers(context, table.value)?;
     for (axis, extent) in table.axes.iter().enumerate() {
         numbers = along(numbers, axis, extent, rows).map_err(|why| {
             let why = format!("cannot be resized: {why}");
@@ -110,96 +110,4 @@ fn tensor(context: &Context<'_>, table: &ResizedTable) -> Result<Tensor, Rewrite
         })?;
     }
     Ok(stored(context, table.value, &numbers))
-}
-
-/// The refusal of what a constant is.
-fn refuse(context: &Context<'_>, value: ValueId, why: &str) -> RewriteError {
-    let name = context.graph().name(value);
-    Refusal::unsupported(format!("the constant {name} {why}")).into()
-}
-
-/// The numbers of a constant between which there are others.
-fn numbers(context: &Context<'_>, value: ValueId) -> Result<ArrayD<f64>, RewriteError> {
-    let dtype = context.dtype(value);
-    if !dtype.is_float() || dtype.epsilon().is_none() {
-        let why = "is of a type that cannot hold numbers in between";
-        return Err(refuse(context, value, why));
-    }
-    let stored = context.graph().constant(value).and_then(|tensor| {
-        let numbers = tensor.to_f64s()?;
-        ArrayD::from_shape_vec(IxDyn(tensor.dims()), numbers).ok()
-    });
-    let numbers = stored.or_else(|| context.found.trace.get(value).to_f64());
-    numbers.ok_or_else(|| refuse(context, value, "has no data at hand"))
-}
-
-/// Numbers in the type of a value.
-fn stored(context: &Context<'_>, value: ValueId, numbers: &ArrayD<f64>) -> Tensor {
-    let flat: Vec<f64> = numbers.iter().copied().collect();
-    Tensor::from_f64(context.dtype(value), numbers.shape(), &flat)
-}
-
-/// An array with another length along an axis.
-fn along(
-    numbers: ArrayD<f64>,
-    axis: usize,
-    extent: &Extent,
-    rows: Interpolation,
-) -> Result<ArrayD<f64>, ResizeError> {
-    let Interpolation {
-        by,
-        corners,
-        antialias,
-    } = rows;
-    match extent {
-        _ if !extent.changes() => Ok(numbers),
-        Extent::One { old, new } => {
-            let weights = by.side(*old, *new, corners, antialias)?;
-            Ok(weighted(&numbers, axis, &weights))
-        }
-        Extent::Product(factors) => {
-            let mut dims = numbers.shape().to_vec();
-            dims.splice(axis..=axis, factors.iter().map(Extent::before));
-            let mut apart = numbers
-                .as_standard_layout()
-                .into_owned()
-                .into_shape_with_order(dims)
-                .expect("as many numbers as the factors say");
-            for (place, factor) in factors.iter().enumerate() {
-                apart = along(apart, axis + place, factor, rows)?;
-            }
-            let mut dims = apart.shape().to_vec();
-            dims.splice(axis..axis + factors.len(), [extent.after()]);
-            let apart = apart.as_standard_layout().into_owned();
-            Ok(apart
-                .into_shape_with_order(dims)
-                .expect("as many numbers as before"))
-        }
-        Extent::Sum(parts) => {
-            let mut start = 0;
-            let mut all = vec![];
-            for part in parts {
-                let end = start + part.before();
-                let own = numbers.slice_axis(Axis(axis), Slice::from(start..end));
-                let own = own.as_standard_layout().into_owned();
-                all.push(along(own, axis, part, rows)?);
-                start = end;
-            }
-            let views: Vec<_> = all.iter().map(|part| part.view()).collect();
-            Ok(concatenate(Axis(axis), &views).expect("parts of one width"))
-        }
-    }
-}
-
-/// Sums of weighted rows along an axis.
-fn weighted(numbers: &ArrayD<f64>, axis: usize, weights: &[Weights]) -> ArrayD<f64> {
-    let mut dims = numbers.shape().to_vec();
-    dims[axis] = weights.len();
-    let mut made = ArrayD::zeros(dims);
-    for (mut row, weights) in made.axis_iter_mut(Axis(axis)).zip(weights) {
-        for (old, weight) in weights {
-            row.scaled_add(*weight, &numbers.index_axis(Axis(axis), *old));
-        }
-    }
-    made
 }

@@ -2,7 +2,7 @@
 //! becomes of every size, and of the tables of positions that are added whole.
 
 mod axes;
-pub(crate) mod bias;
+mod bias;
 mod broadcast;
 mod constants;
 mod counts;
@@ -11,6 +11,7 @@ mod image;
 mod length;
 mod meets;
 mod numbers;
+pub(crate) mod offsets;
 pub(crate) mod open;
 mod origin;
 mod rolls;

@@ -3,9 +3,9 @@
 
 mod bias;
 pub(crate) mod open;
+mod weights;
 
 use ndarray::{Array2, ArrayD};
-use posenc_encodings::resize::{Antialias, Corners, Resizing};
 
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
@@ -15,9 +15,7 @@ use crate::plan::resize::Plan;
 use crate::plan::resize::table::{Interpolation, NewRows, ResizedTable};
 use crate::prove::invariants::check_same_sites;
 use crate::prove::stretched;
-
-/// Roundings of the element type between a row and its formula.
-const ROUNDINGS: f64 = 4.0;
+use weights::{ROUNDINGS, share};
 
 /// Compares the result with the plan.
 ///
@@ -194,51 +192,4 @@ fn by_row(
     let width = moved.len() / rows.max(1);
     let moved = moved.into_shape_with_order((rows, width));
     (moved.expect("rows of one width"), lead)
-}
-
-/// The weight of an old row in a new one, by the definition of the interpolation.
-fn share(
-    [row, new]: [usize; 2],
-    [of, old]: [usize; 2],
-    by: Resizing,
-    corners: Corners,
-    antialias: Antialias,
-) -> f64 {
-    let (reach, sharp) = match (by, antialias) {
-        (Resizing::Linear, _) => (1.0, None),
-        (_, Antialias::Off) => (2.0, Some(-0.75)),
-        (_, Antialias::On) => (2.0, Some(-0.5)),
-    };
-    let kernel = |x: f64| {
-        let x: f64 = x.abs();
-        match sharp {
-            _ if x >= reach => 0.0,
-            None => 1.0 - x,
-            Some(a) if x <= 1.0 => (a + 2.0) * x.powi(3) - (a + 3.0) * x.powi(2) + 1.0,
-            Some(a) => a * (x.powi(3) - 5.0 * x.powi(2) + 8.0 * x - 4.0),
-        }
-    };
-    let (last, side) = (old as i64 - 1, old as f64);
-    if old == new {
-        return f64::from(u8::from(row == of));
-    }
-    match antialias {
-        Antialias::Off => {
-            let at = match corners {
-                Corners::HalfPixel => (row as f64 + 0.5) * side / new as f64 - 0.5,
-                Corners::Aligned if new > 1 => row as f64 * (side - 1.0) / (new as f64 - 1.0),
-                Corners::Aligned => 0.0,
-            };
-            // The outermost rows go on for ever.
-            let around = (at.floor() as i64 - 3)..=(at.floor() as i64 + 3);
-            let own = around.filter(|k| (*k).clamp(0, last) == of as i64);
-            own.map(|k| kernel(at - k as f64)).sum()
-        }
-        Antialias::On => {
-            let width = (side / new as f64).max(1.0);
-            let center = (row as f64 + 0.5) * side / new as f64;
-            let weight = |k: usize| kernel((k as f64 + 0.5 - center) / width);
-            weight(of) / (0..old).map(weight).sum::<f64>()
-        }
-    }
 }

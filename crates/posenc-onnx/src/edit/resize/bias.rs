@@ -4,12 +4,12 @@
 use ndarray::{ArrayD, IxDyn};
 use posenc_ir::Tensor;
 
-use super::{along, numbers, refuse, stored};
+use super::numbers::{along, numbers, refuse, stored};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;
 use crate::plan::resize::Wanted;
-use crate::plan::resize::bias::{ResizedBias, offset};
+use crate::plan::resize::offsets::{ResizedBias, offset};
 
 /// The bias of the new grid.
 ///

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use posenc_encodings::inferred::Inferred;
 use posenc_ir::{Dim, Tensor, Use, ValueId};
 
-use super::bias::ResizedBias;
+use super::offsets::ResizedBias;
 use super::table::{Interpolations, ResizedTable};
 use crate::detect::Found;
 use crate::detect::finding::Encoding;

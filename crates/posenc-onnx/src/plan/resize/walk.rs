@@ -7,7 +7,7 @@ use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{NodeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::bias::{self, ResizedBias};
+use super::offsets::{self, ResizedBias};
 use super::sizes::{Plan, Wanted};
 use super::table::ResizedTable;
 use crate::detect::context::Context;
@@ -60,7 +60,7 @@ impl<'a> Walk<'a> {
             biases: vec![],
             constants: BTreeMap::new(),
             entries: entries.collect(),
-            windowed: bias::entries(context),
+            windowed: offsets::entries(context),
             resized: FxHashMap::default(),
             order: FxHashMap::default(),
             now: 0,

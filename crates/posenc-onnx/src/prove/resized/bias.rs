@@ -4,11 +4,11 @@
 use ndarray::{Array2, ArrayD};
 use posenc_ir::Use;
 
-use super::{ROUNDINGS, share};
+use super::weights::{ROUNDINGS, share};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::resize::Wanted;
-use crate::plan::resize::bias::ResizedBias;
+use crate::plan::resize::offsets::ResizedBias;
 use crate::plan::resize::table::Interpolation;
 
 /// Compares a bias where it is added.
