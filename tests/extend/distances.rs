@@ -1,4 +1,4 @@
-//! Tables by distance with other rows, compared with PyTorch: BERT's `relative_key` of `fixtures/longer.py`.
+//! Tables by distance with other rows, compared with PyTorch: the model that `fixtures/relative_key.py` makes.
 
 use super::*;
 

@@ -12,6 +12,9 @@ use crate::graph::dataflow::Class;
 use crate::graph::lane::wrap;
 use crate::graph::region::ancestors;
 
+/// No table has a row so far away; sums of such numbers fit.
+const FARTHEST: u64 = 1 << 40;
+
 /// A node that picks rows of a table.
 pub(super) struct Picked {
     pub(super) node: NodeId,
@@ -219,7 +222,7 @@ fn step(context: &Context<'_>, id: NodeId, steps: &mut Vec<Step>) -> Option<usiz
         let value = node.input(slot)?;
         let is_constant = context.found.classes.of_value(value).is_constant();
         let number = context.found.trace.get(value).scalar_i64();
-        number.filter(|_| is_constant)
+        number.filter(|n| is_constant && n.unsigned_abs() <= FARTHEST)
     };
     let offset = |slot, sign| {
         let number = constant(slot)?;
