@@ -42,8 +42,11 @@ impl Walk<'_> {
         let is_whole = from == same && end > 1 << 30 && zero == 0 && start == middle && start != 0;
         let joined = joined.int("axis").ok().flatten();
         let is_along = [Some(other), joined].map(|axis| wrap(axis?, rank)) == [Some(along); 2];
-        // Several axes in one may be rolled by whole rows of the old size.
-        let is_one = matches!(self.axes_in(id, 0)?.get(along)?, Extent::One { .. });
+        // Rows of another length in one axis may be rolled by as many elements as a row had.
+        let axes = self.axes_in(id, 0)?;
+        let rolled = axes.get(along)?;
+        let mut inner = rolled.factors().iter().skip(1);
+        let is_one = rolled.parts().len() == 1 && !inner.any(Extent::changes);
         (is_whole && is_along && is_one).then_some(along)
     }
 

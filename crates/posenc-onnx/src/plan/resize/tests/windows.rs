@@ -56,6 +56,20 @@ fn windows_follow_the_image_where_their_shifts_stay() {
                 rolled(s, &x, 2, -1)
             }),
         ),
+        (
+            "rolled behind other windows",
+            windows(|s, x| {
+                let [one, two, width] = [1, 2, WIDTH].map(|n| s.ints(&[n]));
+                let down = count(s, x, 1);
+                let shape = s.op("Shape", &[x]);
+                let axis = s.ints(&[2]);
+                let across = s.gather(&shape, &axis, 0);
+                let shape = s.concat(&[&one, &down, &two, &across, &width], 0);
+                let y = s.op("Reshape", &[x, &shape]);
+                let y = s.reshape(&y, &[1, SIDE, SIDE, WIDTH]);
+                rolled(s, &y, 1, 1)
+            }),
+        ),
     ];
     for (name, model) in &models {
         for size in ["32x16", "16x24"] {
@@ -73,12 +87,7 @@ fn windows_follow_the_image_where_their_shifts_stay() {
 
 #[test]
 fn what_is_no_roll_of_the_image_is_refused() {
-    let cases: [(&str, Change); 5] = [
-        ("rolled where it is one axis", |s, x| {
-            let x = s.reshape(x, &[1, ALL, WIDTH]);
-            let x = rolled(s, &x, 1, SIDE);
-            s.reshape(&x, &[1, SIDE, SIDE, WIDTH])
-        }),
+    let cases: [(&str, Change); 4] = [
         ("cut at two places", |s, x| {
             let last = s.slice(x, 1, [1, i64::MAX, 1]);
             let first = s.slice(x, 1, [1, 2, 1]);
@@ -111,4 +120,17 @@ fn what_is_no_roll_of_the_image_is_refused() {
             "{name}: {why}"
         );
     }
+}
+
+#[test]
+fn rows_in_one_axis_are_rolled_where_their_length_stays() {
+    let model = windows(|s, x| {
+        let x = s.reshape(x, &[1, ALL, WIDTH]);
+        let x = rolled(s, &x, 1, SIDE);
+        s.reshape(&x, &[1, SIDE, SIDE, WIDTH])
+    });
+    let made = resized(&model, "32x16");
+    made.unwrap_or_else(|why| panic!("more rows: {why}"));
+    let why = refusal("longer rows", &model, "16x32");
+    assert!(why.contains("this Slice acts along an axis"), "{why}");
 }
