@@ -169,9 +169,17 @@ impl Place<'_> {
         let refuse = |why: &str| -> RewriteError {
             Refusal::unsupported(format!("the position table {name} {why}")).into()
         };
-        let old = graph
-            .constant(self.constant)
-            .ok_or_else(|| refuse("has no data at hand"))?;
+        // Rows that the graph picks of a constant are numbers of the trial run.
+        let computed = || {
+            let numbers = context.found.trace.get(self.constant).to_f64()?;
+            let flat: Vec<f64> = numbers.iter().copied().collect();
+            let dtype = context.dtype(self.constant);
+            dtype
+                .is_float()
+                .then(|| Tensor::from_f64(dtype, numbers.shape(), &flat))
+        };
+        let old = graph.constant(self.constant).or_else(computed);
+        let old = old.ok_or_else(|| refuse("has no data at hand"))?;
         let is_known = old.dtype().is_float() && old.dtype().epsilon().is_some();
         let is_quantized = matches!(old.dtype(), DType::I8 | DType::U8);
         if !is_known && !is_quantized {

@@ -1,11 +1,9 @@
 //! Opening a model for images of any size.
 
-use std::collections::BTreeSet;
-
 use posenc_ir::Model;
 
 use super::rewritten::Rewritten;
-use super::summary::{Changed, edits, warnings};
+use super::summary::{Changed, edits, sites_of, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::{detect, limits};
@@ -42,13 +40,7 @@ pub(super) fn apply(
     };
     resized::open::check_open(&context, &result)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
-    let mut sites: BTreeSet<usize> = plan
-        .findings(&before)
-        .flat_map(|at| before.findings[at].sites.iter().copied())
-        .collect();
-    if sites.is_empty() {
-        sites.extend(0..before.attention.len());
-    }
+    let sites = sites_of(&before, plan.findings(&before));
     let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;

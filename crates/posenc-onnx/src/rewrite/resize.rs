@@ -1,13 +1,11 @@
 //! Giving a model other sizes, of images or of sequences.
 
-use std::collections::BTreeSet;
-
 use posenc_encodings::resize::Resizing;
 use posenc_ir::Model;
 
 use super::rewritten::Rewritten;
 use super::stretch;
-use super::summary::{Changed, edits, warnings};
+use super::summary::{Changed, edits, sites_of, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::{detect, limits};
@@ -50,13 +48,7 @@ pub(super) fn apply(
     };
     resized::check(&context, &result, plan)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
-    let findings = plan.findings(&before).into_iter();
-    let mut sites: BTreeSet<usize> = findings
-        .flat_map(|at| before.findings[at].sites.iter().copied())
-        .collect();
-    if sites.is_empty() {
-        sites.extend(0..before.attention.len());
-    }
+    let sites = sites_of(&before, plan.findings(&before));
     let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;

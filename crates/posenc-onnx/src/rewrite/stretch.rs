@@ -3,7 +3,7 @@
 use posenc_ir::{Applied, Model};
 
 use super::rewritten::Rewritten;
-use super::summary::{Changed, edits, warnings};
+use super::summary::{Changed, edits, sites_of, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
@@ -59,15 +59,7 @@ pub(super) fn apply(
     };
     stretched::check(&context, &result, plan, is_whole, ended)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
-    let changed = plan.findings();
-    let mut sites: Vec<usize> = changed
-        .flat_map(|at| before.findings[at].sites.iter().copied())
-        .collect();
-    if plan.is_empty() {
-        sites.extend(0..before.attention.len());
-    }
-    sites.sort_unstable();
-    sites.dedup();
+    let sites = sites_of(&before, plan.findings());
     let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;

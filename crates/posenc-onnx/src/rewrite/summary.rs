@@ -1,5 +1,7 @@
 //! What a rewrite reports of its changes.
 
+use std::collections::BTreeSet;
+
 use posenc_ir::Applied;
 use serde_json::{Value, json};
 
@@ -31,6 +33,20 @@ impl Changed<'_> {
             nodes_removed: applied.removed.len(),
             constants: applied.revalued.len() + applied.constants.len(),
         }
+    }
+}
+
+/// The sites of findings; all, where these have none.
+pub(super) fn sites_of(
+    found: &Found,
+    findings: impl IntoIterator<Item = usize>,
+) -> BTreeSet<usize> {
+    let findings = findings.into_iter();
+    let sites = findings.flat_map(|at| found.findings[at].sites.iter().copied());
+    let sites: BTreeSet<usize> = sites.collect();
+    match sites.is_empty() {
+        true => (0..found.attention.len()).collect(),
+        false => sites,
     }
 }
 

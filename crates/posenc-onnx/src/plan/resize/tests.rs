@@ -150,178 +150,185 @@ fn sizes_follow_the_image() {
     }
 }
 
+/// The patches of tokens as a map `[1, feature, row, column]`.
+fn map(s: &mut Sketch, y: &str) -> String {
+    let y = s.slice(y, 1, [1, i64::MAX, 1]);
+    let y = s.transpose(&y, &[0, 2, 1]);
+    let side = GRID as i64;
+    s.reshape(&y, &[1, HIDDEN as i64, side, side])
+}
+
+/// What would keep the old size: a change of the tokens, one of what attention gives, and the refusal.
+const KEPT: [(&str, Change, Change, &str); 18] = [
+    (
+        "weights over tokens",
+        same,
+        |s, y| {
+            let w = s.weights(&[PATCHES as usize + 1, PATCHES as usize + 1]);
+            s.op("MatMul", &[&w, y])
+        },
+        "this MatMul reads numbers for each token",
+    ),
+    (
+        "a mean by weights of one number",
+        same,
+        |s, y| {
+            let count = PATCHES as usize + 1;
+            let each = s.floats(&[1, count, 1], (0..count).map(|_| 1.0 / count as f64));
+            s.op("Mul", &[y, &each])
+        },
+        "this Mul reads numbers for each token",
+    ),
+    (
+        "weights over flattened tokens",
+        same,
+        |s, y| {
+            let count = PATCHES + 1;
+            let flat = s.reshape(y, &[1, count * HIDDEN as i64]);
+            let w = s.weights(&[count as usize * HIDDEN, 3]);
+            s.op("Gemm", &[&flat, &w])
+        },
+        "this Gemm reads numbers for each token",
+    ),
+    (
+        "a bias for each token",
+        same,
+        |s, y| {
+            let count = PATCHES + 1;
+            let rows = s.reshape(y, &[count, HIDDEN as i64]);
+            let w = s.weights(&[HIDDEN, 3]);
+            let own = s.weights(&[count as usize, 1]);
+            s.op("Gemm", &[&rows, &w, &own])
+        },
+        "this Gemm reads numbers for each token",
+    ),
+    (
+        "features of each token joined",
+        same,
+        |s, y| {
+            let own = s.weights(&[1, PATCHES as usize + 1, 2]);
+            s.concat(&[y, &own], 2)
+        },
+        "this Concat reads numbers for each token",
+    ),
+    (
+        "a norm over tokens",
+        same,
+        |s, y| {
+            let count = PATCHES as usize + 1;
+            let scale = s.weights(&[count, HIDDEN]);
+            s.with("LayerNormalization", &[y, &scale], &[("axis", A::Int(1))])
+        },
+        "this LayerNormalization reads numbers for each token",
+    ),
+    (
+        "tokens as channels",
+        same,
+        |s, y| {
+            let w = s.weights(&[3, PATCHES as usize + 1, 1]);
+            s.op("Conv", &[y, &w])
+        },
+        "this Conv reads numbers for each token",
+    ),
+    (
+        "a number for each token",
+        |s, x| {
+            let w = s.weights(&[1, PATCHES as usize + 1, 1]);
+            s.op("Mul", &[x, &w])
+        },
+        same,
+        "this Mul reads numbers for each token",
+    ),
+    (
+        "half of the tokens",
+        same,
+        |s, y| s.slice(y, 1, [0, 9, 1]),
+        "this Slice acts along an axis",
+    ),
+    (
+        "tokens from the ninth on",
+        same,
+        |s, y| s.slice(y, 1, [9, i64::MAX, 1]),
+        "this Slice acts along an axis",
+    ),
+    (
+        "up to the old number of tokens",
+        same,
+        |s, y| s.slice(y, 1, [1, PATCHES + 1, 1]),
+        "this Slice acts along an axis",
+    ),
+    (
+        "the sixth token",
+        same,
+        |s, y| {
+            let sixth = s.int(5);
+            s.gather(y, &sixth, 1)
+        },
+        "this Gather acts along an axis",
+    ),
+    (
+        "the last token",
+        same,
+        |s, y| {
+            let last = s.int(-1);
+            s.gather(y, &last, 1)
+        },
+        "this Gather acts along an axis",
+    ),
+    (
+        "class and patches split",
+        same,
+        |s, y| {
+            let parts = s.ints(&[1, PATCHES]);
+            s.many("Split", &[y, &parts], &[("axis", A::Int(1))], 2)[1].clone()
+        },
+        "this Split acts along an axis",
+    ),
+    (
+        "a mean by the old number",
+        same,
+        |s, y| {
+            let axes = s.ints(&[1]);
+            let sum = s.op("ReduceSum", &[y, &axes]);
+            let count = s.float(PATCHES as f64 + 1.0);
+            s.op("Div", &[&sum, &count])
+        },
+        "this ReduceSum acts along an axis",
+    ),
+    (
+        "pairs of rows",
+        same,
+        |s, y| {
+            let y = s.slice(y, 1, [1, i64::MAX, 1]);
+            s.reshape(&y, &[1, 2, 8, HIDDEN as i64])
+        },
+        "this Reshape groups elements by sizes that do not follow",
+    ),
+    (
+        "a pool over the old grid",
+        same,
+        |s, y| {
+            let y = map(s, y);
+            s.with("AveragePool", &[&y], &[("kernel_shape", A::Ints(&[4, 4]))])
+        },
+        "this AveragePool acts along an axis",
+    ),
+    (
+        "one token written",
+        same,
+        |s, y| {
+            let at = s.ints(&[0, 5]);
+            let at = s.unsqueeze(&at, &[0]);
+            let row = s.weights(&[1, HIDDEN]);
+            s.op("ScatterND", &[y, &at, &row])
+        },
+        "this ScatterND acts along an axis",
+    ),
+];
+
 #[test]
 fn what_keeps_the_old_size_is_refused() {
-    let cases: [(&str, Change, Change, &str); 18] = [
-        (
-            "weights over tokens",
-            same,
-            |s, y| {
-                let w = s.weights(&[PATCHES as usize + 1, PATCHES as usize + 1]);
-                s.op("MatMul", &[&w, y])
-            },
-            "this MatMul reads numbers for each token",
-        ),
-        (
-            "a mean by weights of one number",
-            same,
-            |s, y| {
-                let count = PATCHES as usize + 1;
-                let each = s.floats(&[1, count, 1], (0..count).map(|_| 1.0 / count as f64));
-                s.op("Mul", &[y, &each])
-            },
-            "this Mul reads numbers for each token",
-        ),
-        (
-            "weights over flattened tokens",
-            same,
-            |s, y| {
-                let count = PATCHES + 1;
-                let flat = s.reshape(y, &[1, count * HIDDEN as i64]);
-                let w = s.weights(&[count as usize * HIDDEN, 3]);
-                s.op("Gemm", &[&flat, &w])
-            },
-            "this Gemm reads numbers for each token",
-        ),
-        (
-            "a bias for each token",
-            same,
-            |s, y| {
-                let count = PATCHES + 1;
-                let rows = s.reshape(y, &[count, HIDDEN as i64]);
-                let w = s.weights(&[HIDDEN, 3]);
-                let own = s.weights(&[count as usize, 1]);
-                s.op("Gemm", &[&rows, &w, &own])
-            },
-            "this Gemm reads numbers for each token",
-        ),
-        (
-            "features of each token joined",
-            same,
-            |s, y| {
-                let own = s.weights(&[1, PATCHES as usize + 1, 2]);
-                s.concat(&[y, &own], 2)
-            },
-            "this Concat reads numbers for each token",
-        ),
-        (
-            "a norm over tokens",
-            same,
-            |s, y| {
-                let count = PATCHES as usize + 1;
-                let scale = s.weights(&[count, HIDDEN]);
-                s.with("LayerNormalization", &[y, &scale], &[("axis", A::Int(1))])
-            },
-            "this LayerNormalization reads numbers for each token",
-        ),
-        (
-            "tokens as channels",
-            same,
-            |s, y| {
-                let w = s.weights(&[3, PATCHES as usize + 1, 1]);
-                s.op("Conv", &[y, &w])
-            },
-            "this Conv reads numbers for each token",
-        ),
-        (
-            "a number for each token",
-            |s, x| {
-                let w = s.weights(&[1, PATCHES as usize + 1, 1]);
-                s.op("Mul", &[x, &w])
-            },
-            same,
-            "this Mul reads numbers for each token",
-        ),
-        (
-            "half of the tokens",
-            same,
-            |s, y| s.slice(y, 1, [0, 9, 1]),
-            "this Slice acts along an axis",
-        ),
-        (
-            "tokens from the ninth on",
-            same,
-            |s, y| s.slice(y, 1, [9, i64::MAX, 1]),
-            "this Slice acts along an axis",
-        ),
-        (
-            "up to the old number of tokens",
-            same,
-            |s, y| s.slice(y, 1, [1, PATCHES + 1, 1]),
-            "this Slice acts along an axis",
-        ),
-        (
-            "the sixth token",
-            same,
-            |s, y| {
-                let sixth = s.int(5);
-                s.gather(y, &sixth, 1)
-            },
-            "this Gather acts along an axis",
-        ),
-        (
-            "the last token",
-            same,
-            |s, y| {
-                let last = s.int(-1);
-                s.gather(y, &last, 1)
-            },
-            "this Gather acts along an axis",
-        ),
-        (
-            "class and patches split",
-            same,
-            |s, y| {
-                let parts = s.ints(&[1, PATCHES]);
-                s.many("Split", &[y, &parts], &[("axis", A::Int(1))], 2)[1].clone()
-            },
-            "this Split acts along an axis",
-        ),
-        (
-            "a mean by the old number",
-            same,
-            |s, y| {
-                let axes = s.ints(&[1]);
-                let sum = s.op("ReduceSum", &[y, &axes]);
-                let count = s.float(PATCHES as f64 + 1.0);
-                s.op("Div", &[&sum, &count])
-            },
-            "this ReduceSum acts along an axis",
-        ),
-        (
-            "pairs of rows",
-            same,
-            |s, y| {
-                let y = s.slice(y, 1, [1, i64::MAX, 1]);
-                s.reshape(&y, &[1, 2, 8, HIDDEN as i64])
-            },
-            "this Reshape groups elements by sizes that do not follow",
-        ),
-        (
-            "a pool over the old grid",
-            same,
-            |s, y| {
-                let y = s.slice(y, 1, [1, i64::MAX, 1]);
-                let y = s.transpose(&y, &[0, 2, 1]);
-                let side = GRID as i64;
-                let y = s.reshape(&y, &[1, HIDDEN as i64, side, side]);
-                s.with("AveragePool", &[&y], &[("kernel_shape", A::Ints(&[4, 4]))])
-            },
-            "this AveragePool acts along an axis",
-        ),
-        (
-            "one token written",
-            same,
-            |s, y| {
-                let at = s.ints(&[0, 5]);
-                let at = s.unsqueeze(&at, &[0]);
-                let row = s.weights(&[1, HIDDEN]);
-                s.op("ScatterND", &[y, &at, &row])
-            },
-            "this ScatterND acts along an axis",
-        ),
-    ];
-    for (name, before, after, says) in cases {
+    for (name, before, after, says) in KEPT {
         // As many patches in another grid are other patches.
         for size in ["12x8", "4x16"] {
             let why = refusal(name, &model(before, after), size);

@@ -12,14 +12,19 @@ const LENGTH: usize = 8;
 /// What else is added to the tokens, or done to them.
 type Change = fn(&mut Sketch, &str) -> String;
 
-/// A layer on 8 tokens, with a learned table that is added whole.
-fn model(change: Change) -> Model {
-    let mut s = Sketch::default();
+/// Eight tokens, with a learned table that is added whole.
+fn tokens(s: &mut Sketch) -> String {
     let ids = s.input("input_ids", DType::I64, &["1", "8"]);
     let words = s.weights(&[30, HIDDEN]);
     let x = s.op("Gather", &[&words, &ids]);
     let table = s.weights(&[1, LENGTH, HIDDEN]);
-    let x = s.op("Add", &[&x, &table]);
+    s.op("Add", &[&x, &table])
+}
+
+/// A layer on these tokens.
+fn model(change: Change) -> Model {
+    let mut s = Sketch::default();
+    let x = tokens(&mut s);
     let x = change(&mut s, &x);
     let y = s.attends(&x, &x);
     s.model(18, &[&y])
@@ -49,8 +54,13 @@ fn longer(model: &Model) -> Result<Vec<usize>, String> {
 
 #[test]
 fn a_length_in_the_graph_follows() {
-    let cases: [(&str, Change); 3] = [
+    let cases: [(&str, Change); 4] = [
         ("a table alone", |_, x| x.to_owned()),
+        ("the rows of another table in their order", |s, x| {
+            let index: Vec<i64> = (0..LENGTH as i64).collect();
+            let index = s.ints(&index);
+            rows(s, x, LENGTH, &index)
+        }),
         ("the row of one type for every token", |s, x| {
             let zeros = s.ints(&[0; LENGTH]);
             rows(s, x, 2, &zeros)
@@ -69,13 +79,13 @@ fn a_length_in_the_graph_follows() {
 fn a_length_that_not_all_follows_is_refused() {
     let cases: [(&str, Change, &str); 5] = [
         (
-            "rows that a further table has not",
+            "the rows of another table in another order",
             |s, x| {
-                let index: Vec<i64> = (0..LENGTH as i64).collect();
+                let index: Vec<i64> = (0..LENGTH as i64).rev().collect();
                 let index = s.ints(&index);
                 rows(s, x, LENGTH, &index)
             },
-            "",
+            "unknown is not supported yet in a rescale",
         ),
         (
             "numbers for each token",
@@ -96,7 +106,7 @@ fn a_length_that_not_all_follows_is_refused() {
                 let y = s.reshape(x, &[1, 4, 2 * HIDDEN as i64]);
                 s.reshape(&y, &[1, LENGTH as i64, HIDDEN as i64])
             },
-            "",
+            "nothing else in it can be rescaled",
         ),
         (
             "types by the place",
@@ -104,7 +114,7 @@ fn a_length_that_not_all_follows_is_refused() {
                 let types = s.ints(&[0, 0, 0, 0, 1, 1, 1, 1]);
                 rows(s, x, 2, &types)
             },
-            "",
+            "unknown is not supported yet in a rescale",
         ),
     ];
     for (name, change, says) in cases {
@@ -116,11 +126,7 @@ fn a_length_that_not_all_follows_is_refused() {
 #[test]
 fn a_cache_of_one_length_is_refused() {
     let mut s = Sketch::default();
-    let ids = s.input("input_ids", DType::I64, &["1", "8"]);
-    let words = s.weights(&[30, HIDDEN]);
-    let x = s.op("Gather", &[&words, &ids]);
-    let table = s.weights(&[1, LENGTH, HIDDEN]);
-    let x = s.op("Add", &[&x, &table]);
+    let x = tokens(&mut s);
     let past = s.input("past", DType::F32, &["1", "3", "5", "8"]);
     let q = s.headed(&x);
     let [k, v] = [(); 2].map(|()| s.headed(&x));

@@ -2,14 +2,6 @@
 
 use super::*;
 
-/// The patches of tokens as a map `[1, feature, row, column]`.
-fn map(s: &mut Sketch, y: &str) -> String {
-    let y = s.slice(y, 1, [1, i64::MAX, 1]);
-    let y = s.transpose(&y, &[0, 2, 1]);
-    let side = GRID as i64;
-    s.reshape(&y, &[1, HIDDEN as i64, side, side])
-}
-
 fn mean(s: &mut Sketch, y: &str) -> String {
     s.with("ReduceMean", &[y], &[("axes", A::Ints(&[1]))])
 }
