@@ -75,8 +75,10 @@ impl OrtBackend {
                 let device = i32::try_from(*device).map_err(|_| {
                     RuntimeError::unavailable(provider.to_string(), "there is no such device")
                 })?;
+                // By default, products of f32 are taken in TF32, which keeps 10 bits of each factor.
+                let cuda = CUDA::default().with_device_id(device).with_tf32(false);
                 // Without the error, sessions would silently run on the processor.
-                let cuda = CUDA::default().with_device_id(device).build();
+                let cuda = cuda.build();
                 builder.with_execution_providers([cuda.error_on_failure()])
             }
             Provider::Other(name) => {
