@@ -4,6 +4,9 @@ use posenc_ir::Tensor;
 
 use super::tolerance::Tolerance;
 
+/// Masks are made of numbers of at least this magnitude.
+const MASKED: f64 = 1e4;
+
 /// How two outputs differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Difference {
@@ -47,9 +50,10 @@ pub(crate) fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) ->
     if got.len() != want.len() || got.is_empty() {
         return Difference::NONE;
     }
+    let atol = tolerance.atol.max(tolerance.share * usual(want));
     let mut found = Difference {
         max_abs: Some(0.0),
-        bound: tolerance.atol,
+        bound: atol,
         ok: true,
         ..Difference::NONE
     };
@@ -60,7 +64,7 @@ pub(crate) fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) ->
             continue;
         }
         let error = (g - w).abs();
-        let bound = tolerance.atol + tolerance.rtol * w.abs();
+        let bound = atol + tolerance.rtol * w.abs();
         if !error.is_finite() {
             found.max_abs = None;
             found.ok = false;
@@ -90,6 +94,17 @@ pub(crate) fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) ->
     found
 }
 
+/// The magnitude that a tenth of the elements exceeds, apart from what masks are made of.
+fn usual(values: &[f64]) -> f64 {
+    let magnitudes = values.iter().map(|v| v.abs());
+    let mut magnitudes: Vec<f64> = magnitudes.filter(|m| *m < MASKED).collect();
+    let Some(last) = magnitudes.len().checked_sub(1) else {
+        return 0.0;
+    };
+    let (_, at, _) = magnitudes.select_nth_unstable_by(last - last / 10, f64::total_cmp);
+    *at
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +112,23 @@ mod tests {
     const TIGHT: Tolerance = Tolerance {
         atol: 1e-6,
         rtol: 1e-4,
+        share: 0.0,
     };
+
+    #[test]
+    fn the_usual_magnitude_is_not_that_of_masks() {
+        let mut values: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert_eq!(usual(&values), 19.0);
+        values.extend([-1e9, f64::NEG_INFINITY, f64::NAN, -65504.0]);
+        assert_eq!(usual(&values), 19.0);
+        assert_eq!(usual(&[-1e9]), 0.0);
+        let share = Tolerance {
+            share: 1e-2,
+            ..TIGHT
+        };
+        let off = |by: f64| compare_values(&[by, 10.0, -10.0], &[0.0, 10.0, -10.0], share).ok;
+        assert!(off(0.09) && !off(0.11));
+    }
 
     #[test]
     fn elements_are_right_when_equal_or_within_tolerance() {

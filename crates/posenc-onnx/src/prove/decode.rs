@@ -32,7 +32,7 @@ pub(crate) fn decode(
         return Ok(vec![]);
     };
     let session = session.as_mut();
-    let name = target.name(optimization);
+    let name = target.setting(optimization);
     let whole = ports.fit(Lengths {
         batch: 2,
         sequence: length,

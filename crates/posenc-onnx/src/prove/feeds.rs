@@ -18,6 +18,17 @@ pub(crate) enum Padding {
     Right,
 }
 
+/// The tokens of a padded sequence that are padding.
+fn padded(tokens: usize) -> usize {
+    tokens / 4
+}
+
+/// Whether a token is padding under [`Padding::Right`].
+pub(crate) fn is_padding(sequence: usize, token: usize, at: Lengths) -> bool {
+    let total = at.past + at.sequence;
+    sequence > 0 && token >= total - padded(total)
+}
+
 /// Feeds for every input of a model, by name, in the order of its inputs.
 ///
 /// Token ids are random within the vocabulary, the same at the same position of every run;
@@ -219,12 +230,13 @@ fn feed(
         // Such a mask is added to the scores.
         Role::Padding if port.dtype.is_float() && dims.len() > 2 => fill(port.dtype, dims, |_| 0.0),
         Role::Padding => fill(port.dtype, dims, |i| {
-            let hidden = padding == Padding::Right && row(i) > 0 && column(i) >= last - last / 4;
+            let hidden =
+                padding == Padding::Right && row(i) > 0 && column(i) >= last - padded(last);
             f64::from(u8::from(!hidden))
         }),
         Role::Counts => fill(port.dtype, dims, |i| {
             let hidden = padding == Padding::Right && i > 0;
-            (total - if hidden { total / 4 } else { 0 }) as f64
+            (total - if hidden { padded(total) } else { 0 }) as f64
         }),
         Role::TokenTypes | Role::Past => fill(port.dtype, dims, |_| 0.0),
         Role::CacheFlag => fill(port.dtype, dims, |_| f64::from(u8::from(at.past > 0))),

@@ -48,7 +48,7 @@ pub(crate) fn hold(
     model: &Model,
     record: &SwapRecord,
     branches: &[Branch],
-    backends: &[Box<dyn Backend>],
+    backends: &[&dyn Backend],
 ) -> Inserted {
     let mut all = Inserted::default();
     if record.branches.is_empty() {
@@ -83,7 +83,7 @@ pub(crate) fn hold(
 pub(crate) fn hold_found(
     model: &Model,
     branches: &[Branch],
-    backends: &[Box<dyn Backend>],
+    backends: &[&dyn Backend],
 ) -> Inserted {
     let mut all = Inserted::default();
     for branch in branches {
@@ -198,7 +198,7 @@ impl Inserted {
         model: &Model,
         sites: &[usize],
         found: &Found,
-        backends: &[Box<dyn Backend>],
+        backends: &[&dyn Backend],
     ) {
         let there = |site: &usize| found.attention.get(*site).is_some();
         let sites: Vec<usize> = sites.iter().copied().filter(there).collect();
@@ -213,7 +213,7 @@ impl Inserted {
         let (mut checks, mut runs) = (vec![], vec![]);
         let mut left_out = vec![];
         for backend in backends {
-            let ran = super::bare::check((model, found), &sites, backend.as_ref());
+            let ran = super::bare::check((model, found), &sites, *backend);
             runs.push(ran.map(|bare| {
                 merge(&mut checks, bare.checks);
                 left_out.push(bare.left_out);
@@ -248,11 +248,11 @@ impl Inserted {
     }
 
     /// Compares what every runtime computes with the formula.
-    fn run(&mut self, kind: Kind, proof: &Proof, backends: &[Box<dyn Backend>]) {
+    fn run(&mut self, kind: Kind, proof: &Proof, backends: &[&dyn Backend]) {
         let mut checks: Vec<SiteCheck> = vec![];
         let mut is_said = false;
         for backend in backends {
-            match proof.check(backend.as_ref()) {
+            match proof.check(*backend) {
                 Ok(more) => merge(&mut checks, more),
                 Err(error @ VerifyError::Runtime { .. }) => self.refused.push(error),
                 Err(error) => {

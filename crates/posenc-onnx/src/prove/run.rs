@@ -21,14 +21,14 @@ pub(crate) struct RuntimeTarget<'a> {
 
 impl RuntimeTarget<'_> {
     /// How messages name it.
-    pub(crate) fn name(&self, optimization: Optimization) -> String {
+    pub(crate) fn setting(&self, optimization: Optimization) -> String {
         let optimization = on_or_off(optimization);
         let (backend, provider) = (self.backend.name(), &self.provider);
         format!("{backend} on {provider}, optimization {optimization}")
     }
 
     /// Loads a model; `None` if the runtime does not support this optimization setting.
-    pub(crate) fn load(
+    pub(crate) fn open(
         &self,
         model: &Source,
         optimization: Optimization,
@@ -42,8 +42,32 @@ impl RuntimeTarget<'_> {
         match self.backend.load(model.source(), &options) {
             Ok(session) => Ok(Some(session)),
             Err(RuntimeError::Unsupported { .. }) if optimization == Optimization::Off => Ok(None),
-            Err(error) => Err(VerifyError::runtime(self.name(optimization), error)),
+            Err(error) => Err(VerifyError::runtime(self.setting(optimization), error)),
         }
+    }
+}
+
+/// A runtime that runs everything on one provider.
+impl Backend for RuntimeTarget<'_> {
+    fn name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    fn version(&self) -> String {
+        self.backend.version()
+    }
+
+    fn load(
+        &self,
+        model: ModelSource<'_>,
+        options: &Options,
+    ) -> Result<Box<dyn Session>, RuntimeError> {
+        let options = Options {
+            provider: self.provider.clone(),
+            fallback: self.fallback,
+            ..options.clone()
+        };
+        self.backend.load(model, &options)
     }
 }
 

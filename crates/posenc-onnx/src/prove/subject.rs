@@ -9,7 +9,7 @@ use super::run::{RuntimeTarget, Source};
 use super::tolerance::Tolerance;
 use crate::detect::Found;
 use crate::graph::dataflow::Class;
-use crate::graph::ports::Ports;
+use crate::graph::ports::{Ports, Role};
 
 /// A model with what it takes to run it.
 #[derive(Debug)]
@@ -38,12 +38,18 @@ impl<'a> Subject<'a> {
         &self.found.ports
     }
 
+    /// Whether an input says which tokens are padding.
+    pub(crate) fn is_padded(&self) -> bool {
+        let mut roles = self.ports().iter().map(|port| port.role);
+        roles.any(|role| matches!(role, Role::Padding | Role::Counts))
+    }
+
     pub(crate) fn load(
         &self,
         target: &RuntimeTarget<'_>,
         optimization: Optimization,
     ) -> Result<Option<Box<dyn Session>>, VerifyError> {
-        target.load(&self.source, optimization)
+        target.open(&self.source, optimization)
     }
 }
 
@@ -70,6 +76,11 @@ pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -
     Tolerance {
         atol: options.atol.unwrap_or(usual.atol),
         rtol: options.rtol.unwrap_or(usual.rtol),
+        share: if options.atol.is_some() {
+            0.0
+        } else {
+            usual.share
+        },
     }
 }
 

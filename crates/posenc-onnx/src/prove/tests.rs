@@ -250,12 +250,93 @@ fn a_runtime_that_runs_no_rotation_is_named() {
     let model = fixture("mini/rope");
     let both: Vec<Box<dyn Backend>> = vec![Box::new(Evaluator::default()), Box::new(Refusing)];
     let found = detect(&model, &Options::default());
-    let (rotations, refused) = verify::rotations(&model, &found, &both).unwrap();
+    let each: Vec<&dyn Backend> = both.iter().map(AsRef::as_ref).collect();
+    let (rotations, refused) = verify::rotations(&model, &found, &each).unwrap();
     assert_eq!(rotations.checks.len(), 8);
     assert_eq!(refused.len(), 1);
     let report = verify(&model, None, &short(), &both).unwrap();
     let of_site = |w: &&String| w.starts_with("skipped: ") && w.contains(&refused[0].to_string());
     assert_eq!(report.warnings.iter().filter(of_site).count(), 1);
+}
+
+/// A runtime that has a GPU and no processor.
+#[derive(Clone, Debug)]
+struct Device(Evaluator);
+
+impl Backend for Device {
+    fn name(&self) -> &'static str {
+        "device"
+    }
+
+    fn version(&self) -> String {
+        "0".to_owned()
+    }
+
+    fn load(
+        &self,
+        model: posenc_runtime::ModelSource<'_>,
+        options: &posenc_runtime::Options,
+    ) -> Result<Box<dyn posenc_runtime::Session>, RuntimeError> {
+        match options.provider {
+            Provider::Cuda { device: 1 } => self.0.load(model, options),
+            _ => Err(RuntimeError::unavailable("cpu", "there is none")),
+        }
+    }
+}
+
+#[test]
+fn everything_runs_on_the_provider_that_is_named() {
+    let off: Fault = |y, _| y.iter_mut().for_each(|y| *y *= 1.01);
+    let faulty = Evaluator {
+        fault: Some(off),
+        ..Evaluator::default()
+    };
+    let on = |device: u32, evaluator: &Evaluator| {
+        let options = VerifyOptions {
+            providers: vec![(0, Provider::Cuda { device })],
+            ..short()
+        };
+        let device: [Box<dyn Backend>; 1] = [Box::new(Device(evaluator.clone()))];
+        ["mini/rope", "mini/alibi"].map(|name| verify(&fixture(name), None, &options, &device))
+    };
+    for report in on(1, &Evaluator::default()) {
+        let report = report.unwrap();
+        assert!(report.ok && !report.sites.is_empty());
+        assert!(report.runs.iter().all(|run| run.provider == "cuda:1"));
+    }
+    for report in on(1, &faulty) {
+        assert!(report.unwrap().sites.iter().any(|site| !site.ok));
+    }
+    for refused in on(0, &Evaluator::default()) {
+        assert_eq!(refused.unwrap_err().reason(), Reason::Unavailable);
+    }
+}
+
+#[test]
+fn outputs_of_padding_may_differ_and_are_said_to() {
+    let model = fixture("bert/dynamo");
+    let [padding, token]: [Fault; 2] = [
+        |y, d| y[(d[1] + d[1] - 1) * d[2]] += 0.5,
+        |y, d| y[(d[1] + d[1] / 2) * d[2]] += 0.5,
+    ];
+    for (fault, ok) in [(padding, true), (token, false)] {
+        let other = Evaluator {
+            fault: Some(fault),
+            ..Evaluator::default()
+        };
+        let options = VerifyOptions {
+            lengths: vec![8],
+            ..VerifyOptions::default()
+        };
+        let backends = boxed(&[Evaluator::default(), other]);
+        let report = verify(&model, None, &options, &backends).unwrap();
+        assert_eq!(report.ok, ok);
+        let said = report
+            .unchecked
+            .iter()
+            .any(|why| why.starts_with("outputs of padding"));
+        assert_eq!(said, ok, "{:?}", report.unchecked);
+    }
 }
 
 #[test]

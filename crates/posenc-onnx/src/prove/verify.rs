@@ -57,14 +57,16 @@ pub(crate) fn verify_with(
     let roles = roles(&options.roles);
     let given = Given::of(model, &roles);
     let other = other.map(|other| Given::of(other, &roles));
-    let mut records = held(&given, other.as_ref(), options, backends, rest.is_some())?;
+    let targets = targets(options, backends)?;
+    let placed = as_backends(&targets);
+    let mut records = held(&given, other.as_ref(), options, &placed, rest.is_some())?;
     if let Some(rest) = rest {
         records.add(rest.held);
         records.unchecked.extend(rest.unchecked);
     }
     let is_broken = records.checks.iter().any(|check| !check.ok);
     let other = other.map(|other| other.model);
-    let mut report = match computed(&given, other, options, backends, meaning) {
+    let mut report = match computed(&given, other, options, &targets, meaning) {
         Ok(report) => report,
         // What differs from the record is a result, whether a runtime runs it or not.
         Err(error) if is_broken => {
@@ -90,16 +92,16 @@ fn computed(
     given: &Given<'_>,
     other: Option<&Model>,
     options: &VerifyOptions,
-    backends: &[Box<dyn Backend>],
+    targets: &[RuntimeTarget<'_>],
     meaning: Meaning,
 ) -> Result<Verify, VerifyError> {
     let model = given.model;
     let found = detected(model, options);
+    let backends = as_backends(targets);
     let (rotations, skipped) = match &given.plain {
-        Some(plain) => rotations(plain, &detected(plain, options), backends)?,
-        None => rotations(model, &found, backends)?,
+        Some(plain) => rotations(plain, &detected(plain, options), &backends)?,
+        None => rotations(model, &found, &backends)?,
     };
-    let targets = targets(options, backends)?;
     let subject = Subject::new(model, &found, options)?;
     let is_resized =
         meaning == Meaning::NewFunction && other.is_some_and(|o| other_sizes(model, o));
@@ -119,20 +121,21 @@ fn computed(
         meaning,
     };
     let several = of(&lengths);
-    let ran = several.run(&targets);
+    let ran = several.run(targets);
     let single: Vec<Lengths> = lengths
         .iter()
         .map(|at| subject.ports().alone(*at))
         .collect();
     let (comparison, mut whole) = match refusal(&ran).filter(|_| single != lengths) {
         None => (several, ran?),
-        Some(why) => match of(&single).run(&targets) {
+        Some(why) => match of(&single).run(targets) {
             Ok(mut alone) if alone.refused.is_empty() => {
                 alone
                     .warnings
                     .push(format!("run with one sequence, because {why}"));
                 (of(&single), alone)
             }
+            Err(alone @ VerifyError::Runtime { .. }) if ran.is_err() => return Err(alone),
             _ => (several, ran?),
         },
     };
@@ -242,7 +245,7 @@ fn held(
     given: &Given<'_>,
     other: Option<&Given<'_>>,
     options: &VerifyOptions,
-    backends: &[Box<dyn Backend>],
+    backends: &[&dyn Backend],
     is_pair: bool,
 ) -> Result<Records, VerifyError> {
     let mut all = Records::default();
@@ -311,6 +314,8 @@ struct WholeRuns<'a> {
     /// Runtimes that do not support the model.
     refused: Vec<VerifyError>,
     warnings: Vec<String>,
+    /// Whether outputs of padding differ.
+    pads_apart: bool,
 }
 
 impl Comparison<'_> {
@@ -335,6 +340,7 @@ impl Comparison<'_> {
         if whole.first.is_none() && !whole.refused.is_empty() {
             return Err(whole.refused.swap_remove(0));
         }
+        whole.pads_apart = sweep.pads_apart;
         Ok(whole)
     }
 
@@ -407,6 +413,10 @@ impl WholeRuns<'_> {
         self.warnings.dedup();
         let mut report = Verify::new(self.runs, sites);
         report.warnings = self.warnings;
+        if self.pads_apart {
+            let why = "outputs of padding, which runtimes compute in different ways";
+            report.unchecked.push(why.to_owned());
+        }
         report
     }
 }
@@ -415,7 +425,7 @@ impl WholeRuns<'_> {
 pub(super) fn rotations(
     model: &Model,
     found: &Found,
-    backends: &[Box<dyn Backend>],
+    backends: &[&dyn Backend],
 ) -> Result<(Checked, Vec<VerifyError>), VerifyError> {
     let mut all = Checked {
         checks: absent(model, found),
@@ -429,7 +439,7 @@ pub(super) fn rotations(
     let mut refused = vec![];
     let mut ran = false;
     for backend in backends {
-        match check_rope(model, found, &expected, backend.as_ref()) {
+        match check_rope(model, found, &expected, *backend) {
             Ok(rotations) => {
                 merge(&mut all.checks, rotations.checks);
                 for why in rotations.unchecked {
@@ -459,6 +469,14 @@ fn absent(model: &Model, found: &Found) -> Vec<SiteCheck> {
         Worst::default().check(&name, "rotation")
     });
     absent.collect()
+}
+
+/// What is run on its own runs on the targets, too.
+fn as_backends<'a>(targets: &'a [RuntimeTarget<'a>]) -> Vec<&'a dyn Backend> {
+    targets
+        .iter()
+        .map(|target| target as &dyn Backend)
+        .collect()
 }
 
 /// The targets of the options; every runtime on the processor where none is named.

@@ -24,7 +24,7 @@ fn swapped(to: Kind) -> (Model, SwapRecord) {
 
 fn held(model: &Model, record: &SwapRecord, backend: impl Backend + 'static) -> Inserted {
     let branches = branches(model, &Options::default());
-    hold(model, record, &branches, &[Box::new(backend)])
+    hold(model, record, &branches, &[&backend])
 }
 
 /// The quantities that fail.
@@ -135,7 +135,7 @@ fn it_is_said_where_no_runtime_compares_anything() {
     assert_eq!(all.refused.len(), 1);
     assert_eq!(all.unchecked, [why]);
     let branches = branches(&model, &Options::default());
-    let all = hold_found(&model, &branches, &[Box::new(Refusing)]);
+    let all = hold_found(&model, &branches, &[&Refusing]);
     assert_eq!(all.unchecked, [why]);
 }
 
