@@ -37,9 +37,9 @@ pub(crate) fn insert(
     let ([weight, bias], [weight_dims, bias_dims]) = (&spec.tensors[..], &dims[..]) else {
         return Err(context.refuse(point.node, "a convolution needs weights and a bias"));
     };
-    // Runtimes have no convolution in double.
+    // Runtimes have no convolution in double, and the operator has none in bfloat16 before opset 22.
     let computed = match point.dtype {
-        DType::F64 => DType::F32,
+        DType::F64 | DType::BF16 => DType::F32,
         own => own,
     };
     let weight = weight.tensor(computed, weight_dims)?;

@@ -48,8 +48,8 @@ fn model(types: Types) -> Model {
     s.model(17, &[&y])
 }
 
-/// The types of the operands of convolutions, after a check of every node.
-fn convolutions(model: &Model) -> Result<Vec<DType>, String> {
+/// The types of the first operands of such nodes, after a check of every node.
+fn operands(model: &Model, op: &str) -> Result<Vec<DType>, String> {
     let found = detect(model, &Options::default());
     let context = Context {
         model,
@@ -60,8 +60,8 @@ fn convolutions(model: &Model) -> Result<Vec<DType>, String> {
         ..Applied::default()
     };
     types::check(&context, &all).map_err(|why| why.to_string())?;
-    let convolutions = model.graph().nodes().filter(|(_, node)| node.is("Conv"));
-    let operands = convolutions.filter_map(|(_, node)| Some(context.dtype(node.input(0)?)));
+    let nodes = model.graph().nodes().filter(|(_, node)| node.is(op));
+    let operands = nodes.filter_map(|(_, node)| Some(context.dtype(node.input(0)?)));
     Ok(operands.collect())
 }
 
@@ -72,6 +72,7 @@ fn what_is_inserted_has_the_type_of_what_it_meets() {
         [double, single, half],
         [single, double, single],
         [half, half, single],
+        [DType::BF16; 3],
     ] {
         let types = Types {
             stream,
@@ -79,7 +80,7 @@ fn what_is_inserted_has_the_type_of_what_it_meets() {
             weighted,
         };
         let before = model(types);
-        assert_eq!(convolutions(&before), Ok(vec![]), "{types:?}");
+        assert_eq!(operands(&before, "Conv"), Ok(vec![]), "{types:?}");
         // One for each way that an encoding enters.
         let kinds = [
             Kind::Shaw,
@@ -98,14 +99,17 @@ fn what_is_inserted_has_the_type_of_what_it_meets() {
             if let Err(why) = done {
                 panic!("{kind} of {types:?}: {why}");
             }
-            let found = convolutions(&after);
+            let found = operands(&after, "Conv");
             let want = if kind == Kind::Conv {
-                // No runtime has a convolution in double.
-                vec![if stream == double { single } else { stream }]
+                // No runtime has a convolution in double, and no operator one in bfloat16.
+                vec![if stream == half { half } else { single }]
             } else {
                 vec![]
             };
             assert_eq!(found, Ok(want), "{kind} of {types:?}");
+            let sums = operands(&after, "Einsum").unwrap();
+            assert!(!sums.contains(&DType::BF16), "{kind} of {types:?}");
+            assert_eq!(!sums.is_empty(), kind == Kind::Shaw, "{kind} of {types:?}");
         }
     }
 }

@@ -29,6 +29,7 @@ impl Term<'_, '_> {
                 (vectors, &letters),
                 (self.site.query.value, &p.content),
                 &p.result,
+                form.0,
             );
             self.join(out, term)?;
         }
@@ -49,6 +50,7 @@ impl Term<'_, '_> {
                 (vectors, &[query, feature, key]),
                 (values.weights, &values.content),
                 &values.result,
+                form.0,
             );
             let sum = out.op("Add", &[values.value, term]);
             out.redirect(values.value, sum)?;

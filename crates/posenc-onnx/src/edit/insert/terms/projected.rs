@@ -135,7 +135,8 @@ impl Term<'_, '_> {
         let distance = |c: &char| if *c == p.key { FREE } else { *c };
         let result: Vec<char> = p.result.iter().map(distance).collect();
         let vectors = (vectors, &letters[..]);
-        Ok(meet(out, vectors, (queries, &p.content), &result))
+        let content = (queries, &p.content[..]);
+        Ok(meet(out, vectors, content, &result, self.query_type()))
     }
 
     /// The index of the distance of each pair among the vectors, for each sequence and head.
