@@ -1,7 +1,11 @@
 //! What other rows of tables and other distances of biases are to a configuration.
 
+use std::collections::BTreeSet;
+
 use posenc_encodings::kind::Stack;
-use posenc_encodings::resize::distances::Widening;
+use posenc_encodings::resize::distances::{Sides, Widening};
+
+use serde_json::{Map, Value};
 
 use super::lengths::{Lengths, Span, add};
 use crate::detect::Found;
@@ -13,11 +17,36 @@ use crate::plan::stretch::{Divided, Plan, Rows, Table};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     pub(super) lengths: Lengths,
+    /// Farthest distances on a side, at which tables are clamped: the old one and the new one.
+    pub(super) clamps: Vec<[usize; 2]>,
     /// What no key says.
     pub(super) unsaid: Vec<String>,
 }
 
+/// The keys of a `config.json` that are the farthest distance of a table: those of Wav2Vec2-BERT, and that of
+/// DeBERTa.
+const CLAMPS: [&str; 3] = [
+    "left_max_position_embeddings",
+    "right_max_position_embeddings",
+    "max_relative_positions",
+];
+
 impl Tables {
+    /// The new farthest distances in place of the old ones.
+    pub(super) fn edit_clamps(&self, config: &mut Map<String, Value>) {
+        for key in CLAMPS {
+            let Some(value) = config.get_mut(key) else {
+                continue;
+            };
+            let clamps = self.clamps.iter();
+            let new = clamps.filter(|[old, _]| value.as_u64() == Some(*old as u64));
+            let new: BTreeSet<usize> = new.map(|[_, new]| *new).collect();
+            // Of two sides of one length that become others, neither is known to be the key's.
+            if let [new] = Vec::from_iter(new)[..] {
+                *value = new.into();
+            }
+        }
+    }
     /// The tables and biases of a plan.
     pub(super) fn of(found: &Found, plan: &Plan) -> Self {
         let mut all = Self::of_rows(found, &plan.tables);
@@ -32,6 +61,10 @@ impl Tables {
                         stack: stack(found, finding),
                         ..Span::of_model(old, new)
                     });
+                }
+                if ends.is_none() {
+                    let sides = tables.reads.iter().map(|read| [read.old, read.new]);
+                    all.clamps.extend(sides.flat_map(clamps));
                 }
                 if let Some(sentence) = widened(finding, tables) {
                     add(&mut all.unsaid, sentence);
@@ -107,6 +140,11 @@ fn method(encoding: &Encoding, table: &Table) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The farthest distances of either side.
+fn clamps([old, new]: [Sides; 2]) -> [[usize; 2]; 2] {
+    [[old.before, new.before], [old.after, new.after]]
 }
 
 /// How the rows of distances became others.

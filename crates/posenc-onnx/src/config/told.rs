@@ -121,6 +121,7 @@ impl Told {
                 }
                 warnings.extend(tables.unsaid.iter().cloned());
                 warnings.extend(edit_lengths(&mut new, &lengths));
+                tables.edit_clamps(&mut new);
             }
             What::Images(images, unsaid) => {
                 warnings.extend(unsaid.iter().cloned());

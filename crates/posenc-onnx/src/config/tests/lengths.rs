@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{change, change_of, fixture, fourfold, scale, with};
 use crate::config::images::Images;
 use crate::config::lengths::{KEYS, Lengths, Span};
+use crate::config::tables::Tables;
 use crate::request::{ImageSize, Parameters, Request, ScaleType};
 
 fn to(max_length: usize) -> Parameters {
@@ -35,6 +36,29 @@ fn a_longer_table_is_a_longer_config() {
     assert_eq!(done.warnings(), [unsaid]);
     let done = change("gpt2/dynamo", scale(ScaleType::Tile, to(128))).unwrap();
     assert_eq!(json!(done.changes()), json!({"n_positions": [64, 128]}));
+}
+
+/// The clamps of Wav2Vec2-BERT, and what a table has that is not clamped.
+#[test]
+fn farther_distances_are_those_of_the_config() {
+    let tables = Tables {
+        clamps: vec![[12, 24], [5, 10], [7, 14], [7, 15]],
+        ..Tables::default()
+    };
+    let mut config = json!({
+        "left_max_position_embeddings": 12,
+        "right_max_position_embeddings": 5,
+        "max_relative_positions": 7,
+        "hidden_size": 12,
+    });
+    tables.edit_clamps(config.as_object_mut().unwrap());
+    let want = json!({
+        "left_max_position_embeddings": 24,
+        "right_max_position_embeddings": 10,
+        "max_relative_positions": 7,
+        "hidden_size": 12,
+    });
+    assert_eq!(config, want);
 }
 
 #[test]
