@@ -7,7 +7,7 @@ use crate::detect::Found;
 use crate::detect::branches::{Branch, check_branches};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
-use crate::report::Limit;
+use crate::report::{Limit, LimitCause};
 use crate::request::{ImageSize, Length, Parameters, Request};
 use posenc_encodings::kind::{Form, Kind, Layout};
 
@@ -59,6 +59,7 @@ pub(crate) fn change(
     }
     check_effect(request, kind)?;
     if kind.is_none() {
+        check_static(found, request)?;
         let plans = rescale_plans(model, branches, &found.limits, request)?;
         check_form(model, branches, &plans, request)?;
         return Ok(Change::Rescale(plans));
@@ -190,6 +191,25 @@ fn refuse_ineffective(name: Option<&'static str>, on: &str) -> Result<(), Rewrit
     let Some(name) = name else { return Ok(()) };
     let why = format!("`{name}` has no effect on {on}; remove it");
     Err(Refusal::new(RefusalKind::NoEffect(name), why).into())
+}
+
+/// Refuses a length that the shapes in the graph do not take: where tokens are rotated, none of these
+/// follows yet.
+fn check_static(found: &Found, request: &Request) -> Result<(), RewriteError> {
+    let Some(wanted) = request.parameters.max_length else {
+        return Ok(());
+    };
+    let mut limits = found.limits.iter();
+    let is_short = |limit: &&Limit| limit.cause == LimitCause::StaticShape && limit.length < wanted;
+    let Some(limit) = limits.find(is_short).filter(|_| !found.rotary.is_empty()) else {
+        return Ok(());
+    };
+    let why = format!(
+        "the shapes in the graph take {} tokens, and another number is not supported yet in a model that \
+         rotates them; export it with an open sequence axis, or leave out `max-length`",
+        limit.length
+    );
+    Err(Refusal::new(RefusalKind::UnsupportedOption("max-length"), why).into())
 }
 
 /// Refuses plain operators for rotations that a fused operator does: these keep their form.

@@ -12,6 +12,7 @@ use crate::report::{Limit, LimitCause};
 use crate::request::hf_config::HfConfigError;
 use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
 use posenc_encodings::inferred::{self, Inferred};
+use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::shared::ORIGINAL_LENGTH;
 use posenc_encodings::laws::{LawError, Rope, Scaling};
 
@@ -81,6 +82,15 @@ pub(crate) fn plan(
         return Err(Refusal::unsupported(why).into());
     }
     if found.rotary.is_empty() {
+        let mut findings = found.findings.iter();
+        if let Some(unread) = findings.find(|f| f.encoding.kind() == Kind::Unknown)
+            && let Some(node) = unread.node()
+        {
+            let place = model.graph().place(node);
+            let why =
+                format!("{place}: an encoding that was not read is not supported in a rescale");
+            return Err(Refusal::unsupported(why).into());
+        }
         let why = "no attention of the model is rotary, and nothing else in it can be rescaled so yet; \
                    give `to` rope to insert RoPE";
         return Err(Refusal::unsupported(why).into());

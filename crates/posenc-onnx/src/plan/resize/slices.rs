@@ -2,6 +2,7 @@
 
 use posenc_ir::{NodeId, ValueId};
 
+use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
@@ -153,7 +154,7 @@ impl Walk<'_> {
             let behind = unchanged(axis.parts().iter().rev());
             let beside = |n: i64| match usize::try_from(n) {
                 Ok(n) => n <= before,
-                Err(_) => n.unsigned_abs() as usize <= behind,
+                Err(_) => self.counts_tokens() || n.unsigned_abs() as usize <= behind,
             };
             let is_start = beside(starts[i]) || step > starts[i] && starts[i] >= 0;
             let is_end = beside(*end)
@@ -230,9 +231,14 @@ impl Walk<'_> {
         index.is_some_and(|index| {
             index.iter().all(|n| match usize::try_from(*n) {
                 Ok(n) => n < before,
-                Err(_) => n.unsigned_abs() as usize <= behind,
+                Err(_) => self.counts_tokens() || n.unsigned_abs() as usize <= behind,
             })
         })
+    }
+
+    /// Whether it is a length that changes: what is counted from the last token follows it.
+    fn counts_tokens(&self) -> bool {
+        matches!(self.wanted, Wanted::Length { .. })
     }
 }
 

@@ -3,7 +3,8 @@
 use posenc_ir::{DType, Model};
 
 use crate::graph::sketch::{HIDDEN, Sketch};
-use crate::request::{Request, ScaleType};
+use crate::prove::testing::fixture;
+use crate::request::{LawName, Request, ScaleType};
 use crate::rewrite::rewrite;
 
 /// Tokens of the sequence.
@@ -72,6 +73,63 @@ fn a_length_in_the_graph_follows() {
     for (name, change) in cases {
         let dims = longer(&model(change)).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(dims, [1, 12, HIDDEN], "{name}");
+    }
+}
+
+/// What is counted from the last token: an index, and the end of a slice.
+#[test]
+fn what_is_counted_from_the_end_follows() {
+    type Head = fn(&mut Sketch, &str) -> String;
+    let of = |head: Head| {
+        let mut s = Sketch::default();
+        let x = tokens(&mut s);
+        let y = s.attends(&x, &x);
+        let y = head(&mut s, &y);
+        longer(&s.model(18, &[&y]))
+    };
+    let last = of(|s, y| {
+        let last = s.int(-1);
+        s.gather(y, &last, 1)
+    });
+    assert_eq!(last, Ok(vec![1, HIDDEN]));
+    assert!(of(|s, y| s.slice(y, 1, [0, -1, 1])).is_ok());
+    for counted in [
+        of(|s, y| {
+            let eighth = s.int(LENGTH as i64 - 1);
+            s.gather(y, &eighth, 1)
+        }),
+        of(|s, y| s.slice(y, 1, [0, LENGTH as i64 - 1, 1])),
+    ] {
+        let why = counted.unwrap_err();
+        assert!(
+            why.contains("acts along an axis that follows the sequence"),
+            "{why}"
+        );
+    }
+}
+
+/// The shapes of an export for 12 tokens, which are rotated.
+#[test]
+fn a_length_that_rotated_tokens_do_not_follow_is_refused() {
+    for (max_length, scale, ok) in [
+        (40, None, false),
+        (40, Some(LawName::Linear), false),
+        (12, None, true),
+    ] {
+        let mut request = Request {
+            scale: scale.map(ScaleType::Law),
+            ..Request::default()
+        };
+        request.parameters.max_length = Some(max_length);
+        let done = rewrite(&mut fixture("llama/dynamo-static"), &request);
+        assert_eq!(done.is_ok(), ok, "{max_length} {scale:?}");
+        if let Err(why) = done {
+            let why = why.to_string();
+            assert!(
+                why.contains("the shapes in the graph take 12 tokens"),
+                "{why}"
+            );
+        }
     }
 }
 
