@@ -7,6 +7,7 @@ use posenc_runtime::{
 };
 
 use super::VerifyError;
+use super::options::VerifyOptions;
 
 /// A runtime with an execution provider.
 #[derive(Clone, Debug)]
@@ -69,6 +70,39 @@ impl Backend for RuntimeTarget<'_> {
         };
         self.backend.load(model, &options)
     }
+}
+
+/// What is run on its own runs on the targets, too.
+pub(super) fn as_backends<'a>(targets: &'a [RuntimeTarget<'a>]) -> Vec<&'a dyn Backend> {
+    targets
+        .iter()
+        .map(|target| target as &dyn Backend)
+        .collect()
+}
+
+/// The targets of the options; every runtime on the processor where none is named.
+pub(super) fn targets<'a>(
+    options: &VerifyOptions,
+    backends: &'a [Box<dyn Backend>],
+) -> Result<Vec<RuntimeTarget<'a>>, VerifyError> {
+    let providers: Vec<(usize, Provider)> = if options.providers.is_empty() {
+        (0..backends.len()).map(|i| (i, Provider::Cpu)).collect()
+    } else {
+        options.providers.clone()
+    };
+    let target = |(i, provider): (usize, Provider)| {
+        let backend = backends.get(i).ok_or_else(|| {
+            let why = format!("there are {} runtimes", backends.len());
+            let missing = RuntimeError::unavailable(format!("runtime {i}"), why);
+            VerifyError::runtime("verify", missing)
+        })?;
+        Ok(RuntimeTarget {
+            backend: backend.as_ref(),
+            provider,
+            fallback: options.fallback,
+        })
+    };
+    providers.into_iter().map(target).collect()
 }
 
 /// Loads a model with this optimization, or with all of it where the runtime has no other.

@@ -1,7 +1,7 @@
 //! Whole models in every runtime, and their rotations against the formula.
 
 use posenc_ir::{Dim, Model};
-use posenc_runtime::{Backend, Optimization, Provider, RuntimeError};
+use posenc_runtime::{Backend, Optimization, RuntimeError};
 
 use super::bisect::{Side, bisect};
 use super::bound::Worst;
@@ -13,7 +13,7 @@ use super::inserted::{self, Inserted, merge};
 use super::lengths;
 use super::options::{Bisect, VerifyOptions};
 use super::recorded::{self, Held};
-use super::run::RuntimeTarget;
+use super::run::{RuntimeTarget, as_backends, targets};
 use super::sites::{Checked, check_rope};
 use super::subject::Subject;
 use super::sweep::{Meaning, Sweep};
@@ -469,37 +469,4 @@ fn absent(model: &Model, found: &Found) -> Vec<SiteCheck> {
         Worst::default().check(&name, "rotation")
     });
     absent.collect()
-}
-
-/// What is run on its own runs on the targets, too.
-fn as_backends<'a>(targets: &'a [RuntimeTarget<'a>]) -> Vec<&'a dyn Backend> {
-    targets
-        .iter()
-        .map(|target| target as &dyn Backend)
-        .collect()
-}
-
-/// The targets of the options; every runtime on the processor where none is named.
-fn targets<'a>(
-    options: &VerifyOptions,
-    backends: &'a [Box<dyn Backend>],
-) -> Result<Vec<RuntimeTarget<'a>>, VerifyError> {
-    let providers: Vec<(usize, Provider)> = if options.providers.is_empty() {
-        (0..backends.len()).map(|i| (i, Provider::Cpu)).collect()
-    } else {
-        options.providers.clone()
-    };
-    let target = |(i, provider): (usize, Provider)| {
-        let backend = backends.get(i).ok_or_else(|| {
-            let why = format!("there are {} runtimes", backends.len());
-            let missing = RuntimeError::unavailable(format!("runtime {i}"), why);
-            VerifyError::runtime("verify", missing)
-        })?;
-        Ok(RuntimeTarget {
-            backend: backend.as_ref(),
-            provider,
-            fallback: options.fallback,
-        })
-    };
-    providers.into_iter().map(target).collect()
 }
