@@ -10,9 +10,12 @@
 //!   in a folder: about 1 GB.
 //! - `cargo xtask embeddings` extends a published sentence-embedding model to twice its positions and
 //!   measures its embeddings: about 3 GB.
+//! - `cargo xtask gpu-check [MIB]` checks rewritten models on an NVIDIA GPU, and exits 5 where there is
+//!   none; with MIB, it packs what another machine needs for it: about 4 GB.
 //! - `cargo xtask-proto` regenerates the checked-in protobuf code.
 
 mod embeddings;
+mod gpu;
 mod layers;
 mod pip;
 #[cfg(feature = "proto")]
@@ -26,7 +29,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-const TASKS: &str = "`test`, `layers`, `schema`, `wild`, `embeddings` and `proto`";
+const TASKS: &str = "`test`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -37,6 +40,7 @@ fn main() -> Result<()> {
         Some("layers") => layers::run(root()?, &rest),
         Some("schema") => schema::run(root()?, &rest),
         Some("wild") => wild::run(root()?, &rest),
+        Some("gpu-check") => gpu::run(root()?, &rest),
         Some("embeddings") => embeddings::run(root()?, &rest),
         #[cfg(feature = "proto")]
         Some("proto") => proto::run(root()?),
