@@ -63,12 +63,13 @@ pub trait ScoreBias: Encoding + Object {
         tensors: &[ArrayD<f64>],
     ) -> Option<Emitted>;
 
-    /// Rows and columns of tokens, where their offsets pick the numbers; `None` where distances do.
+    /// `[rows, columns]` of the grid of tokens, where the bias depends on the offset in rows and
+    /// columns; `None` where it depends on the distance in the sequence.
     fn window(&self) -> Option<[usize; 2]> {
         None
     }
 
-    /// The bias of another window; `None` where distances pick the numbers.
+    /// The same bias for a grid of `[rows, columns]` tokens; `None` where [`Self::window`] is `None`.
     fn in_window(&self, _window: [usize; 2]) -> Option<Box<dyn ScoreBias>> {
         None
     }
@@ -109,8 +110,9 @@ pub trait ScoreBias: Encoding + Object {
         None
     }
 
-    /// The same bias with rows for these distances, keys before the query first; `None` where it has no
-    /// row for each distance.
+    /// The same bias with numbers for other distances: `before` and `ahead` are the farthest ones, in
+    /// tokens, of keys before the query and after it. `None` where the bias has no row for each
+    /// distance.
     fn widen(&self, _before: usize, _ahead: usize) -> Option<Box<dyn ScoreBias>> {
         None
     }

@@ -277,7 +277,7 @@ words! {
 }
 
 words! {
-    /// When the size of what is encoded, that of images, is known.
+    /// Whether a vision model takes images of one size or of any.
     ///
     /// ```
     /// # use posenc_onnx::request::{Request, Length};
@@ -287,9 +287,9 @@ words! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     "length" Length {
-        /// As the graph has it.
+        /// Of one size: that of the graph, or the `image_size` that is given.
         AsFound = "as-found",
-        /// When the graph runs.
+        /// Of any height and width: the graph computes what follows from them.
         Dynamic = "dynamic",
     } default AsFound
 }

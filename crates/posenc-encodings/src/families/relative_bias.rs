@@ -171,6 +171,8 @@ impl ScoreBias for RelativeBias {
     }
 
     fn widen(&self, before: usize, ahead: usize) -> Option<Box<dyn ScoreBias>> {
+        // One clip serves both sides, and the farther one counts: a table has fewer rows on one side
+        // only where no key is seen there.
         let max_distance = self.max_distance.map(|_| before.max(ahead));
         max_distance?;
         Some(Box::new(Self {

@@ -203,8 +203,11 @@ impl Code {
         }
     }
 
-    /// The code with the frequencies of the paper, where its own are these as exactly as single precision
-    /// shows.
+    /// Replaces the frequencies by 10000^(−2i/dim) in f64, where each differs from that by at most a
+    /// share of 1e-5 plus 1e-8, which is how exactly single precision shows them; others stay.
+    ///
+    /// Source of the formula: Vaswani et al., arXiv:1706.03762, section 3.5, whose sinusoids Dai et al.,
+    /// arXiv:1901.02860, section 3.3, use for distances.
     pub fn of_formula(self) -> Self {
         let paper = Self::of_width(2 * self.frequencies.len()).frequencies;
         let mut pairs = self.frequencies.iter().zip(&paper);

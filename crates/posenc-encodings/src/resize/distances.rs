@@ -1,13 +1,16 @@
-//! Tables by distance with more rows on either side of that of distance 0, which stays.
+//! Tables by distance with more rows on either side of the row of distance 0, which stays.
 
 use super::{Weights, linear};
 
-/// Rows before and after that of distance 0.
+/// Rows before and after that of distance 0, which is row `before`, counted from 0.
+///
+/// A table may count distances either way: rows before that of distance 0 are of keys before the query
+/// in one table, and of keys after it in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sides {
-    /// Rows before it.
+    /// Rows with lower numbers than that of distance 0.
     pub before: usize,
-    /// Rows after it.
+    /// Rows with higher numbers than that of distance 0.
     pub after: usize,
 }
 
@@ -21,14 +24,19 @@ impl Sides {
 /// How the rows of a wider table follow from those of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Widening {
-    /// Distances beyond the outermost rows have these.
+    /// Old rows stay, and distances beyond them get copies of the outermost one, as if they were
+    /// clipped (Shaw et al., arXiv:1803.02155, section 3.2).
     Clamped,
-    /// The farthest distance has the outermost row, and those between are interpolated.
+    /// Distance d gets the old row of d · old ÷ new, where old and new are the numbers of rows on its
+    /// side: position interpolation (Chen et al., arXiv:2306.15595) of distances.
     Interpolated,
 }
 
 impl Widening {
-    /// Which old rows, with which weights, make up each row of a table of `new` sides.
+    /// The old rows that make up each row of a table with the sides `new`, and their weights.
+    ///
+    /// One entry for each of the `new.rows()` rows, in their order: one old row, or the two between
+    /// which the distance falls, with weights that sum to 1.
     pub fn weights(self, old: Sides, new: Sides) -> Vec<Weights> {
         let center = old.before as f64;
         let row = |row: usize| {

@@ -9,7 +9,7 @@ use crate::request::{Antialias, Corners, ImageSize, LawName, Length, Request, Sc
 ///
 /// Learned rows are interpolated, repeated, composed or cut off; a table of sines and cosines goes on
 /// by its formula. Rows that no position reads stay, and buffers of positions, token types and causal
-/// masks follow. A model of which anything would still end at the old length is refused.
+/// masks get the new length. A model of which anything would still end at the old length is refused.
 ///
 /// ```
 /// # use posenc_onnx::{Model, Resize};
@@ -34,7 +34,12 @@ impl Resize {
     }
 
     /// Rows interpolated between two, for `max_length` positions. A table of sines and cosines gets the
-    /// code of `p · old length / max_length` at position p.
+    /// code of `p · old length / max_length` at position p. A learned table by distance gets the row of
+    /// `d · (old length − 1) / (max_length − 1)` at distance d.
+    ///
+    /// Clamped distances, slopes and buckets tell no length: a model with these is refused unless
+    /// [`Parameters::factor`](crate::request::Parameters::factor) of the [`Request`] says by how much it
+    /// is stretched.
     pub fn linear(max_length: usize) -> Self {
         Self::by(Some(LawName::Linear.into()), max_length)
     }
@@ -59,14 +64,16 @@ impl Resize {
         Self::by(Some(ScaleType::Truncate), max_length)
     }
 
-    /// More rows of tables of sines and cosines. Learned tables do not go on by themselves: a model that
-    /// has some is refused.
+    /// Room for `max_length` positions; what shorter sequences compute stays. Tables of sines and
+    /// cosines, and stored sinusoids of Transformer-XL, go on by their formula; learned tables by
+    /// distance repeat their outermost rows. A learned table on the embeddings that needs more rows is
+    /// refused, because nothing says what these should be.
     pub fn longer(max_length: usize) -> Self {
         Self::by(None, max_length)
     }
 
     /// Images of another size, in pixels. Learned tables of patches are interpolated between four rows
-    /// along both sides; every size in the graph follows.
+    /// along both sides, biases by the offset of patches between two; every size in the graph follows.
     ///
     /// ```
     /// # use posenc_onnx::{Model, Resize};
@@ -83,9 +90,12 @@ impl Resize {
         Self(request)
     }
 
-    /// Images of any height and width that are whole numbers of patches. The graph resizes its learned table
-    /// of patches when it runs, and computes every size that follows; at the old size it computes what it
-    /// did.
+    /// Images of any height and width that are whole numbers of patches. The graph resizes its learned
+    /// table of patches when it runs, and computes every size that follows; at the old size it computes
+    /// what it did.
+    ///
+    /// This needs opset 11, with [`Self::antialias`] 18. Windows and biases by the offset of patches are
+    /// refused.
     ///
     /// ```
     /// # use posenc_onnx::{Model, Resize};
@@ -103,7 +113,8 @@ impl Resize {
         Self(request)
     }
 
-    /// Smooths tables of patches, as `antialias` does in PyTorch: over all rows that fall on a new one.
+    /// Smooths tables of patches as `antialias=True` does in PyTorch: the smaller the new table, the
+    /// more old rows make up a new one.
     pub fn antialias(mut self) -> Self {
         self.0.parameters.antialias = Antialias::On;
         self

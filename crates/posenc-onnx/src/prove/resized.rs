@@ -152,7 +152,7 @@ fn check_rows(
             .zip(&want)
             .all(|(a, b)| (a - b).abs() <= bound);
         if !near && table.is_computed {
-            let why = "the graph resizes its table itself, and in another way than is asked for";
+            let why = "the graph itself resizes this table, and in another way than is asked for";
             return Err(before.refuse(node, why));
         }
         if !near {

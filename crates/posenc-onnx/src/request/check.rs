@@ -65,7 +65,7 @@ impl Request {
         let p = &self.parameters;
         let is_image = p.image_size.is_some() || p.length == Length::Dynamic;
         if p.antialias == Antialias::On && !is_image {
-            let why = "`antialias` is of another image size; give `image-size`";
+            let why = "`antialias` is for another image size; give `image-size` or `dynamic`";
             return Err(Refusal::missing("image-size", why));
         }
         self.check_law()?;

@@ -15,20 +15,20 @@ use crate::error::RewriteError;
 pub(crate) struct Following {
     /// The constant that it replaces.
     pub(crate) value: ValueId,
-    /// Numbers that follow from the grid.
+    /// Its numbers, or its dimensions where it is repeated: each is fixed or follows from the grid.
     pub(crate) each: Vec<Number>,
-    /// What these are.
+    /// What `each` holds.
     pub(crate) whole: Whole,
 }
 
-/// What numbers that follow from the grid are.
+/// What the numbers of [`Following::each`] are.
 #[derive(Clone, Debug)]
 pub(crate) enum Whole {
-    /// The constant, a list.
+    /// The numbers of the constant, a list.
     List,
-    /// The constant, one number without an axis.
+    /// The one number of the constant, which has no axis.
     Number,
-    /// The dimensions to which this is repeated.
+    /// The dimensions of the constant, which is this tensor repeated.
     Dims(Tensor),
 }
 

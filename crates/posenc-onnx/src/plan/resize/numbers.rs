@@ -5,13 +5,13 @@
 pub(crate) enum Number {
     /// The same for every grid.
     Fixed(i64),
-    /// `factor` times the sides that count, and `more`.
+    /// `factor` × the product of the counted sides + `more`.
     Grid {
-        /// Whether rows count, and columns.
+        /// Whether the rows of the grid are counted, and whether its columns are.
         sides: [bool; 2],
-        /// How many times.
+        /// The factor.
         factor: i64,
-        /// What is added.
+        /// The number that is added.
         more: i64,
     },
 }

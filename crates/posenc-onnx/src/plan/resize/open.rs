@@ -19,8 +19,10 @@ use crate::graph::region::reads;
 use crate::record::asked;
 use crate::request::{ImageSize, Length, Request};
 
-/// The first opset whose `Resize` takes sizes, and the first in which it smooths.
+/// The first opset whose `Resize` takes sizes.
 const RESIZES: i64 = 11;
+
+/// The first opset whose `Resize` has `antialias`.
 const SMOOTHS: i64 = 18;
 
 /// Images of any size.

@@ -62,7 +62,8 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
     let changes = !(tables.is_empty() && biases.is_empty() && distances.is_empty());
     if changes && request.parameters.corners == Corners::Aligned && !tables.iter().any(interpolates)
     {
-        let why = "`align-corners` has no effect: no learned table is interpolated";
+        let why = "`align-corners` has no effect: no learned table on the embeddings is interpolated, and \
+                   tables by distance keep their ends without it";
         return Err(Refusal::new(RefusalKind::NoEffect("align-corners"), why).into());
     }
     let longest = tables.iter().map(|table| table.new);

@@ -96,9 +96,10 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether a row of a bias differs from the formula by more than a share of its largest number. What all
-/// keys of a query share counts for nothing (`sees_both`: those behind it too), and the bias may enter before the scores are scaled: by how
-/// much, the keys within the `old` length show.
+/// Whether a row of a bias differs from the formula by more than a share of its largest number. A number
+/// that all keys of a query have in common does not count. The bias may be added before the scores are
+/// scaled; the factor is read from the keys within the `old` length. Keys after the query are compared
+/// only with `sees_both`.
 fn departs(
     bias: &dyn ScoreBias,
     sees_both: bool,
