@@ -203,8 +203,9 @@ impl Code {
         }
     }
 
-    /// Replaces the frequencies by 10000^(−2i/dim) in f64, where each differs from that by at most a
-    /// share of 1e-5 plus 1e-8, which is how exactly single precision shows them; others stay.
+    /// The code with the frequencies 10000^(−2i/dim) in f64, if every one of its own is within
+    /// 1e-5 times that plus 1e-8, which is how exactly single precision shows them. If one is not, all
+    /// stay as they are.
     ///
     /// Source of the formula: Vaswani et al., arXiv:1706.03762, section 3.5, whose sinusoids Dai et al.,
     /// arXiv:1901.02860, section 3.3, use for distances.
