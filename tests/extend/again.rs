@@ -60,6 +60,19 @@ fn interpolated_rows_are_not_interpolated_again() {
         let ran = again(&folder, &args);
         assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
     }
+    let other = again(&folder, &to("tile", "128"));
+    assert_eq!(other.code, 2, "{}", other.stderr);
+    // What is cut off stays interpolated.
+    let cut = again(&folder, &to("truncate", "100"));
+    assert_eq!(cut.code, 0, "{}", cut.stderr);
+    fs::rename(folder.path().join("again.onnx"), model(&folder)).unwrap();
+    let refused = again(&folder, &to("linear", "256"));
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("scaled already (linear)"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -87,6 +100,12 @@ fn patches_are_not_interpolated_again() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let same = again(&folder, &["--image-size", "48x24"]);
     assert_eq!(same.json()["edits"], json!([]));
+    for other in ["--antialias", "--align-corners", "--scale=linear"] {
+        let refused = again(&folder, &["--image-size", "48x24", other]);
+        assert_eq!(refused.code, 2, "{other}: {}", refused.stderr);
+        let says = "interpolated already (cubic)";
+        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    }
     let refused = again(&folder, &["--image-size", "32x32"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert!(

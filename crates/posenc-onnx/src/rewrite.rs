@@ -212,26 +212,10 @@ impl Planned<'_> {
         match change {
             Change::Rescale(plans) => rescale::apply(input, branches, &plans, &request, report),
             Change::Stretch(plan) => {
-                let branch = branches
-                    .into_iter()
-                    .next()
-                    .expect("there is a first branch");
-                stretch::apply(input, branch, &plan, &request, report)
+                stretch::apply(input, first(branches), &plan, &request, report)
             }
-            Change::Resize(plan) => {
-                let branch = branches
-                    .into_iter()
-                    .next()
-                    .expect("there is a first branch");
-                resize::apply(input, branch, &plan, &request, report)
-            }
-            Change::Open(plan) => {
-                let branch = branches
-                    .into_iter()
-                    .next()
-                    .expect("there is a first branch");
-                open::apply(input, branch, &plan, report)
-            }
+            Change::Resize(plan) => resize::apply(input, first(branches), &plan, &request, report),
+            Change::Open(plan) => open::apply(input, first(branches), &plan, report),
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
             Change::Sort => Ok(unchanged(input, branches, report)),
             Change::Nothing { warnings } => {
@@ -259,11 +243,13 @@ fn again(done: &Rewritten, options: &Option<Options>) -> Option<Vec<Branch>> {
 
 /// The model as it is.
 fn unchanged(model: &Model, branches: Vec<Branch>, report: Rewrite) -> Rewritten {
-    let first = branches
-        .into_iter()
-        .next()
-        .expect("there is a first branch");
-    Rewritten::new(model.clone(), first.found, report)
+    Rewritten::new(model.clone(), first(branches).found, report)
+}
+
+/// The branch that is read first: every model has one.
+fn first(branches: Vec<Branch>) -> Branch {
+    let mut branches = branches.into_iter();
+    branches.next().expect("there is a first branch")
 }
 
 /// How a request wants a model to be detected.

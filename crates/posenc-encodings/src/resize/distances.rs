@@ -15,9 +15,9 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Rows of the table.
+    /// Rows of the table; of sides beyond all numbers, the largest of these.
     pub fn rows(self) -> usize {
-        self.before + 1 + self.after
+        self.before.saturating_add(self.after).saturating_add(1)
     }
 }
 
@@ -98,6 +98,15 @@ mod tests {
             one(3),
         ];
         assert_eq!(got, want);
+    }
+
+    #[test]
+    fn sides_beyond_all_numbers_have_the_most_rows() {
+        let endless = Sides {
+            before: usize::MAX,
+            after: usize::MAX,
+        };
+        assert_eq!([OLD, endless].map(Sides::rows), [4, usize::MAX]);
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl<'a> Plan<'a> {
                 all.extend(plan.inferred.iter().cloned());
             }
             Change::Open(plan) => {
-                let findings = plan.findings(&planned.branches[0].found);
+                let findings = 0..planned.branches[0].found.findings.len();
                 of_branches.push(changed(&planned, findings, |_, e| e.clone()));
                 all.extend(plan.inferred.iter().cloned());
             }

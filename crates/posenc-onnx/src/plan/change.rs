@@ -126,16 +126,16 @@ fn open_plan(
         let why = "images of any size of a model with branches are not supported yet";
         return Err(Refusal::unsupported(why).into());
     };
-    let context = Context { model, found };
-    let Some(plan) = resize::open(&context, request, request.parameters.image_size)? else {
-        let warnings = found.not_evaluated.clone();
-        return Ok(Change::Nothing { warnings });
-    };
     if request.allowances.write_config {
         let why = "`write-config` describes rescales, lengths and image sizes, and a config has no \
                    key for images of any size; remove it";
         return Err(Refusal::new(RefusalKind::NoEffect("write-config"), why).into());
     }
+    let context = Context { model, found };
+    let Some(plan) = resize::open(&context, request, request.parameters.image_size)? else {
+        let warnings = found.not_evaluated.clone();
+        return Ok(Change::Nothing { warnings });
+    };
     Ok(Change::Open(Box::new(plan)))
 }
 

@@ -385,7 +385,7 @@ pub(crate) fn recorded_original(model: &Model) -> Option<(usize, &'static str)> 
         return Some((length, "the model's posenc.rope metadata"));
     }
     let asked = asked::read(model)?.ok()?;
-    let length = asked.request.parameters.original_length?;
+    let length = asked.original_length()?;
     Some((length, "the model's posenc.request metadata"))
 }
 

@@ -5,17 +5,18 @@ mod bias;
 pub(crate) mod open;
 mod weights;
 
-use ndarray::{Array2, ArrayD};
+use ndarray::{Array1, Array2, ArrayD};
 
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
-use crate::plan::resize::table::{Interpolation, NewRows, ResizedTable};
+use crate::plan::resize::table::{NewRows, ResizedTable};
+use crate::prove::bound::ROUNDINGS;
 use crate::prove::invariants::check_same_sites;
 use crate::prove::stretched;
-use weights::{ROUNDINGS, share};
+use weights::shares;
 
 /// Compares the result with the plan.
 ///
@@ -108,21 +109,12 @@ fn check_rows(
             };
         }
     };
-    let Interpolation {
-        by,
-        corners,
-        antialias,
-    } = *rows;
     let largest = old.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
     let sides = table
         .sides(|axis| axis.before())
         .zip(table.sides(|axis| axis.after()));
     let (from, to) = sides.ok_or_else(unknown)?;
-    let [down, across] = [0, 1].map(|side| {
-        Array2::from_shape_fn((to[side], from[side]), |(row, of)| {
-            share([row, to[side]], [of, from[side]], by, corners, antialias)
-        })
-    });
+    let [down, across] = [0, 1].map(|side| shares(from[side], to[side], rows));
     let (old, lead) = by_row(&old, table, Extent::before);
     let (new, _) = by_row(&new, table, Extent::after);
     let (patches, others) = (to[0] * to[1], old.nrows() - from[0] * from[1]);
@@ -132,14 +124,10 @@ fn check_rows(
             Some(n) if n >= patches => old.row(row - patches + from[0] * from[1]).to_owned(),
             Some(patch) => {
                 let (y, x) = (patch / to[1], patch % to[1]);
-                let mut sum = ndarray::Array1::<f64>::zeros(old.ncols());
-                for i in 0..from[0] {
-                    for j in 0..from[1] {
-                        let weight = down[[y, i]] * across[[x, j]];
-                        if weight == 0.0 {
-                            continue;
-                        }
-                        sum.scaled_add(weight, &old.row(lead + i * from[1] + j));
+                let mut sum = Array1::<f64>::zeros(old.ncols());
+                for (i, tall) in &down[y] {
+                    for (j, wide) in &across[x] {
+                        sum.scaled_add(tall * wide, &old.row(lead + i * from[1] + j));
                     }
                 }
                 sum

@@ -18,23 +18,22 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::Lengths;
 use crate::plan::stretch::distances::ByDistance;
 use crate::plan::stretch::{Divided, Plan, Rows, Table};
+use crate::prove::bound::ROUNDINGS;
 use crate::prove::invariants::check_same_sites;
 use crate::report::{Limit, LimitCause};
 
 /// Elements that a value of a run at a length of the tables may have.
 const MOST: Budget = Budget { elements: 1 << 26 };
 
-/// The same where pairs of tokens count, and not what they have.
-const PAIRS: Budget = Budget { elements: 1 << 22 };
-
-/// Roundings of the element type between a row and its formula.
-const ROUNDINGS: f64 = 4.0;
+/// The same where pairs of tokens count, and not what they have; more where there are more pairs.
+const PAIRS: usize = 1 << 22;
 
 /// How far computed sines and cosines of a table may be from its formula in f64.
 const WAVE: f64 = 1e-5;
 
 /// Compares the result with the plan. `is_whole` says that every table of the model was meant; `ended` is
-/// the old length, where one before the new one is known.
+/// the old length, where one before the new one is known. What has too many numbers to be compared is given as
+/// warnings.
 ///
 /// # Errors
 /// With what differs, and where.
@@ -44,7 +43,7 @@ pub(crate) fn check(
     plan: &Plan,
     is_whole: bool,
     ended: Option<usize>,
-) -> Result<(), RewriteError> {
+) -> Result<Vec<String>, RewriteError> {
     check_same_sites(after, before.found, "in the stretched graph")?;
     let (old, new) = (&before.found.findings, &after.found.findings);
     let is_same = |(at, (old, new)): (usize, (&Finding, &Finding))| {
@@ -80,11 +79,11 @@ pub(crate) fn check(
         });
     }
     reaches(after, plan, is_whole)?;
-    let mut lengths = vec![];
+    let (mut lengths, mut left_out) = (vec![], vec![]);
     for table in &plan.tables {
         check_rows(before, after, table)?;
         if table.new > table.old && !lengths.contains(&table.old) {
-            past_end::check(after, table.old, &MOST)?;
+            left_out.extend(past_end::check(after, table.old, &MOST)?);
             lengths.push(table.old);
         }
     }
@@ -92,21 +91,26 @@ pub(crate) fn check(
         distances::check(before, after, tables)?;
     }
     // Vectors of all pairs are many.
-    let budget = match plan.distances[..] {
+    let budget = |old: usize| match plan.distances[..] {
         [] => MOST,
-        _ => PAIRS,
+        _ => Budget {
+            elements: old
+                .saturating_add(1)
+                .saturating_pow(2)
+                .clamp(PAIRS, MOST.elements),
+        },
     };
     let ends = plan.distances.iter().filter_map(|tables| tables.old_length);
     for old in ended.into_iter().chain(ends) {
         if !lengths.contains(&old) {
-            past_end::check(after, old, &budget)?;
+            left_out.extend(past_end::check(after, old, &budget(old))?);
             lengths.push(old);
         }
     }
-    match ended.zip(plan.max_length) {
-        Some((old, new)) => slopes::check(after, [old, new], &MOST),
-        None => Ok(()),
+    if let Some((old, new)) = ended.zip(plan.max_length) {
+        slopes::check(after, [old, new], &MOST)?;
     }
+    Ok(left_out)
 }
 
 /// Whether a finding is what was planned.

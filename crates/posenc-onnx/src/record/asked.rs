@@ -22,9 +22,18 @@ pub(crate) struct Asked {
     /// Whether learned values came from a file.
     #[serde(default)]
     pub(crate) has_tensors: bool,
+    /// The length that the model was trained for by an earlier request, where this one names none.
+    #[serde(default)]
+    original_length: Option<usize>,
 }
 
 impl Asked {
+    /// The length that the model was trained for, by the last request that names it.
+    pub(crate) fn original_length(&self) -> Option<usize> {
+        let own = self.request.parameters.original_length;
+        own.or(self.original_length)
+    }
+
     /// Whether this version of the tool wrote the record.
     pub(crate) fn is_of_this_version(&self) -> bool {
         self.tool == tool()
@@ -36,7 +45,7 @@ fn tool() -> &'static str {
 }
 
 /// Records a request; nothing where it is not JSON. Of the config next to a model, it names the length
-/// that was `inferred` from it.
+/// that was `inferred` from it, and of earlier requests the length that this one does not name.
 pub(crate) fn write(model: &mut Model, request: &Request, inferred: &[Inferred]) {
     let mut request = request.clone();
     let read = request.model_config.take();
@@ -58,6 +67,12 @@ pub(crate) fn write(model: &mut Model, request: &Request, inferred: &[Inferred])
     let mut entry = json!({"tool": tool(), "request": asked});
     if request.params.is_some() {
         entry["has_tensors"] = json!(true);
+    }
+    let earlier = self::read(model).and_then(Result::ok);
+    let earlier = earlier.and_then(|earlier| earlier.original_length());
+    let earlier = earlier.filter(|_| request.parameters.original_length.is_none());
+    if let Some(length) = earlier {
+        entry["original_length"] = json!(length);
     }
     model.set_metadata(KEY, entry.to_string());
 }
@@ -122,9 +137,14 @@ mod tests {
         assert_eq!(again.model_config, None);
         assert_eq!(again.parameters.original_length, Some(32));
         request.hf_config = Some(config);
-        write(&mut model, &request, &[]);
-        let again = read(&model).unwrap().unwrap().request;
-        assert_eq!(json!(again.hf_config.unwrap()), json!({"rope_theta": 5e5}));
+        for _ in 0..2 {
+            write(&mut model, &request, &[]);
+            let again = read(&model).unwrap().unwrap();
+            assert_eq!(again.original_length(), Some(32), "of the first request");
+            let again = again.request;
+            assert_eq!(again.parameters.original_length, None);
+            assert_eq!(json!(again.hf_config.unwrap()), json!({"rope_theta": 5e5}));
+        }
         for bad in ["", "[]", r#"{"tool": "t", "request": {"to": "what"}}"#] {
             model.set_metadata(KEY, bad.to_owned());
             assert!(read(&model).unwrap().is_err(), "{bad}");

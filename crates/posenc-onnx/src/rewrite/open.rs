@@ -40,7 +40,7 @@ pub(super) fn apply(
     };
     resized::open::check_open(&context, &result)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
-    let sites = sites_of(&before, plan.findings(&before));
+    let sites = sites_of(&before, 0..before.findings.len());
     let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;

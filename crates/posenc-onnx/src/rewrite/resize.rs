@@ -12,8 +12,10 @@ use crate::detect::{detect, limits};
 use crate::edit::resize::resize;
 use crate::error::RewriteError;
 use crate::inspect::entries;
+use crate::plan::resize::table::Interpolation;
 use crate::plan::resize::{Plan, Wanted};
 use crate::prove::{resized, stretched};
+use crate::record::stretch::Stretched;
 use crate::report::{Guarantee, Rewrite};
 use crate::request::{LawName, Request, ScaleType};
 
@@ -56,17 +58,34 @@ pub(super) fn apply(
     match plan.wanted {
         Wanted::Length { length, .. } => {
             stretched::ends_from(&result, length, true)?;
-            stretch::record(&mut next, &report, request.scale, None);
+            let scaled = Stretched {
+                scale: request.scale,
+                corners: request.parameters.corners,
+                continued: request.scale.is_none() && !plan.tables.is_empty(),
+                ..Stretched::default()
+            };
+            stretch::record(&mut next, &report, scaled);
         }
         Wanted::Image { by, .. } if plan.interpolates() => {
-            let scale = match by.rows.by {
-                Resizing::Linear => ScaleType::from(LawName::Linear),
-                _ => ScaleType::Cubic,
+            let scaled = Stretched {
+                scale: Some(scale(by.rows)),
+                corners: by.rows.corners,
+                antialias: by.rows.antialias,
+                biases: (!plan.biases.is_empty()).then(|| scale(by.biases)),
+                ..Stretched::default()
             };
-            stretch::record(&mut next, &report, Some(scale), None);
+            stretch::record(&mut next, &report, scaled);
         }
         Wanted::Image { .. } => {}
     }
     report.warnings = warnings(&after, None, plan.length());
     Ok(Rewritten::new(next, after, report))
+}
+
+/// The word for an interpolation.
+fn scale(by: Interpolation) -> ScaleType {
+    match by.by {
+        Resizing::Linear => ScaleType::from(LawName::Linear),
+        _ => ScaleType::Cubic,
+    }
 }

@@ -16,7 +16,7 @@ use crate::plan::stretch::{Plan, distances};
 use crate::prove::stretched;
 use crate::record::stretch::{self, Stretched};
 use crate::report::{Guarantee, Limit, Rewrite};
-use crate::request::{Request, ScaleType};
+use crate::request::Request;
 
 /// Buffers behind each other are few.
 const ROUNDS: usize = 4;
@@ -57,16 +57,24 @@ pub(super) fn apply(
         model: &next,
         found: &after,
     };
-    stretched::check(&context, &result, plan, is_whole, ended)?;
+    let left_out = stretched::check(&context, &result, plan, is_whole, ended)?;
     let (from, to) = (entries(model, &before), entries(&next, &after));
     let sites = sites_of(&before, plan.findings());
     let changed = Changed::of(sites, &applied);
     report.edits = edits(&before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
-    let factor = plan.biases.first().map(|bias| bias.of_original);
-    record(&mut next, &report, request.scale, factor);
+    let scaled = Stretched {
+        scale: request.scale,
+        corners: request.parameters.corners,
+        continued: request.scale.is_none()
+            && !(plan.tables.is_empty() && plan.distances.is_empty()),
+        factor: plan.biases.first().map(|bias| bias.of_original),
+        ..Stretched::default()
+    };
+    record(&mut next, &report, scaled);
     report.warnings = warnings(&after, None, plan.max_length);
+    report.warnings.extend(left_out);
     Ok(Rewritten::new(next, after, report))
 }
 
@@ -115,19 +123,13 @@ fn with_revealed(
     Ok((model, found))
 }
 
-/// Records the limits of a report and the scaling that was asked for.
-pub(super) fn record(
-    model: &mut Model,
-    report: &Rewrite,
-    scale: Option<ScaleType>,
-    factor: Option<f64>,
-) {
+/// Records the limits of a report and what was `scaled`, next to what earlier rewrites did.
+pub(super) fn record(model: &mut Model, report: &Rewrite, scaled: Stretched) {
     let shortest = |limits: &[Limit]| limits.first().map(|limit| limit.length);
     let stretched = Stretched {
         before: shortest(&report.limits.before),
         after: shortest(&report.limits.after),
-        scale,
-        factor,
+        ..scaled
     };
-    stretch::write(model, &report.input.fingerprint, &stretched);
+    stretch::write(model, &report.input.fingerprint, stretched);
 }

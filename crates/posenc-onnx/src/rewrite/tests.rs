@@ -1,5 +1,6 @@
 //! Whole rewrites of small graphs.
 
+mod again;
 mod biases;
 pub(crate) mod branches;
 mod config;

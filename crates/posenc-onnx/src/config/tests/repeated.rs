@@ -70,10 +70,15 @@ fn the_record_of_a_model_comes_before_the_config_that_was_written() {
     for law in [LawName::Linear, LawName::Ntk, LawName::Yarn] {
         let (scaled, written) = again(&model, &config, unstated(law));
         assert_eq!(written.value()["max_position_embeddings"], 256);
-        let (_, yarn) = again(&scaled, written.value(), unstated(LawName::Yarn));
-        let original = &yarn.value()["rope_scaling"]["original_max_position_embeddings"];
-        assert_eq!(original, 64, "{law:?}");
-        assert_eq!(yarn.value()["max_position_embeddings"], 256, "{law:?}");
+        let mut longer = Request::default();
+        longer.parameters.max_length = Some(512);
+        let (longer, written_later) = again(&scaled, written.value(), longer);
+        for (model, written, reach) in [(&scaled, &written, 256), (&longer, &written_later, 256)] {
+            let (_, yarn) = again(model, written.value(), unstated(LawName::Yarn));
+            let original = &yarn.value()["rope_scaling"]["original_max_position_embeddings"];
+            assert_eq!(original, 64, "{law:?}");
+            assert_eq!(yarn.value()["max_position_embeddings"], reach, "{law:?}");
+        }
     }
 }
 

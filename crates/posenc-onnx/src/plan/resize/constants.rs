@@ -136,6 +136,10 @@ impl Read<'_> {
             .map(|list| list.iter().map(|n| *n as i64).collect())
             .collect();
         let each = self.fitted(&sides)?;
+        if !each.iter().any(|number| number.follows()) {
+            let why = "numbers that follow from the grid of patches, and are no list of sizes";
+            return Err(self.refuse(why));
+        }
         let old = self.context.found.trace.get(self.value).to_f64();
         let mut numbers = match (old, self.context.found.trace.get(self.value).to_bool()) {
             (_, Some(old)) => old.mapv(|b| f64::from(u8::from(b))),

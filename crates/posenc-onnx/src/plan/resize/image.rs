@@ -29,6 +29,7 @@ pub(crate) fn plan(
     check_pixels(size)?;
     let image = Image::of(context, "image-size")?;
     if image.size() == size {
+        check_law(context, request, by)?;
         return Ok(Walk::new(context, wanted(&image, size, by)).plan(vec![]));
     }
     check_original(context, request)?;
@@ -62,13 +63,42 @@ pub(super) fn check_original(context: &Context<'_>, request: &Request) -> Result
     }
     let again = record::stretch::interpolated(context.model);
     if let Some(scale) = again.filter(|_| !request.allowances.allow_rescale) {
-        let why = format!(
-            "the table of patches is interpolated already ({scale}); resize the original, or give \
-             `allow-rescale` to interpolate the result once more"
-        );
-        return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
+        return Err(interpolated(scale));
     }
     Ok(())
+}
+
+/// Refuses an image of the size that is asked for, of which an earlier rewrite interpolated the table in
+/// another way, unless that is allowed.
+fn check_law(
+    context: &Context<'_>,
+    request: &Request,
+    by: Interpolations,
+) -> Result<(), RewriteError> {
+    let before = record::stretch::read(context.model);
+    let resizing = |scale: Option<ScaleType>| scale.and_then(ScaleType::resizing);
+    let Some((scale, before)) = before.and_then(|own| Some((resizing(own.last())?, own))) else {
+        return Ok(());
+    };
+    let rows = Interpolation {
+        by: scale,
+        corners: before.corners,
+        antialias: before.antialias,
+    };
+    let is_same = rows == by.rows && resizing(before.biases).is_none_or(|own| own == by.biases.by);
+    if is_same || request.allowances.allow_rescale {
+        return Ok(());
+    }
+    Err(interpolated(scale))
+}
+
+/// The refusal to interpolate once more.
+fn interpolated(scale: Resizing) -> RewriteError {
+    let why = format!(
+        "the table of patches is interpolated already ({scale}); resize the original, or give \
+         `allow-rescale` to interpolate the result once more"
+    );
+    Refusal::new(RefusalKind::AlreadyScaled, why).into()
 }
 
 /// What follows from images of another size.
@@ -131,11 +161,32 @@ pub(super) struct Image {
     dims: Vec<usize>,
     /// The axes of height and width.
     pub(super) sides: [usize; 2],
+    /// Whether one of these has no fixed length.
+    pub(super) is_open: bool,
 }
 
 impl Image {
-    /// The only input that is an image of one size; `option` is the parameter that needs it.
+    /// The only input that is an image, of one size; `option` is the parameter that needs it.
     pub(super) fn of(context: &Context<'_>, option: &'static str) -> Result<Self, RewriteError> {
+        let image = Self::any(context, option)?;
+        if image.is_open {
+            return Err(image.open_sides(context, option));
+        }
+        Ok(image)
+    }
+
+    /// The refusal of a parameter that is of images of one size.
+    pub(super) fn open_sides(&self, context: &Context<'_>, option: &'static str) -> RewriteError {
+        let name = context.graph().name(self.input);
+        let why = format!(
+            "the height and the width of {name} are open, and the graph computes what follows; \
+             `{option}` is of fixed ones"
+        );
+        Refusal::new(RefusalKind::NoEffect(option), why).into()
+    }
+
+    /// The same of an image of any size.
+    pub(super) fn any(context: &Context<'_>, option: &'static str) -> Result<Self, RewriteError> {
         let ports = context.found.ports.iter();
         let images: Vec<_> = ports
             .filter(|port| port.role == Role::Content && port.dims.len() == 4)
@@ -162,18 +213,11 @@ impl Image {
             }
         };
         let is_open = |axis: &usize| !matches!(port.dims[*axis], Dim::Known(_));
-        if sides.iter().any(is_open) {
-            let name = context.graph().name(port.value);
-            let why = format!(
-                "the height and the width of {name} are open, and the graph computes what follows; \
-                 `{option}` is of fixed ones"
-            );
-            return Err(Refusal::new(RefusalKind::NoEffect(option), why).into());
-        }
         Ok(Self {
             input: port.value,
             dims,
             sides,
+            is_open: sides.iter().any(is_open),
         })
     }
 

@@ -4,6 +4,7 @@ use ndarray::{ArrayD, IxDyn};
 use posenc_ir::{Use, ValueId};
 use rustc_hash::FxHashMap;
 
+use crate::attention::scores;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 
@@ -76,8 +77,15 @@ pub(super) fn entries(context: &Context<'_>) -> FxHashMap<Use, usize> {
     };
     let findings = found.findings.iter().enumerate();
     let own = findings.filter(|(_, finding)| is_windowed(finding));
+    // Of layers with equal biases, the finding has the entries of one.
     let mut stack: Vec<(Use, usize)> = own
-        .flat_map(|(at, f)| f.entries.iter().map(move |entry| (*entry, at)))
+        .flat_map(|(at, finding)| {
+            let sites = finding.sites.iter().map(|site| &found.attention[*site]);
+            let others =
+                sites.flat_map(|s| scores::entries(graph, &found.classes, &found.trace, s));
+            let own = finding.entries.iter().copied();
+            own.chain(others).map(move |entry| (entry, at))
+        })
         .collect();
     let mut all = FxHashMap::default();
     while let Some((at, finding)) = stack.pop() {

@@ -4,14 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use posenc_encodings::inferred::Inferred;
-use posenc_encodings::resize::Antialias;
+use posenc_encodings::resize::{Antialias, Corners};
 use posenc_ir::{Dim, NodeId, Use, ValueId};
 
 use super::constants::{Following, constants};
 use super::image::{Image, by, check_original, check_pixels, walked};
 use super::sizes::Plan;
 use super::table::{Interpolation, Interpolations, ResizedTable};
-use crate::detect::Found;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::extent::Extent;
@@ -24,6 +23,9 @@ const RESIZES: i64 = 11;
 
 /// The first opset whose `Resize` has `antialias`.
 const SMOOTHS: i64 = 18;
+
+/// The parameter that asks for images of any size.
+const OPTION: &str = "dynamic";
 
 /// Images of any size.
 #[derive(Clone, Debug)]
@@ -60,10 +62,12 @@ pub(crate) fn open(
     request: &Request,
     size: Option<ImageSize>,
 ) -> Result<Option<Open>, RewriteError> {
-    let Some(image) = image(context)? else {
-        return Ok(None);
-    };
     let by = by(request)?;
+    let image = Image::any(context, OPTION)?;
+    if image.is_open {
+        check_opened(context, &image, request, by)?;
+        return Ok(None);
+    }
     let rows = by.rows;
     check_original(context, request)?;
     check_opset(context, rows)?;
@@ -162,11 +166,6 @@ fn out_of_proportion() -> RewriteError {
 }
 
 impl Open {
-    /// The findings whose encoding is made for other sizes: all.
-    pub(crate) fn findings(&self, found: &Found) -> std::ops::Range<usize> {
-        0..found.findings.len()
-    }
-
     /// The declared dimensions of a value afterwards; `None` where they stay.
     pub(crate) fn declared(&self, value: ValueId, declared: &[Dim]) -> Option<Vec<Dim>> {
         let axes = self.axes.get(&value)?;
@@ -186,21 +185,56 @@ impl Open {
 /// # Errors
 /// When there is none, or its size is open and no earlier rewrite has made the model for that.
 pub(crate) fn check_image(context: &Context<'_>) -> Result<(), RewriteError> {
-    image(context).map(drop)
-}
-
-/// The image; `None` where an earlier rewrite has made the model for any size.
-fn image(context: &Context<'_>) -> Result<Option<Image>, RewriteError> {
-    match Image::of(context, "dynamic") {
-        Err(_) if is_open_already(context) => Ok(None),
-        image => image.map(Some),
+    let image = Image::any(context, OPTION)?;
+    match image.is_open && opened(context).is_none() {
+        true => Err(image.open_sides(context, OPTION)),
+        false => Ok(()),
     }
 }
 
-/// Whether an earlier rewrite has made a model for images of any size.
-fn is_open_already(context: &Context<'_>) -> bool {
-    let asked = asked::read(context.model).and_then(Result::ok);
-    asked.is_some_and(|asked| asked.request.parameters.length == Length::Dynamic)
+/// What was asked of the rewrite that made a model for images of any size.
+fn opened(context: &Context<'_>) -> Option<Request> {
+    let asked = asked::read(context.model)?.ok()?;
+    let is_open = asked.request.parameters.length == Length::Dynamic;
+    is_open.then_some(asked.request)
+}
+
+/// Refuses a model for images of any size that no earlier rewrite has made so as it is asked for.
+fn check_opened(
+    context: &Context<'_>,
+    image: &Image,
+    request: &Request,
+    wanted: Interpolations,
+) -> Result<(), RewriteError> {
+    let Some(before) = opened(context) else {
+        return Err(image.open_sides(context, OPTION));
+    };
+    let own = by(&before)?;
+    if own.rows != wanted.rows {
+        let Interpolation {
+            by,
+            corners,
+            antialias,
+        } = own.rows;
+        let corners = (corners == Corners::Aligned).then_some(", with `align-corners`");
+        let smooth = (antialias == Antialias::On).then_some(", with `antialias`");
+        let how: String = corners.into_iter().chain(smooth).collect();
+        let why = format!(
+            "the graph resizes its table already, by {by} interpolation{how}; open the original to get another"
+        );
+        return Err(Refusal::new(RefusalKind::AlreadyScaled, why).into());
+    }
+    let size = request.parameters.image_size;
+    match size.filter(|_| size != before.parameters.image_size) {
+        None => Ok(()),
+        Some(size) => {
+            let why = format!(
+                "the model takes images of any size already, and at {size} only the original can be compared \
+                 with; open the original with this `image-size`"
+            );
+            Err(Refusal::new(RefusalKind::AlreadyScaled, why).into())
+        }
+    }
 }
 
 fn check_opset(context: &Context<'_>, rows: Interpolation) -> Result<(), RewriteError> {
@@ -390,6 +424,8 @@ mod tests {
         for old in [[1, 1], [2, 2], [4, 4], [6, 3], [3, 7], [14, 14], [2, 50]] {
             let all = others(old);
             assert!(all[0][0] > all[0][1] && all[1][0] < all[1][1], "{all:?}");
+            let each: BTreeSet<[usize; 2]> = all.iter().copied().collect();
+            assert_eq!(each.len(), 4, "{all:?}");
             for [rows, columns] in all {
                 let differs = rows != old[0] && columns != old[1];
                 assert!(differs && rows * columns != old[0] * old[1], "{old:?}");

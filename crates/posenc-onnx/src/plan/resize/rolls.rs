@@ -7,8 +7,8 @@ use crate::graph::extent::Extent;
 use crate::graph::lane::wrap;
 
 impl Walk<'_> {
-    /// Whether two `Slice`s of one input are put behind each other in the other order: `torch.roll`, of any
-    /// size.
+    /// Whether two `Slice`s of one input are put behind each other in the other order: `torch.roll`, by less
+    /// than the axis is long, before and afterwards.
     pub(super) fn is_rolled(&self, id: NodeId) -> bool {
         self.rolled_axis(id).is_some()
     }
@@ -22,7 +22,7 @@ impl Walk<'_> {
                 [n] => Some(n),
                 _ => None,
             };
-            let is_plain = node.is("Slice") && one(4).is_none_or(|step| step == 1);
+            let is_plain = node.is("Slice") && self.steps(id, 1).is_some_and(|steps| steps == [1]);
             is_plain.then(|| Some((node.input(0)?, one(1)?, one(2)?, one(3)?)))?
         };
         let out = graph.node(id).output(0)?;
@@ -47,7 +47,9 @@ impl Walk<'_> {
         let rolled = axes.get(along)?;
         let mut inner = rolled.factors().iter().skip(1);
         let is_one = rolled.parts().len() == 1 && !inner.any(Extent::changes);
-        (is_whole && is_along && is_one).then_some(along)
+        let shortest = rolled.before().min(rolled.after()) as u64;
+        let is_within = start.unsigned_abs() < shortest;
+        (is_whole && is_along && is_one && is_within).then_some(along)
     }
 
     /// The axes of an input that is rolled and joined again here.

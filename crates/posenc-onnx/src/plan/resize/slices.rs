@@ -127,6 +127,14 @@ impl Walk<'_> {
         })
     }
 
+    /// The steps of a `Slice` along so many axes; `None` where they are not known.
+    pub(super) fn steps(&self, id: NodeId, count: usize) -> Option<Vec<i64>> {
+        match self.context.graph().node(id).input(4) {
+            None => Some(vec![1; count]),
+            Some(_) => self.list(id, 4),
+        }
+    }
+
     /// Whether a `Slice` ends somewhere within what changes.
     fn ends_within(&self, id: NodeId, axes: &[Extent]) -> bool {
         let node = self.context.graph().node(id);
@@ -139,7 +147,9 @@ impl Walk<'_> {
             return true;
         };
         let along = list(3).unwrap_or_else(|| (0..starts.len() as i64).collect());
-        let steps = list(4).unwrap_or_else(|| vec![1; starts.len()]);
+        let Some(steps) = self.steps(id, starts.len()) else {
+            return true;
+        };
         (0..starts.len()).any(|i| {
             let axis = along.get(i).and_then(|a| wrap(*a, axes.len()));
             let Some(axis) = axis.map(|a| &axes[a]) else {
@@ -174,7 +184,9 @@ impl Walk<'_> {
         };
         let along = self.list(id, 3);
         let along = along.unwrap_or_else(|| (0..starts.len() as i64).collect());
-        let steps = self.list(id, 4).unwrap_or_default();
+        let Some(steps) = self.steps(id, starts.len()) else {
+            return false;
+        };
         let from_ends = |i: usize| {
             let axis = along.get(i).and_then(|a| wrap(*a, axes.len()));
             let changes = axis.is_none_or(|axis| axes[axis].changes());

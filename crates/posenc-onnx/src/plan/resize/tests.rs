@@ -7,6 +7,7 @@ mod windows;
 
 use posenc_ir::{DType, Dim, Model};
 
+use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::request::Request;
 use crate::rewrite::plan;
@@ -93,6 +94,14 @@ fn refusal(name: &str, model: &Model, size: &str) -> String {
         Ok(_) => panic!("{name} {size} is not refused"),
         Err(why) => why,
     }
+}
+
+/// The dimensions of the first output in the trial run.
+fn dims_of(made: &Model) -> Vec<usize> {
+    let graph = made.graph();
+    let output = graph.scope(graph.main()).outputs()[0];
+    let found = detect(made, &Options::default());
+    found.trace.get(output).dims.clone().expect("dimensions")
 }
 
 /// The declared dimensions of the first input.

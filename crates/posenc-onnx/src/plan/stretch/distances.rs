@@ -8,6 +8,9 @@ use posenc_ir::{NodeId, Use, ValueId};
 
 use crate::detect::finding::{Encoding, Finding};
 
+/// The most tokens of which rows are compared at every distance: the numbers of all pairs are at hand then.
+pub(crate) const MOST_TOKENS: usize = 5792;
+
 /// The tables of an encoding by distance, which all get other rows.
 #[derive(Clone, Debug)]
 pub(crate) struct ByDistance {
@@ -56,7 +59,7 @@ pub(crate) struct Number {
 }
 
 /// The rows of distances.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Rows {
     /// Sums of the old ones.
     Widened(Widening),
@@ -70,6 +73,14 @@ pub(crate) enum Rows {
 }
 
 impl Read {
+    /// Tokens by which every row is read, before and afterwards; `lengths` are the longest sequences, `None`
+    /// where distances are clamped: one more shows then what is beyond.
+    pub(crate) fn tokens(&self, lengths: [Option<usize>; 2]) -> [usize; 2] {
+        let farthest = |sides: Sides| sides.before.max(sides.after);
+        let [old, new] = [self.old, self.new].map(|sides| farthest(sides).saturating_add(2));
+        [lengths[0].unwrap_or(old), lengths[1].unwrap_or(new)]
+    }
+
     /// The old rows of each new one.
     pub(crate) fn weights(&self, by: Widening) -> Vec<Weights> {
         by.weights(self.old, self.new)

@@ -203,8 +203,9 @@ impl Planner<'_> {
                 let new = self.length(old)?;
                 size::numbers_in(&[reserved + new, e.dim])?;
                 let corners = self.request.parameters.corners;
-                if new != old {
-                    self.check_rows_are_original(at, by)?;
+                match new == old {
+                    true => self.check_law(finding, by)?,
+                    false => self.check_rows_are_original(finding, by)?,
                 }
                 let weights = by.weights(old, new, corners);
                 let weights = weights.map_err(|why| self.refuse(finding, why.to_string()))?;
@@ -303,30 +304,17 @@ impl Planner<'_> {
     fn length(&mut self, old: usize) -> Result<usize, RewriteError> {
         let p = &self.request.parameters;
         self.check_factor()?;
-        let times = |factor: f64| (old as f64 * factor).round() as usize;
-        if let Some(factor) = p.factor.filter(|factor| times(*factor) > MOST_NUMBERS) {
-            let why = format!(
-                "`factor` {factor} makes more rows of {old} than the {MOST_NUMBERS} numbers that a \
-                 table may have"
-            );
-            return Err(Refusal::invalid(why).into());
-        }
-        match (p.max_length, p.factor) {
-            (Some(length), Some(factor)) if times(factor) != length => {
+        let given = p.factor.map(|factor| times(old, factor)).transpose()?;
+        match (p.max_length, p.factor.zip(given)) {
+            (Some(length), Some(_)) => {
                 let is_linear = self.request.scale == Some(LawName::Linear.into());
-                if is_linear && !self.has_learned() {
-                    return Ok(length);
+                if !is_linear || self.has_learned() {
+                    self.check_factor_makes(old, length)?;
                 }
-                let why = format!(
-                    "`factor` {factor} makes {old} positions {}, and `max-length` is {length}; \
-                     remove one of them",
-                    times(factor)
-                );
-                Err(Refusal::invalid(why).into())
+                Ok(length)
             }
-            (Some(length), _) => Ok(length),
-            (None, Some(factor)) => {
-                let length = times(factor);
+            (Some(length), None) => Ok(length),
+            (None, Some((factor, length))) => {
                 self.infer(length, format!("{old} positions × {factor}"));
                 Ok(length)
             }
@@ -336,11 +324,26 @@ impl Planner<'_> {
             }
             (None, None) => {
                 let factor = self.usual_factor();
-                let length = times(factor);
+                let length = times(old, factor)?;
                 self.infer(length, format!("{old} positions × {factor}"));
                 Ok(length)
             }
         }
+    }
+
+    /// Refuses a factor that makes another length of the old one than the new one.
+    fn check_factor_makes(&self, old: usize, new: usize) -> Result<(), RewriteError> {
+        let Some(factor) = self.request.parameters.factor else {
+            return Ok(());
+        };
+        let made = times(old, factor)?;
+        if made == new {
+            return Ok(());
+        }
+        let why = format!(
+            "`factor` {factor} makes {old} positions {made}, and `max-length` is {new}; remove one of them"
+        );
+        Err(Refusal::invalid(why).into())
     }
 
     fn infer(&mut self, length: usize, source: String) {
@@ -354,4 +357,20 @@ impl Planner<'_> {
             None => Refusal::new(RefusalKind::Unsupported, why).into(),
         }
     }
+}
+
+/// So many times the rows of a table.
+///
+/// # Errors
+/// Where they are more than the numbers that a table may have.
+fn times(rows: usize, factor: f64) -> Result<usize, RewriteError> {
+    // Rows beyond all numbers are the largest of these.
+    let more = (rows as f64 * factor).round() as usize;
+    if more <= MOST_NUMBERS {
+        return Ok(more);
+    }
+    let why = format!(
+        "`factor` {factor} makes more rows of {rows} than the {MOST_NUMBERS} numbers that a table may have"
+    );
+    Err(Refusal::invalid(why).into())
 }

@@ -4,12 +4,12 @@
 use ndarray::{Array2, ArrayD};
 use posenc_ir::Use;
 
-use super::weights::{ROUNDINGS, share};
+use super::weights::shares;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::resize::Wanted;
 use crate::plan::resize::offsets::ResizedBias;
-use crate::plan::resize::table::Interpolation;
+use crate::prove::bound::ROUNDINGS;
 
 /// Compares a bias where it is added.
 ///
@@ -40,8 +40,13 @@ pub(super) fn check(
     }
     let epsilon = after.dtype(own).epsilon();
     let bound = ROUNDINGS * epsilon.unwrap_or(f64::from(f32::EPSILON)) * old.largest();
+    // Offsets down, and across.
+    let weights = [0, 1].map(|side| {
+        let [from, to] = [bias.old, bias.new].map(|grid| 2 * grid[side] - 1);
+        shares(from, to, &by.biases)
+    });
     let off = (0..new.heads()).find_map(|head| {
-        let of_patches = departs(bias, &by.biases, [&old, &new], head, bound);
+        let of_patches = departs(bias, &weights, [&old, &new], head, bound);
         of_patches.or_else(|| departs_at_prefix(bias.prefix, [&old, &new], head))
     });
     match off {
@@ -58,17 +63,11 @@ pub(super) fn check(
 /// The first pair of patches whose number differs from the interpolation by more than a bound.
 fn departs(
     bias: &ResizedBias,
-    by: &Interpolation,
+    [down, across]: &[Vec<Vec<(usize, f64)>>; 2],
     [old, new]: [&Pairs; 2],
     head: usize,
     bound: f64,
 ) -> Option<[usize; 2]> {
-    let [down, across] = [0, 1].map(|side| {
-        let [from, to] = [bias.old, bias.new].map(|grid| 2 * grid[side] - 1);
-        Array2::from_shape_fn((to, from), |(row, of)| {
-            share([row, to], [of, from], by.by, by.corners, by.antialias)
-        })
-    });
     // The offset is counted from the edge that it leads away from.
     let pair = |[y, x]: [usize; 2]| {
         let side = |at: usize, count: usize| match at.checked_sub(count - 1) {
@@ -80,17 +79,14 @@ fn departs(
     };
     let number = |[y, x]: [usize; 2]| {
         let mut sum = 0.0;
-        for of_y in 0..down.ncols() {
-            for of_x in 0..across.ncols() {
-                let weight = down[[y, of_y]] * across[[x, of_x]];
-                if weight != 0.0 {
-                    sum += weight * old.at(head, pair([of_y, of_x]));
-                }
+        for (of_y, tall) in &down[y] {
+            for (of_x, wide) in &across[x] {
+                sum += tall * wide * old.at(head, pair([*of_y, *of_x]));
             }
         }
         sum
     };
-    let table = Array2::from_shape_fn((down.nrows(), across.nrows()), |(y, x)| number([y, x]));
+    let table = Array2::from_shape_fn((down.len(), across.len()), |(y, x)| number([y, x]));
     let [height, width] = bias.new;
     let patches = 0..height * width;
     let pairs = patches

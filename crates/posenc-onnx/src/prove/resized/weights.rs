@@ -2,11 +2,24 @@
 
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
 
-/// Roundings of the element type between a number and its formula.
-pub(super) const ROUNDINGS: f64 = 4.0;
+use crate::plan::resize::table::Interpolation;
+
+/// The old rows of each new one, with weights that are not 0.
+pub(super) fn shares(old: usize, new: usize, by: &Interpolation) -> Vec<Vec<(usize, f64)>> {
+    let Interpolation {
+        by,
+        corners,
+        antialias,
+    } = *by;
+    let row = |row: usize| {
+        let own = (0..old).map(|of| (of, share([row, new], [of, old], by, corners, antialias)));
+        own.filter(|(_, weight)| *weight != 0.0).collect()
+    };
+    (0..new).map(row).collect()
+}
 
 /// The weight of an old row in a new one, by the definition of the interpolation.
-pub(super) fn share(
+fn share(
     [row, new]: [usize; 2],
     [of, old]: [usize; 2],
     by: Resizing,

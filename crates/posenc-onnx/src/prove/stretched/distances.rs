@@ -8,19 +8,17 @@ use posenc_encodings::resize::distances::{Sides, Widening};
 use posenc_ir::ValueId;
 use posenc_ir::eval::{Budget, Value};
 
+use super::WAVE;
 use crate::detect::context::Context;
 use crate::detect::values_at;
 use crate::error::RewriteError;
-use crate::plan::stretch::distances::{ByDistance, Read, Rows};
+use crate::plan::stretch::distances::{ByDistance, MOST_TOKENS, Read, Rows};
+use crate::prove::bound::ROUNDINGS;
 
 /// Elements that an index of pairs may have.
-const PAIRS: Budget = Budget { elements: 1 << 25 };
-
-/// Roundings of the element type between a row and its formula.
-const ROUNDINGS: f64 = 4.0;
-
-/// How far stored sines and cosines may be from their formula in f64.
-const WAVE: f64 = 1e-5;
+const PAIRS: Budget = Budget {
+    elements: MOST_TOKENS * MOST_TOKENS,
+};
 
 /// Runs until one has as many tokens as are wanted.
 const TRIES: usize = 6;
@@ -49,13 +47,9 @@ pub(super) fn check(
         let epsilon = epsilon.unwrap_or(f64::from(f32::EPSILON));
         let wrong = match &plan.rows {
             Rows::Widened(by) => {
-                // Where distances are clamped, one more shows what is beyond.
-                let tokens = |sides: Sides, length: Option<usize>| {
-                    let farthest = sides.before.max(sides.after);
-                    length.unwrap_or(farthest + 2)
-                };
-                let old = picked(before, read, tokens(read.old, plan.old_length));
-                let new = picked(after, read, tokens(read.new, plan.new_length));
+                let tokens = read.tokens([plan.old_length, plan.new_length]);
+                let old = picked(before, read, tokens[0]);
+                let new = picked(after, read, tokens[1]);
                 let (old, new) = (old.ok_or_else(unknown)?, new.ok_or_else(unknown)?);
                 departs(&old, &new, *by, [read.old, read.new], epsilon)
             }

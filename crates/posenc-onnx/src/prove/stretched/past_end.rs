@@ -2,7 +2,7 @@
 //! shorter sequences.
 
 use posenc_ir::eval::{Budget, Trace};
-use posenc_ir::{Node, NodeId, ValueId};
+use posenc_ir::{Node, ValueId};
 
 use crate::detect::context::Context;
 use crate::detect::run_at;
@@ -11,11 +11,15 @@ use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
 
 /// Refuses a model in which something other than a table ends at the old length. `budget` is that of
-/// each run.
+/// each run; of nodes with more numbers than that, a warning.
 ///
 /// # Errors
 /// With the node, where a token beyond `old` is treated in another way than all before.
-pub(super) fn check(after: &Context<'_>, old: usize, budget: &Budget) -> Result<(), RewriteError> {
+pub(super) fn check(
+    after: &Context<'_>,
+    old: usize,
+    budget: &Budget,
+) -> Result<Option<String>, RewriteError> {
     let run = |sequence: usize| {
         let wanted = Lengths {
             batch: 1,
@@ -25,25 +29,44 @@ pub(super) fn check(after: &Context<'_>, old: usize, budget: &Budget) -> Result<
         run_at(after.model, after.found, wanted, budget)
     };
     let Some(less) = old.checked_sub(1) else {
-        return Ok(());
+        return Ok(None);
     };
     let (Some(shorter), Some(full), Some(longer)) = (run(less), run(old), run(old + 1)) else {
-        return Ok(());
+        return Ok(None);
     };
     let runs = [&shorter, &full, &longer];
+    let is_too_large = |value: ValueId| {
+        let known = longer.get(value);
+        let is_above = |count| count > budget.elements;
+        known.to_f64().is_none() && known.elements().is_none_or(is_above)
+    };
+    let mut left_out = vec![];
     for (id, node) in after.graph().nodes() {
         let Some(output) = node.output(0).filter(|_| node.domain().is_empty()) else {
             continue;
         };
-        let ends = match node.op() {
+        let (is_meant, ends) = match node.op() {
             "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal" => {
-                is_new(after, runs, output)
+                (is_integral(after, output), is_new(after, runs, output))
             }
-            "Div" => is_new(after, runs, output) && full.get(output).elements() != Some(1),
-            "Min" | "Max" | "Clip" | "Mod" => is_held(after, runs, id, output),
-            "Slice" | "Pad" => is_cut(runs, node, output),
-            _ => false,
+            "Div" => {
+                let is_list = full.get(output).elements() != Some(1);
+                let is_new = is_list && is_new(after, runs, output);
+                (is_integral(after, output), is_new)
+            }
+            "Min" | "Max" | "Clip" | "Mod" => {
+                let follows = following(after, node).next().is_some();
+                (
+                    follows && !after.is_content(output),
+                    is_held(after, runs, node, output),
+                )
+            }
+            "Slice" | "Pad" => (false, is_cut(runs, node, output)),
+            _ => (false, false),
         };
+        if is_meant && is_too_large(output) {
+            left_out.push(id);
+        }
         if ends {
             let why = format!(
                 "this {} has no effect up to {old} tokens, and how it goes on beyond is not known",
@@ -52,13 +75,38 @@ pub(super) fn check(after: &Context<'_>, old: usize, budget: &Budget) -> Result<
             return Err(after.refuse(id, why));
         }
     }
-    Ok(())
+    Ok(left_out.first().map(|first| {
+        let place = after.graph().place(*first);
+        let others = match left_out.len() {
+            1 => String::new(),
+            count => format!(", and {} nodes more", count - 1),
+        };
+        format!(
+            "what the first token beyond {old} meets was not compared at {place}{others}, of too many numbers; \
+             compare the outputs for more than {old} tokens with the model's own code"
+        )
+    }))
+}
+
+/// Whether a value has whole numbers or truth values that do not depend on content.
+fn is_integral(after: &Context<'_>, value: ValueId) -> bool {
+    let dtype = after.dtype(value);
+    !after.is_content(value) && (dtype.is_int() || dtype == posenc_ir::DType::Bool)
+}
+
+/// The operands of a node that follow positions or lengths, and no content.
+fn following(after: &Context<'_>, node: &Node) -> impl Iterator<Item = ValueId> {
+    let classes = &after.found.classes;
+    let operands = node.inputs().iter().flatten().copied();
+    operands.filter(|v| {
+        let class = classes.of_value(*v);
+        !class.has(Class::CONTENT) && (class.has(Class::POSITION) || class.has(Class::LENGTH))
+    })
 }
 
 /// Whether a value has one number up to the old length, and another one beyond.
 fn is_new(after: &Context<'_>, [shorter, full, longer]: [&Trace; 3], value: ValueId) -> bool {
-    let is_integral = after.dtype(value).is_int() || after.dtype(value) == posenc_ir::DType::Bool;
-    if after.is_content(value) || !is_integral {
+    if !is_integral(after, value) {
         return false;
     }
     let only = |run: &Trace| {
@@ -78,21 +126,14 @@ fn is_new(after: &Context<'_>, [shorter, full, longer]: [&Trace; 3], value: Valu
 fn is_held(
     after: &Context<'_>,
     [_, full, longer]: [&Trace; 3],
-    id: NodeId,
+    node: &Node,
     output: ValueId,
 ) -> bool {
-    let classes = &after.found.classes;
-    let follows = |v: &ValueId| {
-        let class = classes.of_value(*v);
-        !class.has(Class::CONTENT) && (class.has(Class::POSITION) || class.has(Class::LENGTH))
-    };
     let ends = |run: &Trace, value: ValueId, sign: f64| {
         let numbers = run.get(value).to_f64()?;
         numbers.iter().map(|v| sign * v).reduce(f64::max)
     };
-    let node = after.graph().node(id);
-    let mut operands = node.inputs().iter().flatten().copied().filter(follows);
-    operands.any(|operand| {
+    following(after, node).any(|operand| {
         [1.0, -1.0].into_iter().any(|sign| {
             let of = |run, value| ends(run, value, sign);
             match (
@@ -121,4 +162,49 @@ fn is_cut([_, full, longer]: [&Trace; 3], node: &Node, output: ValueId) -> bool 
         .all(|rank| *rank == a.len());
     is_ranked
         && (0..a.len()).any(|axis| a[axis] == c[axis] && b[axis] > a[axis] && d[axis] == c[axis])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::{Options, detect};
+    use crate::graph::sketch::{A, Sketch};
+
+    /// What is said of attention that hides keys 7 tokens behind and more, after so many tokens.
+    fn said(old: usize, elements: usize) -> Result<Option<String>, String> {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let at = s.range();
+        let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+        let d = s.op("Sub", &[&rows, &columns]);
+        let (far, low) = (s.int(7), s.float(-1e9));
+        let is_far = s.op("Greater", &[&d, &far]);
+        let scores = s.op("Where", &[&is_far, &low, &scores]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let model = s.model(18, &[&y]);
+        let found = detect(&model, &Options::default());
+        let context = Context {
+            model: &model,
+            found: &found,
+        };
+        check(&context, old, &Budget { elements }).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn what_ends_is_refused_and_what_is_too_large_is_named() {
+        let why = said(8, 81).expect_err("keys are hidden from token 9 on");
+        assert!(why.contains("has no effect up to 8 tokens"), "{why}");
+        assert_eq!(said(6, 81), Ok(None));
+        assert_eq!(said(20, 441), Ok(None));
+        for (old, elements) in [(8, 80), (6, 48), (20, 440)] {
+            let warning = said(old, elements).expect("a warning").expect("a warning");
+            let says = format!("what the first token beyond {old} meets was not compared at");
+            assert!(warning.contains(&says), "{warning}");
+            assert!(warning.contains("Greater"), "{warning}");
+        }
+    }
 }

@@ -126,12 +126,18 @@ fn done(model: &Model, request: &Request) -> Result<Rewritten, String> {
     rewrite(&mut model, request).map_err(|why| why.to_string())
 }
 
-/// The tables of a model, by the number of their rows.
+/// Rows of the embeddings of words in every model.
+const WORDS: usize = 30;
+
+/// More rows than any table of distances here, and fewer than any weights of these widths.
+const MANY: usize = 100;
+
+/// The float tables of this width, without the words.
 fn tables(model: &Model, width: usize) -> Vec<Vec<f64>> {
     let graph = model.graph();
     let stored = graph.values().filter(|v| {
         graph.stored(*v).is_some_and(|stored| {
-            matches!(stored.dims[..], [rows, columns] if columns == width && rows < 100 && rows != 30)
+            matches!(stored.dims[..], [rows, columns] if columns == width && rows < MANY && rows != WORDS)
                 && stored.dtype.is_some_and(|dtype| dtype.is_float())
         })
     });
@@ -324,7 +330,7 @@ fn what_cannot_be_followed_is_refused() {
                 plain,
                 nothing,
             ),
-            "",
+            "would get another row than that of the formula",
         ),
         (
             "rows by a product",
@@ -402,6 +408,30 @@ fn what_a_table_of_distances_cannot_become_is_refused() {
             linear(Some(2.0), None),
             "others than the outermost rows",
         ),
+        (
+            "clamped, beyond all numbers",
+            &clamped,
+            linear(Some(1e30), None),
+            "makes more rows of 4 than",
+        ),
+        (
+            "beyond all numbers",
+            &whole,
+            linear(Some(1e30), None),
+            "makes more rows of 16 than",
+        ),
+        (
+            "beyond what can be compared",
+            &whole,
+            asked(None, None, Some(5793)),
+            "can be compared up to 5792 tokens",
+        ),
+        (
+            "clamped, beyond what can be compared",
+            &clamped,
+            linear(Some(1500.0), None),
+            "can be compared up to 5792 tokens",
+        ),
     ];
     for (name, model, request, says) in cases {
         let why = done(model, &request)
@@ -422,8 +452,23 @@ fn interpolated_rows_are_not_interpolated_again() {
     let mut again = linear(Some(2.0), None);
     again.allowances.allow_rescale = true;
     assert!(done(&once.model, &again).is_ok());
-    assert!(
-        done(&once.model, &longer()).is_ok(),
-        "copies of the outermost rows"
-    );
+    let copied = done(&once.model, &longer());
+    let copied = copied.unwrap_or_else(|why| panic!("copies of the outermost rows: {why}"));
+    let why = done(&copied.model, &linear(Some(2.0), None)).err().unwrap();
+    assert!(why.contains("scaled already"), "{why}");
+}
+
+#[test]
+fn copied_rows_are_not_interpolated() {
+    let model = only(Place::Queries, ROWS, plain);
+    let copied = done(&model, &longer()).unwrap_or_else(|why| panic!("{why}"));
+    let same = done(&copied.model, &longer());
+    assert!(same.is_ok_and(|same| same.report.edits.is_empty()));
+    for request in [linear(None, Some(LONGER)), linear(None, Some(2 * LONGER))] {
+        let why = done(&copied.model, &request).err().unwrap();
+        assert!(why.contains("scaled already"), "{why}");
+        let mut allowed = request;
+        allowed.allowances.allow_rescale = true;
+        assert!(done(&copied.model, &allowed).is_ok());
+    }
 }

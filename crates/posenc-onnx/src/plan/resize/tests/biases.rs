@@ -64,6 +64,26 @@ fn a_bias_by_offsets_follows_the_grid() {
 }
 
 #[test]
+fn equal_biases_that_are_stored_apart_follow_together() {
+    let model = model(same, |s, y| {
+        let y = biased(s, y, |s| stored(s, number));
+        biased(s, &y, |s| stored(s, number))
+    });
+    let made = resized(&model, "12x8").unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(window(&made), Some([6, 4]));
+    assert_eq!(dims_of(&made), [1, 25, HIDDEN]);
+    let other = self::model(same, |s, y| {
+        let y = biased(s, y, |s| stored(s, number));
+        let mean = stored(s, number);
+        let axes = [("axes", A::Ints(&[1, 2, 3])), ("keepdims", A::Int(0))];
+        let mean = s.with("ReduceMean", &[&mean], &axes);
+        s.op("Mul", &[&y, &mean])
+    });
+    let why = refusal("a copy that is no bias", &other, "12x8");
+    assert!(why.contains("would keep the old rows"), "{why}");
+}
+
+#[test]
 fn a_bias_that_is_not_by_offsets_alone_is_refused() {
     let says = "numbers for each token";
     let cases: [(&str, Change, &str); 5] = [
@@ -118,7 +138,6 @@ fn a_bias_that_is_interpolated_in_another_way_is_noticed() {
     use posenc_encodings::resize::Resizing;
 
     use crate::detect::context::Context;
-    use crate::detect::{Options, detect};
     use crate::edit::resize::resize;
     use crate::plan::resize::{Wanted, plan};
     use crate::prove::resized::check;

@@ -5,7 +5,6 @@ use posenc_ir::{Attr, NodeId};
 
 use super::*;
 use crate::detect::context::Context;
-use crate::detect::{Options, detect};
 use crate::edit;
 use crate::error::RewriteError;
 use crate::plan::resize::{Number, Open, open};
@@ -205,11 +204,66 @@ fn what_does_not_follow_images_of_any_size_is_refused() {
     });
     let says = "a size that does not follow from the rows and columns";
     refused("every other row and column", &halved, says);
+    let square = model(same, |s, y| {
+        let (shape, first) = (s.op("Shape", &[y]), s.ints(&[0]));
+        let batch = s.gather(&shape, &first, 0);
+        let [tokens, width] = [PATCHES + 1, HIDDEN as i64].map(|n| s.ints(&[n]));
+        let parts = [batch, tokens, width].map(|n| s.unsqueeze(&n, &[0]));
+        let shape = s.concat(&[&parts[0], &parts[1], &parts[2]], 1);
+        let shape = s.op("Squeeze", &[&shape, &first]);
+        s.op("Reshape", &[y, &shape])
+    });
+    let says = "numbers that follow from the grid of patches, and are no list of sizes";
+    refused("sizes on two axes", &square, says);
     let bent = on_map(|s| {
         let table = s.weights(&[1, HIDDEN, 4, 6]);
         s.op("Tanh", &[&table])
     });
     refused("a bent table", &bent, "is computed of other numbers");
+}
+
+#[test]
+fn a_model_that_was_opened_in_another_way_is_refused() {
+    let image = model(same, same);
+    let size: Ask = |r| r.parameters.image_size = Some("12x8".parse().expect("a size"));
+    let linear: Ask = |r| r.scale = Some(crate::request::LawName::Linear.into());
+    let smooth: Ask = |r| r.parameters.antialias = Antialias::On;
+    let aligned: Ask = |r| r.parameters.corners = Corners::Aligned;
+    let write: Ask = |r| r.allowances.write_config = true;
+    let asked = |change: Ask| {
+        let mut request = request();
+        change(&mut request);
+        request
+    };
+    let cases = [
+        (linear, "already, by cubic interpolation; open the original"),
+        (smooth, "already, by cubic interpolation; open the original"),
+        (
+            aligned,
+            "already, by cubic interpolation; open the original",
+        ),
+        (size, "at 12x8 only the original can be compared"),
+        (write, "no key for images of any size"),
+    ];
+    let plain = opened(&image, request()).expect("a model");
+    for (change, says) in cases {
+        let why = opened(&plain, asked(change)).expect_err(says);
+        assert!(why.contains(says), "{says}: {why}");
+    }
+    for (change, how) in [
+        (linear, "by linear interpolation;"),
+        (smooth, "by cubic interpolation, with `antialias`;"),
+        (aligned, "by cubic interpolation, with `align-corners`;"),
+    ] {
+        let made = opened(&image, asked(change)).expect(how);
+        assert!(opened(&made, asked(change)).is_ok(), "{how}");
+        let why = opened(&made, request()).expect_err(how);
+        assert!(why.contains(how), "{how}: {why}");
+    }
+    let compared = opened(&image, asked(size)).expect("a model");
+    for change in [size, |_: &mut Request| {}] {
+        assert!(opened(&compared, asked(change)).is_ok());
+    }
 }
 
 #[test]
@@ -279,7 +333,7 @@ fn altered(
     let right = open(&context, &request(), None)?.expect("a plan");
     let mut other = right.clone();
     change(&mut other);
-    let (next, _) = edit::resize::open(&context, &other)?;
+    let (next, _) = edit::resize::open(&context, &other).expect("an edit");
     check(&context, &after(next), &right, &options)
 }
 
@@ -303,14 +357,28 @@ fn with_coefficient(model: Model, coefficient: f32) -> Model {
 fn a_graph_that_resizes_in_another_way_is_found() {
     assert!(altered(|_| {}, |model| model).is_ok());
     assert!(altered(|_| {}, |model| with_coefficient(model, -0.75)).is_ok());
-    let cases: [(&str, Alter); 4] = [
-        ("linear", |plan| plan.by.rows.by = Resizing::Linear),
-        ("aligned", |plan| plan.by.rows.corners = Corners::Aligned),
-        ("smoothed", |plan| plan.by.rows.antialias = Antialias::On),
-        ("turned", |plan| plan.grid.1.reverse()),
+    let resizes = "in another way than is asked for";
+    let cases: [(&str, Alter, &str); 4] = [
+        ("linear", |plan| plan.by.rows.by = Resizing::Linear, resizes),
+        (
+            "aligned",
+            |plan| plan.by.rows.corners = Corners::Aligned,
+            resizes,
+        ),
+        (
+            "smoothed",
+            |plan| plan.by.rows.antialias = Antialias::On,
+            resizes,
+        ),
+        (
+            "turned",
+            |plan| plan.grid.1.reverse(),
+            "would get other sizes than those that follow",
+        ),
     ];
-    for (name, change) in cases {
-        assert!(altered(change, |model| model).is_err(), "{name}");
+    for (name, change, says) in cases {
+        let why = altered(change, |model| model).expect_err(name).to_string();
+        assert!(why.contains(says), "{name}: {why}");
     }
     let more = |plan: &mut Open| {
         let all = plan.constants.values_mut().flat_map(|own| &mut own.each);
@@ -325,7 +393,9 @@ fn a_graph_that_resizes_in_another_way_is_found() {
         }
         assert!(count > 0, "a size that follows");
     };
-    assert!(altered(more, |model| model).is_err(), "another number");
+    let why = altered(more, |model| model).expect_err("another number");
+    let says = "would get other sizes than those that follow";
+    assert!(why.to_string().contains(says), "{why}");
     let why = altered(|_| {}, |model| with_coefficient(model, -0.5));
     let why = why.expect_err("another coefficient").to_string();
     assert!(why.contains("in another way than is asked for"), "{why}");

@@ -70,25 +70,36 @@ fn a_sum_over_tokens_is_refused() {
 
 #[test]
 fn what_sums_no_tokens_follows() {
-    let cases: [(&str, Change); 3] = [
-        ("over features", |s, y| {
-            let axes = s.ints(&[2]);
-            s.op("ReduceSum", &[y, &axes])
-        }),
-        ("over no axis", |s, y| {
-            let none = s.ints(&[]);
-            s.with(
-                "ReduceSum",
-                &[y, &none],
-                &[("noop_with_empty_axes", A::Int(1))],
-            )
-        }),
-        ("turned by an equation", |s, y| {
-            s.with("Einsum", &[y], &[("equation", A::Text("bte->bet"))])
-        }),
+    let cases: [(&str, Change, [usize; 3]); 3] = [
+        (
+            "over features",
+            |s, y| {
+                let axes = s.ints(&[2]);
+                s.op("ReduceSum", &[y, &axes])
+            },
+            [1, 25, 1],
+        ),
+        (
+            "over no axis",
+            |s, y| {
+                let none = s.ints(&[]);
+                s.with(
+                    "ReduceSum",
+                    &[y, &none],
+                    &[("noop_with_empty_axes", A::Int(1))],
+                )
+            },
+            [1, 25, HIDDEN],
+        ),
+        (
+            "turned by an equation",
+            |s, y| s.with("Einsum", &[y], &[("equation", A::Text("bte->bet"))]),
+            [1, HIDDEN, 25],
+        ),
     ];
-    for (name, after) in cases {
+    for (name, after, dims) in cases {
         let made = resized(&model(same, after), "12x8");
-        made.unwrap_or_else(|why| panic!("{name}: {why}"));
+        let made = made.unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert_eq!(dims_of(&made), dims, "{name}");
     }
 }

@@ -1,6 +1,9 @@
 //! Tables that are computed of others, and that something else reads.
 
+use posenc_encodings::resize::{Antialias, Corners};
+
 use super::*;
+use crate::request::LawName;
 
 /// How a table is made.
 type Make = fn(&mut Sketch) -> String;
@@ -32,9 +35,10 @@ fn a_table_in_parts_follows() {
         }),
     ];
     for (name, table) in cases {
-        for size in ["12x8", "4x16"] {
+        for (size, patches) in [("12x8", 24), ("4x16", 16)] {
             let made = resized(&with_table(table, same, same), size);
-            made.unwrap_or_else(|why| panic!("{name} {size}: {why}"));
+            let made = made.unwrap_or_else(|why| panic!("{name} {size}: {why}"));
+            assert_eq!(dims_of(&made), [1, patches + 1, HIDDEN], "{name} {size}");
         }
     }
 }
@@ -141,6 +145,39 @@ fn a_table_that_something_else_reads_is_refused() {
         for size in ["12x8", "4x16"] {
             let why = refusal(name, &model, size);
             assert!(why.contains(says), "{name} {size}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_table_that_was_interpolated_in_another_way_is_refused() {
+    let asked = |change: fn(&mut Request)| {
+        let mut request = Request::default();
+        request.parameters.image_size = Some("12x8".parse().expect("a size"));
+        change(&mut request);
+        request
+    };
+    let ways: [fn(&mut Request); 4] = [
+        |_| {},
+        |r| r.parameters.antialias = Antialias::On,
+        |r| r.parameters.corners = Corners::Aligned,
+        |r| r.scale = Some(LawName::Linear.into()),
+    ];
+    let done = |model: &Model, request: Request| {
+        let done = plan(model, request, &[]).and_then(|planned| planned.apply());
+        done.map_err(|why| why.to_string())
+    };
+    let model = model(same, same);
+    for (i, way) in ways.iter().enumerate() {
+        let made = done(&model, asked(*way)).unwrap_or_else(|why| panic!("{i}: {why}"));
+        for (j, other) in ways.iter().enumerate() {
+            let mut request = asked(*other);
+            match done(&made.model, request.clone()) {
+                Ok(same) => assert!(i == j && same.report.edits.is_empty(), "{i} {j}"),
+                Err(why) => assert!(i != j && why.contains("interpolated already"), "{why}"),
+            }
+            request.allowances.allow_rescale = true;
+            assert!(done(&made.model, request).is_ok(), "{i} {j}");
         }
     }
 }

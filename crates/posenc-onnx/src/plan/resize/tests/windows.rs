@@ -72,9 +72,10 @@ fn windows_follow_the_image_where_their_shifts_stay() {
         ),
     ];
     for (name, model) in &models {
-        for size in ["32x16", "16x24"] {
+        for (size, windows) in [("32x16", 32), ("16x24", 24)] {
             let made = resized(model, size);
-            made.unwrap_or_else(|why| panic!("{name} {size}: {why}"));
+            let made = made.unwrap_or_else(|why| panic!("{name} {size}: {why}"));
+            assert_eq!(dims_of(&made), [windows, 4, HIDDEN], "{name} {size}");
         }
         // One window down or across would not be shifted.
         for size in ["4x16", "4x4", "32x4"] {
@@ -113,12 +114,20 @@ fn what_is_no_roll_of_the_image_is_refused() {
             s.concat(&[&last, &first], 1)
         }),
     ];
+    let says = "this Slice acts along an axis";
     for (name, grid) in cases {
         let why = refusal(name, &windows(grid), "32x16");
-        assert!(
-            why.contains("this Slice acts along an axis"),
-            "{name}: {why}"
-        );
+        assert!(why.contains(says), "{name}: {why}");
+    }
+    for by in [6, -6] {
+        let far: Change = match by {
+            6 => |s, x| rolled(s, x, 1, 6),
+            _ => |s, x| rolled(s, x, 1, -6),
+        };
+        let model = windows(far);
+        assert_eq!(resized(&model, "32x16").map(|_| ()), Ok(()), "{by}");
+        let why = refusal("by more rows than there are", &model, "8x16");
+        assert!(why.contains(says), "{by}: {why}");
     }
 }
 
@@ -130,7 +139,8 @@ fn rows_in_one_axis_are_rolled_where_their_length_stays() {
         s.reshape(&x, &[1, SIDE, SIDE, WIDTH])
     });
     let made = resized(&model, "32x16");
-    made.unwrap_or_else(|why| panic!("more rows: {why}"));
+    let made = made.unwrap_or_else(|why| panic!("more rows: {why}"));
+    assert_eq!(dims_of(&made), [32, 4, HIDDEN]);
     let why = refusal("longer rows", &model, "16x32");
     assert!(why.contains("this Slice acts along an axis"), "{why}");
 }

@@ -2,19 +2,19 @@
 
 use posenc_encodings::families::transformer_xl;
 use posenc_encodings::laws::LawName;
+use posenc_encodings::resize::Resizing;
 use posenc_encodings::resize::distances::{Sides, Widening};
 use posenc_ir::{Use, ValueId};
 
-use super::Planner;
+use super::{Planner, times};
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
 use crate::graph::region::shape_only;
-use crate::plan::stretch::distances::{ByDistance, Number, Read, Rows, after};
+use crate::plan::stretch::distances::{ByDistance, MOST_TOKENS, Number, Read, Rows, after};
 use crate::plan::stretch::numbers::{self, Step};
 use crate::plan::stretch::picked::{Picked, picked};
 use crate::plan::swap::size;
-use crate::record;
 
 /// How far the distances of a table reach afterwards.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ impl Planner<'_> {
             return Err(self.refuse(finding, why.to_owned()));
         }
         if is_linear {
-            self.refuse_again(finding)?;
+            self.check_rows_are_original(finding, Resizing::Linear)?;
         }
         let (mut reads, mut all, mut rows) = (vec![], vec![], None);
         for picked in &found {
@@ -64,7 +64,10 @@ impl Planner<'_> {
                             "the sinusoids of the distance that are stored here could not be read",
                         )
                     })?;
-                    rows = Some(waves.1);
+                    let same = *rows.get_or_insert_with(|| waves.1.clone()) == waves.1;
+                    if !same {
+                        return Err(refuse("the tables of this encoding have several codes"));
+                    }
                     (waves.0, [false; 2])
                 }
                 false => picked
@@ -73,7 +76,7 @@ impl Planner<'_> {
                     .and_then(|way| numbers::read(&way.steps, picked.rows))
                     .ok_or_else(|| refuse("the row of distance 0 is not known here"))?,
             };
-            let new = reach.of(old, clamped);
+            let new = reach.of(old, clamped)?;
             if reads
                 .iter()
                 .any(|read: &Read| read.table == picked.table && [read.old, read.new] != [old, new])
@@ -93,13 +96,22 @@ impl Planner<'_> {
                     }
                 }
             }
-            reads.push(Read {
+            let read = Read {
                 node: picked.node,
                 table: picked.table,
                 axis: picked.axis,
                 old,
                 new,
-            });
+            };
+            let tokens = read.tokens([finding.max_length, new_length]);
+            if let Some(tokens) = tokens.into_iter().find(|n| !is_waves && *n > MOST_TOKENS) {
+                let why = format!(
+                    "a table by distance can be compared up to {MOST_TOKENS} tokens, and the rows here are \
+                     read by {tokens}; ask for fewer"
+                );
+                return Err(refuse(&why));
+            }
+            reads.push(read);
         }
         let rows = rows.unwrap_or(Rows::Widened(match is_linear {
             true => Widening::Interpolated,
@@ -161,35 +173,15 @@ impl Planner<'_> {
             let why = format!("a table of distances for {old} tokens cannot become one for {new}");
             return Err(Refusal::invalid(why).into());
         }
-        let times = |factor: f64| (old as f64 * factor).round() as usize;
-        let given = self.request.parameters.factor;
-        if let Some(factor) = given.filter(|factor| times(*factor) != new) {
-            let why = format!(
-                "`factor` {factor} makes {old} positions {}, and `max-length` is {new}; remove one of them",
-                times(factor)
-            );
-            return Err(Refusal::invalid(why).into());
+        self.check_factor_makes(old, new)?;
+        if is_linear {
+            self.check_rows_did_not_go_on(finding)?;
         }
         let reach = match is_linear {
             true => Reach::Times((new - 1) as f64 / (old - 1) as f64),
             false => Reach::Rows(new - 1),
         };
         Ok((new != old).then_some((reach, Some(new))))
-    }
-
-    /// Refuses to interpolate rows that an earlier rewrite has interpolated, unless that is allowed.
-    fn refuse_again(&self, finding: &Finding) -> Result<(), RewriteError> {
-        let before = record::stretch::interpolated(self.context.model);
-        match before.filter(|_| !self.request.allowances.allow_rescale) {
-            None => Ok(()),
-            Some(scale) => {
-                let why = format!(
-                    "the table is scaled already ({scale}); scale the original, or give `allow-rescale` \
-                     to scale the result once more"
-                );
-                Err(self.already_scaled(finding, why))
-            }
-        }
     }
 
     /// Refuses row numbers that are read for something else too, where they become others.
@@ -264,16 +256,19 @@ fn followed(context: &Context<'_>, found: &[Picked], changed: &[Number]) -> Vec<
 
 impl Reach {
     /// The sides of a table afterwards; `clamped` says on which distances have no end.
-    fn of(self, old: Sides, clamped: [bool; 2]) -> Sides {
+    ///
+    /// # Errors
+    /// Where a side would have more rows than a table may have numbers.
+    fn of(self, old: Sides, clamped: [bool; 2]) -> Result<Sides, RewriteError> {
         let side = |rows: usize, is_clamped: bool| match self {
-            _ if rows == 0 => 0,
-            Self::Rows(_) if is_clamped => rows,
-            Self::Rows(most) => rows.max(most),
-            Self::Times(factor) => (rows as f64 * factor).round() as usize,
+            _ if rows == 0 => Ok(0),
+            Self::Rows(_) if is_clamped => Ok(rows),
+            Self::Rows(most) => Ok(rows.max(most)),
+            Self::Times(factor) => times(rows, factor),
         };
-        Sides {
-            before: side(old.before, clamped[0]),
-            after: side(old.after, clamped[1]),
-        }
+        Ok(Sides {
+            before: side(old.before, clamped[0])?,
+            after: side(old.after, clamped[1])?,
+        })
     }
 }

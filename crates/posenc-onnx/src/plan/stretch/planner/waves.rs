@@ -58,6 +58,9 @@ impl Planner<'_> {
             true => given.unwrap_or(new as f64 / old as f64),
             false => 1.0,
         };
+        if divides && given.is_none() {
+            self.check_rows_did_not_go_on(finding)?;
+        }
         if factor != 1.0 {
             self.refuse_second_scaling(finding, code.factor)?;
         }
